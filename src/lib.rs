@@ -1,0 +1,48 @@
+//! toolhand: an OpenAI-compatible endpoint that gives any model hands.
+//!
+//! The modules stand in layers, lowest first, a blank line between layers. A
+//! module uses only lower layers, never a sibling; `tests/architecture.rs`
+//! keeps it so.
+
+// Vocabulary: what every layer above speaks of.
+pub(crate) mod ids;
+pub(crate) mod limits;
+pub(crate) mod openai;
+pub(crate) mod text;
+pub(crate) mod units;
+
+// Means: programs, directories, logs.
+pub(crate) mod processes;
+pub(crate) mod telemetry;
+pub(crate) mod workspace;
+
+// Services that do not know each other.
+pub(crate) mod files;
+pub(crate) mod hooks;
+pub(crate) mod permissions;
+pub(crate) mod upstream;
+
+// What a tool is, and the tools.
+pub(crate) mod tools;
+
+// How tool calls are run.
+pub(crate) mod execution;
+
+// The loop: rounds of model and tools until an answer stands.
+pub(crate) mod agent;
+
+// What outlives a round: for now one request.
+pub(crate) mod sessions;
+
+// The face towards clients, and the model for trials.
+pub(crate) mod api;
+pub(crate) mod demo_model;
+
+// Where settings come from.
+pub(crate) mod config;
+
+// The only `new` of each service.
+pub(crate) mod app;
+
+// What the program does when it is called.
+pub mod commands;

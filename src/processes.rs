@@ -1,0 +1,1 @@
+//! Runs a program: supervisor, time-out, bounded output, a tree kill on drop.

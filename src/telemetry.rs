@@ -1,0 +1,1 @@
+//! The log on stderr: its format and its level.

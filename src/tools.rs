@@ -1,0 +1,5 @@
+//! What the model can do: the contract of a tool, and the tools.
+
+pub(crate) mod builtin;
+pub(crate) mod definition;
+pub(crate) mod tool;

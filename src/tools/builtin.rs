@@ -1,0 +1,1 @@
+//! The tools that come with the server, one file each, and their list.

@@ -1,0 +1,1 @@
+//! The JSON form in which a tool is offered to the model.

@@ -1,0 +1,190 @@
+//! The contract every tool fulfils, and the erased form the rest of the program
+//! handles.
+//!
+//! A tool author implements [`Tool`] and nothing else. Schemas, validation,
+//! decoding and boxing happen once, here, so that a tool's file holds only what
+//! is particular to that tool.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::files::ReadState;
+use crate::permissions::{Permit, Reach};
+
+/// A capability the model can call.
+pub(crate) trait Tool: Send + Sync + 'static {
+    /// The arguments. The model reads the doc comments of the fields, so write
+    /// them for the model.
+    type Input: DeserializeOwned + JsonSchema + Send + 'static;
+
+    /// The name the model calls.
+    const NAME: &'static str;
+
+    /// Further names that reach this tool, in calls and in rules.
+    const ALIASES: &'static [&'static str] = &[];
+
+    /// What the model is told the tool is for.
+    const DESCRIPTION: &'static str;
+
+    /// Further names of properties, `(accepted, advertised)`.
+    const PROPERTY_ALIASES: &'static [(&'static str, &'static str)] = &[];
+
+    /// How soon a shared call may start; see engine.md 3.
+    const START: Start = Start::Sealed;
+
+    /// The most characters of an answer that reach the model; what is beyond is
+    /// cut by the pipeline, with a note. `None`: the tool bounds itself.
+    const MAX_RESULT_CHARS: Option<usize> = None;
+
+    /// Whether this call may overlap with others. The default is the safe answer.
+    fn concurrency(&self, _input: &Self::Input) -> Concurrency {
+        Concurrency::Exclusive
+    }
+
+    /// What this call reaches for; the permission policy judges it.
+    fn reach(&self, input: &Self::Input, context: &CallContext) -> Reach;
+
+    /// The main argument in a few words, for progress lines: a path, a pattern,
+    /// a command.
+    fn headline(&self, input: &Self::Input) -> String;
+
+    /// Does the work, on what the permit holds.
+    fn execute(
+        &self,
+        input: Self::Input,
+        permit: Permit,
+        context: CallContext,
+    ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send;
+}
+
+/// How a call shares its turn with its neighbours, in the manner of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Concurrency {
+    Shared,
+    Exclusive,
+}
+
+/// When a shared call may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// At its last brace: a local tool without effects.
+    Closed,
+    /// When the model has moved on from it.
+    Sealed,
+}
+
+/// The facts of one call. Services belong to the tool that needs them.
+#[derive(Clone, Debug)]
+pub(crate) struct CallContext {
+    pub(crate) session: Arc<SessionFacts>,
+    pub(crate) cancelled: CancellationToken,
+}
+
+/// What the calls of one session share.
+#[derive(Debug)]
+pub(crate) struct SessionFacts {
+    /// Where relative paths start; Bash moves it.
+    working_dir: Mutex<PathBuf>,
+    /// What the model knows of files.
+    pub(crate) read_state: ReadState,
+}
+
+/// What the model is told when a call succeeds, or answers with a failure of its
+/// own (a command's exit code).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ToolOutput {
+    pub(crate) text: String,
+    /// The same for programs: hooks and `events` progress. `Null` where there is
+    /// nothing beyond the text.
+    pub(crate) structured: Value,
+    /// Set where the answer is a failure although the tool worked.
+    pub(crate) is_error: bool,
+}
+
+/// What the model is told when a call fails. Write it so the model can recover.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ToolError {
+    #[error("no tool named {name} is available{hint}")]
+    Unavailable { name: String, hint: String },
+    #[error("invalid input: {0}")]
+    InvalidInput(String),
+    #[error("not permitted: {0}")]
+    Denied(String),
+    #[error("interrupted")]
+    Cancelled,
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl SessionFacts {
+    pub(crate) fn new(working_dir: PathBuf) -> Self {
+        Self { working_dir: Mutex::new(working_dir), read_state: ReadState::default() }
+    }
+
+    pub(crate) fn working_dir(&self) -> PathBuf {
+        self.working_dir.lock().expect("no holder panics").clone()
+    }
+
+    pub(crate) fn set_working_dir(&self, directory: PathBuf) {
+        *self.working_dir.lock().expect("no holder panics") = directory;
+    }
+}
+
+impl CallContext {
+    /// `path` as the model wrote it, against the working directory and `~`.
+    pub(crate) fn resolve(&self, path: Option<&Path>) -> PathBuf {
+        let base = self.session.working_dir();
+        path.map_or_else(|| base.clone(), |path| crate::workspace::absolute(&base, path))
+    }
+}
+
+impl ToolOutput {
+    pub(crate) fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    pub(crate) fn with(mut self, structured: Value) -> Self {
+        self.structured = structured;
+        self
+    }
+}
+
+impl ToolError {
+    pub(crate) fn failed(reason: impl fmt::Display) -> Self {
+        Self::Failed(reason.to_string())
+    }
+}
+
+/// A tool of unknown type: any [`Tool`], or one known only at run time.
+pub(crate) trait AnyTool: Send + Sync {
+    fn name(&self) -> &str;
+    fn aliases(&self) -> &[&'static str];
+    fn description(&self) -> &str;
+    /// The `parameters` schema as advertised: flat, every property typed.
+    fn input_schema(&self) -> &Value;
+    fn start(&self) -> Start;
+    fn max_result_chars(&self) -> Option<usize>;
+
+    /// Normalises, validates and decodes the arguments. Nothing past this point
+    /// sees raw JSON.
+    fn parse(self: Arc<Self>, arguments: Value) -> Result<Box<dyn ParsedCall>, ToolError>;
+}
+
+/// A tool together with arguments it understands.
+pub(crate) trait ParsedCall: Send {
+    fn concurrency(&self) -> Concurrency;
+    fn reach(&self, context: &CallContext) -> Reach;
+    fn headline(&self) -> String;
+    /// What of the input had no effect, for the answer to mention.
+    fn notes(&self) -> &[String];
+    fn execute(self: Box<Self>, permit: Permit, context: CallContext) -> ToolFuture;
+}
+
+pub(crate) type ToolFuture = BoxFuture<'static, Result<ToolOutput, ToolError>>;

@@ -1,0 +1,3 @@
+//! The road to LiteLLM: requests out, chunks in.
+
+pub(crate) mod assemble;

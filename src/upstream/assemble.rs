@@ -1,0 +1,1 @@
+//! Puts tool calls together from deltas. Pure.
