@@ -1,0 +1,160 @@
+//! What bounds a turn, and what is particular to a model: `[turns]`, `[[models]]`.
+
+use std::time::Duration;
+
+use globset::{GlobBuilder, GlobMatcher};
+use serde::{Deserialize, Deserializer};
+
+/// `[turns]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// Upstream requests of one turn; past it the answer ends with `length`.
+    pub(crate) max_rounds: u32,
+    #[serde(with = "crate::units::duration")]
+    pub(crate) max_duration: Duration,
+    /// Tool calls of one round; further ones are answered with an error.
+    pub(crate) max_tool_calls: usize,
+    pub(crate) max_parallel_tools: usize,
+    /// Silence on a stream before a comment goes out.
+    #[serde(with = "crate::units::duration")]
+    pub(crate) keep_alive: Duration,
+    /// How long the response head waits for a first word, so that a quick failure
+    /// keeps its status.
+    #[serde(with = "crate::units::duration")]
+    pub(crate) head_hold: Duration,
+    /// How long running turns may go on after SIGTERM.
+    #[serde(with = "crate::units::duration")]
+    pub(crate) shutdown_grace: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_rounds: 100,
+            max_duration: Duration::from_secs(60 * 60),
+            max_tool_calls: 32,
+            max_parallel_tools: 10,
+            keep_alive: Duration::from_secs(10),
+            head_hold: Duration::from_secs(10),
+            shutdown_grace: Duration::from_secs(30),
+        }
+    }
+}
+
+/// One entry of `[[models]]`; the first whose pattern fits counts.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ModelRule {
+    /// A glob over the model's name, without regard to case, such as `*claude*`.
+    #[serde(rename = "match")]
+    pub(crate) pattern: Pattern,
+    #[serde(default)]
+    pub(crate) start: Option<StartRule>,
+    #[serde(default)]
+    pub(crate) reasoning: Option<ReasoningRule>,
+}
+
+/// When a call may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StartRule {
+    /// An exclusive call at the end of the round's stream.
+    #[default]
+    Safe,
+    /// An exclusive call when it is sealed: for models that never revise a call.
+    Sealed,
+    /// Nothing before the stream ends, shared calls included.
+    AfterStream,
+}
+
+/// Whether a model's reasoning goes back to it within the turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ReasoningRule {
+    #[default]
+    Echo,
+    Drop,
+}
+
+/// A glob over model names.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern(GlobMatcher);
+
+impl Pattern {
+    pub(crate) fn new(glob: &str) -> Result<Self, globset::Error> {
+        Ok(Self(GlobBuilder::new(glob).case_insensitive(true).build()?.compile_matcher()))
+    }
+
+    pub(crate) fn matches(&self, model: &str) -> bool {
+        self.0.is_match(model)
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::new(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Families that finish one call before they go on to the next.
+const SEALING_FAMILIES: [&str; 4] = ["claude", "sonnet", "opus", "haiku"];
+
+/// What holds for one model: the operator's rules first, then ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct ModelTraits {
+    pub(crate) start: StartRule,
+    pub(crate) reasoning: ReasoningRule,
+}
+
+/// What holds for `model`, by the first of `rules` that fits.
+pub(crate) fn traits_of(model: &str, rules: &[ModelRule]) -> ModelTraits {
+    let rule = rules.iter().find(|rule| rule.pattern.matches(model));
+    ModelTraits {
+        start: rule.and_then(|rule| rule.start).unwrap_or_else(|| shipped_start(model)),
+        reasoning: rule.and_then(|rule| rule.reasoning).unwrap_or_default(),
+    }
+}
+
+fn shipped_start(model: &str) -> StartRule {
+    let model = model.to_lowercase();
+    let seals = SEALING_FAMILIES.iter().any(|family| model.contains(family));
+    if seals { StartRule::Sealed } else { StartRule::Safe }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(model: &str, rules: &str, start: StartRule, reasoning: ReasoningRule) {
+        #[derive(Deserialize)]
+        struct File {
+            #[serde(default)]
+            models: Vec<ModelRule>,
+        }
+        let file: File = toml::from_str(rules).unwrap();
+        assert_eq!(traits_of(model, &file.models), ModelTraits { start, reasoning });
+    }
+
+    #[test]
+    fn claude_models_seal_their_calls() {
+        check("anthropic/Claude-Opus-9", "", StartRule::Sealed, ReasoningRule::Echo);
+        check("haiku", "", StartRule::Sealed, ReasoningRule::Echo);
+        check("gpt-9", "", StartRule::Safe, ReasoningRule::Echo);
+    }
+
+    #[test]
+    fn the_first_fitting_rule_of_the_operator_counts() {
+        let rules = r#"
+            [[models]]
+            match = "*opus*"
+            start = "after_stream"
+            [[models]]
+            match = "*"
+            reasoning = "drop"
+        "#;
+        check("opus", rules, StartRule::AfterStream, ReasoningRule::Echo);
+        check("sonnet", rules, StartRule::Sealed, ReasoningRule::Drop);
+    }
+}
