@@ -8,6 +8,7 @@
 pub(crate) mod ids;
 pub(crate) mod limits;
 pub(crate) mod openai;
+pub(crate) mod secret;
 pub(crate) mod text;
 pub(crate) mod units;
 

@@ -1,0 +1,34 @@
+//! A key: text that is never shown, in no log, error or `Debug`.
+
+use std::fmt;
+
+/// Comes from a file or the environment, never from an argument.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself: for the header it is sent in, or its digest.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_never_shown() {
+        assert_eq!(format!("{:?}", Some(Secret::new("th-1"))), "Some([secret])");
+    }
+}
