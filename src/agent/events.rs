@@ -1,0 +1,163 @@
+//! What a turn tells whoever listens, in the order it happens.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::ids::{SessionId, TurnId};
+use crate::openai::error::ApiError;
+use crate::openai::usage::Usage;
+
+#[derive(Debug)]
+pub(crate) enum TurnEvent {
+    /// The model has begun a call. Nothing to show, but the turn is under way.
+    Begun,
+    Text(String),
+    /// A further text member of the model's deltas: `reasoning_content`, `refusal`.
+    Member {
+        name: String,
+        text: String,
+    },
+    /// A member that is no text, or a text with its log-probabilities: passed on
+    /// alone and as it came.
+    Raw(RawDelta),
+    ToolStarted(ToolStart),
+    ToolEnded(ToolEnd),
+    /// Upstream is asked for the round of this number, from 1.
+    RoundStarted(u32),
+    ClientCall(ClientCallDelta),
+    Finished(Box<Finished>),
+    Failed(Box<Failure>),
+}
+
+#[derive(Debug)]
+pub(crate) struct RawDelta {
+    pub(crate) text: Option<String>,
+    pub(crate) members: Vec<(String, Box<RawValue>)>,
+    pub(crate) logprobs: Option<Box<RawValue>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ToolStart {
+    pub(crate) call_id: String,
+    pub(crate) tool: String,
+    /// The main argument, in a few words.
+    pub(crate) headline: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct ToolEnd {
+    pub(crate) call_id: String,
+    pub(crate) tool: String,
+    pub(crate) headline: String,
+    pub(crate) duration: Duration,
+    /// Characters of the answer.
+    pub(crate) chars: usize,
+    /// The first line of the answer, when it is a failure.
+    pub(crate) error: Option<String>,
+    pub(crate) structured: Value,
+}
+
+/// A piece of a call to one of the client's own tools, numbered from 0.
+#[derive(Debug)]
+pub(crate) struct ClientCallDelta {
+    pub(crate) index: usize,
+    /// Id and name, in the first piece only.
+    pub(crate) head: Option<(String, String)>,
+    pub(crate) arguments: String,
+}
+
+/// The one finish reason of an answer; only OpenAI's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finish {
+    Stop,
+    Length,
+    ContentFilter,
+    ToolCalls,
+}
+
+impl Finish {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::ContentFilter => "content_filter",
+            Self::ToolCalls => "tool_calls",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) reason: Finish,
+    /// Summed over all rounds; `None` when none of them had figures.
+    pub(crate) usage: Option<Usage>,
+    pub(crate) summary: Summary,
+}
+
+/// The `toolhand` member of an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Summary {
+    pub(crate) session: SessionId,
+    pub(crate) turn: TurnId,
+    pub(crate) rounds: u32,
+    pub(crate) tool_calls: u32,
+    pub(crate) duration: Duration,
+    pub(crate) rounds_without_usage: u32,
+    /// The last round's prompt tokens: the size of the context.
+    pub(crate) context_tokens: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: ApiError,
+    /// A tool has run, so the client must not simply try again.
+    pub(crate) tools_ran: bool,
+}
+
+impl TurnEvent {
+    /// Whether this ends the turn; exactly one such event comes, as the last.
+    pub(crate) fn is_terminal(&self) -> bool {
+        matches!(self, Self::Finished(_) | Self::Failed(_))
+    }
+
+    /// Whether this lets the response head go out.
+    pub(crate) fn releases_head(&self) -> bool {
+        !matches!(self, Self::RoundStarted(_))
+    }
+
+    /// Joins `next` to this event where the two are pieces of one text.
+    pub(super) fn absorb(&mut self, next: TurnEvent) -> Option<TurnEvent> {
+        match (self, next) {
+            (Self::Text(text), Self::Text(more)) => text.push_str(&more),
+            (Self::Member { name, text }, Self::Member { name: other, text: more })
+                if *name == other =>
+            {
+                text.push_str(&more);
+            }
+            (Self::ClientCall(call), Self::ClientCall(more))
+                if call.index == more.index && more.head.is_none() =>
+            {
+                call.arguments.push_str(&more.arguments);
+            }
+            (_, next) => return Some(next),
+        }
+        None
+    }
+
+    /// Roughly what waiting costs in memory, in bytes.
+    pub(super) fn weight(&self) -> usize {
+        const ENVELOPE: usize = 64;
+        ENVELOPE
+            + match self {
+                Self::Text(text) | Self::Member { text, .. } => text.len(),
+                Self::Raw(delta) => {
+                    let members: usize = delta.members.iter().map(|(_, raw)| raw.get().len()).sum();
+                    members + delta.logprobs.as_ref().map_or(0, |raw| raw.get().len())
+                }
+                Self::ClientCall(call) => call.arguments.len(),
+                _ => 0,
+            }
+    }
+}

@@ -1,0 +1,213 @@
+//! An assistant message put together from its deltas, so that it can go back
+//! upstream with everything the model's next round needs.
+
+use indexmap::IndexMap;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+/// What the deltas of one round have brought, but for the calls.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AssistantMessage {
+    pub(crate) content: String,
+    members: IndexMap<String, Value>,
+}
+
+/// Members that carry reasoning: some providers need them back, some refuse them.
+const REASONING_MEMBERS: [&str; 6] = [
+    "reasoning_content",
+    "reasoning",
+    "thinking_blocks",
+    "reasoning_details",
+    "reasoning_items",
+    "provider_specific_fields",
+];
+
+/// Texts that come in pieces inside blocks.
+const PIECE_MEMBERS: [&str; 5] = ["thinking", "text", "summary", "data", "signature"];
+
+impl AssistantMessage {
+    pub(crate) fn push_member(&mut self, name: &str, value: &RawValue) {
+        let Ok(value) = serde_json::from_str(value.get()) else { return };
+        match self.members.get_mut(name) {
+            Some(known) => join(known, value),
+            None if value.is_null() => {}
+            None => {
+                let mut first = value;
+                close_list(&mut first);
+                self.members.insert(name.to_owned(), first);
+            }
+        }
+    }
+
+    /// The further members, for the model that wrote them.
+    pub(crate) fn members(&self, keep_reasoning: bool) -> impl Iterator<Item = (&String, &Value)> {
+        self.members
+            .iter()
+            .filter(move |(name, _)| keep_reasoning || !REASONING_MEMBERS.contains(&name.as_str()))
+    }
+
+    pub(crate) fn has_reasoning(&self) -> bool {
+        self.members.keys().any(|name| REASONING_MEMBERS.contains(&name.as_str()))
+    }
+}
+
+/// Strings are concatenated, blocks joined piece by piece, objects merged; of
+/// anything else the last one counts.
+fn join(known: &mut Value, value: Value) {
+    match (known, value) {
+        (_, Value::Null) => {}
+        (Value::String(text), Value::String(more)) => text.push_str(&more),
+        (Value::Array(blocks), Value::Array(more)) => {
+            more.into_iter().for_each(|block| join_block(blocks, block));
+        }
+        (Value::Object(known), Value::Object(more)) => merge(known, more),
+        (known, value) => *known = value,
+    }
+}
+
+/// A first delta may bring several pieces of one block.
+fn close_list(value: &mut Value) {
+    if let Value::Array(items) = value {
+        let mut joined = Vec::new();
+        std::mem::take(items).into_iter().for_each(|item| join_block(&mut joined, item));
+        *items = joined;
+    }
+}
+
+/// A piece belongs to the last block when both are of one kind and number, and
+/// that block has no signature yet: a signature closes it.
+fn join_block(blocks: &mut Vec<Value>, piece: Value) {
+    if let (Some(Value::Object(last)), Value::Object(piece)) = (blocks.last_mut(), &piece)
+        && is_open(last)
+        && last.get("type") == piece.get("type")
+        && last.get("type").is_some()
+        && last.get("index") == piece.get("index")
+        && last.get("id") == piece.get("id")
+    {
+        for (name, value) in piece {
+            match (last.get_mut(name), value) {
+                (Some(Value::String(text)), Value::String(more))
+                    if PIECE_MEMBERS.contains(&name.as_str()) =>
+                {
+                    text.push_str(more);
+                }
+                (_, Value::Null) => {}
+                _ => {
+                    last.insert(name.clone(), value.clone());
+                }
+            }
+        }
+        return;
+    }
+    blocks.push(piece);
+}
+
+fn is_open(block: &Map<String, Value>) -> bool {
+    block.get("signature").and_then(Value::as_str).is_none_or(str::is_empty)
+}
+
+fn merge(known: &mut Map<String, Value>, more: Map<String, Value>) {
+    for (name, mut value) in more {
+        match (known.get_mut(&name), &value) {
+            (Some(known @ (Value::Array(_) | Value::Object(_))), _) => join(known, value),
+            (Some(Value::String(text)), Value::String(piece))
+                if PIECE_MEMBERS.contains(&name.as_str())
+                    || REASONING_MEMBERS.contains(&name.as_str()) =>
+            {
+                text.push_str(piece);
+            }
+            (Some(_), Value::Null) => {}
+            _ => {
+                close_list(&mut value);
+                known.insert(name, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(pieces: &[Value], expected: &Value) {
+        let mut message = AssistantMessage::default();
+        for piece in pieces {
+            for (name, value) in piece.as_object().unwrap() {
+                message.push_member(name, &serde_json::value::to_raw_value(value).unwrap());
+            }
+        }
+        let members: Map<String, Value> =
+            message.members(true).map(|(name, value)| (name.clone(), value.clone())).collect();
+        assert_eq!(&Value::Object(members), expected);
+    }
+
+    #[test]
+    fn texts_are_concatenated() {
+        check(
+            &[json!({"reasoning_content": "Let"}), json!({"reasoning_content": " me"})],
+            &json!({"reasoning_content": "Let me"}),
+        );
+    }
+
+    #[test]
+    fn a_signature_closes_a_thinking_block() {
+        let piece = |text: &str| json!({"type": "thinking", "thinking": text, "signature": ""});
+        check(
+            &[
+                json!({"thinking_blocks": [piece("a")]}),
+                json!({"thinking_blocks": [piece("b")]}),
+                json!({"thinking_blocks": [{"type": "thinking", "thinking": "", "signature": "S1"}]}),
+                json!({"thinking_blocks": [piece("c")]}),
+            ],
+            &json!({"thinking_blocks": [
+                {"type": "thinking", "thinking": "ab", "signature": "S1"},
+                {"type": "thinking", "thinking": "c", "signature": ""},
+            ]}),
+        );
+    }
+
+    #[test]
+    fn details_of_different_numbers_stay_apart() {
+        check(
+            &[
+                json!({"reasoning_details": [{"type": "reasoning.text", "text": "a", "index": 0}]}),
+                json!({"reasoning_details": [{"type": "reasoning.text", "text": "b", "index": 0}]}),
+                json!({"reasoning_details": [{"type": "reasoning.text", "text": "c", "index": 1}]}),
+            ],
+            &json!({"reasoning_details": [
+                {"type": "reasoning.text", "text": "ab", "index": 0},
+                {"type": "reasoning.text", "text": "c", "index": 1},
+            ]}),
+        );
+    }
+
+    #[test]
+    fn signatures_of_a_provider_are_collected() {
+        check(
+            &[
+                json!({"provider_specific_fields": {"thought_signatures": ["x"], "kind": "k"}}),
+                json!({"provider_specific_fields": {"thought_signatures": ["y"], "kind": "k"}}),
+            ],
+            &json!({"provider_specific_fields": {"thought_signatures": ["x", "y"], "kind": "k"}}),
+        );
+    }
+
+    #[test]
+    fn nothing_is_not_sent_back() {
+        check(&[json!({"refusal": null})], &json!({}));
+    }
+
+    #[test]
+    fn reasoning_can_be_left_out() {
+        let mut message = AssistantMessage::default();
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        message.push_member("reasoning_content", &raw(r#""hm""#));
+        message.push_member("refusal", &raw(r#""no""#));
+
+        assert!(message.has_reasoning());
+        assert_eq!(message.members(false).map(|(name, _)| name).collect::<Vec<_>>(), ["refusal"]);
+    }
+}

@@ -1,0 +1,169 @@
+//! What the model is told before the conversation begins.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+
+/// `[prompt]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Settings {
+    pub(crate) mode: PromptMode,
+}
+
+/// What becomes of our prompt and the client's own system messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PromptMode {
+    /// Ours, then the client's, unchanged.
+    #[default]
+    Append,
+    /// Ours alone.
+    Replace,
+    /// The client's alone.
+    None,
+}
+
+/// The facts the prompt states; rendered once a session, then frozen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Environment<'a> {
+    pub(crate) working_dir: &'a Path,
+    /// Such as `21 Nov 2026`.
+    pub(crate) date: &'a str,
+    /// The names of the server's tools that are offered.
+    pub(crate) tools: &'a [&'a str],
+}
+
+pub(crate) fn render(environment: Environment<'_>) -> String {
+    let Environment { working_dir, date, tools } = environment;
+    let has = |name: &str| tools.contains(&name);
+    let mut lines = vec![
+        "You can act on a computer through tools. They run on the server that answers this chat, \
+         not on the user's own device."
+            .to_owned(),
+        format!("Working directory: {}", working_dir.display()),
+        format!("Platform: {}. Date: {date}.", std::env::consts::OS),
+        "Use a tool when the answer depends on what is really there; never invent the contents \
+         of files or the output of commands."
+            .to_owned(),
+        "Make independent calls in one message: they run at the same time.".to_owned(),
+        "An answer that begins with `Error: ` says what went wrong. Mend the call, or tell the \
+         user what is needed; do not repeat it unchanged."
+            .to_owned(),
+    ];
+    if has("Edit") || has("Write") {
+        lines.push("Read a file before you change it.".to_owned());
+    }
+    if has("Bash") && has("Read") && has("Grep") {
+        lines.push("Prefer Read, Glob and Grep to shell commands for looking at files.".to_owned());
+    }
+    lines.join("\n")
+}
+
+/// The messages with `prompt` in front, joined to a leading system message of the
+/// client's: some chat templates take only one.
+pub(crate) fn apply(
+    mode: PromptMode,
+    prompt: &str,
+    mut messages: Vec<Box<RawValue>>,
+) -> Vec<Box<RawValue>> {
+    match mode {
+        PromptMode::None => return messages,
+        PromptMode::Replace => messages.retain(|message| system_message(message).is_none()),
+        PromptMode::Append => {}
+    }
+    let leading = messages.first().and_then(|first| system_message(first));
+    match leading.and_then(|message| joined(prompt, message)) {
+        Some(message) => messages[0] = message,
+        None => messages.insert(0, raw(&json!({ "role": "system", "content": prompt }))),
+    }
+    messages
+}
+
+fn system_message(message: &RawValue) -> Option<Value> {
+    #[derive(Deserialize)]
+    struct Role<'a> {
+        #[serde(borrow)]
+        role: std::borrow::Cow<'a, str>,
+    }
+    let Role { role } = serde_json::from_str(message.get()).ok()?;
+    if role != "system" && role != "developer" {
+        return None;
+    }
+    serde_json::from_str(message.get()).ok()
+}
+
+/// `message` with `prompt` before its text; `None` if its content has no text form.
+fn joined(prompt: &str, mut message: Value) -> Option<Box<RawValue>> {
+    match &mut message["content"] {
+        Value::String(text) => text.insert_str(0, &format!("{prompt}\n\n")),
+        Value::Array(parts) => parts.insert(0, json!({ "type": "text", "text": prompt })),
+        _ => return None,
+    }
+    Some(raw(&message))
+}
+
+fn raw(value: &Value) -> Box<RawValue> {
+    to_raw_value(value).expect("a JSON value is valid JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(mode: PromptMode, messages: &Value, expected: &Value) {
+        let messages = serde_json::from_str(&messages.to_string()).unwrap();
+        let applied = apply(mode, "OURS", messages);
+        let applied: Vec<Value> =
+            applied.iter().map(|raw| serde_json::from_str(raw.get()).unwrap()).collect();
+        assert_eq!(&Value::Array(applied), expected);
+    }
+
+    #[test]
+    fn ours_stands_before_the_clients() {
+        check(
+            PromptMode::Append,
+            &json!([{"role": "system", "content": "Theirs"}, {"role": "user", "content": "x"}]),
+            &json!([{"role": "system", "content": "OURS\n\nTheirs"}, {"role": "user", "content": "x"}]),
+        );
+        check(
+            PromptMode::Append,
+            &json!([{"role": "developer", "content": [{"type": "text", "text": "Theirs"}]}]),
+            &json!([{"role": "developer", "content": [
+                {"type": "text", "text": "OURS"}, {"type": "text", "text": "Theirs"}]}]),
+        );
+        check(
+            PromptMode::Append,
+            &json!([{"role": "user", "content": "x"}]),
+            &json!([{"role": "system", "content": "OURS"}, {"role": "user", "content": "x"}]),
+        );
+    }
+
+    #[test]
+    fn ours_can_stand_alone_or_not_at_all() {
+        let messages =
+            json!([{"role": "system", "content": "T"}, {"role": "user", "content": "x"}]);
+        check(
+            PromptMode::Replace,
+            &messages,
+            &json!([{"role": "system", "content": "OURS"}, {"role": "user", "content": "x"}]),
+        );
+        check(PromptMode::None, &messages, &messages);
+    }
+
+    #[test]
+    fn it_speaks_only_of_tools_that_are_offered() {
+        let prompt = |tools| {
+            let environment =
+                Environment { working_dir: Path::new("/ws"), date: "21 Nov 2026", tools };
+            render(environment)
+        };
+        assert!(prompt(&["Read"]).contains("/ws"));
+        assert!(!prompt(&["Read", "Glob", "Grep"]).contains("shell"));
+        assert!(!prompt(&["Read"]).contains("before you change"));
+        assert!(prompt(&["Read", "Edit"]).contains("before you change"));
+    }
+}
