@@ -1,1 +1,4 @@
+//! The one binary of the integration tests.
+
 mod architecture;
+mod support;

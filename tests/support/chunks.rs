@@ -1,0 +1,135 @@
+//! The pieces a model's answer is scripted from.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::upstream::Step;
+
+/// A piece of the answer's text.
+pub(crate) fn text(text: &str) -> Step {
+    delta(&json!({ "content": text }))
+}
+
+/// A piece of the model's own reasoning.
+pub(crate) fn reasoning(text: &str) -> Step {
+    delta(&json!({ "reasoning_content": text }))
+}
+
+/// A call opens: id and name, as most providers send them.
+pub(crate) fn call_head(index: u64, id: &str, name: &str) -> Step {
+    let function = json!({ "name": name, "arguments": "" });
+    delta(&json!({ "tool_calls": [
+        { "index": index, "id": id, "type": "function", "function": function }
+    ]}))
+}
+
+/// A piece of a call's arguments.
+pub(crate) fn call_piece(index: u64, piece: &str) -> Step {
+    delta(&json!({ "tool_calls": [{ "index": index, "function": { "arguments": piece } }] }))
+}
+
+/// A whole call: its head, then its arguments in two pieces.
+pub(crate) fn call(index: u64, id: &str, name: &str, arguments: &Value) -> Vec<Step> {
+    let arguments = arguments.to_string();
+    let mut middle = arguments.len() / 2;
+    while !arguments.is_char_boundary(middle) {
+        middle += 1;
+    }
+    let (front, back) = arguments.split_at(middle);
+    vec![call_head(index, id, name), call_piece(index, front), call_piece(index, back)]
+}
+
+/// Any delta at all.
+pub(crate) fn delta(delta: &Value) -> Step {
+    chunk(&json!([{ "index": 0, "delta": delta, "finish_reason": null }]), None)
+}
+
+pub(crate) fn finish(reason: &str) -> Step {
+    chunk(&json!([{ "index": 0, "delta": {}, "finish_reason": reason }]), None)
+}
+
+/// The figures of a round, as LiteLLM sends them: after `finish_reason`, beside
+/// an empty delta.
+pub(crate) fn usage(prompt: u64, completion: u64) -> Step {
+    let total = prompt + completion;
+    let usage = json!({
+        "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total,
+    });
+    chunk(&json!([{ "index": 0, "delta": {} }]), Some(usage))
+}
+
+pub(crate) fn done() -> Step {
+    raw("data: [DONE]\n\n")
+}
+
+/// What LiteLLM ends a stream with when its provider fails.
+pub(crate) fn error_frame(message: &str) -> Step {
+    let error = json!({ "message": message, "type": null, "param": null, "code": "500" });
+    event(&json!({ "error": error }))
+}
+
+/// Bytes of the body as they are.
+pub(crate) fn raw(bytes: impl AsRef<[u8]>) -> Step {
+    Step::Send(bytes.as_ref().to_vec())
+}
+
+/// One `data:` event.
+pub(crate) fn event(value: &Value) -> Step {
+    raw(format!("data: {value}\n\n"))
+}
+
+/// The stream goes on when the test opens this gate.
+pub(crate) fn gate(name: &str) -> Step {
+    Step::Gate(name.to_owned())
+}
+
+/// The rest of an answer that is over: reason, figures, `[DONE]`.
+pub(crate) fn end(reason: &str) -> Vec<Step> {
+    vec![finish(reason), usage(10, 5), done()]
+}
+
+/// A whole answer of text.
+pub(crate) fn says(answer: &str) -> Vec<Step> {
+    [vec![text(answer)], end("stop")].concat()
+}
+
+/// A whole round of calls, `(id, name, arguments)`.
+pub(crate) fn calls(calls: &[(&str, &str, Value)]) -> Vec<Step> {
+    let calls = calls.iter().zip(0_u64..);
+    let steps = calls.flat_map(|((id, name, arguments), index)| call(index, id, name, arguments));
+    steps.chain(end("tool_calls")).collect()
+}
+
+/// An answer that is no stream: a status and a JSON body.
+pub(crate) fn status(status: u16, body: &Value) -> Vec<Step> {
+    vec![Step::Answer { status, headers: Vec::new(), body: body.to_string().into_bytes() }]
+}
+
+/// A recording of `tests/streams`, byte for byte, in pieces of `size` bytes (0: in
+/// one). A recorded refusal is answered with its status.
+pub(crate) fn recording(name: &str, size: usize) -> Vec<Step> {
+    let bytes = fs::read(Path::new("tests/streams").join(name)).expect("a recording");
+    let refused = name.strip_suffix(".json").and_then(|name| name.rsplit_once('.'));
+    if let Some((_, status)) = refused {
+        let status = status.parse().expect("a status in the name");
+        return vec![Step::Answer { status, headers: Vec::new(), body: bytes }];
+    }
+    let size = if size == 0 { bytes.len() } else { size };
+    bytes.chunks(size.max(1)).map(raw).collect()
+}
+
+fn chunk(choices: &Value, usage: Option<Value>) -> Step {
+    let mut chunk = json!({
+        "id": "chatcmpl-upstream",
+        "object": "chat.completion.chunk",
+        "created": 1_700_000_000,
+        "model": "scripted-1",
+        "choices": choices,
+    });
+    if let Some(usage) = usage {
+        chunk["usage"] = usage;
+    }
+    event(&chunk)
+}

@@ -1,0 +1,377 @@
+//! The real server as a process of its own, with directories, a configuration and
+//! a key that only one test knows. When it is dropped, nothing of it is left.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+use super::client::Client;
+use super::upstream::Upstream;
+use super::watch;
+
+/// The client key every test server takes.
+pub(crate) const KEY: &str = "sk-test-of-the-door";
+
+/// For a server that does not end: then it is killed and the test fails.
+const STOPPING: Duration = Duration::from_secs(40);
+
+/// How the server is to be started.
+#[derive(Debug)]
+pub(crate) struct Builder {
+    home: TempDir,
+    settings: Vec<(String, String)>,
+    tables: String,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+/// A running server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    home: TempDir,
+    child: Option<Child>,
+    address: SocketAddr,
+    log: Arc<Mutex<String>>,
+    reading: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// A server with the settings of [`Builder`] before `upstream`.
+    pub(crate) async fn start(upstream: &Upstream) -> Self {
+        Self::builder(upstream).start().await
+    }
+
+    pub(crate) fn builder(upstream: &Upstream) -> Builder {
+        Builder::new(&upstream.url())
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A client with the right key.
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.address, KEY)
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        workspace(&self.home)
+    }
+
+    pub(crate) fn state_dir(&self) -> PathBuf {
+        self.home.path().join("state")
+    }
+
+    /// What stands in a file of the workspace.
+    pub(crate) fn file(&self, name: &str) -> String {
+        fs::read_to_string(self.workspace().join(name)).expect("a file of the workspace")
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        pid(self.child.as_ref().expect("a running server"))
+    }
+
+    /// What it has written to stderr so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().expect("no holder panics").clone()
+    }
+
+    /// Asks the server to stop.
+    pub(crate) fn terminate(&self) {
+        kill_process(self.pid(), Signal::TERM).expect("our child is there");
+    }
+
+    /// Waits until no process but the server itself is left.
+    pub(crate) async fn no_children(&self) {
+        let marks = (self.pid(), self.home.path().to_owned());
+        let ended = tokio::task::spawn_blocking(move || {
+            for process in family(marks.0, &marks.1) {
+                if process != marks.0 {
+                    wait_for_end(process);
+                }
+            }
+        });
+        watch("the tools' processes to end", ended).await.expect("no panic");
+    }
+
+    /// Stops the server and tells how it ended. The log is whole then.
+    pub(crate) fn stop(&mut self) -> Option<ExitStatus> {
+        let mut child = self.child.take()?;
+        let left = family(pid(&child), self.home.path());
+        let _gone_already = kill_process(pid(&child), Signal::TERM);
+        let process = pid(&child);
+        let (ended, end) = mpsc::channel();
+        let waiting = std::thread::spawn(move || ended.send(child.wait()));
+        let status = end.recv_timeout(STOPPING);
+        if status.is_err() {
+            let _gone = kill_process(process, Signal::KILL);
+        }
+        let _sent = waiting.join();
+        self.reading.take().map(JoinHandle::join);
+        for process in left.into_iter().chain(family(process, self.home.path())) {
+            wait_for_end(process);
+        }
+        status.expect("the server ends when it is told to").ok()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.abandon();
+            return;
+        }
+        if let Some(status) = self.stop() {
+            assert!(status.success(), "the server ended with {status}:\n{}", self.log());
+        }
+    }
+}
+
+impl Server {
+    /// After a failed test: no further check, but what the server said.
+    fn abandon(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            for process in family(pid(&child), self.home.path()) {
+                let _gone = kill_process(process, Signal::KILL);
+            }
+            let _status = child.wait();
+            let _read = self.reading.take().map(JoinHandle::join);
+        }
+        show(&format!("--- what the server said ---\n{}", self.log()));
+    }
+}
+
+impl Builder {
+    pub(crate) fn new(upstream: &str) -> Self {
+        let home =
+            tempfile::Builder::new().prefix("toolhand-test-").tempdir().expect("a directory");
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700)).expect("our own");
+        fs::create_dir(workspace(&home)).expect("a new directory");
+        let builder = Self {
+            home,
+            settings: Vec::new(),
+            tables: String::new(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        };
+        builder
+            .config("upstream.url", &format!("{upstream:?}"))
+            .config("upstream.backoff", r#"["1ms", "1ms"]"#)
+            .config("upstream.end_timeout", r#""200ms""#)
+            .config("turns.shutdown_grace", r#""2s""#)
+    }
+
+    /// A setting by its path, with its value in TOML's own spelling.
+    pub(crate) fn config(mut self, key: &str, value: &str) -> Self {
+        self.settings.retain(|(known, _)| known != key);
+        self.settings.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Whole tables, put after the settings.
+    pub(crate) fn tables(mut self, toml: &str) -> Self {
+        self.tables.push_str(toml);
+        self
+    }
+
+    pub(crate) fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    pub(crate) fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Every tool may run, commands too.
+    pub(crate) fn free(self) -> Self {
+        self.argument("--sandbox=off").argument("--permission-mode=bypassPermissions")
+    }
+
+    /// A file of the workspace.
+    pub(crate) fn file(self, name: &str, content: &str) -> Self {
+        let path = self.workspace().join(name);
+        fs::create_dir_all(path.parent().expect("inside")).expect("a directory");
+        fs::write(path, content).expect("a new file");
+        self
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        workspace(&self.home)
+    }
+
+    pub(crate) fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    pub(crate) async fn start(self) -> Server {
+        let log = Arc::new(Mutex::new(String::new()));
+        let mut child = self.command().spawn().expect("the server's binary");
+        let reading = read_log(&mut child, Arc::clone(&log));
+        let mut server = Server {
+            home: self.home,
+            child: Some(child),
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            log,
+            reading: Some(reading),
+        };
+        server.address = server.listening().await;
+        server
+    }
+
+    /// Starts what is expected to refuse: its status, stdout and stderr.
+    pub(crate) fn run(self) -> (ExitStatus, String, String) {
+        let output = self.command().output().expect("the server's binary");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status, text(&output.stdout), text(&output.stderr))
+    }
+
+    fn command(&self) -> Command {
+        let config = self.home.path().join("toolhand.toml");
+        fs::write(&config, self.toml()).expect("a configuration");
+        fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).expect("our own");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolhand"));
+        command
+            .env_clear()
+            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("HOME", self.home.path())
+            .env("TOOLHAND_API_KEY", KEY)
+            .envs(self.environment.iter().cloned())
+            .arg("serve")
+            .args(["--listen", "127.0.0.1:0"])
+            .arg("--config")
+            .arg(&config)
+            .arg("--workspace")
+            .arg(self.workspace())
+            .arg("--state-dir")
+            .arg(self.home.path().join("state"))
+            .args(&self.arguments)
+            .current_dir(self.home.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn toml(&self) -> String {
+        let mut toml = String::new();
+        for (key, value) in &self.settings {
+            writeln!(toml, "{key} = {value}").expect("a string");
+        }
+        toml + &self.tables
+    }
+}
+
+impl Server {
+    /// Reads the line that tells the address.
+    async fn listening(&mut self) -> SocketAddr {
+        let stdout = self.child.as_mut().and_then(|child| child.stdout.take()).expect("piped");
+        let (told, line) = oneshot::channel();
+        std::thread::spawn(move || {
+            let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            let mut lines = lines.filter_map(|line| address_of(&line));
+            let _test_is_over = lines.next().map(|address| told.send(address));
+            // Reads on, so that the server never writes into a closed pipe.
+            lines.for_each(drop);
+        });
+        let Ok(line) = watch("the server to listen", line).await else {
+            panic!("the server ended at its start");
+        };
+        line.parse().expect("an address")
+    }
+}
+
+fn address_of(line: &str) -> Option<String> {
+    line.strip_prefix("listening on http://").map(str::to_owned)
+}
+
+/// Collects stderr as it comes.
+fn read_log(child: &mut Child, log: Arc<Mutex<String>>) -> JoinHandle<()> {
+    let mut stderr = child.stderr.take().expect("piped");
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(read @ 1..) = stderr.read(&mut bytes) {
+            let text = String::from_utf8_lossy(&bytes[..read]);
+            log.lock().expect("no holder panics").push_str(&text);
+        }
+    })
+}
+
+fn workspace(home: &TempDir) -> PathBuf {
+    home.path().join("workspace")
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+/// Every process that descends from `server`, works inside `home` or has it in its
+/// environment.
+fn family(server: Pid, home: &Path) -> Vec<Pid> {
+    let mut members = Vec::new();
+    let mut others = Vec::new();
+    for entry in fs::read_dir("/proc").expect("procfs").flatten() {
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        let Some(process) = number.and_then(Pid::from_raw) else { continue };
+        let Some(parent) = living_parent(&entry.path()) else { continue };
+        if process == server
+            || parent == server.as_raw_nonzero().get()
+            || is_of(&entry.path(), home)
+        {
+            members.push(process);
+        } else {
+            others.push((process, parent));
+        }
+    }
+    let mut known = 0;
+    while known < members.len() {
+        let parent = members[known].as_raw_nonzero().get();
+        members
+            .extend(others.iter().filter(|(_, its)| *its == parent).map(|(process, _)| *process));
+        others.retain(|(_, its)| *its != parent);
+        known += 1;
+    }
+    members
+}
+
+/// The parent's number; `None` of a process that is over.
+fn living_parent(proc: &Path) -> Option<i32> {
+    let stat = fs::read_to_string(proc.join("stat")).ok()?;
+    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    (state != "Z").then_some(parent)
+}
+
+fn is_of(proc: &Path, home: &Path) -> bool {
+    let works_inside = fs::read_link(proc.join("cwd")).is_ok_and(|cwd| cwd.starts_with(home));
+    let home = home.as_os_str().as_encoded_bytes();
+    let environment = fs::read(proc.join("environ")).unwrap_or_default();
+    works_inside || environment.windows(home.len()).any(|window| window == home)
+}
+
+/// Waits for the end of a process that is on its way out, or fails.
+fn wait_for_end(process: Pid) {
+    let Ok(handle) = pidfd_open(process, PidfdFlags::empty()) else { return };
+    let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
+    let ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&patience));
+    assert_eq!(ended, Ok(1), "process {process} was left behind");
+}
+
+#[expect(clippy::print_stderr, reason = "the test harness captures it and shows it on failure")]
+fn show(text: &str) {
+    eprintln!("{text}");
+}

@@ -1,0 +1,462 @@
+//! A scripted upstream: it records every byte it is sent and answers by script,
+//! held by gates that the test opens. It runs on a thread of its own, so that it
+//! goes on while a test blocks.
+
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::http::{Framing, Head, Reader};
+use super::watch;
+
+const CHAT: &str = "/v1/chat/completions";
+
+/// What upstream does next for one request. A script that runs out ends the body
+/// properly.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// Bytes of the body. The first ones send `200 text/event-stream` ahead, unless
+    /// a `Head` came.
+    Send(Vec<u8>),
+    /// The head of a chunked answer.
+    Head { status: u16, headers: Vec<(String, String)> },
+    /// A whole answer that is no stream.
+    Answer { status: u16, headers: Vec<(String, String)>, body: Vec<u8> },
+    /// Bytes on the bare socket, whatever they are.
+    Garbage(Vec<u8>),
+    /// Nothing until the test opens the gate of this name.
+    Gate(String),
+    /// The connection ends here, without the body's proper end.
+    Close,
+    /// The same, with a reset.
+    Reset,
+    /// Nothing more, until the peer leaves.
+    Hang,
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) head: Head,
+    /// The exact bytes.
+    pub(crate) body: Vec<u8>,
+    /// The peer left before the answer had ended.
+    abandoned: bool,
+}
+
+/// One answer of the script.
+#[derive(Debug)]
+struct Round {
+    path: String,
+    /// Only for requests that name this model.
+    model: Option<String>,
+    steps: VecDeque<Step>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    rounds: VecDeque<Round>,
+    requests: Vec<Request>,
+    open: HashSet<String>,
+    reached: HashSet<String>,
+    faults: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Bumped at every change of `state`.
+    changed: watch::Sender<u64>,
+}
+
+/// The scripted upstream. On drop it checks that the whole script was used and
+/// that every tool call it was shown has its one answer.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Request {
+    /// The body as JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).expect("the body sent upstream is JSON")
+    }
+}
+
+impl Upstream {
+    pub(crate) fn start() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        listener.set_nonblocking(true).expect("a listener for tokio");
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: watch::channel(0).0 });
+        let stop = CancellationToken::new();
+        let (serving, stopped) = (Arc::clone(&shared), stop.clone());
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                tokio::select! {
+                    () = accept(listener, serving) => {}
+                    () = stopped.cancelled() => {}
+                }
+            });
+        });
+        Self { address, shared, stop, thread: Some(thread) }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What `upstream.url` is set to.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// Scripts the answer to the next chat completion that no earlier round takes.
+    pub(crate) fn round(&self, steps: Vec<Step>) {
+        self.script(CHAT, None, steps);
+    }
+
+    /// The same for requests that name `model`, so that several turns can run at
+    /// once.
+    pub(crate) fn round_of(&self, model: &str, steps: Vec<Step>) {
+        self.script(CHAT, Some(model.to_owned()), steps);
+    }
+
+    /// The same for another path under the base, as `/v1/embeddings`.
+    pub(crate) fn answer(&self, path: &str, steps: Vec<Step>) {
+        self.script(path, None, steps);
+    }
+
+    /// Opens a gate, for good.
+    pub(crate) fn open(&self, gate: &str) {
+        self.shared.change(|state| state.open.insert(gate.to_owned()));
+    }
+
+    /// Waits until the script stands at a gate: all before it has been sent.
+    pub(crate) async fn reached(&self, gate: &str) {
+        let reached = |state: &State| state.reached.contains(gate).then_some(());
+        watch(&format!("upstream to reach gate {gate}"), self.shared.wait(reached)).await;
+    }
+
+    /// Waits for chat completion `number`, counted from 0.
+    pub(crate) async fn request(&self, number: usize) -> Request {
+        self.request_to(CHAT, number).await
+    }
+
+    /// Waits for request `number`, counted from 0, of those to `path`.
+    pub(crate) async fn request_to(&self, path: &str, number: usize) -> Request {
+        let found = |state: &State| state.requests_to(path).nth(number).cloned();
+        watch(&format!("request {number} to {path}"), self.shared.wait(found)).await
+    }
+
+    /// Waits until the peer has left chat completion `number` before its answer had
+    /// ended.
+    pub(crate) async fn abandoned(&self, number: usize) {
+        let abandoned = |state: &State| {
+            state.requests_to(CHAT).nth(number).and_then(|request| request.abandoned.then_some(()))
+        };
+        watch(&format!("the end of request {number}"), self.shared.wait(abandoned)).await;
+    }
+
+    /// The chat completions so far.
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.shared.state().requests_to(CHAT).cloned().collect()
+    }
+
+    /// The requests to any path so far.
+    pub(crate) fn all_requests(&self) -> Vec<Request> {
+        self.shared.state().requests.clone()
+    }
+
+    fn script(&self, path: &str, model: Option<String>, steps: Vec<Step>) {
+        let round = Round { path: path.to_owned(), model, steps: steps.into() };
+        self.shared.change(|state| state.rounds.push_back(round));
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        let thread = self.thread.take().map(JoinHandle::join);
+        if std::thread::panicking() {
+            return;
+        }
+        assert!(thread.is_none_or(|ended| ended.is_ok()), "the scripted upstream panicked");
+        let state = self.shared.state();
+        assert!(state.faults.is_empty(), "upstream was asked for more: {:#?}", state.faults);
+        assert!(state.rounds.is_empty(), "rounds never asked for: {:#?}", state.rounds);
+        for request in state.requests_to(CHAT) {
+            check_pairs(&request.json());
+        }
+    }
+}
+
+/// Every call of every assistant message has its one answer directly behind it, in
+/// order, and arguments that parse.
+fn check_pairs(body: &Value) {
+    let messages = body["messages"].as_array().expect("messages");
+    let mut owed: VecDeque<&str> = VecDeque::new();
+    for message in messages {
+        if message["role"] == "tool" {
+            let answers = message["tool_call_id"].as_str();
+            assert_eq!(owed.pop_front(), answers, "an answer out of place: {body:#}");
+            continue;
+        }
+        assert!(owed.is_empty(), "calls without an answer, {owed:?}: {body:#}");
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            owed.push_back(call["id"].as_str().expect("a call has an id"));
+            assert_eq!(call["type"], "function", "{body:#}");
+            let arguments = call["function"]["arguments"].as_str().expect("arguments are text");
+            let arguments: Result<Value, _> = serde_json::from_str(arguments);
+            assert!(arguments.is_ok(), "arguments that do not parse: {body:#}");
+        }
+    }
+    assert!(owed.is_empty(), "calls without an answer, {owed:?}: {body:#}");
+}
+
+impl State {
+    fn requests_to(&self, path: &str) -> impl Iterator<Item = &Request> {
+        self.requests.iter().filter(move |request| request.head.path() == path)
+    }
+
+    /// Takes the round that answers `request`, or says that there is none.
+    fn round_for(&mut self, request: &Request) -> Option<VecDeque<Step>> {
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let fits = |round: &Round| {
+            let of_model = round.model.as_ref().is_none_or(|model| body["model"] == model.as_str());
+            round.path == request.head.path() && of_model
+        };
+        let at = self.rounds.iter().position(fits)?;
+        self.rounds.remove(at).map(|round| round.steps)
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder panics")
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let value = change(&mut self.state());
+        self.changed.send_modify(|count| *count += 1);
+        value
+    }
+
+    /// Waits until `found` gives something.
+    async fn wait<T>(&self, found: impl Fn(&State) -> Option<T>) -> T {
+        let mut changes = self.changed.subscribe();
+        loop {
+            if let Some(value) = found(&self.state()) {
+                return value;
+            }
+            changes.changed().await.expect("the sender lives as long as we");
+        }
+    }
+}
+
+async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
+    let listener = TcpListener::from_std(listener).expect("a listener");
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let (stream, _) = accepted.expect("a connection");
+                connections.spawn(serve(stream, Arc::clone(&shared)));
+            }
+            Some(ended) = connections.join_next() => ended.expect("no connection panics"),
+        }
+    }
+}
+
+/// Answers the requests of one connection until it ends.
+async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+    stream.set_nodelay(true).expect("a TCP socket");
+    let (read, write) = stream.into_split();
+    let mut connection = Connection { reader: Reader::new(read), write, headed: false };
+    while let Ok(Some(head)) = connection.reader.head().await {
+        let Ok(body) = connection.reader.body(head.framing(Framing::Over)).await else { return };
+        let request = Request { head, body, abandoned: false };
+        let (number, steps) = shared.change(|state| state.admit(request));
+        if let Ending::Connection { abandoned } = connection.play(steps, &shared).await {
+            return shared.change(|state| state.requests[number].abandoned = abandoned);
+        }
+    }
+}
+
+impl State {
+    /// Records a request and finds its answer: the script's, else what any upstream
+    /// would say.
+    fn admit(&mut self, request: Request) -> (usize, VecDeque<Step>) {
+        let steps = self.round_for(&request).unwrap_or_else(|| {
+            if request.head.method() == "GET" {
+                return unscripted(request.head.path()).into();
+            }
+            let body = String::from_utf8_lossy(&request.body);
+            self.faults.push(format!("{} {body}", request.head.line));
+            refusal(500, "no round is scripted").into()
+        });
+        self.requests.push(request);
+        (self.requests.len() - 1, steps)
+    }
+}
+
+fn unscripted(path: &str) -> Vec<Step> {
+    if path != "/v1/models" {
+        return refusal(404, "not found");
+    }
+    let model = |id: &str| serde_json::json!({ "id": id, "object": "model", "created": 1, "owned_by": "script" });
+    let models = [model("scripted"), model("other")];
+    super::chunks::status(200, &serde_json::json!({ "object": "list", "data": models }))
+}
+
+fn refusal(status: u16, message: &str) -> Vec<Step> {
+    let error = serde_json::json!({ "message": message, "type": null, "code": status.to_string() });
+    super::chunks::status(status, &serde_json::json!({ "error": error }))
+}
+
+struct Connection {
+    reader: Reader<OwnedReadHalf>,
+    write: OwnedWriteHalf,
+    /// The head of the answer that is being given has been sent.
+    headed: bool,
+}
+
+enum Ending {
+    /// The answer is whole; the connection is kept.
+    Answer,
+    Connection {
+        abandoned: bool,
+    },
+}
+
+impl Connection {
+    async fn play(&mut self, steps: VecDeque<Step>, shared: &Shared) -> Ending {
+        self.headed = false;
+        for step in steps {
+            match step {
+                Step::Close => return Ending::Connection { abandoned: false },
+                Step::Reset => {
+                    let socket: &TcpStream = self.write.as_ref();
+                    socket.set_zero_linger().expect("a TCP socket");
+                    return Ending::Connection { abandoned: false };
+                }
+                Step::Hang => {
+                    self.reader.closed().await;
+                    return Ending::Connection { abandoned: true };
+                }
+                Step::Gate(gate) => {
+                    shared.change(|state| state.reached.insert(gate.clone()));
+                    let opened = |state: &State| state.open.contains(&gate).then_some(());
+                    tokio::select! {
+                        () = shared.wait(opened) => {}
+                        () = self.reader.closed() => return Ending::Connection { abandoned: true },
+                    }
+                }
+                step => {
+                    if self.send(step).await.is_err() {
+                        return Ending::Connection { abandoned: true };
+                    }
+                }
+            }
+        }
+        match self.end().await {
+            Ok(()) => Ending::Answer,
+            Err(_) => Ending::Connection { abandoned: true },
+        }
+    }
+
+    async fn send(&mut self, step: Step) -> io::Result<()> {
+        match step {
+            Step::Send(bytes) => {
+                if !self.headed {
+                    let kind = ("content-type".to_owned(), "text/event-stream".to_owned());
+                    self.head(200, &[kind]).await?;
+                }
+                let framed =
+                    [format!("{:x}\r\n", bytes.len()).as_bytes(), &bytes, b"\r\n"].concat();
+                self.write.write_all(&framed).await
+            }
+            Step::Head { status, headers } => self.head(status, &headers).await,
+            Step::Answer { status, headers, body } => self.answer(status, &headers, &body).await,
+            Step::Garbage(bytes) => self.write.write_all(&bytes).await,
+            Step::Gate(_) | Step::Close | Step::Reset | Step::Hang => Ok(()),
+        }
+    }
+
+    async fn head(&mut self, status: u16, headers: &[(String, String)]) -> io::Result<()> {
+        self.headed = true;
+        let headers = format!("{}transfer-encoding: chunked\r\n\r\n", lines(headers));
+        let head = format!("HTTP/1.1 {status} Scripted\r\n{headers}");
+        self.write.write_all(head.as_bytes()).await
+    }
+
+    async fn answer(
+        &mut self,
+        status: u16,
+        headers: &[(String, String)],
+        body: &[u8],
+    ) -> io::Result<()> {
+        let told = headers.iter().any(|(name, _)| name == "content-type");
+        let kind = if told { "" } else { "content-type: application/json\r\n" };
+        let (length, headers) = (body.len(), lines(headers));
+        let head = format!(
+            "HTTP/1.1 {status} Scripted\r\n{kind}{headers}content-length: {length}\r\n\r\n"
+        );
+        self.write.write_all(&[head.as_bytes(), body].concat()).await
+    }
+
+    async fn end(&mut self) -> io::Result<()> {
+        if self.headed { self.write.write_all(b"0\r\n\r\n").await } else { Ok(()) }
+    }
+}
+
+fn lines(headers: &[(String, String)]) -> String {
+    headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
+}
+
+#[tokio::test]
+async fn a_script_goes_on_when_its_gate_opens() {
+    use super::chunks::{end, gate, text};
+    use super::client::{Client, ask_streamed};
+
+    let upstream = Upstream::start();
+    upstream.round([vec![text("one "), gate("half"), text("two")], end("stop")].concat());
+
+    let client = Client::new(upstream.address(), "any");
+    let mut stream = client.stream(&ask_streamed("Count.")).await;
+    assert_eq!(stream.until_text().await, "one ");
+    upstream.reached("half").await;
+    upstream.open("half");
+
+    assert_eq!(stream.until_text().await, "two");
+    assert_eq!(upstream.request(0).await.json()["messages"][0]["content"], "Count.");
+}
+
+#[tokio::test]
+async fn who_leaves_at_a_gate_is_seen_to_leave() {
+    use super::chunks::{gate, text};
+    use super::client::{Client, ask_streamed};
+
+    let upstream = Upstream::start();
+    upstream.round(vec![text("one "), gate("never")]);
+
+    let mut stream = Client::new(upstream.address(), "any").stream(&ask_streamed("Count.")).await;
+    stream.until_text().await;
+    drop(stream);
+
+    upstream.abandoned(0).await;
+}
