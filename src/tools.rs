@@ -2,4 +2,5 @@
 
 pub(crate) mod builtin;
 pub(crate) mod definition;
+pub(crate) mod schema;
 pub(crate) mod tool;

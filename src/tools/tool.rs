@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::schema::{self, InputSchema, PropertyAliases};
 use crate::files::ReadState;
 use crate::permissions::{Permit, Reach};
 
@@ -34,7 +35,7 @@ pub(crate) trait Tool: Send + Sync + 'static {
     const DESCRIPTION: &'static str;
 
     /// Further names of properties, `(accepted, advertised)`.
-    const PROPERTY_ALIASES: &'static [(&'static str, &'static str)] = &[];
+    const PROPERTY_ALIASES: PropertyAliases = &[];
 
     /// How soon a shared call may start; see engine.md 3.
     const START: Start = Start::Sealed;
@@ -42,6 +43,9 @@ pub(crate) trait Tool: Send + Sync + 'static {
     /// The most characters of an answer that reach the model; what is beyond is
     /// cut by the pipeline, with a note. `None`: the tool bounds itself.
     const MAX_RESULT_CHARS: Option<usize> = None;
+
+    /// Which part of an answer that is too long is worth most.
+    const KEEP: Keep = Keep::Head;
 
     /// Whether this call may overlap with others. The default is the safe answer.
     fn concurrency(&self, _input: &Self::Input) -> Concurrency {
@@ -78,6 +82,14 @@ pub(crate) enum Start {
     Closed,
     /// When the model has moved on from it.
     Sealed,
+}
+
+/// What is left of an answer that is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    Head,
+    /// For output whose end says how it went.
+    HeadAndTail,
 }
 
 /// The facts of one call. Services belong to the tool that needs them.
@@ -171,6 +183,7 @@ pub(crate) trait AnyTool: Send + Sync {
     fn input_schema(&self) -> &Value;
     fn start(&self) -> Start;
     fn max_result_chars(&self) -> Option<usize>;
+    fn keep(&self) -> Keep;
 
     /// Normalises, validates and decodes the arguments. Nothing past this point
     /// sees raw JSON.
@@ -188,3 +201,187 @@ pub(crate) trait ParsedCall: Send {
 }
 
 pub(crate) type ToolFuture = BoxFuture<'static, Result<ToolOutput, ToolError>>;
+
+/// Makes a tool ready for use: its schema is derived and compiled here, once.
+pub(crate) fn erase<T: Tool>(tool: T) -> Arc<dyn AnyTool> {
+    let schema = InputSchema::of::<T::Input>(T::PROPERTY_ALIASES);
+    Arc::new(Erased { tool: Arc::new(tool), schema })
+}
+
+struct Erased<T> {
+    tool: Arc<T>,
+    schema: InputSchema,
+}
+
+struct Bound<T: Tool> {
+    tool: Arc<T>,
+    input: T::Input,
+    notes: Vec<String>,
+}
+
+impl<T: Tool> AnyTool for Erased<T> {
+    fn name(&self) -> &str {
+        T::NAME
+    }
+
+    fn aliases(&self) -> &[&'static str] {
+        T::ALIASES
+    }
+
+    fn description(&self) -> &str {
+        T::DESCRIPTION
+    }
+
+    fn input_schema(&self) -> &Value {
+        self.schema.advertised()
+    }
+
+    fn start(&self) -> Start {
+        T::START
+    }
+
+    fn max_result_chars(&self) -> Option<usize> {
+        T::MAX_RESULT_CHARS
+    }
+
+    fn keep(&self) -> Keep {
+        T::KEEP
+    }
+
+    fn parse(self: Arc<Self>, arguments: Value) -> Result<Box<dyn ParsedCall>, ToolError> {
+        let (arguments, notes) = self.schema.accept(arguments)?;
+        let input = schema::decode(arguments)?;
+        Ok(Box::new(Bound { tool: Arc::clone(&self.tool), input, notes }))
+    }
+}
+
+impl<T: Tool> ParsedCall for Bound<T> {
+    fn concurrency(&self) -> Concurrency {
+        self.tool.concurrency(&self.input)
+    }
+
+    fn reach(&self, context: &CallContext) -> Reach {
+        self.tool.reach(&self.input, context)
+    }
+
+    fn headline(&self) -> String {
+        self.tool.headline(&self.input)
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn execute(self: Box<Self>, permit: Permit, context: CallContext) -> ToolFuture {
+        Box::pin(async move { self.tool.execute(self.input, permit, context).await })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod test_support {
+    //! A throw-away directory to call tools in.
+
+    use std::fs::{self, File};
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::permissions::Access;
+    use crate::workspace;
+
+    /// The calls of one workspace share a session: what one reads, the next knows.
+    pub(crate) struct Workspace {
+        directory: tempfile::TempDir,
+        context: CallContext,
+    }
+
+    impl Workspace {
+        pub(crate) fn new(files: &[(&str, &str)]) -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let real = directory.path().canonicalize().unwrap();
+            let session = Arc::new(SessionFacts::new(real));
+            let workspace = Self {
+                directory,
+                context: CallContext { session, cancelled: CancellationToken::new() },
+            };
+            for (path, text) in files {
+                workspace.write(path, text.as_bytes());
+            }
+            workspace
+        }
+
+        pub(crate) fn root(&self) -> PathBuf {
+            self.directory.path().canonicalize().unwrap()
+        }
+
+        pub(crate) fn path(&self, relative: &str) -> PathBuf {
+            self.root().join(relative)
+        }
+
+        pub(crate) fn write(&self, relative: &str, bytes: &[u8]) {
+            let path = self.path(relative);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        }
+
+        pub(crate) fn read(&self, relative: &str) -> Vec<u8> {
+            fs::read(self.path(relative)).unwrap()
+        }
+
+        /// The context of every call; cancel its token to cancel them.
+        pub(crate) fn context(&self) -> CallContext {
+            self.context.clone()
+        }
+
+        /// Makes `relative` look as if it had been written `seconds` ago.
+        pub(crate) fn age(&self, relative: &str, seconds: u64) {
+            let file = File::options().write(true).open(self.path(relative)).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+        }
+
+        /// Permits what lies in the workspace, and every command.
+        pub(crate) fn permit(&self, reach: Reach) -> Result<Permit, ToolError> {
+            let root = workspace::Workspace::open(vec![self.root()]).unwrap();
+            let resolve = |path: PathBuf| {
+                root.resolve(&path).map_err(|error| ToolError::Denied(error.to_string()))
+            };
+            Ok(Permit::for_test(match reach {
+                Reach::Read(path) => Access::Read(resolve(path)?),
+                Reach::Search(path) => Access::Search(resolve(path)?),
+                Reach::Write(path) => Access::Write(resolve(path)?),
+                Reach::Command(command) => Access::Command(command),
+                Reach::Nothing => Access::Nothing,
+            }))
+        }
+
+        /// Calls `tool` the way the model does: JSON in, text out.
+        pub(crate) async fn call(&self, tool: impl Tool, arguments: Value) -> String {
+            self.text(self.run(&erase(tool), arguments).await)
+        }
+
+        /// The same with the whole answer, for a tool that is called several times.
+        pub(crate) async fn run(
+            &self,
+            tool: &Arc<dyn AnyTool>,
+            arguments: Value,
+        ) -> Result<ToolOutput, ToolError> {
+            let call = Arc::clone(tool).parse(arguments)?;
+            let notes = call.notes().join("\n");
+            let permit = self.permit(call.reach(&self.context))?;
+            let mut output = call.execute(permit, self.context()).await?;
+            if !notes.is_empty() {
+                output.text = format!("{}\n{notes}", output.text);
+            }
+            Ok(output)
+        }
+
+        /// As the model reads it, with the workspace's path replaced.
+        pub(crate) fn text(&self, answer: Result<ToolOutput, ToolError>) -> String {
+            let text = match answer {
+                Ok(ToolOutput { text, is_error: true, .. }) => format!("Error: {text}"),
+                Ok(output) => output.text,
+                Err(error) => format!("Error: {error}"),
+            };
+            text.replace(self.root().to_str().unwrap(), "$WORKSPACE")
+        }
+    }
+}

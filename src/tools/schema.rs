@@ -1,0 +1,239 @@
+//! The arguments of a tool: the schema that is advertised, and what becomes of a
+//! call's JSON before the tool sees it.
+
+mod flatten;
+mod normalise;
+mod report;
+
+use jsonschema::{PatternOptions, Validator};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::tool::ToolError;
+
+/// The most bytes of arguments one call may have; more is a model gone astray.
+const MAX_ARGUMENTS: usize = 1 << 20;
+
+/// `(accepted, advertised)`.
+pub(crate) type PropertyAliases = &'static [(&'static str, &'static str)];
+
+/// What a tool accepts: derived from its input type once, when it is built.
+#[derive(Debug)]
+pub(crate) struct InputSchema {
+    advertised: Value,
+    validator: Validator,
+    aliases: PropertyAliases,
+}
+
+impl InputSchema {
+    /// The schema of `T`, flat enough for every provider's translation.
+    pub(crate) fn of<T: JsonSchema>(aliases: PropertyAliases) -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.inline_subschemas = true;
+            settings.meta_schema = None;
+        });
+        let mut advertised =
+            settings.for_deserialize().into_generator().into_root_schema_for::<T>().to_value();
+        flatten::flatten(&mut advertised);
+        let validator = jsonschema::options()
+            .offline()
+            .with_pattern_options(PatternOptions::regex())
+            .build(&advertised)
+            .expect("the schema of an input type compiles");
+        Self { advertised, validator, aliases }
+    }
+
+    pub(crate) fn advertised(&self) -> &Value {
+        &self.advertised
+    }
+
+    /// Arguments that fit the schema, and what of them had no effect.
+    pub(crate) fn accept(&self, arguments: Value) -> Result<(Value, Vec<String>), ToolError> {
+        let Value::Object(mut arguments) = arguments else {
+            return Err(ToolError::InvalidInput(report::not_an_object(
+                &arguments,
+                &self.advertised,
+            )));
+        };
+        rename(&mut arguments, self.aliases);
+        let mut arguments = Value::Object(arguments);
+        let unknown = normalise::normalise(&self.advertised, &mut arguments);
+        let complaint = report::complaint(self.validator.iter_errors(&arguments));
+        match complaint {
+            None => Ok((arguments, report::ignored(&unknown))),
+            Some(complaint) => Err(ToolError::InvalidInput(complaint)),
+        }
+    }
+}
+
+/// The arguments of a call as the model wrote them. What does not parse is never
+/// repaired.
+pub(crate) fn parse_arguments(text: &str) -> Result<Value, ToolError> {
+    if text.len() > MAX_ARGUMENTS {
+        return Err(ToolError::InvalidInput(format!(
+            "the arguments are {} bytes long, and a call may have at most {MAX_ARGUMENTS}; \
+             do it in smaller pieces",
+            text.len()
+        )));
+    }
+    if text.trim_ascii().is_empty() {
+        return Ok(Value::Object(Map::new()));
+    }
+    serde_json::from_str(text).map_err(|error| {
+        ToolError::InvalidInput(format!(
+            "the arguments are not one JSON object: {error}; nothing was run"
+        ))
+    })
+}
+
+/// What is left to go wrong after validation, such as a number too large for its type.
+pub(crate) fn decode<T: DeserializeOwned>(arguments: Value) -> Result<T, ToolError> {
+    serde_path_to_error::deserialize(arguments).map_err(|error| {
+        let reason = format!("`{}`: {}", error.path(), error.inner());
+        ToolError::InvalidInput(crate::text::prefix(&reason, report::MAX_LINE).to_owned())
+    })
+}
+
+fn rename(arguments: &mut Map<String, Value>, aliases: PropertyAliases) {
+    for (accepted, advertised) in aliases {
+        if !arguments.contains_key(*advertised)
+            && let Some(value) = arguments.shift_remove(*accepted)
+        {
+            arguments.insert((*advertised).to_owned(), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, Default, Deserialize, PartialEq, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    enum Order {
+        #[default]
+        Newest,
+        Oldest,
+    }
+
+    #[derive(Debug, Deserialize, PartialEq, JsonSchema)]
+    struct Part {
+        old: String,
+        #[serde(default)]
+        all: bool,
+    }
+
+    #[derive(Debug, Deserialize, PartialEq, JsonSchema)]
+    struct Input {
+        /// What to look for, which may be
+        /// anything.
+        pattern: String,
+        /// Where.
+        path: Option<std::path::PathBuf>,
+        #[serde(rename = "-A")]
+        after: Option<u32>,
+        order: Option<Order>,
+        #[serde(default)]
+        parts: Vec<Part>,
+        ratio: Option<f64>,
+    }
+
+    const ALIASES: PropertyAliases = &[("after_context", "-A")];
+
+    fn accept(arguments: Value) -> Result<(Input, Vec<String>), String> {
+        let schema = InputSchema::of::<Input>(ALIASES);
+        let (arguments, notes) = schema.accept(arguments).map_err(|error| error.to_string())?;
+        decode(arguments).map(|input| (input, notes)).map_err(|error| error.to_string())
+    }
+
+    fn refusal(arguments: Value) -> String {
+        accept(arguments).unwrap_err()
+    }
+
+    #[test]
+    fn advertises_a_flat_schema() {
+        let schema = InputSchema::of::<Input>(ALIASES);
+        insta::assert_json_snapshot!(schema.advertised(), @r#""#);
+    }
+
+    #[test]
+    fn takes_integers_as_models_write_them() {
+        for written in [json!(5), json!(5.0), json!("5")] {
+            let (input, notes) = accept(json!({"pattern": "", "-A": written})).unwrap();
+            assert_eq!((input.after, notes), (Some(5), vec![]));
+        }
+        let (input, _) = accept(json!({"pattern": "5", "ratio": 5})).unwrap();
+        assert_eq!((input.pattern.as_str(), input.ratio), ("5", Some(5.0)));
+    }
+
+    #[test]
+    fn takes_aliases_of_properties() {
+        let (input, notes) = accept(json!({"pattern": "x", "after_context": "3"})).unwrap();
+        assert_eq!((input.after, notes), (Some(3), vec![]));
+    }
+
+    #[test]
+    fn takes_null_for_what_may_be_left_out() {
+        let (input, notes) = accept(json!({"pattern": "x", "path": null, "order": null})).unwrap();
+        assert_eq!((input.path, input.order, notes), (None, None, vec![]));
+        insta::assert_snapshot!(refusal(json!({"pattern": null})), @"");
+    }
+
+    #[test]
+    fn mentions_what_it_ignores() {
+        let arguments = json!({
+            "pattern": "x", "_meta": 1, "sandbox": false, "cwd": "/\u{1b}",
+            "parts": [{"old": "", "apply": true}],
+        });
+        let (input, notes) = accept(arguments).unwrap();
+        assert_eq!(input.parts, [Part { old: String::new(), all: false }]);
+        insta::assert_snapshot!(notes.join("\n"), @"");
+    }
+
+    #[test]
+    fn names_each_field_that_does_not_fit() {
+        insta::assert_snapshot!(refusal(json!({
+            "path": ["a"], "-A": "abc", "order": "random", "parts": [{"old": 5}],
+        })), @"");
+        insta::assert_snapshot!(refusal(json!({"pattern": "x", "-A": -1})), @"");
+        insta::assert_snapshot!(refusal(json!({"pattern": "x", "-A": 18_446_744_073_709_551_616.0_f64})), @"");
+    }
+
+    #[test]
+    fn stops_after_ten_complaints() {
+        let parts: Vec<Value> = (0..30).map(|_| json!({})).collect();
+        let refusal = refusal(json!({"pattern": "x", "parts": parts}));
+        assert_eq!(refusal.matches("is missing").count(), 10);
+        assert!(refusal.ends_with("and more"), "{refusal}");
+    }
+
+    #[test]
+    fn long_values_are_quoted_in_part() {
+        let refusal = refusal(json!({"pattern": "x", "-A": "é".repeat(10_000)}));
+        assert!(refusal.len() < 300, "{refusal}");
+    }
+
+    #[test]
+    fn says_what_came_instead_of_an_object() {
+        insta::assert_snapshot!(refusal(json!(["x"])), @"");
+        insta::assert_snapshot!(refusal(Value::Null), @"");
+    }
+
+    #[test]
+    fn parses_arguments_strictly() {
+        assert_eq!(parse_arguments("").unwrap(), json!({}));
+        assert_eq!(parse_arguments(" \n").unwrap(), json!({}));
+        let refusal = |text: &str| parse_arguments(text).unwrap_err().to_string();
+        insta::assert_snapshot!(refusal("{"), @"");
+        insta::assert_snapshot!(refusal(r#"{"a":1} x"#), @"");
+        insta::assert_snapshot!(refusal("```json\n{}\n```"), @"");
+        insta::assert_snapshot!(refusal(r#"{"a":1,}"#), @"");
+        insta::assert_snapshot!(refusal(&" ".repeat(MAX_ARGUMENTS + 1)), @"");
+        assert!(parse_arguments(&"[".repeat(10_000)).is_err());
+    }
+}

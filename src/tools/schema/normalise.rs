@@ -1,0 +1,85 @@
+//! Brings arguments into the form their schema means, without guessing.
+
+use serde_json::{Map, Number, Value};
+
+/// Doubles hold every integer up to here.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// Converts integers written as whole floats or as digits, drops `null` for what
+/// may be left out, and takes away keys the schema does not know. Returns those.
+pub(super) fn normalise(schema: &Value, arguments: &mut Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    walk(schema, arguments, "", &mut unknown);
+    unknown
+}
+
+fn walk(schema: &Value, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
+    match (schema["type"].as_str(), value) {
+        (Some("integer"), value) => {
+            if let Some(integer) = integer(value) {
+                *value = integer;
+            }
+        }
+        (Some("array"), Value::Array(items)) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                walk(&schema["items"], item, &format!("{path}[{index}]"), unknown);
+            }
+        }
+        (Some("object"), Value::Object(members)) => {
+            if let Some(properties) = schema["properties"].as_object() {
+                let required = schema["required"].as_array().map_or(&[][..], Vec::as_slice);
+                keep_known(properties, required, members, path, unknown);
+                for (name, member) in members {
+                    walk(&properties[name], member, &joined(path, name), unknown);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn keep_known(
+    properties: &Map<String, Value>,
+    required: &[Value],
+    members: &mut Map<String, Value>,
+    path: &str,
+    unknown: &mut Vec<String>,
+) {
+    members.retain(|name, value| {
+        let known = properties.contains_key(name);
+        if !known && !name.starts_with('_') {
+            unknown.push(joined(path, name));
+        }
+        known && (!value.is_null() || required.iter().any(|needed| needed == name))
+    });
+}
+
+fn joined(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// `5.0` and `"5"` as `5`; `None` for what is an integer already, or is none.
+fn integer(value: &Value) -> Option<Value> {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().filter(|float| float.abs() <= MAX_EXACT)?;
+            (float.fract() == 0.0).then(|| exact(float))
+        }
+        Value::String(text) => {
+            let digits = text.strip_prefix('-').unwrap_or(text);
+            let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+            let number: Option<Number> = text
+                .parse::<i64>()
+                .map(Number::from)
+                .or_else(|_| text.parse::<u64>().map(Number::from))
+                .ok();
+            number.filter(|_| plain).map(Value::Number)
+        }
+        _ => None,
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "whole, and within the exact range")]
+fn exact(float: f64) -> Value {
+    Value::from(float as i64)
+}
