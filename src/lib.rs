@@ -47,3 +47,6 @@ pub(crate) mod app;
 
 // What the program does when it is called.
 pub mod commands;
+
+// What a process of ours does instead, when it was started to look after a command.
+pub use processes::supervisor::supervise_if_asked;

@@ -1,1 +1,23 @@
-//! Runs a program: supervisor, time-out, bounded output, a tree kill on drop.
+//! Runs programs: each under a supervisor of its own, within limits, its output
+//! bounded, its whole process tree ended with it.
+//!
+//! The server starts our own binary once more for each command ([`supervisor`])
+//! and speaks to it over a socket ([`protocol`]). The supervisor is the subreaper
+//! of all that the command starts, so it finds what went into a session of its own
+//! or was orphaned, and it ends the tree when it is told to or when the socket
+//! closes: a dropped future, an aborted turn and a killed server are the same to it.
+
+mod environment;
+mod kernel;
+mod output;
+mod plain;
+mod protocol;
+mod runner;
+mod steps;
+pub(crate) mod supervisor;
+
+pub(crate) use environment::Environment;
+pub(crate) use output::Capture;
+pub(crate) use protocol::{Exit, Moved};
+pub(crate) use runner::{Command, Finished, Limits, RunError, Runner};
+pub(crate) use steps::Cause;

@@ -1,0 +1,81 @@
+//! What a command may know of the server's environment.
+
+use std::ffi::{OsStr, OsString};
+
+/// Taken over when they are set. Everything else stays out: keys, `LD_*`,
+/// `BASH_ENV`, `NODE_OPTIONS`, `PYTHON*` and what else makes programs run code.
+const TAKEN: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
+
+/// Nobody is there to page, to edit or to answer.
+const SET: [(&str, &str); 6] = [
+    ("SHELL", "/bin/bash"),
+    ("TERM", "dumb"),
+    ("PAGER", "cat"),
+    ("GIT_PAGER", "cat"),
+    ("GIT_EDITOR", "true"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+];
+
+/// For a server that was started without one.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The variables of every command, from an allow-list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Environment(Vec<(OsString, OsString)>);
+
+impl Environment {
+    /// What a command may have of `variables`, which are the server's own.
+    pub(crate) fn allowed(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        let mut all: Vec<_> = variables.into_iter().filter(|(name, _)| is_allowed(name)).collect();
+        if !all.iter().any(|(name, _)| name == "PATH") {
+            all.push(("PATH".into(), DEFAULT_PATH.into()));
+        }
+        all.extend(SET.map(|(name, value)| (name.into(), value.into())));
+        Self(all)
+    }
+
+    pub(super) fn variables(&self) -> &[(OsString, OsString)] {
+        &self.0
+    }
+}
+
+fn is_allowed(name: &OsStr) -> bool {
+    TAKEN.iter().any(|taken| name == *taken)
+        || name.to_str().is_some_and(|name| name.starts_with("LC_"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(variables: &[(&str, &str)]) -> Vec<String> {
+        let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
+        let environment = Environment::allowed(variables);
+        environment.0.iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn nothing_but_the_listed_variables_gets_through() {
+        let names = names(&[
+            ("PATH", "/bin"),
+            ("LC_ALL", "C.UTF-8"),
+            ("OPENAI_API_KEY", "secret"),
+            ("LD_PRELOAD", "x.so"),
+            ("BASH_ENV", "x.sh"),
+            ("BASH_FUNC_ls%%", "() { evil; }"),
+            ("NODE_OPTIONS", "-r x"),
+            ("PYTHONSTARTUP", "x.py"),
+            ("GIT_SSH_COMMAND", "evil"),
+            ("TOOLHAND_API_KEY", "secret"),
+            ("TERM", "xterm"),
+        ]);
+
+        let set = SET.map(|(name, _)| name.to_owned());
+        assert_eq!(names, [&["PATH".to_owned(), "LC_ALL".to_owned()], &set[..]].concat());
+    }
+
+    #[test]
+    fn there_is_always_a_path() {
+        assert!(names(&[]).contains(&"PATH".to_owned()));
+    }
+}

@@ -1,0 +1,277 @@
+//! Runs one command to its end: starts the supervisor, reads the output, and does
+//! what [`Steps`] decides.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::Child;
+use tokio::time::{Instant, Sleep, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::environment::Environment;
+use super::output::Capture;
+use super::protocol::{self, Exit, Job, Moved, Order, Report, Step};
+use super::steps::{Cause, Effect, Event, Steps};
+use super::supervisor;
+
+/// As much as a pipe holds.
+const READ_BYTES: usize = 64 << 10;
+
+/// Starts programs. One for the whole server.
+#[derive(Clone, Debug)]
+pub(crate) struct Runner {
+    supervisor: PathBuf,
+    environment: Environment,
+    umask: Option<u32>,
+}
+
+/// A program to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Command {
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) directory: PathBuf,
+}
+
+/// What one command may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) time: Duration,
+    /// Bytes of output after which it is ended.
+    pub(crate) output: u64,
+    /// Characters of output that are kept to be shown.
+    pub(crate) shown: usize,
+}
+
+/// A command that was started and is over.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// Standard output and standard error, interleaved as they came.
+    pub(crate) output: Capture,
+    pub(crate) cause: Cause,
+    /// `None` when nobody saw it end.
+    pub(crate) exit: Option<Exit>,
+    pub(crate) moved: Moved,
+    /// What it had left running; it has been ended.
+    pub(crate) leftovers: usize,
+    /// What could not be ended.
+    pub(crate) stuck: usize,
+}
+
+/// Why a command did not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    #[error("the working directory {} cannot be entered: {source}", .directory.display())]
+    Directory { directory: PathBuf, source: io::Error },
+    #[error("{} cannot be run: {source}", .program.display())]
+    Program { program: PathBuf, source: io::Error },
+    #[error("the command holds a NUL character; a program cannot be given one")]
+    Nul,
+    #[error("the process that looks after commands could not be started: {0}")]
+    Supervisor(io::Error),
+}
+
+impl Runner {
+    /// `supervisor` is our own binary, `/proc/self/exe` but in tests. `umask` is what
+    /// commands get, where it is not the server's own.
+    pub(crate) fn new(
+        supervisor: impl Into<PathBuf>,
+        environment: Environment,
+        umask: Option<u32>,
+    ) -> Self {
+        Self { supervisor: supervisor.into(), environment, umask }
+    }
+
+    /// Runs `command` until it, and all that it started, has ended. When the future
+    /// is dropped, or `cancelled`, the whole tree is ended.
+    pub(crate) async fn run(
+        &self,
+        command: &Command,
+        limits: Limits,
+        cancelled: &CancellationToken,
+    ) -> Result<Finished, RunError> {
+        if command.arguments.iter().any(|argument| argument.contains('\0')) {
+            return Err(RunError::Nul);
+        }
+        let mut run = self.start(limits).map_err(RunError::Supervisor)?;
+        run.tell(&self.job(command)).await;
+        let finished = run.watch(limits, cancelled).await;
+        finished.map_err(|(step, source)| match step {
+            Step::Directory => RunError::Directory { directory: command.directory.clone(), source },
+            Step::Execute => RunError::Program { program: command.program.clone(), source },
+        })
+    }
+
+    fn job(&self, command: &Command) -> Job {
+        Job {
+            program: command.program.clone().into(),
+            arguments: command.arguments.clone(),
+            environment: self.environment.variables().to_vec(),
+            directory: OsString::from(&command.directory),
+            umask: self.umask,
+        }
+    }
+
+    fn start(&self, limits: Limits) -> io::Result<Run> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let (reading, writing) = pipe_with(PipeFlags::CLOEXEC)?;
+        let supervisor = tokio::process::Command::new(&self.supervisor)
+            .arg0("toolhand")
+            .arg(supervisor::COMMAND)
+            .env_clear()
+            .current_dir("/")
+            .stdin(OwnedFd::from(theirs))
+            .stdout(writing.try_clone()?)
+            .stderr(writing)
+            .spawn()?;
+        let (reports, orders) = UnixStream::from_std(ours)?.into_split();
+        Ok(Run {
+            supervisor,
+            reports: BufReader::new(reports),
+            orders,
+            output: Some(pipe::Receiver::from_owned_fd(reading)?),
+            captured: Capture::new(limits.shown),
+            steps: Steps::new(),
+        })
+    }
+}
+
+/// A command while it runs.
+struct Run {
+    supervisor: Child,
+    reports: BufReader<OwnedReadHalf>,
+    /// When it is dropped the supervisor ends the tree.
+    orders: OwnedWriteHalf,
+    output: Option<pipe::Receiver>,
+    captured: Capture,
+    steps: Steps,
+}
+
+/// What the loop wakes up for.
+enum Woken {
+    Report(io::Result<usize>),
+    Output(io::Result<usize>),
+    Deadline,
+    Cancelled,
+}
+
+impl Run {
+    async fn watch(
+        mut self,
+        limits: Limits,
+        cancelled: &CancellationToken,
+    ) -> Result<Finished, (Step, io::Error)> {
+        let mut deadline = Box::pin(sleep(limits.time));
+        let mut line = Vec::new();
+        let mut piece = vec![0; READ_BYTES];
+        let mut is_cancelled = false;
+        loop {
+            let woken = tokio::select! {
+                read = self.reports.read_until(b'\n', &mut line) => Woken::Report(read),
+                read = next_piece(&mut self.output, &mut piece) => Woken::Output(read),
+                () = &mut deadline => Woken::Deadline,
+                () = cancelled.cancelled(), if !is_cancelled => Woken::Cancelled,
+            };
+            is_cancelled |= matches!(woken, Woken::Cancelled);
+            let event = match woken {
+                Woken::Report(_) => {
+                    let event = reported(&line)?;
+                    line.clear();
+                    event
+                }
+                Woken::Output(read) => match self.take(read, &piece, limits) {
+                    Some(event) => event,
+                    None => continue,
+                },
+                Woken::Deadline => Event::Deadline,
+                Woken::Cancelled => Event::Cancelled,
+            };
+            let effect = self.steps.step(event);
+            if self.act(effect, deadline.as_mut()).await {
+                return Ok(self.finish(&mut piece).await);
+            }
+        }
+    }
+
+    /// Takes in what was read; tells what that means beyond more output.
+    fn take(&mut self, read: io::Result<usize>, piece: &[u8], limits: Limits) -> Option<Event> {
+        match read {
+            Ok(0) | Err(_) => {
+                self.output = None;
+                Some(Event::OutputClosed)
+            }
+            Ok(count) => {
+                self.captured.push(&piece[..count]);
+                (limits.output < self.captured.bytes()).then_some(Event::TooMuchOutput)
+            }
+        }
+    }
+
+    /// Returns whether the run is over.
+    async fn act(&mut self, effect: Effect, mut deadline: Pin<&mut Sleep>) -> bool {
+        match effect {
+            Effect::Nothing => {}
+            Effect::Wait(time) => deadline.as_mut().reset(Instant::now() + time),
+            Effect::End { grace, then } => {
+                self.tell(&Order::End { grace }).await;
+                deadline.as_mut().reset(Instant::now() + then);
+            }
+            Effect::Finish => return true,
+        }
+        false
+    }
+
+    /// A supervisor that is gone is noticed when its reports end.
+    async fn tell(&mut self, message: &impl serde::Serialize) {
+        _ = self.orders.write_all(&protocol::line(message)).await;
+    }
+
+    async fn finish(mut self, piece: &mut [u8]) -> Finished {
+        // All writers have ended, so what they wrote is in the pipe; should another
+        // process have got hold of it, we do not wait for that one.
+        while let Some(Ok(count @ 1..)) = self.output.as_ref().map(|output| output.try_read(piece))
+        {
+            self.captured.push(&piece[..count]);
+        }
+        self.captured.finish();
+        if self.steps.stuck.is_none() {
+            // It has reported its last; this only keeps it from being a zombie.
+            _ = self.supervisor.wait().await;
+        }
+        Finished {
+            output: self.captured,
+            cause: self.steps.cause,
+            exit: self.steps.exit,
+            moved: self.steps.moved,
+            leftovers: self.steps.leftovers,
+            stuck: self.steps.stuck.unwrap_or(0),
+        }
+    }
+}
+
+/// An output that is closed says no more.
+async fn next_piece(output: &mut Option<pipe::Receiver>, piece: &mut [u8]) -> io::Result<usize> {
+    match output {
+        Some(output) => output.read(piece).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn reported(line: &[u8]) -> Result<Event, (Step, io::Error)> {
+    match protocol::parse(line) {
+        Ok(Report::NotStarted { step, errno }) => Err((step, io::Error::from_raw_os_error(errno))),
+        Ok(report) => Ok(Event::Reported(report)),
+        // Also the empty line of a closed socket.
+        Err(_) => Ok(Event::SupervisorGone),
+    }
+}

@@ -1,0 +1,84 @@
+//! The process between the server and one command.
+//!
+//! It is our own binary, re-executed, and two processes really: the *guardian*
+//! forks the *warden*, the warden starts the command and looks after its tree. A
+//! command that kills its parent kills the warden; its orphans then fall to the
+//! guardian, which ends them.
+
+mod launch;
+mod tree;
+mod warden;
+
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::{env, thread};
+
+use rustix::process::{self, Pid, WaitOptions};
+use rustix::stdio;
+
+use super::kernel::{self, Fork};
+use super::protocol::{self, Job, Report};
+use warden::TICK;
+
+/// The hidden command that makes our binary a supervisor.
+pub(super) const COMMAND: &str = "__supervise";
+
+/// Acts as the supervisor if that is what this process was started for. Must come
+/// first in `main`: a supervisor forks, so it must not have threads.
+pub fn supervise_if_asked() -> Option<ExitCode> {
+    (env::args_os().nth(1)? == COMMAND).then(|| match supervise() {
+        Ok(()) => ExitCode::SUCCESS,
+        // The server sees the socket close; there is nobody else to tell.
+        Err(_) => ExitCode::FAILURE,
+    })
+}
+
+fn supervise() -> io::Result<()> {
+    kernel::close_others_on_exec()?;
+    let socket = UnixStream::from(stdio::stdin().try_clone_to_owned()?);
+    stdio::dup2_stdin(File::open("/dev/null")?)?;
+    // A session of its own has no terminal, and the command, which leads only a
+    // group in it, can never get one.
+    process::setsid()?;
+    process::set_child_subreaper(Some(process::getpid()))?;
+    rustix::thread::set_no_new_privs(true)?;
+    rustix::thread::set_name(c"toolhand-run")?;
+
+    let mut orders = BufReader::new(socket.try_clone()?);
+    let Some(job) = protocol::read::<Job>(&mut orders)? else { return Ok(()) };
+    match kernel::fork()? {
+        Fork::Child => warden::run(job, orders, socket),
+        Fork::Parent(warden) => guard(warden, socket),
+    }
+}
+
+/// Waits for the warden; does its last duty where it could not.
+fn guard(warden: Pid, mut socket: UnixStream) -> io::Result<()> {
+    let_go_of_output()?;
+    let status = loop {
+        match process::waitpid(Some(warden), WaitOptions::empty()) {
+            Ok(Some((_, status))) => break status,
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    };
+    if status.exit_status() == Some(0) {
+        return Ok(());
+    }
+    while !tree::reap()? {
+        tree::signal_all(process::Signal::KILL);
+        thread::sleep(TICK);
+    }
+    protocol::write(&mut socket, &Report::Lost)
+}
+
+/// The output must end when the command's processes have ended: whoever looks after
+/// them holds no copy of it.
+fn let_go_of_output() -> io::Result<()> {
+    let nowhere = File::options().write(true).open("/dev/null")?;
+    stdio::dup2_stdout(&nowhere)?;
+    stdio::dup2_stderr(&nowhere)?;
+    Ok(())
+}

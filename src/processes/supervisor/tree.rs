@@ -1,0 +1,149 @@
+//! The processes below this one: who they are, and signals to all of them.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+
+use rustix::io::Errno;
+use rustix::process::{self, Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal};
+
+/// One process, as its line in `/proc` tells it. A pid is used again, a pid with its
+/// start time is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Process {
+    pid: Pid,
+    parent: i32,
+    started: u64,
+    is_dead: bool,
+}
+
+/// Sends the signal to every descendant that still runs; returns how many there were.
+pub(super) fn signal_all(signal: Signal) -> usize {
+    let running = descendants(process::getpid(), &all());
+    for process in &running {
+        // One that has ended meanwhile needs no signal.
+        _ = send(process, signal);
+        if signal == Signal::TERM {
+            // What is stopped could not act on it.
+            _ = send(process, Signal::CONT);
+        }
+    }
+    running.len()
+}
+
+/// Reaps what has ended; `true` when no child is left. Since orphans become our
+/// children, there is then no descendant either.
+pub(super) fn reap() -> io::Result<bool> {
+    loop {
+        match process::wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return Ok(false),
+            Err(Errno::CHILD) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The pid may have been given to someone else since we looked: the handle is opened
+/// first and the process behind it checked then.
+fn send(process: &Process, signal: Signal) -> rustix::io::Result<()> {
+    let handle = match pidfd_open(process.pid, PidfdFlags::empty()) {
+        Err(Errno::NOSYS) => return process::kill_process(process.pid, signal),
+        opened => opened?,
+    };
+    if read(process.pid).is_some_and(|now| now.started == process.started) {
+        pidfd_send_signal(handle, signal)?;
+    }
+    Ok(())
+}
+
+fn all() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid| read(Pid::from_raw(pid)?)).collect()
+}
+
+fn read(pid: Pid) -> Option<Process> {
+    parse(&fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?)
+}
+
+/// `pid (name) state parent …`; the name may hold spaces and brackets of its own.
+fn parse(stat: &[u8]) -> Option<Process> {
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let pid = std::str::from_utf8(stat.split(|byte| *byte == b' ').next()?).ok()?;
+    let rest = std::str::from_utf8(&stat[name_end + 1..]).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?;
+    // The 22nd field of the line; two of those after the name are taken.
+    let started = fields.nth(17)?;
+    Some(Process {
+        pid: Pid::from_raw(pid.parse().ok()?)?,
+        parent: parent.parse().ok()?,
+        started: started.parse().ok()?,
+        is_dead: matches!(state, "Z" | "X"),
+    })
+}
+
+/// Of `all`, those below `root` that still run.
+fn descendants(root: Pid, all: &[Process]) -> Vec<Process> {
+    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
+    for process in all {
+        children.entry(process.parent).or_default().push(*process);
+    }
+    let mut found = Vec::new();
+    let mut parents = vec![root.as_raw_nonzero().get()];
+    while let Some(parent) = parents.pop() {
+        // Taken out, so that a look across a reused pid cannot go in circles.
+        for child in children.remove(&parent).unwrap_or_default() {
+            parents.push(child.pid.as_raw_nonzero().get());
+            found.push(child);
+        }
+    }
+    found.retain(|process| !process.is_dead);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: i32, parent: i32, is_dead: bool) -> Process {
+        Process { pid: Pid::from_raw(pid).unwrap(), parent, started: 0, is_dead }
+    }
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let line = b"42 (a) R 7 (\xff b)) S 7 42 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987 0";
+
+        let expected = Process { started: 987, ..process(42, 7, false) };
+        assert_eq!(parse(line), Some(expected));
+    }
+
+    #[test]
+    fn only_what_is_below_counts_and_only_the_living() {
+        let all = [
+            process(1, 0, false),
+            process(10, 1, false),
+            process(11, 10, false),
+            process(12, 11, true),
+            process(13, 12, false),
+            process(20, 1, false),
+        ];
+
+        let found = descendants(Pid::from_raw(10).unwrap(), &all);
+
+        assert_eq!(
+            found.iter().map(|p| p.pid.as_raw_nonzero().get()).collect::<Vec<_>>(),
+            [11, 13]
+        );
+    }
+
+    #[test]
+    fn our_own_line_can_be_read() {
+        let own = read(process::getpid()).unwrap();
+
+        assert_eq!(own.pid, process::getpid());
+        assert!(!own.is_dead && 0 < own.started);
+    }
+}
