@@ -1,0 +1,207 @@
+//! The OpenAI wire of the demo model: requests in, completions and chunks out.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::MODEL;
+use super::reply::{self, Message, Reply};
+use crate::ids::CompletionId;
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Request {
+    messages: Vec<Message>,
+    #[serde(default)]
+    pub(super) stream: bool,
+    stream_options: Option<StreamOptions>,
+    tools: Option<Vec<Tool>>,
+    tool_choice: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Tool {
+    function: Option<Function>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Function {
+    name: String,
+}
+
+impl Request {
+    pub(super) fn wants_usage(&self) -> bool {
+        self.stream_options.as_ref().is_some_and(|options| options.include_usage)
+    }
+
+    fn offered(&self) -> Vec<&str> {
+        if self.tool_choice.as_ref().is_some_and(|choice| choice == "none") {
+            return Vec::new();
+        }
+        let tools = self.tools.iter().flatten();
+        tools.filter_map(|tool| tool.function.as_ref()).map(|tool| tool.name.as_str()).collect()
+    }
+}
+
+/// One answer, ready to be written whole or in chunks.
+pub(super) struct Completion {
+    id: CompletionId,
+    created: u64,
+    text: String,
+    calls: Vec<WireCall>,
+    usage: Value,
+}
+
+struct WireCall {
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl Completion {
+    pub(super) fn answering(request: &Request) -> Self {
+        let (text, calls) = match reply::next(&request.messages, &request.offered()) {
+            Reply::Text(text) => (text, Vec::new()),
+            Reply::Calls { lead, calls } => (lead, calls),
+        };
+        let calls: Vec<WireCall> = calls
+            .into_iter()
+            .map(|call| WireCall {
+                id: format!("call_{}", Uuid::new_v4().simple()),
+                name: call.tool,
+                arguments: call.arguments.to_string(),
+            })
+            .collect();
+        let usage = usage(request, &text, &calls);
+        Self { id: CompletionId::random(), created: now(), text, calls, usage }
+    }
+
+    fn finish_reason(&self) -> &'static str {
+        if self.calls.is_empty() { "stop" } else { "tool_calls" }
+    }
+
+    pub(super) fn whole(&self) -> String {
+        let mut message = json!({ "role": "assistant", "content": self.text });
+        if !self.calls.is_empty() {
+            message["tool_calls"] = self.calls.iter().map(WireCall::whole).collect();
+        }
+        let choice =
+            json!({ "index": 0, "message": message, "finish_reason": self.finish_reason() });
+        let mut completion = self.envelope("chat.completion", &json!([choice]));
+        completion["usage"] = self.usage.clone();
+        completion.to_string()
+    }
+
+    /// Server-sent events: the role, words, each call's head and pieces, the
+    /// finish reason, usage when it is wanted.
+    pub(super) fn events(&self, with_usage: bool) -> Vec<String> {
+        let mut deltas = vec![json!({ "role": "assistant", "content": "" })];
+        deltas.extend(words(&self.text).into_iter().map(|words| json!({ "content": words })));
+        for (index, call) in self.calls.iter().enumerate() {
+            deltas.extend(call.deltas(index));
+        }
+        let mut events: Vec<String> =
+            deltas.iter().map(|delta| self.chunk(delta, Value::Null)).collect();
+        events.push(self.chunk(&json!({}), self.finish_reason().into()));
+        if with_usage {
+            let mut last = self.envelope("chat.completion.chunk", &json!([]));
+            last["usage"] = self.usage.clone();
+            events.push(event(&last));
+        }
+        events.push("data: [DONE]\n\n".to_owned());
+        events
+    }
+
+    fn chunk(&self, delta: &Value, finish_reason: Value) -> String {
+        let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish_reason });
+        event(&self.envelope("chat.completion.chunk", &json!([choice])))
+    }
+
+    fn envelope(&self, object: &str, choices: &Value) -> Value {
+        json!({
+            "id": self.id.as_str(),
+            "object": object,
+            "created": self.created,
+            "model": MODEL,
+            "system_fingerprint": "toolhand-demo",
+            "choices": choices,
+        })
+    }
+}
+
+impl WireCall {
+    fn whole(&self) -> Value {
+        json!({
+            "id": self.id,
+            "type": "function",
+            "function": { "name": self.name, "arguments": self.arguments },
+        })
+    }
+
+    fn deltas(&self, index: usize) -> Vec<Value> {
+        let mut head = self.whole();
+        head["index"] = index.into();
+        head["function"]["arguments"] = "".into();
+        let piece = |piece: String| json!({ "tool_calls": [{ "index": index, "function": { "arguments": piece } }] });
+        let mut deltas = vec![json!({ "tool_calls": [head] })];
+        deltas.extend(pieces(&self.arguments).into_iter().map(piece));
+        deltas
+    }
+}
+
+fn event(chunk: &Value) -> String {
+    format!("data: {chunk}\n\n")
+}
+
+/// A word or a few at a time: a long quotation does not become a thousand chunks.
+fn words(text: &str) -> Vec<String> {
+    let words: Vec<&str> = text.split_inclusive(' ').collect();
+    words.chunks(words.len().div_ceil(64).max(1)).map(<[&str]>::concat).collect()
+}
+
+/// Arguments as models send them: some characters at a time, whatever they are.
+fn pieces(arguments: &str) -> Vec<String> {
+    let characters: Vec<char> = arguments.chars().collect();
+    characters.chunks(characters.len().div_ceil(64).max(8)).map(String::from_iter).collect()
+}
+
+/// Estimates, at four bytes a token.
+fn usage(request: &Request, text: &str, calls: &[WireCall]) -> Value {
+    let prompt: usize = request.messages.iter().map(|message| message.content.len()).sum();
+    let completion: usize =
+        text.len() + calls.iter().map(|call| call.arguments.len()).sum::<usize>();
+    let (prompt, completion) = (prompt.div_ceil(4).max(1), completion.div_ceil(4).max(1));
+    json!({
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+    })
+}
+
+fn now() -> u64 {
+    std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())
+}
+
+/// `GET /v1/models`.
+pub(super) fn models() -> String {
+    let demo = json!({
+        "id": MODEL, "object": "model", "created": 0, "owned_by": "toolhand-demo",
+    });
+    json!({ "object": "list", "data": [demo] }).to_string()
+}
+
+/// An error in OpenAI's form.
+pub(super) fn error(message: &str) -> String {
+    json!({ "error": {
+        "message": format!("demo model: {message}"),
+        "type": "invalid_request_error",
+        "param": null,
+        "code": null,
+    }})
+    .to_string()
+}
