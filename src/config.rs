@@ -1,1 +1,203 @@
-//! config
+//! Where settings come from: flag over environment over file over default.
+//!
+//! What a setting means is said where it is used; here they are only put together,
+//! checked against each other, and read. No other module reads the environment.
+
+pub(crate) mod environment;
+pub(crate) mod file;
+pub(crate) mod keys;
+pub(crate) mod layers;
+pub(crate) mod secrets;
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Deserializer};
+
+use self::environment::Variables;
+use self::keys::Keys;
+use self::layers::{Layers, Setting, Source};
+use self::secrets::Secrets;
+use crate::agent::{self, ModelRule};
+use crate::limits::Limits;
+use crate::telemetry;
+
+/// Every setting, one table a part.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Config {
+    pub(crate) server: Server,
+    pub(crate) auth: Auth,
+    pub(crate) turns: agent::Settings,
+    pub(crate) models: Vec<ModelRule>,
+    pub(crate) limits: Limits,
+    pub(crate) log: telemetry::Settings,
+}
+
+/// `[server]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Server {
+    #[serde(deserialize_with = "listen_address")]
+    pub(crate) listen: SocketAddr,
+    /// The root that tools work in.
+    pub(crate) workspace: PathBuf,
+    /// Further ones, by the names that requests choose them by.
+    pub(crate) workspaces: BTreeMap<String, PathBuf>,
+    pub(crate) state_dir: PathBuf,
+}
+
+/// `[auth]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Auth {
+    pub(crate) required: bool,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8787)),
+            workspace: ".".into(),
+            workspaces: BTreeMap::new(),
+            state_dir: "~/.local/share/toolhand".into(),
+        }
+    }
+}
+
+impl Default for Auth {
+    fn default() -> Self {
+        Self { required: true }
+    }
+}
+
+/// What stands in the way of a start, in one line.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("{}: {reason}", path.display())]
+    File { path: PathBuf, reason: String },
+    #[error("{at}: {reason}")]
+    Syntax { at: Source, reason: String },
+    #[error("{at}: unknown key {key}{}", did_you_mean(hint.as_deref()))]
+    UnknownKey { at: Source, key: String, hint: Option<String> },
+    #[error("unknown variable {name}{}", did_you_mean(hint.as_deref()))]
+    UnknownVariable { name: String, hint: Option<String> },
+    #[error("{}{key}: {reason}", at.as_ref().map(|at| format!("{at}: ")).unwrap_or_default())]
+    BadValue { at: Option<Source>, key: String, reason: String },
+    #[error("{0}")]
+    Invalid(String),
+}
+
+fn did_you_mean(hint: Option<&str>) -> String {
+    hint.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
+}
+
+/// What was set from outside of the file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given {
+    /// `--config`.
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) flags: Vec<Setting>,
+    pub(crate) variables: Variables,
+}
+
+/// The settings, and how they came about.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded {
+    pub(crate) config: Config,
+    pub(crate) secrets: Secrets,
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) layers: Layers,
+}
+
+/// Reads, merges and checks all settings.
+pub(crate) fn load(given: &Given) -> Result<Loaded, ConfigError> {
+    let keys = Keys::of::<Config>();
+    let mut layers = Layers::default();
+    let file = file::locate(given.file.as_deref(), &given.variables);
+    if let Some(path) = &file {
+        layers.add_file(&keys, path, &file::read(path)?)?;
+    }
+    for setting in environment::settings(&keys, &given.variables)? {
+        layers.set(setting);
+    }
+    for setting in given.flags.iter().cloned() {
+        layers.set(setting);
+    }
+    let mut config: Config = layers.read()?;
+    config.resolve_paths(file::home(&given.variables).as_deref())?;
+    config.check(&layers)?;
+    let secrets = secrets::collect(&given.variables, None)?;
+    Ok(Loaded { config, secrets, file, layers })
+}
+
+impl Config {
+    /// Makes every path absolute.
+    fn resolve_paths(&mut self, home: Option<&Path>) -> Result<(), ConfigError> {
+        let server = &mut self.server;
+        let paths = [&mut server.workspace, &mut server.state_dir];
+        for path in paths.into_iter().chain(server.workspaces.values_mut()) {
+            *path = absolute(path, home)?;
+        }
+        Ok(())
+    }
+
+    /// What no single key can tell.
+    fn check(&self, layers: &Layers) -> Result<(), ConfigError> {
+        let bad = |key: &str, reason: String| {
+            let at = layers.source(key).cloned();
+            Err(ConfigError::BadValue { at, key: key.to_owned(), reason })
+        };
+        let server = &self.server;
+        if !server.workspace.is_dir() {
+            return bad("server.workspace", no_directory(&server.workspace));
+        }
+        for (name, path) in &server.workspaces {
+            if !path.is_dir() {
+                return bad(&format!("server.workspaces.{name}"), no_directory(path));
+            }
+        }
+        if !self.auth.required && !server.listen.ip().is_loopback() {
+            let reason = format!("without keys only on loopback, not on {}", server.listen);
+            return bad("auth.required", reason);
+        }
+        if self.turns.max_parallel_tools == 0 {
+            return bad("turns.max_parallel_tools", "must be at least 1".into());
+        }
+        if self.turns.max_rounds == 0 {
+            return bad("turns.max_rounds", "must be at least 1".into());
+        }
+        Ok(())
+    }
+}
+
+fn no_directory(path: &Path) -> String {
+    format!("{} is not a directory", path.display())
+}
+
+/// `~` is the home directory; a relative path starts where the process was started.
+fn absolute(path: &Path, home: Option<&Path>) -> Result<PathBuf, ConfigError> {
+    let path = match path.strip_prefix("~") {
+        Ok(rest) => {
+            let home = home.ok_or_else(|| {
+                ConfigError::Invalid(format!("{}: HOME is not set", path.display()))
+            })?;
+            home.join(rest)
+        }
+        Err(_) => path.to_owned(),
+    };
+    std::path::absolute(&path)
+        .map_err(|error| ConfigError::Invalid(format!("{}: {error}", path.display())))
+}
+
+fn listen_address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(from)?;
+    let numeric = text.replace("localhost:", "127.0.0.1:");
+    numeric.parse().map_err(|_| {
+        serde::de::Error::custom(format!("{text:?} is no address: write \"127.0.0.1:8787\""))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,131 @@
 //! The log on stderr: its format and its level.
+
+use std::io::{self, Write};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::EnvFilter;
+
+/// `[log]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Settings {
+    pub(crate) format: Format,
+    pub(crate) level: Level,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
+/// What is logged, in the filter syntax of `tracing`: `info`, `warn,toolhand=debug`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Level(String);
+
+impl Default for Level {
+    fn default() -> Self {
+        Self("info".into())
+    }
+}
+
+impl FromStr for Level {
+    type Err = String;
+
+    /// A bare word must be a level: the syntax would take `inof` as the name of a
+    /// module, and log nothing.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_level = |word: &str| !word.is_empty() && LevelFilter::from_str(word).is_ok();
+        let bare = text.split(',').map(str::trim).filter(|word| !word.contains(['=', '[', ']']));
+        if let Some(word) = bare.clone().find(|word| !is_level(word)) {
+            return Err(format!(
+                "{word:?} is no level: write off, error, warn, info, debug, trace, or MODULE=LEVEL"
+            ));
+        }
+        EnvFilter::builder()
+            .parse(text)
+            .map_err(|error| format!("{text:?} is no filter: {error}"))?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Level {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Starts the log. A second call changes nothing.
+pub(crate) fn start(settings: &Settings) {
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(&settings.level.0))
+        .with_writer(|| OneLine(io::stderr()))
+        .with_ansi(false);
+    // Only tests start it twice.
+    drop(match settings.format {
+        Format::Text => log.try_init(),
+        Format::Json => log.json().flatten_event(true).try_init(),
+    });
+}
+
+/// Keeps foreign text from speaking to the terminal: an event is one line, and what
+/// is not printable in it is escaped. A log that cannot be written stops nothing.
+struct OneLine<W>(W);
+
+impl<W: Write> Write for OneLine<W> {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        drop(self.0.write_all(escape(&String::from_utf8_lossy(event)).as_bytes()));
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        drop(self.0.flush());
+        Ok(())
+    }
+}
+
+/// JSON's own way of writing them, so that both formats stay what they are.
+fn escape(event: &str) -> String {
+    let line = event.strip_suffix('\n').unwrap_or(event);
+    let mut escaped = String::with_capacity(event.len());
+    for character in line.chars() {
+        if character.is_control() || is_reordering(character) {
+            escaped.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped + "\n"
+}
+
+/// Characters that make a terminal show text in another order than it has.
+fn is_reordering(character: char) -> bool {
+    matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_without_control_characters() {
+        assert_eq!(escape("plain, äöü\n"), "plain, äöü\n");
+        assert_eq!(escape("a\x1b]0;title\x07b\n"), "a\\u001b]0;title\\u0007b\n");
+        assert_eq!(escape("one\nforged line\r\n"), "one\\u000aforged line\\u000d\n");
+        assert_eq!(escape("\u{9b}31m\u{202e}\n"), "\\u009b31m\\u202e\n");
+    }
+
+    #[test]
+    fn a_filter_that_would_log_nothing_is_refused() {
+        for good in ["info", "off", "warn,toolhand=debug", "toolhand[turn]=trace", "DEBUG"] {
+            assert!(good.parse::<Level>().is_ok(), "{good}");
+        }
+        for bad in ["inof", "", "info,hyper", "toolhand=loud"] {
+            assert!(bad.parse::<Level>().is_err(), "{bad}");
+        }
+    }
+}

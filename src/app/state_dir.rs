@@ -1,0 +1,316 @@
+//! The directory of our own files: who may use it, the lock on it, the first key.
+
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::secret::Secret;
+
+const LOCK: &str = "lock";
+const KEY: &str = "api-key";
+/// The key before it is whole.
+const NEW_KEY: &str = ".api-key.new";
+
+/// As many bits as the digest that a key is compared by.
+const KEY_BYTES: usize = 32;
+
+/// Longer than any key, so that a wrong file is not read whole.
+const LONGEST_KEY: u64 = 4096;
+
+/// The state directory, ours alone for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct StateDir {
+    path: PathBuf,
+    directory: File,
+    /// Holds the lock; the kernel lets go of it when this process ends, however.
+    _lock: File,
+}
+
+/// Why the directory cannot be used, in one line.
+#[derive(Debug, thiserror::Error)]
+#[error("state directory {}: {reason}", path.display())]
+pub(crate) struct StateError {
+    path: PathBuf,
+    reason: String,
+}
+
+/// The client key that is kept in the directory.
+#[derive(Debug)]
+pub(crate) struct KeptKey {
+    pub(crate) path: PathBuf,
+    pub(crate) key: Secret,
+    pub(crate) is_new: bool,
+}
+
+impl StateDir {
+    /// Opens the directory, makes it when it is missing, and locks it.
+    pub(crate) fn open(path: &Path) -> Result<Self, StateError> {
+        let refuse = |reason: String| StateError { path: path.to_owned(), reason };
+        let directory = open_directory(path).map_err(refuse)?;
+        let lock = lock(&directory).map_err(refuse)?;
+        Ok(Self { path: path.to_owned(), directory, _lock: lock })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The first client key; it is made when there is none.
+    pub(crate) fn client_key(&self) -> Result<KeptKey, StateError> {
+        let refuse = |reason: String| StateError { path: self.path.clone(), reason };
+        let path = self.path.join(KEY);
+        if let Some(key) = self.read_key().map_err(refuse)? {
+            return Ok(KeptKey { path, key, is_new: false });
+        }
+        let key = self.make_key().map_err(|error| refuse(format!("{KEY}: {error}")))?;
+        Ok(KeptKey { path, key, is_new: true })
+    }
+
+    fn read_key(&self) -> Result<Option<Secret>, String> {
+        let mut file = match open_in(&self.directory, KEY, OFlags::RDONLY) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(format!("{KEY}: {error}")),
+        };
+        let metadata = file.metadata().map_err(|error| format!("{KEY}: {error}"))?;
+        refuse_key_file(metadata.is_file(), metadata.uid(), metadata.mode(), our_user())
+            .map_err(|reason| format!("{KEY} {reason}"))?;
+        let mut text = String::new();
+        let read = (&mut file).take(LONGEST_KEY).read_to_string(&mut text);
+        read.map_err(|error| format!("{KEY}: {error}"))?;
+        match text.trim() {
+            key if crate::config::secrets::is_sendable(key) => Ok(Some(Secret::new(key))),
+            _ => Err(format!("{KEY} holds no key; delete it and a new one is made")),
+        }
+    }
+
+    /// Written under another name first, so that half a key is never found.
+    fn make_key(&self) -> io::Result<Secret> {
+        let key = random_key()?;
+        let mut file =
+            open_in(&self.directory, NEW_KEY, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
+        rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+        file.write_all(key.as_bytes())?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        rustix::fs::renameat(&self.directory, NEW_KEY, &self.directory, KEY)?;
+        Ok(Secret::new(key))
+    }
+}
+
+fn our_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+fn open_directory(path: &Path) -> Result<File, String> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_symlink() => {
+            return Err("is a symbolic link; name the directory itself".into());
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(|error| format!("cannot be made: {error}"))?,
+        Ok(_) | Err(_) => {}
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = File::from(
+        rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|error| io::Error::from(error).to_string())?,
+    );
+    let metadata = directory.metadata().map_err(|error| error.to_string())?;
+    refuse_directory(metadata.uid(), metadata.mode(), our_user())?;
+    Ok(directory)
+}
+
+/// Whether what is in the directory could be somebody else's.
+fn refuse_directory(owner: u32, mode: u32, we: u32) -> Result<(), String> {
+    if owner != we {
+        return Err(format!("belongs to user {owner}, and we are user {we}"));
+    }
+    if mode & 0o022 != 0 {
+        return Err(format!("others may write it (mode {:03o}); chmod 700 it", mode & 0o777));
+    }
+    if mode & 0o700 != 0o700 {
+        return Err(format!("is not ours to use (mode {:03o}); chmod 700 it", mode & 0o777));
+    }
+    Ok(())
+}
+
+fn refuse_key_file(is_file: bool, owner: u32, mode: u32, we: u32) -> Result<(), String> {
+    if !is_file {
+        return Err("is not a regular file".into());
+    }
+    if owner != we {
+        return Err(format!("belongs to user {owner}, and we are user {we}"));
+    }
+    match mode & 0o077 {
+        0 => Ok(()),
+        _ => Err(format!("may be read by others (mode {:03o}); chmod 600 it", mode & 0o777)),
+    }
+}
+
+/// Takes the lock and leaves our number in it for those who come later.
+fn lock(directory: &File) -> Result<File, String> {
+    let mut file = open_in(directory, LOCK, OFlags::RDWR | OFlags::CREATE)
+        .map_err(|error| format!("cannot be written: {error}"))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(in_use(&mut file)),
+        Err(TryLockError::Error(error)) => return Err(format!("cannot be locked: {error}")),
+    }
+    file.set_len(0)
+        .and_then(|()| file.rewind())
+        .and_then(|()| writeln!(file, "{}", std::process::id()))
+        .map_err(|error| format!("cannot be written: {error}"))?;
+    Ok(file)
+}
+
+fn in_use(file: &mut File) -> String {
+    let mut holder = String::new();
+    // Without a number the message still says what is wrong.
+    drop(file.take(32).read_to_string(&mut holder));
+    match holder.trim().parse::<u32>() {
+        Ok(holder) => format!("in use by another server, process {holder}"),
+        Err(_) => "in use by another server".into(),
+    }
+}
+
+/// Never through a link, never waiting for a pipe's other end.
+fn open_in(directory: &File, name: &str, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    Ok(File::from(rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?))
+}
+
+fn random_key() -> io::Result<String> {
+    let mut bytes = [0; KEY_BYTES];
+    getrandom::fill(&mut bytes).map_err(io::Error::from)?;
+    let hex = bytes.iter().map(|byte| format!("{byte:02x}"));
+    Ok(format!("th-{}", hex.collect::<String>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn mode_of(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[track_caller]
+    fn check_refused(path: &Path, expected: &str) {
+        let error = StateDir::open(path).unwrap_err().to_string();
+        assert_eq!(error.replace(&path.display().to_string(), "DIR"), expected);
+    }
+
+    #[test]
+    fn a_missing_one_is_made_for_us_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("share/toolhand");
+
+        let state = StateDir::open(&path).unwrap();
+
+        assert_eq!(mode_of(&path), 0o700);
+        assert_eq!(state.path(), path);
+        assert_eq!(mode_of(&path.join(LOCK)), 0o600);
+    }
+
+    #[test]
+    fn the_first_key_is_made_once_and_kept() {
+        let home = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&home.path().join("state")).unwrap();
+
+        let first = state.client_key().unwrap();
+        let again = state.client_key().unwrap();
+
+        assert!(first.is_new && !again.is_new);
+        assert_eq!(first.key, again.key);
+        assert_eq!(first.key.expose().len(), "th-".len() + 2 * KEY_BYTES);
+        assert_eq!(mode_of(&first.path), 0o600);
+    }
+
+    #[test]
+    fn a_key_that_others_may_read_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&home.path().join("state")).unwrap();
+        let path = state.client_key().unwrap().path;
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let error = state.client_key().unwrap_err().to_string();
+        assert!(
+            error.ends_with("api-key may be read by others (mode 644); chmod 600 it"),
+            "{error}"
+        );
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&path, "\n").unwrap();
+        let error = state.client_key().unwrap_err().to_string();
+        assert!(
+            error.ends_with("api-key holds no key; delete it and a new one is made"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn one_that_others_could_change_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("state");
+        fs::create_dir(&path).unwrap();
+        let set = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+
+        set(0o777);
+        check_refused(&path, "state directory DIR: others may write it (mode 777); chmod 700 it");
+        set(0o770);
+        check_refused(&path, "state directory DIR: others may write it (mode 770); chmod 700 it");
+        set(0o500);
+        check_refused(&path, "state directory DIR: is not ours to use (mode 500); chmod 700 it");
+        set(0o755);
+        StateDir::open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_link_or_a_file_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let link = home.path().join("link");
+        symlink(home.path(), &link).unwrap();
+        check_refused(&link, "state directory DIR: is a symbolic link; name the directory itself");
+
+        let file = home.path().join("file");
+        fs::write(&file, "").unwrap();
+        check_refused(&file, "state directory DIR: Not a directory (os error 20)");
+    }
+
+    #[test]
+    fn someone_elses_is_refused() {
+        assert_eq!(
+            refuse_directory(7, 0o700, 1000),
+            Err("belongs to user 7, and we are user 1000".into())
+        );
+        assert_eq!(
+            refuse_key_file(true, 7, 0o600, 1000),
+            Err("belongs to user 7, and we are user 1000".into())
+        );
+    }
+
+    #[test]
+    fn a_second_one_is_told_who_holds_it() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("state");
+        let held = StateDir::open(&path).unwrap();
+
+        let holder = std::process::id();
+        check_refused(
+            &path,
+            &format!("state directory DIR: in use by another server, process {holder}"),
+        );
+
+        drop(held);
+        StateDir::open(&path).unwrap();
+    }
+}

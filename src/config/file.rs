@@ -1,0 +1,143 @@
+//! Reading files that decide what the server does: only those that nobody else
+//! could have written.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::ConfigError;
+use super::environment::Variables;
+use super::secrets::is_sendable;
+use crate::secret::Secret;
+
+/// Much more than any configuration, much less than what a device would give.
+const LARGEST: u64 = 1 << 20;
+
+/// The file to read: the one that was named, else the user's own if there is one.
+/// Never one of the working directory: a cloned repository must not set anything.
+pub(crate) fn locate(named: Option<&Path>, variables: &Variables) -> Option<PathBuf> {
+    let named = named.map(Path::to_owned);
+    named.or_else(|| variables.get("TOOLHAND_CONFIG").map(PathBuf::from)).or_else(|| {
+        let own = directory(variables)?.join("toolhand.toml");
+        own.exists().then_some(own)
+    })
+}
+
+fn directory(variables: &Variables) -> Option<PathBuf> {
+    let configured = variables.get("XDG_CONFIG_HOME").map(PathBuf::from);
+    configured
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(home(variables)?.join(".config")))
+        .map(|path| path.join("toolhand"))
+}
+
+/// The home directory; a relative one is none, as it would be another one elsewhere.
+pub(crate) fn home(variables: &Variables) -> Option<PathBuf> {
+    let home = variables.get("HOME").map(PathBuf::from).or_else(std::env::home_dir);
+    home.filter(|path| path.is_absolute())
+}
+
+/// A configuration file's text.
+pub(crate) fn read(path: &Path) -> Result<String, ConfigError> {
+    let refuse = |reason: String| ConfigError::File { path: path.to_owned(), reason };
+    let (text, metadata) = open_and_read(path).map_err(|error| refuse(error.to_string()))?;
+    refuse_if_others_own(&metadata).map_err(refuse)?;
+    match metadata.permissions().mode() & 0o022 {
+        0 => Ok(text),
+        _ => Err(refuse(format!("others may write it; run: chmod go-w {}", path.display()))),
+    }
+}
+
+/// The key that a file holds.
+pub(crate) fn read_secret(path: &Path) -> Result<Secret, ConfigError> {
+    let refuse = |reason: String| ConfigError::File { path: path.to_owned(), reason };
+    let (text, metadata) = open_and_read(path).map_err(|error| refuse(error.to_string()))?;
+    refuse_if_others_own(&metadata).map_err(refuse)?;
+    if metadata.permissions().mode() & 0o077 != 0 {
+        return Err(refuse(format!("others may read this key; run: chmod 600 {}", path.display())));
+    }
+    match text.trim() {
+        key if is_sendable(key) => Ok(Secret::new(key)),
+        _ => Err(refuse("holds no key: one line of printable characters".into())),
+    }
+}
+
+fn open_and_read(path: &Path) -> io::Result<(String, Metadata)> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("is not a regular file"));
+    }
+    let mut text = String::new();
+    file.take(LARGEST).read_to_string(&mut text)?;
+    Ok((text, metadata))
+}
+
+fn refuse_if_others_own(metadata: &Metadata) -> Result<(), String> {
+    let (owner, we) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    match owner {
+        0 => Ok(()),
+        _ if owner == we => Ok(()),
+        _ => Err(format!("belongs to user {owner}, not to us or root")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(mode: u32, config: &str, secret: &str) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        fs::write(&path, "th-1\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let shown = |result: Result<(), ConfigError>| match result {
+            Ok(()) => "ok".to_owned(),
+            Err(error) => error.to_string().replace(&path.display().to_string(), "FILE"),
+        };
+
+        assert_eq!(shown(read(&path).map(drop)), config, "as configuration");
+        assert_eq!(shown(read_secret(&path).map(drop)), secret, "as a key");
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_is_refused() {
+        check(0o600, "ok", "ok");
+        check(0o644, "ok", "FILE: others may read this key; run: chmod 600 FILE");
+        check(
+            0o660,
+            "FILE: others may write it; run: chmod go-w FILE",
+            "FILE: others may read this key; run: chmod 600 FILE",
+        );
+        check(
+            0o606,
+            "FILE: others may write it; run: chmod go-w FILE",
+            "FILE: others may read this key; run: chmod 600 FILE",
+        );
+    }
+
+    #[test]
+    fn the_file_is_the_named_one_or_the_users_own_and_never_here() {
+        let home = tempfile::tempdir().unwrap();
+        let own = home.path().join(".config/toolhand/toolhand.toml");
+        let variables = |extra: &[(&str, &str)]| {
+            let home = ("HOME", home.path().to_str().unwrap());
+            extra.iter().copied().chain([home]).collect::<Variables>()
+        };
+        assert_eq!(locate(None, &variables(&[])), None);
+
+        fs::create_dir_all(own.parent().unwrap()).unwrap();
+        fs::write(&own, "").unwrap();
+        assert_eq!(locate(None, &variables(&[])), Some(own.clone()));
+        assert_eq!(locate(None, &variables(&[("XDG_CONFIG_HOME", "relative")])), Some(own));
+        assert_eq!(locate(None, &variables(&[("XDG_CONFIG_HOME", "/nowhere")])), None);
+
+        let named = variables(&[("TOOLHAND_CONFIG", "/etc/t.toml")]);
+        assert_eq!(locate(None, &named), Some("/etc/t.toml".into()));
+        assert_eq!(locate(Some(Path::new("a.toml")), &named), Some("a.toml".into()));
+    }
+}

@@ -1,0 +1,124 @@
+//! Merging, and what is refused.
+
+use std::fs;
+
+use super::*;
+
+/// Loads `file` with `flags` and `variables` set, and shows `show` of it.
+#[track_caller]
+fn check(
+    file: &str,
+    variables: &[(&str, &str)],
+    flags: &[(&str, &'static str, &str)],
+    show: impl Fn(&Config) -> String,
+    expected: &str,
+) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("toolhand.toml");
+    fs::write(&path, file).unwrap();
+    let flag = |(path, flag, value): &(&str, &'static str, &str)| Setting {
+        path: (*path).to_owned(),
+        value: toml::Value::String((*value).to_owned()),
+        source: Source::Flag(flag),
+    };
+    let given = Given {
+        file: Some(path.clone()),
+        flags: flags.iter().map(flag).collect(),
+        variables: variables.iter().copied().chain([("HOME", "/nobody")]).collect(),
+    };
+    let shown = match load(&given) {
+        Ok(loaded) => show(&loaded.config),
+        Err(error) => error.to_string().replace(&path.display().to_string(), "FILE"),
+    };
+    assert_eq!(shown, expected);
+}
+
+#[track_caller]
+fn check_refused(file: &str, expected: &str) {
+    check(file, &[], &[], |_| "accepted".into(), expected);
+}
+
+#[test]
+fn flag_beats_environment_beats_file_beats_default() {
+    let listen = |config: &Config| config.server.listen.to_string();
+    let file = "[server]\nlisten = \"127.0.0.1:1\"\n";
+    let variable = [("TOOLHAND_LISTEN", "127.0.0.1:2")];
+    let flag = [("server.listen", "--listen", "localhost:3")];
+    check("", &[], &[], listen, "127.0.0.1:8787");
+    check(file, &[], &[], listen, "127.0.0.1:1");
+    check(file, &variable, &[], listen, "127.0.0.1:2");
+    check(file, &variable, &flag, listen, "127.0.0.1:3");
+}
+
+#[test]
+fn tables_are_merged_key_by_key() {
+    let file = "[turns]\nmax_rounds = 7\nkeep_alive = \"1s\"";
+    let show = |config: &Config| {
+        let turns = &config.turns;
+        format!("{} {:?} {:?}", turns.max_rounds, turns.keep_alive, turns.head_hold)
+    };
+    check(file, &[("TOOLHAND_TURNS_MAX_ROUNDS", "8")], &[], show, "8 1s 10s");
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
+    check_refused(
+        "[turns]\n\nmax_round = 7",
+        "FILE:3: unknown key turns.max_round; did you mean turns.max_rounds?",
+    );
+    check_refused("[servre]\nx = 1", "FILE:1: unknown key servre");
+    check_refused(
+        "\nmax_rounds = 1",
+        "FILE:2: unknown key max_rounds; did you mean turns.max_rounds?",
+    );
+    check_refused(
+        "[[models]]\nmatch = \"*\"\nstrat = \"safe\"",
+        "FILE:3: unknown key models[0].strat; did you mean models[].start?",
+    );
+}
+
+#[test]
+fn a_wrong_type_is_named_with_its_line() {
+    check_refused(
+        "[turns]\nmax_rounds = \"many\"",
+        "FILE:2: turns.max_rounds: invalid type: string \"many\", expected u32",
+    );
+    check_refused(
+        "[turns]\nkeep_alive = \"soon\"",
+        "FILE:2: turns.keep_alive: \"soon\" does not start with a number",
+    );
+    check_refused(
+        "turns = 3",
+        "FILE:1: turns: invalid type: integer `3`, expected struct Settings",
+    );
+    check_refused("[[models]]\nstart = \"safe\"", "FILE:1: models[0]: missing field `match`");
+    check_refused(
+        "[server]\nlisten = ",
+        "FILE:2: string values must be quoted, expected literal string",
+    );
+    check_refused(
+        "[log]\nlevel = \"inof\"",
+        "FILE:2: log.level: \"inof\" is no level: write off, error, warn, info, debug, trace, or MODULE=LEVEL",
+    );
+}
+
+#[test]
+fn a_workspace_must_be_a_directory() {
+    check_refused(
+        "[server]\nworkspace = \"/nowhere\"",
+        "FILE:2: server.workspace: /nowhere is not a directory",
+    );
+    check_refused(
+        "[server.workspaces]\ndocs = \"~/docs\"",
+        "FILE:2: server.workspaces.docs: /nobody/docs is not a directory",
+    );
+}
+
+#[test]
+fn without_keys_only_on_loopback() {
+    check_refused("[auth]\nrequired = false", "accepted");
+    check_refused(
+        "[auth]\nrequired = false\n[server]\nlisten = \"0.0.0.0:8787\"",
+        "FILE:2: auth.required: without keys only on loopback, not on 0.0.0.0:8787",
+    );
+}
