@@ -1,0 +1,247 @@
+//! Who may ask: the key of a request, and what guessing costs.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+use tokio::time::Instant;
+
+use super::App;
+use super::facts::Peer;
+use super::hosts;
+use crate::openai::error::{ApiError, ErrorCode};
+
+/// How long a wrong key counts.
+const WINDOW: Duration = Duration::from_mins(1);
+
+/// Beyond this many peers, those whose minute is over are forgotten.
+const PEERS_KEPT: usize = 1024;
+
+/// `[auth]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// `false` is `--no-auth`; only for a loopback address.
+    pub(crate) required: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { required: true }
+    }
+}
+
+/// Names a key in logs and scopes what it owns; says nothing of the key itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct KeyId(Arc<str>);
+
+impl KeyId {
+    /// Everyone, on a server that asks for no key.
+    pub(crate) fn nobody() -> Self {
+        Self("nobody".into())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A client key, as its hash.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    pub(crate) id: KeyId,
+    pub(crate) name: String,
+    sha256: [u8; 32],
+}
+
+impl Key {
+    pub(crate) fn of_secret(id: &str, name: &str, secret: &str) -> Self {
+        Self { id: KeyId(id.into()), name: name.to_owned(), sha256: digest(secret.as_bytes()) }
+    }
+}
+
+/// Every key that is let in, or that none is asked for.
+#[derive(Clone, Debug)]
+pub(crate) enum Keys {
+    Required(Vec<Key>),
+    NotRequired,
+}
+
+impl Keys {
+    /// The key that was presented. Every known key is compared, whole, so the time
+    /// it takes says nothing.
+    fn find(&self, presented: &[u8]) -> Option<KeyId> {
+        let Self::Required(keys) = self else { return Some(KeyId::nobody()) };
+        let presented = digest(presented);
+        let mut found = u32::MAX;
+        for (index, key) in (0_u32..).zip(keys) {
+            let same: Choice = key.sha256.ct_eq(&presented);
+            found.conditional_assign(&index, same);
+        }
+        keys.get(usize::try_from(found).ok()?).map(|key| key.id.clone())
+    }
+}
+
+fn digest(secret: &[u8]) -> [u8; 32] {
+    Sha256::digest(secret).into()
+}
+
+/// Lets a request through when its key is known. Stands before the body is read.
+pub(crate) async fn require_key(
+    State(app): State<Arc<App>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match authenticate(&app, &request) {
+        Ok(key) => {
+            request.extensions_mut().insert(key);
+            next.run(request).await
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+fn authenticate(app: &App, request: &Request) -> Result<KeyId, ApiError> {
+    if matches!(app.keys, Keys::NotRequired) {
+        return Ok(KeyId::nobody());
+    }
+    let Some(presented) = bearer(request.headers())? else { return Err(refused()) };
+    if let Some(key) = app.keys.find(presented) {
+        return Ok(key);
+    }
+    let peer = request.extensions().get::<Peer>().map(|peer| {
+        hosts::client_address(peer.0, request.headers(), &app.settings.trusted_proxies)
+    });
+    let now = Instant::now();
+    match peer.and_then(|peer| app.wrong_keys.count(peer, app.limits.wrong_keys_per_minute, now)) {
+        Some(wait) => Err(ApiError::new(
+            ErrorCode::TooManyWrongKeys,
+            "Too many wrong API keys came from this address. Wait, then use a valid one.",
+        )
+        .retry_after(Some(wait))),
+        None => Err(refused()),
+    }
+}
+
+/// The same for a missing key and a wrong one.
+fn refused() -> ApiError {
+    ApiError::new(
+        ErrorCode::InvalidApiKey,
+        "This server needs a valid API key, sent as 'Authorization: Bearer KEY'.",
+    )
+}
+
+/// The one credential channel.
+fn bearer(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
+    let mut sent = headers.get_all(AUTHORIZATION).iter();
+    let first = sent.next();
+    if sent.next().is_some() {
+        return Err(ApiError::new(
+            ErrorCode::InvalidValue,
+            "The request has more than one Authorization header.",
+        ));
+    }
+    Ok(first.and_then(|value| {
+        let (scheme, key) = value.as_bytes().split_at_checked("bearer ".len())?;
+        scheme.eq_ignore_ascii_case(b"bearer ").then(|| key.trim_ascii())
+    }))
+}
+
+/// How many wrong keys each peer sent within its minute.
+#[derive(Debug, Default)]
+pub(crate) struct WrongKeys(Mutex<HashMap<IpAddr, Count>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    since: Instant,
+    wrong: u32,
+}
+
+impl WrongKeys {
+    /// Counts one more of `peer`; past `limit` a minute, how long to wait.
+    fn count(&self, peer: IpAddr, limit: u32, now: Instant) -> Option<Duration> {
+        let mut peers = self.0.lock().expect("no holder panics");
+        if peers.len() >= PEERS_KEPT {
+            peers.retain(|_, count| now < count.since + WINDOW);
+        }
+        let count = peers.entry(peer).or_insert(Count { since: now, wrong: 0 });
+        if now >= count.since + WINDOW {
+            *count = Count { since: now, wrong: 0 };
+        }
+        count.wrong = count.wrong.saturating_add(1);
+        (count.wrong > limit).then(|| count.since + WINDOW - now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn keys() -> Keys {
+        Keys::Required(vec![
+            Key::of_secret("key_1", "first", "th-one"),
+            Key::of_secret("key_2", "second", "th-two"),
+        ])
+    }
+
+    #[test]
+    fn finds_each_key_and_no_other() {
+        assert_eq!(keys().find(b"th-one").unwrap().as_str(), "key_1");
+        assert_eq!(keys().find(b"th-two").unwrap().as_str(), "key_2");
+        for wrong in [&b""[..], b"th-on", b"th-onee", b"' OR 1=1--", &[b'x'; 65_536]] {
+            assert!(keys().find(wrong).is_none());
+        }
+    }
+
+    #[track_caller]
+    fn check(headers: &[&str], expected: Option<&str>) {
+        let mut map = HeaderMap::new();
+        for value in headers {
+            map.append(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+        }
+        assert_eq!(bearer(&map).unwrap(), expected.map(str::as_bytes));
+    }
+
+    #[test]
+    fn reads_only_a_bearer() {
+        check(&["Bearer k"], Some("k"));
+        check(&["bearer k"], Some("k"));
+        check(&["Bearer  k "], Some("k"));
+        check(&["Basic k"], None);
+        check(&["k"], None);
+        check(&["Bearer"], None);
+        check(&[], None);
+    }
+
+    #[test]
+    fn two_keys_are_no_key() {
+        let mut map = HeaderMap::new();
+        map.append(AUTHORIZATION, HeaderValue::from_static("Bearer a"));
+        map.append(AUTHORIZATION, HeaderValue::from_static("Bearer b"));
+
+        assert_eq!(bearer(&map).unwrap_err().code.status(), 400);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_is_over_the_limit_waits_and_only_its_peer() {
+        let wrong = WrongKeys::default();
+        let (peer, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let start = Instant::now();
+
+        assert!((0..10).all(|_| wrong.count(peer, 10, start).is_none()));
+        assert_eq!(wrong.count(peer, 10, start + WINDOW / 2), Some(WINDOW / 2));
+        assert_eq!(wrong.count(other, 10, start), None);
+        assert_eq!(wrong.count(peer, 10, start + WINDOW), None);
+    }
+}

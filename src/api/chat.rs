@@ -1,0 +1,10 @@
+//! `POST /v1/chat/completions`.
+
+pub(crate) mod validate;
+
+use axum::response::Response;
+
+/// Answers one chat completion.
+pub(crate) async fn create() -> Response {
+    unreachable!("landed by the turn loop")
+}

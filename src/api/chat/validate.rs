@@ -1,0 +1,1 @@
+//! Checks a chat completion request and makes it ours.

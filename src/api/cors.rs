@@ -1,0 +1,51 @@
+//! Lets pages of configured origins call us. Others never get here: see [`super::hosts`].
+
+use axum::extract::{Request, State};
+use axum::http::header::{ORIGIN, RETRY_AFTER};
+use axum::http::{HeaderName, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::Response;
+use serde::Deserialize;
+use tower::{Layer, ServiceExt};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
+
+use super::errors::SHOULD_RETRY;
+use super::facts::REQUEST_ID;
+use super::hosts::Origin;
+
+/// `[cors]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Settings {
+    pub(crate) allow_origins: Vec<Origin>,
+}
+
+pub(crate) fn layer(origins: &[Origin]) -> CorsLayer {
+    let origins = origins.iter().filter_map(|origin| HeaderValue::from_str(origin.as_str()).ok());
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::list(origins))
+        .allow_methods([Method::GET, Method::POST])
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers([
+            REQUEST_ID,
+            RETRY_AFTER,
+            SHOULD_RETRY,
+            HeaderName::from_static("x-toolhand-session"),
+            HeaderName::from_static("x-toolhand-turn"),
+        ])
+}
+
+/// Only a request of a page is answered with CORS headers, and only a page's
+/// preflight without a key.
+pub(crate) async fn answer(
+    State(cors): State<CorsLayer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if request.headers().contains_key(ORIGIN) {
+        let Ok(response) = cors.layer(next).oneshot(request).await;
+        response
+    } else {
+        next.run(request).await
+    }
+}

@@ -1,0 +1,81 @@
+//! How an error becomes a response.
+
+use std::any::Any;
+use std::time::Duration;
+
+use axum::http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+
+use crate::openai::error::{ApiError, ErrorCode};
+
+/// What the SDKs obey before they look at the status.
+pub(crate) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.code.status()).expect("the table holds statuses");
+        let mut response = (status, self.body()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(wait) = self.retry_after {
+            headers.insert(RETRY_AFTER, whole_seconds(wait).into());
+        }
+        if leaves_the_body_unread(self.code) {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+/// The answer for a handler that panicked.
+pub(crate) fn panicked(_cause: Box<dyn Any + Send>) -> Response {
+    ApiError::new(ErrorCode::Internal, "The server failed while handling this request.")
+        .into_response()
+}
+
+/// Marks a response as one that must not be sent again: its tools have run.
+pub(crate) fn never_retry(mut response: Response) -> Response {
+    response.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+    response
+}
+
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
+fn leaves_the_body_unread(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::BodyTooLarge | ErrorCode::RequestTimeout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_key_is_asked_for_a_bearer() {
+        let response = ApiError::new(ErrorCode::InvalidApiKey, "no").into_response();
+
+        assert_eq!(response.status(), 401);
+        assert_eq!(response.headers()[WWW_AUTHENTICATE], "Bearer");
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/json");
+    }
+
+    #[test]
+    fn a_wait_is_rounded_up() {
+        let error = ApiError::new(ErrorCode::TooManyWrongKeys, "wait")
+            .retry_after(Some(Duration::from_millis(1200)));
+
+        assert_eq!(error.into_response().headers()[RETRY_AFTER], "2");
+    }
+
+    #[test]
+    fn a_body_left_unread_closes_the_connection() {
+        let response = ApiError::new(ErrorCode::BodyTooLarge, "large").into_response();
+
+        assert_eq!(response.headers()[CONNECTION], "close");
+    }
+}

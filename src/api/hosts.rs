@@ -1,0 +1,373 @@
+//! Where a request says it goes and comes from: `Host`, `Origin`, `Sec-Fetch-Site`.
+//!
+//! A page in somebody's browser can reach a loopback port; these checks, before
+//! the key is looked at, keep it out even when a name was rebound to us.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderName, Method, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use serde::de::{Deserialize, Deserializer, Error as _};
+
+use super::{App, router};
+use crate::openai::error::{ApiError, ErrorCode};
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// What a `Host` without a port means.
+const DEFAULT_PORT: u16 = 80;
+
+/// A name or address with a port: what `Host` holds, and an entry of
+/// `server.allowed_hosts`, where no port means any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Authority {
+    /// In lower case; an IPv6 address in its short form, in brackets.
+    host: String,
+    port: Option<u16>,
+}
+
+/// The hosts that are ours.
+#[derive(Clone, Debug)]
+pub(crate) struct AllowedHosts {
+    port: u16,
+    own: Vec<String>,
+    further: Vec<Authority>,
+}
+
+/// An exact origin, `https://chat.example.com` or `http://localhost:3000`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Origin(String);
+
+impl AllowedHosts {
+    /// Loopback names and the bound address, all with the bound port, and what the
+    /// operator adds. An address that means "every interface" is no name of ours.
+    pub(crate) fn new(bound: SocketAddr, further: Vec<Authority>) -> Self {
+        let mut own = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).to_vec();
+        if !bound.ip().is_unspecified() {
+            own.push(host_of(bound.ip()));
+        }
+        Self { port: bound.port(), own, further }
+    }
+
+    fn allows(&self, asked: &Authority) -> bool {
+        let port = asked.port.unwrap_or(DEFAULT_PORT);
+        let is_own = port == self.port && self.own.contains(&asked.host);
+        is_own
+            || self.further.iter().any(|allowed| {
+                allowed.host == asked.host && allowed.port.is_none_or(|allowed| allowed == port)
+            })
+    }
+}
+
+fn host_of(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    }
+}
+
+impl FromStr for Authority {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let invalid =
+            || format!("{text:?} is no host: write \"name\", \"name:port\" or \"[::1]:port\"");
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, Some(port)),
+            _ => (text, None),
+        };
+        let is_port = |port: &&str| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+        let port = match port {
+            Some(port) => Some(Some(port).filter(is_port).and_then(|port| port.parse().ok())),
+            None => None,
+        };
+        if port == Some(None) {
+            return Err(invalid());
+        }
+        let host = normal_host(host).ok_or_else(invalid)?;
+        Ok(Self { host, port: port.flatten() })
+    }
+}
+
+fn normal_host(host: &str) -> Option<String> {
+    if let Some(address) = host.strip_prefix('[') {
+        let address: Ipv6Addr = address.strip_suffix(']')?.parse().ok()?;
+        return Some(format!("[{address}]"));
+    }
+    let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    (!host.is_empty() && host.bytes().all(is_name_byte)).then(|| host.to_ascii_lowercase())
+}
+
+impl FromStr for Origin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let exact = text.to_ascii_lowercase();
+        let host = exact.strip_prefix("https://").or_else(|| exact.strip_prefix("http://"));
+        match host.map(Authority::from_str) {
+            Some(Ok(_)) => Ok(Self(exact)),
+            _ => Err(format!(
+                "{text:?} is no origin: write scheme, host and port and nothing more, like \
+                 \"https://chat.example.com\" or \"http://localhost:3000\""
+            )),
+        }
+    }
+}
+
+impl Origin {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Origin {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Authority {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// Turns away what is not meant for us or comes from a foreign page.
+pub(crate) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    match judge(&app.hosts, &app.settings.allow_origins, &request) {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    }
+}
+
+fn judge(hosts: &AllowedHosts, origins: &[Origin], request: &Request) -> Result<(), ApiError> {
+    check_host(hosts, request.headers())?;
+    if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
+        return Err(ApiError::new(
+            ErrorCode::MethodNotAllowed,
+            format!("{} is not supported.", request.method()),
+        ));
+    }
+    check_target(hosts, request.uri())?;
+    check_origin(origins, request.headers(), router::is_open(request.uri().path()))
+}
+
+fn check_host(hosts: &AllowedHosts, headers: &HeaderMap) -> Result<(), ApiError> {
+    let mut sent = headers.get_all(HOST).iter();
+    let authority = match (sent.next(), sent.next()) {
+        (Some(host), None) => host.to_str().ok().and_then(|host| host.parse().ok()),
+        _ => None,
+    };
+    let authority: Authority = authority.ok_or_else(|| {
+        ApiError::new(ErrorCode::HostMissing, "The request needs exactly one valid Host header.")
+    })?;
+    if hosts.allows(&authority) { Ok(()) } else { Err(foreign_host()) }
+}
+
+/// A request line may carry a whole URL; then that must be ours as well.
+fn check_target(hosts: &AllowedHosts, target: &Uri) -> Result<(), ApiError> {
+    let Some(authority) = target.authority() else { return Ok(()) };
+    let is_ours = authority.as_str().parse().is_ok_and(|authority| hosts.allows(&authority));
+    if is_ours { Ok(()) } else { Err(foreign_host()) }
+}
+
+fn foreign_host() -> ApiError {
+    ApiError::new(
+        ErrorCode::HostNotAllowed,
+        "This server does not answer to that host name. Its operator can add the name to \
+         server.allowed_hosts.",
+    )
+}
+
+fn check_origin(origins: &[Origin], headers: &HeaderMap, is_open: bool) -> Result<(), ApiError> {
+    let foreign = |message| Err(ApiError::new(ErrorCode::OriginNotAllowed, message));
+    let mut sent = headers.get_all(ORIGIN).iter().peekable();
+    if sent.peek().is_some() {
+        let is_allowed = sent.all(|sent| origins.iter().any(|allowed| allowed.0 == *sent));
+        return if is_allowed {
+            Ok(())
+        } else {
+            foreign(
+                "Requests from pages of this origin are not allowed. The operator can add it to \
+                 cors.allow_origins.",
+            )
+        };
+    }
+    let is_own_page =
+        headers.get_all(SEC_FETCH_SITE).iter().all(|site| site == "same-origin" || site == "none");
+    if is_open || is_own_page {
+        Ok(())
+    } else {
+        foreign("Requests from foreign pages are refused.")
+    }
+}
+
+/// Who really asks: behind a proxy of the operator's, the nearest address that is
+/// not such a proxy.
+pub(crate) fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) -> IpAddr {
+    if !trusted.contains(&peer) {
+        return peer;
+    }
+    let hops: Vec<&str> = headers
+        .get_all(FORWARDED_FOR)
+        .iter()
+        .flat_map(|list| list.to_str().unwrap_or_default().split(','))
+        .collect();
+    hops.iter()
+        .rev()
+        .map_while(|hop| hop.trim().parse().ok())
+        .find(|hop| !trusted.contains(hop))
+        .unwrap_or(peer)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    fn ask(uri: &str, headers: &[(&str, &str)]) -> u16 {
+        let hosts = AllowedHosts::new(
+            "127.0.0.1:8787".parse().unwrap(),
+            vec!["host.docker.internal:9000".parse().unwrap(), "chat.lan".parse().unwrap()],
+        );
+        let origins = ["https://good.com".parse().unwrap()];
+        let mut request = Request::builder().uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::empty()).unwrap();
+        judge(&hosts, &origins, &request).map_or_else(|error| error.code.status(), |()| 200)
+    }
+
+    #[track_caller]
+    fn check_host(host: &str, expected: u16) {
+        assert_eq!(ask("/v1/models", &[("host", host)]), expected, "{host}");
+    }
+
+    #[test]
+    fn our_names_are_allowed_with_our_port() {
+        for host in ["LOCALHOST:8787", "[::1]:8787", "127.0.0.1:8787", "[0:0:0:0:0:0:0:1]:8787"] {
+            check_host(host, 200);
+        }
+        for host in ["localhost:8788", "localhost", "[::1]"] {
+            check_host(host, 403);
+        }
+    }
+
+    #[test]
+    fn names_of_the_operator_are_allowed() {
+        check_host("host.docker.internal:9000", 200);
+        check_host("host.docker.internal:8787", 403);
+        check_host("chat.lan", 200);
+        check_host("Chat.LAN:1234", 200);
+    }
+
+    #[test]
+    fn other_names_are_refused() {
+        for host in [
+            "evil.com",
+            "0.0.0.0:8787",
+            "localhost.evil.com:8787",
+            "127.0.0.1.nip.io:8787",
+            "localhost.:8787",
+            "2130706433:8787",
+        ] {
+            check_host(host, 403);
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_none_is_invalid() {
+        for host in [
+            "localhost/?a#",
+            "127.0.0.1@evil",
+            "",
+            ":8787",
+            "localhost:",
+            "localhost:+1",
+            "[::1",
+            "a:b:c",
+        ] {
+            check_host(host, 400);
+        }
+        assert_eq!(ask("/v1/models", &[]), 400);
+        assert_eq!(
+            ask("/v1/models", &[("host", "localhost:8787"), ("host", "localhost:8787")]),
+            400
+        );
+    }
+
+    #[test]
+    fn a_whole_url_must_be_ours_too() {
+        let ours = ("host", "localhost:8787");
+        assert_eq!(ask("http://evil/", &[ours]), 403);
+        assert_eq!(ask("http://u@localhost:8787/", &[ours]), 403);
+        assert_eq!(ask("http://localhost:8787/", &[ours]), 200);
+    }
+
+    #[track_caller]
+    fn check_page(headers: &[(&str, &str)], expected: u16) {
+        let headers = [&[("host", "localhost:8787")], headers].concat();
+        assert_eq!(ask("/v1/models", &headers), expected, "{headers:?}");
+    }
+
+    #[test]
+    fn only_exact_origins_are_allowed() {
+        check_page(&[("origin", "https://good.com")], 200);
+        for origin in [
+            "https://evil.com",
+            "null",
+            "http://good.com",
+            "https://good.com:444",
+            "https://good.com.evil.com",
+            "http://localhost:3000.evil.com",
+            "http://localhost:8787",
+        ] {
+            check_page(&[("origin", origin)], 403);
+        }
+        check_page(&[("origin", "https://good.com"), ("origin", "https://evil.com")], 403);
+    }
+
+    #[test]
+    fn a_foreign_page_without_an_origin_is_refused() {
+        check_page(&[("sec-fetch-site", "cross-site")], 403);
+        check_page(&[("sec-fetch-site", "same-site")], 403);
+        check_page(&[("sec-fetch-site", "none")], 200);
+        check_page(&[("sec-fetch-site", "same-origin")], 200);
+        check_page(&[("sec-fetch-site", "cross-site"), ("origin", "https://good.com")], 200);
+    }
+
+    #[test]
+    fn origins_in_settings_are_exact() {
+        assert!("https://chat.example.com".parse::<Origin>().is_ok());
+        assert!("http://localhost:3000".parse::<Origin>().is_ok());
+        for wrong in ["*", "null", "https://a.b/", "https://*.b", "chat.example.com", "file://x"] {
+            assert!(wrong.parse::<Origin>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn forwarded_addresses_count_only_behind_a_proxy_of_ours() {
+        let [proxy, client, other] = [1, 2, 3].map(|last| IpAddr::from([10, 0, 0, last]));
+        let mut headers = HeaderMap::new();
+        headers.insert(FORWARDED_FOR, "9.9.9.9, 10.0.0.2, 10.0.0.1".parse().unwrap());
+
+        assert_eq!(client_address(other, &headers, &[proxy]), other);
+        assert_eq!(client_address(proxy, &headers, &[proxy]), client);
+        assert_eq!(client_address(proxy, &HeaderMap::new(), &[proxy]), proxy);
+    }
+}

@@ -1,0 +1,360 @@
+//! Accepts connections and speaks HTTP/1.1 on them.
+//!
+//! The loop is our own, over hyper, because a connection needs deadlines and a
+//! head limit that a ready-made server does not have: see [`wire`].
+
+mod refusal;
+mod wire;
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use futures::future::BoxFuture;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::Service;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+use tracing::debug;
+
+use super::facts::Peer;
+use crate::limits::Limits;
+use refusal::Refusal;
+use wire::{Phase, ResponseBody, Wire};
+
+/// How long to wait after an accept that failed for want of files or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long what a client still sends is read away after our last byte, so that a
+/// reset does not take the answer from it.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Serves until `shutdown`; then nothing new is accepted, and every connection has
+/// `grace` to end its request.
+pub(crate) async fn run(
+    listener: TcpListener,
+    router: Router,
+    limits: Arc<Limits>,
+    grace: Duration,
+    shutdown: CancellationToken,
+) {
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => break,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+                        let service = Handler { router: router.clone(), peer: Peer(peer.ip()) };
+                        connections.spawn(
+                            serve(stream, service, limits.clone(), shutdown.clone(), place));
+                    }
+                }
+                Err(error) => pause_after(&error).await,
+            }
+        }
+    }
+    drop(listener);
+    let all_ended = async { while connections.join_next().await.is_some() {} };
+    if timeout(grace, all_ended).await.is_err() {
+        connections.shutdown().await;
+    }
+}
+
+async fn pause_after(error: &io::Error) {
+    let is_of_one_connection =
+        matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset);
+    if !is_of_one_connection {
+        tracing::warn!(%error, "cannot accept a connection");
+        sleep(ACCEPT_PAUSE).await;
+    }
+}
+
+async fn serve(
+    stream: TcpStream,
+    handler: Handler,
+    limits: Arc<Limits>,
+    shutdown: CancellationToken,
+    _place: OwnedSemaphorePermit,
+) {
+    if let Err(error) = stream.set_nodelay(true) {
+        debug!(%error, "cannot set TCP_NODELAY");
+    }
+    serve_on(stream, handler, &limits, shutdown).await;
+}
+
+/// One connection, until it ends.
+async fn serve_on<IO>(stream: IO, handler: Handler, limits: &Limits, shutdown: CancellationToken)
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
+    let phase = Arc::new(Phase::default());
+    let service = PhasedHandler { handler, phase: phase.clone() };
+    let wire = Wire::new(stream, phase, limits);
+    let mut connection = http1::Builder::new()
+        .header_read_timeout(None)
+        .writev(false)
+        .serve_connection(TokioIo::new(wire), service);
+    let mut is_stopping = false;
+    let ended = loop {
+        tokio::select! {
+            ended = std::future::poll_fn(|cx| connection.poll_without_shutdown(cx)) => break ended,
+            () = shutdown.cancelled(), if !is_stopping => {
+                is_stopping = true;
+                Pin::new(&mut connection).graceful_shutdown();
+            }
+        }
+    };
+    let mut wire = connection.into_parts().io.into_inner();
+    let refusal = wire.refusal();
+    if let Err(error) = &ended {
+        debug!(%error, "a connection ended");
+    }
+    if refusal.is_some() || ended.is_ok() {
+        close(wire.get_mut(), refusal).await;
+    }
+}
+
+/// Says the last word, then waits a little until the client has read it.
+async fn close<IO>(stream: &mut IO, refusal: Option<Refusal>)
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
+    let goodbye = async {
+        if let Some(refusal) = refusal {
+            stream.write_all(refusal.response().as_bytes()).await?;
+        }
+        stream.shutdown().await?;
+        let mut unread = [0; 8192];
+        while stream.read(&mut unread).await? > 0 {}
+        io::Result::Ok(())
+    };
+    if let Ok(Err(error)) = timeout(LINGER, goodbye).await {
+        debug!(%error, "a connection ended before its last answer was read");
+    }
+}
+
+/// Answers the requests of one connection.
+#[derive(Clone)]
+struct Handler {
+    router: Router,
+    peer: Peer,
+}
+
+impl Handler {
+    fn answer(&self, request: hyper::Request<Incoming>) -> BoxFuture<'static, Response> {
+        let mut request: Request = request.map(Body::new);
+        request.extensions_mut().insert(self.peer);
+        let answer = self.router.clone().oneshot(request);
+        Box::pin(async move {
+            let Ok(response) = answer.await;
+            response
+        })
+    }
+}
+
+/// The same, telling the wire when a head is complete and when its answer is out.
+struct PhasedHandler {
+    handler: Handler,
+    phase: Arc<Phase>,
+}
+
+impl Service<hyper::Request<Incoming>> for PhasedHandler {
+    type Response = hyper::Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+        let guard = self.phase.head_complete();
+        let answer = self.handler.answer(request);
+        Box::pin(async move { Ok(answer.await.map(|body| ResponseBody::new(body, guard))) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::{get, post};
+    use tokio::io::DuplexStream;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const HEAD: &str = "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+
+    struct Connection {
+        client: DuplexStream,
+        _server: JoinSet<()>,
+        started: Instant,
+    }
+
+    fn connect() -> Connection {
+        connect_until(CancellationToken::new())
+    }
+
+    fn connect_until(shutdown: CancellationToken) -> Connection {
+        let (client, server) = tokio::io::duplex(1 << 20);
+        let router = Router::new()
+            .route("/", get(|| async { ([("x-request-id", "r")], "hello") }))
+            .route("/wait", get(|| std::future::pending::<()>()))
+            .route("/body", post(|body: String| async move { ([("x-request-id", "r")], body) }));
+        let handler = Handler { router, peer: Peer([127, 0, 0, 1].into()) };
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { serve_on(server, handler, &Limits::default(), shutdown).await });
+        Connection { client, _server: tasks, started: Instant::now() }
+    }
+
+    impl Connection {
+        async fn send(&mut self, bytes: &str) {
+            self.client.write_all(bytes.as_bytes()).await.unwrap();
+        }
+
+        /// All that comes until the server closes, and after how many seconds it did.
+        async fn read_to_end(mut self) -> (String, u64) {
+            let mut all = Vec::new();
+            self.client.read_to_end(&mut all).await.unwrap();
+            (String::from_utf8(all).unwrap(), self.started.elapsed().as_secs())
+        }
+
+        async fn read_some(&mut self) -> String {
+            let mut some = vec![0; 65_536];
+            let read = self.client.read(&mut some).await.unwrap();
+            String::from_utf8_lossy(&some[..read]).into_owned()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_says_nothing_is_closed_after_the_head_time() {
+        assert_eq!(connect().read_to_end().await, (String::new(), 10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_drips_is_closed_after_the_head_time() {
+        let mut connection = connect();
+        for byte in ["G", "E", "T", " "] {
+            connection.send(byte).await;
+            sleep(Duration::from_secs(2)).await;
+        }
+
+        assert_eq!(connection.read_to_end().await, (String::new(), 10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kept_connection_is_closed_after_the_idle_time() {
+        let mut connection = connect();
+        sleep(Duration::from_secs(5)).await;
+        connection.send(HEAD).await;
+        let (answer, seconds) = connection.read_to_end().await;
+
+        assert!(answer.ends_with("hello"), "{answer}");
+        assert_eq!(seconds, 80);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_head_time_counts_anew_for_each_request() {
+        let mut connection = connect();
+        for _ in 0..3 {
+            connection.send(HEAD).await;
+            assert!(connection.read_some().await.ends_with("hello"));
+            sleep(Duration::from_secs(60)).await;
+        }
+        connection.send("GET").await;
+
+        assert_eq!(connection.read_to_end().await, (String::new(), 190));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_may_take_longer_than_any_of_these_times() {
+        let mut connection = connect();
+        connection.send("GET /wait HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+
+        let wait = timeout(Duration::from_hours(1), connection.read_some());
+
+        assert!(wait.await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_may_have_its_limit_and_no_byte_more() {
+        let of_length = |length: usize| {
+            let head = "GET / HTTP/1.1\r\nhost: localhost\r\na: ";
+            format!("{head}{}\r\n\r\n", "x".repeat(length - head.len() - 4))
+        };
+        let mut connection = connect();
+        connection.send(&of_length(64 << 10)).await;
+        assert!(connection.read_some().await.starts_with("HTTP/1.1 200"));
+        connection.send(&of_length((64 << 10) + 1)).await;
+
+        let (answer, _) = connection.read_to_end().await;
+
+        assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+        assert!(answer.contains("headers_too_large"), "{answer}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_does_not_count_as_head() {
+        let mut connection = connect();
+        let body = "x".repeat(200_000);
+        let head =
+            format!("POST /body HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", body.len());
+        connection.send(&format!("{head}{body}{HEAD}")).await;
+
+        let (answer, _) = connection.read_to_end().await;
+
+        assert!(answer.contains(&body) && answer.ends_with("hello"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_no_http_is_told_so_in_our_words() {
+        for (sent, status, code) in [
+            ("nonsense\r\n\r\n".to_owned(), "400", "invalid_value"),
+            (
+                format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(101)),
+                "431",
+                "headers_too_large",
+            ),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), "400", "invalid_value"),
+        ] {
+            let mut connection = connect();
+            connection.send(&sent).await;
+            let (answer, _) = connection.read_to_end().await;
+
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+            assert!(answer.contains(code) && answer.contains("x-request-id: "), "{answer}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_half_closed_connection_is_a_client_that_left() {
+        let mut connection = connect();
+        connection.send("GET /wait HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+        connection.client.shutdown().await.unwrap();
+
+        assert_eq!(connection.read_to_end().await, (String::new(), 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_ends_a_connection_that_waits() {
+        let shutdown = CancellationToken::new();
+        let mut connection = connect_until(shutdown.clone());
+        connection.send(HEAD).await;
+        connection.read_some().await;
+
+        shutdown.cancel();
+
+        assert_eq!(connection.read_to_end().await, (String::new(), 0));
+    }
+}

@@ -1,0 +1,207 @@
+//! One strict look at a whole JSON body before anything is read from it.
+//!
+//! `serde_json` keeps raw values without looking inside: alone it would let
+//! duplicate keys, `1e999`, lone surrogates and any depth through, for upstream
+//! to read differently than we do.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use crate::openai::error::{ApiError, ErrorCode};
+
+/// Up to this many keys a list is searched faster than a set is filled.
+const FEW_KEYS: usize = 16;
+
+/// Checks that `body` is one JSON value in which every key, number and string can
+/// be read in one way only, at most 127 levels deep.
+pub(crate) fn check(body: &[u8]) -> Result<(), ApiError> {
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    Strict.deserialize(&mut deserializer).and_then(|()| deserializer.end()).map_err(|error| {
+        ApiError::new(ErrorCode::InvalidJson, format!("The body is not valid JSON: {error}."))
+    })
+}
+
+/// Reads any value and keeps nothing of it.
+#[derive(Clone, Copy)]
+struct Strict;
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(Self)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let mut seen = SeenKeys::default();
+        while let Some(Key(key)) = members.next_key()? {
+            if let Some(twice) = seen.add(key) {
+                return Err(de::Error::custom(format_args!("the key {twice:?} stands there twice")));
+            }
+            members.next_value_seed(Self)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct SeenKeys<'de> {
+    few: Vec<Cow<'de, str>>,
+    many: HashSet<Cow<'de, str>>,
+}
+
+impl<'de> SeenKeys<'de> {
+    /// Gives `key` back when it was seen before.
+    fn add(&mut self, key: Cow<'de, str>) -> Option<Cow<'de, str>> {
+        if self.few.contains(&key) || self.many.contains(&key) {
+            return Some(key);
+        }
+        if self.few.len() < FEW_KEYS {
+            self.few.push(key);
+        } else {
+            self.many.insert(key);
+        }
+        None
+    }
+}
+
+/// A key, borrowed from the body unless it is written with escapes.
+struct Key<'de>(Cow<'de, str>);
+
+impl<'de> Deserialize<'de> for Key<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct KeyVisitor;
+
+        impl<'de> Visitor<'de> for KeyVisitor {
+            type Value = Key<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+
+            fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Key<'de>, E> {
+                Ok(Key(Cow::Borrowed(key)))
+            }
+
+            fn visit_str<E>(self, key: &str) -> Result<Key<'de>, E> {
+                Ok(Key(Cow::Owned(key.to_owned())))
+            }
+        }
+
+        from.deserialize_str(KeyVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refuses(body: impl AsRef<[u8]>, reason: &str) {
+        let error = check(body.as_ref()).unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidJson);
+        assert!(error.message.contains(reason), "{}", error.message);
+        assert!(error.message.contains("line "), "{}", error.message);
+    }
+
+    #[track_caller]
+    fn takes(body: impl AsRef<[u8]>) {
+        assert_eq!(check(body.as_ref()), Ok(()));
+    }
+
+    fn nested(depth: usize) -> String {
+        "[".repeat(depth) + &"]".repeat(depth)
+    }
+
+    #[test]
+    fn takes_whatever_is_json() {
+        takes(r#"{"a": [1, -2.5e3, true, null, "é\n\u00e9\ud83d\ude00\u0000"], "b": {"a": 1}}"#);
+        takes("123456789012345678901234567890");
+        takes(" [] \n");
+        takes(nested(127));
+    }
+
+    #[test]
+    fn refuses_what_is_not() {
+        refuses("", "EOF");
+        refuses("{", "EOF");
+        refuses(r#"{"a":1} x"#, "trailing characters at line 1 column 9");
+        refuses(r#"{"a":1,}"#, "trailing comma at line 1 column 8");
+        refuses("\u{feff}{}", "expected value at line 1 column 1");
+        refuses("[NaN]", "expected value");
+        refuses("{'a': 1}", "key must be a string");
+        refuses("[\n\"a\nb\"]", "control character");
+        refuses(b"[\"\xff\"]", "invalid unicode");
+    }
+
+    #[test]
+    fn refuses_numbers_that_are_none() {
+        refuses("[1e999]", "number out of range");
+        refuses("[-1e999]", "number out of range");
+        refuses("[01]", "invalid number");
+    }
+
+    #[test]
+    fn refuses_half_a_character() {
+        refuses(r#"["\ud83d"]"#, "hex escape");
+        refuses(r#"["\ude00"]"#, "surrogate");
+        refuses(r#"{"\ud83d": 1}"#, "hex escape");
+    }
+
+    #[test]
+    fn refuses_a_key_twice_and_names_it() {
+        refuses(r#"{"model": "a", "model": "b"}"#, r#""model" stands there twice"#);
+        refuses(r#"{"model": "a", "mod\u0065l": "b"}"#, r#""model""#);
+        refuses(r#"{"a": [{"b": {"c": 1, "c": 2}}]}"#, r#""c""#);
+        let many: String = (0..40).map(|n| format!(r#""k{n}": 1, "#)).collect();
+        refuses(format!(r#"{{{many}"k39": 1}}"#), r#""k39""#);
+        refuses(format!(r#"{{{many}"k3": 1}}"#), r#""k3""#);
+    }
+
+    #[test]
+    fn refuses_what_is_too_deep() {
+        refuses(nested(128), "recursion limit exceeded");
+        refuses("[".repeat(1_000_000), "recursion limit exceeded");
+        refuses(r#"{"a":"#.repeat(128), "recursion limit exceeded");
+    }
+}
