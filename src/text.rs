@@ -20,3 +20,39 @@ pub(crate) fn suffix(text: &str, bytes: usize) -> &str {
     }
     &text[start..]
 }
+
+/// A file name as one line of text: what is no UTF-8, controls the terminal or
+/// turns the direction of writing is escaped.
+pub(crate) fn printable(name: &[u8]) -> String {
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if is_unprintable(c) {
+                text.extend(c.escape_default());
+            } else {
+                text.push(c);
+            }
+        }
+        for byte in chunk.invalid() {
+            text.extend(std::ascii::escape_default(*byte).map(char::from));
+        }
+    }
+    text
+}
+
+fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_one_printable_line() {
+        assert_eq!(printable("für.rs".as_bytes()), "für.rs");
+        assert_eq!(printable(b"a\nb\x1b[31m\xff"), r"a\nb\u{1b}[31m\xff");
+        assert_eq!(printable("a\u{202e}b".as_bytes()), r"a\u{202e}b");
+    }
+}
