@@ -1,1 +1,108 @@
-//! The tools that come with the server, one file each, and their list.
+//! The tools that come with toolhand: one file and one line each.
+
+pub(crate) mod glob;
+pub(crate) mod grep;
+#[cfg(feature = "bench-tool")]
+pub(crate) mod wait;
+
+use std::sync::Arc;
+
+use super::tool::{AnyTool, erase};
+use super::walk::Hidden;
+
+/// What the tools need of the rest of the program.
+#[derive(Debug)]
+pub(crate) struct Services {
+    /// Paths that no search shows.
+    pub(crate) hidden: Hidden,
+}
+
+/// In the order in which they are advertised, which is part of a provider's cache key.
+pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
+    vec![
+        erase(glob::Glob::new(services.hidden.clone())),
+        erase(grep::Grep::new(services.hidden.clone())),
+        #[cfg(feature = "bench-tool")]
+        erase(wait::Wait),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::tools::toolset::Toolset;
+
+    /// `litellm.md`: what some provider's translation drops or changes.
+    const LOST: [&str; 17] = [
+        "$ref",
+        "$defs",
+        "$schema",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "not",
+        "const",
+        "examples",
+        "format",
+        "title",
+        "additionalProperties",
+        "uniqueItems",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "patternProperties",
+        "nullable",
+    ];
+
+    fn definitions() -> Vec<Value> {
+        let toolset = Toolset::new(list(&Services { hidden: Hidden::nothing() }));
+        let parsed = toolset.definitions().iter().map(|raw| serde_json::from_str(raw.get()));
+        parsed.collect::<Result<_, _>>().unwrap()
+    }
+
+    #[test]
+    #[cfg(not(feature = "bench-tool"))]
+    fn the_model_is_told_of_these_tools() {
+        insta::assert_json_snapshot!("tools", definitions());
+    }
+
+    #[test]
+    fn definitions_are_the_same_bytes_every_time() {
+        let bytes = || {
+            let toolset = Toolset::new(list(&Services { hidden: Hidden::nothing() }));
+            toolset.definitions().iter().map(|raw| raw.get().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(bytes(), bytes());
+    }
+
+    #[test]
+    fn nothing_of_a_definition_gets_lost_on_the_way() {
+        for definition in definitions() {
+            let function = &definition["function"];
+            let name = function["name"].as_str().unwrap();
+            assert!(name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_alphabetic()));
+            assert_eq!(function["parameters"]["type"], "object", "{name}");
+            assert!(function["parameters"]["properties"].is_object(), "{name}");
+            check_schema(name, &function["parameters"]);
+        }
+    }
+
+    fn check_schema(place: &str, schema: &Value) {
+        let members = schema.as_object().unwrap_or_else(|| panic!("{place} is no schema"));
+        for keyword in LOST {
+            assert!(!members.contains_key(keyword), "{place} has {keyword}");
+        }
+        let kind = schema["type"].as_str().unwrap_or_else(|| panic!("{place} has no single type"));
+        assert!(!schema.get("default").is_some_and(Value::is_null), "{place}: default is null");
+        for choice in schema["enum"].as_array().into_iter().flatten() {
+            assert!(choice.as_str().is_some_and(|text| !text.is_empty()), "{place}: {choice}");
+        }
+        if kind == "array" {
+            check_schema(&format!("{place}[]"), &schema["items"]);
+        }
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            check_schema(&format!("{place}.{name}"), property);
+        }
+    }
+}

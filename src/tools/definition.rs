@@ -1,1 +1,31 @@
-//! The JSON form in which a tool is offered to the model.
+//! A tool as the model is told of it.
+
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::tool::AnyTool;
+
+#[derive(Serialize)]
+struct Definition<'a> {
+    r#type: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+}
+
+/// The bytes that go upstream: the same in every request, so that a provider's
+/// prompt cache holds.
+pub(crate) fn definition(tool: &dyn AnyTool) -> Box<RawValue> {
+    let function = Function {
+        name: tool.name(),
+        description: tool.description(),
+        parameters: tool.input_schema(),
+    };
+    to_raw_value(&Definition { r#type: "function", function }).expect("plain JSON serialises")
+}

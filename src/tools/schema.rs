@@ -158,7 +158,56 @@ mod tests {
     #[test]
     fn advertises_a_flat_schema() {
         let schema = InputSchema::of::<Input>(ALIASES);
-        insta::assert_json_snapshot!(schema.advertised(), @r#""#);
+        insta::assert_json_snapshot!(schema.advertised(), @r#"
+        {
+          "type": "object",
+          "properties": {
+            "pattern": {
+              "type": "string",
+              "description": "What to look for, which may be anything."
+            },
+            "path": {
+              "type": "string",
+              "description": "Where."
+            },
+            "-A": {
+              "type": "integer",
+              "minimum": 0
+            },
+            "order": {
+              "type": "string",
+              "enum": [
+                "newest",
+                "oldest"
+              ]
+            },
+            "parts": {
+              "type": "array",
+              "items": {
+                "type": "object",
+                "properties": {
+                  "old": {
+                    "type": "string"
+                  },
+                  "all": {
+                    "type": "boolean",
+                    "default": false
+                  }
+                },
+                "required": [
+                  "old"
+                ]
+              }
+            },
+            "ratio": {
+              "type": "number"
+            }
+          },
+          "required": [
+            "pattern"
+          ]
+        }
+        "#);
     }
 
     #[test]
@@ -181,7 +230,7 @@ mod tests {
     fn takes_null_for_what_may_be_left_out() {
         let (input, notes) = accept(json!({"pattern": "x", "path": null, "order": null})).unwrap();
         assert_eq!((input.path, input.order, notes), (None, None, vec![]));
-        insta::assert_snapshot!(refusal(json!({"pattern": null})), @"");
+        insta::assert_snapshot!(refusal(json!({"pattern": null})), @"invalid input: `pattern`: expected string, got null");
     }
 
     #[test]
@@ -192,16 +241,16 @@ mod tests {
         });
         let (input, notes) = accept(arguments).unwrap();
         assert_eq!(input.parts, [Part { old: String::new(), all: false }]);
-        insta::assert_snapshot!(notes.join("\n"), @"");
+        insta::assert_snapshot!(notes.join("\n"), @"(ignored, since this tool does not know it: sandbox, cwd, parts[0].apply)");
     }
 
     #[test]
     fn names_each_field_that_does_not_fit() {
         insta::assert_snapshot!(refusal(json!({
             "path": ["a"], "-A": "abc", "order": "random", "parts": [{"old": 5}],
-        })), @"");
-        insta::assert_snapshot!(refusal(json!({"pattern": "x", "-A": -1})), @"");
-        insta::assert_snapshot!(refusal(json!({"pattern": "x", "-A": 18_446_744_073_709_551_616.0_f64})), @"");
+        })), @r#"invalid input: `pattern` is missing; `path`: expected string, got an array; `-A`: expected integer, got string "abc"; `order`: expected one of "newest", "oldest", got string "random"; `parts[0].old`: expected string, got number 5"#);
+        insta::assert_snapshot!(refusal(json!({"pattern": "x", "-A": -1})), @"invalid input: `-A`: expected at least 0, got number -1");
+        insta::assert_snapshot!(refusal(json!({"pattern": "x", "-A": 18_446_744_073_709_551_616.0_f64})), @"invalid input: `-A`: invalid type: floating point `1.8446744073709552e+19`, expected u32");
     }
 
     #[test]
@@ -220,8 +269,8 @@ mod tests {
 
     #[test]
     fn says_what_came_instead_of_an_object() {
-        insta::assert_snapshot!(refusal(json!(["x"])), @"");
-        insta::assert_snapshot!(refusal(Value::Null), @"");
+        insta::assert_snapshot!(refusal(json!(["x"])), @"invalid input: expected an object with `pattern` (string), `path` (string, optional), `-A` (integer, optional), `order` (string, optional), `parts` (array, optional), `ratio` (number, optional), got an array");
+        insta::assert_snapshot!(refusal(Value::Null), @"invalid input: expected an object with `pattern` (string), `path` (string, optional), `-A` (integer, optional), `order` (string, optional), `parts` (array, optional), `ratio` (number, optional), got null");
     }
 
     #[test]
@@ -229,11 +278,11 @@ mod tests {
         assert_eq!(parse_arguments("").unwrap(), json!({}));
         assert_eq!(parse_arguments(" \n").unwrap(), json!({}));
         let refusal = |text: &str| parse_arguments(text).unwrap_err().to_string();
-        insta::assert_snapshot!(refusal("{"), @"");
-        insta::assert_snapshot!(refusal(r#"{"a":1} x"#), @"");
-        insta::assert_snapshot!(refusal("```json\n{}\n```"), @"");
-        insta::assert_snapshot!(refusal(r#"{"a":1,}"#), @"");
-        insta::assert_snapshot!(refusal(&" ".repeat(MAX_ARGUMENTS + 1)), @"");
+        insta::assert_snapshot!(refusal("{"), @"invalid input: the arguments are not one JSON object: EOF while parsing an object at line 1 column 1; nothing was run");
+        insta::assert_snapshot!(refusal(r#"{"a":1} x"#), @"invalid input: the arguments are not one JSON object: trailing characters at line 1 column 9; nothing was run");
+        insta::assert_snapshot!(refusal("```json\n{}\n```"), @"invalid input: the arguments are not one JSON object: expected value at line 1 column 1; nothing was run");
+        insta::assert_snapshot!(refusal(r#"{"a":1,}"#), @"invalid input: the arguments are not one JSON object: trailing comma at line 1 column 8; nothing was run");
+        insta::assert_snapshot!(refusal(&" ".repeat(MAX_ARGUMENTS + 1)), @"invalid input: the arguments are 1048577 bytes long, and a call may have at most 1048576; do it in smaller pieces");
         assert!(parse_arguments(&"[".repeat(10_000)).is_err());
     }
 }

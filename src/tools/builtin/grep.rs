@@ -1,0 +1,149 @@
+//! Finds text in files, in process, with ripgrep's own engine.
+
+mod pattern;
+mod query;
+mod render;
+mod search;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::task;
+use tokio::time::Instant;
+
+use crate::permissions::{Permit, Reach};
+use crate::tools::schema::PropertyAliases;
+use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
+use crate::tools::walk::{self, Bounds, Hidden};
+
+use query::Query;
+use search::Place;
+
+#[derive(Debug)]
+pub(crate) struct Grep {
+    hidden: Hidden,
+    time_limit: Duration,
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct GrepInput {
+    /// Regular expression in ripgrep's syntax. Literal braces need a backslash, as in
+    /// `interface\{\}`.
+    pattern: String,
+    /// File or directory to search; the working directory if left out.
+    path: Option<PathBuf>,
+    /// Only files that match one of these globs, such as `*.js` or `*.{ts,tsx}, !*.d.ts`.
+    glob: Option<String>,
+    /// Only files of this type, such as `rust`, `py` or `js`.
+    #[serde(rename = "type")]
+    file_type: Option<String>,
+    /// What to answer: matching lines (`content`), paths of files with a match, newest
+    /// first (`files_with_matches`, the default), or matching lines per file (`count`).
+    #[serde(default)]
+    output_mode: OutputMode,
+    /// Lines to show after each match. Needs output_mode `content`.
+    #[serde(rename = "-A")]
+    after: Option<usize>,
+    /// Lines to show before each match. Needs output_mode `content`.
+    #[serde(rename = "-B")]
+    before: Option<usize>,
+    /// Lines to show before and after each match. Needs output_mode `content`.
+    #[serde(rename = "-C")]
+    around: Option<usize>,
+    /// Whether to show line numbers; true if left out.
+    #[serde(rename = "-n")]
+    line_numbers: Option<bool>,
+    /// Ignore case.
+    #[serde(rename = "-i")]
+    ignore_case: Option<bool>,
+    /// Show only the matching part of each line.
+    #[serde(rename = "-o")]
+    only_matching: Option<bool>,
+    /// Lines, paths or counts to answer at most; 250 if left out, 0 for no limit.
+    head_limit: Option<usize>,
+    /// Lines, paths or counts to leave out at the beginning, to go on where an earlier
+    /// answer ended.
+    offset: Option<usize>,
+    /// Let matches span lines, and `.` match line ends.
+    multiline: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OutputMode {
+    Content,
+    #[default]
+    FilesWithMatches,
+    Count,
+}
+
+impl Grep {
+    pub(crate) fn new(hidden: Hidden) -> Self {
+        Self { hidden, time_limit: walk::TIME_LIMIT }
+    }
+}
+
+impl Tool for Grep {
+    type Input = GrepInput;
+
+    const NAME: &'static str = "Grep";
+    const DESCRIPTION: &'static str = "Searches file contents with a regular expression \
+        (ripgrep's engine). Hidden files are searched; files that .gitignore leaves out are not.";
+    const PROPERTY_ALIASES: PropertyAliases = &[
+        ("case_insensitive", "-i"),
+        ("after_context", "-A"),
+        ("before_context", "-B"),
+        ("context", "-C"),
+        ("line_numbers", "-n"),
+    ];
+    const START: Start = Start::Closed;
+    const MAX_RESULT_CHARS: Option<usize> = Some(20_000);
+
+    fn concurrency(&self, _: &GrepInput) -> Concurrency {
+        Concurrency::Shared
+    }
+
+    fn reach(&self, input: &GrepInput, context: &CallContext) -> Reach {
+        Reach::Search(context.resolve(input.path.as_deref()))
+    }
+
+    fn headline(&self, input: &GrepInput) -> String {
+        input.pattern.clone()
+    }
+
+    async fn execute(
+        &self,
+        input: GrepInput,
+        permit: Permit,
+        context: CallContext,
+    ) -> Result<ToolOutput, ToolError> {
+        // Ends the search also when this future is dropped before it is done.
+        let cancelled = context.cancelled.child_token();
+        let _ends_with_us = cancelled.clone().drop_guard();
+        let bounds = Bounds::new(self.time_limit, cancelled);
+        let hidden = self.hidden.clone();
+        // Searching blocks on the disk, so it must not run on an async worker.
+        task::spawn_blocking(move || find(&input, &permit, &context, &hidden, &bounds))
+            .await
+            .map_err(ToolError::failed)?
+    }
+}
+
+fn find(
+    input: &GrepInput,
+    permit: &Permit,
+    context: &CallContext,
+    hidden: &Hidden,
+    bounds: &Bounds,
+) -> Result<ToolOutput, ToolError> {
+    let started = Instant::now();
+    let working_dir = context.session.working_dir();
+    let query = Query::compile(input, &working_dir)?;
+    let target = permit.target().ok_or_else(|| ToolError::failed("nothing was permitted"))?;
+    let place = Place { target, working_dir: &working_dir };
+    let found = search::search(&query, &place, hidden, bounds)?;
+    let notes = bounds.finish()?;
+    Ok(render::answer(&query, found, notes, bounds.timed_out(), started.elapsed()))
+}

@@ -1,0 +1,155 @@
+//! What one call asks for, compiled: pattern, files, form of the answer.
+
+use std::path::Path;
+
+use grep::regex::RegexMatcher;
+use grep::searcher::{Searcher, SearcherBuilder};
+use ignore::overrides::{Override, OverrideBuilder};
+use ignore::types::{Types, TypesBuilder};
+
+use super::{GrepInput, OutputMode, pattern};
+use crate::tools::tool::ToolError;
+use crate::tools::walk;
+
+/// Lines, paths or counts of an answer where the model sets no limit.
+const DEFAULT_LIMIT: usize = 250;
+
+/// Bytes a thread may hold of one file: a longer line, or a larger file in a search
+/// across lines, is left out.
+const HEAP_LIMIT: usize = 64 << 20;
+
+/// Suggestions for a type that does not exist.
+const MAX_SUGGESTIONS: usize = 3;
+
+/// Below this similarity a name is another word, not a slip.
+const MIN_SIMILARITY: f64 = 0.7;
+
+#[derive(Debug)]
+pub(super) struct Query {
+    pub(super) matcher: RegexMatcher,
+    pub(super) globs: Override,
+    pub(super) types: Types,
+    pub(super) mode: OutputMode,
+    pub(super) only_matching: bool,
+    pub(super) line_numbers: bool,
+    pub(super) offset: usize,
+    /// `None`: no limit.
+    pub(super) limit: Option<usize>,
+    before: usize,
+    after: usize,
+    multiline: bool,
+}
+
+impl Query {
+    /// `working_dir` is what globs with a slash start from.
+    pub(super) fn compile(input: &GrepInput, working_dir: &Path) -> Result<Self, ToolError> {
+        let around = input.around.unwrap_or(0);
+        Ok(Self {
+            matcher: pattern::compile(input)?,
+            globs: globs(input.glob.as_deref().unwrap_or(""), working_dir)?,
+            types: types(input.file_type.as_deref())?,
+            mode: input.output_mode,
+            only_matching: input.only_matching.unwrap_or(false),
+            line_numbers: input.line_numbers.unwrap_or(true),
+            offset: input.offset.unwrap_or(0),
+            limit: Some(input.head_limit.unwrap_or(DEFAULT_LIMIT)).filter(|limit| *limit > 0),
+            before: input.before.unwrap_or(around),
+            after: input.after.unwrap_or(around),
+            multiline: input.multiline.unwrap_or(false),
+        })
+    }
+
+    /// One for each thread.
+    pub(super) fn searcher(&self) -> Searcher {
+        let mut builder = SearcherBuilder::new();
+        builder.multi_line(self.multiline).heap_limit(Some(HEAP_LIMIT)).line_number(false);
+        if self.mode == OutputMode::Content {
+            builder
+                .line_number(self.line_numbers)
+                .before_context(self.before)
+                .after_context(self.after);
+        }
+        builder.build()
+    }
+
+    pub(super) fn has_context(&self) -> bool {
+        self.mode == OutputMode::Content && self.before + self.after > 0
+    }
+
+    /// How many lines must be known to fill the page, and to tell whether more follow.
+    pub(super) fn lines_wanted(&self) -> usize {
+        let limit = self.limit.unwrap_or(usize::MAX);
+        self.offset.saturating_add(limit).saturating_add(1)
+    }
+}
+
+fn globs(text: &str, working_dir: &Path) -> Result<Override, ToolError> {
+    walk::check_pattern(text)?;
+    let root = working_dir.canonicalize().unwrap_or_else(|_| working_dir.to_owned());
+    let mut builder = OverrideBuilder::new(root);
+    for glob in split(text) {
+        builder.add(glob).map_err(|error| invalid("glob", &error))?;
+    }
+    builder.build().map_err(|error| invalid("glob", &error))
+}
+
+fn types(name: Option<&str>) -> Result<Types, ToolError> {
+    let Some(name) = name else { return Ok(Types::empty()) };
+    let mut builder = TypesBuilder::new();
+    builder.add_defaults().select(name);
+    builder.build().map_err(|error| {
+        let mut known: Vec<(f64, String)> = builder
+            .definitions()
+            .iter()
+            .map(|known| (strsim::jaro_winkler(name, known.name()), known.name().to_owned()))
+            .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
+            .collect();
+        known.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        let names: Vec<String> =
+            known.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect();
+        let hint = if names.is_empty() {
+            "; use glob instead".to_owned()
+        } else {
+            format!("; closest: {}", names.join(", "))
+        };
+        ToolError::InvalidInput(format!("type: {error}{hint}"))
+    })
+}
+
+fn invalid(what: &str, error: &ignore::Error) -> ToolError {
+    ToolError::InvalidInput(format!("{what}: {error}"))
+}
+
+/// Splits at white space, then at commas outside braces.
+fn split(text: &str) -> Vec<&str> {
+    let mut globs = Vec::new();
+    for word in text.split_whitespace() {
+        let (mut depth, mut start) = (0_usize, 0);
+        for (index, byte) in word.bytes().enumerate() {
+            match byte {
+                b'{' => depth += 1,
+                b'}' => depth = depth.saturating_sub(1),
+                b',' if depth == 0 => {
+                    globs.push(&word[start..index]);
+                    start = index + 1;
+                }
+                _ => {}
+            }
+        }
+        globs.push(&word[start..]);
+    }
+    globs.retain(|glob| !glob.is_empty());
+    globs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits_globs_outside_braces() {
+        assert_eq!(split("*.{ts,tsx}, !*.d.ts\t*.js"), ["*.{ts,tsx}", "!*.d.ts", "*.js"]);
+        assert_eq!(split(" , "), [""; 0]);
+        assert_eq!(split("{a,{b,c}},d}"), ["{a,{b,c}}", "d}"]);
+    }
+}

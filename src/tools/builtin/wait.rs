@@ -1,0 +1,52 @@
+//! Waits: a call whose duration is known, for the overlap bench.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::permissions::{Permit, Reach};
+use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
+
+#[derive(Debug)]
+pub(crate) struct Wait;
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct WaitInput {
+    /// How long to wait, in milliseconds.
+    ms: u64,
+}
+
+impl Tool for Wait {
+    type Input = WaitInput;
+
+    const NAME: &'static str = "Wait";
+    const DESCRIPTION: &'static str = "Waits, and does nothing else.";
+    const START: Start = Start::Closed;
+
+    fn concurrency(&self, _: &WaitInput) -> Concurrency {
+        Concurrency::Shared
+    }
+
+    fn reach(&self, _: &WaitInput, _: &CallContext) -> Reach {
+        Reach::Nothing
+    }
+
+    fn headline(&self, input: &WaitInput) -> String {
+        format!("{} ms", input.ms)
+    }
+
+    async fn execute(
+        &self,
+        input: WaitInput,
+        _: Permit,
+        context: CallContext,
+    ) -> Result<ToolOutput, ToolError> {
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(input.ms)) => {
+                Ok(ToolOutput::text(format!("waited {} ms", input.ms)))
+            }
+            () = context.cancelled.cancelled() => Err(ToolError::Cancelled),
+        }
+    }
+}

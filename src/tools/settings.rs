@@ -1,0 +1,113 @@
+//! What an operator may say about tools: `[tools]`.
+
+use serde::Deserialize;
+
+/// More than this in one round is cut, the largest answers first.
+const MAX_ROUND_CHARS: usize = 200_000;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// Only these of our tools, by name or alias; all of them where it is missing.
+    pub(crate) enable: Option<Vec<String>>,
+    /// All but these.
+    pub(crate) disable: Vec<String>,
+    /// Which of the client's tools reach the model.
+    pub(crate) client_tools: ClientTools,
+    /// Who wins where a client declares a tool with the name of one of ours.
+    pub(crate) name_conflict: NameConflict,
+    /// Lowers each tool's own limit on its answer.
+    pub(crate) max_result_chars: Option<usize>,
+    /// All answers of one round together.
+    pub(crate) max_round_chars: usize,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "ClientToolsForm")]
+pub(crate) enum ClientTools {
+    #[default]
+    All,
+    None,
+    Named(Vec<String>),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum NameConflict {
+    #[default]
+    Error,
+    /// The client's tool takes the place of ours.
+    Client,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected \"all\", \"none\" or a list of names")]
+enum ClientToolsForm {
+    Word(String),
+    Names(Vec<String>),
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            enable: None,
+            disable: Vec::new(),
+            client_tools: ClientTools::default(),
+            name_conflict: NameConflict::default(),
+            max_result_chars: None,
+            max_round_chars: MAX_ROUND_CHARS,
+        }
+    }
+}
+
+impl ClientTools {
+    pub(crate) fn allows(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::None => false,
+            Self::Named(names) => names.iter().any(|one| one == name),
+        }
+    }
+}
+
+impl TryFrom<ClientToolsForm> for ClientTools {
+    type Error = String;
+
+    fn try_from(form: ClientToolsForm) -> Result<Self, String> {
+        match form {
+            ClientToolsForm::Names(names) => Ok(Self::Named(names)),
+            ClientToolsForm::Word(word) if word == "all" => Ok(Self::All),
+            ClientToolsForm::Word(word) if word == "none" => Ok(Self::None),
+            ClientToolsForm::Word(word) => {
+                Err(format!("expected \"all\", \"none\" or a list of names, got {word:?}"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Settings, String> {
+        toml::from_str(text).map_err(|error| error.message().to_owned())
+    }
+
+    #[test]
+    fn reads_which_tools_of_the_client_count() {
+        let client_tools = |text| read(text).map(|settings| settings.client_tools);
+        assert_eq!(client_tools(""), Ok(ClientTools::All));
+        assert_eq!(client_tools(r#"client_tools = "none""#), Ok(ClientTools::None));
+        let named = ClientTools::Named(vec!["a".to_owned()]);
+        assert_eq!(client_tools(r#"client_tools = ["a"]"#), Ok(named.clone()));
+        assert!(named.allows("a") && !named.allows("b"));
+        assert!(client_tools(r#"client_tools = "some""#).unwrap_err().contains("\"some\""));
+        assert!(client_tools("client_tools = 5").unwrap_err().contains("list of names"));
+    }
+
+    #[test]
+    fn refuses_unknown_keys() {
+        assert!(read("colour = true").unwrap_err().contains("colour"));
+        assert!(read(r#"name_conflict = "server""#).unwrap_err().contains("client"));
+    }
+}

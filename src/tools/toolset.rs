@@ -1,0 +1,234 @@
+//! The tools of one request: who answers to which name, and what the model is told.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::definition::definition;
+use super::tool::{AnyTool, ToolError};
+use crate::text;
+
+/// Suggestions for a name that does not exist.
+const MAX_SUGGESTIONS: usize = 3;
+
+/// Below this similarity a name is another word, not a slip.
+const MIN_SIMILARITY: f64 = 0.5;
+
+/// Bytes of a wrong name that are quoted back.
+const MAX_NAME: usize = 80;
+
+/// Tools in their fixed order. A narrower set is a new value; the tools are shared.
+#[derive(Clone, Default)]
+pub(crate) struct Toolset {
+    tools: Vec<Arc<dyn AnyTool>>,
+    /// Names and aliases, each with the place of its tool.
+    places: HashMap<String, usize>,
+    definitions: Vec<Box<RawValue>>,
+}
+
+impl Toolset {
+    pub(crate) fn new(tools: Vec<Arc<dyn AnyTool>>) -> Self {
+        let mut places = HashMap::new();
+        for (place, tool) in tools.iter().enumerate() {
+            places.insert(tool.name().to_owned(), place);
+            places.extend(tool.aliases().iter().map(|alias| ((*alias).to_owned(), place)));
+        }
+        let definitions = tools.iter().map(|tool| definition(tool.as_ref())).collect();
+        Self { tools, places, definitions }
+    }
+
+    /// The tool of exactly this name or alias.
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<dyn AnyTool>> {
+        self.places.get(name).map(|place| &self.tools[*place])
+    }
+
+    /// What goes upstream as `tools`, in fixed order.
+    pub(crate) fn definitions(&self) -> &[Box<RawValue>] {
+        &self.definitions
+    }
+
+    pub(crate) fn tools(&self) -> &[Arc<dyn AnyTool>] {
+        &self.tools
+    }
+
+    /// Advertised names, in fixed order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().map(|tool| tool.name())
+    }
+
+    /// Only the tools that one of `names` names or is an alias of.
+    pub(crate) fn only<S: AsRef<str>>(&self, names: &[S]) -> Self {
+        let named = self.places_of(names);
+        self.kept(|place| named.contains(&place))
+    }
+
+    /// All but the tools that one of `names` names or is an alias of.
+    pub(crate) fn without<S: AsRef<str>>(&self, names: &[S]) -> Self {
+        let named = self.places_of(names);
+        self.kept(|place| !named.contains(&place))
+    }
+
+    /// Lets go of aliases that a client's tool bears as its name; the tools stay,
+    /// under their own names.
+    pub(crate) fn without_aliases<S: AsRef<str>>(&self, aliases: &[S]) -> Self {
+        let mut toolset = self.clone();
+        for alias in aliases.iter().map(AsRef::as_ref) {
+            if toolset.get(alias).is_some_and(|tool| tool.name() != alias) {
+                toolset.places.remove(alias);
+            }
+        }
+        toolset
+    }
+
+    /// Those of `names` that name no tool here: a slip in the configuration.
+    pub(crate) fn unknown<'a, S: AsRef<str>>(&self, names: &'a [S]) -> Vec<&'a str> {
+        names.iter().map(AsRef::as_ref).filter(|name| !self.places.contains_key(*name)).collect()
+    }
+
+    /// The names that look most like `name`, best first.
+    pub(crate) fn closest(&self, name: &str) -> Vec<&str> {
+        let wanted = text::prefix(name, MAX_NAME).to_lowercase();
+        let mut ranked: Vec<(f64, usize)> = self
+            .places
+            .iter()
+            .map(|(known, place)| (strsim::jaro_winkler(&wanted, &known.to_lowercase()), *place))
+            .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
+            .collect();
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let mut names: Vec<&str> = Vec::new();
+        for (_, place) in ranked {
+            let known = self.tools[place].name();
+            if !names.contains(&known) {
+                names.push(known);
+            }
+        }
+        names.truncate(MAX_SUGGESTIONS);
+        names
+    }
+
+    /// The answer to a call of a tool that is not here.
+    pub(crate) fn unavailable(&self, name: &str) -> ToolError {
+        let closest = self.closest(name);
+        let hint = if self.tools.is_empty() {
+            "; no tools are available in this conversation".to_owned()
+        } else if closest.is_empty() {
+            format!("; available: {}", self.names().collect::<Vec<_>>().join(", "))
+        } else {
+            format!("; closest: {}", closest.join(", "))
+        };
+        let name = text::prefix(name, MAX_NAME).escape_debug().to_string();
+        ToolError::Unavailable { name, hint }
+    }
+
+    fn places_of<S: AsRef<str>>(&self, names: &[S]) -> Vec<usize> {
+        names.iter().filter_map(|name| self.places.get(name.as_ref()).copied()).collect()
+    }
+
+    /// Keeps what `is_kept`, and of it only the aliases that were still there.
+    fn kept(&self, is_kept: impl Fn(usize) -> bool) -> Self {
+        let kept = (0..self.tools.len()).filter(|place| is_kept(*place));
+        let mut toolset = Self::new(kept.map(|place| Arc::clone(&self.tools[place])).collect());
+        toolset.places.retain(|name, _| self.places.contains_key(name));
+        toolset
+    }
+}
+
+impl fmt::Debug for Toolset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::permissions::{Permit, Reach};
+    use crate::tools::tool::{CallContext, Tool, ToolOutput, erase};
+
+    macro_rules! tool {
+        ($type:ident, $name:literal, $aliases:expr) => {
+            struct $type;
+
+            impl Tool for $type {
+                type Input = serde_json::Map<String, serde_json::Value>;
+                const NAME: &'static str = $name;
+                const ALIASES: &'static [&'static str] = $aliases;
+                const DESCRIPTION: &'static str = "";
+
+                fn reach(&self, _: &Self::Input, _: &CallContext) -> Reach {
+                    Reach::Nothing
+                }
+
+                fn headline(&self, _: &Self::Input) -> String {
+                    String::new()
+                }
+
+                async fn execute(
+                    &self,
+                    _: Self::Input,
+                    _: Permit,
+                    _: CallContext,
+                ) -> Result<ToolOutput, ToolError> {
+                    Ok(ToolOutput::text($name))
+                }
+            }
+        };
+    }
+
+    tool!(Read, "Read", &["FileRead", "read_file"]);
+    tool!(Grep, "Grep", &[]);
+    tool!(Bash, "Bash", &["shell"]);
+
+    fn toolset() -> Toolset {
+        Toolset::new(vec![erase(Read), erase(Grep), erase(Bash)])
+    }
+
+    fn found<'a>(toolset: &'a Toolset, name: &str) -> Option<&'a str> {
+        toolset.get(name).map(|tool| tool.name())
+    }
+
+    fn names(toolset: &Toolset) -> Vec<&str> {
+        toolset.names().collect()
+    }
+
+    #[test]
+    fn finds_by_exact_name_or_alias_only() {
+        let toolset = toolset();
+        assert_eq!(found(&toolset, "Read"), Some("Read"));
+        assert_eq!(found(&toolset, "read_file"), Some("Read"));
+        for wrong in ["read", "READ", "Rea", "", "Read "] {
+            assert_eq!(found(&toolset, wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn narrows_by_name_or_alias_and_keeps_the_order() {
+        assert_eq!(names(&toolset().only(&["shell", "FileRead"])), ["Read", "Bash"]);
+        assert_eq!(names(&toolset().without(&["shell"])), ["Read", "Grep"]);
+        assert_eq!(toolset().without(&["shell"]).definitions().len(), 2);
+        assert_eq!(toolset().without(&["read_file"]).get("Read").map(|_| ()), None);
+        assert_eq!(toolset().unknown(&["Read", "Tset", "shell"]), ["Tset"]);
+    }
+
+    #[test]
+    fn an_alias_can_be_left_to_the_client() {
+        let shadowed = toolset().without_aliases(&["shell", "Read"]);
+        assert_eq!(found(&shadowed, "shell"), None);
+        assert_eq!(found(&shadowed, "Bash"), Some("Bash"));
+        assert_eq!(found(&shadowed, "Read"), Some("Read"), "a name is no alias");
+        assert_eq!(found(&shadowed.without(&["Grep"]), "shell"), None);
+        assert_eq!(found(&shadowed.without(&["Grep"]), "Bash"), Some("Bash"));
+    }
+
+    #[test]
+    fn says_what_is_there_instead() {
+        let refusal = |name: &str| toolset().unavailable(name).to_string();
+        insta::assert_snapshot!(refusal("grep"), @"no tool named grep is available; closest: Grep, Read");
+        insta::assert_snapshot!(refusal("readfile"), @"no tool named readfile is available; closest: Read, Grep, Bash");
+        insta::assert_snapshot!(refusal("xyzzy"), @"no tool named xyzzy is available; available: Read, Grep, Bash");
+        insta::assert_snapshot!(Toolset::default().unavailable("Read").to_string(), @"no tool named Read is available; no tools are available in this conversation");
+        assert!(refusal(&"\u{1b}é".repeat(10_000)).len() < 1000);
+    }
+}

@@ -1,0 +1,83 @@
+//! Cuts an answer that is too long for the model, at the border of a line.
+
+use super::tool::Keep;
+use crate::text;
+
+/// Of an answer that keeps both ends, the part that is its head.
+const HEAD_SHARE: usize = 2;
+
+/// `text` with about `max_chars` characters, the note on what was left out aside.
+pub(crate) fn cap(text: String, max_chars: usize, keep: Keep) -> String {
+    // Bytes are at least as many as characters, so most answers need no counting.
+    if text.len() <= max_chars {
+        return text;
+    }
+    let chars = text.chars().count();
+    if chars <= max_chars {
+        return text;
+    }
+    let (head, tail) = match keep {
+        Keep::Head => (head(&text, max_chars), ""),
+        Keep::HeadAndTail => {
+            let head_chars = max_chars / HEAD_SHARE;
+            (head(&text, head_chars), tail(&text, max_chars - head_chars))
+        }
+    };
+    let left_out = chars - head.chars().count() - tail.chars().count();
+    let note = format!("[… {left_out} characters left out; ask for less at a time …]");
+    [head, &note, tail].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// The first `chars` characters, without the line they end in the middle of.
+fn head(text: &str, chars: usize) -> &str {
+    let end = text.char_indices().nth(chars).map_or(text.len(), |(index, _)| index);
+    let cut = &text[..end];
+    if text[end..].starts_with('\n') {
+        return cut;
+    }
+    cut.rfind('\n').map_or(cut, |newline| &cut[..newline])
+}
+
+/// The last `chars` characters, without the line they begin in the middle of.
+fn tail(text: &str, chars: usize) -> &str {
+    let start = text.char_indices().rev().nth(chars.saturating_sub(1));
+    let start = start.map_or(0, |(index, _)| index);
+    let cut = if chars == 0 { "" } else { text::suffix(text, text.len() - start) };
+    if text[..start].ends_with('\n') {
+        return cut;
+    }
+    cut.find('\n')
+        .filter(|newline| newline + 1 < cut.len())
+        .map_or(cut, |newline| &cut[newline + 1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, max: usize, keep: Keep, expected: &str) {
+        assert_eq!(cap(text.to_owned(), max, keep), expected);
+    }
+
+    #[test]
+    fn leaves_short_answers_alone() {
+        check("äöü", 3, Keep::Head, "äöü");
+        check("", 0, Keep::HeadAndTail, "");
+    }
+
+    #[test]
+    fn cuts_at_the_border_of_a_line() {
+        let note = |n| format!("[… {n} characters left out; ask for less at a time …]");
+        check("one\ntwo\nthree", 8, Keep::Head, &format!("one\ntwo\n{}", note(6)));
+        check("one\ntwo\nthree", 7, Keep::Head, &format!("one\ntwo\n{}", note(6)));
+        check("one\ntwo\nthree", 6, Keep::Head, &format!("one\n{}", note(10)));
+        check("1\n2\n3\n4\n5", 6, Keep::HeadAndTail, &format!("1\n2\n{}\n4\n5", note(3)));
+    }
+
+    #[test]
+    fn cuts_inside_a_line_where_there_is_no_border() {
+        check("éééé", 2, Keep::Head, "éé\n[… 2 characters left out; ask for less at a time …]");
+        let both = "aa\n[… 2 characters left out; ask for less at a time …]\nbb";
+        check("aaaabb", 4, Keep::HeadAndTail, both);
+    }
+}
