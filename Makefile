@@ -1,0 +1,24 @@
+.PHONY: up test bench lint
+
+# A debug build: it is ready in a fraction of the time, and beside a model and its
+# tools nobody notices the difference. For service: cargo build --release.
+# Flags go into ARGS: make up ARGS="--sandbox off".
+up:
+	cargo build --locked
+	exec $${CARGO_TARGET_DIR:-target}/debug/toolhand up $(ARGS)
+
+# All tests are one plain `cargo test`; the script brings the SDKs they use.
+test:
+	scripts/test-env.sh
+	cargo test --locked
+
+bench:
+	cargo run --release --locked --manifest-path bench/Cargo.toml
+
+lint:
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
+	@cargo deny --version >/dev/null 2>&1 || \
+		{ echo "cargo deny is missing: cargo install --locked cargo-deny" >&2; exit 1; }
+	cargo deny check
