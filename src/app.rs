@@ -1,3 +1,116 @@
 //! The only `new` of each service, and the server that they make up.
 
 pub(crate) mod state_dir;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use self::state_dir::{StateDir, StateError};
+use crate::api::auth::{Key, Keys, WrongKeys};
+use crate::api::hosts::AllowedHosts;
+use crate::api::{self, App, router};
+use crate::config::{Config, Loaded, Secrets};
+
+/// The name under which the first key, or the one of the environment, acts.
+const FIRST_KEY: &str = "default";
+
+/// A server that holds its address and has not answered yet.
+#[derive(Debug)]
+pub(crate) struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    api: Arc<App>,
+    key_path: Option<PathBuf>,
+    config: Config,
+    /// Keeps a second server away.
+    _state: StateDir,
+}
+
+/// What kept the server from starting, in one line.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+}
+
+impl Server {
+    /// Builds every service and takes the address.
+    pub(crate) async fn bind(loaded: Loaded, state: StateDir) -> Result<Self, StartError> {
+        let Loaded { config, secrets, .. } = loaded;
+        warn_of_dangers(&config);
+        let (keys, key_path) = client_keys(&config, &secrets, &state)?;
+        let listen = config.server.listen;
+        let refused = |source| StartError::Listen { address: listen, source };
+        let listener = TcpListener::bind(listen).await.map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        let api = Arc::new(App {
+            settings: api::Settings {
+                allow_origins: config.cors.allow_origins.clone(),
+                trusted_proxies: config.server.trusted_proxies.clone(),
+            },
+            limits: config.limits.clone(),
+            hosts: AllowedHosts::new(address, config.server.allowed_hosts.clone()),
+            keys,
+            wrong_keys: WrongKeys::default(),
+        });
+        Ok(Self { listener, address, api, key_path, config, _state: state })
+    }
+
+    /// Where it listens, with the port it really got.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The file with the client key, where there is one.
+    pub(crate) fn key_path(&self) -> Option<&Path> {
+        self.key_path.as_deref()
+    }
+
+    /// Answers until `stop`; then running turns have their grace.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let limits = Arc::new(self.config.limits);
+        let grace = self.config.turns.shutdown_grace;
+        tracing::info!(address = %self.address, "listening");
+        api::server::run(self.listener, router::router(self.api), limits, grace, stop).await;
+        tracing::info!("stopped");
+    }
+}
+
+/// The keys that are let in: the environment's, or else the one of the state
+/// directory, with its path.
+fn client_keys(
+    config: &Config,
+    secrets: &Secrets,
+    state: &StateDir,
+) -> Result<(Keys, Option<PathBuf>), StateError> {
+    let required = |key: &str| Keys::Required(vec![Key::of_secret(FIRST_KEY, FIRST_KEY, key)]);
+    if !config.auth.required {
+        return Ok((Keys::NotRequired, None));
+    }
+    if let Some(key) = &secrets.client_key {
+        return Ok((required(key.expose()), None));
+    }
+    let kept = state.client_key()?;
+    if kept.is_new {
+        tracing::info!(path = %kept.path.display(), "made the first client key");
+    }
+    Ok((required(kept.key.expose()), Some(kept.path)))
+}
+
+/// What the operator chose and should not forget.
+fn warn_of_dangers(config: &Config) {
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        tracing::warn!("running as root: so does everything the tools do");
+    }
+    if !config.auth.required {
+        tracing::warn!("no client key is asked for: everyone on this machine may use the tools");
+    }
+}

@@ -1,1 +1,141 @@
 //! What the program does when it is called.
+
+pub(crate) mod serve;
+pub(crate) mod signals;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use toml::Value;
+
+use crate::config::environment::Variables;
+use crate::config::layers::{Setting, Source};
+use crate::config::{Given, secrets};
+
+/// An OpenAI-compatible endpoint that gives any model hands.
+#[derive(Debug, Parser)]
+#[command(name = "toolhand", version)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start the server, for an upstream that runs already
+    Serve(ServerFlags),
+}
+
+/// The flags of `serve`; each is also a key of `toolhand.toml` and a variable.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ServerFlags {
+    /// Configuration file, in place of the one in your configuration directory
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Address to listen on; port 0 takes any free one [default: 127.0.0.1:8787]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Where the model is [default: http://127.0.0.1:4000/v1]
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
+    /// Directory the tools work in [default: the working directory]
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<String>,
+    /// default, plan, dontAsk or bypassPermissions
+    #[arg(long, value_name = "MODE")]
+    permission_mode: Option<String>,
+    /// Directory of the server's own files [default: ~/.local/share/toolhand]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<String>,
+    /// Ask for no client key; only on loopback
+    #[arg(long)]
+    no_auth: bool,
+    /// auto, required or off [default: auto]
+    #[arg(long, value_name = "MODE")]
+    sandbox: Option<String>,
+    /// Format of the log on stderr: text or json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    log: Option<String>,
+}
+
+impl ServerFlags {
+    /// Everything that was set from outside of the file.
+    pub(crate) fn given(&self, variables: &Variables) -> Given {
+        let texts = [
+            ("--listen", "server.listen", &self.listen),
+            ("--upstream", "upstream.url", &self.upstream),
+            ("--workspace", "server.workspace", &self.workspace),
+            ("--permission-mode", "permissions.mode", &self.permission_mode),
+            ("--state-dir", "server.state_dir", &self.state_dir),
+            ("--sandbox", "sandbox.mode", &self.sandbox),
+            ("--log", "log.format", &self.log),
+        ];
+        let setting = |(flag, path, value): (&'static str, &str, Value)| Setting {
+            path: path.to_owned(),
+            value,
+            source: Source::Flag(flag),
+        };
+        let no_auth = self.no_auth.then_some(("--no-auth", "auth.required", false.into()));
+        let given = texts
+            .into_iter()
+            .filter_map(|(flag, path, value)| Some((flag, path, Value::String(value.clone()?))));
+        Given {
+            file: self.config.clone(),
+            flags: given.chain(no_auth).map(setting).collect(),
+            variables: variables.clone(),
+        }
+    }
+}
+
+/// Why a command did not do what it should, in one line for whoever called it.
+pub(crate) struct Failure(String);
+
+impl Failure {
+    pub(crate) fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Does what the command line says. A usage error has ended the program with 2.
+pub fn run() -> ExitCode {
+    let command = CommandLine::parse().command;
+    let variables = Variables::of_this_process();
+    if let Err(error) = secrets::leave_environment(&variables) {
+        complain(&format!("the keys stay readable in this process's environment: {error}"));
+    }
+    let handed_over = secrets::handed_over(&variables);
+    let variables = variables.with(handed_over);
+    let outcome = match command {
+        Command::Serve(flags) => serve::run(&flags.given(&variables)),
+    };
+    outcome.unwrap_or_else(|failure| {
+        complain(&failure.to_string());
+        ExitCode::FAILURE
+    })
+}
+
+/// Writes to stdout. Whoever closed it does not want to read more: no failure.
+pub(crate) fn print(text: &str) {
+    let mut stdout = io::stdout().lock();
+    drop(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()));
+}
+
+/// One line on stderr.
+fn complain(reason: &str) {
+    drop(writeln!(io::stderr().lock(), "toolhand: {reason}"));
+}

@@ -10,7 +10,7 @@ pub(crate) mod layers;
 pub(crate) mod secrets;
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
@@ -18,19 +18,26 @@ use serde::{Deserialize, Deserializer};
 use self::environment::Variables;
 use self::keys::Keys;
 use self::layers::{Layers, Setting, Source};
-use self::secrets::Secrets;
-use crate::agent::{self, ModelRule};
+pub(crate) use self::secrets::Secrets;
+use crate::agent::{self, ModelRule, prompt};
+use crate::api::hosts::Authority;
+use crate::api::{auth, cors};
 use crate::limits::Limits;
+use crate::openai::request::Progress;
 use crate::telemetry;
 
 /// Every setting, one table a part.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Config {
+    pub(crate) progress: Progress,
+    pub(crate) background_models: Vec<String>,
     pub(crate) server: Server,
-    pub(crate) auth: Auth,
+    pub(crate) cors: cors::Settings,
+    pub(crate) auth: auth::Settings,
     pub(crate) turns: agent::Settings,
     pub(crate) models: Vec<ModelRule>,
+    pub(crate) prompt: prompt::Settings,
     pub(crate) limits: Limits,
     pub(crate) log: telemetry::Settings,
 }
@@ -46,13 +53,10 @@ pub(crate) struct Server {
     /// Further ones, by the names that requests choose them by.
     pub(crate) workspaces: BTreeMap<String, PathBuf>,
     pub(crate) state_dir: PathBuf,
-}
-
-/// `[auth]`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Auth {
-    pub(crate) required: bool,
+    /// Further `Host` values that are ours.
+    pub(crate) allowed_hosts: Vec<Authority>,
+    /// Peers whose `X-Forwarded-*` counts.
+    pub(crate) trusted_proxies: Vec<IpAddr>,
 }
 
 impl Default for Server {
@@ -62,13 +66,9 @@ impl Default for Server {
             workspace: ".".into(),
             workspaces: BTreeMap::new(),
             state_dir: "~/.local/share/toolhand".into(),
+            allowed_hosts: Vec::new(),
+            trusted_proxies: Vec::new(),
         }
-    }
-}
-
-impl Default for Auth {
-    fn default() -> Self {
-        Self { required: true }
     }
 }
 

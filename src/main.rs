@@ -5,5 +5,5 @@ fn main() -> ExitCode {
     if let Some(code) = toolhand::supervise_if_asked() {
         return code;
     }
-    ExitCode::SUCCESS
+    toolhand::commands::run()
 }

@@ -188,7 +188,7 @@ fn open_in(directory: &File, name: &str, flags: OFlags) -> io::Result<File> {
 
 fn random_key() -> io::Result<String> {
     let mut bytes = [0; KEY_BYTES];
-    getrandom::fill(&mut bytes).map_err(io::Error::from)?;
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     let hex = bytes.iter().map(|byte| format!("{byte:02x}"));
     Ok(format!("th-{}", hex.collect::<String>()))
 }

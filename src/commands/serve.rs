@@ -1,0 +1,25 @@
+//! `toolhand serve`: the server alone, for an upstream that runs already.
+
+use std::process::ExitCode;
+
+use super::signals::run_until_stopped;
+use super::{Failure, print};
+use crate::app::Server;
+use crate::app::state_dir::StateDir;
+use crate::config::{self, Given};
+use crate::telemetry;
+
+pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
+    let loaded = config::load(given)?;
+    telemetry::start(&loaded.config.log);
+    let state = StateDir::open(&loaded.config.server.state_dir)?;
+    run_until_stopped(|stop| async {
+        let server = Server::bind(loaded, state).await?;
+        if let Some(path) = server.key_path() {
+            print(&format!("client key in {}\n", path.display()));
+        }
+        print(&format!("listening on http://{}\n", server.address()));
+        server.run(stop).await;
+        Ok(())
+    })
+}

@@ -1,0 +1,64 @@
+//! How the outside ends us: the first signal asks, the second one insists.
+
+use std::io;
+use std::pin::pin;
+use std::process::ExitCode;
+
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::Failure;
+
+/// What a shell shows of a program that a signal ended: 128 and its number.
+const INTERRUPTED: u8 = 128 + 2;
+const TERMINATED: u8 = 128 + 15;
+
+/// Runs `work` until it ends. SIGINT and SIGTERM cancel its token; a second one
+/// leaves it as it is.
+pub(crate) fn run_until_stopped<F>(
+    work: impl FnOnce(CancellationToken) -> F,
+) -> Result<ExitCode, Failure>
+where
+    F: Future<Output = Result<(), Failure>>,
+{
+    let runtime = Runtime::new()?;
+    let outcome = runtime.block_on(async {
+        let mut signals = Signals::new()?;
+        let stop = CancellationToken::new();
+        let mut work = pin!(work(stop.clone()));
+        tokio::select! {
+            done = &mut work => return done.map(|()| ExitCode::SUCCESS),
+            _ = signals.next() => stop.cancel(),
+        }
+        tokio::select! {
+            done = work => done.map(|()| ExitCode::SUCCESS),
+            code = signals.next() => Ok(ExitCode::from(code)),
+        }
+    });
+    // Whatever still blocks a thread must not hold us up.
+    runtime.shutdown_background();
+    outcome
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// The exit code that the next signal means.
+    async fn next(&mut self) -> u8 {
+        tokio::select! {
+            _ = self.interrupt.recv() => INTERRUPTED,
+            _ = self.terminate.recv() => TERMINATED,
+        }
+    }
+}
