@@ -1,72 +1,138 @@
 //! Directory handles: names are resolved and opened beneath a root.
+//!
+//! A path is judged by where it really leads, so resolving and opening are one
+//! thing here: a [`Target`] holds the directory it was found in, and everything
+//! done with it starts from that handle and follows no link any more.
 
-use std::fs::File;
+use std::fmt::Write as _;
+use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+pub(crate) use identity::Identity;
+pub(crate) use target::Target;
+
+mod direct;
+mod identity;
+mod replace;
+mod target;
+mod walk;
+
+/// What the kernel takes in one path; longer ones are a mistake or an attack.
+const MAX_PATH_BYTES: usize = 4096;
 
 /// The directories that tools may reach, held open.
 #[derive(Debug)]
 pub(crate) struct Workspace {
-    roots: Vec<PathBuf>,
+    /// The workspace itself, then the additional directories; never empty.
+    roots: Vec<Root>,
 }
 
-/// A file or directory beneath a root, resolved once; it need not exist yet.
 #[derive(Debug)]
-pub(crate) struct Target {
-    /// As it was asked for: absolute, `.` and `..` removed.
-    path: PathBuf,
+struct Root {
+    /// As the operator wrote it, made absolute.
+    given: PathBuf,
     /// With every link resolved.
     real: PathBuf,
+    handle: Arc<OwnedFd>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResolveError {
-    #[error("{} is outside the workspace", .0.display())]
-    Outside(PathBuf),
+    #[error("{} is outside the workspace{}", path.display(), detour(path, leads_to))]
+    Outside { path: PathBuf, leads_to: PathBuf },
     #[error("{0}")]
     BadPath(String),
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
 }
 
+/// Where a path inside the workspace leads when that is elsewhere.
+fn detour(path: &Path, leads_to: &Path) -> String {
+    let mut text = String::new();
+    if path != leads_to {
+        let _ = write!(text, ": it leads to {}", leads_to.display());
+    }
+    text
+}
+
 impl Workspace {
     /// Opens each root; the first is the workspace itself, the others are
     /// `additional_directories`.
-    pub(crate) fn open(_roots: Vec<PathBuf>) -> Result<Self, ResolveError> {
-        todo!("files helper")
+    pub(crate) fn open(roots: Vec<PathBuf>) -> Result<Self, ResolveError> {
+        let roots: Vec<Root> = roots.into_iter().map(Root::open).collect::<Result<_, _>>()?;
+        if roots.is_empty() {
+            return Err(ResolveError::BadPath("a workspace needs a directory".to_owned()));
+        }
+        Ok(Self { roots })
     }
 
+    /// The workspace's own directory, with every link resolved.
     pub(crate) fn root(&self) -> &Path {
-        &self.roots[0]
+        &self.roots[0].real
     }
 
-    pub(crate) fn resolve(&self, _path: &Path) -> Result<Target, ResolveError> {
-        todo!("files helper")
-    }
-}
-
-impl Target {
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(crate) fn real_path(&self) -> &Path {
-        &self.real
+    /// Finds what `path` leads to, or where it would be made. Links are followed as
+    /// long as they stay beneath the roots.
+    pub(crate) fn resolve(&self, path: &Path) -> Result<Target, ResolveError> {
+        check_spelling(path)?;
+        match direct::resolve(self, path) {
+            Some(target) => Ok(target),
+            None => walk::resolve(self, path),
+        }
     }
 
-    /// Opens the file for reading, never blocking; a link swapped in since is refused.
-    pub(crate) fn open_file(&self) -> io::Result<File> {
-        todo!("files helper")
-    }
-
-    /// Opens a file below this directory, following no link.
-    pub(crate) fn open_beneath(&self, _relative: &Path) -> io::Result<File> {
-        todo!("files helper")
+    /// The innermost root that `path` lies beneath by its spelling, and the rest.
+    fn locate<'path>(&self, path: &'path Path) -> Option<(&Root, &'path Path)> {
+        let beneath = |root: &'_ Root| {
+            path.strip_prefix(&root.real).or_else(|_| path.strip_prefix(&root.given)).ok()
+        };
+        self.roots
+            .iter()
+            .filter_map(|root| beneath(root).map(|rest| (root, rest)))
+            .min_by_key(|(_, rest)| rest.components().count())
     }
 }
 
-/// `path` against `base`, with a leading `~` replaced and `.` and `..` removed by
-/// name. Nothing else is interpreted: no `$`, no `%`, no `file:`.
+impl Root {
+    fn open(given: PathBuf) -> Result<Self, ResolveError> {
+        let failed = |source: io::Error| ResolveError::Io { path: given.clone(), source };
+        let real = fs::canonicalize(&given).map_err(failed)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = openat(CWD, &real, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
+        let spelled = std::path::absolute(&given).map_err(failed)?;
+        let spelled = absolute(Path::new("/"), &spelled);
+        // `a/../b` is only `b` where `a` is no link.
+        let is_same = fs::canonicalize(&spelled).is_ok_and(|path| path == real);
+        let given = if is_same { spelled } else { real.clone() };
+        Ok(Self { given, real, handle: Arc::new(handle) })
+    }
+}
+
+fn check_spelling(path: &Path) -> Result<(), ResolveError> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() > MAX_PATH_BYTES {
+        return Err(ResolveError::BadPath(format!(
+            "the path has {} bytes; {MAX_PATH_BYTES} are the most",
+            bytes.len()
+        )));
+    }
+    if path.to_string_lossy().chars().any(char::is_control) {
+        return Err(ResolveError::BadPath(format!("{path:?} contains a control character")));
+    }
+    if !path.is_absolute() {
+        return Err(ResolveError::BadPath(format!("{} is no absolute path", path.display())));
+    }
+    Ok(())
+}
+
+/// `path` against `base`, with `.` and `..` removed by name. Nothing else is
+/// interpreted: no `$`, no `%`, no `file:`.
 pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
     let mut whole = PathBuf::from("/");
     for part in base.join(path).components() {
@@ -79,4 +145,12 @@ pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
         }
     }
     whole
+}
+
+/// As [`absolute`], with a leading `~` for `home`.
+pub(crate) fn absolute_from_home(base: &Path, home: &Path, path: &Path) -> PathBuf {
+    match path.strip_prefix("~") {
+        Ok(beneath_home) => absolute(home, beneath_home),
+        Err(_) => absolute(base, path),
+    }
 }

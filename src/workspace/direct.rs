@@ -1,0 +1,51 @@
+//! The short way to a target: one `openat2` for its directory.
+//!
+//! It gives up (`None`) wherever the kernel objects or a link is the last part;
+//! the walk then finds out why and what it means.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, readlinkat};
+use rustix::io::Errno;
+
+use super::Workspace;
+use super::target::{Place, Target, open_entry};
+
+pub(super) fn resolve(workspace: &Workspace, path: &Path) -> Option<Target> {
+    let (root, rest) = workspace.locate(path)?;
+    let Some(name) = rest.file_name() else {
+        return Some(Target::root(path, &root.real, &root.handle));
+    };
+    let directory = open_directory(root.handle.as_ref(), rest.parent()?)?;
+    let real = name_of(&directory).filter(|real| real.starts_with(&root.real))?.join(name);
+    let name = name.to_owned();
+    let place = match open_entry(&directory, &name) {
+        Ok(handle) if is_link(&handle)? => return None,
+        Ok(handle) => Place::Entry { directory, name, handle },
+        Err(Errno::NOENT) => Place::Missing { directory, below: vec![name] },
+        Err(_) => return None,
+    };
+    Some(Target::new(path, real, place))
+}
+
+fn open_directory(root: &OwnedFd, beneath: &Path) -> Option<OwnedFd> {
+    let beneath = if beneath.as_os_str().is_empty() { Path::new(".") } else { beneath };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    openat2(root, beneath, flags, Mode::empty(), resolve).ok()
+}
+
+/// The path the kernel knows an open directory by.
+fn name_of(directory: &OwnedFd) -> Option<PathBuf> {
+    let link = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    let name = readlinkat(CWD, link, Vec::new()).ok()?;
+    Some(PathBuf::from(OsStr::from_bytes(name.as_bytes())))
+}
+
+fn is_link(handle: &OwnedFd) -> Option<bool> {
+    let stat = fstat(handle).ok()?;
+    Some(FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+}
