@@ -1,8 +1,23 @@
 //! Decides what a call may do.
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
 
-use crate::workspace::Target;
+use serde::Deserialize;
+
+pub(crate) use self::mode::{Mode, ModeError};
+pub(crate) use self::rules::{KnownTool, RuleError, Settings};
+
+use self::judge::{Effect, Policy};
+use self::rules::Rules;
+use crate::workspace::{ResolveError, Target, Workspace};
+
+mod judge;
+mod mode;
+mod rules;
 
 /// What a call asks for, as the tool reads its input. Paths are absolute.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,21 +46,216 @@ pub(crate) enum Access {
 /// the permit holds, not for what its input says: so what was judged is what is
 /// used.
 #[derive(Debug)]
-pub(crate) struct Permit(Access);
+pub(crate) struct Permit {
+    access: Access,
+    hidden: Hidden,
+}
+
+/// Why a call is not permitted, in words for the model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// A rule, the mode, or the borders of the workspace.
+    #[error("{0}")]
+    Policy(String),
+    /// The path itself is at fault: mistyped, or not to be opened.
+    #[error("{0}")]
+    Path(String),
+}
+
+/// What keeps commands from doing harm. There is no sandbox yet: `auto` asks about
+/// every command, `required` refuses it, `off` is the operator's word to do without.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Sandbox {
+    #[default]
+    Auto,
+    Required,
+    Off,
+}
+
+/// What a session may do, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Permissions {
+    policy: Policy,
+    denied_tools: Arc<[String]>,
+    workspace: Arc<Workspace>,
+    hidden: Hidden,
+}
+
+/// The server's own directory, which file tools neither show nor touch.
+#[derive(Clone, Debug, Default)]
+struct Hidden(Arc<[PathBuf]>);
+
+impl Permissions {
+    /// `known` are all tools there are, whether enabled or not.
+    pub(crate) fn new(
+        settings: &Settings,
+        known: &[KnownTool<'_>],
+        sandbox: Sandbox,
+        workspace: Arc<Workspace>,
+        state_dir: &Path,
+    ) -> Result<Self, RuleError> {
+        let rules = Rules::parse(settings, known)?;
+        let denied = known.iter().filter(|tool| rules.denying(tool.name).is_some());
+        let denied_tools = denied.map(|tool| tool.name.to_owned()).collect();
+        let policy = Policy { mode: settings.mode, sandbox, rules: Arc::new(rules) };
+        Ok(Self { policy, denied_tools, workspace, hidden: Hidden::new(state_dir) })
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.policy.mode
+    }
+
+    pub(crate) fn workspace(&self) -> &Arc<Workspace> {
+        &self.workspace
+    }
+
+    /// The tools that never run, so that the model need not hear of them.
+    pub(crate) fn denied_tools(&self) -> &[String] {
+        &self.denied_tools
+    }
+
+    /// The same in a request's mode.
+    pub(crate) fn tightened(&self, mode: Option<Mode>) -> Result<Self, ModeError> {
+        let mut tightened = self.clone();
+        if let Some(mode) = mode {
+            tightened.policy.mode = self.policy.mode.tightened(mode)?;
+        }
+        Ok(tightened)
+    }
+
+    /// The same in another workspace.
+    pub(crate) fn with_workspace(&self, workspace: Arc<Workspace>) -> Self {
+        Self { workspace, ..self.clone() }
+    }
+
+    /// Whether a search must leave `path` out; links in it are resolved already.
+    pub(crate) fn denies_read(&self, path: &Path) -> bool {
+        self.hidden.covers(path)
+    }
+
+    /// Resolves what the call reaches for, and judges that.
+    pub(crate) async fn permit(&self, tool: &str, reach: Reach) -> Result<Permit, Refusal> {
+        let (permissions, tool) = (self.clone(), tool.to_owned());
+        // Resolving blocks on the disk, so it must not run on an async worker.
+        tokio::task::spawn_blocking(move || permissions.permit_blocking(&tool, reach))
+            .await
+            .map_err(|_| Refusal::Path("resolving the path failed".to_owned()))?
+    }
+
+    fn permit_blocking(&self, tool: &str, reach: Reach) -> Result<Permit, Refusal> {
+        let access = match reach {
+            Reach::Read(path) => Access::Read(self.resolve(&path)?),
+            Reach::Search(path) => Access::Search(self.resolve(&path)?),
+            Reach::Write(path) => Access::Write(self.resolve(&path)?),
+            Reach::Command(command) => Access::Command(command),
+            Reach::Nothing => Access::Nothing,
+        };
+        let verdict = self.policy.judge(tool, effect_of(&access));
+        verdict.settle(tool, self.policy.mode).map_err(Refusal::Policy)?;
+        Ok(Permit { access, hidden: self.hidden.clone() })
+    }
+
+    fn resolve(&self, path: &Path) -> Result<Target, Refusal> {
+        let target = match self.workspace.resolve(path) {
+            Ok(target) => target,
+            Err(ResolveError::Outside { leads_to, .. }) if self.hidden.covers(&leads_to) => {
+                return Err(state_directory(path));
+            }
+            Err(error) => return Err(self.unreachable(&error)),
+        };
+        if self.hidden.covers(target.real_path()) || self.hidden.covers(path) {
+            return Err(state_directory(path));
+        }
+        Ok(target)
+    }
+
+    fn unreachable(&self, error: &ResolveError) -> Refusal {
+        let ResolveError::Outside { leads_to, .. } = error else {
+            return Refusal::Path(error.to_string());
+        };
+        let directory = leads_to.parent().unwrap_or(leads_to);
+        Refusal::Policy(format!(
+            "{error}. The file tools reach only {} and what the operator adds, for this path with \
+             `permissions.additional_directories = [{directory:?}]`",
+            self.workspace.root().display(),
+        ))
+    }
+}
+
+fn state_directory(path: &Path) -> Refusal {
+    Refusal::Policy(format!(
+        "{} is in the server's own state directory, which no tool touches in any mode",
+        path.display()
+    ))
+}
+
+fn effect_of(access: &Access) -> Effect {
+    match access {
+        Access::Read(_) | Access::Search(_) => Effect::Read,
+        Access::Write(target) => Effect::Write { names: names_of(target) },
+        Access::Command(_) => Effect::Command,
+        Access::Nothing => Effect::Nothing,
+    }
+}
+
+/// A directory has a name for each directory in it; it is no file to be replaced.
+fn names_of(target: &Target) -> u64 {
+    target.metadata().map_or(0, |metadata| if metadata.is_file() { metadata.nlink() } else { 1 })
+}
 
 impl Permit {
     /// The file or directory that was permitted.
     pub(crate) fn target(&self) -> Option<&Target> {
-        match &self.0 {
+        match &self.access {
+            Access::Read(target) | Access::Search(target) | Access::Write(target) => Some(target),
+            Access::Command(_) | Access::Nothing => None,
+        }
+    }
+
+    /// The same to keep: what is done with it blocks, and does so elsewhere.
+    pub(crate) fn into_target(self) -> Option<Target> {
+        match self.access {
             Access::Read(target) | Access::Search(target) | Access::Write(target) => Some(target),
             Access::Command(_) | Access::Nothing => None,
         }
     }
 
     pub(crate) fn command(&self) -> Option<&str> {
-        match &self.0 {
+        match &self.access {
             Access::Command(command) => Some(command),
             _ => None,
+        }
+    }
+
+    /// Whether a search must leave `path`, an entry it came upon, out.
+    pub(crate) fn hides(&self, path: &Path) -> bool {
+        self.hidden.covers(path)
+    }
+}
+
+impl Hidden {
+    fn new(state_dir: &Path) -> Self {
+        let real = fs::canonicalize(state_dir).unwrap_or_else(|_| state_dir.to_owned());
+        Self([state_dir.to_owned(), real].into())
+    }
+
+    fn covers(&self, path: &Path) -> bool {
+        self.0.iter().any(|hidden| path.starts_with(hidden))
+    }
+}
+
+impl FromStr for Sandbox {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            "required" => Ok(Self::Required),
+            "off" => Ok(Self::Off),
+            _ => {
+                Err(format!("{name:?} is no sandbox mode: it is \"auto\", \"required\" or \"off\""))
+            }
         }
     }
 }
@@ -53,6 +263,111 @@ impl Permit {
 #[cfg(test)]
 impl Permit {
     pub(crate) fn for_test(access: Access) -> Self {
-        Self(access)
+        Self { access, hidden: Hidden::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    const KNOWN: [KnownTool<'_>; 2] =
+        [KnownTool { name: "Read", aliases: &[] }, KnownTool { name: "Write", aliases: &[] }];
+
+    /// `/…/ws` with the state directory inside it, and `/…/ws-evil` beside it.
+    struct Ground(tempfile::TempDir);
+
+    impl Ground {
+        fn new() -> Self {
+            let ground = Self(tempfile::tempdir().unwrap());
+            for directory in ["ws/state", "ws-evil"] {
+                fs::create_dir_all(ground.path(directory)).unwrap();
+            }
+            for file in ["ws/a.txt", "ws/state/keys.toml", "ws-evil/x"] {
+                fs::write(ground.path(file), "x").unwrap();
+            }
+            ground
+        }
+
+        fn path(&self, relative: &str) -> PathBuf {
+            self.0.path().canonicalize().unwrap().join(relative)
+        }
+
+        fn permissions(&self, mode: Mode) -> Permissions {
+            let settings = Settings { mode, ..Settings::default() };
+            let workspace = Arc::new(Workspace::open(vec![self.path("ws")]).unwrap());
+            let state = self.path("ws/state");
+            Permissions::new(&settings, &KNOWN, Sandbox::Auto, workspace, &state).unwrap()
+        }
+
+        async fn refusal(&self, tool: &str, reach: Reach) -> String {
+            let permissions = self.permissions(Mode::BypassPermissions);
+            let refusal = permissions.permit(tool, reach).await.unwrap_err().to_string();
+            refusal.replace(self.path("").to_str().unwrap().trim_end_matches('/'), "$GROUND")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_permit_holds_what_was_judged() {
+        let ground = Ground::new();
+        let permissions = ground.permissions(Mode::Plan);
+
+        let permit = permissions.permit("Read", Reach::Read(ground.path("ws/a.txt"))).await;
+
+        assert_eq!(permit.unwrap().target().unwrap().real_path(), ground.path("ws/a.txt"));
+    }
+
+    #[tokio::test]
+    async fn what_lies_outside_is_refused_in_every_mode_and_the_setting_named() {
+        let ground = Ground::new();
+        symlink(ground.path("ws-evil"), ground.path("ws/link")).unwrap();
+
+        let beside = ground.refusal("Read", Reach::Read(ground.path("ws-evil/x"))).await;
+        let linked = ground.refusal("Write", Reach::Write(ground.path("ws/link/x"))).await;
+
+        assert_snapshot!(beside, @"");
+        assert_snapshot!(linked, @"");
+    }
+
+    #[tokio::test]
+    async fn the_state_directory_is_denied_by_whatever_name() {
+        let ground = Ground::new();
+        symlink("state", ground.path("ws/link")).unwrap();
+
+        let by_name = ground.refusal("Read", Reach::Read(ground.path("ws/state/keys.toml"))).await;
+        let by_link = ground.refusal("Write", Reach::Write(ground.path("ws/link/new"))).await;
+        let itself = ground.refusal("Grep", Reach::Search(ground.path("ws/link"))).await;
+
+        assert_snapshot!(by_name, @"");
+        assert_snapshot!(by_link, @"");
+        assert_snapshot!(itself, @"");
+    }
+
+    #[tokio::test]
+    async fn a_search_from_above_learns_what_to_leave_out() {
+        let ground = Ground::new();
+        let permissions = ground.permissions(Mode::Default);
+
+        let permit = permissions.permit("Read", Reach::Search(ground.path("ws"))).await.unwrap();
+
+        assert!(permit.hides(&ground.path("ws/state/keys.toml")));
+        assert!(permissions.denies_read(&ground.path("ws/state")));
+        assert!(!permit.hides(&ground.path("ws/a.txt")));
+    }
+
+    #[tokio::test]
+    async fn a_denied_tool_is_named_so_that_it_is_not_offered() {
+        let ground = Ground::new();
+        let workspace = Arc::clone(ground.permissions(Mode::Default).workspace());
+        let settings = Settings { deny: vec!["Read".to_owned()], ..Settings::default() };
+
+        let permissions =
+            Permissions::new(&settings, &KNOWN, Sandbox::Auto, workspace, Path::new("/nowhere"));
+
+        assert_eq!(permissions.unwrap().denied_tools(), ["Read", "Write"]);
     }
 }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::schema::{self, InputSchema, PropertyAliases};
 use crate::files::ReadState;
-use crate::permissions::{Permit, Reach};
+use crate::permissions::{Permit, Reach, Refusal};
 
 /// A capability the model can call.
 pub(crate) trait Tool: Send + Sync + 'static {
@@ -104,6 +104,8 @@ pub(crate) struct CallContext {
 pub(crate) struct SessionFacts {
     /// Where relative paths start; Bash moves it.
     working_dir: Mutex<PathBuf>,
+    /// What `~` stands for.
+    home: PathBuf,
     /// What the model knows of files.
     pub(crate) read_state: ReadState,
 }
@@ -137,7 +139,15 @@ pub(crate) enum ToolError {
 
 impl SessionFacts {
     pub(crate) fn new(working_dir: PathBuf) -> Self {
-        Self { working_dir: Mutex::new(working_dir), read_state: ReadState::default() }
+        Self {
+            working_dir: Mutex::new(working_dir),
+            home: PathBuf::from("/"),
+            read_state: ReadState::default(),
+        }
+    }
+
+    pub(crate) fn at_home(self, home: PathBuf) -> Self {
+        Self { home, ..self }
     }
 
     pub(crate) fn working_dir(&self) -> PathBuf {
@@ -153,7 +163,10 @@ impl CallContext {
     /// `path` as the model wrote it, against the working directory and `~`.
     pub(crate) fn resolve(&self, path: Option<&Path>) -> PathBuf {
         let base = self.session.working_dir();
-        path.map_or_else(|| base.clone(), |path| crate::workspace::absolute(&base, path))
+        path.map_or_else(
+            || base.clone(),
+            |path| crate::workspace::absolute_from_home(&base, &self.session.home, path),
+        )
     }
 }
 
@@ -171,6 +184,15 @@ impl ToolOutput {
 impl ToolError {
     pub(crate) fn failed(reason: impl fmt::Display) -> Self {
         Self::Failed(reason.to_string())
+    }
+}
+
+impl From<Refusal> for ToolError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Policy(reason) => Self::Denied(reason),
+            Refusal::Path(reason) => Self::Failed(reason),
+        }
     }
 }
 

@@ -26,9 +26,16 @@ pub(crate) struct Target {
 #[derive(Debug)]
 pub(super) enum Place {
     Root(Arc<OwnedFd>),
-    Entry { directory: OwnedFd, name: OsString, handle: OwnedFd },
+    Entry {
+        directory: OwnedFd,
+        name: OsString,
+        handle: OwnedFd,
+    },
     /// `below` are the directories that are not there, and the name itself.
-    Missing { directory: OwnedFd, below: Vec<OsString> },
+    Missing {
+        directory: OwnedFd,
+        below: Vec<OsString>,
+    },
 }
 
 /// Whether directories that are missing on the way are made.

@@ -1,0 +1,230 @@
+//! The order in which a call is judged. Pure: the same case under the same policy
+//! always gets the same verdict.
+
+use std::sync::Arc;
+
+use super::Sandbox;
+use super::mode::Mode;
+use super::rules::Rules;
+
+/// What holds for every call of a session.
+#[derive(Clone, Debug)]
+pub(super) struct Policy {
+    pub(super) mode: Mode,
+    pub(super) sandbox: Sandbox,
+    pub(super) rules: Arc<Rules>,
+}
+
+/// What a call would do, as far as the verdict depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    Read,
+    /// The names that the file to be replaced has on the disk.
+    Write {
+        names: u64,
+    },
+    Command,
+    Nothing,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Allow,
+    /// `why` a person should look; the `remedy` is the operator's way around asking.
+    Ask {
+        why: Option<String>,
+        remedy: String,
+    },
+    Deny(String),
+}
+
+impl Policy {
+    pub(super) fn judge(&self, tool: &str, effect: Effect) -> Verdict {
+        if let Some(rule) = self.rules.denying(tool) {
+            return Verdict::Deny(format!(
+                "the rule `{rule}` in `permissions.deny` forbids {tool}"
+            ));
+        }
+        let verdict = self.judge_past_rules_against(tool, effect);
+        match self.rules.asking(tool) {
+            Some(rule) => held_back(rule, verdict),
+            None => verdict,
+        }
+    }
+
+    /// Safety, mode, allow rules, and the mode's default.
+    fn judge_past_rules_against(&self, tool: &str, effect: Effect) -> Verdict {
+        if self.mode == Mode::Plan && changes(effect) {
+            return Verdict::Deny(format!(
+                "{tool} is not available in the mode plan, which only looks; \
+                 the operator or the request can choose another mode"
+            ));
+        }
+        if effect == Effect::Command && self.sandbox != Sandbox::Off {
+            return self.judge_without_sandbox(tool);
+        }
+        if self.mode == Mode::BypassPermissions {
+            return Verdict::Allow;
+        }
+        if let Effect::Write { names } = effect
+            && names > 1
+        {
+            return shared_file(names);
+        }
+        if self.rules.allows(tool) || !changes(effect) {
+            return Verdict::Allow;
+        }
+        Verdict::Ask { why: None, remedy: format!("with {}", rule_or_mode(tool)) }
+    }
+
+    /// Nothing holds a command in, so no rule or mode can stand for a person's word.
+    fn judge_without_sandbox(&self, tool: &str) -> Verdict {
+        if self.sandbox == Sandbox::Required {
+            return Verdict::Deny(format!(
+                "{tool} runs only in a sandbox here (`--sandbox required`), and there is none"
+            ));
+        }
+        let off = "with `--sandbox off`: commands then run with all rights of the server's user";
+        let is_allowed = self.mode == Mode::BypassPermissions || self.rules.allows(tool);
+        let also = if is_allowed { String::new() } else { format!(", and {}", rule_or_mode(tool)) };
+        let why = Some("there is no sandbox to run it in".to_owned());
+        Verdict::Ask { why, remedy: format!("{off}{also}") }
+    }
+}
+
+fn changes(effect: Effect) -> bool {
+    matches!(effect, Effect::Write { .. } | Effect::Command)
+}
+
+fn rule_or_mode(tool: &str) -> String {
+    format!("`permissions.allow = [\"{tool}\"]` or `--permission-mode bypassPermissions`")
+}
+
+fn shared_file(names: u64) -> Verdict {
+    Verdict::Ask {
+        why: Some(format!(
+            "the file has {names} hard links, and replacing it would part it from the others"
+        )),
+        remedy: "with `--permission-mode bypassPermissions`, or give this name a copy of its own"
+            .to_owned(),
+    }
+}
+
+/// What an ask rule makes of a verdict.
+fn held_back(rule: &str, verdict: Verdict) -> Verdict {
+    let mut remedy = format!("by taking `{rule}` out of `permissions.ask`");
+    match verdict {
+        Verdict::Deny(_) => return verdict,
+        Verdict::Ask { remedy: more, .. } => remedy = format!("{remedy}, and {more}"),
+        Verdict::Allow => {}
+    }
+    Verdict::Ask { why: Some(format!("the rule `{rule}` says to ask")), remedy }
+}
+
+impl Verdict {
+    /// `Ok` to go on, or what the model is told: nobody can be asked yet.
+    pub(super) fn settle(self, tool: &str, mode: Mode) -> Result<(), String> {
+        match self {
+            Self::Allow => Ok(()),
+            Self::Deny(message) => Err(message),
+            Self::Ask { why, remedy } => {
+                let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+                let nobody = if mode == Mode::DontAsk {
+                    "the mode dontAsk denies what would ask"
+                } else {
+                    "approvals are not available here"
+                };
+                Err(format!(
+                    "{tool} needs an approval{why}, and {nobody}. The operator can allow it {remedy}"
+                ))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::super::rules::{KnownTool, Settings};
+    use super::*;
+
+    const KNOWN: [KnownTool<'_>; 3] = [
+        KnownTool { name: "Read", aliases: &[] },
+        KnownTool { name: "Write", aliases: &[] },
+        KnownTool { name: "Bash", aliases: &["shell"] },
+    ];
+    const READ: (&str, Effect) = ("Read", Effect::Read);
+    const WRITE: (&str, Effect) = ("Write", Effect::Write { names: 1 });
+    const LINKED: (&str, Effect) = ("Write", Effect::Write { names: 2 });
+    const BASH: (&str, Effect) = ("Bash", Effect::Command);
+
+    /// `lists` holds `allow Write`, `ask Bash` and the like, separated by commas.
+    fn judged(mode: Mode, sandbox: Sandbox, lists: &str, call: (&str, Effect)) -> String {
+        let mut settings = Settings { mode, ..Settings::default() };
+        for (list, rule) in lists.split(',').filter_map(|entry| entry.trim().split_once(' ')) {
+            let list = match list {
+                "allow" => &mut settings.allow,
+                "ask" => &mut settings.ask,
+                _ => &mut settings.deny,
+            };
+            list.push(rule.to_owned());
+        }
+        let rules = Arc::new(Rules::parse(&settings, &KNOWN).unwrap());
+        let (tool, effect) = call;
+        let verdict = Policy { mode, sandbox, rules }.judge(tool, effect);
+        verdict.settle(tool, mode).err().unwrap_or_else(|| "allowed".to_owned())
+    }
+
+    const MODES: [Mode; 4] = [Mode::Plan, Mode::DontAsk, Mode::Default, Mode::BypassPermissions];
+
+    fn by_mode(sandbox: Sandbox, lists: &str, call: (&str, Effect)) -> String {
+        MODES.map(|mode| format!("{mode}: {}", judged(mode, sandbox, lists, call))).join("\n")
+    }
+
+    #[test]
+    fn reading_is_allowed_in_every_mode() {
+        for mode in MODES {
+            assert_eq!(judged(mode, Sandbox::Auto, "", READ), "allowed");
+        }
+    }
+
+    #[test]
+    fn writing_without_a_rule() {
+        assert_snapshot!(by_mode(Sandbox::Auto, "", WRITE), @"");
+    }
+
+    #[test]
+    fn writing_with_an_allow_rule() {
+        assert_snapshot!(by_mode(Sandbox::Auto, "allow Write", WRITE), @"");
+    }
+
+    #[test]
+    fn replacing_a_file_with_several_names() {
+        assert_snapshot!(by_mode(Sandbox::Auto, "allow Write", LINKED), @"");
+    }
+
+    #[test]
+    fn a_command_where_there_is_no_sandbox() {
+        assert_snapshot!(by_mode(Sandbox::Auto, "", BASH), @"");
+        assert_snapshot!(by_mode(Sandbox::Auto, "allow Bash", BASH), @"");
+    }
+
+    #[test]
+    fn a_command_where_a_sandbox_is_required() {
+        assert_snapshot!(by_mode(Sandbox::Required, "allow Bash", BASH), @"");
+    }
+
+    #[test]
+    fn a_command_where_the_sandbox_is_off() {
+        assert_snapshot!(by_mode(Sandbox::Off, "", BASH), @"");
+        assert_snapshot!(by_mode(Sandbox::Off, "allow shell", BASH), @"");
+    }
+
+    #[test]
+    fn deny_and_ask_rules_hold_in_every_mode() {
+        assert_snapshot!(by_mode(Sandbox::Off, "deny shell, allow Bash", BASH), @"");
+        assert_snapshot!(by_mode(Sandbox::Off, "ask Bash, allow Bash", BASH), @"");
+        assert_snapshot!(by_mode(Sandbox::Off, "ask Write", WRITE), @"");
+    }
+}

@@ -1,0 +1,108 @@
+//! How much is let through without a rule that says so.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+/// Strictest first, so that a smaller mode is a tighter one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) enum Mode {
+    /// Looks, and changes nothing.
+    Plan,
+    /// What would ask is denied.
+    DontAsk,
+    #[default]
+    Default,
+    /// Everything but what a deny or ask rule holds back.
+    BypassPermissions,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ModeError {
+    #[error(
+        "{0:?} is no permission mode: it is \"default\", \"dontAsk\", \"plan\" or \"bypassPermissions\""
+    )]
+    Unknown(String),
+    #[error(
+        "the permission mode \"acceptEdits\" is not there yet; \"default\", \"dontAsk\", \"plan\" and \"bypassPermissions\" are"
+    )]
+    NotYet,
+    #[error(
+        "a request may only tighten the permission mode: it is \"{current}\" here, and \"{wanted}\" lets more through"
+    )]
+    Widens { current: Mode, wanted: Mode },
+}
+
+impl Mode {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Plan => "plan",
+            Self::DontAsk => "dontAsk",
+            Self::Default => "default",
+            Self::BypassPermissions => "bypassPermissions",
+        }
+    }
+
+    /// `wanted`, where it is no wider than this mode.
+    pub(crate) fn tightened(self, wanted: Self) -> Result<Self, ModeError> {
+        if wanted <= self { Ok(wanted) } else { Err(ModeError::Widens { current: self, wanted }) }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Mode {
+    type Err = ModeError;
+
+    fn from_str(name: &str) -> Result<Self, ModeError> {
+        match name {
+            "plan" => Ok(Self::Plan),
+            "dontAsk" => Ok(Self::DontAsk),
+            "default" => Ok(Self::Default),
+            "bypassPermissions" => Ok(Self::BypassPermissions),
+            "acceptEdits" => Err(ModeError::NotYet),
+            _ => Err(ModeError::Unknown(name.to_owned())),
+        }
+    }
+}
+
+impl TryFrom<String> for Mode {
+    type Error = ModeError;
+
+    fn try_from(name: String) -> Result<Self, ModeError> {
+        name.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_may_only_be_tightened() {
+        assert_eq!(Mode::Default.tightened(Mode::Plan), Ok(Mode::Plan));
+        assert_eq!(Mode::Default.tightened(Mode::Default), Ok(Mode::Default));
+        assert_eq!(Mode::BypassPermissions.tightened(Mode::DontAsk), Ok(Mode::DontAsk));
+        let error = Mode::DontAsk.tightened(Mode::Default).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a request may only tighten the permission mode: it is \"dontAsk\" here, \
+             and \"default\" lets more through"
+        );
+    }
+
+    #[test]
+    fn names_the_modes_that_exist() {
+        for mode in [Mode::Plan, Mode::DontAsk, Mode::Default, Mode::BypassPermissions] {
+            assert_eq!(mode.as_str().parse(), Ok(mode));
+        }
+        assert!("acceptEdits".parse::<Mode>().unwrap_err().to_string().contains("not there yet"));
+        assert!("yolo".parse::<Mode>().unwrap_err().to_string().contains("\"dontAsk\""));
+    }
+}
