@@ -3,12 +3,14 @@
 //! [`router`] lists every route; each action has its own file.
 
 pub(crate) mod auth;
+pub(crate) mod body;
 pub(crate) mod chat;
 pub(crate) mod cors;
 pub(crate) mod errors;
 pub(crate) mod facts;
 pub(crate) mod health;
 pub(crate) mod hosts;
+pub(crate) mod json;
 pub(crate) mod refused;
 pub(crate) mod router;
 pub(crate) mod server;

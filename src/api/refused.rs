@@ -1,5 +1,6 @@
 //! Fields that could steer routing or spend someone's key: they never go upstream.
 
+use super::json::Object;
 use crate::openai::error::{ApiError, ErrorCode};
 
 const NAMES: [&str; 30] = [
@@ -47,16 +48,8 @@ const PREFIXES: [&str; 9] = [
     "output_cost",
 ];
 
-const PARTS: [&str; 8] = [
-    "api_key",
-    "api_base",
-    "base_url",
-    "endpoint",
-    "credential",
-    "secret",
-    "password",
-    "role_arn",
-];
+const PARTS: [&str; 8] =
+    ["api_key", "api_base", "base_url", "endpoint", "credential", "secret", "password", "role_arn"];
 
 const SUFFIXES: [&str; 2] = ["_url", "_token"];
 
@@ -68,6 +61,18 @@ pub(crate) fn is_refused(name: &str) -> bool {
         || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || PARTS.iter().any(|part| name.contains(part))
         || SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+}
+
+/// Refuses a body that has such a field, or such a member of `metadata`.
+pub(crate) fn check(fields: &Object<'_>) -> Result<(), ApiError> {
+    if let Some(name) = fields.keys().find(|name| is_refused(name)) {
+        return Err(refusal(name));
+    }
+    let metadata = fields.get("metadata").and_then(Object::of);
+    match metadata.as_ref().and_then(|metadata| metadata.keys().find(|name| is_refused(name))) {
+        Some(name) => Err(refusal(&format!("metadata.{name}"))),
+        None => Ok(()),
+    }
 }
 
 /// The error that names the field.

@@ -326,7 +326,6 @@ mod tests {
                 "431",
                 "headers_too_large",
             ),
-            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), "400", "invalid_value"),
         ] {
             let mut connection = connect();
             connection.send(&sent).await;
@@ -335,6 +334,14 @@ mod tests {
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
             assert!(answer.contains(code) && answer.contains("x-request-id: "), "{answer}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn http_2_is_closed() {
+        let mut connection = connect();
+        connection.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+
+        assert_eq!(connection.read_to_end().await, (String::new(), 0));
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,6 +10,7 @@ use std::fmt;
 
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use super::json::Object;
 use crate::openai::error::{ApiError, ErrorCode};
 
 /// Up to this many keys a list is searched faster than a set is filled.
@@ -22,6 +23,15 @@ pub(crate) fn check(body: &[u8]) -> Result<(), ApiError> {
     Strict.deserialize(&mut deserializer).and_then(|()| deserializer.end()).map_err(|error| {
         ApiError::new(ErrorCode::InvalidJson, format!("The body is not valid JSON: {error}."))
     })
+}
+
+/// The members of `body`, which must be a JSON object that passes [`check`].
+pub(crate) fn object(body: &[u8]) -> Result<Object<'_>, ApiError> {
+    check(body)?;
+    str::from_utf8(body)
+        .ok()
+        .and_then(Object::parse)
+        .ok_or_else(|| ApiError::new(ErrorCode::InvalidValue, "The body must be a JSON object."))
 }
 
 /// Reads any value and keeps nothing of it.
@@ -76,7 +86,9 @@ impl<'de> Visitor<'de> for Strict {
         let mut seen = SeenKeys::default();
         while let Some(Key(key)) = members.next_key()? {
             if let Some(twice) = seen.add(key) {
-                return Err(de::Error::custom(format_args!("the key {twice:?} stands there twice")));
+                return Err(de::Error::custom(format_args!(
+                    "the key {twice:?} stands there twice"
+                )));
             }
             members.next_value_seed(Self)?;
         }
@@ -105,8 +117,8 @@ impl<'de> SeenKeys<'de> {
     }
 }
 
-/// A key, borrowed from the body unless it is written with escapes.
-struct Key<'de>(Cow<'de, str>);
+/// A key or a string, borrowed from the body unless it is written with escapes.
+pub(crate) struct Key<'de>(pub(crate) Cow<'de, str>);
 
 impl<'de> Deserialize<'de> for Key<'de> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

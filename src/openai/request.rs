@@ -15,6 +15,10 @@ pub(crate) struct ChatRequest {
     /// As they go upstream: pairs repaired, arguments valid JSON.
     pub(crate) messages: Vec<Box<RawValue>>,
     pub(crate) client_tools: Vec<ClientTool>,
+    /// Server tools that a client's tool of the same name replaces.
+    pub(crate) replaced_tools: Vec<String>,
+    /// Aliases of server tools that client tools have as their names.
+    pub(crate) released_aliases: Vec<String>,
     pub(crate) tool_choice: ToolChoice,
     pub(crate) parallel_tool_calls: Option<bool>,
     /// Every other field that goes upstream unchanged, in the client's order:

@@ -195,14 +195,18 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Wire<IO> {
             return Poll::Ready(Ok(bytes.len()));
         }
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
-        if self.timed == IDLE {
-            // The rest of an answer: the client is still reading.
+        if self.phase.get() == IDLE {
+            // The end of an answer: the client is still reading.
             self.set_deadline(IDLE);
         }
         Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.phase.get() == IDLE {
+            // hyper need not read before the next request comes: see to the wake-up here.
+            self.poll_deadline(IDLE, cx)?;
+        }
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

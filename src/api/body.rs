@@ -1,0 +1,189 @@
+//! Reads the body of a request: its kind, its size and its pace are bounded
+//! before a byte of it is understood.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http_body_util::BodyExt;
+use tokio::time::{Instant, timeout_at};
+
+use crate::limits::Limits;
+use crate::openai::error::{ApiError, ErrorCode};
+
+/// A body that keeps coming at this many bytes a second may take as long as it needs.
+const SLOWEST: u64 = 8_000;
+
+/// Reads a JSON body whole; it is not looked into.
+pub(crate) async fn read_json(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
+    let (parts, body) = request.into_parts();
+    if media_type(&parts.headers)? != "application/json" {
+        return Err(unsupported("Send the body with 'Content-Type: application/json'."));
+    }
+    let expected = declared_length(&parts.headers, limits.body)?;
+    let mut incoming = Incoming::new(body, limits.body, limits.body_time);
+    let mut whole = Vec::with_capacity(expected);
+    while let Some(piece) = incoming.next().await? {
+        whole.extend_from_slice(&piece);
+    }
+    Ok(whole.into())
+}
+
+/// The media type without its parameters, in lower case. A body that is packed is
+/// refused: its size would be known only after unpacking.
+pub(crate) fn media_type(headers: &HeaderMap) -> Result<String, ApiError> {
+    if headers.get_all(CONTENT_ENCODING).iter().any(|coding| coding != "identity") {
+        return Err(unsupported("Send the body without a Content-Encoding."));
+    }
+    let mut sent = headers.get_all(CONTENT_TYPE).iter();
+    let media_type = match (sent.next(), sent.next()) {
+        (Some(one), None) => one.to_str().ok(),
+        _ => None,
+    };
+    let essence = media_type.and_then(|text| text.split(';').next()).unwrap_or_default();
+    Ok(essence.trim().to_ascii_lowercase())
+}
+
+pub(crate) fn unsupported(message: &str) -> ApiError {
+    ApiError::new(ErrorCode::UnsupportedContentType, message)
+}
+
+/// The length a client announces; 0 when it does not. One over the limit is
+/// refused before anything is read.
+pub(crate) fn declared_length(headers: &HeaderMap, limit: usize) -> Result<usize, ApiError> {
+    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    match length {
+        Some(length) if length > limit => Err(too_large(limit)),
+        length => Ok(length.unwrap_or(0)),
+    }
+}
+
+fn too_large(limit: usize) -> ApiError {
+    let message = format!("The body is larger than this server takes ({limit} bytes).");
+    ApiError::new(ErrorCode::BodyTooLarge, message)
+}
+
+/// A body as it comes, held to its limit and its pace.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    body: Body,
+    limit: usize,
+    received: usize,
+    pace: Pace,
+}
+
+impl Incoming {
+    pub(crate) fn new(body: Body, limit: usize, time: Duration) -> Self {
+        Self { body, limit, received: 0, pace: Pace { started: Instant::now(), time } }
+    }
+
+    /// The next piece; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
+        loop {
+            let frame = timeout_at(self.pace.deadline(self.received), self.body.frame()).await;
+            let frame = frame.map_err(|_| {
+                ApiError::new(ErrorCode::RequestTimeout, "The body came too slowly.")
+            })?;
+            let Some(frame) = frame.transpose().map_err(|_| broken())? else { return Ok(None) };
+            let Ok(piece) = frame.into_data() else { continue };
+            self.received += piece.len();
+            if self.received > self.limit {
+                return Err(too_large(self.limit));
+            }
+            return Ok(Some(piece));
+        }
+    }
+}
+
+fn broken() -> ApiError {
+    ApiError::new(ErrorCode::InvalidValue, "The body is broken off or badly framed.")
+}
+
+/// How long a body may take.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    started: Instant,
+    time: Duration,
+}
+
+impl Pace {
+    fn deadline(self, received: usize) -> Instant {
+        let earned = Duration::from_millis(received as u64 * 1_000 / SLOWEST);
+        self.started + earned.max(self.time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures::stream;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const TYPE: (&str, &str) = ("content-type", "application/json; charset=utf-8");
+
+    async fn read(headers: &[(&str, &str)], body: Body) -> Result<Bytes, ErrorCode> {
+        let mut request = Request::builder();
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let limits = Limits { body: 100_000, ..Limits::default() };
+        read_json(request.body(body).unwrap(), &limits).await.map_err(|error| error.code)
+    }
+
+    /// Pieces of `bytes` bytes, one a second.
+    fn dripping(bytes: usize, pieces: usize) -> Body {
+        Body::from_stream(stream::unfold(0, move |sent| async move {
+            sleep(Duration::from_secs(1)).await;
+            (sent < pieces).then(|| (Ok::<_, Infallible>(Bytes::from(vec![b' '; bytes])), sent + 1))
+        }))
+    }
+
+    #[tokio::test]
+    async fn takes_json_and_nothing_else() {
+        assert_eq!(read(&[TYPE], Body::from("{}")).await.unwrap(), "{}");
+        for headers in [
+            &[][..],
+            &[("content-type", "text/plain")],
+            &[("content-type", "application/x-www-form-urlencoded")],
+            &[("content-type", "multipart/form-data; boundary=x")],
+            &[("content-type", "application/jsonx")],
+            &[TYPE, TYPE],
+            &[TYPE, ("content-encoding", "gzip")],
+        ] {
+            let refused = read(headers, Body::from("{}")).await.unwrap_err();
+            assert_eq!(refused, ErrorCode::UnsupportedContentType, "{headers:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn refuses_what_is_too_large_announced_or_not() {
+        let announced = read(&[TYPE, ("content-length", "100001")], Body::empty()).await;
+        assert_eq!(announced.unwrap_err(), ErrorCode::BodyTooLarge);
+        let crossing = read(&[TYPE], Body::from(vec![b' '; 100_001])).await;
+        assert_eq!(crossing.unwrap_err(), ErrorCode::BodyTooLarge);
+        assert!(read(&[TYPE], Body::from(vec![b' '; 100_000])).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_body_has_its_time_and_no_more() {
+        let started = Instant::now();
+        assert_eq!(read(&[TYPE], dripping(1, 100)).await.unwrap_err(), ErrorCode::RequestTimeout);
+        assert_eq!(started.elapsed().as_secs(), 30);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_keeps_coming_may_take_longer() {
+        let mut incoming =
+            Incoming::new(dripping(8_100, 100), usize::MAX, Limits::default().body_time);
+        let mut received = 0;
+        while let Some(piece) = incoming.next().await.unwrap() {
+            received += piece.len();
+        }
+        assert_eq!(received, 810_000);
+    }
+}

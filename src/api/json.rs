@@ -1,0 +1,180 @@
+//! Looks into JSON without taking it apart: what is not asked for stays the bytes
+//! it came as. Only for bodies that [`super::strict_json`] has passed.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::strict_json::Key;
+
+/// What a value is, told by its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Null,
+    Bool,
+    Number,
+    String,
+    Array,
+    Object,
+}
+
+pub(crate) fn kind(value: &RawValue) -> Kind {
+    match value.get().as_bytes().first() {
+        Some(b'{') => Kind::Object,
+        Some(b'[') => Kind::Array,
+        Some(b'"') => Kind::String,
+        Some(b't' | b'f') => Kind::Bool,
+        Some(b'n') => Kind::Null,
+        _ => Kind::Number,
+    }
+}
+
+pub(crate) fn is_null(value: &RawValue) -> bool {
+    kind(value) == Kind::Null
+}
+
+pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
+    serde_json::from_str::<Key<'_>>(value.get()).ok().map(|Key(text)| text)
+}
+
+pub(crate) fn boolean(value: &RawValue) -> Option<bool> {
+    serde_json::from_str(value.get()).ok()
+}
+
+pub(crate) fn number(value: &RawValue) -> Option<f64> {
+    serde_json::from_str(value.get()).ok()
+}
+
+pub(crate) fn items(value: &RawValue) -> Option<Vec<&RawValue>> {
+    serde_json::from_str(value.get()).ok()
+}
+
+/// A value that [`RawValue`] has seen to be JSON when it was made of JSON.
+pub(crate) fn raw(json: String) -> Box<RawValue> {
+    RawValue::from_string(json).expect("put together from JSON")
+}
+
+/// `text` as a JSON string.
+pub(crate) fn quoted(text: &str) -> Box<RawValue> {
+    serde_json::value::to_raw_value(text).expect("text is JSON")
+}
+
+/// `[…]` of values.
+pub(crate) fn array(items: &[Box<RawValue>]) -> Box<RawValue> {
+    serde_json::value::to_raw_value(items).expect("raw values are JSON")
+}
+
+/// An object's members, in their order.
+#[derive(Clone, Debug)]
+pub(crate) struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'a> Object<'a> {
+    /// `None` when `json` is another kind of value.
+    pub(crate) fn parse(json: &'a str) -> Option<Self> {
+        serde_json::from_str(json).ok()
+    }
+
+    pub(crate) fn of(value: &'a RawValue) -> Option<Self> {
+        Self::parse(value.get())
+    }
+
+    /// The member of that name, unless it is `null`.
+    pub(crate) fn get(&self, name: &str) -> Option<&'a RawValue> {
+        let (_, value) = self.0.iter().find(|(key, _)| key == name)?;
+        (!is_null(value)).then_some(*value)
+    }
+
+    pub(crate) fn string(&self, name: &str) -> Option<Cow<'a, str>> {
+        string(self.get(name)?)
+    }
+
+    pub(crate) fn members(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+        self.0.iter().map(|(key, value)| (key.as_ref(), *value))
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(key, _)| key.as_ref())
+    }
+
+    /// The same object with other values for some members, or without them; what
+    /// is new comes last.
+    pub(crate) fn with(&self, changes: &[(&str, Option<&RawValue>)]) -> Box<RawValue> {
+        let change = |name: &str| changes.iter().find(|(changed, _)| *changed == name);
+        let kept = self.members().filter_map(|(name, value)| match change(name) {
+            Some((_, new)) => new.map(|new| (name, new)),
+            None => Some((name, value)),
+        });
+        let is_new = |name: &str| self.keys().all(|key| key != name);
+        let added = changes
+            .iter()
+            .filter(|(name, _)| is_new(name))
+            .filter_map(|(name, new)| new.map(|new| (*name, new)));
+        let mut json = String::from("{");
+        for (name, value) in kept.chain(added) {
+            let comma = if json.len() > 1 { "," } else { "" };
+            write!(json, "{comma}{}:{value}", quoted(name)).expect("a string takes all");
+        }
+        json.push('}');
+        raw(json)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some((Key(key), value)) = map.next_entry()? {
+                    members.push((key, value));
+                }
+                Ok(members)
+            }
+        }
+
+        from.deserialize_map(Members).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_keep_their_bytes_and_order() {
+        let object = Object::parse(r#"{"b": 1.10, "a": {"x":  1}, "n": null, "é": "\u00e9"}"#);
+        let object = object.unwrap();
+
+        assert_eq!(object.get("b").unwrap().get(), "1.10");
+        assert_eq!(object.get("a").unwrap().get(), r#"{"x":  1}"#);
+        assert!(object.get("n").is_none());
+        assert_eq!(object.string("é").unwrap(), "é");
+        assert_eq!(object.keys().collect::<Vec<_>>(), ["b", "a", "n", "é"]);
+    }
+
+    #[test]
+    fn changes_members_and_keeps_the_others() {
+        let object = Object::parse(r#"{"a": 1.10, "b": 2, "c": 3}"#).unwrap();
+        let new = quoted("new");
+
+        let changed = object.with(&[("b", Some(&new)), ("c", None), ("d", Some(&new))]);
+
+        assert_eq!(changed.get(), r#"{"a":1.10,"b":"new","d":"new"}"#);
+    }
+
+    #[test]
+    fn other_values_are_no_object() {
+        for json in ["[]", "1", "null", r#""{}""#] {
+            assert!(Object::parse(json).is_none());
+        }
+    }
+}
