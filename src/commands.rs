@@ -1,7 +1,9 @@
 //! What the program does when it is called.
 
+pub(crate) mod demo_model;
 pub(crate) mod serve;
 pub(crate) mod signals;
+pub(crate) mod up;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -27,6 +29,10 @@ struct CommandLine {
 enum Command {
     /// Start the server, for an upstream that runs already
     Serve(ServerFlags),
+    /// Start everything on a fresh machine: LiteLLM, a demo model, the server
+    Up(up::Flags),
+    /// Start the demo model alone, an upstream for trials
+    DemoModel(demo_model::Flags),
 }
 
 /// The flags of `serve`; each is also a key of `toolhand.toml` and a variable.
@@ -122,6 +128,8 @@ pub fn run() -> ExitCode {
     let variables = variables.with(handed_over);
     let outcome = match command {
         Command::Serve(flags) => serve::run(&flags.given(&variables)),
+        Command::Up(flags) => up::run(&flags, &flags.server.given(&variables)),
+        Command::DemoModel(flags) => demo_model::run(&flags),
     };
     outcome.unwrap_or_else(|failure| {
         complain(&failure.to_string());

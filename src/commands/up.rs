@@ -1,0 +1,232 @@
+//! `toolhand up`: the whole chain on a fresh machine.
+//!
+//! Installs a pinned LiteLLM where it is not there yet, starts it and the demo
+//! model on loopback, and serves in front of them. All of it ends with us.
+
+mod greeting;
+mod install;
+mod litellm;
+mod log;
+mod models;
+mod python;
+
+use std::fs::{self, DirBuilder};
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use tokio_util::sync::CancellationToken;
+
+use self::greeting::{Access, Greeting};
+use self::litellm::{Litellm, Plan};
+use super::signals::run_until_stopped;
+use super::{Failure, ServerFlags, print};
+use crate::app::Server;
+use crate::app::state_dir::StateDir;
+use crate::config::environment::Variables;
+use crate::config::{self, Given, Loaded};
+use crate::{demo_model, telemetry};
+
+/// The configuration that LiteLLM is started with.
+const CONFIG: &str = include_str!("../../litellm-config.yaml");
+
+/// How LiteLLM learns where the demo model listens.
+const DEMO_BASE: &str = "TOOLHAND_DEMO_BASE";
+
+/// The flags of `up`: those of `serve`, and its own.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    pub(crate) server: ServerFlags,
+    /// Configuration of LiteLLM, in place of the one that comes with toolhand
+    #[arg(long, value_name = "FILE")]
+    litellm_config: Option<PathBuf>,
+    /// Port of LiteLLM [default: a free one]
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    litellm_port: u16,
+    /// Port of the demo model [default: a free one]
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    demo_port: u16,
+}
+
+/// What kept the chain from starting, or ended it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UpError {
+    #[error(
+        "no python3 from 3.11 to 3.14 is on the search path, and LiteLLM needs one: install it \
+         (Debian and Ubuntu: apt install python3 python3-venv), or use `toolhand serve` with a \
+         LiteLLM that runs already"
+    )]
+    NoPython,
+    #[error(
+        "python3 cannot make virtual environments: install its venv module \
+         (Debian and Ubuntu: apt install python3-venv)"
+    )]
+    NoVenv,
+    #[error("LiteLLM could not be installed; the log is {}{tail}", log.display())]
+    Install { log: PathBuf, tail: String },
+    #[error("LiteLLM ended; its log is {}{tail}", log.display())]
+    Ended { log: PathBuf, tail: String },
+    #[error("LiteLLM does not answer; its log is {}{tail}", log.display())]
+    Silent { log: PathBuf, tail: String },
+    #[error("the demo model ended: {0}")]
+    DemoEnded(io::Error),
+    #[error("{what} cannot listen on 127.0.0.1:{port}: {source}; choose another port with {flag}")]
+    Port { what: &'static str, port: u16, flag: &'static str, source: io::Error },
+    #[error("up starts an upstream of its own: leave --upstream out, or use `toolhand serve`")]
+    Upstream,
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("cannot start python: {0}")]
+    Start(io::Error),
+}
+
+impl UpError {
+    fn file(path: &Path, source: io::Error) -> Self {
+        Self::File { path: path.to_owned(), source }
+    }
+}
+
+pub(crate) fn run(flags: &Flags, given: &Given) -> Result<ExitCode, Failure> {
+    if given.flags.iter().any(|setting| setting.path == "upstream.url") {
+        return Err(UpError::Upstream.into());
+    }
+    let mut loaded = config::load(given)?;
+    telemetry::start(&loaded.config.log);
+    let state = StateDir::open(&loaded.config.server.state_dir)?;
+    let chain = Chain::plan(flags, &state, &given.variables)?;
+    loaded.secrets.upstream_key = Some(chain.litellm.key.clone());
+    run_until_stopped(|stop| chain.run(loaded, state, stop))
+}
+
+/// What stands behind the server, before it is started.
+struct Chain {
+    litellm: Plan,
+    /// Held from the beginning, so that nobody else gets the port.
+    demo: Option<TcpListener>,
+    /// What the example asks.
+    model: String,
+    left_out: Vec<String>,
+}
+
+impl Chain {
+    fn plan(flags: &Flags, state: &StateDir, variables: &Variables) -> Result<Self, UpError> {
+        let directory = state.path().join("litellm");
+        make_directory(&directory)?;
+        let (yaml, config) = match &flags.litellm_config {
+            Some(path) => {
+                let path = path.canonicalize().map_err(|error| UpError::file(path, error))?;
+                let yaml = fs::read_to_string(&path);
+                (yaml.map_err(|error| UpError::file(&path, error))?, Some(path))
+            }
+            None => (CONFIG.to_owned(), None),
+        };
+        let demo = yaml
+            .contains(DEMO_BASE)
+            .then(|| listen("the demo model", flags.demo_port, "--demo-port"))
+            .transpose()?;
+        let chosen = models::choose(&yaml, |variable| {
+            variable == DEMO_BASE || variables.get(variable).is_some()
+        });
+        let (config, left_out) = match config {
+            // The operator's own: used as it is.
+            Some(path) => (path, Vec::new()),
+            None => (write_config(&directory, &chosen.yaml)?, chosen.hints()),
+        };
+        let model = chosen.kept.first().map_or(demo_model::MODEL, String::as_str).to_owned();
+        let address = free_address("LiteLLM", flags.litellm_port, "--litellm-port")?;
+        let key = litellm::random_key();
+        let demo_base = demo.as_ref().and_then(|demo| demo.local_addr().ok());
+        let demo_base = demo_base.map(|address| format!("http://{address}/v1"));
+        let litellm = Plan { directory, config, address, key, demo_base };
+        Ok(Self { litellm, demo, model, left_out })
+    }
+
+    async fn run(
+        self,
+        loaded: Loaded,
+        state: StateDir,
+        stop: CancellationToken,
+    ) -> Result<(), Failure> {
+        let workspace = loaded.config.server.workspace.clone();
+        let is_open = !loaded.config.auth.required;
+        // First of all, so that a port in use is known before minutes have passed.
+        let server = Server::bind(loaded, state).await?;
+        let Some(started) = stop.run_until_cancelled(start(&self.litellm)).await else {
+            return Ok(());
+        };
+        let mut litellm = started?;
+        let greeting = Greeting {
+            address: server.address(),
+            access: Access::of(server.key_path(), is_open),
+            model: &self.model,
+            request: &greeting::request(&workspace),
+            left_out: &self.left_out,
+        };
+        print(&greeting.to_string());
+        print(&format!("listening on http://{}\n", server.address()));
+        let outcome = tokio::select! {
+            () = server.run(stop) => Ok(()),
+            fault = litellm.end() => Err(fault.into()),
+            fault = serve_demo(self.demo) => Err(fault.into()),
+        };
+        litellm.stop().await;
+        outcome
+    }
+}
+
+async fn start(plan: &Plan) -> Result<Litellm, UpError> {
+    let python = install::ensure(&plan.directory).await?;
+    say("Starting LiteLLM.");
+    let mut litellm = Litellm::start(&python, plan)?;
+    litellm.ready().await?;
+    Ok(litellm)
+}
+
+/// Returns only when it fails.
+async fn serve_demo(listener: Option<TcpListener>) -> UpError {
+    let Some(listener) = listener else { return std::future::pending().await };
+    let served = async {
+        listener.set_nonblocking(true)?;
+        demo_model::serve(tokio::net::TcpListener::from_std(listener)?).await
+    };
+    UpError::DemoEnded(served.await.err().unwrap_or_else(|| io::Error::other("no reason given")))
+}
+
+fn make_directory(path: &Path) -> Result<(), UpError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|error| UpError::file(path, error))
+}
+
+fn write_config(directory: &Path, yaml: &str) -> Result<PathBuf, UpError> {
+    let path = directory.join("config.yaml");
+    let mut options = fs::OpenOptions::new();
+    let file = options.create(true).write(true).truncate(true).mode(0o600).open(&path);
+    let written = file.and_then(|mut file| file.write_all(yaml.as_bytes()));
+    written.map_err(|error| UpError::file(&path, error))?;
+    Ok(path)
+}
+
+/// Port 0 is any free one.
+fn listen(what: &'static str, port: u16, flag: &'static str) -> Result<TcpListener, UpError> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|source| UpError::Port {
+        what,
+        port,
+        flag,
+        source,
+    })
+}
+
+/// For a program that opens its port itself, a moment later.
+fn free_address(what: &'static str, port: u16, flag: &'static str) -> Result<SocketAddr, UpError> {
+    let listener = listen(what, port, flag)?;
+    listener.local_addr().map_err(|source| UpError::Port { what, port, flag, source })
+}
+
+/// A line of progress on stderr; nobody may be there to read it.
+fn say(text: &str) {
+    drop(writeln!(io::stderr().lock(), "{text}"));
+}

@@ -1,0 +1,32 @@
+"""Runs a Python module for `toolhand up`, and ends when `up` ends, however it ends.
+
+Standard input is a pipe that only `up` holds: it closes even when `up` is killed.
+This process leads a group of its own, so its children end with it.
+"""
+
+import os
+import runpy
+import signal
+import sys
+import threading
+
+
+def end_with_parent(lifeline):
+    while os.read(lifeline, 1):
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+lifeline = os.dup(0)
+nothing = os.open(os.devnull, os.O_RDONLY)
+os.dup2(nothing, 0)
+os.close(nothing)
+threading.Thread(target=end_with_parent, args=(lifeline,), daemon=True).start()
+
+# What listens on loopback is not behind the proxy.
+for name in ("NO_PROXY", "no_proxy"):
+    others = os.environ.get(name)
+    os.environ[name] = ",".join(filter(None, [others, "127.0.0.1", "localhost"]))
+
+sys.argv = sys.argv[1:]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

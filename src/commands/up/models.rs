@@ -1,0 +1,121 @@
+//! Which entries of our LiteLLM configuration can work here: those whose
+//! variables are set.
+//!
+//! Reads our own `litellm-config.yaml` by its lines, whose shape a test keeps; a
+//! configuration that the operator names is used as it is.
+
+use indexmap::IndexMap;
+
+/// How LiteLLM is told to read a value from the environment.
+const REFERENCE: &str = "os.environ/";
+
+/// How an entry of `model_list` begins.
+const ENTRY: &str = "  - model_name: ";
+
+/// The configuration to start with, and what it leaves out.
+#[derive(Debug, PartialEq)]
+pub(super) struct Chosen {
+    pub(super) yaml: String,
+    pub(super) kept: Vec<String>,
+    /// Models by the variable that would bring them in.
+    pub(super) left_out: IndexMap<String, Vec<String>>,
+}
+
+/// Leaves out the entries that name a variable for which `is_set` says no.
+pub(super) fn choose(yaml: &str, is_set: impl Fn(&str) -> bool) -> Chosen {
+    let mut chosen = Chosen { yaml: String::new(), kept: Vec::new(), left_out: IndexMap::new() };
+    let mut lines = yaml.split_inclusive('\n').peekable();
+    while let Some(line) = lines.next() {
+        let Some(name) = line.strip_prefix(ENTRY) else {
+            chosen.yaml.push_str(line);
+            continue;
+        };
+        let mut entry = line.to_owned();
+        while let Some(line) = lines.next_if(|line| line.starts_with("    ")) {
+            entry.push_str(line);
+        }
+        let name = name.trim().to_owned();
+        match variables(&entry).find(|variable| !is_set(variable)) {
+            Some(missing) => {
+                chosen.left_out.entry(missing.to_owned()).or_default().push(name);
+            }
+            None => {
+                chosen.kept.push(name);
+                chosen.yaml.push_str(&entry);
+            }
+        }
+    }
+    chosen
+}
+
+impl Chosen {
+    /// For each variable that is missing, what it would bring in.
+    pub(super) fn hints(&self) -> Vec<String> {
+        let hint = |(variable, models): (&String, &Vec<String>)| {
+            format!("{}: set {variable}", models.join(", "))
+        };
+        self.left_out.iter().map(hint).collect()
+    }
+}
+
+fn variables(entry: &str) -> impl Iterator<Item = &str> {
+    entry.split(REFERENCE).skip(1).filter_map(|rest| rest.split_whitespace().next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: &str = include_str!("../../../litellm-config.yaml");
+
+    #[test]
+    fn entries_without_their_variable_are_left_out_and_named() {
+        let yaml = "\
+model_list:
+  - model_name: demo
+    litellm_params:
+      api_base: os.environ/BASE
+
+  # said of the next
+  - model_name: sonnet
+    litellm_params:
+      api_key: os.environ/KEY
+  - model_name: opus
+    litellm_params:
+      api_key: os.environ/KEY
+litellm_settings:
+  num_retries: 0
+";
+
+        let chosen = choose(yaml, |variable| variable == "BASE");
+
+        assert_eq!(chosen.kept, ["demo"]);
+        assert_eq!(chosen.left_out["KEY"], ["sonnet", "opus"]);
+        insta::assert_snapshot!(chosen.yaml, @r"
+        model_list:
+          - model_name: demo
+            litellm_params:
+              api_base: os.environ/BASE
+
+          # said of the next
+        litellm_settings:
+          num_retries: 0
+        ");
+    }
+
+    #[test]
+    fn our_configuration_keeps_the_demo_model_and_loses_nothing_else() {
+        let all = choose(OURS, |_| true);
+        let least = choose(OURS, |variable| variable == super::super::DEMO_BASE);
+
+        assert_eq!(all.yaml, OURS);
+        assert_eq!(least.kept, ["demo"]);
+        let keys: Vec<&str> = least.left_out.keys().map(String::as_str).collect();
+        let expected = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OLLAMA_API_BASE"];
+        assert_eq!(keys, expected);
+        assert_eq!(all.kept.len(), 1 + least.left_out.values().map(Vec::len).sum::<usize>());
+        for name in ["sonnet", "opus", "haiku"] {
+            assert!(all.kept.iter().any(|kept| kept == name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+// Turns with the OpenAI Node SDK as anyone would write them.
+//
+// usage: node turns.mjs BASE_URL KEY; prints one JSON object of what the SDK made of them.
+
+import OpenAI from "openai";
+
+const [baseURL, apiKey] = process.argv.slice(2);
+const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
+
+const read = { model: "demo", messages: [{ role: "user", content: "read notes.txt" }] };
+const weather = {
+  model: "demo",
+  messages: [{ role: "user", content: 'call get_weather with {"city": "Oslo"}' }],
+  tools: [
+    {
+      type: "function",
+      function: {
+        name: "get_weather",
+        parameters: { type: "object", properties: { city: { type: "string" } } },
+      },
+    },
+  ],
+};
+
+async function unstreamed() {
+  const completion = await client.chat.completions.create(read);
+  const [choice] = completion.choices;
+  return { text: choice.message.content, finish: choice.finish_reason };
+}
+
+async function streamed() {
+  let text = "";
+  let finish = null;
+  const stream = await client.chat.completions.create({ ...read, stream: true });
+  for await (const chunk of stream) {
+    text += chunk.choices[0]?.delta?.content ?? "";
+    finish = chunk.choices[0]?.finish_reason ?? finish;
+  }
+  return { text, finish };
+}
+
+async function helper() {
+  const runner = client.chat.completions.stream(read);
+  const completion = await runner.finalChatCompletion();
+  const [choice] = completion.choices;
+  return { text: choice.message.content, finish: choice.finish_reason };
+}
+
+async function clientTool() {
+  const runner = client.chat.completions.stream(weather);
+  const completion = await runner.finalChatCompletion();
+  const [choice] = completion.choices;
+  const [call] = choice.message.tool_calls;
+  const answer = { role: "tool", tool_call_id: call.id, content: "rain, 7 degrees" };
+  const second = await client.chat.completions.create({
+    ...weather,
+    messages: [...weather.messages, choice.message, answer],
+  });
+  return {
+    finish: choice.finish_reason,
+    name: call.function.name,
+    arguments: JSON.parse(call.function.arguments),
+    text: second.choices[0].message.content,
+  };
+}
+
+async function wrongKey() {
+  const stranger = new OpenAI({ baseURL, apiKey: "sk-wrong", maxRetries: 0 });
+  try {
+    await stranger.chat.completions.create(read);
+  } catch (error) {
+    return { status: error.status, code: error.code };
+  }
+}
+
+console.log(
+  JSON.stringify({
+    unstreamed: await unstreamed(),
+    streamed: await streamed(),
+    helper: await helper(),
+    client_tool: await clientTool(),
+    wrong_key: await wrongKey(),
+  }),
+);
