@@ -1,9 +1,13 @@
 //! One `chat.completion.chunk` as it comes from upstream.
 
+mod parse;
+mod surrogates;
+
 use indexmap::IndexMap;
-use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::error_object::ErrorObject;
 use super::usage::Usage;
 
 /// A chunk, with what the turn looks into; the rest of it is not ours to pass on.
@@ -12,6 +16,7 @@ pub(crate) struct Chunk {
     pub(crate) model: Option<String>,
     /// Choice 0; other choices are ignored.
     pub(crate) delta: Delta,
+    /// `None` also where it is `null` or `""`.
     pub(crate) finish_reason: Option<String>,
     pub(crate) usage: Option<Usage>,
     /// A log-probability list that belongs to the text of this chunk.
@@ -25,7 +30,8 @@ pub(crate) struct Delta {
     pub(crate) content: Option<String>,
     pub(crate) tool_calls: Vec<CallDelta>,
     /// Every further member but `role`, as it came: `reasoning_content`,
-    /// `thinking_blocks`, `refusal`, `provider_specific_fields`, …
+    /// `thinking_blocks`, `refusal`, `provider_specific_fields`, … A `null` adds
+    /// nothing and is left out.
     pub(crate) members: IndexMap<String, Box<RawValue>>,
 }
 
@@ -35,19 +41,64 @@ pub(crate) struct CallDelta {
     pub(crate) index: Option<u64>,
     /// Missing, `null` and `""` are all `None`.
     pub(crate) id: Option<String>,
+    /// Missing, `null` and `""` are all `None`.
     pub(crate) name: Option<String>,
     /// A piece of the arguments; an object is serialised, `null` is `None`.
     pub(crate) arguments: Option<String>,
-    /// Further members of the entry and of its `function` (signatures and the
-    /// like), to be sent back.
-    pub(crate) members: IndexMap<String, serde_json::Value>,
+    /// Further members of the entry (signatures and the like), to be sent back.
+    pub(crate) members: IndexMap<String, Value>,
+    /// Further members of its `function`, to be sent back there.
+    pub(crate) function_members: IndexMap<String, Value>,
 }
 
 /// What the `finish_reason` of a round says about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FinishReason {
     Stop,
     Length,
     ContentFilter,
     ToolCalls,
+}
+
+/// Why a payload is no chunk.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum BadChunk {
+    /// `{"error": …}`: upstream says itself that it failed.
+    Error(ErrorObject),
+    /// No JSON, or none of a chunk's shape. The text is for the log.
+    Malformed(String),
+}
+
+impl Chunk {
+    /// Reads the payload of one event, or a whole unstreamed completion, whose
+    /// `message` is taken as the one delta. A lone surrogate is read as U+FFFD.
+    pub(crate) fn parse(payload: &str) -> Result<Self, BadChunk> {
+        parse::chunk(&surrogates::repaired(payload))
+    }
+}
+
+impl FinishReason {
+    /// A word we do not know means a proper end, as `stop` does.
+    pub(crate) fn of(word: &str) -> Self {
+        match word {
+            "length" | "max_tokens" => Self::Length,
+            "content_filter" => Self::ContentFilter,
+            "tool_calls" | "function_call" => Self::ToolCalls,
+            _ => Self::Stop,
+        }
+    }
+
+    /// Whether the model was stopped before it was done.
+    pub(crate) fn is_cut_off(self) -> bool {
+        matches!(self, Self::Length | Self::ContentFilter)
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::ContentFilter => "content_filter",
+            Self::ToolCalls => "tool_calls",
+        }
+    }
 }

@@ -1,7 +1,193 @@
 //! Token counts, summed over the rounds of a turn.
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// A `usage` object: integers at any depth are summed, whatever their names.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Usage(pub(crate) Map<String, Value>);
+/// Counts end here: the largest that every JSON reader with 64-bit integers takes.
+const MOST: u64 = i64::MAX as u64;
+
+/// A `usage` object: counts at any depth, whatever their names. Holds numbers and
+/// objects of numbers only, so that it can always be summed and serialised.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Usage(Map<String, Value>);
+
+impl Usage {
+    /// Takes what upstream says: negative counts, texts and lists are left out,
+    /// counts beyond all reason saturate. `None` when nothing is left.
+    pub(crate) fn read(from: Map<String, Value>) -> Option<Self> {
+        let counts = cleaned(from);
+        (!counts.is_empty()).then_some(Self(counts))
+    }
+
+    /// Adds another round's counts.
+    pub(crate) fn add(&mut self, other: &Self) {
+        merge(&mut self.0, &other.0);
+    }
+
+    pub(crate) fn prompt_tokens(&self) -> u64 {
+        self.count("prompt_tokens")
+    }
+
+    pub(crate) fn completion_tokens(&self) -> u64 {
+        self.count("completion_tokens")
+    }
+
+    /// As upstream says it, else the sum of prompt and completion.
+    pub(crate) fn total_tokens(&self) -> u64 {
+        match self.count("total_tokens") {
+            0 => self.prompt_tokens().saturating_add(self.completion_tokens()).min(MOST),
+            total => total,
+        }
+    }
+
+    /// The three counts that every OpenAI client expects are there.
+    pub(crate) fn completed(mut self) -> Self {
+        for (name, count) in [
+            ("prompt_tokens", self.prompt_tokens()),
+            ("completion_tokens", self.completion_tokens()),
+            ("total_tokens", self.total_tokens()),
+        ] {
+            self.0.insert(name.to_owned(), count.into());
+        }
+        self
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        self.0.get(name).and_then(Value::as_u64).unwrap_or(0)
+    }
+}
+
+fn cleaned(from: Map<String, Value>) -> Map<String, Value> {
+    from.into_iter().filter_map(|(name, value)| Some((name, cleaned_value(value)?))).collect()
+}
+
+fn cleaned_value(value: Value) -> Option<Value> {
+    match value {
+        Value::Object(inner) => Some(Value::Object(cleaned(inner))),
+        Value::Number(number) => match (number.as_u64(), number.as_f64()) {
+            (Some(count), _) => Some(count.min(MOST).into()),
+            (None, Some(float)) if float >= 0.0 => Some(cleaned_float(float)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A whole number that came as a float is a count; anything else is a cost.
+fn cleaned_float(float: f64) -> Value {
+    if float.fract() > 0.0 {
+        return float.into();
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is whole and not negative, and the cast saturates"
+    )]
+    let count = float as u64;
+    count.min(MOST).into()
+}
+
+fn merge(into: &mut Map<String, Value>, other: &Map<String, Value>) {
+    for (name, value) in other {
+        match into.get_mut(name) {
+            Some(sum) => *sum = sum_of(sum.take(), value),
+            None => {
+                into.insert(name.clone(), value.clone());
+            }
+        }
+    }
+}
+
+fn sum_of(one: Value, other: &Value) -> Value {
+    match (one, other) {
+        (Value::Object(mut sum), Value::Object(counts)) => {
+            merge(&mut sum, counts);
+            Value::Object(sum)
+        }
+        (Value::Number(a), Value::Number(b)) => match (a.as_u64(), b.as_u64()) {
+            (Some(a), Some(b)) => a.saturating_add(b).min(MOST).into(),
+            _ => (a.as_f64().unwrap_or(0.0) + b.as_f64().unwrap_or(0.0)).into(),
+        },
+        // A member that is an object in one round and a number in another: the
+        // later word stands.
+        (_, later) => later.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn usage(value: Value) -> Usage {
+        let Value::Object(map) = value else { panic!("an object") };
+        Usage::read(map).expect("counts")
+    }
+
+    #[test]
+    fn sums_counts_at_any_depth_whatever_their_names() {
+        let mut sum = usage(json!({
+            "prompt_tokens": 123, "completion_tokens": 45, "total_tokens": 168, "cost": 0.5,
+            "prompt_tokens_details": {"cached_tokens": 3, "audio": {"seconds": 1}},
+        }));
+        sum.add(&usage(json!({
+            "prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12, "cost": 0.25,
+            "prompt_tokens_details": {"cached_tokens": 1, "audio": {"seconds": 2}},
+            "images": 4,
+        })));
+
+        assert_eq!(
+            serde_json::to_value(&sum).unwrap(),
+            json!({
+                "prompt_tokens": 130, "completion_tokens": 50, "total_tokens": 180, "cost": 0.75,
+                "prompt_tokens_details": {"cached_tokens": 4, "audio": {"seconds": 3}},
+                "images": 4,
+            })
+        );
+        assert_eq!(sum.prompt_tokens(), 130);
+    }
+
+    #[test]
+    fn a_cost_that_is_whole_in_one_round_is_still_summed() {
+        let mut sum = usage(json!({"cost": 0}));
+        sum.add(&usage(json!({"cost": 0.25})));
+        sum.add(&usage(json!({"cost": 1.0})));
+        assert_eq!(serde_json::to_value(&sum).unwrap(), json!({"cost": 1.25}));
+    }
+
+    #[test]
+    fn weird_counts_saturate_or_are_left_out() {
+        let mut sum = usage(json!({
+            "prompt_tokens": 1e30, "completion_tokens": -5, "total_tokens": "12",
+            "a": null, "b": [1], "c": true, "d": 18_446_744_073_709_551_615_u64, "e": -0.5,
+        }));
+        sum.add(&sum.clone());
+
+        assert_eq!(sum.prompt_tokens(), MOST);
+        assert_eq!(sum.completion_tokens(), 0);
+        assert_eq!(serde_json::to_value(&sum).unwrap(), json!({"prompt_tokens": MOST, "d": MOST}));
+    }
+
+    #[test]
+    fn a_member_that_changes_its_shape_is_the_later_one() {
+        let mut sum = usage(json!({"details": 1}));
+        sum.add(&usage(json!({"details": {"x": 2}})));
+        assert_eq!(serde_json::to_value(&sum).unwrap(), json!({"details": {"x": 2}}));
+    }
+
+    #[test]
+    fn an_object_without_counts_is_no_usage() {
+        assert_eq!(Usage::read(Map::new()), None);
+    }
+
+    #[test]
+    fn what_a_client_expects_is_completed() {
+        let sum = usage(json!({"prompt_tokens": 2, "completion_tokens": 3})).completed();
+        assert_eq!(
+            serde_json::to_value(&sum).unwrap(),
+            json!({"prompt_tokens": 2, "completion_tokens": 3, "total_tokens": 5})
+        );
+    }
+}

@@ -1,0 +1,84 @@
+//! Half emojis: a lone surrogate in a JSON escape becomes U+FFFD.
+//!
+//! A provider that cuts its text into UTF-16 units sends the two halves of an
+//! emoji in two chunks, each of them no valid JSON text.
+
+use std::borrow::Cow;
+
+const REPLACEMENT: &str = "\\ufffd";
+/// `\uD83D`.
+const ESCAPE: usize = 6;
+
+/// `json` with each lone surrogate escape replaced; borrowed when there is none.
+pub(super) fn repaired(json: &str) -> Cow<'_, str> {
+    let mut out = String::new();
+    let mut copied = 0;
+    let mut at = 0;
+    while let Some(found) = json[at..].find('\\') {
+        at += found;
+        match surrogate(json, at) {
+            Some(Half::High) if surrogate(json, at + ESCAPE) == Some(Half::Low) => at += 2 * ESCAPE,
+            Some(_) => {
+                out.push_str(&json[copied..at]);
+                out.push_str(REPLACEMENT);
+                at += ESCAPE;
+                copied = at;
+            }
+            None => at = after_escape(json, at),
+        }
+    }
+    if copied == 0 {
+        return Cow::Borrowed(json);
+    }
+    out.push_str(&json[copied..]);
+    Cow::Owned(out)
+}
+
+#[derive(PartialEq)]
+enum Half {
+    High,
+    Low,
+}
+
+/// The surrogate whose escape begins at `at`.
+fn surrogate(json: &str, at: usize) -> Option<Half> {
+    let digits = json.get(at..at + ESCAPE)?.strip_prefix("\\u")?;
+    if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    match u16::from_str_radix(digits, 16) {
+        Ok(0xD800..=0xDBFF) => Some(Half::High),
+        Ok(0xDC00..=0xDFFF) => Some(Half::Low),
+        _ => None,
+    }
+}
+
+/// Behind the backslash at `at` and the character it escapes.
+fn after_escape(json: &str, at: usize) -> usize {
+    at + 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(json: &str, expected: &str) {
+        assert_eq!(repaired(json), expected);
+    }
+
+    #[test]
+    fn replaces_what_stands_alone() {
+        check(r#""\ud83d""#, r#""\ufffd""#);
+        check(r#""\uDE00x""#, r#""\ufffdx""#);
+        check(r#""\ud83d\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#);
+        check(r#""a\ud83d\n\ude00ä""#, r#""a\ufffd\n\ufffdä""#);
+    }
+
+    #[test]
+    fn leaves_everything_else_as_it_is() {
+        for json in [r#""\ud83d\ude00""#, r#""\\ud83d""#, r#""\u00e4\n""#, r#""\ud8"#, "\\", "\\ä"]
+        {
+            assert!(matches!(repaired(json), Cow::Borrowed(same) if same == json), "{json}");
+        }
+    }
+}

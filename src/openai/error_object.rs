@@ -1,0 +1,108 @@
+//! The `error` member of a body or a frame from upstream, as far as we look into it.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
+
+/// What upstream says went wrong. Its text may hold keys and paths: it goes to a
+/// client only through `upstream::fault`, which cleans it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ErrorObject {
+    pub(crate) message: String,
+    pub(crate) kind: Option<String>,
+    /// A text, even where upstream sends a number; LiteLLM sends `"500"` and `"None"`.
+    pub(crate) code: Option<String>,
+}
+
+impl ErrorObject {
+    /// The error in a response body: `{"error": …}`, `{"detail": …}` or any text.
+    pub(crate) fn of_body(body: &str) -> Self {
+        match serde_json::from_str::<Whole>(body) {
+            Ok(Whole(Some(error))) => error,
+            _ => Self { message: body.to_owned(), ..Self::default() },
+        }
+    }
+
+    fn of_value(value: Value) -> Self {
+        match value {
+            Value::Object(mut members) => Self {
+                message: members.remove("message").and_then(text).unwrap_or_default(),
+                kind: members.remove("type").and_then(text),
+                code: members.remove("code").and_then(text),
+            },
+            other => Self { message: text(other).unwrap_or_default(), ..Self::default() },
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ErrorObject {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Value::deserialize(from).map(Self::of_value)
+    }
+}
+
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text),
+        other => Some(other.to_string()),
+    }
+}
+
+/// A body that has an `error` (or FastAPI's `detail`).
+struct Whole(Option<ErrorObject>);
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(WholeVisitor)
+    }
+}
+
+struct WholeVisitor;
+
+impl<'de> Visitor<'de> for WholeVisitor {
+    type Value = Whole;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with an error")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Whole, A::Error> {
+        let mut found = None;
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "error" | "detail" => found = Some(map.next_value()?),
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(Whole(found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_litellms_errors() {
+        let error = ErrorObject::of_body(
+            r#"{"error":{"message":"no","type":null,"param":null,"code":"500"}}"#,
+        );
+        assert_eq!(error.message, "no");
+        assert_eq!(error.kind, None);
+        assert_eq!(error.code.as_deref(), Some("500"));
+    }
+
+    #[test]
+    fn reads_whatever_else_comes() {
+        let of = |body: &str| ErrorObject::of_body(body).message;
+        assert_eq!(of(r#"{"error": "just a text"}"#), "just a text");
+        assert_eq!(of(r#"{"detail": "Not Found"}"#), "Not Found");
+        assert_eq!(of("Internal Server Error"), "Internal Server Error");
+        assert_eq!(of("[1]"), "[1]");
+        assert_eq!(of(""), "");
+        let numbered = ErrorObject::of_body(r#"{"error": {"message": "m", "code": 429}}"#);
+        assert_eq!(numbered.code.as_deref(), Some("429"));
+    }
+}
