@@ -57,6 +57,23 @@ pub(crate) mod duration {
     }
 }
 
+/// For `#[serde(with = "crate::units::durations")]`: a list of them.
+pub(crate) mod durations {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer};
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<Duration>, D::Error> {
+        let texts = Vec::<String>::deserialize(from)?;
+        texts
+            .iter()
+            .map(|text| super::parse_duration(text).map_err(serde::de::Error::custom))
+            .collect()
+    }
+}
+
 /// For `#[serde(with = "crate::units::size")]`: bytes.
 pub(crate) mod size {
     use serde::{Deserialize, Deserializer};

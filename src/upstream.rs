@@ -1,3 +1,19 @@
 //! The road to LiteLLM: requests out, chunks in.
+//!
+//! [`client`] opens a [`stream`] of chunks; [`sse`] finds the events in its
+//! bytes, [`assemble`] puts tool calls together, [`fault`] says what went wrong
+//! and what the client is told of it, [`retry`] whether to ask again.
 
 pub(crate) mod assemble;
+pub(crate) mod client;
+mod deadlines;
+pub(crate) mod fault;
+pub(crate) mod retry;
+pub(crate) mod settings;
+mod sse;
+pub(crate) mod stream;
+
+pub(crate) use client::Client;
+pub(crate) use fault::Fault;
+pub(crate) use settings::Settings;
+pub(crate) use stream::{ChunkStream, StreamEvent};

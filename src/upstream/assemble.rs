@@ -1,1 +1,316 @@
 //! Puts tool calls together from deltas. Pure.
+//!
+//! Providers agree on little: calls come with the wrong index or none, with late,
+//! repeated or missing ids, several in one text (engine.md 2, litellm.md). A delta
+//! is first given to a call by its index, id and name, then read into it.
+
+mod call;
+mod scanner;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use crate::ids::CallId;
+use crate::openai::chunk::CallDelta;
+pub(crate) use call::AssembledCall;
+use call::Stage;
+
+/// A call of the round, by its place in [`Assembler::calls`]. Ids are labels: a
+/// call is its turn, its round and its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Slot(pub(crate) usize);
+
+/// What a delta, or the end, made of a call. Each is told once a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It has its place in the order from here on; its name may still be missing.
+    Opened(Slot),
+    /// Its last brace came and it parses. More may follow and make it invalid.
+    Closed(Slot),
+    /// The model has moved on from it, and it is whole.
+    Sealed(Slot),
+    /// It will never run: [`AssembledCall::invalid`] says why.
+    Invalid(Slot),
+}
+
+/// How the round's stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With a `finish_reason` that is no cut, or `[DONE]` without one.
+    Finished,
+    /// With `length` or `content_filter`.
+    CutOff,
+    /// Without an end: it broke, or sent an error.
+    Died,
+}
+
+/// Collects the calls of one round.
+pub(crate) struct Assembler {
+    is_tool: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    calls: Vec<AssembledCall>,
+    /// The call that an index means now.
+    by_index: HashMap<u64, usize>,
+    /// The call that an id means now, as upstream writes it.
+    by_id: HashMap<String, usize>,
+    /// Every id that a call has.
+    taken: HashSet<String>,
+    is_sloppy: bool,
+    is_cut: bool,
+    steps: Vec<Step>,
+}
+
+impl Assembler {
+    /// `is_tool` tells whether a name is one the model may call: a name that comes
+    /// in fragments is known by it.
+    pub(crate) fn new(is_tool: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self {
+            is_tool: Box::new(is_tool),
+            calls: Vec::new(),
+            by_index: HashMap::new(),
+            by_id: HashMap::new(),
+            taken: HashSet::new(),
+            is_sloppy: false,
+            is_cut: false,
+            steps: Vec::new(),
+        }
+    }
+
+    /// The calls in the order in which they opened.
+    pub(crate) fn calls(&self) -> &[AssembledCall] {
+        &self.calls
+    }
+
+    pub(crate) fn call(&self, slot: Slot) -> &AssembledCall {
+        &self.calls[slot.0]
+    }
+
+    /// The model ran several calls together, or let one follow another unmarked.
+    pub(crate) fn is_sloppy(&self) -> bool {
+        self.is_sloppy
+    }
+
+    /// The round ended as if in order, but a call was left half open: upstream was
+    /// cut, and it counts as a stream that died.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Takes the entries of one chunk's `tool_calls`.
+    pub(crate) fn push(&mut self, deltas: &[CallDelta]) -> Vec<Step> {
+        for delta in deltas {
+            self.take(delta);
+        }
+        std::mem::take(&mut self.steps)
+    }
+
+    /// The stream has ended. Told twice, the second time adds nothing.
+    pub(crate) fn finish(&mut self, end: End) -> Vec<Step> {
+        if end == End::Finished {
+            self.is_cut = self.calls.iter().any(AssembledCall::is_half_open);
+            if !self.is_cut {
+                self.seal_all();
+            }
+        }
+        std::mem::take(&mut self.steps)
+    }
+
+    /// Arguments that never came are none: only now is that known, as pieces of
+    /// several calls may come in turn.
+    fn seal_all(&mut self) {
+        for at in 0..self.calls.len() {
+            self.calls[at].fill_empty();
+            self.seal(at);
+        }
+    }
+
+    fn take(&mut self, delta: &CallDelta) {
+        if adds_nothing(delta) {
+            return;
+        }
+        let at = self.place(delta);
+        self.calls[at].take_members(delta);
+        if let Some(name) = &delta.name {
+            self.calls[at].take_name(name, &self.is_tool);
+        }
+        self.read(at, delta.arguments.as_deref().unwrap_or_default(), delta.name.as_deref());
+    }
+
+    /// The call that a delta belongs to; opens one where it is a new call's head.
+    fn place(&mut self, delta: &CallDelta) -> usize {
+        let Some(at) = self.meant(delta) else {
+            return self.open(delta.index, delta.id.as_deref());
+        };
+        if self.is_head_of_another(at, delta) {
+            // Nothing but its name tells it from the call before.
+            self.is_sloppy = true;
+            let call = &self.calls[at];
+            let (index, id) = (delta.index.or(call.index), delta.id.clone());
+            return self.open(index, id.as_deref());
+        }
+        self.learn(at, delta);
+        at
+    }
+
+    /// The call that index and id point to. `None`: none yet.
+    fn meant(&self, delta: &CallDelta) -> Option<usize> {
+        match &delta.id {
+            Some(id) => self.meant_by_id(id, delta),
+            None => self.meant_without_id(delta),
+        }
+    }
+
+    fn meant_by_id(&self, id: &str, delta: &CallDelta) -> Option<usize> {
+        let at_index = delta.index.and_then(|index| self.by_index.get(&index).copied());
+        if let Some(at) = at_index.filter(|&at| self.calls[at].wire_id.as_deref() == Some(id)) {
+            return Some(at);
+        }
+        if let Some(&at) = self.by_id.get(id) {
+            // The model uses one id twice: another index and a name are another call.
+            let is_elsewhere = delta.index.is_some() && delta.index != self.calls[at].index;
+            return (!is_elsewhere || delta.name.is_none()).then_some(at);
+        }
+        // An id that comes late, for a call that has none yet.
+        let waiting = if delta.index.is_some() { at_index } else { self.last() };
+        waiting.filter(|&at| {
+            let call = &self.calls[at];
+            call.wire_id.is_none() && (delta.name.is_none() || !call.is_over())
+        })
+    }
+
+    fn meant_without_id(&self, delta: &CallDelta) -> Option<usize> {
+        let Some(index) = delta.index else { return self.last() };
+        // A tail may come under another index than its head.
+        let tail_of =
+            || self.last().filter(|&at| delta.name.is_none() && !self.calls[at].is_over());
+        self.by_index.get(&index).copied().or_else(tail_of)
+    }
+
+    fn last(&self) -> Option<usize> {
+        self.calls.len().checked_sub(1)
+    }
+
+    /// Whether a delta that points to a call carries the name of another one.
+    fn is_head_of_another(&self, at: usize, delta: &CallDelta) -> bool {
+        let call = &self.calls[at];
+        let (Some(name), Some(new)) = (&call.name, &delta.name) else { return false };
+        if name == new {
+            return false;
+        }
+        let is_whole_name = (self.is_tool)(name) && (self.is_tool)(new);
+        call.is_over()
+            || (call.is_empty() && is_whole_name && !(self.is_tool)(&call.joined_with(new)))
+    }
+
+    /// A call without an index or id adopts one that comes late.
+    fn learn(&mut self, at: usize, delta: &CallDelta) {
+        let call = &mut self.calls[at];
+        if let Some(index) = delta.index {
+            self.by_index.entry(index).or_insert(at);
+            call.index.get_or_insert(index);
+        }
+        let Some(id) = delta.id.as_ref().filter(|_| call.wire_id.is_none()) else { return };
+        call.wire_id = Some(id.clone());
+        self.by_id.insert(id.clone(), at);
+        if self.taken.insert(id.clone()) {
+            call.id.clone_from(id);
+        }
+    }
+
+    /// Opens a call under the id that came with it, or a fresh one.
+    fn open(&mut self, index: Option<u64>, id: Option<&str>) -> usize {
+        let own = match id {
+            Some(id) if !self.taken.contains(id) => id.to_owned(),
+            _ => CallId::random().to_string(),
+        };
+        self.open_as(own, index, id.map(str::to_owned))
+    }
+
+    fn open_as(&mut self, own: String, index: Option<u64>, wire_id: Option<String>) -> usize {
+        let at = self.calls.len();
+        self.taken.insert(own.clone());
+        if let Some(index) = index {
+            self.by_index.insert(index, at);
+        }
+        if let Some(id) = &wire_id {
+            self.by_id.insert(id.clone(), at);
+        }
+        self.calls.push(AssembledCall::new(own, index, wire_id));
+        self.steps.push(Step::Opened(Slot(at)));
+        if let Some(before) = at.checked_sub(1) {
+            self.seal(before);
+        }
+        at
+    }
+
+    /// Opens the call of a further object in the same place.
+    fn open_next(&mut self, at: usize, name: Option<&str>) -> usize {
+        self.is_sloppy = true;
+        let call = &self.calls[at];
+        let name = name.or(call.name.as_deref()).map(str::to_owned);
+        let (index, wire_id) = (call.index, call.wire_id.clone());
+        let own = self.derived_id(wire_id.as_deref());
+        let next = self.open_as(own, index, wire_id);
+        self.calls[next].name = name;
+        next
+    }
+
+    /// `ID_2` for the second call of an id; a fresh one where that would not do.
+    fn derived_id(&self, id: Option<&str>) -> String {
+        let fresh = || CallId::random().to_string();
+        let Some(id) = id.filter(|id| id.len() <= LONGEST_DERIVED) else { return fresh() };
+        let free = |number: &u32| !self.taken.contains(&format!("{id}_{number}"));
+        (2..100).find(free).map_or_else(fresh, |number| format!("{id}_{number}"))
+    }
+
+    /// Reads arguments into a call, and what follows its object into further ones.
+    fn read(&mut self, mut at: usize, mut text: &str, name: Option<&str>) {
+        loop {
+            let was_invalid = self.calls[at].invalid.is_some();
+            let rest = self.calls[at].take_arguments(text);
+            if self.calls[at].invalid.is_some() && !was_invalid {
+                self.steps.push(Step::Invalid(Slot(at)));
+            }
+            self.close(at);
+            let Some(rest) = rest else { return };
+            at = self.open_next(at, name);
+            text = rest;
+        }
+    }
+
+    fn close(&mut self, at: usize) {
+        let call = &mut self.calls[at];
+        if call.is_runnable() && !call.is_closed() {
+            call.stage = Stage::Closed;
+            self.steps.push(Step::Closed(Slot(at)));
+        }
+        if at + 1 < self.calls.len() {
+            self.seal(at);
+        }
+    }
+
+    fn seal(&mut self, at: usize) {
+        let call = &mut self.calls[at];
+        if call.is_runnable() && !call.is_sealed() {
+            call.stage = Stage::Sealed;
+            self.steps.push(Step::Sealed(Slot(at)));
+        }
+    }
+}
+
+impl fmt::Debug for Assembler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Assembler").field("calls", &self.calls).finish_non_exhaustive()
+    }
+}
+
+/// OpenAI takes ids of 40 characters; three are for the number.
+const LONGEST_DERIVED: usize = 37;
+
+fn adds_nothing(delta: &CallDelta) -> bool {
+    let has_arguments = delta.arguments.as_ref().is_some_and(|text| !text.is_empty());
+    let has_members = !delta.members.is_empty() || !delta.function_members.is_empty();
+    delta.id.is_none() && delta.name.is_none() && !has_arguments && !has_members
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! One tool call in the making.
+
+use indexmap::IndexMap;
+use serde_json::{Map, Value, json};
+
+use super::scanner::Scanner;
+use crate::openai::chunk::CallDelta;
+
+/// The longest arguments of one call, in bytes: what is longer is no argument but
+/// a file, or a model that does not stop.
+const LONGEST: usize = 1 << 20;
+/// A name in fragments is put together up to here; OpenAI's names end at 64.
+const LONGEST_NAME: usize = 256;
+
+/// A call as far as it has come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AssembledCall {
+    /// Upstream's, byte for byte, or ours where it gave none or one that was taken.
+    /// May change until the round has ended: some models send it late.
+    pub(crate) id: String,
+    pub(crate) name: Option<String>,
+    /// The text as it came, without what stands around the object; `{}` once a call
+    /// without arguments is sealed.
+    pub(crate) arguments: String,
+    /// The arguments, parsed; from the moment they are whole.
+    pub(crate) input: Option<Value>,
+    /// Provider fields, to be sent back beside `function`, and in it.
+    pub(crate) members: IndexMap<String, Value>,
+    pub(crate) function_members: IndexMap<String, Value>,
+    /// Why the call will never run, for the model.
+    pub(crate) invalid: Option<String>,
+    pub(super) stage: Stage,
+    pub(super) index: Option<u64>,
+    pub(super) wire_id: Option<String>,
+    scanner: Scanner,
+    /// All pieces of the name, one behind the other.
+    joined_name: String,
+    /// Bytes of arguments that came.
+    received: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    #[default]
+    Open,
+    Closed,
+    Sealed,
+}
+
+impl AssembledCall {
+    pub(super) fn new(id: String, index: Option<u64>, wire_id: Option<String>) -> Self {
+        Self { id, index, wire_id, ..Self::default() }
+    }
+
+    /// Named, and its object came to its end and parses.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.stage >= Stage::Closed
+    }
+
+    /// Whole, and the model has moved on from it.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.stage == Stage::Sealed
+    }
+
+    /// Its object began and did not end, or it never got a name.
+    pub(crate) fn is_half_open(&self) -> bool {
+        self.name.is_none() || (!self.is_over() && !self.is_empty())
+    }
+
+    /// The call as an entry of an assistant message's `tool_calls`. Arguments that
+    /// are no JSON object are left out: many providers refuse such history.
+    pub(crate) fn to_message(&self) -> Value {
+        let arguments = if self.input.is_some() { &self.arguments } else { "{}" };
+        let mut function = Map::new();
+        function.insert("name".into(), json!(self.name));
+        function.insert("arguments".into(), json!(arguments));
+        function.extend(self.function_members.clone());
+        let mut entry = Map::new();
+        entry.insert("id".into(), json!(self.id));
+        entry.insert("type".into(), json!("function"));
+        entry.insert("function".into(), Value::Object(function));
+        entry.extend(self.members.clone());
+        Value::Object(entry)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.arguments.is_empty()
+    }
+
+    /// Nothing that comes can belong to its object any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.input.is_some() || self.invalid.is_some()
+    }
+
+    pub(super) fn is_runnable(&self) -> bool {
+        self.input.is_some() && self.invalid.is_none() && self.name.is_some()
+    }
+
+    pub(super) fn fill_empty(&mut self) {
+        if self.is_empty() && self.invalid.is_none() {
+            self.arguments = "{}".into();
+            self.input = Some(json!({}));
+        }
+    }
+
+    pub(super) fn take_members(&mut self, delta: &CallDelta) {
+        self.members.extend(delta.members.clone());
+        self.function_members.extend(delta.function_members.clone());
+    }
+
+    /// A name that is repeated in each delta is one name; one in fragments is put
+    /// together where only that names a tool.
+    pub(super) fn take_name(&mut self, piece: &str, is_tool: impl Fn(&str) -> bool) {
+        let joined = self.joined_with(piece);
+        match &self.name {
+            None => self.name = Some(piece.to_owned()),
+            Some(name) if self.is_closed() || is_tool(name) => return,
+            Some(_) if is_tool(&joined) => self.name = Some(joined.clone()),
+            Some(_) if is_tool(piece) => self.name = Some(piece.to_owned()),
+            Some(_) => {}
+        }
+        if joined.len() <= LONGEST_NAME {
+            self.joined_name = joined;
+        }
+    }
+
+    pub(super) fn joined_with(&self, piece: &str) -> String {
+        format!("{}{piece}", self.joined_name)
+    }
+
+    /// Reads a piece of the arguments. What is returned begins a further object.
+    pub(super) fn take_arguments<'a>(&mut self, text: &'a str) -> Option<&'a str> {
+        if self.invalid.is_some() {
+            return None;
+        }
+        if self.input.is_some() {
+            return self.after_the_object(text);
+        }
+        let text = if self.is_empty() { self.before_the_object(text)? } else { text };
+        let end = self.scanner.scan(text.as_bytes());
+        let (object, rest) = text.split_at(end.unwrap_or(text.len()));
+        self.received += object.len();
+        if self.arguments.len() + object.len() > LONGEST {
+            self.invalid = Some(format!("the arguments are longer than {LONGEST} bytes"));
+            return None;
+        }
+        self.arguments.push_str(object);
+        end.and_then(|_| {
+            self.parse();
+            self.take_arguments(rest)
+        })
+    }
+
+    /// Goes over white space; anything but an object is no arguments.
+    fn before_the_object<'a>(&mut self, text: &'a str) -> Option<&'a str> {
+        let object = self.without_space(text);
+        match object.chars().next()? {
+            '{' => Some(object),
+            other => {
+                self.invalid = Some(self.unexpected(other, "where an object should begin"));
+                None
+            }
+        }
+    }
+
+    fn after_the_object<'a>(&mut self, text: &'a str) -> Option<&'a str> {
+        let rest = self.without_space(text);
+        match rest.chars().next()? {
+            '{' => Some(rest),
+            other => {
+                self.invalid = Some(self.unexpected(other, "after the end of the object"));
+                None
+            }
+        }
+    }
+
+    fn without_space<'a>(&mut self, text: &'a str) -> &'a str {
+        let rest = text.trim_start_matches([' ', '\t', '\n', '\r']);
+        self.received += text.len() - rest.len();
+        rest
+    }
+
+    fn unexpected(&self, what: char, place: &str) -> String {
+        format!("unexpected {what:?} {place}, at byte {}", self.received + 1)
+    }
+
+    /// The one strict parse, at the last brace.
+    fn parse(&mut self) {
+        match serde_json::from_str(&self.arguments) {
+            Ok(input) => self.input = Some(input),
+            Err(error) => self.invalid = Some(format!("the arguments are no JSON: {error}")),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The one client to upstream: its connection pool, what is sent, what is taken.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::{Bytes, BytesMut};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    RETRY_AFTER,
+};
+use reqwest::{Certificate, ClientBuilder, Method, Proxy, RequestBuilder, Response, Url};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+
+use super::fault::{Fault, Refusal};
+use super::settings::Settings;
+use super::sse::guard::{Caps, TooLarge};
+use super::stream::{ChunkStream, Drains};
+use crate::limits::Limits;
+use crate::openai::error_object::ErrorObject;
+use crate::secret::Secret;
+
+/// All of the client's headers that go upstream. LiteLLM obeys others.
+const PASSED_ON: [&str; 3] = ["traceparent", "tracestate", "x-request-id"];
+/// Under this name LiteLLM hands a provider's `Retry-After` on.
+const PROVIDER_RETRY_AFTER: &str = "llm_provider-retry-after";
+/// More of an error's body than any sentence in it needs.
+const ERROR_BODY: usize = 64 << 10;
+/// For a list that upstream has at hand, and for the body of an error.
+const SHORT_ANSWER: Duration = Duration::from_secs(10);
+
+/// Cheap to clone; all clones share the pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Client(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    http: reqwest::Client,
+    authorization: Option<HeaderValue>,
+    completions: Url,
+    settings: Settings,
+    caps: Caps,
+    drains: Arc<Drains>,
+}
+
+impl Client {
+    /// An error is one line for whoever wrote the configuration.
+    pub(crate) fn new(
+        settings: &Settings,
+        limits: &Limits,
+        key: Option<&Secret>,
+    ) -> Result<Self, String> {
+        Ok(Self(Arc::new(Inner {
+            http: http(settings)?,
+            authorization: key.map(bearer).transpose()?,
+            completions: settings.url.join("/chat/completions"),
+            settings: settings.clone(),
+            caps: Caps { line: limits.line, response: limits.response },
+            drains: Arc::default(),
+        })))
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// Asks for a completion. Resolves when the response head came and was good.
+    pub(crate) async fn open(
+        &self,
+        body: Bytes,
+        headers: &HeaderMap,
+    ) -> Result<ChunkStream, Fault> {
+        let request = self
+            .request(Method::POST, self.0.completions.clone(), headers)
+            .header(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"))
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .body(body);
+        let response = self.send(request, self.0.settings.first_byte_timeout).await?;
+        if is_html(&response) {
+            let body = beginning(response, ERROR_BODY).await;
+            return Err(Fault::NotACompletion(excerpt(&body)));
+        }
+        let Inner { caps, settings, drains, .. } = &*self.0;
+        Ok(ChunkStream::new(response, *caps, settings, Arc::clone(drains)))
+    }
+
+    /// Hands a request of another route on, its body streamed both ways. `route`
+    /// is what follows `/v1`, with its query. A status that is no success is a
+    /// fault: its body may hold keys.
+    pub(crate) async fn forward(
+        &self,
+        method: Method,
+        route: &str,
+        content_type: Option<HeaderValue>,
+        headers: &HeaderMap,
+        body: reqwest::Body,
+    ) -> Result<Response, Fault> {
+        let url = self.0.settings.url.join(route);
+        let mut request = self.request(method, url, headers).body(body);
+        if let Some(content_type) = content_type {
+            request = request.header(CONTENT_TYPE, content_type);
+        }
+        self.send(request, self.0.settings.first_byte_timeout).await
+    }
+
+    /// Upstream's list of models, as it came.
+    pub(crate) async fn models(&self) -> Result<Box<RawValue>, Fault> {
+        let url = self.0.settings.url.join("/models");
+        let request = self.request(Method::GET, url, &HeaderMap::new());
+        let response = self.send(request, SHORT_ANSWER).await?;
+        let body = timeout(SHORT_ANSWER, whole(response, self.0.caps.response))
+            .await
+            .map_err(|_| Fault::Idle(SHORT_ANSWER))??;
+        serde_json::from_slice(&body).map_err(|_| Fault::NotACompletion(excerpt(&body)))
+    }
+
+    /// Whether upstream is there and takes our key.
+    pub(crate) async fn probe(&self) -> Result<(), Fault> {
+        self.models().await.map(drop)
+    }
+
+    fn request(&self, method: Method, url: Url, headers: &HeaderMap) -> RequestBuilder {
+        self.0.http.request(method, url).headers(self.headers(headers))
+    }
+
+    fn headers(&self, from: &HeaderMap) -> HeaderMap {
+        let authorization = self.0.authorization.iter().map(|value| (AUTHORIZATION, value.clone()));
+        let passed_on = PASSED_ON
+            .iter()
+            .filter_map(|name| Some((HeaderName::from_static(name), from.get(*name)?.clone())));
+        authorization.chain(passed_on).collect()
+    }
+
+    /// A response whose head is good.
+    async fn send(&self, request: RequestBuilder, within: Duration) -> Result<Response, Fault> {
+        let response = timeout(within, request.send())
+            .await
+            .map_err(|_| Fault::FirstByte(within))?
+            .map_err(|error| Fault::of_request(&error))?;
+        let status = response.status();
+        if status.is_redirection() {
+            return Err(Fault::Redirect(status.as_u16()));
+        }
+        if !status.is_success() {
+            return Err(self.refusal(response).await);
+        }
+        if let Some(encoding) = response.headers().get(CONTENT_ENCODING) {
+            if encoding != "identity" {
+                return Err(Fault::NotACompletion(format!("it is encoded: {encoding:?}")));
+            }
+        }
+        Ok(response)
+    }
+
+    async fn refusal(&self, response: Response) -> Fault {
+        let status = response.status().as_u16();
+        let retry_after = retry_after(response.headers(), SystemTime::now());
+        let body = beginning(response, ERROR_BODY).await;
+        let error = ErrorObject::of_body(&String::from_utf8_lossy(&body));
+        let is_keyless = self.0.authorization.is_none();
+        Fault::Status(Refusal { status, error, retry_after, is_keyless })
+    }
+}
+
+fn bearer(key: &Secret) -> Result<HeaderValue, String> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose().trim()))
+        .map_err(|_| "the upstream key holds characters that no header can carry".to_owned())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn is_html(response: &Response) -> bool {
+    let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    content_type
+        .is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with("text/html"))
+}
+
+/// Seconds or a date, from upstream itself or from the provider behind it.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = [RETRY_AFTER.as_str(), PROVIDER_RETRY_AFTER]
+        .iter()
+        .find_map(|name| headers.get(*name))?
+        .to_str()
+        .ok()?
+        .trim();
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+/// As much of a body as comes soon, for an error.
+async fn beginning(mut response: Response, most: usize) -> Vec<u8> {
+    let mut body = Vec::new();
+    let reading = async {
+        while let Ok(Some(bytes)) = response.chunk().await {
+            let room = most.saturating_sub(body.len()).min(bytes.len());
+            body.extend_from_slice(&bytes[..room]);
+            if body.len() == most {
+                break;
+            }
+        }
+    };
+    timeout(SHORT_ANSWER, reading).await.ok();
+    body
+}
+
+async fn whole(mut response: Response, most: usize) -> Result<Bytes, Fault> {
+    let mut body = BytesMut::new();
+    while let Some(bytes) = response.chunk().await.map_err(|error| Fault::of_body(&error))? {
+        if body.len() + bytes.len() > most {
+            return Err(TooLarge::Response(most).into());
+        }
+        body.extend_from_slice(&bytes);
+    }
+    Ok(body.freeze())
+}
+
+/// As much of a wrong answer as the log shows.
+fn excerpt(body: &[u8]) -> String {
+    String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned()
+}
+
+fn http(settings: &Settings) -> Result<reqwest::Client, String> {
+    // An error means that one is installed already.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let own = own_certificates(settings)?;
+    let with_system_roots = builder(settings)?
+        .tls_certs_merge(own.iter().filter_map(|der| Certificate::from_der(der).ok()))
+        .build();
+    with_system_roots.or_else(|_| with_bundled_roots(settings, own))
+}
+
+/// Where the system has no certificates at all, not even plain HTTP would work.
+fn with_bundled_roots(
+    settings: &Settings,
+    own: Vec<CertificateDer<'static>>,
+) -> Result<reqwest::Client, String> {
+    let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    roots.add_parsable_certificates(own);
+    let tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let client = builder(settings)?.tls_backend_preconfigured(tls).build();
+    client.map_err(|error| format!("no HTTP client can be made: {error}"))
+}
+
+fn builder(settings: &Settings) -> Result<ClientBuilder, String> {
+    let builder = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
+        .no_proxy()
+        .tcp_nodelay(true)
+        .connect_timeout(settings.connect_timeout);
+    let Some(proxy) = &settings.proxy else { return Ok(builder) };
+    let proxy = Proxy::all(proxy).map_err(|error| format!("upstream.proxy: {error}"))?;
+    Ok(builder.proxy(proxy))
+}
+
+/// The certificates of `ca_file`.
+fn own_certificates(settings: &Settings) -> Result<Vec<CertificateDer<'static>>, String> {
+    let Some(path) = &settings.ca_file else { return Ok(Vec::new()) };
+    let because = |why: String| format!("upstream.ca_file {}: {why}", path.display());
+    let certificates = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| because(error.to_string()))?;
+    if certificates.is_empty() {
+        return Err(because("it holds no certificate".into()));
+    }
+    Ok(certificates)
+}
+
+#[cfg(test)]
+mod tests;

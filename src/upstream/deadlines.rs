@@ -1,0 +1,122 @@
+//! How long a stream may be silent, in three senses. Pure.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::settings::Settings;
+
+/// What ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expired {
+    /// No byte came.
+    Idle(Duration),
+    /// Bytes came, but no data.
+    Comment(Duration),
+    /// The answer had ended, and nothing further came: no failure.
+    End,
+}
+
+#[derive(Debug)]
+pub(crate) struct Deadlines {
+    idle: Duration,
+    comment: Duration,
+    end: Duration,
+    last_bytes: Instant,
+    last_data: Instant,
+    finished: Option<Instant>,
+}
+
+impl Deadlines {
+    pub(crate) fn new(settings: &Settings, now: Instant) -> Self {
+        Self {
+            idle: settings.idle_timeout,
+            comment: settings.comment_timeout,
+            end: settings.end_timeout,
+            last_bytes: now,
+            last_data: now,
+            finished: None,
+        }
+    }
+
+    pub(crate) fn bytes_came(&mut self, now: Instant) {
+        self.last_bytes = now;
+    }
+
+    pub(crate) fn data_came(&mut self, now: Instant) {
+        self.last_data = now;
+    }
+
+    /// The model has finished; from here on only the end is waited for.
+    pub(crate) fn finished(&mut self, now: Instant) {
+        self.finished.get_or_insert(now);
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished.is_some()
+    }
+
+    /// When to look again.
+    pub(crate) fn next(&self) -> Instant {
+        let end = self.finished.map(|finished| finished + self.end);
+        let silence = (self.last_bytes + self.idle).min(self.last_data + self.comment);
+        end.map_or(silence, |end| end.min(silence))
+    }
+
+    pub(crate) fn expired(&self, now: Instant) -> Option<Expired> {
+        if now < self.next() {
+            None
+        } else if self.is_finished() {
+            Some(Expired::End)
+        } else if now >= self.last_bytes + self.idle {
+            Some(Expired::Idle(self.idle))
+        } else {
+            Some(Expired::Comment(self.comment))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn deadlines() -> (Deadlines, Instant) {
+        let settings = Settings {
+            idle_timeout: 10 * SECOND,
+            comment_timeout: 15 * SECOND,
+            end_timeout: 2 * SECOND,
+            ..Settings::default()
+        };
+        let start = Instant::now();
+        (Deadlines::new(&settings, start), start)
+    }
+
+    #[test]
+    fn silence_expires_as_idle() {
+        let (deadlines, start) = deadlines();
+        assert_eq!(deadlines.next(), start + 10 * SECOND);
+        assert_eq!(deadlines.expired(start + 9 * SECOND), None);
+        assert_eq!(deadlines.expired(start + 10 * SECOND), Some(Expired::Idle(10 * SECOND)));
+    }
+
+    #[test]
+    fn comments_are_bytes_but_no_progress() {
+        let (mut deadlines, start) = deadlines();
+        deadlines.bytes_came(start + 9 * SECOND);
+        assert_eq!(deadlines.expired(start + 14 * SECOND), None);
+        assert_eq!(deadlines.expired(start + 15 * SECOND), Some(Expired::Comment(15 * SECOND)));
+        deadlines.data_came(start + 9 * SECOND);
+        assert_eq!(deadlines.next(), start + 19 * SECOND);
+    }
+
+    #[test]
+    fn after_the_end_only_the_done_is_waited_for() {
+        let (mut deadlines, start) = deadlines();
+        deadlines.finished(start + SECOND);
+        deadlines.finished(start + 2 * SECOND);
+        assert_eq!(deadlines.next(), start + 3 * SECOND);
+        assert_eq!(deadlines.expired(start + 3 * SECOND), Some(Expired::End));
+    }
+}

@@ -1,0 +1,254 @@
+//! What can go wrong on the road to upstream, and what a client is told of it.
+
+mod clean;
+mod meaning;
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use super::sse::guard::TooLarge;
+use crate::openai::chunk::BadChunk;
+use crate::openai::error::{ApiError, ErrorCode};
+use crate::openai::error_object::ErrorObject;
+
+pub(crate) use clean::sentence;
+use meaning::Meaning;
+
+/// A failed request, or a stream that failed. `Display` is for the log: clean of
+/// keys, and no client reads it; a client is told the [`ApiError`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// No connection: refused, no such host, or not within `connect_timeout`.
+    Unreachable(String),
+    Tls(String),
+    /// The connection broke, or spoke no HTTP, before the response head.
+    Reset(String),
+    /// No response head within this time.
+    FirstByte(Duration),
+    /// No byte of the body within this time.
+    Idle(Duration),
+    /// No data within this time, only comments.
+    Comment(Duration),
+    /// The body ended, cleanly or not, before the answer did.
+    Died(String),
+    /// An event that is no chunk.
+    Protocol(String),
+    /// `{"error": …}` where a chunk was expected.
+    Frame(ErrorObject),
+    /// A status that is no success.
+    Status(Refusal),
+    /// Not followed.
+    Redirect(u16),
+    /// A success that is no completion; its first bytes, for the log.
+    NotACompletion(String),
+    TooLarge(TooLarge),
+}
+
+/// An answer with a status from 400 on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    pub(crate) error: ErrorObject,
+    /// How long upstream asks to wait, where it says so understandably.
+    pub(crate) retry_after: Option<Duration>,
+    /// We sent no key.
+    pub(crate) is_keyless: bool,
+}
+
+impl Fault {
+    /// From a request that got no response head.
+    pub(crate) fn of_request(error: &reqwest::Error) -> Self {
+        let text = chain(error);
+        if is_tls(error) {
+            Self::Tls(text)
+        } else if error.is_connect() || error.is_builder() {
+            Self::Unreachable(text)
+        } else {
+            Self::Reset(text)
+        }
+    }
+
+    /// From a body that broke off.
+    pub(crate) fn of_body(error: &reqwest::Error) -> Self {
+        Self::Died(chain(error))
+    }
+
+    /// How long upstream asks to wait.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status(refusal) => refusal.retry_after,
+            _ => None,
+        }
+    }
+
+    /// Whether asking again may help: upstream was away or failed, and did not
+    /// refuse this request.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable(_) | Self::Reset(_) | Self::Died(_) | Self::Protocol(_) => true,
+            Self::Frame(_) | Self::Status(_) => {
+                matches!(self.meaning(), Meaning::Failed | Meaning::RateLimited)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a fallback model may be asked, once retries are used up.
+    pub(crate) fn allows_fallback(&self) -> bool {
+        self.is_passing() || self.meaning() == Meaning::UnknownModel
+    }
+
+    /// Whether the provider refuses the reasoning of earlier rounds: then the
+    /// round is asked again without it.
+    pub(crate) fn refuses_reasoning(&self) -> bool {
+        match self {
+            Self::Frame(error) | Self::Status(Refusal { error, .. }) => {
+                self.meaning() == Meaning::Rejected && meaning::names_reasoning(&error.message)
+            }
+            _ => false,
+        }
+    }
+
+    fn meaning(&self) -> Meaning {
+        match self {
+            Self::Status(refusal) => Meaning::of_status(refusal),
+            Self::Frame(error) => Meaning::of_frame(error),
+            _ => Meaning::Failed,
+        }
+    }
+
+    /// What a client is told: never upstream's own words but for a refusal of the
+    /// request itself, and those cleaned.
+    pub(crate) fn api_error(&self) -> ApiError {
+        let (code, message) = match self {
+            Self::Unreachable(_) | Self::Tls(_) => (ErrorCode::UpstreamUnavailable, UNREACHABLE),
+            Self::Reset(_) => (ErrorCode::UpstreamError, RESET),
+            Self::FirstByte(_) | Self::Idle(_) | Self::Comment(_) => {
+                (ErrorCode::UpstreamTimeout, SILENT)
+            }
+            Self::Died(_) => (ErrorCode::StreamDied, DIED),
+            Self::Protocol(_) => (ErrorCode::UpstreamInvalid, GARBAGE),
+            Self::Redirect(_) | Self::NotACompletion(_) => {
+                (ErrorCode::UpstreamInvalid, NO_COMPLETION)
+            }
+            Self::TooLarge(_) => (ErrorCode::UpstreamInvalid, TOO_LARGE),
+            Self::Frame(error) | Self::Status(Refusal { error, .. }) => {
+                return self.refusal(error);
+            }
+        };
+        ApiError::new(code, message)
+    }
+
+    fn refusal(&self, error: &ErrorObject) -> ApiError {
+        let (code, message) = match self.meaning() {
+            Meaning::Auth => (ErrorCode::UpstreamAuth, AUTH.to_owned()),
+            Meaning::UnknownModel => (ErrorCode::ModelNotFound, UNKNOWN_MODEL.to_owned()),
+            Meaning::WrongRoute => (ErrorCode::UpstreamInvalid, WRONG_ROUTE.to_owned()),
+            Meaning::ContextLength => {
+                (ErrorCode::ContextLengthExceeded, or(sentence(&error.message), CONTEXT))
+            }
+            Meaning::Rejected => {
+                (ErrorCode::UpstreamRejected, or(sentence(&error.message), REJECTED))
+            }
+            Meaning::RateLimited => (ErrorCode::UpstreamRateLimited, RATE_LIMITED.to_owned()),
+            Meaning::Failed => (ErrorCode::UpstreamError, FAILED.to_owned()),
+        };
+        let wait = self.retry_after().filter(|_| code == ErrorCode::UpstreamRateLimited);
+        ApiError::new(code, message).retry_after(wait)
+    }
+}
+
+const UNREACHABLE: &str =
+    "upstream cannot be reached: check that LiteLLM runs and that upstream.url is right";
+const RESET: &str = "upstream closed the connection before it answered";
+const SILENT: &str = "upstream did not answer in time";
+const DIED: &str = "upstream's stream ended before the answer did";
+const GARBAGE: &str = "upstream sent something that is no chat completion chunk";
+const NO_COMPLETION: &str =
+    "upstream's answer is no chat completion: check that upstream.url ends in /v1";
+const TOO_LARGE: &str = "upstream's answer is larger than limits.line or limits.response allow";
+const AUTH: &str = "upstream refused a key: check upstream.api_key_file, and the provider's key in \
+                    LiteLLM's configuration";
+const UNKNOWN_MODEL: &str = "upstream has no model of this name: GET /v1/models lists those it has";
+const WRONG_ROUTE: &str = "upstream has no such route: check that upstream.url ends in /v1";
+const CONTEXT: &str = "the conversation is too long for this model";
+const REJECTED: &str = "upstream refused the request";
+const RATE_LIMITED: &str = "upstream's rate limit is reached: try again later";
+const FAILED: &str = "upstream failed to answer: its log says why";
+
+fn or(text: String, instead: &str) -> String {
+    if text.is_empty() { instead.to_owned() } else { text }
+}
+
+impl From<BadChunk> for Fault {
+    fn from(bad: BadChunk) -> Self {
+        match bad {
+            BadChunk::Error(error) => Self::Frame(error),
+            BadChunk::Malformed(why) => Self::Protocol(why),
+        }
+    }
+}
+
+impl From<TooLarge> for Fault {
+    fn from(too_large: TooLarge) -> Self {
+        Self::TooLarge(too_large)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable(why) => write!(f, "no connection: {}", sentence(why)),
+            Self::Tls(why) => write!(f, "no TLS connection: {}", sentence(why)),
+            Self::Reset(why) => write!(f, "connection lost before the head: {}", sentence(why)),
+            Self::FirstByte(time) => write!(f, "no response head within {time:?}"),
+            Self::Idle(time) => write!(f, "no byte within {time:?}"),
+            Self::Comment(time) => write!(f, "only comments for {time:?}"),
+            Self::Died(why) => write!(f, "the stream died: {}", sentence(why)),
+            Self::Protocol(why) => write!(f, "no chunk: {}", sentence(why)),
+            Self::Frame(error) => write!(f, "error in the stream: {}", logged(error)),
+            Self::Status(refusal) => {
+                write!(f, "status {}: {}", refusal.status, logged(&refusal.error))
+            }
+            Self::Redirect(status) => write!(f, "redirect {status}, not followed"),
+            Self::NotACompletion(excerpt) => write!(f, "no completion: {}", sentence(excerpt)),
+            Self::TooLarge(TooLarge::Line(cap)) => write!(f, "a line over {cap} bytes"),
+            Self::TooLarge(TooLarge::Response(cap)) => write!(f, "a response over {cap} bytes"),
+        }
+    }
+}
+
+impl Error for Fault {}
+
+fn logged(error: &ErrorObject) -> String {
+    match error.kind.as_deref() {
+        Some(kind) => format!("{} ({})", sentence(&error.message), sentence(kind)),
+        None => sentence(&error.message),
+    }
+}
+
+/// An error and its causes, without the URL.
+fn chain(error: &reqwest::Error) -> String {
+    let mut text = String::from(if error.is_timeout() { "timed out" } else { "failed" });
+    for cause in causes(error) {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+    }
+    text
+}
+
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |cause: &&(dyn Error + 'static)| (*cause).source())
+}
+
+/// A certificate that is not trusted, say: asking again does not help.
+fn is_tls(error: &reqwest::Error) -> bool {
+    causes(error).any(|cause| {
+        let inside = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        cause.is::<rustls::Error>() || inside.is_some_and(|inside| inside.is::<rustls::Error>())
+    })
+}
+
+#[cfg(test)]
+mod tests;

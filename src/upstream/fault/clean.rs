@@ -1,0 +1,135 @@
+//! Upstream's sentences without what must not leave the house.
+//!
+//! An error text carries the provider's body: possibly pieces of keys, and
+//! sometimes a Python traceback with paths.
+
+/// The most characters of one sentence.
+const MOST: usize = 500;
+const REMOVED: &str = "[…]";
+const TRACEBACK: &str = "Traceback (most recent call last)";
+
+/// Beginnings that providers give their keys.
+const KEY_PREFIXES: [&str; 14] = [
+    "sk-", "sk_", "pk-", "pk_", "rk_", "gsk_", "xai-", "hf_", "ghp_", "AIza", "AKIA", "ASIA",
+    "eyJ", "ya29.",
+];
+/// Names whose value is secret: `api_key=…`, `"token": …`, `Bearer …`.
+const SECRET_NAMES: [&str; 7] =
+    ["api_key", "apikey", "x-api-key", "token", "password", "secret", "bearer"];
+
+/// The first line of `text`, at most 500 characters, without key-like strings,
+/// paths, addresses inside the house, tracebacks and control characters.
+pub(crate) fn sentence(text: &str) -> String {
+    let text = text.split(TRACEBACK).next().unwrap_or_default();
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let line: String = line.chars().filter(|c| !c.is_control()).collect();
+    let cleaned = without_secrets(&line);
+    match cleaned.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &cleaned[..end]),
+        None => cleaned,
+    }
+}
+
+fn without_secrets(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut after_secret_name = false;
+    for (word, separator) in words(line) {
+        if word.is_empty() {
+            out.push_str(separator);
+            continue;
+        }
+        let is_secret = after_secret_name || is_key(word) || is_place(word);
+        out.push_str(if is_secret { REMOVED } else { word });
+        out.push_str(separator);
+        after_secret_name = names_secret(word, separator);
+    }
+    out
+}
+
+/// Words, each with the one character that ends it.
+fn words(line: &str) -> impl Iterator<Item = (&str, &str)> {
+    const SEPARATORS: &[char] =
+        &[' ', '\t', '"', '\'', '`', '(', ')', '[', ']', '{', '}', '<', '>', ',', ';', '='];
+    line.split_inclusive(SEPARATORS).map(|piece| {
+        let word = piece.trim_end_matches(SEPARATORS);
+        (word, &piece[word.len()..])
+    })
+}
+
+fn names_secret(word: &str, separator: &str) -> bool {
+    let name = word.trim_end_matches(':').to_ascii_lowercase();
+    let is_assigned = word.ends_with(':') || matches!(separator, "=" | "\"" | "'");
+    SECRET_NAMES.contains(&name.as_str()) && (is_assigned || name == "bearer")
+}
+
+fn is_key(word: &str) -> bool {
+    let has = |test: fn(&u8) -> bool| word.as_bytes().iter().any(test);
+    let mixed =
+        has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_digit);
+    let hexadecimal = word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let has_prefix = KEY_PREFIXES.iter().any(|prefix| word.starts_with(prefix));
+    (has_prefix && word.len() >= 8)
+        || (word.len() >= 20 && mixed)
+        || (word.len() >= 32 && hexadecimal)
+}
+
+/// A path, or a URL that is not for everyone.
+fn is_place(word: &str) -> bool {
+    if let Some((scheme, rest)) = word.split_once("://") {
+        return scheme != "https" || rest.contains(['@', '?', ':']);
+    }
+    let is_unix = word.starts_with(['/', '~', '.']) && word.matches('/').count() >= 2;
+    let is_windows = word.get(1..3) == Some(":\\") || word.starts_with("\\\\");
+    is_unix || is_windows || word.trim_end_matches(['.', ':']).ends_with(".py")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(sentence(text), expected, "{text:?}");
+    }
+
+    #[test]
+    fn keeps_an_ordinary_sentence() {
+        let text = "litellm.BadRequestError: OpenAIException - Unsupported value: 'temperature' \
+                    does not support 0.5 with claude-3-5-sonnet-20241022.";
+        check(text, text);
+        check("see https://platform.example.com/docs.", "see https://platform.example.com/docs.");
+    }
+
+    #[test]
+    fn removes_keys() {
+        check("Incorrect API key provided: sk-abcd1234.", "Incorrect API key provided: […]");
+        check(r#"{"api_key": "hunter2", "x": 1}"#, r#"{"api_key": "[…]", "x": 1}"#);
+        check("api_key=hunter2 token: a.b", "api_key=[…] token: […]");
+        check("Authorization: Bearer hunter2", "Authorization: Bearer […]");
+        check("AIzaSyA1234567890 and Zm9vYmFyYmF6cXV4MTIz", "[…] and […]");
+        check("0123456789abcdef0123456789abcdef", "[…]");
+    }
+
+    #[test]
+    fn removes_paths_and_inner_addresses() {
+        check("in /usr/lib/python3.11/x.py: oops", "in […] oops");
+        check(r#"File "main.py", line 3"#, r#"File "[…]", line 3"#);
+        check(r"at C:\Users\me", "at […]");
+        check("POST http://10.0.0.7:8000/v1 failed", "POST […] failed");
+        check("https://u:p@host/x", "[…]");
+    }
+
+    #[test]
+    fn keeps_one_line_without_traceback_and_control_characters() {
+        check("\n first\nsecond", "first");
+        check("bad. Traceback (most recent call last):\n File", "bad.");
+        check("\u{1b}[31mred", "[31mred");
+        check("", "");
+    }
+
+    #[test]
+    fn is_at_most_500_characters_long() {
+        let cleaned = sentence(&"ä ".repeat(400));
+        assert_eq!(cleaned.chars().count(), MOST + 1);
+        assert!(cleaned.ends_with('…'));
+    }
+}

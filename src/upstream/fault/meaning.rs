@@ -1,0 +1,93 @@
+//! What a refusal means, by status and text: LiteLLM's numbers alone mislead.
+//!
+//! Measured on LiteLLM 1.106.2 without a database: a wrong master key is 400, none
+//! at all a bare 500, an unknown model 400, a missing provider key 401 or 500.
+
+use super::Refusal;
+use crate::openai::error_object::ErrorObject;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// A key is wrong or missing: ours at LiteLLM, or LiteLLM's at the provider.
+    Auth,
+    UnknownModel,
+    /// There is no LiteLLM under this path.
+    WrongRoute,
+    ContextLength,
+    /// The request itself is refused.
+    Rejected,
+    RateLimited,
+    /// Upstream, or the provider behind it, failed.
+    Failed,
+}
+
+/// Texts of a missing or wrong key, whatever the status.
+const KEY_TEXTS: [&str; 6] = [
+    "no connected db",
+    "missing credentials",
+    "api key not valid",
+    "invalid api key",
+    "incorrect api key",
+    "authenticationerror",
+];
+
+const UNKNOWN_MODEL_TEXTS: [&str; 3] =
+    ["invalid model name passed", "no healthy deployments for", "model_not_found"];
+
+const CONTEXT_TEXTS: [&str; 7] = [
+    "contextwindowexceeded",
+    "context_length_exceeded",
+    "maximum context length",
+    "prompt is too long",
+    "exceeds the context length",
+    "exceeds the context window",
+    "exceeds the maximum number of tokens",
+];
+
+impl Meaning {
+    pub(super) fn of_status(refusal: &Refusal) -> Self {
+        let is_bare = refusal.error.kind.is_none() && refusal.error.code.is_none();
+        if refusal.is_keyless && refusal.status == 500 && is_bare {
+            return Self::Auth;
+        }
+        if refusal.status == 404 && is_bare && refusal.error.message == "Not Found" {
+            return Self::WrongRoute;
+        }
+        Self::of(refusal.status, &refusal.error)
+    }
+
+    /// A frame's code is a text, and may be `"None"`.
+    pub(super) fn of_frame(error: &ErrorObject) -> Self {
+        let status = error.code.as_deref().and_then(|code| code.parse().ok());
+        Self::of(status.unwrap_or(500), error)
+    }
+
+    fn of(status: u16, error: &ErrorObject) -> Self {
+        let text = [Some(&error.message), error.kind.as_ref(), error.code.as_ref()];
+        let text = text.into_iter().flatten().map(|text| text.to_lowercase()).collect::<Vec<_>>();
+        let says =
+            |words: &[&str]| words.iter().any(|word| text.iter().any(|text| text.contains(word)));
+        match status {
+            401 | 403 => Self::Auth,
+            429 => Self::RateLimited,
+            400 | 404 | 413 | 422 if says(&CONTEXT_TEXTS) => Self::ContextLength,
+            400 | 500 if says(&KEY_TEXTS) => Self::Auth,
+            400 if says(&UNKNOWN_MODEL_TEXTS) => Self::UnknownModel,
+            404 => Self::UnknownModel,
+            // Too slow, in conflict, or LiteLLM's own word for a failed provider.
+            408 | 409 | 424 | 425 => Self::Failed,
+            400..500 => Self::Rejected,
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// Whether a refusal names a member in which reasoning goes back. The bare word
+/// only counts where it is quoted as a name: sentences speak of reasoning too.
+pub(super) fn names_reasoning(message: &str) -> bool {
+    const MEMBERS: [&str; 3] = ["reasoning_content", "thinking_blocks", "reasoning_details"];
+    let is_named = |quote: char| message.contains(&format!("{quote}reasoning{quote}"));
+    MEMBERS.iter().any(|member| message.contains(member))
+        || ['\'', '"', '`'].into_iter().any(is_named)
+        || message.contains(".reasoning'")
+}

@@ -1,0 +1,165 @@
+//! One answer from upstream, chunk by chunk, with its deadlines.
+
+mod decode;
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use reqwest::Response;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
+
+use super::deadlines::{Deadlines, Expired};
+use super::fault::Fault;
+use super::settings::Settings;
+use super::sse::guard::Caps;
+use crate::openai::chunk::Chunk;
+use decode::Decoder;
+
+/// What [`ChunkStream::next`] comes upon.
+#[derive(Debug)]
+pub(crate) enum StreamEvent {
+    Chunk(Box<Chunk>),
+    /// `[DONE]`, or the end of a whole unstreamed completion.
+    Done,
+    /// The stream ended after a `finish_reason`, without `[DONE]`.
+    End,
+}
+
+/// Dropping it closes the connection, unless the answer has ended.
+#[derive(Debug)]
+pub(crate) struct ChunkStream {
+    /// `None` once nothing more is wanted of it.
+    response: Option<Response>,
+    decoder: Decoder,
+    deadlines: Deadlines,
+    /// Rings at a deadline, or at one that has been moved since.
+    alarm: Pin<Box<Sleep>>,
+    drains: Arc<Drains>,
+}
+
+enum Read {
+    Bytes(Bytes),
+    End,
+    Broken(Fault),
+    Expired(Expired),
+}
+
+impl ChunkStream {
+    pub(super) fn new(
+        response: Response,
+        caps: Caps,
+        settings: &Settings,
+        drains: Arc<Drains>,
+    ) -> Self {
+        let deadlines = Deadlines::new(settings, Instant::now());
+        let alarm = Box::pin(sleep_until(deadlines.next()));
+        Self { response: Some(response), decoder: Decoder::new(caps), deadlines, alarm, drains }
+    }
+
+    /// The next event; after the last one, [`StreamEvent::End`] for ever. Safe to
+    /// cancel: nothing is lost.
+    pub(crate) async fn next(&mut self) -> Result<StreamEvent, Fault> {
+        loop {
+            if let Some(event) = self.decoder.next() {
+                return self.note(event);
+            }
+            match self.read().await {
+                Read::Bytes(bytes) => self.decoder.push(bytes),
+                Read::End => self.decoder.finish(),
+                Read::Broken(fault) => return self.broken(fault),
+                Read::Expired(expired) => return self.expired(expired),
+            }
+        }
+    }
+
+    /// Keeps the clock, and gives the connection back after the last event.
+    fn note(&mut self, event: Result<StreamEvent, Fault>) -> Result<StreamEvent, Fault> {
+        match &event {
+            Ok(StreamEvent::Chunk(chunk)) => {
+                self.deadlines.data_came(Instant::now());
+                if chunk.finish_reason.is_some() {
+                    self.deadlines.finished(Instant::now());
+                    self.alarm.as_mut().reset(self.deadlines.next());
+                }
+            }
+            Ok(StreamEvent::Done) => self.give_back(),
+            Ok(StreamEvent::End) | Err(_) => self.response = None,
+        }
+        event
+    }
+
+    async fn read(&mut self) -> Read {
+        let Some(response) = &mut self.response else { return Read::End };
+        loop {
+            tokio::select! {
+                biased;
+                read = response.chunk() => {
+                    self.deadlines.bytes_came(Instant::now());
+                    return match read {
+                        Ok(Some(bytes)) => Read::Bytes(bytes),
+                        Ok(None) => Read::End,
+                        Err(error) => Read::Broken(Fault::of_body(&error)),
+                    };
+                }
+                () = self.alarm.as_mut() => {
+                    if let Some(expired) = self.deadlines.expired(Instant::now()) {
+                        return Read::Expired(expired);
+                    }
+                    self.alarm.as_mut().reset(self.deadlines.next());
+                }
+            }
+        }
+    }
+
+    /// An answer that was complete is not spoilt by a connection that breaks then.
+    fn broken(&mut self, fault: Fault) -> Result<StreamEvent, Fault> {
+        self.end_here(if self.deadlines.is_finished() { Ok(StreamEvent::End) } else { Err(fault) })
+    }
+
+    fn expired(&mut self, expired: Expired) -> Result<StreamEvent, Fault> {
+        self.end_here(match expired {
+            Expired::End => Ok(StreamEvent::End),
+            Expired::Idle(time) => Err(Fault::Idle(time)),
+            Expired::Comment(time) => Err(Fault::Comment(time)),
+        })
+    }
+
+    fn end_here(&mut self, with: Result<StreamEvent, Fault>) -> Result<StreamEvent, Fault> {
+        self.decoder.end();
+        self.response = None;
+        with
+    }
+
+    /// A connection can be used again once its body was read to the end.
+    fn give_back(&mut self) {
+        if let Some(response) = self.response.take() {
+            self.drains.drain(response);
+        }
+    }
+}
+
+/// Reads what stands behind a `[DONE]`, usually nothing but the end of the body,
+/// so that the connection goes back to the pool.
+#[derive(Debug, Default)]
+pub(super) struct Drains(Mutex<JoinSet<()>>);
+
+impl Drains {
+    /// What takes longer is closed: within 1 s, as any connection we leave.
+    const TIME: Duration = Duration::from_millis(500);
+
+    fn drain(&self, mut response: Response) {
+        if let Some(Ok(None) | Err(_)) = response.chunk().now_or_never() {
+            return;
+        }
+        let mut tasks = self.0.lock().expect("no holder panics");
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
+            let to_the_end = async { while let Ok(Some(_)) = response.chunk().await {} };
+            timeout(Self::TIME, to_the_end).await.ok();
+        });
+    }
+}

@@ -1,0 +1,181 @@
+//! From reads to chunks, whatever shape the answer has. Pure.
+
+use bytes::Bytes;
+
+use super::StreamEvent;
+use crate::openai::chunk::{BadChunk, Chunk};
+use crate::upstream::fault::Fault;
+use crate::upstream::sse::Event;
+use crate::upstream::sse::guard::{Caps, Guard, TooLarge};
+
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+/// As much of a wrong answer as the log shows.
+const EXCERPT: usize = 200;
+
+/// [`push`](Self::push) one read, then take [`next`](Self::next) until `None`.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    caps: Caps,
+    shape: Shape,
+    /// The body has ended.
+    is_closed: bool,
+    /// A `finish_reason` came.
+    is_finished: bool,
+}
+
+/// What the body turned out to be. Its content type is not asked: it is missing
+/// or wrong too often.
+#[derive(Debug)]
+enum Shape {
+    /// Nothing but white space, and perhaps a part of a byte order mark.
+    Unknown(Vec<u8>),
+    Events(Box<Guard>),
+    /// A JSON body where a stream was asked for.
+    Whole(Vec<u8>),
+    /// Something else: its first bytes.
+    Other(Vec<u8>),
+    /// The whole completion was handed over, only its end was not.
+    Done,
+    Ended,
+}
+
+impl Decoder {
+    pub(super) fn new(caps: Caps) -> Self {
+        Self { caps, shape: Shape::Unknown(Vec::new()), is_closed: false, is_finished: false }
+    }
+
+    /// Takes one read. [`next`](Self::next) must have come to `None` before.
+    pub(super) fn push(&mut self, read: Bytes) {
+        match &mut self.shape {
+            Shape::Unknown(held) => {
+                let read = joined(std::mem::take(held), read);
+                self.shape = self.shape_of(read);
+            }
+            Shape::Events(guard) => guard.push(read),
+            Shape::Whole(body) => body.extend_from_slice(&read),
+            Shape::Other(body) if body.len() < EXCERPT => body.extend_from_slice(&read),
+            Shape::Other(_) | Shape::Done | Shape::Ended => {}
+        }
+    }
+
+    /// The body has ended.
+    pub(super) fn finish(&mut self) {
+        self.is_closed = true;
+    }
+
+    /// Nothing more is wanted.
+    pub(super) fn end(&mut self) {
+        self.shape = Shape::Ended;
+    }
+
+    pub(super) fn next(&mut self) -> Option<Result<StreamEvent, Fault>> {
+        let event = self.find()?;
+        match &event {
+            Ok(StreamEvent::Chunk(chunk)) => self.is_finished |= chunk.finish_reason.is_some(),
+            Ok(StreamEvent::Done | StreamEvent::End) | Err(_) => self.end(),
+        }
+        Some(event)
+    }
+
+    fn find(&mut self) -> Option<Result<StreamEvent, Fault>> {
+        match &mut self.shape {
+            Shape::Events(_) => self.find_in_events(),
+            Shape::Whole(body) if body.len() > self.caps.response => {
+                Some(Err(TooLarge::Response(self.caps.response).into()))
+            }
+            Shape::Whole(body) if self.is_closed => {
+                let body = std::mem::take(body);
+                self.shape = Shape::Done;
+                Some(whole(&body))
+            }
+            Shape::Other(body) if self.is_closed || body.len() >= EXCERPT => {
+                Some(Err(not_a_completion(body)))
+            }
+            Shape::Unknown(_) if self.is_closed => Some(self.end_of_body()),
+            Shape::Unknown(_) | Shape::Whole(_) | Shape::Other(_) => None,
+            Shape::Done => Some(Ok(StreamEvent::Done)),
+            Shape::Ended => Some(Ok(StreamEvent::End)),
+        }
+    }
+
+    fn find_in_events(&mut self) -> Option<Result<StreamEvent, Fault>> {
+        let Shape::Events(guard) = &mut self.shape else { return None };
+        while let Some(event) = guard.next() {
+            match event.map(|event| read(&event)) {
+                Ok(None) => {}
+                Ok(Some(found)) => return Some(found),
+                Err(too_large) => return Some(Err(too_large.into())),
+            }
+        }
+        if !self.is_closed {
+            return None;
+        }
+        match guard.finish().and_then(|event| read(&event)) {
+            // Cut off within its last event: nobody sent garbage.
+            None | Some(Err(Fault::Protocol(_))) => Some(self.end_of_body()),
+            found => found,
+        }
+    }
+
+    fn end_of_body(&self) -> Result<StreamEvent, Fault> {
+        if self.is_finished {
+            Ok(StreamEvent::End)
+        } else {
+            Err(Fault::Died("the body ended before finish_reason and [DONE]".into()))
+        }
+    }
+
+    fn shape_of(&self, read: Bytes) -> Shape {
+        if read.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(&read) {
+            return Shape::Unknown(read.into());
+        }
+        let text = read.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&read).trim_ascii_start();
+        match text.first() {
+            None => Shape::Unknown(Vec::new()),
+            Some(b'{') => Shape::Whole(text.to_vec()),
+            Some(b'<') => Shape::Other(text.to_vec()),
+            Some(_) => {
+                let mut guard = Guard::new(self.caps);
+                guard.push(read.slice_ref(text));
+                Shape::Events(Box::new(guard))
+            }
+        }
+    }
+}
+
+fn joined(mut held: Vec<u8>, read: Bytes) -> Bytes {
+    if held.is_empty() {
+        return read;
+    }
+    held.extend_from_slice(&read);
+    held.into()
+}
+
+/// What an event says. `None`: nothing, as a comment does.
+fn read(event: &Event) -> Option<Result<StreamEvent, Fault>> {
+    let data = event.data()?;
+    match data.trim() {
+        "" => None,
+        "[DONE]" => Some(Ok(StreamEvent::Done)),
+        payload => Some(match Chunk::parse(payload) {
+            Ok(chunk) => Ok(StreamEvent::Chunk(Box::new(chunk))),
+            Err(bad) => Err(bad.into()),
+        }),
+    }
+}
+
+fn whole(body: &[u8]) -> Result<StreamEvent, Fault> {
+    match Chunk::parse(&String::from_utf8_lossy(body)) {
+        Ok(chunk) => Ok(StreamEvent::Chunk(Box::new(chunk))),
+        Err(BadChunk::Error(error)) => Err(Fault::Frame(error)),
+        Err(BadChunk::Malformed(_)) => Err(not_a_completion(body)),
+    }
+}
+
+pub(super) fn not_a_completion(body: &[u8]) -> Fault {
+    let excerpt = &body[..body.len().min(EXCERPT)];
+    Fault::NotACompletion(String::from_utf8_lossy(excerpt).into_owned())
+}
+
+#[cfg(test)]
+mod tests;
