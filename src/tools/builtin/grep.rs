@@ -4,6 +4,8 @@ mod pattern;
 mod query;
 mod render;
 mod search;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -53,7 +53,10 @@ pub(super) fn search(
     let found = Mutex::new(Found { page, files: 0, matches: 0 });
     let path = place.target.path().display();
     let root = place.target.real_path();
-    let kind = root.metadata().map_err(|error| ToolError::Failed(format!("{path}: {error}")))?;
+    let kind = root.metadata().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => ToolError::Failed(format!("{path} does not exist")),
+        _ => ToolError::Failed(format!("{path}: {error}")),
+    })?;
     if kind.is_dir() {
         search_tree(query, place, hidden, bounds, &found);
     } else if kind.is_file() {

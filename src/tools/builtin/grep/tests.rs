@@ -1,0 +1,359 @@
+//! Grep as the model calls it, and beside ripgrep itself.
+
+use std::process::Command;
+use std::time::Duration;
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use super::Grep;
+use crate::tools::tool::erase;
+use crate::tools::tool::test_support::Workspace;
+use crate::tools::walk::Hidden;
+
+fn grep() -> Grep {
+    Grep::new(Hidden::nothing())
+}
+
+/// A small tree with everything that is easily got wrong.
+fn tree() -> Workspace {
+    let long = format!("needle {}\n", "x".repeat(600));
+    let workspace = Workspace::new(&[
+        (".git/HEAD", "needle\n"),
+        (".gitignore", "/build\n*.log\n!keep.log\n"),
+        (".hidden/conf", "a needle here\n"),
+        ("build/out.txt", "needle\n"),
+        ("a.log", "needle\n"),
+        ("keep.log", "needle\n"),
+        ("src/.ignore", "gen*.rs\n"),
+        ("src/generated.rs", "needle\n"),
+        ("src/main.rs", "fn main() {\n    needle();\n    // NEEDLE and needle, needle\n}\n"),
+        ("src/lib.rs", "//! lib\n\nfn a() {}\nfn b() { needle() }\n\n\n\nfn c() { needle() }\n"),
+        ("src/a/x.rs", "one\ntwo needle\nthree\n"),
+        ("src/a.rs", "needle without newline"),
+        ("docs/crlf.md", "first\r\nneedle\r\nlast\r\n"),
+        ("docs/long.md", &long),
+        ("docs/utf8.md", "größe needle ≠\n"),
+        ("empty", ""),
+    ]);
+    workspace.write("bin/early.bin", b"\0needle\n");
+    workspace
+        .write("bin/late.bin", &[&b"needle\n"[..], &[b'x'; 70_000], b"\n\0\nneedle\n"].concat());
+    workspace.write("docs/utf16.txt", b"\xff\xfen\0e\0e\0d\0l\0e\0\n\0");
+    workspace.write("docs/latin1.txt", b"\xe4 needle \xff\n");
+    std::os::unix::fs::symlink(workspace.path("src/main.rs"), workspace.path("link.rs")).unwrap();
+    std::os::unix::fs::symlink(workspace.root(), workspace.path("loop")).unwrap();
+    workspace
+}
+
+/// The same call of ripgrep, its lines sorted.
+fn ripgrep(workspace: &Workspace, arguments: &[&str]) -> Vec<String> {
+    let common = ["--no-config", "--hidden", "--color=never", "--no-heading", "-g", "!.git"];
+    let output = Command::new("rg")
+        .args(common)
+        // Mapped files it searches for NUL only at their beginning.
+        .args(["--no-mmap", "--no-ignore-global", "--with-filename", "--max-columns=500"])
+        .args(arguments)
+        .current_dir(workspace.root())
+        .output()
+        .unwrap();
+    sorted(&String::from_utf8_lossy(&output.stdout))
+}
+
+fn sorted(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = text
+        .lines()
+        .map(|line| line.strip_prefix("./").unwrap_or(line).to_owned())
+        .filter(|line| line != "No matches found" && !line.starts_with('('))
+        .collect();
+    lines.sort_unstable();
+    lines
+}
+
+fn has_ripgrep() -> bool {
+    let found = Command::new("rg").arg("--version").output().is_ok();
+    if !found {
+        eprintln!("skipped: there is no rg to compare with");
+    }
+    found
+}
+
+#[tokio::test]
+async fn finds_what_ripgrep_finds() {
+    if !has_ripgrep() {
+        return;
+    }
+    let workspace = tree();
+    let cases: &[(Value, &[&str])] = &[
+        (json!({"pattern": "needle"}), &["-l", "needle", "."]),
+        (json!({"pattern": "NEEDLE"}), &["-l", "NEEDLE", "."]),
+        (json!({"pattern": "NEEDLE", "-i": true}), &["-il", "NEEDLE", "."]),
+        (json!({"pattern": "needle", "path": "src"}), &["-l", "needle", "src"]),
+        (json!({"pattern": "needle", "path": "build"}), &["-l", "needle", "build"]),
+        (json!({"pattern": "needle", "path": "a.log"}), &["-l", "needle", "a.log"]),
+        (json!({"pattern": "needle", "type": "rust"}), &["-l", "-t", "rust", "needle", "."]),
+        (json!({"pattern": "needle", "glob": "*.md"}), &["-l", "-g", "*.md", "needle", "."]),
+        (json!({"pattern": "needle", "glob": "*.log"}), &["-l", "-g", "*.log", "needle", "."]),
+        (
+            json!({"pattern": "needle", "glob": "*.{rs,md}, !src/a/**"}),
+            &["-l", "-g", "*.{rs,md}", "-g", "!src/a/**", "needle", "."],
+        ),
+        (
+            json!({"pattern": "needle", "glob": "src/*.rs"}),
+            &["-l", "-g", "src/*.rs", "needle", "."],
+        ),
+        (json!({"pattern": "needle", "glob": "/src/**"}), &["-l", "-g", "/src/**", "needle", "."]),
+        (json!({"pattern": "^"}), &["-l", "^", "."]),
+        (json!({"pattern": ""}), &["-l", "", "."]),
+        (json!({"pattern": r"^\s*$"}), &["-l", r"^\s*$", "."]),
+        (json!({"pattern": r"\bneedle\(\)"}), &["-l", r"\bneedle\(\)", "."]),
+        (json!({"pattern": "größe"}), &["-l", "größe", "."]),
+        (json!({"pattern": "needle", "output_mode": "count"}), &["-c", "needle", "."]),
+        (json!({"pattern": "needle", "output_mode": "count", "-o": true}), &["-co", "needle", "."]),
+        (
+            json!({"pattern": r"\{\n", "output_mode": "count", "multiline": true}),
+            &["-cU", "--multiline-dotall", r"\{\n", "."],
+        ),
+        (json!({"pattern": "needle", "output_mode": "content"}), &["-n", "needle", "."]),
+        (
+            json!({"pattern": "needle", "output_mode": "content", "-n": false}),
+            &["-N", "needle", "."],
+        ),
+        (
+            json!({"pattern": "needle", "output_mode": "content", "-o": true}),
+            &["-no", "needle", "."],
+        ),
+        (json!({"pattern": "needle", "output_mode": "content", "-C": 1}), &["-nC1", "needle", "."]),
+        (json!({"pattern": "needle", "output_mode": "content", "-A": 2}), &["-nA2", "needle", "."]),
+        (
+            json!({"pattern": "needle", "output_mode": "content", "-B": 1, "-n": false}),
+            &["-NB1", "needle", "."],
+        ),
+        (
+            json!({"pattern": r"main.*needle\(", "output_mode": "content", "multiline": true}),
+            &["-nU", "--multiline-dotall", r"main.*needle\(", "."],
+        ),
+        (
+            json!({"pattern": "needle", "output_mode": "content", "path": "bin/late.bin"}),
+            &["-n", "needle", "bin/late.bin"],
+        ),
+        (
+            json!({"pattern": "needle", "output_mode": "content", "path": "bin/early.bin"}),
+            &["-n", "needle", "bin/early.bin"],
+        ),
+    ];
+    for (arguments, flags) in cases {
+        let ours = sorted(&workspace.call(grep(), arguments.clone()).await);
+        assert_eq!(ours, ripgrep(&workspace, flags), "{arguments}");
+    }
+}
+
+#[tokio::test]
+async fn lists_files_newest_first_and_ties_by_name() {
+    let workspace = Workspace::new(&[("b", "x"), ("a", "x"), ("new", "x"), ("no", "y")]);
+    let then = std::time::SystemTime::now() - Duration::from_secs(60);
+    for name in ["b", "a"] {
+        let file = std::fs::File::options().write(true).open(workspace.path(name)).unwrap();
+        file.set_modified(then).unwrap();
+    }
+    assert_snapshot!(workspace.call(grep(), json!({"pattern": "x"})).await, @r"
+    new
+    a
+    b
+    ");
+}
+
+#[tokio::test]
+async fn content_reads_like_ripgreps() {
+    let workspace = tree();
+    let arguments = json!({"pattern": "needle", "output_mode": "content", "-C": 1, "glob": "*.rs"});
+    assert_snapshot!(workspace.call(grep(), arguments).await, @r"
+    src/a/x.rs-1-one
+    src/a/x.rs:2:two needle
+    src/a/x.rs-3-three
+    --
+    src/a.rs:1:needle without newline
+    --
+    src/generated.rs:1:needle
+    --
+    src/lib.rs-3-fn a() {}
+    src/lib.rs:4:fn b() { needle() }
+    src/lib.rs-5-
+    --
+    src/lib.rs-7-
+    src/lib.rs:8:fn c() { needle() }
+    --
+    src/main.rs-1-fn main() {
+    src/main.rs:2:    needle();
+    src/main.rs:3:    // NEEDLE and needle, needle
+    src/main.rs-4-}
+    ");
+}
+
+#[tokio::test]
+async fn counts_over_the_whole_set() {
+    let workspace = Workspace::new(&[("a", "x\nx\n"), ("b", "x\n"), ("c", "x x\n")]);
+    let arguments = json!({"pattern": "x", "output_mode": "count", "head_limit": 1});
+    assert_snapshot!(workspace.call(grep(), arguments).await, @r"
+    a:2
+    (4 in all, in 3 files)
+    (2 more files: set offset to 1 to go on, or narrow the search)
+    ");
+    let arguments = json!({"pattern": "x", "output_mode": "count", "-o": true, "offset": 2});
+    assert_snapshot!(workspace.call(grep(), arguments).await, @r"
+    c:2
+    (5 in all, in 3 files)
+    ");
+}
+
+#[tokio::test]
+async fn pages_through_long_answers() {
+    let lines: String = (1..=300).map(|n| format!("x{n}\n")).collect();
+    let workspace = Workspace::new(&[("a", &lines), ("b", "x\n")]);
+    let call = async |offset: usize, limit: Option<usize>| {
+        let arguments = json!({
+            "pattern": "x", "output_mode": "content", "offset": offset, "head_limit": limit,
+        });
+        workspace.call(grep(), arguments).await
+    };
+    let first = call(0, None).await;
+    assert_eq!(first.lines().count(), 251);
+    assert_snapshot!(first.lines().last().unwrap(), @"(more lines follow: set offset to 250 to go on, or narrow the search)");
+    assert_snapshot!(call(299, Some(1)).await, @r"
+    a:300:x300
+    (more lines follow: set offset to 300 to go on, or narrow the search)
+    ");
+    assert_snapshot!(call(299, Some(2)).await, @r"
+    a:300:x300
+    b:1:x
+    ");
+    assert_snapshot!(call(301, Some(2)).await, @"(offset 301 is past the end: there are 301 results)");
+    assert_eq!(call(0, Some(0)).await.lines().count(), 301);
+    let files = json!({"pattern": "x", "head_limit": 1});
+    assert_snapshot!(workspace.call(grep(), files).await.lines().last().unwrap(), @"(1 more file: set offset to 1 to go on, or narrow the search)");
+}
+
+#[tokio::test]
+async fn takes_the_names_that_all_providers_pass_on() {
+    let workspace = Workspace::new(&[("a", "1\n2\nX\n4\n5\n")]);
+    let call = async |arguments: Value| workspace.call(grep(), arguments).await;
+    let long = call(json!({
+        "pattern": "x", "output_mode": "content", "case_insensitive": true,
+        "before_context": "1", "after_context": 2.0, "line_numbers": false,
+    }));
+    let short = call(json!({
+        "pattern": "x", "output_mode": "content", "-i": true, "-B": 1, "-A": 2, "-n": false,
+    }));
+    assert_eq!(long.await, short.await);
+    let around = call(json!({"pattern": "X", "output_mode": "content", "context": 1}));
+    assert_snapshot!(around.await, @r"
+    a-2-2
+    a:3:X
+    a-4-4
+    ");
+}
+
+#[tokio::test]
+async fn explains_what_it_cannot_search_for() {
+    let workspace = tree();
+    let call = async |arguments: Value| workspace.call(grep(), arguments).await;
+    assert_snapshot!(call(json!({"pattern": "interface{}"})).await, @r"
+    Error: invalid input: the pattern is no regular expression: regex parse error:
+        (?:interface{})
+                     ^
+    error: repetition quantifier expects a valid decimal
+    To match a brace literally, put a backslash before it: `\{`.
+    ");
+    assert_snapshot!(call(json!({"pattern": "a{,"})).await, @r"
+    Error: invalid input: the pattern is no regular expression: regex parse error:
+        (?:a{,)
+             ^
+    error: repetition quantifier expects a valid decimal
+    To match a brace literally, put a backslash before it: `\{`.
+    ");
+    assert_snapshot!(call(json!({"pattern": "("})).await, @r"
+    Error: invalid input: the pattern is no regular expression: regex parse error:
+        (?:()
+        ^
+    error: unclosed group
+    ");
+    assert_snapshot!(call(json!({"pattern": "a\nb"})).await, @r#"
+    Error: invalid input: the pattern is no regular expression: the literal "\n" is not allowed in a regex
+    To match across lines, set multiline to true.
+    "#);
+    assert_snapshot!(call(json!({"pattern": "(a{1000}){1000}"})).await, @r"
+    Error: invalid input: the pattern is no regular expression: compiled regex exceeds size limit of 10485760
+    Use smaller repetitions.
+    ");
+    assert_snapshot!(call(json!({"pattern": r"\p{L}{1000}"})).await, @r"
+    Error: invalid input: the pattern is no regular expression: compiled regex exceeds size limit of 10485760
+    Use smaller repetitions.
+    ");
+    assert_snapshot!(call(json!({"pattern": "a", "type": "rusty"})).await, @"Error: invalid input: type: unrecognized file type: rusty; closest: rust, rst, ruby");
+    assert_snapshot!(call(json!({"pattern": "a", "glob": "{a"})).await, @"Error: invalid input: glob: error parsing glob '{a': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)");
+    assert_snapshot!(call(json!({"pattern": "a", "path": "nowhere"})).await, @"Error: $WORKSPACE/nowhere does not exist");
+    assert_snapshot!(call(json!({"pattern": "a", "path": "/etc"})).await, @"Error: not permitted: /etc is outside the workspace");
+    assert_snapshot!(call(json!({"pattern": "a", "output_mode": "json"})).await, @r#"Error: invalid input: `output_mode`: expected one of "content", "files_with_matches", "count", got string "json""#);
+    assert_snapshot!(call(json!({"pattern": "zzz"})).await, @"No matches found");
+}
+
+#[tokio::test]
+async fn patterns_are_never_flags_and_never_slow() {
+    let workspace = Workspace::new(&[("a", "--pre=./evil\n"), (".ripgreprc", "--pre=./evil\n")]);
+    let content = json!({"pattern": "--pre=./evil", "output_mode": "content"});
+    assert_snapshot!(workspace.call(grep(), content).await, @r"
+    .ripgreprc:1:--pre=./evil
+    a:1:--pre=./evil
+    ");
+    workspace.write("long", &b"a".repeat(100_000));
+    let answer = workspace.call(grep(), json!({"pattern": "(a+)+$", "path": "long"})).await;
+    assert_eq!(answer, "long");
+}
+
+#[tokio::test]
+async fn tells_paths_from_the_working_directory() {
+    let workspace = Workspace::new(&[("a/x", "x"), ("b/y\n", "x")]);
+    workspace.context().session.set_working_dir(workspace.path("a"));
+    let answer = workspace.call(grep(), json!({"pattern": "x", "path": ".."})).await;
+    assert_eq!(
+        {
+            let mut lines: Vec<&str> = answer.lines().collect();
+            lines.sort_unstable();
+            lines
+        },
+        [r"$WORKSPACE/b/y\n", "x"]
+    );
+}
+
+#[tokio::test]
+async fn shows_no_hidden_paths() {
+    let workspace = Workspace::new(&[("state/key", "x"), ("a", "x")]);
+    let state = workspace.path("state");
+    let grep = Grep::new(Hidden::new(move |path| path == state));
+    assert_eq!(workspace.call(grep, json!({"pattern": "x"})).await, "a");
+}
+
+#[tokio::test]
+async fn searches_regular_files_only() {
+    let workspace = Workspace::new(&[("a", "x")]);
+    let pipe = workspace.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert_eq!(workspace.call(grep(), json!({"pattern": "x"})).await, "a");
+    let answer = workspace.call(grep(), json!({"pattern": "x", "path": "pipe"})).await;
+    assert_snapshot!(answer, @"Error: $WORKSPACE/pipe is not a regular file or directory");
+}
+
+#[tokio::test]
+async fn says_so_when_time_runs_out_and_stops_when_cancelled() {
+    let workspace = Workspace::new(&[("a", "x")]);
+    let hurried = Grep { hidden: Hidden::nothing(), time_limit: Duration::ZERO };
+    let output = workspace.run(&erase(hurried), json!({"pattern": "x"})).await.unwrap();
+    assert_snapshot!(output.text, @r"
+    No matches found
+    (incomplete: the search ran out of time; narrow the path or the pattern)
+    ");
+    assert_eq!(output.structured["truncated"], true);
+
+    workspace.context().cancelled.cancel();
+    assert_snapshot!(workspace.call(grep(), json!({"pattern": "x"})).await, @"Error: interrupted");
+}
