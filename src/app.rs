@@ -1,5 +1,6 @@
 //! The only `new` of each service, and the server that they make up.
 
+pub(crate) mod services;
 pub(crate) mod state_dir;
 
 use std::io;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use self::services::{ServiceError, Services};
 use self::state_dir::{StateDir, StateError};
 use crate::api::auth::{Key, Keys, WrongKeys};
 use crate::api::hosts::AllowedHosts;
@@ -36,6 +38,8 @@ pub(crate) struct Server {
 pub(crate) enum StartError {
     #[error(transparent)]
     State(#[from] StateError),
+    #[error(transparent)]
+    Service(#[from] ServiceError),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
 }

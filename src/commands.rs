@@ -3,6 +3,7 @@
 pub(crate) mod demo_model;
 pub(crate) mod serve;
 pub(crate) mod signals;
+pub(crate) mod tools;
 pub(crate) mod up;
 
 use std::fmt;
@@ -33,6 +34,8 @@ enum Command {
     Up(up::Flags),
     /// Start the demo model alone, an upstream for trials
     DemoModel(demo_model::Flags),
+    /// Show the tools: names and descriptions, or the definitions as they go upstream
+    Tools(tools::Flags),
 }
 
 /// The flags of `serve`; each is also a key of `toolhand.toml` and a variable.
@@ -130,6 +133,7 @@ pub fn run() -> ExitCode {
         Command::Serve(flags) => serve::run(&flags.given(&variables)),
         Command::Up(flags) => up::run(&flags, &flags.server.given(&variables)),
         Command::DemoModel(flags) => demo_model::run(&flags),
+        Command::Tools(flags) => tools::run(&flags, &variables),
     };
     outcome.unwrap_or_else(|failure| {
         complain(&failure.to_string());

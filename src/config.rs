@@ -24,7 +24,7 @@ use crate::api::hosts::Authority;
 use crate::api::{auth, cors};
 use crate::limits::Limits;
 use crate::openai::request::Progress;
-use crate::telemetry;
+use crate::{telemetry, tools};
 
 /// Every setting, one table a part.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -37,6 +37,7 @@ pub(crate) struct Config {
     pub(crate) auth: auth::Settings,
     pub(crate) turns: agent::Settings,
     pub(crate) models: Vec<ModelRule>,
+    pub(crate) tools: tools::Settings,
     pub(crate) prompt: prompt::Settings,
     pub(crate) limits: Limits,
     pub(crate) log: telemetry::Settings,

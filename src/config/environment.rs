@@ -21,9 +21,14 @@ const SHORT_FORMS: [(&str, &str); 6] = [
     ("TOOLHAND_PERMISSION_MODE", "permissions.mode"),
 ];
 
-/// Ours, but no settings: read elsewhere in `config`, or by our own tests.
-const OTHERS: [&str; 3] =
-    ["TOOLHAND_CONFIG", super::secrets::CLIENT_KEY, super::secrets::UPSTREAM_KEY];
+/// Ours, but no settings: read elsewhere in `config`, by LiteLLM's configuration, or
+/// by our own tests.
+const OTHERS: [&str; 4] = [
+    "TOOLHAND_CONFIG",
+    "TOOLHAND_DEMO_BASE",
+    super::secrets::CLIENT_KEY,
+    super::secrets::UPSTREAM_KEY,
+];
 const OTHER_PREFIXES: [&str; 2] = [super::secrets::HANDED_OVER, "TOOLHAND_TEST_"];
 
 /// Kubernetes describes a service named "toolhand" to all its neighbours so.

@@ -95,6 +95,12 @@ impl Layers {
         }
     }
 
+    /// Whether just this key was set.
+    #[cfg(test)]
+    pub(crate) fn sets(&self, path: &str) -> bool {
+        self.sources.contains_key(path)
+    }
+
     /// Each value that was set, lists and open tables whole.
     pub(crate) fn given<'l>(&'l self, keys: &'l Keys) -> impl Iterator<Item = Given<'l>> {
         keys.iter().filter_map(|key| {

@@ -122,3 +122,49 @@ fn without_keys_only_on_loopback() {
         "FILE:2: auth.required: without keys only on loopback, not on 0.0.0.0:8787",
     );
 }
+
+const EXAMPLE: &str = include_str!("../../toolhand.example.toml");
+
+/// The example with the settings that have no default switched on.
+fn whole_example() -> String {
+    let shown = |line: &str| {
+        let setting = line.strip_prefix('#').filter(|rest| rest.starts_with(|c| c != ' '));
+        setting.unwrap_or(line).to_owned()
+    };
+    EXAMPLE.lines().map(shown).collect::<Vec<_>>().join("\n")
+}
+
+fn read_example(text: &str) -> (Layers, Config) {
+    let mut layers = Layers::default();
+    layers.add_file(&Keys::of::<Config>(), Path::new("example"), text).unwrap();
+    let config = layers.read().unwrap();
+    (layers, config)
+}
+
+#[test]
+fn the_example_says_what_holds_without_it() {
+    let (_, config) = read_example(EXAMPLE);
+    assert_eq!(format!("{config:#?}"), format!("{:#?}", Config::default()));
+}
+
+#[test]
+fn the_example_names_every_key() {
+    let keys = Keys::of::<Config>();
+    let (layers, _) = read_example(&whole_example());
+    let missing: Vec<&str> = keys
+        .iter()
+        .map(|key| key.path.as_str())
+        .filter(|path| !layers.sets(&path.replace("[]", "[0]")))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn no_two_keys_have_the_same_variable() {
+    let keys = Keys::of::<Config>();
+    let mut names: Vec<String> = keys.iter().map(|key| key.path.replace('.', "_")).collect();
+    names.sort();
+    let all = names.len();
+    names.dedup();
+    assert_eq!(names.len(), all);
+}
