@@ -17,6 +17,7 @@ use crate::api::auth::{Key, Keys, WrongKeys};
 use crate::api::hosts::AllowedHosts;
 use crate::api::{self, App, router};
 use crate::config::{Config, Loaded, Secrets};
+use crate::permissions::Sandbox;
 
 /// The name under which the first key, or the one of the environment, acts.
 const FIRST_KEY: &str = "default";
@@ -49,6 +50,7 @@ impl Server {
     pub(crate) async fn bind(loaded: Loaded, state: StateDir) -> Result<Self, StartError> {
         let Loaded { config, secrets, .. } = loaded;
         warn_of_dangers(&config);
+        let services = Services::new(&config)?;
         let (keys, key_path) = client_keys(&config, &secrets, &state)?;
         let listen = config.server.listen;
         let refused = |source| StartError::Listen { address: listen, source };
@@ -113,6 +115,13 @@ fn warn_of_dangers(config: &Config) {
     let is_root = rustix::process::geteuid().is_root();
     if is_root {
         tracing::warn!("running as root: so does everything the tools do");
+    }
+    match config.sandbox.mode {
+        Sandbox::Off if is_root => {
+            tracing::error!("the sandbox is off and this is root: a command can do anything here");
+        }
+        Sandbox::Off => tracing::warn!("the sandbox is off: a command can do all that you can"),
+        Sandbox::Auto | Sandbox::Required => {}
     }
     if !config.auth.required {
         tracing::warn!("no client key is asked for: everyone on this machine may use the tools");

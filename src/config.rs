@@ -24,7 +24,7 @@ use crate::api::hosts::Authority;
 use crate::api::{auth, cors};
 use crate::limits::Limits;
 use crate::openai::request::Progress;
-use crate::{telemetry, tools};
+use crate::{permissions, telemetry, tools};
 
 /// Every setting, one table a part.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -38,6 +38,8 @@ pub(crate) struct Config {
     pub(crate) turns: agent::Settings,
     pub(crate) models: Vec<ModelRule>,
     pub(crate) tools: tools::Settings,
+    pub(crate) permissions: permissions::Settings,
+    pub(crate) sandbox: Sandbox,
     pub(crate) prompt: prompt::Settings,
     pub(crate) limits: Limits,
     pub(crate) log: telemetry::Settings,
@@ -58,6 +60,13 @@ pub(crate) struct Server {
     pub(crate) allowed_hosts: Vec<Authority>,
     /// Peers whose `X-Forwarded-*` counts.
     pub(crate) trusted_proxies: Vec<IpAddr>,
+}
+
+/// `[sandbox]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Sandbox {
+    pub(crate) mode: permissions::Sandbox,
 }
 
 impl Default for Server {
@@ -138,7 +147,8 @@ impl Config {
     fn resolve_paths(&mut self, home: Option<&Path>) -> Result<(), ConfigError> {
         let server = &mut self.server;
         let paths = [&mut server.workspace, &mut server.state_dir];
-        for path in paths.into_iter().chain(server.workspaces.values_mut()) {
+        let further = &mut self.permissions.additional_directories;
+        for path in paths.into_iter().chain(server.workspaces.values_mut()).chain(further) {
             *path = absolute(path, home)?;
         }
         Ok(())
@@ -157,6 +167,11 @@ impl Config {
         for (name, path) in &server.workspaces {
             if !path.is_dir() {
                 return bad(&format!("server.workspaces.{name}"), no_directory(path));
+            }
+        }
+        for path in &self.permissions.additional_directories {
+            if !path.is_dir() {
+                return bad("permissions.additional_directories", no_directory(path));
             }
         }
         if !self.auth.required && !server.listen.ip().is_loopback() {

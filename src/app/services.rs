@@ -1,16 +1,25 @@
 //! Everything below the face, built once from the settings.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
 use crate::config::Config;
+use crate::permissions::{KnownTool, Permissions, RuleError};
 use crate::tools;
 use crate::tools::builtin;
 use crate::tools::toolset::Toolset;
 use crate::tools::walk::Hidden;
+use crate::workspace::{ResolveError, Workspace};
 
 /// What the face, and the commands, work with.
 #[derive(Debug)]
 pub(crate) struct Services {
     /// What the operator left on.
     pub(crate) toolset: Toolset,
+    pub(crate) permissions: Permissions,
+    /// The ones a request may choose, by name.
+    pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
 }
 
 /// Why the settings make no server, in one line.
@@ -18,13 +27,46 @@ pub(crate) struct Services {
 pub(crate) enum ServiceError {
     #[error("{key}: no tool is named {name}{hint}")]
     NoSuchTool { key: &'static str, name: String, hint: String },
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    #[error(transparent)]
+    Workspace(#[from] ResolveError),
 }
 
 impl Services {
     pub(crate) fn new(config: &Config) -> Result<Self, ServiceError> {
-        let all = Toolset::new(builtin::list(&builtin::Services { hidden: Hidden::nothing() }));
-        Ok(Self { toolset: enabled(&all, &config.tools)? })
+        let permissions = permissions(config, &known_tools())?;
+        let own = permissions.clone();
+        let hidden = Hidden::new(move |path| own.denies_read(path));
+        let all = Toolset::new(builtin::list(&builtin::Services { hidden }));
+        let toolset = enabled(&all, &config.tools)?.without(permissions.denied_tools());
+        let workspaces = config.server.workspaces.iter();
+        let opened = workspaces.map(|(name, path)| Ok((name.clone(), open(config, path)?)));
+        Ok(Self { toolset, permissions, workspaces: opened.collect::<Result<_, ServiceError>>()? })
     }
+}
+
+/// What rules may name: all there are, whether on or off.
+fn known_tools() -> Toolset {
+    Toolset::new(builtin::list(&builtin::Services { hidden: Hidden::nothing() }))
+}
+
+fn permissions(config: &Config, known: &Toolset) -> Result<Permissions, ServiceError> {
+    let known: Vec<KnownTool<'_>> = known
+        .tools()
+        .iter()
+        .map(|tool| KnownTool { name: tool.name(), aliases: tool.aliases() })
+        .collect();
+    let workspace = open(config, &config.server.workspace)?;
+    let (settings, sandbox) = (&config.permissions, config.sandbox.mode);
+    Ok(Permissions::new(settings, &known, sandbox, workspace, &config.server.state_dir)?)
+}
+
+/// A workspace, with the directories that every one has besides it.
+fn open(config: &Config, root: &Path) -> Result<Arc<Workspace>, ServiceError> {
+    let further = config.permissions.additional_directories.iter().cloned();
+    let roots = [root.to_owned()].into_iter().chain(further).collect();
+    Ok(Arc::new(Workspace::open(roots)?))
 }
 
 /// Without the tools that are off. A name that is none is an error: what was to be
@@ -55,7 +97,7 @@ mod tests {
 
     #[track_caller]
     fn check(settings: &str, expected: &str) {
-        let config = Config { tools: toml::from_str(settings).unwrap(), ..Config::default() };
+        let config: Config = toml::from_str(settings).unwrap();
         let shown = match Services::new(&config) {
             Ok(services) => services.toolset.names().collect::<Vec<_>>().join(" "),
             Err(error) => error.to_string(),
@@ -65,14 +107,21 @@ mod tests {
 
     #[test]
     fn tools_are_on_unless_they_are_off() {
-        check("enable = [\"Glob\"]", "Glob");
-        check("enable = [\"Glob\", \"Grep\"]\ndisable = [\"Glob\"]", "Grep");
-        check("enable = []", "");
+        check("tools.enable = [\"Glob\"]", "Glob");
+        check("tools.enable = [\"Glob\", \"Grep\"]\ntools.disable = [\"Glob\"]", "Grep");
+        check("tools.enable = []", "");
+        check("tools.enable = [\"Glob\", \"Grep\"]\npermissions.deny = [\"Grep\"]", "Glob");
     }
 
     #[test]
     fn a_name_that_is_no_tool_is_an_error() {
-        check("disable = [\"Grepp\"]", "tools.disable: no tool is named Grepp; did you mean Grep?");
-        check("enable = [\"Glbo\"]", "tools.enable: no tool is named Glbo; did you mean Glob?");
+        check(
+            "tools.disable = [\"Grepp\"]",
+            "tools.disable: no tool is named Grepp; did you mean Grep?",
+        );
+        check(
+            "tools.enable = [\"Glbo\"]",
+            "tools.enable: no tool is named Glbo; did you mean Glob?",
+        );
     }
 }
