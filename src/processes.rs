@@ -15,6 +15,10 @@ mod protocol;
 mod runner;
 mod steps;
 pub(crate) mod supervisor;
+#[cfg(test)]
+pub(crate) mod test_support;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use environment::Environment;
 pub(crate) use output::Capture;

@@ -1,5 +1,6 @@
 //! The tools that come with toolhand: one file and one line each.
 
+pub(crate) mod bash;
 pub(crate) mod glob;
 pub(crate) mod grep;
 #[cfg(feature = "bench-tool")]

@@ -1,0 +1,350 @@
+//! Real commands under real supervisors. Order is held by gates, and the end of a
+//! process is proven by looking for it.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::test_support::{Gate, marker, processes_with, runner};
+use super::*;
+
+const LIMITS: Limits =
+    Limits { time: Duration::from_secs(120), output: 16 << 20, shown: 30_000 };
+
+fn bash_in(directory: &Path, text: &str) -> Command {
+    Command {
+        program: "/bin/bash".into(),
+        arguments: ["--noprofile", "--norc", "-c", text].map(str::to_owned).to_vec(),
+        directory: directory.to_owned(),
+    }
+}
+
+fn bash(text: &str) -> Command {
+    bash_in(Path::new("/"), text)
+}
+
+async fn run(command: &Command) -> Finished {
+    run_within(LIMITS, command).await
+}
+
+async fn run_within(limits: Limits, command: &Command) -> Finished {
+    runner().run(command, limits, &CancellationToken::new()).await.unwrap()
+}
+
+async fn output(text: &str) -> String {
+    run(&bash(text)).await.output.render(30_000, "")
+}
+
+#[tokio::test]
+async fn tells_what_was_printed_and_how_it_ended() {
+    let finished = run(&bash("echo out; echo err >&2; echo out again; exit 3")).await;
+
+    assert_eq!(finished.output.render(1000, ""), "out\nerr\nout again\n");
+    assert_eq!(finished.exit, Some(Exit::Code(3)));
+    assert_eq!((finished.cause, finished.leftovers), (Cause::ItsOwn, 0));
+}
+
+#[tokio::test]
+async fn an_exit_code_is_what_the_kernel_says() {
+    for (text, exit) in [
+        ("exit 256", Exit::Code(0)),
+        ("exit 255", Exit::Code(255)),
+        ("kill -SEGV $$", Exit::Signal(11)),
+        ("kill -KILL $$", Exit::Signal(9)),
+        ("sh -c 'kill -9 $$'; exit $?", Exit::Code(137)),
+    ] {
+        assert_eq!(run(&bash(text)).await.exit, Some(exit), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn ends_all_that_a_command_has_left_running() {
+    let marker = marker();
+    let text = format!(
+        r#"
+        sleeper() {{ exec -a {marker}-$1 sleep 1000; }}
+        sleeper plain &
+        nohup bash -c 'exec -a {marker}-nohup sleep 1000' >/dev/null 2>&1 &
+        setsid bash -c 'exec -a {marker}-session sleep 1000' &
+        (setsid bash -c 'exec -a {marker}-orphan sleep 1000' &) &
+        bash -c 'trap "" TERM INT HUP; echo ready; while :; do read -t 1000 <> <(:); done' {marker}-deaf &
+        bash -c 'kill -STOP $$; sleep 1000' {marker}-stopped &
+        until [ "$(pgrep -cf '^{marker}|{marker}-deaf|{marker}-stopped')" -ge 6 ]; do :; done
+        echo done
+        "#
+    );
+
+    let finished = run(&bash(&text)).await;
+
+    assert_eq!(finished.exit, Some(Exit::Code(0)));
+    assert!(finished.output.render(1000, "").contains("done"));
+    assert!(6 <= finished.leftovers, "{}", finished.leftovers);
+    assert_eq!(processes_with(&marker), Vec::<String>::new());
+    assert_eq!(finished.stuck, 0);
+}
+
+#[tokio::test]
+async fn does_not_wait_for_who_holds_the_output_open() {
+    let finished = run(&bash("(trap '' TERM; sleep 1000) & echo done")).await;
+
+    assert_eq!(finished.output.render(1000, ""), "done\n");
+    assert!(0 < finished.leftovers);
+}
+
+#[tokio::test]
+async fn hears_what_a_short_lived_child_still_says() {
+    assert_eq!(output("(sleep 0.05; echo late) & echo early").await, "early\nlate\n");
+}
+
+#[tokio::test]
+async fn a_time_out_ends_the_tree_and_keeps_what_was_said() {
+    for text in [
+        "echo started; exec -a MARKER sleep 1000",
+        "trap '' TERM INT HUP; echo started; bash -c 'while :; do sleep 1000; done' MARKER",
+        "echo started; kill -STOP $$; : MARKER",
+    ] {
+        let marker = marker();
+        let limits = Limits { time: Duration::from_millis(300), ..LIMITS };
+
+        let finished = run_within(limits, &bash(&text.replace("MARKER", &marker))).await;
+
+        assert_eq!(finished.cause, Cause::TimedOut, "{text}");
+        assert_eq!(finished.output.render(1000, ""), "started\n", "{text}");
+        assert_eq!(processes_with(&marker), Vec::<String>::new(), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn cancelling_ends_the_tree() {
+    let gate = Gate::new();
+    let marker = marker();
+    let text = format!(
+        "trap '' TERM; setsid bash -c 'trap \"\" TERM; sleep 1000; sleep 1000' {marker} &
+         exec 3>{}; wait",
+        gate.path().display()
+    );
+    let cancelled = CancellationToken::new();
+    let (runner, command) = (runner(), bash(&text));
+
+    let (finished, _gate) = tokio::join!(runner.run(&command, LIMITS, &cancelled), async {
+        let gate = gate.opened().await;
+        cancelled.cancel();
+        gate
+    });
+
+    assert_eq!(finished.unwrap().cause, Cause::Cancelled);
+    assert_eq!(processes_with(&marker), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn dropping_the_run_ends_the_tree() {
+    let gate = Gate::new();
+    let text = format!(
+        "trap '' TERM; exec 3>{}; setsid bash -c 'trap \"\" TERM; sleep 1000; sleep 1000' & wait",
+        gate.path().display()
+    );
+    let mut runs = JoinSet::new();
+    runs.spawn(async move { run(&bash(&text)).await });
+    let gate = gate.opened().await;
+
+    runs.abort_all();
+
+    // Each process of the tree holds the gate: it closes when the last has ended.
+    assert_eq!(gate.closed().await, "");
+}
+
+#[tokio::test]
+async fn a_command_that_kills_its_supervisor_ends_itself() {
+    let gate = Gate::new();
+    let text = format!(
+        "exec 3>{}; setsid bash -c 'trap \"\" TERM; sleep 1000; sleep 1000' & kill -9 $PPID; \
+         sleep 1000",
+        gate.path().display()
+    );
+
+    let (finished, closed) = tokio::join!(
+        async { run(&bash(&text)).await },
+        async { gate.opened().await.closed().await }
+    );
+
+    assert_eq!((finished.exit, finished.cause), (None, Cause::ItsOwn));
+    assert_eq!(closed, "");
+}
+
+#[tokio::test]
+async fn a_command_ends_only_its_own_processes() {
+    let (first, second) = (Gate::new(), Gate::new());
+    let text = format!(
+        "exec 3>{}; setsid sleep 1000 & read line <{}; echo $line; kill $!",
+        first.path().display(),
+        second.path().display()
+    );
+    let command = bash(&text);
+    let long = run(&command);
+    let short = async {
+        let _first = first.opened().await;
+        run(&bash("sleep 1000 & disown; echo short")).await;
+        fs::write(second.path(), "still here\n").unwrap();
+    };
+
+    let (long, ()) = tokio::join!(long, short);
+
+    assert_eq!(long.output.render(1000, ""), "still here\n");
+}
+
+#[tokio::test]
+async fn endless_output_ends_the_command() {
+    for text in ["yes", "tr '\\0' a </dev/zero", "cat /dev/urandom"] {
+        let limits = Limits { output: 1 << 20, ..LIMITS };
+
+        let finished = run_within(limits, &bash(text)).await;
+
+        assert_eq!(finished.cause, Cause::TooMuchOutput, "{text}");
+        assert!(finished.output.render(30_000, "").chars().count() <= 30_000);
+    }
+}
+
+#[tokio::test]
+async fn a_command_sees_three_descriptors_whatever_the_server_has_open() {
+    let leaked = File::open("/dev/null").unwrap();
+    fcntl_setfd(&leaked, FdFlags::empty()).unwrap();
+
+    let text = "for fd in /proc/$$/fd/*; do [ -e $fd ] && echo ${fd##*/}; done; readlink /proc/$$/fd/0";
+
+    assert_eq!(output(text).await, "0\n1\n2\n/dev/null\n");
+}
+
+#[tokio::test]
+async fn a_command_has_no_terminal_and_no_input() {
+    assert_eq!(output("cat; read x; : 2>/dev/null </dev/tty || echo none").await, "none\n");
+    assert_eq!(output("ps -o tty= -p $$").await.trim(), "?");
+}
+
+#[tokio::test]
+async fn a_command_has_the_listed_environment_and_no_other() {
+    let names = output("env -0 | sed -z 's/=.*//' | sort -z | tr '\\0' ' '").await;
+
+    assert_eq!(
+        names,
+        "GIT_EDITOR GIT_PAGER GIT_TERMINAL_PROMPT PAGER PATH PWD SHELL SHLVL TERM _ "
+    );
+}
+
+#[tokio::test]
+async fn a_command_runs_within_limits() {
+    assert_eq!(output("ulimit -c; ulimit -Hf").await, "0\n8388608\n");
+    let files = output("ulimit -Hn").await;
+    assert!(files.trim().parse::<u64>().unwrap() <= 4096, "{files}");
+    assert_eq!(output("grep NoNewPrivs /proc/self/status").await, "NoNewPrivs:\t1\n");
+    assert_eq!(output("cat /proc/self/oom_score_adj").await, "500\n");
+    assert_eq!(output("trap").await, "", "no signal is ignored");
+}
+
+#[tokio::test]
+async fn a_command_gets_the_umask_it_is_given() {
+    let path = ("PATH".into(), "/bin".into());
+    let runner = Runner::new(
+        test_support::program(),
+        Environment::allowed([path]),
+        Some(0o027),
+    );
+
+    let finished = runner.run(&bash("umask"), LIMITS, &CancellationToken::new()).await.unwrap();
+
+    assert_eq!(finished.output.render(100, ""), "0027\n");
+}
+
+#[tokio::test]
+async fn knows_where_a_command_ended() {
+    let directory = TempDir::new().unwrap();
+    let root = directory.path().canonicalize().unwrap();
+    fs::create_dir_all(root.join("sub/deep")).unwrap();
+    let sub = Moved::To(root.join("sub").into());
+    for (text, moved) in [
+        ("cd sub; exit 3", sub.clone()),
+        ("cd sub && exec true", sub.clone()),
+        ("trap 'echo bye' EXIT; cd sub; exit 4", sub.clone()),
+        ("set -e; pushd sub/deep; cd ..; false", sub.clone()),
+        ("(cd sub)", Moved::Not),
+        ("cd sub; cd ..", Moved::Not),
+        ("mkdir gone; cd gone; rmdir ../gone", Moved::Nowhere),
+        ("cd sub; sh -c 'cd deep'; env -C deep true", sub),
+    ] {
+        // As the Bash tool does, so that the last program is not the shell itself.
+        let finished = run(&bash_in(&root, &format!("{text}\n\n"))).await;
+
+        assert_eq!(finished.moved, moved, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_moves_does_not_move_the_shell() {
+    let directory = TempDir::new().unwrap();
+    fs::create_dir(directory.path().join("sub")).unwrap();
+
+    for text in ["env -C sub true", "true && env -C sub true", "true\nenv -C sub true\n"] {
+        let finished = run(&bash_in(directory.path(), &format!("{text}\n\n"))).await;
+
+        assert_eq!(finished.moved, Moved::Not, "{text}");
+        assert_eq!(finished.exit, Some(Exit::Code(0)), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn says_why_a_command_cannot_run() {
+    let error = async |command: Command| {
+        runner().run(&command, LIMITS, &CancellationToken::new()).await.unwrap_err()
+    };
+
+    let missing = Command { program: "/bin/no-such-shell".into(), ..bash("true") };
+    assert!(matches!(error(missing).await,
+        RunError::Program { source, .. } if source.kind() == ErrorKind::NotFound));
+    let nowhere = bash_in(Path::new("/no/such/directory"), "true");
+    assert!(matches!(error(nowhere).await,
+        RunError::Directory { source, .. } if source.kind() == ErrorKind::NotFound));
+    assert!(matches!(error(bash(&format!(": {}", "x".repeat(3 << 20)))).await,
+        RunError::Program { source, .. } if source.kind() == ErrorKind::ArgumentListTooLong));
+    assert!(matches!(error(bash("echo a\0b")).await, RunError::Nul));
+    let no_supervisor = Runner::new("/no/such/file", Environment::allowed([]), None);
+    let error = no_supervisor.run(&bash("true"), LIMITS, &CancellationToken::new()).await;
+    assert!(matches!(error.unwrap_err(), RunError::Supervisor(_)));
+}
+
+#[tokio::test]
+async fn a_directory_may_have_any_name() {
+    let directory = TempDir::new().unwrap();
+    let name = std::ffi::OsStr::from_bytes(b"\xff a'\"$x\n");
+    let odd = directory.path().canonicalize().unwrap().join(name);
+    fs::create_dir(&odd).unwrap();
+
+    let finished = run(&bash_in(&odd, "cd ..; cd -; true")).await;
+    assert_eq!((finished.exit, finished.moved), (Some(Exit::Code(0)), Moved::Not));
+
+    let finished = run(&bash_in(directory.path(), "cd *; true")).await;
+    assert_eq!(finished.moved, Moved::To(odd.into()));
+}
+
+#[tokio::test]
+async fn many_commands_at_once_do_not_disturb_each_other() {
+    let mut runs = JoinSet::new();
+    for number in 0..24 {
+        runs.spawn(async move {
+            let finished = run(&bash(&format!("sleep 1000 & echo {number}; exit {number}"))).await;
+            (number, finished)
+        });
+    }
+
+    while let Some(run) = runs.join_next().await {
+        let (number, finished) = run.unwrap();
+        assert_eq!(finished.output.render(100, ""), format!("{number}\n"));
+        assert_eq!(finished.exit, Some(Exit::Code(number)));
+        assert_eq!(finished.leftovers, 1);
+    }
+}

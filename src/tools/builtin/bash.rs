@@ -1,0 +1,187 @@
+//! Runs a shell command.
+
+mod answer;
+mod last_command;
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::permissions::{Permit, Reach};
+use crate::processes::{Cause, Command, Exit, Finished, Limits, Moved, RunError, Runner};
+use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
+use crate::workspace::Workspace;
+
+/// The shell of every command: never the user's own, whose start files would run.
+const SHELL: &str = "/bin/bash";
+
+/// More is a program gone astray.
+const MAX_OUTPUT_BYTES: u64 = 16 << 20;
+
+/// `[tools.bash]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// How long a command may run that names no time of its own.
+    #[serde(with = "crate::units::duration")]
+    pub(crate) timeout: Duration,
+    /// The longest time that a call may name.
+    #[serde(with = "crate::units::duration")]
+    pub(crate) max_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(120), max_timeout: Duration::from_secs(600) }
+    }
+}
+
+pub(crate) struct Bash {
+    runner: Runner,
+    settings: Settings,
+    /// Where the working directory may move to.
+    workspace: Arc<Workspace>,
+    shell: PathBuf,
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct BashInput {
+    /// The command line to run with bash.
+    command: String,
+    /// What the command does, in five to ten words, for whoever watches.
+    description: Option<String>,
+    /// Milliseconds after which the command is ended, 120000 by default.
+    timeout: Option<u64>,
+}
+
+impl Bash {
+    pub(crate) fn new(runner: Runner, settings: Settings, workspace: Arc<Workspace>) -> Self {
+        Self { runner, settings, workspace, shell: SHELL.into() }
+    }
+}
+
+impl Tool for Bash {
+    type Input = BashInput;
+
+    const NAME: &'static str = "Bash";
+    const ALIASES: &'static [&'static str] = &["shell"];
+    const DESCRIPTION: &'static str = "Runs a command line with bash and answers with what it \
+        printed (standard output and standard error together) and its exit code. The working \
+        directory stays where the command left it; variables and functions do not. There is \
+        no terminal and no input, so give commands all they need as arguments. What a command \
+        leaves running in the background is ended with it. To read, search or change files, \
+        use Read, Glob, Grep, Edit and Write.";
+
+    fn reach(&self, input: &BashInput, _: &CallContext) -> Reach {
+        Reach::Command(input.command.clone())
+    }
+
+    fn headline(&self, input: &BashInput) -> String {
+        let shown = input.description.as_ref().filter(|text| !text.trim().is_empty());
+        let shown = shown.unwrap_or(&input.command);
+        shown.trim().lines().next().unwrap_or_default().to_owned()
+    }
+
+    async fn execute(
+        &self,
+        input: BashInput,
+        permit: Permit,
+        context: CallContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let text = permit.command().ok_or_else(|| ToolError::failed("no command was permitted"))?;
+        let (time, mut notes) = self.time(input.timeout);
+        let command = Command {
+            program: self.shell.clone(),
+            arguments: arguments(text),
+            directory: context.session.working_dir(),
+        };
+        let limits =
+            Limits { time, output: MAX_OUTPUT_BYTES, shown: answer::MAX_CHARACTERS };
+        let finished = self
+            .runner
+            .run(&command, limits, &context.cancelled)
+            .await
+            .map_err(|error| self.not_run(&error, text, &context))?;
+        notes.extend(self.follow(&finished, &context));
+        Ok(answer::answer(text, time, &finished, &notes))
+    }
+}
+
+impl Bash {
+    /// How long the command may run, and what to tell about it.
+    fn time(&self, wanted: Option<u64>) -> (Duration, Vec<String>) {
+        let most = self.settings.max_timeout;
+        match wanted.map(Duration::from_millis) {
+            Some(wanted) if most < wanted => {
+                let most_shown = answer::seconds(most);
+                let note = format!("(timeout lowered to {most_shown}, the most that is allowed)");
+                (most, vec![note])
+            }
+            // Nothing can be done in no time.
+            None | Some(Duration::ZERO) => (self.settings.timeout.min(most), Vec::new()),
+            Some(wanted) => (wanted, Vec::new()),
+        }
+    }
+
+    /// Moves the session to where the command ended, if the session may be there.
+    fn follow(&self, finished: &Finished, context: &CallContext) -> Option<String> {
+        if finished.cause != Cause::ItsOwn || !matches!(finished.exit, Some(Exit::Code(_))) {
+            return None;
+        }
+        match &finished.moved {
+            Moved::Not => None,
+            Moved::To(directory) => {
+                let directory = Path::new(directory);
+                if self.workspace.resolve(directory).is_ok() {
+                    context.session.set_working_dir(directory.to_owned());
+                    return None;
+                }
+                let why = format!("{} is outside the workspace", directory.display());
+                Some(self.reset(context, &why))
+            }
+            Moved::Nowhere => {
+                Some(self.reset(context, "the directory that the command ended in was removed"))
+            }
+        }
+    }
+
+    fn reset(&self, context: &CallContext, why: &str) -> String {
+        let root = self.workspace.root();
+        context.session.set_working_dir(root.to_owned());
+        format!("(the working directory is {} again: {why})", root.display())
+    }
+
+    fn not_run(&self, error: &RunError, text: &str, context: &CallContext) -> ToolError {
+        match error {
+            RunError::Directory { .. } => {
+                let reset = self.reset(context, "the one before cannot be entered");
+                ToolError::Failed(format!("{error}; nothing was run {reset}"))
+            }
+            RunError::Program { source, .. }
+                if source.kind() == ErrorKind::ArgumentListTooLong =>
+            {
+                ToolError::Failed(format!(
+                    "a command of {} bytes is too long for the system; write it to a file and \
+                     run that",
+                    text.len()
+                ))
+            }
+            _ => ToolError::failed(error),
+        }
+    }
+}
+
+/// The text is one argument, whatever it holds. The line ends keep bash from turning
+/// itself into the last program of the text, whose own moves between directories would
+/// then pass for the shell's.
+fn arguments(text: &str) -> Vec<String> {
+    ["--noprofile", "--norc", "-c"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain([format!("{text}\n\n"), "bash".to_owned()])
+        .collect()
+}

@@ -1,0 +1,137 @@
+//! Puts a finished command into words. Pure.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::last_command;
+use crate::processes::{Cause, Exit, Finished};
+use crate::tools::tool::ToolOutput;
+
+/// What of a command's answer reaches the model.
+pub(super) const MAX_CHARACTERS: usize = 30_000;
+
+const HOW_TO_SEE_MORE: &str =
+    "pipe the command through head, tail or grep, or send its output to a file and Read that";
+
+pub(super) fn answer(
+    text: &str,
+    time: Duration,
+    finished: &Finished,
+    notes: &[String],
+) -> ToolOutput {
+    let lines = closing_lines(time, finished, notes).join("\n");
+    let room = MAX_CHARACTERS.saturating_sub(lines.chars().count() + 1);
+    let shown = finished.output.render(room, HOW_TO_SEE_MORE);
+    let shown = shown.trim_end_matches('\n');
+    ToolOutput {
+        text: match (shown.is_empty(), lines.is_empty()) {
+            (true, true) => "(Bash completed with no output)".to_owned(),
+            (true, false) => lines,
+            (false, true) => shown.to_owned(),
+            (false, false) => format!("{shown}\n{lines}"),
+        },
+        structured: json!({
+            "stdout": shown,
+            "interrupted": finished.cause == Cause::Cancelled,
+            "exit_code": exit_code(finished),
+            "sandbox": "off",
+        }),
+        is_error: is_error(text, finished),
+    }
+}
+
+/// `2 s`, `1.5 s`.
+pub(super) fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_secs_f64())
+}
+
+fn exit_code(finished: &Finished) -> Option<i32> {
+    match finished.exit {
+        Some(Exit::Code(code)) => Some(code),
+        Some(Exit::Signal(_)) | None => None,
+    }
+}
+
+fn is_error(text: &str, finished: &Finished) -> bool {
+    let is_answer = match finished.exit {
+        Some(Exit::Code(0)) => true,
+        Some(Exit::Code(1)) => last_command::one_is_an_answer(text),
+        _ => false,
+    };
+    finished.cause != Cause::ItsOwn || !is_answer
+}
+
+/// How it ended, and what else there is to know.
+fn closing_lines(time: Duration, finished: &Finished, notes: &[String]) -> Vec<String> {
+    let mut lines = Vec::new();
+    lines.extend(how_it_ended(time, finished));
+    lines.extend(leftovers(finished.leftovers));
+    if 0 < finished.stuck {
+        lines.push("(some of its processes could not be ended and may still run)".to_owned());
+    }
+    if finished.output.is_malformed() {
+        lines.push("(bytes that are not UTF-8 are shown as \u{fffd})".to_owned());
+    }
+    lines.extend_from_slice(notes);
+    lines
+}
+
+fn how_it_ended(time: Duration, finished: &Finished) -> Option<String> {
+    match (finished.cause, finished.exit) {
+        (Cause::TimedOut, _) => Some(format!(
+            "Command timed out after {} and was ended; if it needs more time, give a larger \
+             timeout",
+            seconds(time)
+        )),
+        (Cause::TooMuchOutput, _) => Some(
+            "output limit: the command was ended because it wrote more than 16 MiB".to_owned(),
+        ),
+        (Cause::Cancelled, _) => Some("interrupted".to_owned()),
+        (Cause::ItsOwn, Some(Exit::Code(0))) => None,
+        (Cause::ItsOwn, Some(Exit::Code(code))) => Some(format!("Exit code {code}")),
+        (Cause::ItsOwn, Some(Exit::Signal(signal))) => {
+            Some(format!("Killed by signal {}", signal_name(signal)))
+        }
+        (Cause::ItsOwn, None) => Some(
+            "The command ended the process that looks after it, and was ended itself".to_owned(),
+        ),
+    }
+}
+
+fn leftovers(count: usize) -> Option<String> {
+    let (what, were) = match count {
+        0 => return None,
+        1 => ("1 process".to_owned(), "was"),
+        _ => (format!("{count} processes"), "were"),
+    };
+    Some(format!(
+        "({what} that the command had left running {were} ended with it: nothing can go on in \
+         the background)"
+    ))
+}
+
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGSYS => "SIGSYS",
+        _ => return signal.to_string(),
+    };
+    format!("{signal} ({name})")
+}

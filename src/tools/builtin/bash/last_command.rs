@@ -1,0 +1,243 @@
+//! What exit code 1 means for a command line: for `grep` "nothing found", which is no
+//! failure. Pure, and careful: what it does not understand is a failure.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// Programs whose exit code 1 is an answer.
+const ANSWERING: [&str; 6] = ["grep", "rg", "diff", "test", "[", "find"];
+
+/// The same of git.
+const ANSWERING_GIT: [&str; 2] = ["diff", "grep"];
+
+/// Options of git that are followed by a value of their own.
+const GIT_OPTIONS_WITH_VALUE: [&str; 5] =
+    ["-C", "-c", "--git-dir", "--work-tree", "--namespace"];
+
+/// Words that begin what is no simple command, or change what an exit code means.
+const NOT_SIMPLE: [&str; 24] = [
+    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac",
+    "select", "function", "time", "coproc", "!", "[[", "{", "}", "exit", "set", "trap", "exec",
+];
+
+/// Whether exit code 1 of `text` is no failure, judged by its last simple command.
+pub(super) fn one_is_an_answer(text: &str) -> bool {
+    let Some(commands) = simple_commands(text) else { return false };
+    let is_simple = |command: &Vec<String>| {
+        command.first().is_none_or(|name| !NOT_SIMPLE.contains(&name.as_str()))
+    };
+    commands.iter().all(is_simple) && commands.last().is_some_and(|last| is_answering(last))
+}
+
+fn is_answering(command: &[String]) -> bool {
+    let mut words = command.iter().map(String::as_str).skip_while(|word| is_assignment(word));
+    let Some(program) = words.next() else { return false };
+    match program.rsplit('/').next() {
+        Some("git") => {
+            git_command(words).is_some_and(|command| ANSWERING_GIT.contains(&command))
+        }
+        name => name.is_some_and(|name| ANSWERING.contains(&name)),
+    }
+}
+
+fn git_command<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    loop {
+        let word = words.next()?;
+        if GIT_OPTIONS_WITH_VALUE.contains(&word) {
+            words.next()?;
+        } else if !word.starts_with('-') {
+            return Some(word);
+        }
+    }
+}
+
+fn is_assignment(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| {
+        name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    })
+}
+
+/// The words of each command of a list, redirections left out. `None` for anything
+/// beyond words, quotes, redirections and `; & | && ||`.
+fn simple_commands(text: &str) -> Option<Vec<Vec<String>>> {
+    let mut scan = Scan { rest: text.chars().peekable(), ..Scan::default() };
+    while let Some(character) = scan.rest.next() {
+        scan.take(character)?;
+    }
+    scan.end_command();
+    (!scan.is_background).then_some(scan.commands)
+}
+
+struct Scan<'a> {
+    rest: Peekable<Chars<'a>>,
+    commands: Vec<Vec<String>>,
+    words: Vec<String>,
+    word: Option<String>,
+    /// The next word is where a redirection goes.
+    is_target: bool,
+    /// The last command was ended by `&`: its exit code is nowhere.
+    is_background: bool,
+}
+
+impl Default for Scan<'_> {
+    fn default() -> Self {
+        Self {
+            rest: "".chars().peekable(),
+            commands: Vec::new(),
+            words: Vec::new(),
+            word: None,
+            is_target: false,
+            is_background: false,
+        }
+    }
+}
+
+impl Scan<'_> {
+    fn take(&mut self, character: char) -> Option<()> {
+        match character {
+            ' ' | '\t' => self.end_word(),
+            '\n' | ';' | '|' => self.end_command(),
+            '&' if self.rest.peek() == Some(&'>') => self.end_word(),
+            '&' if self.is_target && self.word.is_none() => {}
+            '&' => {
+                let is_and = self.rest.next_if_eq(&'&').is_some();
+                self.end_command();
+                self.is_background = !is_and;
+            }
+            '\'' => self.quoted()?,
+            '"' => self.double_quoted()?,
+            '\\' => match self.rest.next()? {
+                '\n' => {}
+                literal => self.push(literal),
+            },
+            '#' if self.word.is_none() => while self.rest.next_if(|c| *c != '\n').is_some() {},
+            '<' | '>' => self.redirection(character)?,
+            '(' | ')' | '`' => return None,
+            literal => self.push(literal),
+        }
+        Some(())
+    }
+
+    fn push(&mut self, character: char) {
+        self.is_background = false;
+        self.word.get_or_insert_default().push(character);
+    }
+
+    fn quoted(&mut self) -> Option<()> {
+        self.word.get_or_insert_default();
+        loop {
+            match self.rest.next()? {
+                '\'' => return Some(()),
+                literal => self.push(literal),
+            }
+        }
+    }
+
+    fn double_quoted(&mut self) -> Option<()> {
+        self.word.get_or_insert_default();
+        loop {
+            match self.rest.next()? {
+                '"' => return Some(()),
+                '\\' => {
+                    let escaped = self.rest.next()?;
+                    self.push(escaped);
+                }
+                '`' => return None,
+                '$' if self.rest.peek() == Some(&'(') => return None,
+                literal => self.push(literal),
+            }
+        }
+    }
+
+    fn redirection(&mut self, first: char) -> Option<()> {
+        // `2>` is no word but the descriptor of the redirection.
+        if self.word.as_ref().is_some_and(|word| word.chars().all(|c| c.is_ascii_digit())) {
+            self.word = None;
+        }
+        self.end_word();
+        let second = self.rest.next_if(|c| matches!(c, '<' | '>' | '|' | '&'));
+        if (first, second) == ('<', Some('<')) || self.rest.peek() == Some(&'(') {
+            return None;
+        }
+        self.is_target = true;
+        Some(())
+    }
+
+    fn end_word(&mut self) {
+        let Some(word) = self.word.take() else { return };
+        if self.is_target {
+            self.is_target = false;
+        } else {
+            self.words.push(word);
+        }
+    }
+
+    fn end_command(&mut self) {
+        self.end_word();
+        self.is_target = false;
+        if !self.words.is_empty() {
+            self.commands.push(std::mem::take(&mut self.words));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_that_answer_with_one() {
+        for text in [
+            "grep x f",
+            "rg x",
+            "/usr/bin/diff a b",
+            "test -f a",
+            "[ -f a ]",
+            "find . -name x",
+            "git diff --exit-code",
+            "git -C sub --no-pager grep x",
+            "cd sub && grep -r 'a; b' . 2>&1",
+            "cat f | LC_ALL=C grep \"a && b\" > /dev/null",
+            "sleep 1 & grep x f",
+            "grep x f &> out",
+            "grep x f # then what?\n",
+            "echo a\ngrep x \\\n f;",
+        ] {
+            assert!(one_is_an_answer(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn everything_else_fails_with_one() {
+        for text in [
+            "",
+            "false",
+            "make",
+            "git status",
+            "git",
+            "git -C diff commit",
+            "grep x f; make",
+            "grep x f || exit 1",
+            "exit 1; grep x f",
+            "set -e; make; grep x f",
+            "! grep x f",
+            "if grep x f; then make; fi",
+            "(grep x f)",
+            "{ make; grep x f; }",
+            "grep x $(make)",
+            "grep \"$(make)\" f",
+            "grep `make` f",
+            "grep x <(make)",
+            "grep x <<E\nE",
+            "grep x f &",
+            "grep 'x f",
+            "echo grep",
+            "> grep",
+            "xargs grep x",
+            "trap 'exit 1' EXIT; grep x f",
+        ] {
+            assert!(!one_is_an_answer(text), "{text}");
+        }
+    }
+}
