@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Child;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::environment::Environment;
@@ -25,6 +25,9 @@ use super::supervisor;
 
 /// As much as a pipe holds.
 const READ_BYTES: usize = 64 << 10;
+
+/// An exit is a matter of microseconds, of more on a busy machine.
+const REAP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Starts programs. One for the whole server.
 #[derive(Clone, Debug)]
@@ -236,6 +239,16 @@ impl Run {
         _ = self.orders.write_all(&protocol::line(message)).await;
     }
 
+    /// Leaves no zombie. After its last report the supervisor only has to exit.
+    async fn reap(&mut self) {
+        if self.steps.stuck.is_none()
+            && timeout(REAP_PATIENCE, self.supervisor.wait()).await.is_err()
+        {
+            // Stopped by its own command, perhaps; it has nothing to look after any more.
+            _ = self.supervisor.kill().await;
+        }
+    }
+
     async fn finish(mut self, piece: &mut [u8]) -> Finished {
         // All writers have ended, so what they wrote is in the pipe; should another
         // process have got hold of it, we do not wait for that one.
@@ -244,10 +257,7 @@ impl Run {
             self.captured.push(&piece[..count]);
         }
         self.captured.finish();
-        if self.steps.stuck.is_none() {
-            // It has reported its last; this only keeps it from being a zombie.
-            _ = self.supervisor.wait().await;
-        }
+        self.reap().await;
         Finished {
             output: self.captured,
             cause: self.steps.cause,

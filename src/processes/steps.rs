@@ -100,7 +100,11 @@ impl Steps {
                 self.stuck = Some(processes);
                 Effect::Finish
             }
-            (Event::Reported(_) | Event::SupervisorGone, _) => Effect::Finish,
+            (Event::Reported(_), _) => Effect::Finish,
+            (Event::SupervisorGone, _) => {
+                self.stuck = Some(1);
+                Effect::Finish
+            }
             (Event::OutputClosed, phase) => {
                 self.is_output_closed = true;
                 if phase == Phase::Draining { self.end(CANCEL_GRACE) } else { Effect::Nothing }
@@ -140,5 +144,73 @@ impl Steps {
     fn end(&mut self, grace: Duration) -> Effect {
         self.phase = Phase::Ending;
         Effect::End { grace, then: grace + PATIENCE }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENDED: fn() -> Event =
+        || Event::Reported(Report::Ended { exit: Exit::Code(0), moved: Moved::Not });
+    const GONE: fn() -> Event = || Event::Reported(Report::Gone { leftovers: 2 });
+    const CANCEL: Effect = Effect::End { grace: CANCEL_GRACE, then: Duration::from_millis(2_500) };
+
+    fn check(events: impl IntoIterator<Item = Event>, effects: &[Effect], cause: Cause) -> Steps {
+        let mut steps = Steps::new();
+        let done: Vec<Effect> = events.into_iter().map(|event| steps.step(event)).collect();
+        assert_eq!(done, effects);
+        assert_eq!(steps.cause, cause);
+        steps
+    }
+
+    #[test]
+    fn a_command_that_leaves_nothing_behind_is_over_when_its_tree_is() {
+        let events = [Event::OutputClosed, ENDED(), GONE()];
+        let steps = check(events, &[Effect::Nothing, CANCEL, Effect::Finish], Cause::ItsOwn);
+
+        assert_eq!((steps.exit, steps.leftovers), (Some(Exit::Code(0)), 2));
+    }
+
+    #[test]
+    fn what_holds_the_output_open_is_heard_for_half_a_second() {
+        let events = [ENDED(), Event::Deadline, GONE()];
+        check(events, &[Effect::Wait(DRAIN), CANCEL, Effect::Finish], Cause::ItsOwn);
+
+        let events = [ENDED(), Event::OutputClosed, GONE()];
+        check(events, &[Effect::Wait(DRAIN), CANCEL, Effect::Finish], Cause::ItsOwn);
+    }
+
+    #[test]
+    fn the_time_out_is_patient_and_a_cancel_is_not() {
+        let patient = Effect::End { grace: TIMEOUT_GRACE, then: Duration::from_millis(4_000) };
+        check([Event::Deadline], &[patient], Cause::TimedOut);
+        check([Event::Deadline, Event::Cancelled], &[patient, CANCEL], Cause::TimedOut);
+        check([Event::Cancelled, ENDED()], &[CANCEL, Effect::Nothing], Cause::Cancelled);
+        check(
+            [Event::TooMuchOutput, Event::TooMuchOutput],
+            &[CANCEL, Effect::Nothing],
+            Cause::TooMuchOutput,
+        );
+    }
+
+    #[test]
+    fn an_answer_comes_even_if_the_end_does_not() {
+        let events = [Event::Cancelled, Event::Deadline];
+        let steps = check(events, &[CANCEL, Effect::Finish], Cause::Cancelled);
+        assert_eq!(steps.stuck, Some(1));
+
+        let steps = check([Event::SupervisorGone], &[Effect::Finish], Cause::ItsOwn);
+        assert_eq!((steps.exit, steps.stuck), (None, Some(1)));
+    }
+
+    #[test]
+    fn what_came_first_is_the_cause() {
+        let steps = check(
+            [ENDED(), Event::Cancelled, Event::TooMuchOutput],
+            &[Effect::Wait(DRAIN), CANCEL, Effect::Nothing],
+            Cause::ItsOwn,
+        );
+        assert_eq!(steps.exit, Some(Exit::Code(0)));
     }
 }

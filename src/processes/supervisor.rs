@@ -58,7 +58,11 @@ fn supervise() -> io::Result<()> {
 fn guard(warden: Pid, mut socket: UnixStream) -> io::Result<()> {
     let_go_of_output()?;
     let status = loop {
-        match process::waitpid(Some(warden), WaitOptions::empty()) {
+        match process::waitpid(Some(warden), WaitOptions::UNTRACED) {
+            // A command may stop its parent; that must not keep it from being ended.
+            Ok(Some((_, status))) if status.stopped() => {
+                process::kill_process(warden, process::Signal::CONT)?;
+            }
             Ok(Some((_, status))) => break status,
             Ok(None) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),

@@ -15,8 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::test_support::{Gate, marker, processes_with, runner};
 use super::*;
 
-const LIMITS: Limits =
-    Limits { time: Duration::from_secs(120), output: 16 << 20, shown: 30_000 };
+const LIMITS: Limits = Limits { time: Duration::from_secs(120), output: 16 << 20, shown: 30_000 };
 
 fn bash_in(directory: &Path, text: &str) -> Command {
     Command {
@@ -169,13 +168,22 @@ async fn a_command_that_kills_its_supervisor_ends_itself() {
         gate.path().display()
     );
 
-    let (finished, closed) = tokio::join!(
-        async { run(&bash(&text)).await },
-        async { gate.opened().await.closed().await }
-    );
+    let (finished, closed) = tokio::join!(async { run(&bash(&text)).await }, async {
+        gate.opened().await.closed().await
+    });
 
     assert_eq!((finished.exit, finished.cause), (None, Cause::ItsOwn));
     assert_eq!(closed, "");
+}
+
+#[tokio::test]
+async fn a_command_that_stops_its_supervisor_is_ended_all_the_same() {
+    let text = "kill -STOP $PPID; kill -STOP $(ps -o ppid= -p $PPID); sleep 1000 & echo done";
+
+    let finished = run(&bash(text)).await;
+
+    assert_eq!(finished.output.render(100, ""), "done\n");
+    assert_eq!((finished.leftovers, finished.stuck), (1, 0));
 }
 
 #[tokio::test]
@@ -216,7 +224,8 @@ async fn a_command_sees_three_descriptors_whatever_the_server_has_open() {
     let leaked = File::open("/dev/null").unwrap();
     fcntl_setfd(&leaked, FdFlags::empty()).unwrap();
 
-    let text = "for fd in /proc/$$/fd/*; do [ -e $fd ] && echo ${fd##*/}; done; readlink /proc/$$/fd/0";
+    let text =
+        "for fd in /proc/$$/fd/*; do [ -e $fd ] && echo ${fd##*/}; done; readlink /proc/$$/fd/0";
 
     assert_eq!(output(text).await, "0\n1\n2\n/dev/null\n");
 }
@@ -250,11 +259,7 @@ async fn a_command_runs_within_limits() {
 #[tokio::test]
 async fn a_command_gets_the_umask_it_is_given() {
     let path = ("PATH".into(), "/bin".into());
-    let runner = Runner::new(
-        test_support::program(),
-        Environment::allowed([path]),
-        Some(0o027),
-    );
+    let runner = Runner::new(test_support::program(), Environment::allowed([path]), Some(0o027));
 
     let finished = runner.run(&bash("umask"), LIMITS, &CancellationToken::new()).await.unwrap();
 

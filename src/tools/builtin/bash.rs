@@ -99,8 +99,7 @@ impl Tool for Bash {
             arguments: arguments(text),
             directory: context.session.working_dir(),
         };
-        let limits =
-            Limits { time, output: MAX_OUTPUT_BYTES, shown: answer::MAX_CHARACTERS };
+        let limits = Limits { time, output: MAX_OUTPUT_BYTES, shown: answer::MAX_CHARACTERS };
         let finished = self
             .runner
             .run(&command, limits, &context.cancelled)
@@ -161,9 +160,7 @@ impl Bash {
                 let reset = self.reset(context, "the one before cannot be entered");
                 ToolError::Failed(format!("{error}; nothing was run {reset}"))
             }
-            RunError::Program { source, .. }
-                if source.kind() == ErrorKind::ArgumentListTooLong =>
-            {
+            RunError::Program { source, .. } if source.kind() == ErrorKind::ArgumentListTooLong => {
                 ToolError::Failed(format!(
                     "a command of {} bytes is too long for the system; write it to a file and \
                      run that",

@@ -84,9 +84,9 @@ fn how_it_ended(time: Duration, finished: &Finished) -> Option<String> {
              timeout",
             seconds(time)
         )),
-        (Cause::TooMuchOutput, _) => Some(
-            "output limit: the command was ended because it wrote more than 16 MiB".to_owned(),
-        ),
+        (Cause::TooMuchOutput, _) => {
+            Some("output limit: the command was ended because it wrote more than 16 MiB".to_owned())
+        }
         (Cause::Cancelled, _) => Some("interrupted".to_owned()),
         (Cause::ItsOwn, Some(Exit::Code(0))) => None,
         (Cause::ItsOwn, Some(Exit::Code(code))) => Some(format!("Exit code {code}")),

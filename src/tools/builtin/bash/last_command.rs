@@ -11,8 +11,7 @@ const ANSWERING: [&str; 6] = ["grep", "rg", "diff", "test", "[", "find"];
 const ANSWERING_GIT: [&str; 2] = ["diff", "grep"];
 
 /// Options of git that are followed by a value of their own.
-const GIT_OPTIONS_WITH_VALUE: [&str; 5] =
-    ["-C", "-c", "--git-dir", "--work-tree", "--namespace"];
+const GIT_OPTIONS_WITH_VALUE: [&str; 5] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace"];
 
 /// Words that begin what is no simple command, or change what an exit code means.
 const NOT_SIMPLE: [&str; 24] = [
@@ -33,9 +32,7 @@ fn is_answering(command: &[String]) -> bool {
     let mut words = command.iter().map(String::as_str).skip_while(|word| is_assignment(word));
     let Some(program) = words.next() else { return false };
     match program.rsplit('/').next() {
-        Some("git") => {
-            git_command(words).is_some_and(|command| ANSWERING_GIT.contains(&command))
-        }
+        Some("git") => git_command(words).is_some_and(|command| ANSWERING_GIT.contains(&command)),
         name => name.is_some_and(|name| ANSWERING.contains(&name)),
     }
 }
