@@ -182,3 +182,6 @@ fn arguments(text: &str) -> Vec<String> {
         .chain([format!("{text}\n\n"), "bash".to_owned()])
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

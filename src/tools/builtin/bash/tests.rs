@@ -1,0 +1,233 @@
+//! JSON in, text out, through the real shell.
+
+use std::fs;
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::processes::test_support::{Gate, runner};
+use crate::tools::tool::test_support::Workspace as Fixture;
+use crate::tools::tool::{AnyTool, erase};
+
+fn bash(fixture: &Fixture) -> Bash {
+    let workspace = Workspace::open(vec![fixture.root()]).unwrap();
+    Bash::new(runner(), Settings::default(), Arc::new(workspace))
+}
+
+async fn output(fixture: &Fixture, arguments: Value) -> ToolOutput {
+    let tool: Arc<dyn AnyTool> = erase(bash(fixture));
+    fixture.run(&tool, arguments).await.unwrap()
+}
+
+async fn answer(fixture: &Fixture, command: &str) -> String {
+    fixture.call(bash(fixture), json!({ "command": command })).await
+}
+
+#[tokio::test]
+async fn answers_with_what_was_printed() {
+    let fixture = Fixture::new(&[("a.txt", "text\n")]);
+
+    assert_snapshot!(answer(&fixture, "cat a.txt; echo oops >&2").await, @r"
+    text
+    oops
+    ");
+    assert_snapshot!(answer(&fixture, "true").await, @"(Bash completed with no output)");
+}
+
+#[tokio::test]
+async fn a_failure_is_an_error_with_its_exit_code() {
+    let fixture = Fixture::new(&[]);
+
+    assert_snapshot!(answer(&fixture, "echo half; exit 3").await, @r"
+    Error: half
+    Exit code 3
+    ");
+    assert_snapshot!(answer(&fixture, "no-such-program").await, @r"
+    Error: bash: line 1: no-such-program: command not found
+    Exit code 127
+    ");
+    assert_snapshot!(answer(&fixture, "kill -9 $$").await, @"Error: Killed by signal 9 (SIGKILL)");
+}
+
+#[tokio::test]
+async fn nothing_found_is_no_error() {
+    let fixture = Fixture::new(&[("a.txt", "text\n")]);
+
+    assert_snapshot!(answer(&fixture, "grep needle a.txt").await, @"Exit code 1");
+    assert_snapshot!(answer(&fixture, "grep needle no.txt").await, @r"
+    Error: grep: no.txt: No such file or directory
+    Exit code 2
+    ");
+}
+
+#[tokio::test]
+async fn the_working_directory_stays_where_the_command_left_it() {
+    let fixture = Fixture::new(&[("sub/a.txt", "text\n")]);
+
+    assert_snapshot!(answer(&fixture, "cd sub; exit 3").await, @"Error: Exit code 3");
+    assert_snapshot!(answer(&fixture, "pwd; x=1").await, @"$WORKSPACE/sub");
+    assert_snapshot!(answer(&fixture, "env -C .. pwd").await, @"$WORKSPACE");
+    assert_snapshot!(answer(&fixture, "pwd; echo \"[$x]\"").await, @r"
+    $WORKSPACE/sub
+    []
+    ");
+}
+
+#[tokio::test]
+async fn the_working_directory_does_not_leave_the_workspace() {
+    let fixture = Fixture::new(&[("sub/a.txt", "")]);
+    answer(&fixture, "cd sub").await;
+
+    assert_snapshot!(answer(&fixture, "cd /usr && pwd").await, @r"
+    /usr
+    (the working directory is $WORKSPACE again: /usr is outside the workspace)
+    ");
+    assert_snapshot!(answer(&fixture, "pwd").await, @"$WORKSPACE");
+}
+
+#[tokio::test]
+async fn a_working_directory_that_is_gone_is_left() {
+    let fixture = Fixture::new(&[("sub/a.txt", "")]);
+
+    answer(&fixture, "cd sub").await;
+    fs::remove_dir_all(fixture.path("sub")).unwrap();
+
+    assert_snapshot!(answer(&fixture, "pwd").await, @"Error: the working directory $WORKSPACE/sub cannot be entered: No such file or directory (os error 2); nothing was run (the working directory is $WORKSPACE again: the one before cannot be entered)");
+    assert_snapshot!(answer(&fixture, "pwd").await, @"$WORKSPACE");
+    assert_snapshot!(answer(&fixture, "mkdir x; cd x; rmdir ../x").await, @"(the working directory is $WORKSPACE again: the directory that the command ended in was removed)");
+}
+
+#[tokio::test]
+async fn a_time_out_says_so_and_keeps_the_output() {
+    let fixture = Fixture::new(&[]);
+    let arguments = json!({ "command": "echo begun; sleep 1000", "timeout": 300 });
+
+    assert_snapshot!(fixture.call(bash(&fixture), arguments).await, @r"
+    Error: begun
+    Command timed out after 0.3 s and was ended; if it needs more time, give a larger timeout
+    ");
+}
+
+#[tokio::test]
+async fn a_time_out_beyond_the_limit_is_lowered() {
+    let fixture = Fixture::new(&[]);
+    let arguments = json!({ "command": "echo a", "timeout": 600_001 });
+
+    assert_snapshot!(fixture.call(bash(&fixture), arguments).await, @r"
+    a
+    (timeout lowered to 600 s, the most that is allowed)
+    ");
+}
+
+#[tokio::test]
+async fn what_is_left_running_is_ended_and_counted() {
+    let fixture = Fixture::new(&[]);
+
+    assert_snapshot!(answer(&fixture, "sleep 1000 & setsid sleep 1000 & echo started").await, @r"
+    started
+    (2 processes that the command had left running were ended with it: nothing can go on in the background)
+    ");
+}
+
+#[tokio::test]
+async fn an_interrupted_command_says_so() {
+    let fixture = Fixture::new(&[]);
+    let gate = Gate::new();
+    let command = format!("echo begun; exec 3>{}; sleep 1000", gate.path().display());
+    let cancelled = fixture.context().cancelled;
+
+    let (output, ()) = tokio::join!(output(&fixture, json!({ "command": command })), async {
+        let open = gate.opened().await;
+        cancelled.cancel();
+        open.closed().await;
+    });
+
+    assert_eq!(output.text, "begun\ninterrupted");
+    assert!(output.is_error);
+    assert_eq!(output.structured["interrupted"], true);
+}
+
+#[tokio::test]
+async fn long_output_is_cut_in_the_middle() {
+    let fixture = Fixture::new(&[]);
+
+    let answer = answer(&fixture, "seq 1 100000; exit 2").await;
+
+    assert!(answer.chars().count() <= "Error: ".len() + answer::MAX_CHARACTERS);
+    assert!(answer.starts_with("Error: 1\n2\n3\n"));
+    assert!(answer.ends_with("\n99999\n100000\nExit code 2"));
+    let cut = answer.lines().find(|line| line.starts_with("[…")).unwrap();
+    assert_snapshot!(cut, @"");
+}
+
+#[tokio::test]
+async fn endless_output_is_ended_at_the_limit() {
+    let fixture = Fixture::new(&[]);
+
+    let answer = answer(&fixture, "yes").await;
+
+    assert!(answer.starts_with("Error: y\ny\n"));
+    assert_snapshot!(answer.lines().last().unwrap(), @"output limit: the command was ended because it wrote more than 16 MiB");
+}
+
+#[tokio::test]
+async fn output_is_made_readable() {
+    let fixture = Fixture::new(&[]);
+
+    assert_snapshot!(answer(&fixture, r"printf '\033[1;31mred\033[0m \377\n'").await, @r"
+    red �
+    (bytes that are not UTF-8 are shown as �)
+    ");
+}
+
+#[tokio::test]
+async fn programs_get_the_structured_answer() {
+    let fixture = Fixture::new(&[]);
+
+    let output = output(&fixture, json!({ "command": "echo a; exit 2" })).await;
+
+    assert_eq!(
+        output.structured,
+        json!({ "stdout": "a", "interrupted": false, "exit_code": 2, "sandbox": "off" })
+    );
+    assert!(output.is_error);
+}
+
+#[tokio::test]
+async fn what_the_system_refuses_is_explained() {
+    let fixture = Fixture::new(&[]);
+
+    assert_snapshot!(answer(&fixture, &format!(": {}", "x".repeat(800_000))).await, @"Error: a command of 800002 bytes is too long for the system; write it to a file and run that");
+    assert_snapshot!(answer(&fixture, "echo a\0b").await, @"Error: the command holds a NUL character; a program cannot be given one");
+    let no_shell = Bash { shell: "/no/such/bash".into(), ..bash(&fixture) };
+    assert_snapshot!(fixture.call(no_shell, json!({ "command": "true" })).await, @"Error: /no/such/bash cannot be run: No such file or directory (os error 2)");
+}
+
+#[tokio::test]
+async fn the_text_reaches_the_shell_as_it_is() {
+    let fixture = Fixture::new(&[]);
+
+    let quotes = r#"echo "\"; echo $#:$0; echo \""; echo 'a'"'"'b' "#;
+    assert_snapshot!(answer(&fixture, quotes).await, @r#"
+    "; echo 0:bash; echo "
+    a'b
+    "#);
+    assert_snapshot!(answer(&fixture, "cat <<'E'\n$HOME `x` \\\nE").await, @r"$HOME `x` \");
+    assert_snapshot!(answer(&fixture, "echo a # no more").await, @"a");
+}
+
+#[test]
+fn the_headline_is_one_line() {
+    let fixture = Fixture::new(&[]);
+    let input = |command: &str, description: Option<&str>| BashInput {
+        command: command.to_owned(),
+        description: description.map(str::to_owned),
+        timeout: None,
+    };
+    let headline = |input| Bash::headline(&bash(&fixture), &input);
+
+    assert_eq!(headline(input("make\nmake test", None)), "make");
+    assert_eq!(headline(input("make", Some("Builds it"))), "Builds it");
+    assert_eq!(headline(input("\n make", Some(" "))), "make");
+}
