@@ -60,14 +60,14 @@ impl Toolset {
 
     /// Only the tools that one of `names` names or is an alias of.
     pub(crate) fn only<S: AsRef<str>>(&self, names: &[S]) -> Self {
-        let named = self.places_of(names);
-        self.kept(|place| named.contains(&place))
+        let chosen = self.places_of(names);
+        self.kept(|place| chosen.contains(&place))
     }
 
     /// All but the tools that one of `names` names or is an alias of.
     pub(crate) fn without<S: AsRef<str>>(&self, names: &[S]) -> Self {
-        let named = self.places_of(names);
-        self.kept(|place| !named.contains(&place))
+        let dropped = self.places_of(names);
+        self.kept(|place| !dropped.contains(&place))
     }
 
     /// Lets go of aliases that a client's tool bears as its name; the tools stay,
