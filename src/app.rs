@@ -50,7 +50,7 @@ impl Server {
     pub(crate) async fn bind(loaded: Loaded, state: StateDir) -> Result<Self, StartError> {
         let Loaded { config, secrets, .. } = loaded;
         warn_of_dangers(&config);
-        let services = Services::new(&config)?;
+        let services = Services::new(&config, &secrets)?;
         let (keys, key_path) = client_keys(&config, &secrets, &state)?;
         let listen = config.server.listen;
         let refused = |source| StartError::Listen { address: listen, source };

@@ -1,5 +1,6 @@
 //! What the program does when it is called.
 
+pub(crate) mod check;
 pub(crate) mod demo_model;
 pub(crate) mod serve;
 pub(crate) mod signals;
@@ -34,6 +35,8 @@ enum Command {
     Up(up::Flags),
     /// Start the demo model alone, an upstream for trials
     DemoModel(demo_model::Flags),
+    /// Check configuration and upstream; say what is on, what is not, and why
+    Check(ServerFlags),
     /// Show the tools: names and descriptions, or the definitions as they go upstream
     Tools(tools::Flags),
 }
@@ -133,6 +136,7 @@ pub fn run() -> ExitCode {
         Command::Serve(flags) => serve::run(&flags.given(&variables)),
         Command::Up(flags) => up::run(&flags, &flags.server.given(&variables)),
         Command::DemoModel(flags) => demo_model::run(&flags),
+        Command::Check(flags) => check::run(&flags.given(&variables)),
         Command::Tools(flags) => tools::run(&flags, &variables),
     };
     outcome.unwrap_or_else(|failure| {

@@ -24,7 +24,7 @@ use crate::api::hosts::Authority;
 use crate::api::{auth, cors};
 use crate::limits::Limits;
 use crate::openai::request::Progress;
-use crate::{permissions, telemetry, tools};
+use crate::{permissions, telemetry, tools, upstream};
 
 /// Every setting, one table a part.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -35,6 +35,7 @@ pub(crate) struct Config {
     pub(crate) server: Server,
     pub(crate) cors: cors::Settings,
     pub(crate) auth: auth::Settings,
+    pub(crate) upstream: upstream::Settings,
     pub(crate) turns: agent::Settings,
     pub(crate) models: Vec<ModelRule>,
     pub(crate) tools: tools::Settings,
@@ -138,7 +139,7 @@ pub(crate) fn load(given: &Given) -> Result<Loaded, ConfigError> {
     let mut config: Config = layers.read()?;
     config.resolve_paths(file::home(&given.variables).as_deref())?;
     config.check(&layers)?;
-    let secrets = secrets::collect(&given.variables, None)?;
+    let secrets = secrets::collect(&given.variables, config.upstream.api_key_file.as_deref())?;
     Ok(Loaded { config, secrets, file, layers })
 }
 
@@ -147,7 +148,9 @@ impl Config {
     fn resolve_paths(&mut self, home: Option<&Path>) -> Result<(), ConfigError> {
         let server = &mut self.server;
         let paths = [&mut server.workspace, &mut server.state_dir];
-        let further = &mut self.permissions.additional_directories;
+        let further = self.permissions.additional_directories.iter_mut();
+        let further = further.chain(&mut self.upstream.api_key_file);
+        let further = further.chain(&mut self.upstream.ca_file);
         for path in paths.into_iter().chain(server.workspaces.values_mut()).chain(further) {
             *path = absolute(path, home)?;
         }

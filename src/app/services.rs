@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::Config;
+use crate::config::{Config, Secrets};
 use crate::permissions::{KnownTool, Permissions, RuleError};
 use crate::tools;
 use crate::tools::builtin;
 use crate::tools::toolset::Toolset;
 use crate::tools::walk::Hidden;
+use crate::upstream;
 use crate::workspace::{ResolveError, Workspace};
 
 /// What the face, and the commands, work with.
@@ -18,6 +19,7 @@ pub(crate) struct Services {
     /// What the operator left on.
     pub(crate) toolset: Toolset,
     pub(crate) permissions: Permissions,
+    pub(crate) upstream: upstream::Client,
     /// The ones a request may choose, by name.
     pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
 }
@@ -31,18 +33,25 @@ pub(crate) enum ServiceError {
     Rule(#[from] RuleError),
     #[error(transparent)]
     Workspace(#[from] ResolveError),
+    #[error("{0}")]
+    Upstream(String),
 }
 
 impl Services {
-    pub(crate) fn new(config: &Config) -> Result<Self, ServiceError> {
+    pub(crate) fn new(config: &Config, secrets: &Secrets) -> Result<Self, ServiceError> {
         let permissions = permissions(config, &known_tools())?;
         let own = permissions.clone();
         let hidden = Hidden::new(move |path| own.denies_read(path));
         let all = Toolset::new(builtin::list(&builtin::Services { hidden }));
         let toolset = enabled(&all, &config.tools)?.without(permissions.denied_tools());
+        let key = secrets.upstream_key.as_ref();
+        let upstream = upstream::Client::new(&config.upstream, &config.limits, key)
+            .map_err(ServiceError::Upstream)?;
         let workspaces = config.server.workspaces.iter();
-        let opened = workspaces.map(|(name, path)| Ok((name.clone(), open(config, path)?)));
-        Ok(Self { toolset, permissions, workspaces: opened.collect::<Result<_, ServiceError>>()? })
+        let workspaces = workspaces
+            .map(|(name, path)| Ok((name.clone(), open(config, path)?)))
+            .collect::<Result<_, ServiceError>>()?;
+        Ok(Self { toolset, permissions, upstream, workspaces })
     }
 }
 
@@ -98,7 +107,7 @@ mod tests {
     #[track_caller]
     fn check(settings: &str, expected: &str) {
         let config: Config = toml::from_str(settings).unwrap();
-        let shown = match Services::new(&config) {
+        let shown = match Services::new(&config, &Secrets::default()) {
             Ok(services) => services.toolset.names().collect::<Vec<_>>().join(" "),
             Err(error) => error.to_string(),
         };

@@ -101,6 +101,17 @@ impl StateDir {
     }
 }
 
+/// Looks at the directory, makes and locks nothing. Tells how it is.
+pub(crate) fn inspect(path: &Path) -> Result<&'static str, StateError> {
+    let is_missing =
+        fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    if is_missing {
+        return Ok("made at the first start");
+    }
+    let refuse = |reason: String| StateError { path: path.to_owned(), reason };
+    open_directory(path).map(|_| "ours").map_err(refuse)
+}
+
 fn our_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
