@@ -98,6 +98,7 @@ pub(crate) fn run(flags: &Flags, given: &Given) -> Result<ExitCode, Failure> {
     telemetry::start(&loaded.config.log);
     let state = StateDir::open(&loaded.config.server.state_dir)?;
     let chain = Chain::plan(flags, &state, &given.variables)?;
+    loaded.config.upstream.url = chain.litellm.url().parse().map_err(Failure::new)?;
     loaded.secrets.upstream_key = Some(chain.litellm.key.clone());
     run_until_stopped(|stop| chain.run(loaded, state, stop))
 }

@@ -133,7 +133,7 @@ impl Installation<'_> {
 
 fn progress(line: &str, fetched: usize) -> Option<String> {
     if line.starts_with("Collecting ") && (fetched == 1 || fetched.is_multiple_of(STRIDE)) {
-        return Some(format!("  fetching packages: {fetched} of {}", packages()));
+        return Some(format!("  fetching packages: {fetched} of about {}", packages()));
     }
     line.starts_with("Installing collected packages")
         .then(|| format!("  unpacking {fetched} packages"))
@@ -170,7 +170,7 @@ mod tests {
     fn progress_is_a_line_now_and_then() {
         assert_eq!(
             progress("Collecting a==1", 1),
-            Some(format!("  fetching packages: 1 of {}", packages()))
+            Some(format!("  fetching packages: 1 of about {}", packages()))
         );
         assert_eq!(progress("Collecting b==1", 2), None);
         assert!(progress("Collecting c==1", 20).is_some());
