@@ -48,9 +48,9 @@ pub(crate) enum StartError {
 impl Server {
     /// Builds every service and takes the address.
     pub(crate) async fn bind(loaded: Loaded, state: StateDir) -> Result<Self, StartError> {
-        let Loaded { config, secrets, .. } = loaded;
+        let Loaded { config, secrets, environment, .. } = loaded;
         warn_of_dangers(&config);
-        let services = Services::new(&config, &secrets)?;
+        let services = Services::new(&config, &secrets, &environment)?;
         let (keys, key_path) = client_keys(&config, &secrets, &state)?;
         let listen = config.server.listen;
         let refused = |source| StartError::Listen { address: listen, source };

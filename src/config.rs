@@ -24,6 +24,7 @@ use crate::api::hosts::Authority;
 use crate::api::{auth, cors};
 use crate::limits::Limits;
 use crate::openai::request::Progress;
+use crate::processes::Environment;
 use crate::{permissions, telemetry, tools, upstream};
 
 /// Every setting, one table a part.
@@ -118,6 +119,8 @@ pub(crate) struct Given {
 pub(crate) struct Loaded {
     pub(crate) config: Config,
     pub(crate) secrets: Secrets,
+    /// What commands may know of ours.
+    pub(crate) environment: Environment,
     pub(crate) file: Option<PathBuf>,
     pub(crate) layers: Layers,
 }
@@ -140,7 +143,8 @@ pub(crate) fn load(given: &Given) -> Result<Loaded, ConfigError> {
     config.resolve_paths(file::home(&given.variables).as_deref())?;
     config.check(&layers)?;
     let secrets = secrets::collect(&given.variables, config.upstream.api_key_file.as_deref())?;
-    Ok(Loaded { config, secrets, file, layers })
+    let environment = Environment::allowed(given.variables.clone());
+    Ok(Loaded { config, secrets, environment, file, layers })
 }
 
 impl Config {
@@ -180,6 +184,10 @@ impl Config {
         if !self.auth.required && !server.listen.ip().is_loopback() {
             let reason = format!("without keys only on loopback, not on {}", server.listen);
             return bad("auth.required", reason);
+        }
+        let bash = &self.tools.bash;
+        if bash.timeout > bash.max_timeout {
+            return bad("tools.bash.timeout", "is more than tools.bash.max_timeout".into());
         }
         if self.turns.max_parallel_tools == 0 {
             return bad("turns.max_parallel_tools", "must be at least 1".into());

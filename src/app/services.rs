@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use crate::config::{Config, Secrets};
 use crate::permissions::{KnownTool, Permissions, RuleError};
-use crate::tools;
+use crate::processes::{Environment, Runner};
 use crate::tools::builtin;
 use crate::tools::toolset::Toolset;
 use crate::tools::walk::Hidden;
-use crate::upstream;
 use crate::workspace::{ResolveError, Workspace};
+use crate::{tools, upstream};
+
+/// Each command is looked after by a process of this very program.
+const SUPERVISOR: &str = "/proc/self/exe";
 
 /// What the face, and the commands, work with.
 #[derive(Debug)]
@@ -19,7 +22,7 @@ pub(crate) struct Services {
     /// What the operator left on.
     pub(crate) toolset: Toolset,
     pub(crate) permissions: Permissions,
-    pub(crate) upstream: upstream::Client,
+    pub(crate) upstream: Arc<upstream::Client>,
     /// The ones a request may choose, by name.
     pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
 }
@@ -38,11 +41,23 @@ pub(crate) enum ServiceError {
 }
 
 impl Services {
-    pub(crate) fn new(config: &Config, secrets: &Secrets) -> Result<Self, ServiceError> {
-        let permissions = permissions(config, &known_tools())?;
+    pub(crate) fn new(
+        config: &Config,
+        secrets: &Secrets,
+        environment: &Environment,
+    ) -> Result<Self, ServiceError> {
+        let workspace = open(config, &config.server.workspace)?;
+        let tools = |hidden| {
+            Toolset::new(builtin::list(&builtin::Services {
+                hidden,
+                runner: Runner::new(SUPERVISOR, environment.clone(), None),
+                bash: config.tools.bash.clone(),
+                workspace: Arc::clone(&workspace),
+            }))
+        };
+        let permissions = permissions(config, &tools(Hidden::nothing()), &workspace)?;
         let own = permissions.clone();
-        let hidden = Hidden::new(move |path| own.denies_read(path));
-        let all = Toolset::new(builtin::list(&builtin::Services { hidden }));
+        let all = tools(Hidden::new(move |path| own.denies_read(path)));
         let toolset = enabled(&all, &config.tools)?.without(permissions.denied_tools());
         let key = secrets.upstream_key.as_ref();
         let upstream = upstream::Client::new(&config.upstream, &config.limits, key)
@@ -51,24 +66,24 @@ impl Services {
         let workspaces = workspaces
             .map(|(name, path)| Ok((name.clone(), open(config, path)?)))
             .collect::<Result<_, ServiceError>>()?;
-        Ok(Self { toolset, permissions, upstream, workspaces })
+        Ok(Self { toolset, permissions, upstream: Arc::new(upstream), workspaces })
     }
 }
 
-/// What rules may name: all there are, whether on or off.
-fn known_tools() -> Toolset {
-    Toolset::new(builtin::list(&builtin::Services { hidden: Hidden::nothing() }))
-}
-
-fn permissions(config: &Config, known: &Toolset) -> Result<Permissions, ServiceError> {
+/// `known` are all tools there are, whether on or off: a rule may name any.
+fn permissions(
+    config: &Config,
+    known: &Toolset,
+    workspace: &Arc<Workspace>,
+) -> Result<Permissions, ServiceError> {
     let known: Vec<KnownTool<'_>> = known
         .tools()
         .iter()
         .map(|tool| KnownTool { name: tool.name(), aliases: tool.aliases() })
         .collect();
-    let workspace = open(config, &config.server.workspace)?;
     let (settings, sandbox) = (&config.permissions, config.sandbox.mode);
-    Ok(Permissions::new(settings, &known, sandbox, workspace, &config.server.state_dir)?)
+    let state_dir = &config.server.state_dir;
+    Ok(Permissions::new(settings, &known, sandbox, Arc::clone(workspace), state_dir)?)
 }
 
 /// A workspace, with the directories that every one has besides it.
@@ -107,7 +122,7 @@ mod tests {
     #[track_caller]
     fn check(settings: &str, expected: &str) {
         let config: Config = toml::from_str(settings).unwrap();
-        let shown = match Services::new(&config, &Secrets::default()) {
+        let shown = match Services::new(&config, &Secrets::default(), &Environment::allowed([])) {
             Ok(services) => services.toolset.names().collect::<Vec<_>>().join(" "),
             Err(error) => error.to_string(),
         };

@@ -19,7 +19,7 @@ const EXAMPLE: &str = include_str!("../../toolhand.example.toml");
 
 pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
     let loaded = config::load(given)?;
-    let services = Services::new(&loaded.config, &loaded.secrets)?;
+    let services = Services::new(&loaded.config, &loaded.secrets, &loaded.environment)?;
     let state = state_dir::inspect(&loaded.config.server.state_dir)?;
     print(&configuration(&loaded)?);
     print(&parts(&loaded, &services, state));

@@ -10,12 +10,17 @@ use std::sync::Arc;
 
 use super::tool::{AnyTool, erase};
 use super::walk::Hidden;
+use crate::processes::Runner;
+use crate::workspace::Workspace;
 
 /// What the tools need of the rest of the program.
 #[derive(Debug)]
 pub(crate) struct Services {
     /// Paths that no search shows.
     pub(crate) hidden: Hidden,
+    pub(crate) runner: Runner,
+    pub(crate) bash: bash::Settings,
+    pub(crate) workspace: Arc<Workspace>,
 }
 
 /// In the order in which they are advertised, which is part of a provider's cache key.
@@ -23,6 +28,11 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
     vec![
         erase(glob::Glob::new(services.hidden.clone())),
         erase(grep::Grep::new(services.hidden.clone())),
+        erase(bash::Bash::new(
+            services.runner.clone(),
+            services.bash.clone(),
+            Arc::clone(&services.workspace),
+        )),
         #[cfg(feature = "bench-tool")]
         erase(wait::Wait),
     ]
@@ -33,6 +43,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::processes::Environment;
     use crate::tools::toolset::Toolset;
 
     /// `litellm.md`: what some provider's translation drops or changes.
@@ -56,8 +67,17 @@ mod tests {
         "nullable",
     ];
 
+    fn toolset() -> Toolset {
+        Toolset::new(list(&Services {
+            hidden: Hidden::nothing(),
+            runner: Runner::new("/proc/self/exe", Environment::allowed([]), None),
+            bash: bash::Settings::default(),
+            workspace: Arc::new(Workspace::open(vec!["/".into()]).unwrap()),
+        }))
+    }
+
     fn definitions() -> Vec<Value> {
-        let toolset = Toolset::new(list(&Services { hidden: Hidden::nothing() }));
+        let toolset = toolset();
         let parsed = toolset.definitions().iter().map(|raw| serde_json::from_str(raw.get()));
         parsed.collect::<Result<_, _>>().unwrap()
     }
@@ -71,7 +91,7 @@ mod tests {
     #[test]
     fn definitions_are_the_same_bytes_every_time() {
         let bytes = || {
-            let toolset = Toolset::new(list(&Services { hidden: Hidden::nothing() }));
+            let toolset = toolset();
             toolset.definitions().iter().map(|raw| raw.get().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(bytes(), bytes());

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use super::builtin::bash;
+
 /// More than this in one round is cut, the largest answers first.
 const MAX_ROUND_CHARS: usize = 200_000;
 
@@ -20,6 +22,7 @@ pub(crate) struct Settings {
     pub(crate) max_result_chars: Option<usize>,
     /// All answers of one round together.
     pub(crate) max_round_chars: usize,
+    pub(crate) bash: bash::Settings,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -56,6 +59,7 @@ impl Default for Settings {
             name_conflict: NameConflict::default(),
             max_result_chars: None,
             max_round_chars: MAX_ROUND_CHARS,
+            bash: bash::Settings::default(),
         }
     }
 }
