@@ -11,17 +11,26 @@ pub(crate) mod facts;
 pub(crate) mod health;
 pub(crate) mod hosts;
 pub(crate) mod json;
+pub(crate) mod models;
+pub(crate) mod multipart;
+pub(crate) mod openapi;
+pub(crate) mod passthrough;
+pub(crate) mod ready;
 pub(crate) mod refused;
 pub(crate) mod router;
 pub(crate) mod server;
+pub(crate) mod status;
 pub(crate) mod strict_json;
+pub(crate) mod tools;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use auth::{Keys, WrongKeys};
 use hosts::{AllowedHosts, Origin};
 
 use crate::limits::Limits;
+use crate::upstream;
 
 /// What the handlers share. `app` makes the only one.
 #[derive(Debug)]
@@ -31,6 +40,11 @@ pub(crate) struct App {
     pub(crate) hosts: AllowedHosts,
     pub(crate) keys: Keys,
     pub(crate) wrong_keys: WrongKeys,
+    /// What chat requests are held against, and the tools they are offered.
+    pub(crate) chat: chat::validate::Context,
+    pub(crate) upstream: Arc<upstream::Client>,
+    pub(crate) readiness: ready::Readiness,
+    pub(crate) about: status::About,
 }
 
 /// What the operator may set of the face itself; `config` gathers it from its tables.
@@ -40,4 +54,6 @@ pub(crate) struct Settings {
     pub(crate) allow_origins: Vec<Origin>,
     /// `server.trusted_proxies`: peers whose `X-Forwarded-For` counts.
     pub(crate) trusted_proxies: Vec<IpAddr>,
+    /// `upstream.passthrough`.
+    pub(crate) forwarded: passthrough::Routes,
 }

@@ -1,5 +1,6 @@
 //! The only `new` of each service, and the server that they make up.
 
+mod face;
 pub(crate) mod services;
 pub(crate) mod state_dir;
 
@@ -11,10 +12,10 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use self::face::face;
 use self::services::{ServiceError, Services};
 use self::state_dir::{StateDir, StateError};
-use crate::api::auth::{Key, Keys, WrongKeys};
-use crate::api::hosts::AllowedHosts;
+use crate::api::auth::{Key, Keys};
 use crate::api::{self, App, router};
 use crate::config::{Config, Loaded, Secrets};
 use crate::permissions::Sandbox;
@@ -41,6 +42,8 @@ pub(crate) enum StartError {
     State(#[from] StateError),
     #[error(transparent)]
     Service(#[from] ServiceError),
+    #[error("{0}")]
+    Setting(String),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
 }
@@ -56,16 +59,8 @@ impl Server {
         let refused = |source| StartError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
-        let api = Arc::new(App {
-            settings: api::Settings {
-                allow_origins: config.cors.allow_origins.clone(),
-                trusted_proxies: config.server.trusted_proxies.clone(),
-            },
-            limits: config.limits.clone(),
-            hosts: AllowedHosts::new(address, config.server.allowed_hosts.clone()),
-            keys,
-            wrong_keys: WrongKeys::default(),
-        });
+        let api = face(&config, &services, keys, address).map_err(StartError::Setting)?;
+        let api = Arc::new(api);
         Ok(Self { listener, address, api, key_path, config, _state: state })
     }
 

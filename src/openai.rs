@@ -6,6 +6,7 @@
 pub(crate) mod chunk;
 pub(crate) mod error;
 pub(crate) mod error_object;
+pub(crate) mod progress_lines;
 pub(crate) mod request;
 pub(crate) mod usage;
 

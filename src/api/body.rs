@@ -14,7 +14,7 @@ use crate::limits::Limits;
 use crate::openai::error::{ApiError, ErrorCode};
 
 /// A body that keeps coming at this many bytes a second may take as long as it needs.
-const SLOWEST: u64 = 8_000;
+const SLOWEST: u128 = 8_000;
 
 /// Reads a JSON body whole; it is not looked into.
 pub(crate) async fn read_json(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
@@ -76,19 +76,20 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     pub(crate) fn new(body: Body, limit: usize, time: Duration) -> Self {
-        Self { body, limit, received: 0, pace: Pace { started: Instant::now(), time } }
+        Self { body, limit, received: 0, pace: Pace::new(time) }
     }
 
     /// The next piece; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         loop {
-            let frame = timeout_at(self.pace.deadline(self.received), self.body.frame()).await;
+            let frame = timeout_at(self.pace.deadline(), self.body.frame()).await;
             let frame = frame.map_err(|_| {
                 ApiError::new(ErrorCode::RequestTimeout, "The body came too slowly.")
             })?;
             let Some(frame) = frame.transpose().map_err(|_| broken())? else { return Ok(None) };
             let Ok(piece) = frame.into_data() else { continue };
             self.received += piece.len();
+            self.pace.count(piece.len());
             if self.received > self.limit {
                 return Err(too_large(self.limit));
             }
@@ -101,17 +102,28 @@ fn broken() -> ApiError {
     ApiError::new(ErrorCode::InvalidValue, "The body is broken off or badly framed.")
 }
 
-/// How long a body may take.
+/// How long a body may take: each time anew, as long as enough comes within it.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
-    started: Instant,
     time: Duration,
+    since: Instant,
+    received: usize,
 }
 
 impl Pace {
-    fn deadline(self, received: usize) -> Instant {
-        let earned = Duration::from_millis(received as u64 * 1_000 / SLOWEST);
-        self.started + earned.max(self.time)
+    fn new(time: Duration) -> Self {
+        Self { time, since: Instant::now(), received: 0 }
+    }
+
+    fn deadline(self) -> Instant {
+        self.since + self.time
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.received += bytes;
+        if self.received as u128 * 1_000 >= SLOWEST * self.time.as_millis() {
+            *self = Self::new(self.time);
+        }
     }
 }
 

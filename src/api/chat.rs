@@ -5,6 +5,6 @@ pub(crate) mod validate;
 use axum::response::Response;
 
 /// Answers one chat completion.
-pub(crate) async fn create() -> Response {
+pub(crate) async fn create(_input: validate::Validated) -> Response {
     unreachable!("landed by the turn loop")
 }

@@ -8,6 +8,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use crate::openai::error::{ApiError, ErrorCode};
+use crate::upstream::Fault;
 
 /// What the SDKs obey before they look at the status.
 pub(crate) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -35,6 +36,12 @@ impl IntoResponse for ApiError {
 pub(crate) fn panicked(_cause: Box<dyn Any + Send>) -> Response {
     ApiError::new(ErrorCode::Internal, "The server failed while handling this request.")
         .into_response()
+}
+
+/// What the client is told of an upstream fault; the log is told all of it.
+pub(crate) fn told(fault: &Fault) -> ApiError {
+    tracing::warn!(%fault, "upstream failed");
+    fault.api_error()
 }
 
 /// Marks a response as one that must not be sent again: its tools have run.

@@ -9,28 +9,55 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::{App, auth, chat, cors, errors, facts, health, hosts};
+use super::passthrough::Routes;
+use super::{
+    App, auth, chat, cors, errors, facts, health, hosts, models, openapi, passthrough, ready,
+    status, tools,
+};
 use crate::openai::error::{ApiError, ErrorCode};
 
 /// The whole server as a service. A request passes the layers from the last to
 /// the first: named, caught when it panics, host and origin, CORS, then its route
 /// and the key.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let open = Router::new().route("/health", get(health::show));
+    let open = Router::new()
+        .route("/health", get(health::show))
+        .route("/ready", get(ready::show))
+        .method_not_allowed_fallback(method_not_allowed);
 
     let with_key = Router::new()
         .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{*id}", get(models::show))
+        .merge(forwarded(&app.settings.forwarded))
+        .route("/toolhand/v1/status", get(status::show))
+        .route("/toolhand/v1/tools", get(tools::list))
+        .route("/openapi.yaml", get(openapi::show))
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(app.clone(), auth::require_key));
 
-    open.method_not_allowed_fallback(method_not_allowed)
-        .merge(with_key)
+    open.merge(with_key)
         .fallback(unknown_route)
         .layer(from_fn_with_state(cors::layer(&app.settings.allow_origins), cors::answer))
         .layer(from_fn_with_state(app.clone(), hosts::check))
         .layer(CatchPanicLayer::custom(errors::panicked))
         .layer(from_fn(facts::identify))
         .with_state(app)
+}
+
+/// `upstream.passthrough`: OpenAI's routes, and whatever else the operator names.
+fn forwarded(routes: &Routes) -> Router<Arc<App>> {
+    let mut router = Router::new();
+    for route in &routes.known {
+        router = router.route(&format!("/v1/{route}"), post(passthrough::forward));
+    }
+    for route in &routes.further {
+        let any = get(passthrough::forward).post(passthrough::forward).delete(passthrough::forward);
+        router = router
+            .route(&format!("/v1/{route}"), any.clone())
+            .route(&format!("/v1/{route}/{{*rest}}"), any);
+    }
+    router
 }
 
 /// The routes that need no key.

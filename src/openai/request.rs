@@ -1,7 +1,5 @@
 //! A chat completion request that has passed every check.
 
-use std::path::PathBuf;
-
 use serde_json::value::RawValue;
 
 use super::Body;
@@ -58,8 +56,8 @@ pub(crate) struct Extension {
     pub(crate) mode: Option<String>,
     pub(crate) allow_tools: Option<Vec<String>>,
     pub(crate) deny_tools: Vec<String>,
-    /// The root of the named workspace, already looked up.
-    pub(crate) workspace: Option<PathBuf>,
+    /// One of the configured workspaces.
+    pub(crate) workspace: Option<String>,
     pub(crate) max_rounds: Option<u32>,
 }
 

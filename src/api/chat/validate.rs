@@ -1,1 +1,146 @@
-//! Checks a chat completion request and makes it ours.
+//! Checks a chat completion request, once and whole, and makes it ours.
+//!
+//! Pure: nothing is looked up, run or sent. What passes is a [`ChatRequest`].
+
+mod background;
+mod extension;
+mod extract;
+mod fields;
+mod messages;
+mod pairs;
+mod tools;
+
+pub(crate) use self::extract::Validated;
+
+use std::collections::BTreeSet;
+
+use axum::http::HeaderMap;
+use serde_json::value::RawValue;
+
+use crate::api::json::Object;
+use crate::api::strict_json;
+use crate::limits::Limits;
+use crate::openai::Body;
+use crate::openai::error::{ApiError, ErrorCode};
+use crate::openai::request::{ChatRequest, Extension};
+use crate::permissions::Mode;
+use crate::tools::settings::Settings as ToolSettings;
+use crate::tools::toolset::Toolset;
+use crate::upstream::settings::UnknownFields;
+
+/// Fields that we read ourselves and write anew for upstream.
+const READ: [&str; 7] = [
+    "messages",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "stream",
+    "stream_options",
+    "toolhand",
+];
+
+/// What a request is held against.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    pub(crate) toolset: Toolset,
+    pub(crate) tools: ToolSettings,
+    pub(crate) limits: Limits,
+    pub(crate) unknown_fields: UnknownFields,
+    /// The mode of the key; a request may only tighten it.
+    pub(crate) mode: Mode,
+    /// The names a request may choose a workspace by.
+    pub(crate) workspaces: BTreeSet<String>,
+    pub(crate) max_rounds: u32,
+    pub(crate) background_models: Vec<String>,
+}
+
+/// The request that `body` holds, with what its headers add.
+pub(crate) fn validate(
+    body: &[u8],
+    headers: &HeaderMap,
+    context: &Context,
+) -> Result<ChatRequest, ApiError> {
+    let fields = strict_json::object(body)?;
+    fields::check(&fields, context.unknown_fields)?;
+    let model = fields::model(&fields)?;
+    let stream = fields::stream(&fields)?;
+    let history = messages::read(&fields)?;
+    let background = background::is(&fields, &history, headers, &model, &context.background_models);
+    let mut extension = extension::read(&fields, headers, context)?;
+    let offered = if background { Toolset::default() } else { offered(context, &extension) };
+    let mut client = tools::read(&fields, &offered, context)?;
+    let choice = tools::choice(&fields, &offered, &client.tools)?;
+    if let Some(only) = &choice.only {
+        client.tools.retain(|tool| only.contains(&tool.name));
+        let ours = offered.only(only);
+        extension.allow_tools = Some(ours.names().map(str::to_owned).collect());
+    }
+    Ok(ChatRequest {
+        model: model.into_owned(),
+        stream: stream.is_streamed,
+        include_usage: stream.include_usage,
+        messages: pairs::repair(&history)?,
+        tool_choice: choice.choice,
+        parallel_tool_calls: fields.get("parallel_tool_calls").and_then(crate::api::json::boolean),
+        client_tools: client.tools,
+        replaced_tools: client.replaced,
+        released_aliases: client.aliases,
+        fields: forwarded(&fields),
+        extension,
+        background,
+    })
+}
+
+/// The server's tools as this request narrows them.
+fn offered(context: &Context, extension: &Extension) -> Toolset {
+    let allowed = match &extension.allow_tools {
+        Some(names) => context.toolset.only(names),
+        None => context.toolset.clone(),
+    };
+    allowed.without(&extension.deny_tools)
+}
+
+fn forwarded(fields: &Object<'_>) -> Body {
+    fields
+        .members()
+        .filter(|(name, _)| !READ.contains(name))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+fn missing(field: &str) -> ApiError {
+    ApiError::new(ErrorCode::MissingField, format!("The field {field:?} is missing.")).param(field)
+}
+
+fn invalid(param: impl Into<String>, message: impl Into<String>) -> ApiError {
+    ApiError::new(ErrorCode::InvalidValue, message).param(param)
+}
+
+fn unsupported(param: impl Into<String>, message: impl Into<String>) -> ApiError {
+    ApiError::new(ErrorCode::UnsupportedValue, message).param(param)
+}
+
+/// The string at `param`, which stands in `object` as `name`.
+fn required_string<'a>(
+    object: &Object<'a>,
+    name: &str,
+    param: &str,
+) -> Result<std::borrow::Cow<'a, str>, ApiError> {
+    match object.get(name) {
+        None => Err(missing(param)),
+        Some(value) => crate::api::json::string(value)
+            .ok_or_else(|| invalid(param, format!("{param} must be a string."))),
+    }
+}
+
+fn required_items<'a>(value: &'a RawValue, param: &str) -> Result<Vec<&'a RawValue>, ApiError> {
+    crate::api::json::items(value)
+        .ok_or_else(|| invalid(param, format!("{param} must be an array.")))
+}
+
+fn required_object<'a>(value: &'a RawValue, param: &str) -> Result<Object<'a>, ApiError> {
+    Object::of(value).ok_or_else(|| invalid(param, format!("{param} must be an object.")))
+}
+
+#[cfg(test)]
+mod tests;

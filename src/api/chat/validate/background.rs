@@ -1,0 +1,37 @@
+//! Tells a frontend's own calls (titles, tags, follow-ups) from a person's turn.
+
+use axum::http::HeaderMap;
+
+use super::messages::{Message, Role};
+use crate::api::json::{self, Kind, Object};
+
+/// How Open WebUI's prompts for itself begin.
+const TASK_PROMPT: &str = "### Task:";
+
+const TASK_HEADER: &str = "x-openwebui-task";
+
+/// A call of the frontend's own shows all three signs: it is not streamed, brings no
+/// tools, and says that it is a task. Or its model is set aside for such calls.
+pub(super) fn is(
+    fields: &Object<'_>,
+    messages: &[Message<'_>],
+    headers: &HeaderMap,
+    model: &str,
+    background_models: &[String],
+) -> bool {
+    if background_models.iter().any(|name| name == model) {
+        return true;
+    }
+    let is_unstreamed = fields.get("stream").and_then(json::boolean) == Some(false);
+    let has_no_tools = fields.get("tools").is_none_or(|tools| tools.get() == "[]");
+    let has_header = headers.get(TASK_HEADER).is_some_and(|task| !task.is_empty());
+    is_unstreamed && has_no_tools && (has_header || has_task_prompt(messages))
+}
+
+fn has_task_prompt(messages: &[Message<'_>]) -> bool {
+    let last = messages.iter().rev().find(|message| message.role == Role::User);
+    last.and_then(|message| message.content).is_some_and(|content| {
+        json::kind(content) == Kind::String
+            && json::string(content).is_some_and(|text| text.trim_start().starts_with(TASK_PROMPT))
+    })
+}

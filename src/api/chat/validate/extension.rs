@@ -1,0 +1,168 @@
+//! Our own words in a request: the `toolhand` object, or headers of the same
+//! meaning. A field in the body beats its header.
+
+use std::borrow::Cow;
+
+use axum::http::HeaderMap;
+use serde_json::value::RawValue;
+
+use super::{Context, invalid, required_items, required_object, unsupported};
+use crate::api::json::{self, Object};
+use crate::openai::error::{ApiError, ErrorCode};
+use crate::openai::request::{Extension, Progress};
+use crate::permissions::Mode;
+
+const KEYS: [&str; 5] = ["progress", "mode", "tools", "workspace", "max_rounds"];
+const HEADER_PREFIX: &str = "x-toolhand-";
+
+/// One key's value, wherever it came from.
+struct Value<'a> {
+    json: Cow<'a, RawValue>,
+    /// The field or header, as an error names it.
+    at: String,
+}
+
+pub(super) fn read(
+    fields: &Object<'_>,
+    headers: &HeaderMap,
+    context: &Context,
+) -> Result<Extension, ApiError> {
+    let body =
+        fields.get("toolhand").map(|value| required_object(value, "toolhand")).transpose()?;
+    check_keys(body.as_ref(), headers)?;
+    let value = |key: &str| find(key, body.as_ref(), headers);
+    let (allow_tools, deny_tools) = match value("tools")? {
+        Some(tools) => read_tools(&tools, context)?,
+        None => (None, Vec::new()),
+    };
+    Ok(Extension {
+        progress: value("progress")?.map(|value| read_progress(&value)).transpose()?,
+        mode: value("mode")?.map(|value| read_mode(&value, context.mode)).transpose()?,
+        allow_tools,
+        deny_tools,
+        workspace: value("workspace")?.map(|value| read_workspace(&value, context)).transpose()?,
+        max_rounds: value("max_rounds")?
+            .map(|value| read_rounds(&value, context.max_rounds))
+            .transpose()?,
+    })
+}
+
+/// What nobody would look at is refused, not dropped.
+fn check_keys(body: Option<&Object<'_>>, headers: &HeaderMap) -> Result<(), ApiError> {
+    let mut in_body = body.into_iter().flat_map(Object::keys);
+    if let Some(key) = in_body.find(|key| !KEYS.contains(key)) {
+        let message = format!("toolhand.{key} is not supported: {} are.", KEYS.join(", "));
+        return Err(unsupported(format!("toolhand.{key}"), message));
+    }
+    let unknown = headers.keys().find(|name| {
+        let key = name.as_str().strip_prefix(HEADER_PREFIX);
+        key.is_some_and(|key| !KEYS.contains(&key.replace('-', "_").as_str()))
+    });
+    match unknown {
+        Some(name) => {
+            let message = format!("The header {name} is not supported.");
+            Err(unsupported(name.as_str(), message))
+        }
+        None => Ok(()),
+    }
+}
+
+fn find<'a>(
+    key: &str,
+    body: Option<&Object<'a>>,
+    headers: &HeaderMap,
+) -> Result<Option<Value<'a>>, ApiError> {
+    if let Some(json) = body.and_then(|body| body.get(key)) {
+        return Ok(Some(Value { json: Cow::Borrowed(json), at: format!("toolhand.{key}") }));
+    }
+    let at = format!("{HEADER_PREFIX}{}", key.replace('_', "-"));
+    let Some(header) = headers.get(&at) else { return Ok(None) };
+    let not_text = || invalid(&at, format!("The header {at} is not readable."));
+    let text = header.to_str().map_err(|_| not_text())?.trim();
+    let json = match key {
+        "tools" | "max_rounds" => {
+            crate::api::strict_json::check(text.as_bytes()).map_err(|_| not_text())?;
+            json::raw(text.to_owned())
+        }
+        _ => json::quoted(text),
+    };
+    Ok(Some(Value { json: Cow::Owned(json), at }))
+}
+
+impl Value<'_> {
+    fn string(&self) -> Result<Cow<'_, str>, ApiError> {
+        json::string(&self.json).ok_or_else(|| self.invalid("a string"))
+    }
+
+    fn invalid(&self, wanted: &str) -> ApiError {
+        invalid(&self.at, format!("{} must be {wanted}.", self.at))
+    }
+}
+
+fn read_progress(value: &Value<'_>) -> Result<Progress, ApiError> {
+    match value.string()?.as_ref() {
+        "reasoning" => Ok(Progress::Reasoning),
+        "events" => Ok(Progress::Events),
+        "none" => Ok(Progress::None),
+        other => {
+            let message = format!("{other:?} is no progress: use reasoning, events or none.");
+            Err(unsupported(&value.at, message))
+        }
+    }
+}
+
+fn read_mode(value: &Value<'_>, current: Mode) -> Result<String, ApiError> {
+    let wanted: Mode =
+        value.string()?.parse().map_err(|error| invalid(&value.at, format!("{error}.")))?;
+    current.tightened(wanted).map(|mode| mode.as_str().to_owned()).map_err(|error| {
+        ApiError::new(ErrorCode::ModeNotAllowed, format!("{error}.")).param(&value.at)
+    })
+}
+
+type Narrowed = (Option<Vec<String>>, Vec<String>);
+
+fn read_tools(value: &Value<'_>, context: &Context) -> Result<Narrowed, ApiError> {
+    let tools = required_object(&value.json, &value.at)?;
+    if let Some(key) = tools.keys().find(|key| !matches!(*key, "allow" | "deny")) {
+        let at = format!("{}.{key}", value.at);
+        return Err(unsupported(&at, format!("{at} is not supported: allow and deny are.")));
+    }
+    let names = |key: &str| {
+        let at = format!("{}.{key}", value.at);
+        tools.get(key).map(|names| read_names(names, &at, context)).transpose()
+    };
+    Ok((names("allow")?, names("deny")?.unwrap_or_default()))
+}
+
+fn read_names(names: &RawValue, at: &str, context: &Context) -> Result<Vec<String>, ApiError> {
+    required_items(names, at)?
+        .into_iter()
+        .enumerate()
+        .map(|(index, name)| {
+            let at = format!("{at}[{index}]");
+            let name = json::string(name)
+                .ok_or_else(|| invalid(&at, format!("{at} must be a tool's name.")))?;
+            match context.toolset.get(&name) {
+                Some(tool) => Ok(tool.name().to_owned()),
+                None => Err(invalid(&at, format!("The server has no tool named {name:?}."))),
+            }
+        })
+        .collect()
+}
+
+fn read_workspace(value: &Value<'_>, context: &Context) -> Result<String, ApiError> {
+    let name = value.string()?;
+    if context.workspaces.contains(name.as_ref()) {
+        return Ok(name.into_owned());
+    }
+    let message = format!("There is no workspace named {name:?} on this server.");
+    Err(invalid(&value.at, message))
+}
+
+/// How many rounds are wanted, and never more than the operator allows.
+fn read_rounds(value: &Value<'_>, most: u32) -> Result<u32, ApiError> {
+    match serde_json::from_str::<u32>(value.json.get()) {
+        Ok(rounds) if rounds > 0 => Ok(rounds.min(most)),
+        _ => Err(value.invalid("a whole number from 1")),
+    }
+}

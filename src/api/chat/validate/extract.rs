@@ -1,0 +1,50 @@
+//! What the chat handler is given: a request that has passed every check.
+
+use std::panic;
+use std::sync::Arc;
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::HeaderMap;
+use bytes::Bytes;
+use tokio::task::spawn_blocking;
+
+use super::validate;
+use crate::api::facts::RequestFacts;
+use crate::api::{App, body};
+use crate::openai::error::ApiError;
+use crate::openai::request::ChatRequest;
+
+/// A body of this size is checked where it holds up no other request.
+const LARGE: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Validated {
+    pub(crate) request: ChatRequest,
+    pub(crate) facts: RequestFacts,
+}
+
+impl FromRequest<Arc<App>> for Validated {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
+        let (mut parts, body) = request.into_parts();
+        let Ok(facts) = RequestFacts::from_request_parts(&mut parts, app).await;
+        let headers = parts.headers.clone();
+        let body = body::read_json(Request::from_parts(parts, body), &app.limits).await?;
+        let request = if body.len() < LARGE {
+            validate(&body, &headers, &app.chat)?
+        } else {
+            validate_aside(body, headers, app.clone()).await?
+        };
+        Ok(Self { request, facts })
+    }
+}
+
+async fn validate_aside(
+    body: Bytes,
+    headers: HeaderMap,
+    app: Arc<App>,
+) -> Result<ChatRequest, ApiError> {
+    let checked = spawn_blocking(move || validate(&body, &headers, &app.chat)).await;
+    checked.unwrap_or_else(|error| panic::resume_unwind(error.into_panic()))
+}

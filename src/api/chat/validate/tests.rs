@@ -1,0 +1,606 @@
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::openai::request::{Progress, ToolChoice};
+use crate::permissions::{Permit, Reach};
+use crate::tools::settings::{ClientTools, NameConflict};
+use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput, erase};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+macro_rules! tools {
+    ($($tool:ident = $name:literal, $aliases:expr;)*) => {$(
+        struct $tool;
+
+        impl Tool for $tool {
+            type Input = Nothing;
+
+            const NAME: &'static str = $name;
+            const ALIASES: &'static [&'static str] = $aliases;
+            const DESCRIPTION: &'static str = "Does nothing.";
+
+            fn reach(&self, _: &Nothing, _: &CallContext) -> Reach {
+                Reach::Nothing
+            }
+
+            fn headline(&self, _: &Nothing) -> String {
+                String::new()
+            }
+
+            async fn execute(
+                &self,
+                _: Nothing,
+                _: Permit,
+                _: CallContext,
+            ) -> Result<ToolOutput, ToolError> {
+                Ok(ToolOutput::text(""))
+            }
+        }
+    )*};
+}
+
+tools! {
+    Bash = "Bash", &["shell"];
+    Read = "Read", &["read_file"];
+}
+
+fn context() -> Context {
+    Context {
+        toolset: Toolset::new(vec![erase(Bash), erase(Read)]),
+        tools: ToolSettings::default(),
+        limits: Limits::default(),
+        unknown_fields: UnknownFields::Forward,
+        mode: Mode::Default,
+        workspaces: BTreeSet::from(["docs".to_owned()]),
+        max_rounds: 100,
+        background_models: vec!["titles".to_owned()],
+    }
+}
+
+/// A request that is fine, with `fields` put into it; `null` takes a field out.
+fn request(fields: Value) -> Value {
+    let mut body = json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] });
+    for (name, value) in fields.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    body.as_object_mut().unwrap().retain(|_, value| *value != json!("TAKEN OUT"));
+    body
+}
+
+fn run(fields: Value) -> Result<ChatRequest, ApiError> {
+    validate(request(fields).to_string().as_bytes(), &HeaderMap::new(), &context())
+}
+
+#[track_caller]
+fn accept(fields: Value) -> ChatRequest {
+    run(fields.clone()).unwrap_or_else(|error| panic!("{fields}: {}", error.message))
+}
+
+#[track_caller]
+fn refuse(fields: Value, code: ErrorCode, param: &str) -> ApiError {
+    let error = run(fields.clone()).expect_err(&fields.to_string());
+    let found = (error.code, error.param.as_deref());
+    assert_eq!(found, (code, Some(param)), "{fields}: {}", error.message);
+    error
+}
+
+fn messages(list: Value) -> Value {
+    json!({ "messages": list })
+}
+
+#[track_caller]
+fn refuse_messages(list: Value, param: &str) {
+    refuse(messages(list), ErrorCode::InvalidValue, param);
+}
+
+fn sent(request: &ChatRequest) -> Vec<Value> {
+    request.messages.iter().map(|raw| serde_json::from_str(raw.get()).unwrap()).collect()
+}
+
+#[test]
+fn v1_v2_v3_v4_the_body_is_one_json_object() {
+    let refused = |body: &str| {
+        let error = validate(body.as_bytes(), &HeaderMap::new(), &context()).unwrap_err();
+        (error.code, error.message)
+    };
+    assert_eq!(refused("{\"a\":1} x").0, ErrorCode::InvalidJson);
+    assert!(refused("{\"model\": \"a\", \"model\": \"b\"}").1.contains("\"model\""));
+    for body in ["[]", "\"x\"", "null", "1"] {
+        assert_eq!(refused(body).0, ErrorCode::InvalidValue, "{body}");
+    }
+}
+
+#[test]
+fn v5_messages_are_a_list_of_a_sensible_length() {
+    refuse(messages(json!("TAKEN OUT")), ErrorCode::MissingField, "messages");
+    refuse(messages(Value::Null), ErrorCode::MissingField, "messages");
+    refuse_messages(json!([]), "messages");
+    refuse_messages(json!("hi"), "messages");
+    refuse_messages(json!([1]), "messages[0]");
+    let hi = json!({ "role": "user", "content": "hi" });
+    refuse_messages(json!(vec![hi.clone(); 10_001]), "messages");
+    assert_eq!(accept(messages(json!(vec![hi; 10_000]))).messages.len(), 10_000);
+}
+
+#[test]
+fn v6_each_message_has_its_roles_shape() {
+    for (message, param) in [
+        (json!({ "role": "robot", "content": "" }), "messages[0].role"),
+        (json!({ "role": 1, "content": "" }), "messages[0].role"),
+        (json!({ "role": "user", "content": 1 }), "messages[0].content"),
+        (json!({ "role": "user", "content": [1] }), "messages[0].content[0]"),
+        (json!({ "role": "user", "content": "", "name": 1 }), "messages[0].name"),
+        (json!({ "role": "tool", "content": "", "tool_call_id": 1 }), "messages[0].tool_call_id"),
+        (json!({ "role": "assistant", "content": "", "tool_calls": {} }), "messages[0].tool_calls"),
+    ] {
+        refuse_messages(json!([message]), param);
+    }
+    for (message, param) in [
+        (json!({ "content": "" }), "messages[0].role"),
+        (json!({ "role": "user" }), "messages[0].content"),
+        (json!({ "role": "user", "content": null }), "messages[0].content"),
+        (json!({ "role": "assistant", "content": null }), "messages[0].content"),
+        (json!({ "role": "assistant", "tool_calls": [] }), "messages[0].content"),
+        (json!({ "role": "tool", "content": "" }), "messages[0].tool_call_id"),
+        (json!({ "role": "function", "content": "" }), "messages[0].name"),
+        (json!({ "role": "user", "content": [{ "text": "" }] }), "messages[0].content[0].type"),
+        (json!({ "role": "user", "content": [{ "type": "text" }] }), "messages[0].content[0].text"),
+    ] {
+        refuse(messages(json!([message])), ErrorCode::MissingField, param);
+    }
+}
+
+#[test]
+fn v7_parts_of_unknown_kinds_pass() {
+    let list = json!([
+        { "role": "developer", "content": [{ "type": "text", "text": "be kind" }] },
+        { "role": "user", "content": [{ "type": "video", "x": 1 }, { "type": "input_audio" }] },
+        { "role": "assistant", "content": null, "refusal": "no" },
+        { "role": "function", "name": "f", "content": null },
+    ]);
+    assert_eq!(json!(sent(&accept(messages(list.clone())))), list);
+}
+
+#[test]
+fn v8_an_image_is_remote_or_inline() {
+    let image = |url: Value| {
+        messages(
+            json!([{ "role": "user", "content": [{ "type": "image_url", "image_url": url }] }]),
+        )
+    };
+    for url in ["http://a/b.png", "HTTPS://a/b.png", "data:image/png;base64,AA"] {
+        accept(image(json!({ "url": url })));
+        accept(image(json!(url)));
+    }
+    let at = "messages[0].content[0].image_url";
+    for url in ["file:///etc/passwd", "/etc/passwd", "x.png", "", "gs://a/b"] {
+        refuse(image(json!({ "url": url })), ErrorCode::InvalidValue, &format!("{at}.url"));
+        refuse(image(json!(url)), ErrorCode::InvalidValue, at);
+    }
+    refuse(image(json!({})), ErrorCode::MissingField, &format!("{at}.url"));
+}
+
+#[test]
+fn v9_a_model_is_a_name() {
+    for model in [json!(""), json!(" "), json!("x".repeat(4096)), json!("a\nb"), json!(1)] {
+        refuse(json!({ "model": model }), ErrorCode::InvalidValue, "model");
+    }
+    refuse(json!({ "model": "TAKEN OUT" }), ErrorCode::MissingField, "model");
+    assert_eq!(accept(json!({ "model": "openai/gpt-4o" })).model, "openai/gpt-4o");
+}
+
+#[test]
+fn v10_fields_that_steer_are_refused() {
+    for field in ["api_base", "base_url", "api_key", "extra_body", "fallbacks", "mock_response"] {
+        refuse(json!({ field: "x" }), ErrorCode::RefusedField, field);
+        let param = format!("metadata.{field}");
+        refuse(json!({ "metadata": { field: "x" } }), ErrorCode::RefusedField, &param);
+    }
+    refuse(json!({ "litellm_metadata": {} }), ErrorCode::RefusedField, "litellm_metadata");
+}
+
+#[test]
+fn v11_one_answer_a_request() {
+    for n in [json!(0), json!(2), json!("1"), json!(1.5), json!([])] {
+        refuse(json!({ "n": n }), ErrorCode::UnsupportedValue, "n");
+    }
+    accept(json!({ "n": 1 }));
+    accept(json!({ "n": null }));
+}
+
+#[test]
+fn v12_streaming_is_said_plainly() {
+    refuse(json!({ "stream": "true" }), ErrorCode::InvalidValue, "stream");
+    let options = json!({ "include_usage": true });
+    refuse(json!({ "stream_options": options }), ErrorCode::InvalidValue, "stream_options");
+    let bad = json!({ "stream": true, "stream_options": { "include_usage": 1 } });
+    refuse(bad, ErrorCode::InvalidValue, "stream_options.include_usage");
+    let request = accept(json!({ "stream": true, "stream_options": options }));
+    assert!(request.stream && request.include_usage);
+    assert!(!accept(json!({ "stream": null })).stream);
+}
+
+#[test]
+fn v13_wrong_types_are_refused_and_ranges_are_not() {
+    for (field, value) in [
+        ("temperature", json!("hot")),
+        ("top_p", json!([])),
+        ("max_tokens", json!("1")),
+        ("max_tokens", json!(1.5)),
+        ("seed", json!(true)),
+        ("user", json!(1)),
+        ("logprobs", json!(1)),
+        ("stop", json!(1)),
+        ("stop", json!(["a", 1])),
+        ("metadata", json!([])),
+        ("response_format", json!("json")),
+        ("parallel_tool_calls", json!("no")),
+        ("tools", json!({})),
+    ] {
+        refuse(json!({ field: value }), ErrorCode::InvalidValue, field);
+    }
+    accept(json!({ "max_tokens": -1, "temperature": 99, "stop": ["a", "b", "c", "d", "e"] }));
+    accept(json!({ "temperature": null, "stop": null, "max_tokens": 1e30 }));
+}
+
+#[test]
+fn v14_every_other_field_goes_upstream_as_it_came() {
+    let body = r#"{"zebra": {"b": 1.10, "a": 1e2}, "model": "m", "stream": true, "logprobs": true,
+        "messages": [{"role": "user",  "content": "hi", "new": 123456789012345678901234567890}],
+        "modalities": ["text"], "top_k": 5, "tools": [], "toolhand": {"progress": "none"}}"#;
+    let request = validate(body.as_bytes(), &HeaderMap::new(), &context()).unwrap();
+
+    let fields: Vec<_> =
+        request.fields.iter().map(|(name, value)| format!("{name}={}", value.get())).collect();
+    assert_eq!(
+        fields,
+        [
+            r#"zebra={"b": 1.10, "a": 1e2}"#,
+            r#"model="m""#,
+            "logprobs=true",
+            r#"modalities=["text"]"#,
+            "top_k=5"
+        ]
+    );
+    assert_eq!(
+        request.messages[0].get(),
+        r#"{"role": "user",  "content": "hi", "new": 123456789012345678901234567890}"#
+    );
+    let strict = Context { unknown_fields: UnknownFields::Refuse, ..context() };
+    let error = validate(body.as_bytes(), &HeaderMap::new(), &strict).unwrap_err();
+    assert_eq!((error.code, error.param.as_deref()), (ErrorCode::UnsupportedValue, Some("zebra")));
+}
+
+fn tool(name: &str) -> Value {
+    json!({ "type": "function", "function": { "name": name, "parameters": { "type": "object" } } })
+}
+
+fn names(request: &ChatRequest) -> Vec<&str> {
+    request.client_tools.iter().map(|tool| tool.name.as_str()).collect()
+}
+
+#[test]
+fn v15_a_tool_that_both_sides_have_is_a_conflict() {
+    let both = json!({ "tools": [tool("mine"), tool("Bash")] });
+    refuse(both.clone(), ErrorCode::ToolNameConflict, "tools[1]");
+
+    let tools = ToolSettings { name_conflict: NameConflict::Client, ..ToolSettings::default() };
+    let context = Context { tools, ..context() };
+    let body = request(both).to_string();
+    let request = validate(body.as_bytes(), &HeaderMap::new(), &context).unwrap();
+    assert_eq!(names(&request), ["mine", "Bash"]);
+    assert_eq!(request.replaced_tools, ["Bash"]);
+}
+
+#[test]
+fn an_alias_of_ours_gives_way_to_a_tool_of_the_client() {
+    let request = accept(json!({ "tools": [tool("shell")] }));
+
+    assert_eq!(request.released_aliases, ["shell"]);
+    assert!(request.replaced_tools.is_empty());
+}
+
+#[test]
+fn a_tool_that_the_request_denies_is_no_conflict() {
+    let fields = json!({ "tools": [tool("Bash")], "toolhand": { "tools": { "deny": ["shell"] } } });
+
+    assert_eq!(accept(fields).extension.deny_tools, ["Bash"]);
+}
+
+#[test]
+fn v16_tools_are_few_well_named_and_small() {
+    let many: Vec<_> = (0..1000).map(|n| tool(&format!("t{n}"))).collect();
+    refuse(json!({ "tools": many }), ErrorCode::InvalidValue, "tools");
+    for name in ["", "a/b", "a b", "größe", &"x".repeat(65)] {
+        let fields = json!({ "tools": [tool(name)] });
+        refuse(fields, ErrorCode::InvalidValue, "tools[0].function.name");
+    }
+    accept(json!({ "tools": [tool(&"x".repeat(64)), tool("a-b_C1")] }));
+    refuse(json!({ "tools": [tool("a"), tool("a")] }), ErrorCode::InvalidValue, "tools[1]");
+    let mut large = tool("a");
+    large["function"]["parameters"]["x"] = json!("x".repeat(1 << 20));
+    refuse(json!({ "tools": [large] }), ErrorCode::InvalidValue, "tools[0].function.parameters");
+    let mut typed = tool("a");
+    typed["function"]["parameters"] = json!("none");
+    refuse(json!({ "tools": [typed] }), ErrorCode::InvalidValue, "tools[0].function.parameters");
+    let mcp = json!({ "type": "mcp", "server_url": "http://x" });
+    refuse(json!({ "tools": [mcp] }), ErrorCode::UnsupportedValue, "tools[0].type");
+    accept(json!({ "tools": [{ "type": "custom", "custom": { "name": "a" } }] }));
+}
+
+#[test]
+fn the_operator_says_which_tools_of_the_client_count() {
+    let with = |client_tools: ClientTools| {
+        let tools = ToolSettings { client_tools, ..ToolSettings::default() };
+        let body = request(json!({ "tools": [tool("a"), tool("b"), tool("Bash")] })).to_string();
+        let context = Context { tools, ..context() };
+        validate(body.as_bytes(), &HeaderMap::new(), &context).map_err(|error| error.code)
+    };
+    assert_eq!(names(&with(ClientTools::None).unwrap()), [] as [&str; 0]);
+    assert_eq!(names(&with(ClientTools::Named(vec!["b".to_owned()])).unwrap()), ["b"]);
+    assert_eq!(with(ClientTools::All).unwrap_err(), ErrorCode::ToolNameConflict);
+}
+
+#[test]
+fn v17_a_chosen_tool_exists() {
+    let function = |name: &str| json!({ "type": "function", "function": { "name": name } });
+    for (choice, param) in [
+        (json!("any"), "tool_choice"),
+        (json!(1), "tool_choice"),
+        (function("nobody"), "tool_choice.function.name"),
+        (function("shell"), "tool_choice.function.name"),
+    ] {
+        refuse(json!({ "tool_choice": choice }), ErrorCode::InvalidValue, param);
+    }
+    let mcp = json!({ "tool_choice": { "type": "mcp", "mcp": { "name": "Bash" } } });
+    refuse(mcp, ErrorCode::UnsupportedValue, "tool_choice.type");
+    let none = json!({ "tool_choice": "required", "toolhand": { "tools": { "allow": [] } } });
+    refuse(none, ErrorCode::InvalidValue, "tool_choice");
+
+    let chosen = accept(json!({ "tool_choice": function("Bash") }));
+    assert!(matches!(&chosen.tool_choice, ToolChoice::Named { name, .. } if name == "Bash"));
+    let chosen = accept(json!({ "tool_choice": function("a"), "tools": [tool("a")] }));
+    assert!(matches!(&chosen.tool_choice, ToolChoice::Named { name, .. } if name == "a"));
+    assert!(matches!(accept(json!({ "tool_choice": "none" })).tool_choice, ToolChoice::None));
+    let required = accept(json!({ "tool_choice": "required" }));
+    assert!(matches!(required.tool_choice, ToolChoice::Required));
+}
+
+#[test]
+fn allowed_tools_narrow_the_request() {
+    let function = |name: &str| json!({ "type": "function", "function": { "name": name } });
+    let allowed = |names: &[&str]| {
+        let tools: Vec<_> = names.iter().map(|name| function(name)).collect();
+        json!({
+            "tools": [tool("a"), tool("b")],
+            "tool_choice": {
+                "type": "allowed_tools",
+                "allowed_tools": { "mode": "required", "tools": tools },
+            },
+        })
+    };
+
+    let request = accept(allowed(&["a", "Read"]));
+
+    assert_eq!(names(&request), ["a"]);
+    assert_eq!(request.extension.allow_tools.unwrap(), ["Read"]);
+    assert!(matches!(request.tool_choice, ToolChoice::Required));
+    let param = "tool_choice.allowed_tools.tools[0].function.name";
+    refuse(allowed(&["nobody"]), ErrorCode::InvalidValue, param);
+    refuse(allowed(&[]), ErrorCode::InvalidValue, "tool_choice.allowed_tools.tools");
+}
+
+fn asked(ids: &[&str]) -> Value {
+    let calls: Vec<_> = ids
+        .iter()
+        .map(|id| json!({ "id": id, "type": "function", "function": { "name": "f", "arguments": "{}" } }))
+        .collect();
+    json!({ "role": "assistant", "content": null, "tool_calls": calls })
+}
+
+fn answer(id: &str) -> Value {
+    json!({ "role": "tool", "tool_call_id": id, "content": "done" })
+}
+
+fn interrupted(id: &str) -> Value {
+    json!({ "role": "tool", "tool_call_id": id, "content": "Error: interrupted" })
+}
+
+fn user() -> Value {
+    json!({ "role": "user", "content": "go on" })
+}
+
+#[track_caller]
+fn repaired(list: Value, expected: Value) {
+    assert_eq!(json!(sent(&accept(messages(list)))), expected);
+}
+
+#[test]
+fn v18_answers_belong_to_calls() {
+    let unknown = messages(json!([user(), answer("x"), answer("y")]));
+    let error = refuse(unknown, ErrorCode::UnknownToolCall, "messages[1].tool_call_id");
+    assert!(error.message.contains("\"x\", \"y\""), "{}", error.message);
+    refuse_messages(json!([asked(&["a"]), answer("a"), answer("a")]), "messages[2].tool_call_id");
+    let early = messages(json!([answer("a"), asked(&["a"])]));
+    refuse(early, ErrorCode::UnknownToolCall, "messages[0].tool_call_id");
+    let partly = messages(json!([asked(&["a", "b", "c"]), answer("b")]));
+    let error = refuse(partly, ErrorCode::MissingToolResults, "messages");
+    assert!(error.message.contains("\"a\", \"c\""), "{}", error.message);
+    refuse_messages(json!([asked(&["a", "a"])]), "messages[0].tool_calls[1].id");
+}
+
+#[test]
+fn v18_where_the_conversation_went_on_what_is_missing_was_interrupted() {
+    repaired(
+        json!([asked(&["a", "b"]), answer("b"), user()]),
+        json!([asked(&["a", "b"]), interrupted("a"), answer("b"), user()]),
+    );
+    repaired(
+        json!([asked(&["a"]), user(), asked(&["b"]), answer("b")]),
+        json!([asked(&["a"]), interrupted("a"), user(), asked(&["b"]), answer("b")]),
+    );
+}
+
+#[test]
+fn answers_stand_behind_their_call_in_its_order() {
+    repaired(
+        json!([asked(&["a", "b"]), answer("b"), user(), answer("a"), user()]),
+        json!([asked(&["a", "b"]), answer("a"), answer("b"), user(), user()]),
+    );
+}
+
+#[test]
+fn an_id_that_comes_again_is_the_nearest_calls() {
+    let list = json!([asked(&["a"]), answer("a"), user(), asked(&["a"]), answer("a"), user()]);
+    repaired(list.clone(), list);
+}
+
+#[test]
+fn v19_an_unanswered_call_at_the_end_is_never_run() {
+    repaired(json!([user(), asked(&["a"])]), json!([user(), asked(&["a"]), interrupted("a")]));
+}
+
+#[test]
+fn v20_arguments_that_are_no_json_become_json() {
+    for (arguments, expected) in [
+        (json!(""), "{}"),
+        (json!(" "), "{}"),
+        (json!("null"), "{}"),
+        (Value::Null, "{}"),
+        (json!({ "a": 1 }), r#"{"a":1}"#),
+        (json!("rm -rf"), r#"{"text":"rm -rf"}"#),
+        (json!("{\"a\": "), r#"{"text":"{\"a\": "}"#),
+    ] {
+        let mut call = asked(&["a"]);
+        call["tool_calls"][0]["function"]["arguments"] = arguments;
+        call["tool_calls"][0]["extra"] = json!("kept");
+        let request = accept(messages(json!([call, answer("a")])));
+        let mended = &sent(&request)[0]["tool_calls"][0];
+        assert_eq!(mended["function"]["arguments"], json!(expected));
+        assert_eq!(mended["extra"], json!("kept"));
+    }
+    let raw = r#"{"messages": [{"role": "assistant", "content": "",  "tool_calls": [{"id": "a",
+        "type": "function", "function": {"name": "f", "arguments": " { \"a\": 1.0 } "}}]},
+        {"role": "tool", "tool_call_id": "a", "content": ""}], "model": "m"}"#;
+    let request = validate(raw.as_bytes(), &HeaderMap::new(), &context()).unwrap();
+    assert!(raw.contains(request.messages[0].get()), "{}", request.messages[0].get());
+}
+
+#[test]
+fn our_own_progress_lines_do_not_go_back_to_the_model() {
+    let reasoning = |text: &str| {
+        let list = json!([{ "role": "assistant", "content": "hi", "reasoning_content": text }]);
+        sent(&accept(messages(list))).remove(0)["reasoning_content"].take()
+    };
+    assert_eq!(reasoning("I think.\n→ Read a.txt\nSo."), json!("I think.\nSo."));
+    assert_eq!(reasoning("→ Read a.txt\n"), Value::Null);
+    assert_eq!(reasoning("plain"), json!("plain"));
+}
+
+fn toolhand(extension: Value) -> Value {
+    json!({ "toolhand": extension })
+}
+
+#[test]
+fn the_extension_is_read_and_what_is_not_there_yet_is_named() {
+    let extension = accept(toolhand(json!({
+        "progress": "events",
+        "mode": "plan",
+        "tools": { "allow": ["shell", "Read"], "deny": ["Read"] },
+        "workspace": "docs",
+        "max_rounds": 500,
+    })))
+    .extension;
+    assert_eq!(extension.progress, Some(Progress::Events));
+    assert_eq!(extension.mode.as_deref(), Some("plan"));
+    assert_eq!(extension.allow_tools.unwrap(), ["Bash", "Read"]);
+    assert_eq!(extension.deny_tools, ["Read"]);
+    assert_eq!(extension.workspace.unwrap(), "docs");
+    assert_eq!(extension.max_rounds, Some(100));
+
+    for key in ["session", "history", "detach", "include", "colour"] {
+        let param = format!("toolhand.{key}");
+        refuse(toolhand(json!({ key: "x" })), ErrorCode::UnsupportedValue, &param);
+    }
+    for (extension, code, param) in [
+        (json!({ "progress": "cards" }), ErrorCode::UnsupportedValue, "toolhand.progress"),
+        (json!({ "progress": 1 }), ErrorCode::InvalidValue, "toolhand.progress"),
+        (json!({ "mode": "yolo" }), ErrorCode::InvalidValue, "toolhand.mode"),
+        (json!({ "mode": "bypassPermissions" }), ErrorCode::ModeNotAllowed, "toolhand.mode"),
+        (json!({ "workspace": "/etc" }), ErrorCode::InvalidValue, "toolhand.workspace"),
+        (json!({ "max_rounds": 0 }), ErrorCode::InvalidValue, "toolhand.max_rounds"),
+        (json!({ "max_rounds": "5" }), ErrorCode::InvalidValue, "toolhand.max_rounds"),
+        (
+            json!({ "tools": { "allow": ["Nope"] } }),
+            ErrorCode::InvalidValue,
+            "toolhand.tools.allow[0]",
+        ),
+        (json!({ "tools": { "ask": [] } }), ErrorCode::UnsupportedValue, "toolhand.tools.ask"),
+        (json!({ "tools": [] }), ErrorCode::InvalidValue, "toolhand.tools"),
+    ] {
+        refuse(toolhand(extension), code, param);
+    }
+    refuse(toolhand(json!([])), ErrorCode::InvalidValue, "toolhand");
+}
+
+fn with_headers(headers: &[(&str, &str)], fields: Value) -> Result<ChatRequest, ApiError> {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        map.insert(
+            axum::http::HeaderName::try_from(*name).unwrap(),
+            axum::http::HeaderValue::from_str(value).unwrap(),
+        );
+    }
+    validate(request(fields).to_string().as_bytes(), &map, &context())
+}
+
+#[test]
+fn headers_say_the_same_and_the_body_beats_them() {
+    let headers = [
+        ("X-Toolhand-Progress", "none"),
+        ("X-Toolhand-Mode", "plan"),
+        ("X-Toolhand-Max-Rounds", "3"),
+        ("X-Toolhand-Tools", r#"{"deny": ["Bash"]}"#),
+    ];
+    let extension = with_headers(&headers, json!({})).unwrap().extension;
+    assert_eq!(extension.progress, Some(Progress::None));
+    assert_eq!(extension.mode.as_deref(), Some("plan"));
+    assert_eq!(extension.max_rounds, Some(3));
+    assert_eq!(extension.deny_tools, ["Bash"]);
+
+    let both = with_headers(&headers, toolhand(json!({ "progress": "events" }))).unwrap();
+    assert_eq!(both.extension.progress, Some(Progress::Events));
+
+    for header in ["X-Toolhand-Session", "X-Toolhand-History", "X-Toolhand-Colour"] {
+        let error = with_headers(&[(header, "x")], json!({})).unwrap_err();
+        assert_eq!(error.code, ErrorCode::UnsupportedValue);
+        assert_eq!(error.param.unwrap(), header.to_lowercase());
+    }
+    let error = with_headers(&[("X-Toolhand-Tools", "{")], json!({})).unwrap_err();
+    assert_eq!(error.code, ErrorCode::InvalidValue);
+}
+
+#[test]
+fn a_frontends_own_call_shows_all_three_signs() {
+    let task = json!([{ "role": "user", "content": "### Task:\nGive the chat a title." }]);
+    let is_background =
+        |headers: &[(&str, &str)], fields: Value| with_headers(headers, fields).unwrap().background;
+    let with_task = |more: Value| {
+        let mut fields = json!({ "stream": false, "messages": task });
+        fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        fields
+    };
+    assert!(is_background(&[], with_task(json!({}))));
+    assert!(is_background(&[], with_task(json!({ "tools": [] }))));
+    assert!(!is_background(&[], with_task(json!({ "stream": true }))));
+    assert!(!is_background(&[], with_task(json!({ "tools": [tool("a")] }))));
+    let header = [("X-OpenWebUI-Task", "title_generation")];
+    assert!(is_background(&header, json!({ "stream": false })));
+    assert!(!is_background(&header, json!({ "stream": true })));
+    assert!(!is_background(&[("X-OpenWebUI-Task", "")], json!({ "stream": false })));
+    assert!(!is_background(&[], json!({ "stream": false })));
+    assert!(is_background(&[], json!({ "model": "titles", "stream": true })));
+}

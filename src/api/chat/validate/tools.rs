@@ -1,0 +1,219 @@
+//! The client's own tools, and which tool it wants to be called.
+
+use serde_json::value::RawValue;
+
+use super::{
+    Context, invalid, missing, required_items, required_object, required_string, unsupported,
+};
+use crate::api::json::{self, Kind, Object};
+use crate::openai::error::{ApiError, ErrorCode};
+use crate::openai::request::{ClientTool, ToolChoice};
+use crate::tools::settings::NameConflict;
+use crate::tools::toolset::Toolset;
+
+/// OpenAI's limit on a tool's name.
+const LONGEST_NAME: usize = 64;
+
+/// The kinds of tools that a client may declare. `LiteLLM` acts on others by itself.
+const KINDS: [&str; 2] = ["function", "custom"];
+
+/// The client's tools, and what of ours gives way to them.
+#[derive(Debug, Default)]
+pub(super) struct ClientTools {
+    pub(super) tools: Vec<ClientTool>,
+    pub(super) replaced: Vec<String>,
+    pub(super) aliases: Vec<String>,
+}
+
+pub(super) fn read(
+    fields: &Object<'_>,
+    server: &Toolset,
+    context: &Context,
+) -> Result<ClientTools, ApiError> {
+    let mut client = ClientTools::default();
+    let Some(declared) = fields.get("tools") else { return Ok(client) };
+    let declared = required_items(declared, "tools")?;
+    let most = context.limits.client_tools;
+    if declared.len() > most {
+        return Err(invalid("tools", format!("A request may declare at most {most} tools.")));
+    }
+    for (index, tool) in declared.into_iter().enumerate() {
+        let at = format!("tools[{index}]");
+        let tool = read_one(tool, &at, context.limits.schema)?;
+        if client.tools.iter().any(|other| other.name == tool.name) {
+            return Err(invalid(at, format!("Two tools have the name {:?}.", tool.name)));
+        }
+        if context.tools.client_tools.allows(&tool.name) {
+            make_room(&tool, &at, server, context.tools.name_conflict, &mut client)?;
+            client.tools.push(tool);
+        }
+    }
+    Ok(client)
+}
+
+fn read_one(tool: &RawValue, at: &str, largest_schema: usize) -> Result<ClientTool, ApiError> {
+    let object = required_object(tool, at)?;
+    let kind = required_string(&object, "type", &format!("{at}.type"))?;
+    if !KINDS.contains(&kind.as_ref()) {
+        let message = format!("Tools of type {kind:?} are not supported: use function or custom.");
+        return Err(unsupported(format!("{at}.type"), message));
+    }
+    let at = format!("{at}.{kind}");
+    let definition = object.get(&kind).ok_or_else(|| missing(&at))?;
+    let definition = required_object(definition, &at)?;
+    let name_at = format!("{at}.name");
+    let name = required_string(&definition, "name", &name_at)?;
+    if !is_name(&name) {
+        let message = format!(
+            "A tool's name has 1 to {LONGEST_NAME} letters, digits, underscores and hyphens."
+        );
+        return Err(invalid(name_at, message));
+    }
+    check_kind(&definition, "description", Kind::String, &at)?;
+    check_kind(&definition, "parameters", Kind::Object, &at)?;
+    let schema = definition.get("parameters").or_else(|| definition.get("format"));
+    if schema.is_some_and(|schema| schema.get().len() > largest_schema) {
+        let message = format!("A tool's schema has at most {largest_schema} bytes.");
+        return Err(invalid(format!("{at}.parameters"), message));
+    }
+    Ok(ClientTool { name: name.into_owned(), definition: tool.to_owned() })
+}
+
+fn is_name(name: &str) -> bool {
+    let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(is_name_byte)
+}
+
+fn check_kind(
+    definition: &Object<'_>,
+    member: &str,
+    wanted: Kind,
+    at: &str,
+) -> Result<(), ApiError> {
+    if definition.get(member).is_none_or(|value| json::kind(value) == wanted) {
+        return Ok(());
+    }
+    let param = format!("{at}.{member}");
+    let message = format!("{param} has the wrong type.");
+    Err(invalid(param, message))
+}
+
+/// Settles whose a name is that both sides have. An alias of ours always gives way.
+fn make_room(
+    tool: &ClientTool,
+    at: &str,
+    server: &Toolset,
+    conflict: NameConflict,
+    client: &mut ClientTools,
+) -> Result<(), ApiError> {
+    let Some(ours) = server.get(&tool.name) else { return Ok(()) };
+    if ours.name() != tool.name {
+        client.aliases.push(tool.name.clone());
+        return Ok(());
+    }
+    match conflict {
+        NameConflict::Client => client.replaced.push(tool.name.clone()),
+        NameConflict::Error => {
+            let message = format!("The server has a tool named {:?} itself.", tool.name);
+            return Err(ApiError::new(ErrorCode::ToolNameConflict, message).param(at));
+        }
+    }
+    Ok(())
+}
+
+/// Which tool must be called, and which may be at all, when not every one.
+#[derive(Debug, Default)]
+pub(super) struct Choice {
+    pub(super) choice: ToolChoice,
+    pub(super) only: Option<Vec<String>>,
+}
+
+/// Reads `tool_choice` and sees that what it names is there.
+pub(super) fn choice(
+    fields: &Object<'_>,
+    server: &Toolset,
+    client: &[ClientTool],
+) -> Result<Choice, ApiError> {
+    let Some(choice) = fields.get("tool_choice") else { return Ok(Choice::default()) };
+    let is_there = |name: &str| {
+        client.iter().any(|tool| tool.name == name) || server.names().any(|ours| ours == name)
+    };
+    let is_any_there = !client.is_empty() || server.names().next().is_some();
+    let choice = match json::string(choice) {
+        Some(word) => Choice { choice: read_word(&word)?, only: None },
+        None => read_object(choice, &is_there)?,
+    };
+    if matches!(choice.choice, ToolChoice::Required) && !is_any_there {
+        let message = "tool_choice is required, but this request has no tools.";
+        return Err(invalid("tool_choice", message));
+    }
+    Ok(choice)
+}
+
+fn read_word(word: &str) -> Result<ToolChoice, ApiError> {
+    match word {
+        "auto" => Ok(ToolChoice::Auto),
+        "none" => Ok(ToolChoice::None),
+        "required" => Ok(ToolChoice::Required),
+        _ => Err(invalid("tool_choice", format!("{word:?} is no tool_choice."))),
+    }
+}
+
+fn read_object(raw: &RawValue, is_there: &dyn Fn(&str) -> bool) -> Result<Choice, ApiError> {
+    let object = required_object(raw, "tool_choice")?;
+    let kind = required_string(&object, "type", "tool_choice.type")?;
+    if kind == "allowed_tools" {
+        return read_allowed(&object, is_there);
+    }
+    let name = named(&object, "tool_choice", is_there)?;
+    Ok(Choice { choice: ToolChoice::Named { name, raw: raw.to_owned() }, only: None })
+}
+
+/// The name in `{type: "function", function: {name}}` or its custom twin.
+fn named(
+    object: &Object<'_>,
+    at: &str,
+    is_there: &dyn Fn(&str) -> bool,
+) -> Result<String, ApiError> {
+    let kind = required_string(object, "type", &format!("{at}.type"))?;
+    if !KINDS.contains(&kind.as_ref()) {
+        return Err(unsupported(format!("{at}.type"), format!("{kind:?} cannot be chosen.")));
+    }
+    let at = format!("{at}.{kind}");
+    let target = object.get(&kind).ok_or_else(|| missing(&at))?;
+    let param = format!("{at}.name");
+    let name = required_string(&required_object(target, &at)?, "name", &param)?;
+    if is_there(&name) {
+        Ok(name.into_owned())
+    } else {
+        Err(invalid(param, format!("There is no tool named {name:?} in this request.")))
+    }
+}
+
+/// The `allowed_tools` form: the request goes on as if it had only these tools,
+/// which every provider understands.
+fn read_allowed(object: &Object<'_>, is_there: &dyn Fn(&str) -> bool) -> Result<Choice, ApiError> {
+    let at = "tool_choice.allowed_tools";
+    let allowed = object.get("allowed_tools").ok_or_else(|| missing(at))?;
+    let allowed = required_object(allowed, at)?;
+    let mode_at = format!("{at}.mode");
+    let choice = match required_string(&allowed, "mode", &mode_at)?.as_ref() {
+        "auto" => ToolChoice::Auto,
+        "required" => ToolChoice::Required,
+        _ => return Err(invalid(mode_at, "The mode is auto or required.")),
+    };
+    let tools_at = format!("{at}.tools");
+    let tools = allowed.get("tools").ok_or_else(|| missing(&tools_at))?;
+    let names = required_items(tools, &tools_at)?
+        .into_iter()
+        .enumerate()
+        .map(|(index, tool)| {
+            let at = format!("{tools_at}[{index}]");
+            named(&required_object(tool, &at)?, &at, is_there)
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    if names.is_empty() {
+        return Err(invalid(tools_at, "At least one tool must be allowed."));
+    }
+    Ok(Choice { choice, only: Some(names) })
+}

@@ -1,0 +1,10 @@
+//! `GET /openapi.yaml`: what this server understands, for programs.
+
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+
+const DOCUMENT: &str = include_str!("../../openapi.yaml");
+
+pub(crate) async fn show() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/yaml")], DOCUMENT)
+}

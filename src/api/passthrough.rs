@@ -1,0 +1,246 @@
+//! The `/v1` routes that are forwarded as they are, streamed both ways.
+//!
+//! Only named routes: behind an upstream lie administrative ones, which its key
+//! must not open to our clients.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, Method, Uri};
+use axum::response::Response;
+use futures::stream::{self, Stream};
+use tokio::time::timeout;
+
+use super::App;
+use super::body::{self, Incoming};
+use super::errors::told;
+use super::facts::RequestFacts;
+use super::multipart::FieldNames;
+use super::{refused, strict_json};
+use crate::openai::error::{ApiError, ErrorCode};
+
+/// The routes of OpenAI's that stand behind one name.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("completions", &["completions"]),
+    ("embeddings", &["embeddings"]),
+    ("moderations", &["moderations"]),
+    ("rerank", &["rerank"]),
+    ("audio", &["audio/speech", "audio/transcriptions", "audio/translations"]),
+    ("images", &["images/generations", "images/edits", "images/variations"]),
+];
+
+/// Answered by the server itself.
+const OWN: [&str; 2] = ["chat", "models"];
+
+/// Which routes are forwarded.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Routes {
+    /// Below `/v1/`: `POST` on exactly these.
+    pub(crate) known: BTreeSet<String>,
+    /// Below `/v1/`: these and all beneath them.
+    pub(crate) further: BTreeSet<String>,
+}
+
+impl Routes {
+    /// From `upstream.passthrough`; the error is for the operator.
+    pub(crate) fn named(names: &[String]) -> Result<Self, String> {
+        let mut routes = Self::default();
+        for name in names {
+            if OWN.contains(&name.split('/').next().unwrap_or_default()) {
+                return Err(format!("{name:?} is a route of the server's own"));
+            }
+            if !name.split('/').all(is_plain) {
+                return Err(format!("{name:?} is no route: write it as \"responses\""));
+            }
+            match GROUPS.iter().find(|(group, _)| group == name) {
+                Some((_, members)) => {
+                    routes.known.extend(members.iter().map(|route| (*route).to_owned()));
+                }
+                None => drop(routes.further.insert(name.clone())),
+            }
+        }
+        let Self { known, further } = &mut routes;
+        known.retain(|route| !further.iter().any(|above| is_beneath(route, above)));
+        let all = further.clone();
+        further.retain(|route| !all.iter().any(|above| route != above && is_beneath(route, above)));
+        Ok(routes)
+    }
+}
+
+fn is_beneath(route: &str, above: &str) -> bool {
+    route.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// A path segment that means the same to everyone: no `..`, no escapes.
+fn is_plain(segment: &str) -> bool {
+    let is_plain_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@~".contains(&byte);
+    !segment.is_empty()
+        && segment.bytes().any(|byte| byte != b'.')
+        && segment.bytes().all(is_plain_byte)
+}
+
+pub(crate) async fn forward(
+    State(app): State<Arc<App>>,
+    facts: RequestFacts,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let route = route_of(request.uri())?;
+    let method = request.method().clone();
+    let upload = Upload::default();
+    let outgoing = outgoing(&app, request, upload.clone()).await?;
+    let answer = app
+        .upstream
+        .forward(method, &route, outgoing.content_type, &facts.upstream_headers, outgoing.body)
+        .await;
+    match (upload.failure(), answer) {
+        (Some(error), _) => Err(error),
+        (None, Ok(answer)) => Ok(relayed(answer, app.upstream.settings().idle_timeout)),
+        (None, Err(fault)) => Err(told(&fault)),
+    }
+}
+
+/// What follows `/v1`, with its query.
+fn route_of(uri: &Uri) -> Result<String, ApiError> {
+    let unknown = || ApiError::new(ErrorCode::UnknownRoute, "There is no such route.");
+    let route = uri.path().strip_prefix("/v1/").ok_or_else(unknown)?;
+    if !route.split('/').all(is_plain) {
+        return Err(unknown());
+    }
+    let Some(query) = uri.query() else { return Ok(format!("/{route}")) };
+    let Query(parameters) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+        .map_err(|_| ApiError::new(ErrorCode::InvalidValue, "The query is not readable."))?;
+    match parameters.iter().find(|(name, _)| refused::is_refused(name)) {
+        Some((name, _)) => Err(refused::refusal(name)),
+        None => Ok(format!("/{route}?{query}")),
+    }
+}
+
+struct Outgoing {
+    content_type: Option<HeaderValue>,
+    body: reqwest::Body,
+}
+
+async fn outgoing(app: &App, request: Request, upload: Upload) -> Result<Outgoing, ApiError> {
+    if matches!(*request.method(), Method::GET | Method::DELETE) {
+        return Ok(Outgoing { content_type: None, body: Bytes::new().into() });
+    }
+    let content_type = request.headers().get(CONTENT_TYPE).cloned();
+    let is_multipart = body::media_type(request.headers())? == "multipart/form-data";
+    if !is_multipart || !takes_multipart(request.uri().path()) {
+        let bytes = body::read_json(request, &app.limits).await?;
+        refused::check(&strict_json::object(&bytes)?)?;
+        return Ok(Outgoing { content_type, body: bytes.into() });
+    }
+    let boundary = content_type.as_ref().and_then(|value| value.to_str().ok());
+    let names = FieldNames::of(boundary.unwrap_or_default())?;
+    body::declared_length(request.headers(), app.limits.upload)?;
+    let incoming = Incoming::new(request.into_body(), app.limits.upload, app.limits.body_time);
+    let body = reqwest::Body::wrap_stream(watched(incoming, names, upload));
+    Ok(Outgoing { content_type, body })
+}
+
+/// Pictures and sound come as multipart; what `OpenAI` takes as JSON only does not.
+fn takes_multipart(path: &str) -> bool {
+    !["/v1/completions", "/v1/embeddings", "/v1/moderations", "/v1/rerank"].contains(&path)
+}
+
+/// Why an upload was broken off by us.
+#[derive(Clone, Debug, Default)]
+struct Upload(Arc<Mutex<Option<ApiError>>>);
+
+impl Upload {
+    fn fail(&self, error: ApiError) -> io::Error {
+        *self.0.lock().expect("no holder panics") = Some(error);
+        io::ErrorKind::InvalidData.into()
+    }
+
+    fn failure(&self) -> Option<ApiError> {
+        self.0.lock().expect("no holder panics").take()
+    }
+}
+
+/// The body as it comes, until a field in it is refused: then it breaks off, and
+/// upstream never sees a whole request.
+fn watched(
+    incoming: Incoming,
+    names: FieldNames,
+    upload: Upload,
+) -> impl Stream<Item = io::Result<Bytes>> + Send {
+    stream::try_unfold((incoming, names, upload), |(mut incoming, mut names, upload)| async move {
+        let next = match incoming.next().await {
+            Ok(Some(piece)) => names.feed(&piece).map(|()| Some(piece)),
+            Ok(None) => names.finish().map(|()| None),
+            Err(error) => Err(error),
+        };
+        match next {
+            Ok(piece) => Ok(piece.map(|piece| (piece, (incoming, names, upload)))),
+            Err(error) => Err(upload.fail(error)),
+        }
+    })
+}
+
+/// A good answer, as it comes.
+fn relayed(answer: reqwest::Response, idle: Duration) -> Response {
+    let status = answer.status();
+    let content_type = answer.headers().get(CONTENT_TYPE).cloned();
+    let pieces = stream::try_unfold(answer, move |mut answer| async move {
+        let piece = timeout(idle, answer.chunk()).await.map_err(io::Error::other)?;
+        let piece = piece.map_err(io::Error::other)?;
+        io::Result::Ok(piece.map(|piece| (piece, answer)))
+    });
+    let mut response = Response::new(Body::from_stream(pieces));
+    *response.status_mut() = status;
+    if let Some(content_type) = content_type {
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes(names: &[&str]) -> Result<Routes, String> {
+        Routes::named(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_group_is_its_known_routes_and_another_name_all_beneath_it() {
+        let routes = routes(&["audio", "completions", "responses", "responses/x"]).unwrap();
+
+        assert_eq!(
+            routes.known.iter().collect::<Vec<_>>(),
+            ["audio/speech", "audio/transcriptions", "audio/translations", "completions"]
+        );
+        assert_eq!(routes.further.iter().collect::<Vec<_>>(), ["responses"]);
+    }
+
+    #[test]
+    fn names_that_are_no_route_are_refused() {
+        for name in ["", "/x", "x/", "..", "a/../b", "a%2e", "{x}", "chat", "models", "chat/x"] {
+            assert!(routes(&[name]).is_err(), "{name}");
+        }
+    }
+
+    #[track_caller]
+    fn check(uri: &'static str, expected: Result<&str, ErrorCode>) {
+        let route = route_of(&Uri::from_static(uri)).map_err(|error| error.code);
+        assert_eq!(route.as_deref(), expected.as_ref().copied(), "{uri}");
+    }
+
+    #[test]
+    fn only_plain_routes_go_upstream() {
+        check("/v1/files/file-1/content", Ok("/files/file-1/content"));
+        check("/v1/files?limit=2&after=a%20b", Ok("/files?limit=2&after=a%20b"));
+        check("/v1/files?api_base=x", Err(ErrorCode::RefusedField));
+        check("/v1/files?%61pi_base=x", Err(ErrorCode::RefusedField));
+        for uri in ["/v1/files/../key", "/v1/files/%2e%2e/key", "/v1/files//x", "/v1/files/a;b"] {
+            check(uri, Err(ErrorCode::UnknownRoute));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Puts together what the HTTP face shares.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::services::Services;
+use crate::api::auth::{Keys, WrongKeys};
+use crate::api::chat::validate::Context;
+use crate::api::hosts::AllowedHosts;
+use crate::api::passthrough::Routes;
+use crate::api::ready::Readiness;
+use crate::api::status::{About, Feature, Sandbox};
+use crate::api::{App, Settings};
+use crate::config::Config;
+use crate::permissions;
+
+/// The error names the setting at fault.
+pub(crate) fn face(
+    config: &Config,
+    services: &Services,
+    keys: Keys,
+    address: SocketAddr,
+) -> Result<App, String> {
+    let forwarded = Routes::named(&config.upstream.passthrough)
+        .map_err(|error| format!("upstream.passthrough: {error}"))?;
+    Ok(App {
+        about: about(config, services),
+        settings: Settings {
+            allow_origins: config.cors.allow_origins.clone(),
+            trusted_proxies: config.server.trusted_proxies.clone(),
+            forwarded,
+        },
+        limits: config.limits.clone(),
+        hosts: AllowedHosts::new(address, config.server.allowed_hosts.clone()),
+        keys,
+        wrong_keys: WrongKeys::default(),
+        chat: Context {
+            toolset: services.toolset.clone(),
+            tools: config.tools.clone(),
+            limits: config.limits.clone(),
+            unknown_fields: config.upstream.unknown_fields,
+            mode: services.permissions.mode(),
+            workspaces: config.server.workspaces.keys().cloned().collect(),
+            max_rounds: config.turns.max_rounds,
+            background_models: config.background_models.clone(),
+        },
+        upstream: Arc::clone(&services.upstream),
+        readiness: Readiness::default(),
+    })
+}
+
+fn about(config: &Config, services: &Services) -> About {
+    About {
+        started: Instant::now(),
+        workspace: config.server.workspace.clone(),
+        permission_mode: services.permissions.mode().to_string(),
+        sandbox: sandbox(config.sandbox.mode),
+        features: features(config, services),
+    }
+}
+
+fn sandbox(mode: permissions::Sandbox) -> Sandbox {
+    let (mode, why) = match mode {
+        permissions::Sandbox::Auto => {
+            ("auto", "this version has no sandbox: every command would ask")
+        }
+        permissions::Sandbox::Required => {
+            ("required", "this version has no sandbox: every command is refused")
+        }
+        permissions::Sandbox::Off => ("off", "the operator does without"),
+    };
+    Sandbox { mode: mode.to_owned(), level: "none".to_owned(), why: why.to_owned() }
+}
+
+fn features(config: &Config, services: &Services) -> Vec<Feature> {
+    let feature = |name: &str, on: bool, why: &str| Feature {
+        name: name.to_owned(),
+        on,
+        why: why.to_owned(),
+    };
+    let tools = services.toolset.names().collect::<Vec<_>>().join(", ");
+    let forwarded = config.upstream.passthrough.join(", ");
+    let origins = !config.cors.allow_origins.is_empty();
+    vec![
+        feature("tools", !tools.is_empty(), &format!("on: {tools}")),
+        feature("forwarded_routes", !forwarded.is_empty(), &format!("on: {forwarded}")),
+        feature("cors", origins, "by cors.allow_origins"),
+        feature("sessions", false, "each request is a session of its own in this version"),
+        feature("approvals", false, "what would ask is answered with the rule that would allow it"),
+    ]
+}
