@@ -1,10 +1,15 @@
 //! The loop: rounds of model and tools until an answer stands.
 
 pub(crate) mod conversation;
+mod deltas;
 pub(crate) mod events;
+mod limits;
 pub(crate) mod message;
 pub(crate) mod outbox;
 pub(crate) mod prompt;
+mod round;
 pub(crate) mod settings;
+pub(crate) mod state;
+pub(crate) mod turn;
 
 pub(crate) use settings::{ModelRule, Settings};

@@ -1,5 +1,6 @@
 //! How tool calls are run: when ([`schedule`]), by whom ([`scheduler`]), and
 //! through which steps ([`pipeline`]).
 
+pub(crate) mod pipeline;
 pub(crate) mod schedule;
 pub(crate) mod scheduler;

@@ -36,11 +36,8 @@ pub(crate) struct Exchange {
 #[derive(Debug)]
 pub(crate) struct AnsweredCall {
     pub(crate) id: String,
-    pub(crate) name: String,
-    /// Valid JSON.
-    pub(crate) arguments: String,
-    /// Further members of the entry, such as signatures; `function` may hold more.
-    pub(crate) members: Vec<(String, Value)>,
+    /// The entry of the message's `tool_calls`, with every member that came.
+    pub(crate) entry: Value,
     pub(crate) answer: String,
 }
 
@@ -127,7 +124,7 @@ impl Conversation {
         for (name, value) in exchange.message.members(keep_reasoning) {
             message[name] = value.clone();
         }
-        message["tool_calls"] = exchange.calls.iter().map(call_entry).collect();
+        message["tool_calls"] = exchange.calls.iter().map(|call| call.entry.clone()).collect();
         message
     }
 
@@ -163,25 +160,6 @@ impl Conversation {
         let tools: usize = self.tools.iter().map(|tool| tool.get().len() + 1).sum();
         messages + tools + ROOM
     }
-}
-
-fn call_entry(call: &AnsweredCall) -> Value {
-    let mut entry = json!({
-        "id": call.id,
-        "type": "function",
-        "function": { "name": call.name, "arguments": call.arguments },
-    });
-    for (name, value) in &call.members {
-        match (name.as_str(), value) {
-            ("function", Value::Object(more)) => {
-                for (name, value) in more {
-                    entry["function"][name] = value.clone();
-                }
-            }
-            _ => entry[name] = value.clone(),
-        }
-    }
-    entry
 }
 
 fn write_key(body: &mut Vec<u8>, name: &str) {
@@ -236,12 +214,7 @@ mod tests {
             message,
             calls: vec![AnsweredCall {
                 id: "c1".to_owned(),
-                name: "Read".to_owned(),
-                arguments: "{}".to_owned(),
-                members: vec![
-                    ("provider_specific_fields".to_owned(), json!({"thought_signature": "s"})),
-                    ("function".to_owned(), json!({"extra": 1})),
-                ],
+                entry: json!({"id": "c1", "type": "function", "function": {"name": "Read"}}),
                 answer: "text".to_owned(),
             }],
             model: model.to_owned(),
@@ -262,7 +235,7 @@ mod tests {
 
         let body = conversation.request("m");
 
-        insta::assert_snapshot!(std::str::from_utf8(&body).unwrap(), @r#"{"model":"m","seed":1.10,"user":"u","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":null,"reasoning_content":"because","tool_calls":[{"id":"c1","type":"function","function":{"name":"Read","arguments":"{}","extra":1},"provider_specific_fields":{"thought_signature":"s"}}]},{"role":"tool","tool_call_id":"c1","content":"text"}],"tools":[{"type":"function"}],"parallel_tool_calls":false,"stream":true,"stream_options":{"include_usage":true}}"#);
+        insta::assert_snapshot!(std::str::from_utf8(&body).unwrap(), @r#"{"model":"m","seed":1.10,"user":"u","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":null,"reasoning_content":"because","tool_calls":[{"id":"c1","type":"function","function":{"name":"Read"}}]},{"role":"tool","tool_call_id":"c1","content":"text"}],"tools":[{"type":"function"}],"parallel_tool_calls":false,"stream":true,"stream_options":{"include_usage":true}}"#);
     }
 
     #[test]

@@ -6,7 +6,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::ids::{SessionId, TurnId};
-use crate::openai::error::ApiError;
+use crate::openai::chunk::FinishReason;
+use crate::openai::error::{ApiError, ErrorCode};
 use crate::openai::usage::Usage;
 
 #[derive(Debug)]
@@ -68,29 +69,9 @@ pub(crate) struct ClientCallDelta {
     pub(crate) arguments: String,
 }
 
-/// The one finish reason of an answer; only OpenAI's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Finish {
-    Stop,
-    Length,
-    ContentFilter,
-    ToolCalls,
-}
-
-impl Finish {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Stop => "stop",
-            Self::Length => "length",
-            Self::ContentFilter => "content_filter",
-            Self::ToolCalls => "tool_calls",
-        }
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct Finished {
-    pub(crate) reason: Finish,
+    pub(crate) reason: FinishReason,
     /// Summed over all rounds; `None` when none of them had figures.
     pub(crate) usage: Option<Usage>,
     pub(crate) summary: Summary,
@@ -116,6 +97,14 @@ pub(crate) struct Failure {
     pub(crate) tools_ran: bool,
 }
 
+impl Failure {
+    /// For a turn that ended without saying how.
+    pub(crate) fn crash() -> Self {
+        let error = ApiError::new(ErrorCode::Internal, "The server failed within this turn.");
+        Self { error, tools_ran: true }
+    }
+}
+
 impl TurnEvent {
     /// Whether this ends the turn; exactly one such event comes, as the last.
     pub(crate) fn is_terminal(&self) -> bool {
@@ -125,6 +114,14 @@ impl TurnEvent {
     /// Whether this lets the response head go out.
     pub(crate) fn releases_head(&self) -> bool {
         !matches!(self, Self::RoundStarted(_))
+    }
+
+    /// The piece of the answer's text in this event.
+    pub(super) fn text_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Self::Text(text) | Self::Raw(RawDelta { text: Some(text), .. }) => Some(text),
+            _ => None,
+        }
     }
 
     /// Joins `next` to this event where the two are pieces of one text.

@@ -107,19 +107,22 @@ pub(crate) struct ModelTraits {
     pub(crate) reasoning: ReasoningRule,
 }
 
-/// What holds for `model`, by the first of `rules` that fits.
-pub(crate) fn traits_of(model: &str, rules: &[ModelRule]) -> ModelTraits {
-    let rule = rules.iter().find(|rule| rule.pattern.matches(model));
+/// What holds for a model that goes by `names`, the requested and the answering
+/// one, by the first of `rules` that fits.
+pub(crate) fn traits_of(names: &[&str], rules: &[ModelRule]) -> ModelTraits {
+    let rule = rules.iter().find(|rule| names.iter().any(|name| rule.pattern.matches(name)));
     ModelTraits {
-        start: rule.and_then(|rule| rule.start).unwrap_or_else(|| shipped_start(model)),
+        start: rule.and_then(|rule| rule.start).unwrap_or_else(|| shipped_start(names)),
         reasoning: rule.and_then(|rule| rule.reasoning).unwrap_or_default(),
     }
 }
 
-fn shipped_start(model: &str) -> StartRule {
-    let model = model.to_lowercase();
-    let seals = SEALING_FAMILIES.iter().any(|family| model.contains(family));
-    if seals { StartRule::Sealed } else { StartRule::Safe }
+fn shipped_start(names: &[&str]) -> StartRule {
+    let seals = |name: &str| {
+        let name = name.to_lowercase();
+        SEALING_FAMILIES.iter().any(|family| name.contains(family))
+    };
+    if names.iter().any(|name| seals(name)) { StartRule::Sealed } else { StartRule::Safe }
 }
 
 #[cfg(test)]
@@ -134,7 +137,7 @@ mod tests {
             models: Vec<ModelRule>,
         }
         let file: File = toml::from_str(rules).unwrap();
-        assert_eq!(traits_of(model, &file.models), ModelTraits { start, reasoning });
+        assert_eq!(traits_of(&[model], &file.models), ModelTraits { start, reasoning });
     }
 
     #[test]

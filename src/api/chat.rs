@@ -1,10 +1,125 @@
 //! `POST /v1/chat/completions`.
 
+mod collect;
+mod encode;
+mod stream;
 pub(crate) mod validate;
 
-use axum::response::Response;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use tokio::time::{Instant, timeout_at};
+
+use self::collect::Collected;
+use self::encode::{Encoder, Envelope};
+use self::stream::EventStream;
+use super::App;
+use super::errors::never_retry;
+use crate::agent::events::{Failure, TurnEvent};
+use crate::ids::CompletionId;
+use crate::openai::request::{ChatRequest, Progress};
+use crate::sessions::RunningTurn;
+
+const SESSION: HeaderName = HeaderName::from_static("x-toolhand-session");
+const TURN: HeaderName = HeaderName::from_static("x-toolhand-turn");
+/// Tells nginx and its kin to pass each chunk on at once.
+const NO_BUFFERING: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 
 /// Answers one chat completion.
-pub(crate) async fn create(_input: validate::Validated) -> Response {
-    unreachable!("landed by the turn loop")
+pub(crate) async fn create(State(app): State<Arc<App>>, request: validate::Validated) -> Response {
+    let validate::Validated { request, facts } = request;
+    let shape = Shape::of(&request, app.turns.default_progress());
+    let turn = match app.turns.start(request, facts.upstream_headers) {
+        Ok(turn) => turn,
+        Err(error) => return error.into_response(),
+    };
+    let session = (SESSION, header(turn.session.as_str()));
+    let id = (TURN, header(turn.id.as_str()));
+    let response =
+        if shape.stream { streamed(&app, turn, &shape).await } else { whole(turn, &shape).await };
+    ([session, id], response).into_response()
+}
+
+/// How the answer is to look.
+#[derive(Debug)]
+struct Shape {
+    envelope: Envelope,
+    stream: bool,
+    include_usage: bool,
+    progress: Progress,
+}
+
+impl Shape {
+    fn of(request: &ChatRequest, default_progress: Progress) -> Self {
+        let envelope = Envelope {
+            id: CompletionId::random().to_string(),
+            created: seconds_since_1970(),
+            model: request.model.clone(),
+        };
+        Self {
+            envelope,
+            stream: request.stream,
+            include_usage: request.include_usage,
+            progress: request.extension.progress.unwrap_or(default_progress),
+        }
+    }
+}
+
+/// Holds the head back until there is something to say, so that a quick failure
+/// has its own status.
+async fn streamed(app: &App, mut turn: RunningTurn, shape: &Shape) -> Response {
+    let deadline = Instant::now() + app.turns.settings().head_hold;
+    let mut first = VecDeque::new();
+    while !first.iter().any(TurnEvent::releases_head) {
+        match timeout_at(deadline, turn.events.take()).await {
+            Ok(Some(events)) => first.extend(events),
+            Ok(None) => return failed(&Failure::crash()),
+            Err(_) => break,
+        }
+    }
+    if let Some(TurnEvent::Failed(failure)) = first.iter().find(|event| event.releases_head()) {
+        return failed(failure);
+    }
+    let encoder = Encoder::new(&shape.envelope, shape.progress, shape.include_usage);
+    let body = EventStream::new(turn, first, encoder, app.turns.settings().keep_alive);
+    let content_type = (CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    ([content_type, NO_BUFFERING], Body::from_stream(body)).into_response()
+}
+
+async fn whole(mut turn: RunningTurn, shape: &Shape) -> Response {
+    let mut collected = Collected::default();
+    while let Some(events) = turn.events.take().await {
+        for event in events {
+            match event {
+                TurnEvent::Finished(finished) => {
+                    return Json(collected.into_completion(&shape.envelope, &finished))
+                        .into_response();
+                }
+                TurnEvent::Failed(failure) => return failed(&failure),
+                event => collected.push(event),
+            }
+        }
+    }
+    failed(&Failure::crash())
+}
+
+fn failed(failure: &Failure) -> Response {
+    let response = failure.error.clone().into_response();
+    if failure.tools_ran { never_retry(response) } else { response }
+}
+
+fn header(id: &str) -> HeaderValue {
+    HeaderValue::from_str(id).expect("our ids are plain ASCII")
+}
+
+fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -62,6 +62,11 @@ impl AssembledCall {
         self.stage == Stage::Sealed
     }
 
+    /// Whether its id came from upstream; it may still come.
+    pub(crate) fn has_own_id(&self) -> bool {
+        self.wire_id.is_some()
+    }
+
     /// Its object began and did not end, or it never got a name.
     pub(crate) fn is_half_open(&self) -> bool {
         self.name.is_none() || (!self.is_over() && !self.is_empty())

@@ -1,0 +1,101 @@
+//! Which members of the model's deltas the client sees, and how.
+
+use indexmap::IndexMap;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::events::{RawDelta, TurnEvent};
+
+/// Members that stay between us and upstream. They hold lists, and the OpenAI
+/// SDK's stream helper dies of lists whose entries have no `index`.
+const HIDDEN: [&str; 5] = [
+    "thinking_blocks",
+    "reasoning_details",
+    "reasoning_items",
+    "provider_specific_fields",
+    "function_call",
+];
+
+/// The events that pass one chunk's delta on, without its calls.
+pub(super) fn for_client(
+    content: Option<String>,
+    members: IndexMap<String, Box<RawValue>>,
+    logprobs: Option<Box<RawValue>>,
+) -> Vec<TurnEvent> {
+    let mut events = Vec::new();
+    let mut raw = Vec::new();
+    for (name, value) in members {
+        if HIDDEN.contains(&name.as_str()) {
+            continue;
+        }
+        match text_of(&value) {
+            Some(text) if text.is_empty() => {}
+            Some(text) => events.push(TurnEvent::Member { name, text }),
+            None if holds_no_list(&value) => raw.push((name, value)),
+            None => {}
+        }
+    }
+    let text = content.filter(|text| !text.is_empty());
+    if logprobs.is_some() || !raw.is_empty() {
+        events.push(TurnEvent::Raw(RawDelta { text, members: raw, logprobs }));
+    } else {
+        events.extend(text.map(TurnEvent::Text));
+    }
+    events
+}
+
+fn text_of(value: &RawValue) -> Option<String> {
+    value.get().starts_with('"').then(|| serde_json::from_str(value.get()).ok())?
+}
+
+fn holds_no_list(value: &RawValue) -> bool {
+    fn check(value: &Value) -> bool {
+        match value {
+            Value::Array(_) => false,
+            Value::Object(members) => members.values().all(check),
+            _ => true,
+        }
+    }
+    serde_json::from_str(value.get()).is_ok_and(|value| check(&value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(content: Option<&str>, members: &str, expected: &str) {
+        let members = serde_json::from_str(members).unwrap();
+        let events = for_client(content.map(str::to_owned), members, None);
+        assert_eq!(format!("{events:?}"), expected);
+    }
+
+    #[test]
+    fn texts_pass_and_empty_ones_do_not() {
+        check(Some("hi"), "{}", r#"[Text("hi")]"#);
+        check(Some(""), r#"{"reasoning_content": ""}"#, "[]");
+        check(
+            None,
+            r#"{"reasoning_content": "hm", "refusal": "no"}"#,
+            r#"[Member { name: "reasoning_content", text: "hm" }, Member { name: "refusal", text: "no" }]"#,
+        );
+    }
+
+    #[test]
+    fn lists_and_blocks_stay_here() {
+        check(
+            None,
+            r#"{"thinking_blocks": [], "annotations": [1], "deep": {"a": [2]}, "provider_specific_fields": {}}"#,
+            "[]",
+        );
+    }
+
+    #[test]
+    fn unknown_members_without_lists_pass_as_they_came() {
+        check(
+            None,
+            r#"{"audio": {"id": 1.10}}"#,
+            r#"[Raw(RawDelta { text: None, members: [("audio", RawValue({"id": 1.10}))], logprobs: None })]"#,
+        );
+    }
+}

@@ -1,0 +1,100 @@
+//! What bounds the answers of a turn: their size in one round, and their sameness.
+
+use crate::execution::pipeline::ToolResult;
+use crate::tools::tool::Keep;
+use crate::tools::truncate;
+
+/// Cuts the largest answers of one round until all together have at most
+/// `max_chars` characters.
+pub(super) fn fit_round(results: &mut [ToolResult], max_chars: usize) {
+    let mut sizes: Vec<usize> = results.iter().map(|result| result.text.chars().count()).collect();
+    let mut by_size: Vec<usize> = (0..sizes.len()).collect();
+    by_size.sort_by_key(|&position| std::cmp::Reverse(sizes[position]));
+    for position in by_size {
+        let total: usize = sizes.iter().sum();
+        let excess = total.saturating_sub(max_chars);
+        if excess == 0 {
+            return;
+        }
+        let allowed = sizes[position].saturating_sub(excess);
+        let text = std::mem::take(&mut results[position].text);
+        results[position].text = truncate::cap(text, allowed, Keep::HeadAndTail);
+        sizes[position] = allowed;
+    }
+}
+
+/// How often the last call came in a row with the same answer.
+#[derive(Debug, Default)]
+pub(super) struct Repeats {
+    last: Option<(String, String, String)>,
+    times: u32,
+}
+
+/// The call with which a model is told that it goes in circles.
+const NOTED_FROM: u32 = 3;
+
+impl Repeats {
+    /// `answer`, with a note from the third time on.
+    pub(super) fn note(&mut self, tool: &str, arguments: &str, answer: String) -> String {
+        let this = (tool.to_owned(), arguments.to_owned(), answer);
+        if self.last.as_ref() == Some(&this) {
+            self.times += 1;
+        } else {
+            self.times = 1;
+            self.last = Some(this.clone());
+        }
+        let answer = this.2;
+        if self.times < NOTED_FROM {
+            return answer;
+        }
+        format!(
+            "{answer}\n\n(This is the same call with the same result for the {}. time in a row. \
+             Try something else.)",
+            self.times
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn result(chars: usize) -> ToolResult {
+        ToolResult { text: "x\n".repeat(chars / 2), is_error: false, structured: Value::Null }
+    }
+
+    #[test]
+    fn the_largest_answer_is_cut_first() {
+        let mut results = [result(100), result(4000), result(1000)];
+
+        fit_round(&mut results, 3100);
+
+        assert_eq!(results[0], result(100));
+        assert_eq!(results[2], result(1000));
+        assert!(results[1].text.chars().count() < 2500, "{}", results[1].text.chars().count());
+    }
+
+    #[test]
+    fn a_round_that_fits_is_left_alone() {
+        let mut results = [result(100), result(200)];
+
+        fit_round(&mut results, 300);
+
+        assert_eq!(results, [result(100), result(200)]);
+    }
+
+    #[test]
+    fn the_third_identical_answer_says_so() {
+        let mut repeats = Repeats::default();
+        let mut note = |arguments: &str| repeats.note("Read", arguments, "same".to_owned());
+
+        assert_eq!(note("{}"), "same");
+        assert_eq!(note("{}"), "same");
+        assert!(note("{}").contains("something else"));
+        assert!(note("{}").contains("4. time"));
+        assert_eq!(note(r#"{"a":1}"#), "same");
+        assert_eq!(note("{}"), "same");
+    }
+}

@@ -1,0 +1,462 @@
+//! One round: an answer of the model's as it streams in, and the calls in it.
+//!
+//! Pure: it takes chunks and tool answers, and returns what is to be done.
+
+use std::sync::Arc;
+
+use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolCall, ToolResult};
+use crate::execution::schedule::Position;
+use crate::openai::chunk::{Chunk, Delta, FinishReason};
+use crate::openai::usage::Usage;
+use crate::tools::tool::{Concurrency, ToolError};
+use crate::upstream::assemble::{AssembledCall, Assembler, End, Slot, Step};
+
+use super::deltas;
+use super::events::{ClientCallDelta, ToolEnd, ToolStart, TurnEvent};
+use super::message::AssistantMessage;
+use super::settings::StartRule;
+use super::state::Effect;
+
+/// What a round needs to know of its turn.
+#[derive(Debug)]
+pub(super) struct Rules<'a> {
+    pub(super) pipeline: &'a Pipeline,
+    pub(super) client_tools: &'a Arc<[String]>,
+    pub(super) start: StartRule,
+    pub(super) max_calls: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Round {
+    assembler: Assembler,
+    pub(super) message: AssistantMessage,
+    calls: Vec<Call>,
+    pub(super) finish: Option<FinishReason>,
+    pub(super) usage: Option<Usage>,
+    /// The model that answered, as it calls itself.
+    pub(super) model: Option<String>,
+    /// Text or reasoning of this round has gone to the client.
+    pub(super) forwarded: bool,
+    /// Text of this round has.
+    pub(super) gave_text: bool,
+    /// Text of an earlier round has, so this round's begins with a blank line.
+    follows_text: bool,
+    /// Calls of the client's own whose head has gone out.
+    client_calls: usize,
+}
+
+/// How far one slot of the assembler has come. Its position in the schedule is
+/// its number.
+#[derive(Debug, Default)]
+struct Call {
+    progress: Progress,
+    sealed: bool,
+    headline: String,
+    /// The tool's own name, once it was admitted.
+    tool: String,
+    sent: Option<ClientSent>,
+}
+
+#[derive(Debug, Default)]
+enum Progress {
+    /// The model is still writing it, or it waits for the end of the stream.
+    #[default]
+    Open,
+    /// Handed to the scheduler.
+    Ready,
+    Running,
+    Answered(ToolResult),
+    /// One of the client's own tools; not ours to run.
+    Clients,
+    /// Taken out of the round: the model will make it again.
+    Dropped,
+}
+
+/// What of a client's call has gone out.
+#[derive(Debug)]
+struct ClientSent {
+    index: usize,
+    bytes: usize,
+}
+
+/// What a stream that ended properly was.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// No call: the answer stands.
+    Text,
+    /// Server calls, some perhaps still to run.
+    Calls,
+    /// At least one call of the client's.
+    ClientCalls,
+    /// Neither text nor call.
+    Empty,
+    /// A call was left half open: the provider's connection was cut.
+    Cut,
+}
+
+impl Round {
+    pub(super) fn new(rules: &Rules<'_>, follows_text: bool) -> Self {
+        let (tools, client_tools) = (rules.pipeline.tools.clone(), Arc::clone(rules.client_tools));
+        let is_tool = move |name: &str| {
+            tools.get(name).is_some() || client_tools.iter().any(|tool| tool == name)
+        };
+        Self {
+            assembler: Assembler::new(is_tool),
+            message: AssistantMessage::default(),
+            calls: Vec::new(),
+            finish: None,
+            usage: None,
+            model: None,
+            forwarded: false,
+            gave_text: false,
+            follows_text,
+            client_calls: 0,
+        }
+    }
+
+    pub(super) fn take(&mut self, chunk: Chunk, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
+        let Chunk { model, delta, finish_reason, usage, logprobs } = chunk;
+        let Delta { content, tool_calls, members } = delta;
+        self.model = self.model.take().or(model);
+        if let Some(usage) = usage {
+            self.usage = Some(usage);
+        }
+        for (name, raw) in &members {
+            self.message.push_member(name, raw);
+        }
+        if let Some(text) = &content {
+            self.message.content.push_str(text);
+        }
+        for mut event in deltas::for_client(content, members, logprobs) {
+            self.forwarded = true;
+            if let Some(text) = event.text_mut() {
+                if self.follows_text && !self.gave_text {
+                    text.insert_str(0, "\n\n");
+                }
+                self.gave_text = true;
+            }
+            effects.push(Effect::Emit(event));
+        }
+        if !tool_calls.is_empty() {
+            let steps = self.assembler.push(&tool_calls);
+            self.follow(steps, rules, effects);
+            self.pass_on_client_calls(rules, effects);
+        }
+        if let Some(reason) = finish_reason
+            && self.finish.is_none()
+        {
+            let reason = FinishReason::of(&reason);
+            self.finish = Some(reason);
+            if !reason.is_cut_off() {
+                let steps = self.assembler.finish(End::Finished);
+                self.follow(steps, rules, effects);
+                self.pass_on_client_calls(rules, effects);
+            }
+        }
+    }
+
+    /// The stream came to its proper end. Says what the round was, and starts or
+    /// answers every server call that is left.
+    pub(super) fn end(&mut self, rules: &Rules<'_>, effects: &mut Vec<Effect>) -> Ending {
+        let cut_off = self.finish.is_some_and(FinishReason::is_cut_off);
+        let end = if cut_off { End::CutOff } else { End::Finished };
+        let steps = self.assembler.finish(end);
+        self.follow(steps, rules, effects);
+        self.pass_on_client_calls(rules, effects);
+        if cut_off {
+            self.answer_cut_off_calls(rules, effects);
+        } else if self.assembler.is_cut() {
+            return Ending::Cut;
+        }
+        if self.has_client_call(rules) {
+            return Ending::ClientCalls;
+        }
+        if self.calls.iter().all(|call| matches!(call.progress, Progress::Dropped)) {
+            let says_nothing = self.message.content.is_empty() && !cut_off;
+            return if says_nothing { Ending::Empty } else { Ending::Text };
+        }
+        self.run_sealed_calls(rules, effects);
+        Ending::Calls
+    }
+
+    /// The stream died. What is whole runs, what is not is taken out.
+    pub(super) fn salvage(&mut self, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
+        for slot in 0..self.calls.len() {
+            let call = &mut self.calls[slot];
+            if matches!(call.progress, Progress::Open | Progress::Ready) && !call.sealed {
+                call.progress = Progress::Dropped;
+                effects.push(Effect::Withdraw(slot));
+            }
+        }
+        self.run_sealed_calls(rules, effects);
+    }
+
+    /// Whether a call of this round was sealed, or runs or has run.
+    pub(super) fn has_calls_to_keep(&self) -> bool {
+        self.calls.iter().any(|call| {
+            call.sealed || matches!(call.progress, Progress::Running | Progress::Answered(_))
+        })
+    }
+
+    pub(super) fn has_client_call(&self, rules: &Rules<'_>) -> bool {
+        self.client_calls > 0 || self.assembler.calls().iter().any(|call| rules.is_clients(call))
+    }
+
+    /// Frees the places of the server's calls that have not started.
+    pub(super) fn withdraw_server_calls(&mut self, effects: &mut Vec<Effect>) {
+        for (slot, call) in self.calls.iter_mut().enumerate() {
+            if matches!(call.progress, Progress::Open | Progress::Ready) {
+                call.progress = Progress::Dropped;
+                effects.push(Effect::Withdraw(slot));
+            }
+        }
+    }
+
+    pub(super) fn started(&mut self, position: Position) -> TurnEvent {
+        let call = &mut self.calls[position];
+        call.progress = Progress::Running;
+        TurnEvent::ToolStarted(ToolStart {
+            call_id: self.assembler.call(Slot(position)).id.clone(),
+            tool: call.tool.clone(),
+            headline: call.headline.clone(),
+        })
+    }
+
+    pub(super) fn answered(
+        &mut self,
+        position: Position,
+        result: ToolResult,
+        duration: std::time::Duration,
+    ) -> TurnEvent {
+        let call = &mut self.calls[position];
+        let event = TurnEvent::ToolEnded(ToolEnd {
+            call_id: self.assembler.call(Slot(position)).id.clone(),
+            tool: call.tool.clone(),
+            headline: call.headline.clone(),
+            duration,
+            chars: result.text.chars().count(),
+            error: result.is_error.then(|| first_line(&result.text)),
+            structured: result.structured.clone(),
+        });
+        // A call may have turned out invalid while it ran; then that is its answer.
+        if !matches!(call.progress, Progress::Answered(_)) {
+            call.progress = Progress::Answered(result);
+        }
+        event
+    }
+
+    /// Whether every call that is to be answered has its answer.
+    pub(super) fn is_answered(&self) -> bool {
+        self.calls.iter().all(|call| {
+            matches!(call.progress, Progress::Answered(_) | Progress::Dropped | Progress::Clients)
+        })
+    }
+
+    /// The calls with their answers, in call order.
+    pub(super) fn answers(&mut self) -> Vec<(&AssembledCall, ToolResult)> {
+        let calls = self.calls.drain(..).zip(self.assembler.calls());
+        calls
+            .filter_map(|(call, assembled)| match call.progress {
+                Progress::Answered(result) => Some((assembled, result)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn follow(&mut self, steps: Vec<Step>, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
+        for step in steps {
+            match step {
+                Step::Opened(slot) => {
+                    debug_assert_eq!(slot.0, self.calls.len(), "slots open in order");
+                    self.calls.push(Call::default());
+                    effects.push(Effect::Reserve);
+                    effects.push(Effect::Emit(TurnEvent::Begun));
+                }
+                Step::Closed(slot) => self.closed(slot.0, rules, effects),
+                Step::Sealed(slot) => self.sealed(slot.0, rules, effects),
+                Step::Invalid(slot) => self.invalid(slot.0, rules, effects),
+            }
+        }
+    }
+
+    /// The last brace came: a call that only looks may start while the model goes on.
+    fn closed(&mut self, slot: usize, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
+        let early = rules.start != StartRule::AfterStream && slot < rules.max_calls;
+        if early
+            && matches!(self.calls[slot].progress, Progress::Open)
+            && !rules.is_clients(self.assembler.call(Slot(slot)))
+            && let Ok(admitted) = self.admit(slot, rules)
+            && admitted.starts_when_closed()
+        {
+            self.hand_over(slot, admitted, effects);
+        }
+    }
+
+    /// The model has moved on: what is not ours is set aside, what is broken is
+    /// answered, what may start now starts.
+    fn sealed(&mut self, slot: usize, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
+        self.calls[slot].sealed = true;
+        if !matches!(self.calls[slot].progress, Progress::Open) {
+            return;
+        }
+        if rules.is_clients(self.assembler.call(Slot(slot))) {
+            self.calls[slot].progress = Progress::Clients;
+            effects.push(Effect::Withdraw(slot));
+            return;
+        }
+        if slot >= rules.max_calls {
+            let limit = rules.max_calls;
+            let reason = format!(
+                "only {limit} tool calls are taken in one message; make this one in the next"
+            );
+            self.answer(slot, &ToolError::Failed(reason), effects);
+            return;
+        }
+        match self.admit(slot, rules) {
+            Err(error) => self.answer(slot, &error, effects),
+            Ok(admitted) if rules.may_start_when_sealed(admitted.concurrency()) => {
+                self.hand_over(slot, admitted, effects);
+            }
+            Ok(_) => {}
+        }
+    }
+
+    /// Not one whole object: never run. A client judges its own calls itself.
+    fn invalid(&mut self, slot: usize, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
+        self.calls[slot].sealed = true;
+        let assembled = self.assembler.call(Slot(slot));
+        if rules.is_clients(assembled) && matches!(self.calls[slot].progress, Progress::Open) {
+            self.calls[slot].progress = Progress::Clients;
+            effects.push(Effect::Withdraw(slot));
+            return;
+        }
+        let reason = assembled.invalid.clone().unwrap_or_default();
+        let error = ToolError::InvalidInput(reason);
+        match self.calls[slot].progress {
+            Progress::Open | Progress::Ready => self.answer(slot, &error, effects),
+            Progress::Running | Progress::Answered(_) => {
+                self.calls[slot].progress = Progress::Answered(ToolResult::error(&error));
+            }
+            Progress::Clients | Progress::Dropped => {}
+        }
+    }
+
+    /// At the end of the stream the rest starts.
+    fn run_sealed_calls(&mut self, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
+        for slot in 0..self.calls.len() {
+            if self.calls[slot].sealed && matches!(self.calls[slot].progress, Progress::Open) {
+                match self.admit(slot, rules) {
+                    Ok(admitted) => self.hand_over(slot, admitted, effects),
+                    Err(error) => self.answer(slot, &error, effects),
+                }
+            }
+        }
+    }
+
+    /// The output limit or a filter stopped the model: what it had not finished
+    /// never runs.
+    fn answer_cut_off_calls(&mut self, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
+        for slot in 0..self.calls.len() {
+            let call = &self.calls[slot];
+            if call.sealed || !matches!(call.progress, Progress::Open | Progress::Ready) {
+                continue;
+            }
+            let assembled = self.assembler.call(Slot(slot));
+            if assembled.name.is_none() || rules.is_clients(assembled) {
+                self.calls[slot].progress = Progress::Dropped;
+                effects.push(Effect::Withdraw(slot));
+                continue;
+            }
+            let reason = match self.finish {
+                Some(FinishReason::ContentFilter) => {
+                    "the provider's content filter stopped the answer within this call; it did not run"
+                }
+                _ => {
+                    "this call was cut off by the output limit and did not run; \
+                     ask for it in smaller pieces"
+                }
+            };
+            self.answer(slot, &ToolError::Failed(reason.to_owned()), effects);
+        }
+    }
+
+    fn admit(&self, slot: usize, rules: &Rules<'_>) -> Result<AdmittedCall, ToolError> {
+        let call = self.assembler.call(Slot(slot));
+        rules.pipeline.admit(ToolCall {
+            id: call.id.clone(),
+            name: call.name.clone().unwrap_or_default(),
+            arguments: call.arguments.clone(),
+        })
+    }
+
+    fn hand_over(&mut self, slot: usize, admitted: AdmittedCall, effects: &mut Vec<Effect>) {
+        let call = &mut self.calls[slot];
+        call.progress = Progress::Ready;
+        call.headline = admitted.headline();
+        admitted.tool().clone_into(&mut call.tool);
+        effects.push(Effect::Ready(slot, Box::new(admitted)));
+    }
+
+    /// Answers a call that will not run.
+    fn answer(&mut self, slot: usize, error: &ToolError, effects: &mut Vec<Effect>) {
+        self.calls[slot].progress = Progress::Answered(ToolResult::error(error));
+        effects.push(Effect::Withdraw(slot));
+        let assembled = self.assembler.call(Slot(slot));
+        effects.push(Effect::Emit(TurnEvent::ToolEnded(ToolEnd {
+            call_id: assembled.id.clone(),
+            tool: assembled.name.clone().unwrap_or_default(),
+            headline: String::new(),
+            duration: std::time::Duration::ZERO,
+            chars: 0,
+            error: Some(first_line(&error.to_string())),
+            structured: serde_json::Value::Null,
+        })));
+    }
+
+    /// Streams the client's own calls, in the order they were begun.
+    fn pass_on_client_calls(&mut self, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
+        for (call, assembled) in self.calls.iter_mut().zip(self.assembler.calls()) {
+            let Some(name) = assembled.name.as_ref().filter(|_| rules.is_clients(assembled)) else {
+                continue;
+            };
+            // A name may still grow until the arguments have begun, an id may come late.
+            let is_known =
+                call.sealed || (assembled.has_own_id() && !assembled.arguments.is_empty());
+            if call.sent.is_none() && !is_known {
+                continue;
+            }
+            let head = call.sent.is_none().then(|| (assembled.id.clone(), name.clone()));
+            let sent = call.sent.get_or_insert_with(|| {
+                self.client_calls += 1;
+                ClientSent { index: self.client_calls - 1, bytes: 0 }
+            });
+            let arguments = assembled.arguments.get(sent.bytes..).unwrap_or_default().to_owned();
+            sent.bytes += arguments.len();
+            if head.is_some() || !arguments.is_empty() {
+                let delta = ClientCallDelta { index: sent.index, head, arguments };
+                effects.push(Effect::Emit(TurnEvent::ClientCall(delta)));
+            }
+        }
+    }
+}
+
+impl Rules<'_> {
+    fn is_clients(&self, call: &AssembledCall) -> bool {
+        call.name.as_ref().is_some_and(|name| self.client_tools.contains(name))
+    }
+
+    /// Whether a sealed call may start before the stream ends. What the client
+    /// must do first is only known then, so its presence holds exclusive calls back.
+    fn may_start_when_sealed(&self, concurrency: Concurrency) -> bool {
+        match (self.start, concurrency) {
+            (StartRule::AfterStream, _) | (StartRule::Safe, Concurrency::Exclusive) => false,
+            (StartRule::Safe | StartRule::Sealed, Concurrency::Shared) => true,
+            (StartRule::Sealed, Concurrency::Exclusive) => self.client_tools.is_empty(),
+        }
+    }
+}
+
+fn first_line(text: &str) -> String {
+    const SHOWN: usize = 200;
+    crate::text::prefix(text.lines().next().unwrap_or_default(), SHOWN).to_owned()
+}

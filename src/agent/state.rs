@@ -1,0 +1,372 @@
+//! What a turn does next: (state, event) → effects. Pure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::conversation::{AnsweredCall, Conversation, Exchange};
+use super::events::{Failure, Finished, Summary, TurnEvent};
+use super::limits::{Repeats, fit_round};
+use super::round::{Ending, Round, Rules};
+use super::settings::{ModelRule, Settings, StartRule, traits_of};
+use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolResult};
+use crate::execution::schedule::Position;
+use crate::ids::{SessionId, TurnId};
+use crate::openai::chunk::{Chunk, FinishReason};
+use crate::openai::error::{ApiError, ErrorCode};
+use crate::openai::usage::Usage;
+use crate::upstream::retry::{self, Decision};
+use crate::upstream::{self, Fault};
+
+/// Everything that can happen to a turn.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Chunk(Chunk),
+    /// The stream ended as streams should.
+    StreamEnded,
+    Faulted {
+        fault: Fault,
+        /// Between 0 and 1, for the wait before a retry.
+        jitter: f64,
+    },
+    Started(Position),
+    Answered {
+        position: Position,
+        result: ToolResult,
+        duration: Duration,
+    },
+    /// `turns.max_duration` is over.
+    TimeIsUp,
+    ShuttingDown,
+}
+
+/// Everything a turn does to the world.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    Emit(TurnEvent),
+    /// Asks upstream, after a wait; what was open before is dropped, and places
+    /// are counted from 0 again.
+    Ask {
+        body: Bytes,
+        wait: Duration,
+    },
+    /// Drops the stream that is open.
+    Hang,
+    /// Gives the next call its place.
+    Reserve,
+    Ready(Position, Box<AdmittedCall>),
+    Withdraw(Position),
+    /// Remembers that this model takes no reasoning back.
+    RememberRefusal(String),
+    /// The turn is over.
+    Stop,
+}
+
+/// How a turn begins.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) session: SessionId,
+    pub(crate) turn: TurnId,
+    /// The requested model, then what to try when it cannot be had.
+    pub(crate) models: Vec<String>,
+    pub(crate) conversation: Conversation,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) client_tools: Arc<[String]>,
+    pub(crate) settings: Settings,
+    pub(crate) model_rules: Vec<ModelRule>,
+    pub(crate) upstream: upstream::Settings,
+    pub(crate) max_round_chars: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct TurnState {
+    start: Start,
+    round: Round,
+    phase: Phase,
+    /// Which of `start.models` is asked.
+    model: usize,
+    /// Failed requests of this round so far, of the model that is asked now.
+    failures: u32,
+    /// The round came back empty once already.
+    asked_again: bool,
+    /// The last round died and was closed with what was whole.
+    salvaged: bool,
+    text_was_given: bool,
+    rounds: u32,
+    tool_calls: u32,
+    tools_ran: bool,
+    usage: Option<Usage>,
+    rounds_without_usage: u32,
+    context_tokens: Option<u64>,
+    repeats: Repeats,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Upstream is asked, or speaks.
+    Streaming,
+    /// The stream has ended; calls still run.
+    Answering,
+    Over,
+}
+
+impl TurnState {
+    pub(crate) fn new(start: Start) -> Self {
+        let round = Round::new(&rules(&start, StartRule::default()), false);
+        Self {
+            start,
+            round,
+            phase: Phase::Streaming,
+            model: 0,
+            failures: 0,
+            asked_again: false,
+            salvaged: false,
+            text_was_given: false,
+            rounds: 0,
+            tool_calls: 0,
+            tools_ran: false,
+            usage: None,
+            rounds_without_usage: 0,
+            context_tokens: None,
+            repeats: Repeats::default(),
+        }
+    }
+
+    pub(crate) fn begin(&mut self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.next_round(&mut effects);
+        effects
+    }
+
+    pub(crate) fn on(&mut self, event: Event, elapsed: Duration) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match (self.phase, event) {
+            (Phase::Over, _) => {}
+            (Phase::Streaming, Event::Chunk(chunk)) => self.chunk(chunk, &mut effects),
+            (Phase::Streaming, Event::StreamEnded) => self.stream_ended(elapsed, &mut effects),
+            (Phase::Streaming, Event::Faulted { fault, jitter }) => {
+                self.faulted(&fault, jitter, &mut effects);
+            }
+            (Phase::Answering, Event::Chunk(_) | Event::StreamEnded | Event::Faulted { .. }) => {}
+            (_, Event::Started(position)) => {
+                self.tools_ran = true;
+                effects.push(Effect::Emit(self.round.started(position)));
+            }
+            (_, Event::Answered { position, result, duration }) => {
+                let event = self.round.answered(position, result, duration);
+                effects.push(Effect::Emit(event));
+            }
+            (_, Event::TimeIsUp) => {
+                let limit = self.start.settings.max_duration.as_secs();
+                let message = format!("the turn took longer than turns.max_duration ({limit} s)");
+                self.fail(ApiError::new(ErrorCode::TurnTimeLimit, message), &mut effects);
+            }
+            (_, Event::ShuttingDown) => {
+                let message = "the server is shutting down; ask again when it is back";
+                self.fail(ApiError::new(ErrorCode::ShuttingDown, message), &mut effects);
+            }
+        }
+        if self.phase == Phase::Answering && self.round.is_answered() {
+            self.close_round(elapsed, &mut effects);
+        }
+        effects
+    }
+
+    fn chunk(&mut self, chunk: Chunk, effects: &mut Vec<Effect>) {
+        let start = self.start_rule(chunk.model.as_deref());
+        self.round.take(chunk, &rules(&self.start, start), effects);
+    }
+
+    fn stream_ended(&mut self, elapsed: Duration, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Hang);
+        if self.round.usage.is_none() {
+            self.rounds_without_usage += 1;
+        }
+        let start = self.start_rule(None);
+        match self.round.end(&rules(&self.start, start), effects) {
+            Ending::Calls => {
+                self.salvaged = false;
+                self.phase = Phase::Answering;
+            }
+            Ending::Text => {
+                let reason = match self.round.finish {
+                    Some(reason) if reason.is_cut_off() => reason,
+                    _ => FinishReason::Stop,
+                };
+                self.finish(reason, elapsed, effects);
+            }
+            Ending::ClientCalls => {
+                self.round.withdraw_server_calls(effects);
+                let reason = match self.round.finish {
+                    Some(reason) if reason.is_cut_off() => reason,
+                    _ => FinishReason::ToolCalls,
+                };
+                self.finish(reason, elapsed, effects);
+            }
+            Ending::Empty => self.empty(elapsed, effects),
+            Ending::Cut => self.faulted(
+                &Fault::Died("a tool call was left half open".to_owned()),
+                0.0,
+                effects,
+            ),
+        }
+    }
+
+    fn empty(&mut self, elapsed: Duration, effects: &mut Vec<Effect>) {
+        if !self.asked_again {
+            self.asked_again = true;
+            self.ask(Duration::ZERO, effects);
+        } else if self.tools_ran && self.text_was_given {
+            self.finish(FinishReason::Stop, elapsed, effects);
+        } else {
+            let message = "the model answered with neither text nor a tool call, twice; \
+                           try again, or ask another model";
+            self.fail(ApiError::new(ErrorCode::EmptyResponse, message), effects);
+        }
+    }
+
+    /// Upstream failed. What was whole is kept, what nobody has seen is asked again.
+    fn faulted(&mut self, fault: &Fault, jitter: f64, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Hang);
+        let start = self.start_rule(None);
+        let rules = rules(&self.start, start);
+        if self.round.has_calls_to_keep() || self.round.has_client_call(&rules) {
+            if self.salvaged || self.round.has_client_call(&rules) {
+                return self.fail(fault.api_error(), effects);
+            }
+            self.salvaged = true;
+            self.round.salvage(&rules, effects);
+            self.phase = Phase::Answering;
+        } else if self.round.forwarded {
+            self.fail(fault.api_error(), effects);
+        } else {
+            self.try_again(fault, jitter, effects);
+        }
+    }
+
+    /// Nothing of this round was forwarded and none of its calls ran.
+    fn try_again(&mut self, fault: &Fault, jitter: f64, effects: &mut Vec<Effect>) {
+        if fault.refuses_reasoning() && self.start.conversation.drop_reasoning() {
+            effects.push(Effect::RememberRefusal(self.model().to_owned()));
+            return self.ask(Duration::ZERO, effects);
+        }
+        self.failures += 1;
+        let decision = retry::decide(self.failures, fault, &self.start.upstream, jitter);
+        if let Decision::AskAgainAfter(wait) = decision {
+            return self.ask(wait, effects);
+        }
+        if fault.allows_fallback() && self.model + 1 < self.start.models.len() {
+            self.model += 1;
+            self.failures = 0;
+            return self.ask(Duration::ZERO, effects);
+        }
+        self.fail(fault.api_error(), effects);
+    }
+
+    /// Every call of the round has its answer: on to the next round.
+    fn close_round(&mut self, elapsed: Duration, effects: &mut Vec<Effect>) {
+        let mut round = self.replace_round();
+        let message = std::mem::take(&mut round.message);
+        let model = self.model().to_owned();
+        let (calls, mut results): (Vec<_>, Vec<_>) = round.answers().into_iter().unzip();
+        fit_round(&mut results, self.start.max_round_chars);
+        self.tool_calls += u32::try_from(calls.len()).unwrap_or(u32::MAX);
+        let calls = calls.into_iter().zip(results).map(|(call, result)| {
+            let name = call.name.as_deref().unwrap_or_default();
+            AnsweredCall {
+                id: call.id.clone(),
+                entry: call.to_message(),
+                answer: self.repeats.note(name, &call.arguments, result.wire_text()),
+            }
+        });
+        let calls = calls.collect();
+        self.start.conversation.push(Exchange { message, calls, model });
+        if self.rounds >= self.start.settings.max_rounds {
+            self.finish(FinishReason::Length, elapsed, effects);
+        } else {
+            self.next_round(effects);
+        }
+    }
+
+    fn next_round(&mut self, effects: &mut Vec<Effect>) {
+        self.rounds += 1;
+        self.failures = 0;
+        self.asked_again = false;
+        effects.push(Effect::Emit(TurnEvent::RoundStarted(self.rounds)));
+        self.ask(Duration::ZERO, effects);
+    }
+
+    fn ask(&mut self, wait: Duration, effects: &mut Vec<Effect>) {
+        self.replace_round();
+        self.phase = Phase::Streaming;
+        let body = self.start.conversation.request(self.model());
+        effects.push(Effect::Ask { body, wait });
+    }
+
+    /// Puts a fresh round in place, and counts what the old one used.
+    fn replace_round(&mut self) -> Round {
+        self.text_was_given |= self.round.gave_text;
+        let fresh = Round::new(&rules(&self.start, StartRule::default()), self.text_was_given);
+        let round = std::mem::replace(&mut self.round, fresh);
+        self.count_usage(round.usage.as_ref());
+        round
+    }
+
+    fn count_usage(&mut self, usage: Option<&Usage>) {
+        if let Some(usage) = usage {
+            self.context_tokens = Some(usage.prompt_tokens());
+            self.usage.get_or_insert_default().add(usage);
+        }
+    }
+
+    fn finish(&mut self, reason: FinishReason, elapsed: Duration, effects: &mut Vec<Effect>) {
+        self.count_usage(self.round.usage.clone().as_ref());
+        let summary = Summary {
+            session: self.start.session.clone(),
+            turn: self.start.turn.clone(),
+            rounds: self.rounds,
+            tool_calls: self.tool_calls,
+            duration: elapsed,
+            rounds_without_usage: self.rounds_without_usage,
+            context_tokens: self.context_tokens,
+        };
+        let finished = Finished { reason, usage: self.usage.take(), summary };
+        effects.push(Effect::Emit(TurnEvent::Finished(Box::new(finished))));
+        self.stop(effects);
+    }
+
+    fn fail(&mut self, error: ApiError, effects: &mut Vec<Effect>) {
+        let failure = Failure { error, tools_ran: self.tools_ran };
+        effects.push(Effect::Emit(TurnEvent::Failed(Box::new(failure))));
+        self.stop(effects);
+    }
+
+    fn stop(&mut self, effects: &mut Vec<Effect>) {
+        self.phase = Phase::Over;
+        effects.push(Effect::Stop);
+    }
+
+    /// The model that is asked now.
+    fn model(&self) -> &str {
+        &self.start.models[self.model]
+    }
+
+    fn start_rule(&self, answering: Option<&str>) -> StartRule {
+        let answering = self.round.model.as_deref().or(answering);
+        let names = std::iter::once(self.model()).chain(answering);
+        traits_of(&names.collect::<Vec<_>>(), &self.start.model_rules).start
+    }
+}
+
+fn rules(start: &Start, rule: StartRule) -> Rules<'_> {
+    Rules {
+        pipeline: &start.pipeline,
+        client_tools: &start.client_tools,
+        start: rule,
+        max_calls: start.settings.max_tool_calls,
+    }
+}
+
+#[cfg(test)]
+mod tests;

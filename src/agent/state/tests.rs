@@ -1,0 +1,494 @@
+//! The reducer, driven without a runtime: chunks and answers in, effects out.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::agent::conversation::Opening;
+use crate::hooks::Hooks;
+use crate::openai::error_object::ErrorObject;
+use crate::openai::request::ToolChoice;
+use crate::permissions::{self, Permissions, Permit, Reach, Sandbox};
+use crate::tools::tool::{
+    AnyTool, CallContext, Concurrency, Start as ToolStart, Tool, ToolError, ToolOutput, erase,
+};
+use crate::tools::toolset::Toolset;
+use crate::workspace::Workspace;
+
+#[derive(Deserialize, JsonSchema)]
+struct Input {
+    /// What to look at.
+    at: String,
+}
+
+/// A shared tool that may start at its last brace.
+struct Look;
+
+/// An exclusive one.
+struct Change;
+
+macro_rules! test_tool {
+    ($tool:ident, $name:literal, $concurrency:ident, $start:ident) => {
+        impl Tool for $tool {
+            type Input = Input;
+            const NAME: &'static str = $name;
+            const DESCRIPTION: &'static str = "Tests.";
+            const START: ToolStart = ToolStart::$start;
+            fn concurrency(&self, _: &Input) -> Concurrency {
+                Concurrency::$concurrency
+            }
+            fn reach(&self, _: &Input, _: &CallContext) -> Reach {
+                Reach::Nothing
+            }
+            fn headline(&self, input: &Input) -> String {
+                input.at.clone()
+            }
+            async fn execute(
+                &self,
+                _: Input,
+                _: Permit,
+                _: CallContext,
+            ) -> Result<ToolOutput, ToolError> {
+                Ok(ToolOutput::text("unused: the reducer runs nothing"))
+            }
+        }
+    };
+}
+
+test_tool!(Look, "Look", Shared, Closed);
+test_tool!(Change, "Change", Exclusive, Sealed);
+
+/// A turn under test, and what it has done so far, one word an effect.
+struct Bench {
+    state: TurnState,
+    log: String,
+    bodies: Vec<Value>,
+    _workspace: TempDir,
+}
+
+impl Bench {
+    fn new(model: &str, client_tools: &[&str]) -> Self {
+        Self::with(model, client_tools, |_| {})
+    }
+
+    fn with(model: &str, client_tools: &[&str], change: impl FnOnce(&mut Start)) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(vec![directory.path().to_owned()]).unwrap();
+        let permissions = Permissions::new(
+            &permissions::Settings::default(),
+            &[],
+            Sandbox::Auto,
+            Arc::new(workspace),
+            &directory.path().join("state"),
+        );
+        let tools: Vec<Arc<dyn AnyTool>> = vec![erase(Look), erase(Change)];
+        let pipeline = Pipeline {
+            tools: Toolset::new(tools),
+            hooks: Hooks::default(),
+            permissions: permissions.unwrap(),
+            max_result_chars: None,
+        };
+        let fields = json!({ "model": model }).to_string();
+        let mut start = Start {
+            session: SessionId::random(),
+            turn: TurnId::random(),
+            models: vec![model.to_owned()],
+            conversation: Conversation::new(Opening {
+                fields: serde_json::from_str(&fields).unwrap(),
+                messages: Vec::new(),
+                tools: Vec::new(),
+                tool_choice: ToolChoice::Auto,
+                parallel_tool_calls: None,
+                echo_reasoning: true,
+            }),
+            pipeline,
+            client_tools: client_tools.iter().map(|name| (*name).to_owned()).collect(),
+            settings: Settings::default(),
+            model_rules: Vec::new(),
+            upstream: upstream::Settings::default(),
+            max_round_chars: 1000,
+        };
+        change(&mut start);
+        let mut bench = Self {
+            state: TurnState::new(start),
+            log: String::new(),
+            bodies: Vec::new(),
+            _workspace: directory,
+        };
+        let effects = bench.state.begin();
+        bench.note(effects);
+        bench
+    }
+
+    fn on(&mut self, event: Event) -> &mut Self {
+        let effects = self.state.on(event, Duration::ZERO);
+        self.note(effects);
+        self
+    }
+
+    /// One chunk's delta.
+    fn delta(&mut self, delta: Value) -> &mut Self {
+        self.chunk(json!({ "choices": [{ "index": 0, "delta": delta }] }))
+    }
+
+    fn chunk(&mut self, chunk: Value) -> &mut Self {
+        self.on(Event::Chunk(Chunk::parse(&chunk.to_string()).unwrap()))
+    }
+
+    fn text(&mut self, text: &str) -> &mut Self {
+        self.delta(json!({ "content": text }))
+    }
+
+    /// A whole call in one delta.
+    fn call(&mut self, index: u64, name: &str, arguments: &str) -> &mut Self {
+        let id = format!("id{index}");
+        let function = json!({ "name": name, "arguments": arguments });
+        self.delta(json!({ "tool_calls": [{ "index": index, "id": id, "function": function }] }))
+    }
+
+    fn finish(&mut self, reason: &str) -> &mut Self {
+        self.chunk(json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] }))
+    }
+
+    fn done(&mut self) -> &mut Self {
+        self.on(Event::StreamEnded)
+    }
+
+    fn die(&mut self) -> &mut Self {
+        self.on(Event::Faulted { fault: Fault::Died("cut".to_owned()), jitter: 0.5 })
+    }
+
+    fn started(&mut self, position: usize) -> &mut Self {
+        self.on(Event::Started(position))
+    }
+
+    fn answer(&mut self, position: usize, text: &str) -> &mut Self {
+        let result = ToolResult { text: text.to_owned(), is_error: false, structured: Value::Null };
+        self.on(Event::Answered { position, result, duration: Duration::ZERO })
+    }
+
+    fn note(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            let word = match effect {
+                Effect::Emit(event) => match event {
+                    TurnEvent::RoundStarted(round) => format!("round{round}"),
+                    TurnEvent::Begun => "begun".to_owned(),
+                    TurnEvent::Text(text) => format!("text{text:?}"),
+                    TurnEvent::Member { name, text } => format!("{name}{text:?}"),
+                    TurnEvent::Raw(_) => "raw".to_owned(),
+                    TurnEvent::ToolStarted(start) => format!("started:{}", start.call_id),
+                    TurnEvent::ToolEnded(end) => match end.error {
+                        Some(error) => format!("failed:{}({error})", end.call_id),
+                        None => format!("ended:{}", end.call_id),
+                    },
+                    TurnEvent::ClientCall(call) => {
+                        let head = call.head.map(|(id, name)| format!("{id}={name}"));
+                        format!(
+                            "client{}:{}{}",
+                            call.index,
+                            head.unwrap_or_default(),
+                            call.arguments
+                        )
+                    }
+                    TurnEvent::Finished(finished) => {
+                        format!("FINISHED:{}", finished.reason.as_str())
+                    }
+                    TurnEvent::Failed(failure) => format!("FAILED:{}", failure.error.code.as_str()),
+                },
+                Effect::Ask { body, wait } => {
+                    self.bodies.push(serde_json::from_slice(&body).unwrap());
+                    if wait.is_zero() {
+                        "ask".to_owned()
+                    } else {
+                        format!("ask+{}ms", wait.as_millis())
+                    }
+                }
+                Effect::Hang => "hang".to_owned(),
+                Effect::Reserve => "reserve".to_owned(),
+                Effect::Ready(position, _) => format!("ready:{position}"),
+                Effect::Withdraw(position) => format!("withdraw:{position}"),
+                Effect::RememberRefusal(model) => format!("refuses:{model}"),
+                Effect::Stop => "STOP".to_owned(),
+            };
+            write!(self.log, "{word} ").unwrap();
+        }
+    }
+
+    /// What was done since the last look.
+    fn log(&mut self) -> String {
+        std::mem::take(&mut self.log).trim_end().to_owned()
+    }
+
+    #[track_caller]
+    fn expect(&mut self, expected: &str) -> &mut Self {
+        assert_eq!(self.log(), expected);
+        self
+    }
+
+    /// The messages of the last request.
+    fn messages(&self) -> &Value {
+        &self.bodies.last().unwrap()["messages"]
+    }
+}
+
+const A: &str = r#"{"at":"a"}"#;
+const B: &str = r#"{"at":"b"}"#;
+
+#[test]
+fn text_alone_is_the_answer() {
+    Bench::new("m", &[])
+        .text("Hi")
+        .finish("stop")
+        .done()
+        .expect(r#"round1 ask text"Hi" hang FINISHED:stop STOP"#);
+}
+
+#[test]
+fn a_call_that_looks_starts_at_its_last_brace() {
+    let mut bench = Bench::new("m", &[]);
+    bench.call(0, "Look", r#"{"at":"#).expect("round1 ask reserve begun");
+    bench.delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": r#""a"}"#}}]}));
+    bench.expect("ready:0");
+}
+
+#[test]
+fn an_exclusive_call_waits_for_the_end_of_the_stream() {
+    let mut bench = Bench::new("m", &[]);
+    bench.call(0, "Change", A).call(1, "Change", B).finish("tool_calls");
+    bench.expect("round1 ask reserve begun reserve begun");
+    bench.done().expect("hang ready:0 ready:1");
+}
+
+#[test]
+fn a_model_that_seals_its_calls_needs_not_wait() {
+    let mut bench = Bench::new("claude-x", &[]);
+    bench.call(0, "Change", A).expect("round1 ask reserve begun");
+    bench.call(1, "Look", B).expect("reserve begun ready:0 ready:1");
+}
+
+#[test]
+fn a_model_is_known_by_the_name_it_answers_with_too() {
+    let mut bench = Bench::new("fast", &[]);
+    let delta = json!({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "Change", "arguments": A}}]});
+    bench.chunk(json!({"model": "claude-9", "choices": [{"index": 0, "delta": delta}]}));
+    bench.finish("tool_calls").expect("round1 ask reserve begun ready:0");
+}
+
+#[test]
+fn where_the_client_has_tools_exclusive_calls_wait_even_so() {
+    let mut bench = Bench::new("claude-x", &["theirs"]);
+    bench
+        .call(0, "Change", A)
+        .call(1, "Look", B)
+        .expect("round1 ask reserve begun reserve begun ready:1");
+}
+
+#[test]
+fn answers_go_back_in_call_order_and_free_the_next_round() {
+    let mut bench = Bench::new("m", &[]);
+    bench.text("Look:").call(0, "Look", A).call(1, "Look", B).finish("tool_calls");
+    bench.started(0).started(1).answer(1, "second").done().answer(0, "first");
+    bench.expect(
+        r#"round1 ask text"Look:" reserve begun ready:0 reserve begun ready:1 started:id0 started:id1 ended:id1 hang ended:id0 round2 ask"#,
+    );
+    let expected = json!([
+        {"role": "assistant", "content": "Look:", "tool_calls": [
+            {"id": "id0", "type": "function", "function": {"name": "Look", "arguments": A}},
+            {"id": "id1", "type": "function", "function": {"name": "Look", "arguments": B}}]},
+        {"role": "tool", "tool_call_id": "id0", "content": "first"},
+        {"role": "tool", "tool_call_id": "id1", "content": "second"}]);
+    assert_eq!(bench.messages(), &expected);
+    bench.text("Done.").finish("stop").done();
+    bench.expect(r#"text"\n\nDone." hang FINISHED:stop STOP"#);
+}
+
+#[test]
+fn unknown_and_broken_calls_are_answered_and_never_run() {
+    let mut bench = Bench::new("m", &[]);
+    bench.call(0, "Lok", A).call(1, "Look", r#"{"at":5}"#).call(2, "Look", r#"{"at":"a"} x"#);
+    bench.finish("tool_calls").done();
+    let log = bench.log();
+    assert!(!log.contains("ready:0") && !log.contains("ready:1"), "{log}");
+    assert!(log.contains("round2 ask"), "{log}");
+    let answers = bench.messages().as_array().unwrap()[1..].to_vec();
+    assert_eq!(answers.len(), 3);
+    for answer in answers {
+        assert!(answer["content"].as_str().unwrap().starts_with("Error: "), "{answer}");
+    }
+    for call in bench.messages()[0]["tool_calls"].as_array().unwrap() {
+        let arguments = call["function"]["arguments"].as_str().unwrap();
+        assert!(serde_json::from_str::<Value>(arguments).is_ok(), "{arguments}");
+    }
+}
+
+#[test]
+fn what_the_output_limit_cut_off_is_told_and_never_run() {
+    let mut bench = Bench::new("m", &[]);
+    bench.call(0, "Change", A).call(1, "Change", r#"{"at":"b"#).finish("length").done();
+    bench.expect("round1 ask reserve begun reserve begun hang withdraw:1 failed:id1(this call was cut off by the output limit and did not run; ask for it in smaller pieces) ready:0");
+}
+
+#[test]
+fn length_without_a_call_is_the_answers_finish_reason() {
+    let mut bench = Bench::new("m", &[]);
+    bench.text("Hi").finish("length").done();
+    bench.expect(r#"round1 ask text"Hi" hang FINISHED:length STOP"#);
+}
+
+#[test]
+fn an_unknown_finish_reason_and_calls_that_never_came_are_stop() {
+    for reason in ["eos", "tool_calls"] {
+        let mut bench = Bench::new("m", &[]);
+        bench.text("Hi").finish(reason).done();
+        bench.expect(r#"round1 ask text"Hi" hang FINISHED:stop STOP"#);
+    }
+}
+
+#[test]
+fn a_clients_call_goes_out_and_ends_the_turn() {
+    let mut bench = Bench::new("m", &["theirs"]);
+    bench.call(0, "Look", A).call(1, "theirs", r#"{"x":1}"#).call(2, "Change", B);
+    bench.finish("tool_calls").done();
+    bench.expect(
+        r#"round1 ask reserve begun ready:0 reserve begun client0:id1=theirs{"x":1} reserve begun withdraw:1 hang withdraw:0 withdraw:2 FINISHED:tool_calls STOP"#,
+    );
+}
+
+#[test]
+fn an_empty_answer_is_asked_again_once() {
+    let mut bench = Bench::new("m", &[]);
+    bench.finish("stop").done().expect("round1 ask hang ask");
+    bench.finish("stop").done().expect("hang FAILED:empty_response STOP");
+}
+
+#[test]
+fn an_empty_answer_after_tools_and_text_ends_the_turn_well() {
+    let mut bench = Bench::new("m", &[]);
+    bench.text("Look:").call(0, "Look", A).finish("tool_calls").started(0).done().answer(0, "x");
+    bench.finish("stop").done();
+    bench.log();
+    bench.finish("stop").done().expect("hang FINISHED:stop STOP");
+}
+
+#[test]
+fn a_stream_that_dies_before_a_word_is_asked_again_after_a_wait() {
+    let mut bench = Bench::new("m", &[]);
+    bench.die().die().die();
+    bench.expect("round1 ask hang ask+500ms hang ask+1500ms hang FAILED:stream_died STOP");
+}
+
+#[test]
+fn a_stream_that_dies_after_text_alone_is_an_error() {
+    let mut bench = Bench::new("m", &[]);
+    bench.text("Hal").die();
+    bench.expect(r#"round1 ask text"Hal" hang FAILED:stream_died STOP"#);
+}
+
+#[test]
+fn a_stream_that_dies_after_a_sealed_call_goes_on_with_its_answer_once() {
+    let mut bench = Bench::new("m", &[]);
+    bench.text("Two:").call(0, "Change", A).call(1, "Change", r#"{"at"#).die();
+    bench.expect(r#"round1 ask text"Two:" reserve begun reserve begun hang withdraw:1 ready:0"#);
+    bench.started(0).answer(0, "changed").expect("started:id0 ended:id0 round2 ask");
+    assert_eq!(bench.messages()[0]["tool_calls"].as_array().unwrap().len(), 1);
+    assert_eq!(bench.messages()[1]["content"], "changed");
+
+    bench.call(0, "Change", A).call(1, "Change", B).die();
+    bench.expect("reserve begun reserve begun hang FAILED:stream_died STOP");
+}
+
+#[test]
+fn a_round_that_ends_well_forgives_the_death_before_it() {
+    let mut bench = Bench::new("m", &[]);
+    bench.call(0, "Look", A).started(0).die().answer(0, "x");
+    bench.call(0, "Look", A).started(0).finish("tool_calls").done().answer(0, "x");
+    bench.log();
+    bench.call(0, "Look", A).started(0).die().answer(0, "x");
+    let log = bench.log();
+    assert!(log.ends_with("round4 ask"), "{log}");
+}
+
+#[test]
+fn a_whole_call_that_was_neither_sealed_nor_started_is_dropped() {
+    let mut bench = Bench::new("m", &[]);
+    bench.call(0, "Change", A).die();
+    bench.expect("round1 ask reserve begun hang ask+500ms");
+}
+
+#[test]
+fn a_death_with_a_clients_call_in_the_round_is_an_error() {
+    let mut bench = Bench::new("m", &["theirs"]);
+    bench.call(0, "Look", A).call(1, "theirs", "{").die();
+    assert!(bench.log().ends_with("hang FAILED:stream_died STOP"));
+}
+
+#[test]
+fn a_call_left_half_open_at_a_proper_end_is_a_death() {
+    let mut bench = Bench::new("m", &[]);
+    bench.call(0, "Look", r#"{"at"#).finish("tool_calls").done();
+    bench.expect("round1 ask reserve begun hang hang ask+375ms");
+}
+
+#[test]
+fn a_model_that_refuses_reasoning_is_asked_without_it_and_remembered() {
+    let mut bench = Bench::new("m", &[]);
+    bench.delta(json!({"reasoning_content": "hm"})).call(0, "Look", A).started(0);
+    bench.finish("tool_calls").done().answer(0, "x");
+    assert_eq!(bench.messages()[0]["reasoning_content"], "hm");
+    bench.log();
+    let error = ErrorObject {
+        message: "property 'reasoning_content' is unsupported".to_owned(),
+        ..ErrorObject::default()
+    };
+    let refusal =
+        upstream::fault::Refusal { status: 400, error, retry_after: None, is_keyless: false };
+    bench.on(Event::Faulted { fault: Fault::Status(refusal), jitter: 0.5 });
+    bench.expect("hang refuses:m ask");
+    assert_eq!(bench.messages()[0]["reasoning_content"], Value::Null);
+}
+
+#[test]
+fn fallback_models_are_asked_after_the_retries() {
+    let mut bench = Bench::with("m", &[], |start| start.models.push("n".to_owned()));
+    bench.die().die().die();
+    assert_eq!(bench.bodies.last().unwrap()["model"], "n");
+    assert!(bench.log().ends_with("hang ask"));
+}
+
+#[test]
+fn calls_past_the_limit_of_a_round_are_answered_with_an_error() {
+    let mut bench = Bench::with("m", &[], |start| start.settings.max_tool_calls = 1);
+    bench.call(0, "Look", A).call(1, "Look", B).finish("tool_calls").started(0).done();
+    bench.answer(0, "x");
+    assert!(bench.messages()[2]["content"].as_str().unwrap().contains("only 1 tool calls"));
+}
+
+#[test]
+fn the_round_limit_ends_the_turn_with_length() {
+    let mut bench = Bench::with("m", &[], |start| start.settings.max_rounds = 1);
+    bench.call(0, "Look", A).started(0).finish("tool_calls").done();
+    bench.log();
+    bench.answer(0, "x").expect("ended:id0 FINISHED:length STOP");
+}
+
+#[test]
+fn after_stream_starts_nothing_early() {
+    let rule = "match = \"*\"\nstart = \"after_stream\"";
+    let mut bench = Bench::with("m", &[], |start| {
+        start.model_rules.push(toml::from_str(rule).unwrap());
+    });
+    bench.call(0, "Look", A).call(1, "Look", B).finish("tool_calls");
+    bench.expect("round1 ask reserve begun reserve begun");
+    bench.done().expect("hang ready:0 ready:1");
+}
+
+#[test]
+fn nothing_happens_after_the_end() {
+    let mut bench = Bench::new("m", &[]);
+    bench.on(Event::ShuttingDown).expect("round1 ask FAILED:shutting_down STOP");
+    bench.text("more").done().on(Event::TimeIsUp).expect("");
+}

@@ -1,0 +1,234 @@
+//! Drives one turn: carries events to [`TurnState`] and its effects to the world.
+//!
+//! The turn owns all it starts. Dropping it closes upstream's connection, aborts
+//! its tool calls and cancels their token.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::outbox::Outbox;
+use super::state::{Effect, Event, Start, TurnState};
+use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolResult};
+use crate::execution::scheduler::Scheduler;
+use crate::tools::tool::{CallContext, SessionFacts};
+use crate::upstream::{ChunkStream, Client, Fault, StreamEvent};
+
+/// What a turn works with.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    pub(crate) start: Start,
+    pub(crate) upstream: Arc<Client>,
+    /// Sent along with every round.
+    pub(crate) headers: HeaderMap,
+    pub(crate) session: Arc<SessionFacts>,
+    pub(crate) refusals: Arc<ReasoningRefusals>,
+    /// Fires when the server's grace is over.
+    pub(crate) shutdown: CancellationToken,
+}
+
+/// The models that take no reasoning back, as they have shown.
+#[derive(Debug, Default)]
+pub(crate) struct ReasoningRefusals(Mutex<HashSet<String>>);
+
+impl ReasoningRefusals {
+    /// Enough for every model of a gateway; names come from clients.
+    const REMEMBERED: usize = 1024;
+
+    pub(crate) fn contains(&self, model: &str) -> bool {
+        self.0.lock().expect("no holder panics").contains(model)
+    }
+
+    fn remember(&self, model: String) {
+        let mut models = self.0.lock().expect("no holder panics");
+        if models.len() < Self::REMEMBERED {
+            models.insert(model);
+        }
+    }
+}
+
+/// Runs the turn to its end; its last event is its one terminal event.
+pub(crate) async fn run(turn: Turn, outbox: Outbox) {
+    let Turn { start, upstream, headers, session, refusals, shutdown } = turn;
+    let began = Instant::now();
+    let cancelled = CancellationToken::new();
+    let mut world = World {
+        upstream,
+        headers,
+        refusals,
+        pipeline: Arc::new(start.pipeline.clone()),
+        max_parallel: start.settings.max_parallel_tools,
+        scheduler: Scheduler::new(start.settings.max_parallel_tools),
+        source: Source::Silent,
+        context: CallContext { session, cancelled: cancelled.clone() },
+        outbox,
+        deadline: began + start.settings.max_duration,
+        shutdown,
+        _cancel_on_drop: cancelled.drop_guard(),
+    };
+    let mut state = TurnState::new(start);
+    let mut effects = state.begin();
+    loop {
+        // A call that starts at once is an event of its own, before any other.
+        let mut started = Vec::new();
+        for effect in effects {
+            match world.apply(effect) {
+                Applied::Started(positions) => started.extend(positions),
+                Applied::Over => return,
+            }
+        }
+        effects = started
+            .into_iter()
+            .flat_map(|position| state.on(Event::Started(position), began.elapsed()))
+            .collect();
+        if effects.is_empty() {
+            let (event, started) = world.next().await;
+            effects = state.on(event, began.elapsed());
+            for position in started {
+                effects.extend(state.on(Event::Started(position), began.elapsed()));
+            }
+        }
+    }
+}
+
+/// Everything the turn reaches.
+struct World {
+    upstream: Arc<Client>,
+    headers: HeaderMap,
+    refusals: Arc<ReasoningRefusals>,
+    pipeline: Arc<Pipeline>,
+    max_parallel: usize,
+    scheduler: Scheduler<Timed>,
+    source: Source,
+    context: CallContext,
+    outbox: Outbox,
+    deadline: Instant,
+    shutdown: CancellationToken,
+    _cancel_on_drop: DropGuard,
+}
+
+/// A tool's answer, and how long it took.
+struct Timed(ToolResult, Duration);
+
+/// Where chunks come from.
+enum Source {
+    Silent,
+    Opening(BoxFuture<'static, Result<ChunkStream, Fault>>),
+    Open(Box<ChunkStream>),
+}
+
+enum Applied {
+    Started(Vec<usize>),
+    Over,
+}
+
+impl World {
+    fn apply(&mut self, effect: Effect) -> Applied {
+        let started = match effect {
+            Effect::Emit(event) => {
+                self.outbox.push(event);
+                Vec::new()
+            }
+            Effect::Ask { body, wait } => {
+                self.ask(body, wait);
+                Vec::new()
+            }
+            Effect::Hang => {
+                self.source = Source::Silent;
+                Vec::new()
+            }
+            Effect::Reserve => {
+                self.scheduler.reserve();
+                Vec::new()
+            }
+            Effect::Ready(position, call) => {
+                let concurrency = call.concurrency();
+                let work = Box::pin(self.work(*call));
+                self.scheduler.ready(position, concurrency, work)
+            }
+            Effect::Withdraw(position) => self.scheduler.withdraw(position),
+            Effect::RememberRefusal(model) => {
+                self.refusals.remember(model);
+                Vec::new()
+            }
+            Effect::Stop => return Applied::Over,
+        };
+        Applied::Started(started)
+    }
+
+    fn ask(&mut self, body: Bytes, wait: Duration) {
+        let (client, headers) = (Arc::clone(&self.upstream), self.headers.clone());
+        self.scheduler = Scheduler::new(self.max_parallel);
+        self.source = Source::Opening(Box::pin(async move {
+            if !wait.is_zero() {
+                sleep(wait).await;
+            }
+            client.open(body, &headers).await
+        }));
+    }
+
+    fn work(&self, call: AdmittedCall) -> impl Future<Output = Timed> + Send + 'static {
+        let (pipeline, context) = (Arc::clone(&self.pipeline), self.context.clone());
+        async move {
+            let began = Instant::now();
+            let result = pipeline.run(call, context).await;
+            Timed(result, began.elapsed())
+        }
+    }
+
+    /// The next thing to happen, and the calls that started by it.
+    async fn next(&mut self) -> (Event, Vec<usize>) {
+        tokio::select! {
+            event = self.source.next(&self.outbox) => (event, Vec::new()),
+            Some((position, Timed(result, duration), started)) = self.scheduler.next() => {
+                (Event::Answered { position, result, duration }, started)
+            }
+            () = sleep_until(self.deadline) => (Event::TimeIsUp, Vec::new()),
+            () = self.shutdown.cancelled() => (Event::ShuttingDown, Vec::new()),
+        }
+    }
+}
+
+impl Source {
+    /// Cancel-safe: what was being awaited stays in place.
+    async fn next(&mut self, outbox: &Outbox) -> Event {
+        if let Self::Opening(opening) = self {
+            match opening.await {
+                Ok(stream) => *self = Self::Open(Box::new(stream)),
+                Err(fault) => return self.faulted(fault),
+            }
+        }
+        let Self::Open(stream) = self else { return std::future::pending().await };
+        // Upstream is read no faster than the client reads us.
+        outbox.room().await;
+        match stream.next().await {
+            Ok(StreamEvent::Chunk(chunk)) => Event::Chunk(*chunk),
+            Ok(StreamEvent::Done | StreamEvent::End) => Event::StreamEnded,
+            Err(fault) => self.faulted(fault),
+        }
+    }
+
+    fn faulted(&mut self, fault: Fault) -> Event {
+        *self = Self::Silent;
+        Event::Faulted { fault, jitter: jitter() }
+    }
+}
+
+/// Spreads retries of many streams over time.
+fn jitter() -> f64 {
+    let random = uuid::Uuid::new_v4().as_u128() as u32;
+    f64::from(random) / f64::from(u32::MAX)
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("scheduler", &self.scheduler).finish_non_exhaustive()
+    }
+}

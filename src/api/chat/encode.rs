@@ -1,0 +1,262 @@
+//! A turn's events as `chat.completion.chunk` events.
+
+use std::io::Write as _;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::agent::events::{
+    ClientCallDelta, Failure, Finished, RawDelta, Summary, ToolEnd, ToolStart, TurnEvent,
+};
+use crate::openai::progress_lines;
+use crate::openai::request::Progress;
+
+/// What stays the same over all chunks of one answer.
+#[derive(Clone, Debug)]
+pub(super) struct Envelope {
+    pub(super) id: String,
+    /// Seconds since 1970.
+    pub(super) created: u64,
+    pub(super) model: String,
+}
+
+#[derive(Debug)]
+pub(super) struct Encoder {
+    /// Everything of a chunk before its delta.
+    before: String,
+    progress: Progress,
+    include_usage: bool,
+    has_begun: bool,
+    /// The reasoning that went out last does not end its line.
+    line_is_open: bool,
+}
+
+/// Ends every stream.
+const DONE: &[u8] = b"data: [DONE]\n\n";
+
+impl Encoder {
+    pub(super) fn new(envelope: &Envelope, progress: Progress, include_usage: bool) -> Self {
+        let before = format!(
+            r#"data: {{"id":{},"object":"chat.completion.chunk","created":{},"model":{},"choices":["#,
+            json!(envelope.id),
+            envelope.created,
+            json!(envelope.model),
+        );
+        Self { before, progress, include_usage, has_begun: false, line_is_open: false }
+    }
+
+    /// Writes what a client sees of `event`; nothing, perhaps.
+    pub(super) fn encode(&mut self, event: TurnEvent, out: &mut Vec<u8>) {
+        match event {
+            TurnEvent::Begun => self.begin(out),
+            TurnEvent::Text(text) => self.text("content", &text, out),
+            TurnEvent::Member { name, text } => self.member(&name, &text, out),
+            TurnEvent::Raw(delta) => self.raw(&delta, out),
+            TurnEvent::ClientCall(call) => self.client_call(&call, out),
+            TurnEvent::ToolStarted(start) => self.tool_started(&start, out),
+            TurnEvent::ToolEnded(end) => self.tool_ended(&end, out),
+            TurnEvent::RoundStarted(round) => self.round_started(round, out),
+            TurnEvent::Finished(finished) => self.finished(&finished, out),
+            TurnEvent::Failed(failure) => Self::failed(&failure, out),
+        }
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.chunk(r#"{"role":"assistant","content":""}"#, out);
+        }
+    }
+
+    fn text(&mut self, member: &str, text: &str, out: &mut Vec<u8>) {
+        self.begin(out);
+        self.open(out);
+        out.push(b'{');
+        write_json(out, member);
+        out.push(b':');
+        write_json(out, text);
+        out.extend_from_slice(br#"},"finish_reason":null}]}"#);
+        end_event(out);
+    }
+
+    fn member(&mut self, name: &str, text: &str, out: &mut Vec<u8>) {
+        if name == "reasoning_content" {
+            self.line_is_open = !text.ends_with('\n');
+        }
+        self.text(name, text, out);
+    }
+
+    fn raw(&mut self, delta: &RawDelta, out: &mut Vec<u8>) {
+        self.begin(out);
+        self.open(out);
+        out.push(b'{');
+        let mut separator: &[u8] = b"";
+        if let Some(text) = &delta.text {
+            out.extend_from_slice(br#""content":"#);
+            write_json(out, text);
+            separator = b",";
+        }
+        for (name, value) in &delta.members {
+            out.extend_from_slice(std::mem::replace(&mut separator, b","));
+            write_json(out, name);
+            out.push(b':');
+            out.extend_from_slice(value.get().as_bytes());
+        }
+        out.push(b'}');
+        if let Some(logprobs) = &delta.logprobs {
+            out.extend_from_slice(br#","logprobs":"#);
+            out.extend_from_slice(logprobs.get().as_bytes());
+        }
+        out.extend_from_slice(br#","finish_reason":null}]}"#);
+        end_event(out);
+    }
+
+    fn client_call(&mut self, call: &ClientCallDelta, out: &mut Vec<u8>) {
+        self.begin(out);
+        let entry = match &call.head {
+            Some((id, name)) => json!({
+                "index": call.index,
+                "id": id,
+                "type": "function",
+                "function": { "name": name, "arguments": call.arguments },
+            }),
+            None => json!({ "index": call.index, "function": { "arguments": call.arguments } }),
+        };
+        self.chunk(&json!({ "tool_calls": [entry] }).to_string(), out);
+    }
+
+    fn tool_started(&mut self, start: &ToolStart, out: &mut Vec<u8>) {
+        match self.progress {
+            Progress::Reasoning => {
+                self.line(&progress_lines::started(&start.tool, &start.headline), out);
+            }
+            Progress::Events => self.event(
+                &json!({
+                    "type": "tool_start",
+                    "id": start.call_id,
+                    "tool": start.tool,
+                    "argument": start.headline,
+                }),
+                out,
+            ),
+            Progress::None => {}
+        }
+    }
+
+    fn tool_ended(&mut self, end: &ToolEnd, out: &mut Vec<u8>) {
+        match self.progress {
+            Progress::Reasoning => {
+                let line = match &end.error {
+                    Some(error) => progress_lines::failed(&end.tool, &end.headline, error),
+                    None => {
+                        progress_lines::ended(&end.tool, &end.headline, end.duration, end.chars)
+                    }
+                };
+                self.line(&line, out);
+            }
+            Progress::Events => self.event(
+                &json!({
+                    "type": "tool_end",
+                    "id": end.call_id,
+                    "tool": end.tool,
+                    "argument": end.headline,
+                    "duration_ms": milliseconds(end.duration),
+                    "chars": end.chars,
+                    "error": end.error,
+                    "structured": end.structured,
+                }),
+                out,
+            ),
+            Progress::None => {}
+        }
+    }
+
+    /// The first round is no news.
+    fn round_started(&mut self, round: u32, out: &mut Vec<u8>) {
+        if round > 1 && self.progress == Progress::Events {
+            self.event(&json!({ "type": "round", "round": round }), out);
+        }
+    }
+
+    /// A line of ours among the model's reasoning.
+    fn line(&mut self, line: &str, out: &mut Vec<u8>) {
+        let line = if self.line_is_open { format!("\n{line}") } else { line.to_owned() };
+        self.member("reasoning_content", &line, out);
+    }
+
+    fn event(&mut self, event: &Value, out: &mut Vec<u8>) {
+        self.begin(out);
+        self.chunk(&json!({ "toolhand": event }).to_string(), out);
+    }
+
+    fn finished(&mut self, finished: &Finished, out: &mut Vec<u8>) {
+        self.begin(out);
+        self.open(out);
+        let reason = json!(finished.reason.as_str());
+        let summary = summary(&finished.summary);
+        write_all(out, format_args!(r#"{{}},"finish_reason":{reason}}}],"toolhand":{summary}}}"#));
+        end_event(out);
+        if self.include_usage {
+            let usage = usage(finished);
+            out.extend_from_slice(self.before.as_bytes());
+            write_all(out, format_args!(r#"],"usage":{usage}}}"#));
+            end_event(out);
+        }
+        out.extend_from_slice(DONE);
+    }
+
+    fn failed(failure: &Failure, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"data: ");
+        out.extend_from_slice(failure.error.body().as_bytes());
+        end_event(out);
+        out.extend_from_slice(DONE);
+    }
+
+    fn chunk(&self, delta: &str, out: &mut Vec<u8>) {
+        self.open(out);
+        out.extend_from_slice(delta.as_bytes());
+        out.extend_from_slice(br#","finish_reason":null}]}"#);
+        end_event(out);
+    }
+
+    fn open(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.before.as_bytes());
+        out.extend_from_slice(br#"{"index":0,"delta":"#);
+    }
+}
+
+/// The `toolhand` member of an answer.
+pub(super) fn summary(summary: &Summary) -> Value {
+    json!({
+        "session": summary.session.as_str(),
+        "turn": summary.turn.as_str(),
+        "rounds": summary.rounds,
+        "tool_calls": summary.tool_calls,
+        "duration_ms": milliseconds(summary.duration),
+        "rounds_without_usage": summary.rounds_without_usage,
+        "context_tokens": summary.context_tokens,
+    })
+}
+
+/// The sum over all rounds; zeros when no round had figures.
+pub(super) fn usage(finished: &Finished) -> Value {
+    match &finished.usage {
+        Some(usage) => serde_json::to_value(usage).unwrap_or_default(),
+        None => json!({ "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 }),
+    }
+}
+
+fn milliseconds(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn write_json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    serde_json::to_writer(out, value).expect("writing to memory does not fail");
+}
+
+fn write_all(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    out.write_fmt(text).expect("writing to memory does not fail");
+}
+
+fn end_event(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\n\n");
+}

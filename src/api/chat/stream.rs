@@ -1,0 +1,94 @@
+//! The body of a streamed answer: events as they come, comments in silence.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::encode::Encoder;
+use crate::agent::events::{Failure, TurnEvent};
+use crate::sessions::RunningTurn;
+
+/// Proxies cut connections that are silent for a minute.
+const COMMENT: &[u8] = b": keep-alive\n\n";
+
+/// Owns the turn: when the client goes, the turn goes.
+#[derive(Debug)]
+pub(super) struct EventStream {
+    /// `None` once the terminal event has been written.
+    turn: Option<RunningTurn>,
+    encoder: Encoder,
+    /// What came while the head was held back.
+    first: VecDeque<TurnEvent>,
+    keep_alive: Duration,
+    silence: Pin<Box<Sleep>>,
+}
+
+impl EventStream {
+    pub(super) fn new(
+        turn: RunningTurn,
+        first: VecDeque<TurnEvent>,
+        encoder: Encoder,
+        keep_alive: Duration,
+    ) -> Self {
+        let silence = Box::pin(sleep(keep_alive));
+        Self { turn: Some(turn), encoder, first, keep_alive, silence }
+    }
+
+    fn encode(&mut self, events: VecDeque<TurnEvent>) -> Bytes {
+        /// Most chunks of a stream are smaller.
+        const USUAL_CHUNK: usize = 512;
+        let mut out = Vec::with_capacity(USUAL_CHUNK);
+        for event in events {
+            if event.is_terminal() {
+                self.turn = None;
+            }
+            self.encoder.encode(event, &mut out);
+        }
+        Bytes::from(out)
+    }
+
+    fn poll_events(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if !self.first.is_empty() {
+            let first = std::mem::take(&mut self.first);
+            return Poll::Ready(Some(self.encode(first)));
+        }
+        loop {
+            let Some(turn) = &mut self.turn else { return Poll::Ready(None) };
+            let events = ready!(turn.events.poll_take(context)).unwrap_or_else(crashed);
+            let bytes = self.encode(events);
+            if !bytes.is_empty() {
+                return Poll::Ready(Some(bytes));
+            }
+        }
+    }
+}
+
+/// A turn that is gone without a terminal event has panicked; the log says where.
+fn crashed() -> VecDeque<TurnEvent> {
+    VecDeque::from([TurnEvent::Failed(Box::new(Failure::crash()))])
+}
+
+impl Stream for EventStream {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if let Poll::Ready(bytes) = this.poll_events(context) {
+            let next_comment = Instant::now() + this.keep_alive;
+            this.silence.as_mut().reset(next_comment);
+            return Poll::Ready(bytes.map(Ok));
+        }
+        ready!(this.silence.as_mut().poll(context));
+        let next_comment = Instant::now() + this.keep_alive;
+        this.silence.as_mut().reset(next_comment);
+        // Polled once more so that the timer wakes us for the next one.
+        let _ = this.silence.as_mut().poll(context);
+        Poll::Ready(Some(Ok(Bytes::from_static(COMMENT))))
+    }
+}

@@ -1,0 +1,186 @@
+//! The steps every tool call passes through, in order:
+//! enabled → validated → hooked → permitted → executed → answered.
+
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::future::FutureExt as _;
+use serde_json::Value;
+use tracing::Instrument as _;
+
+use crate::hooks::{self, Hooks};
+use crate::permissions::Permissions;
+use crate::tools::schema::parse_arguments;
+use crate::tools::tool::{
+    AnyTool, CallContext, Concurrency, ParsedCall, Start, ToolError, ToolOutput,
+};
+use crate::tools::toolset::Toolset;
+use crate::tools::truncate;
+
+/// A call as the model made it.
+#[derive(Clone, Debug)]
+pub(crate) struct ToolCall {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    /// As it came; empty means `{}`.
+    pub(crate) arguments: String,
+}
+
+/// A call to a tool that exists, with arguments that tool understands.
+pub(crate) struct AdmittedCall {
+    call: ToolCall,
+    arguments: Value,
+    tool: Arc<dyn AnyTool>,
+    parsed: Box<dyn ParsedCall>,
+}
+
+/// The answer to a call, good or bad.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ToolResult {
+    /// What the model reads, without the mark of an error.
+    pub(crate) text: String,
+    pub(crate) is_error: bool,
+    pub(crate) structured: Value,
+}
+
+/// The tools of a turn, and everything that stands between them and the model.
+#[derive(Clone, Debug)]
+pub(crate) struct Pipeline {
+    pub(crate) tools: Toolset,
+    pub(crate) hooks: Hooks,
+    pub(crate) permissions: Permissions,
+    /// The operator's own bound on an answer, beside each tool's.
+    pub(crate) max_result_chars: Option<usize>,
+}
+
+impl AdmittedCall {
+    pub(crate) fn concurrency(&self) -> Concurrency {
+        self.parsed.concurrency()
+    }
+
+    /// Whether the call may start at its last brace, before the model moves on: a
+    /// shared call of a local tool. `{}` for a tool that has properties may be
+    /// the beginning of something else.
+    pub(crate) fn starts_when_closed(&self) -> bool {
+        let is_empty = self.arguments.as_object().is_some_and(serde_json::Map::is_empty);
+        let takes_any =
+            self.tool.input_schema()["properties"].as_object().is_some_and(|all| !all.is_empty());
+        self.tool.start() == Start::Closed
+            && self.concurrency() == Concurrency::Shared
+            && !(is_empty && takes_any)
+    }
+
+    /// The tool's own name, whatever alias the model used.
+    pub(crate) fn tool(&self) -> &str {
+        self.tool.name()
+    }
+
+    /// The main argument, in a few words.
+    pub(crate) fn headline(&self) -> String {
+        self.parsed.headline()
+    }
+}
+
+impl Pipeline {
+    /// Enabled and validated: all the scheduler needs in order to place the call.
+    pub(crate) fn admit(&self, call: ToolCall) -> Result<AdmittedCall, ToolError> {
+        let Some(tool) = self.tools.get(&call.name).cloned() else {
+            return Err(self.tools.unavailable(&call.name));
+        };
+        let arguments = parse_arguments(&call.arguments)?;
+        let parsed = Arc::clone(&tool).parse(arguments.clone())?;
+        Ok(AdmittedCall { call, arguments, tool, parsed })
+    }
+
+    /// Hooked, permitted, executed and answered. Cannot fail: a failure, even a
+    /// panic, is an answer.
+    pub(crate) async fn run(&self, admitted: AdmittedCall, context: CallContext) -> ToolResult {
+        let limit = self.answer_limit(admitted.tool.as_ref());
+        let keep = admitted.tool.keep();
+        let span = tracing::info_span!("tool_call", tool = admitted.tool(), id = admitted.call.id);
+        let outcome = AssertUnwindSafe(self.try_run(admitted, context))
+            .catch_unwind()
+            .instrument(span.clone())
+            .await
+            .unwrap_or_else(|_| {
+                Err(ToolError::failed("the tool crashed; this is a bug of the server"))
+            });
+        let mut result = ToolResult::from(outcome);
+        if let Some(limit) = limit {
+            result.text = truncate::cap(result.text, limit, keep);
+        }
+        span.in_scope(|| tracing::debug!(is_error = result.is_error, "answered"));
+        result
+    }
+
+    fn answer_limit(&self, tool: &dyn AnyTool) -> Option<usize> {
+        [tool.max_result_chars(), self.max_result_chars].into_iter().flatten().min()
+    }
+
+    async fn try_run(
+        &self,
+        admitted: AdmittedCall,
+        context: CallContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let tool = Arc::clone(&admitted.tool);
+        let parsed = self.hook(admitted).await?;
+        let notes = parsed.notes().join("\n");
+        let permit = self
+            .permissions
+            .permit(tool.name(), parsed.reach(&context))
+            .await
+            .map_err(|refusal| ToolError::Denied(refusal.to_string()))?;
+        let mut output = parsed.execute(permit, context).await?;
+        if output.text.is_empty() {
+            output.text = format!("({} completed with no output)", tool.name());
+        }
+        if !notes.is_empty() {
+            output.text = format!("{}\n({notes})", output.text);
+        }
+        Ok(output)
+    }
+
+    async fn hook(&self, admitted: AdmittedCall) -> Result<Box<dyn ParsedCall>, ToolError> {
+        let AdmittedCall { arguments, tool, parsed, .. } = admitted;
+        match self.hooks.before_call(tool.name(), &arguments).await {
+            hooks::Verdict::Continue => Ok(parsed),
+            hooks::Verdict::Rewrite(arguments) => {
+                let rewritten = tool.parse(arguments)?;
+                // The scheduler has placed the call by what it was before.
+                if rewritten.concurrency() == parsed.concurrency() {
+                    Ok(rewritten)
+                } else {
+                    Err(ToolError::failed("a hook changed what this call does; call it again"))
+                }
+            }
+            hooks::Verdict::Block(reason) => Err(ToolError::Denied(reason)),
+        }
+    }
+}
+
+impl ToolResult {
+    pub(crate) fn error(error: &ToolError) -> Self {
+        Self { text: error.to_string(), is_error: true, structured: Value::Null }
+    }
+
+    /// What stands in the `role: tool` message.
+    pub(crate) fn wire_text(&self) -> String {
+        if self.is_error { format!("Error: {}", self.text) } else { self.text.clone() }
+    }
+}
+
+impl From<Result<ToolOutput, ToolError>> for ToolResult {
+    fn from(outcome: Result<ToolOutput, ToolError>) -> Self {
+        match outcome {
+            Ok(ToolOutput { text, structured, is_error }) => Self { text, is_error, structured },
+            Err(error) => Self::error(&error),
+        }
+    }
+}
+
+impl fmt::Debug for AdmittedCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdmittedCall").field("call", &self.call).finish_non_exhaustive()
+    }
+}
