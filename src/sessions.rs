@@ -1,7 +1,7 @@
 //! What a conversation keeps between requests, and its turns. For now a session is
 //! one request: its id is fresh, and what it knows of files ends with the turn.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -36,7 +36,8 @@ pub(crate) struct Sessions {
     pub(crate) tools: Toolset,
     pub(crate) tool_settings: crate::tools::Settings,
     pub(crate) permissions: Permissions,
-    pub(crate) workspace: Arc<Workspace>,
+    /// The ones a request may choose, by name; by default it is the permissions' own.
+    pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
     pub(crate) settings: Settings,
     pub(crate) model_rules: Vec<ModelRule>,
     pub(crate) prompt: prompt::Settings,
@@ -71,9 +72,9 @@ impl Sessions {
         headers: HeaderMap,
     ) -> Result<RunningTurn, ApiError> {
         let (session, id) = (SessionId::random(), TurnId::random());
-        let (workspace, permissions) = self.permissions_for(&request)?;
+        let permissions = self.permissions_for(&request)?;
         let tools = self.tools_for(&request);
-        let working_dir = workspace.root().to_owned();
+        let working_dir = permissions.workspace().root().to_owned();
         let facts = Arc::new(SessionFacts::new(working_dir));
         let pipeline = Pipeline {
             tools,
@@ -96,25 +97,19 @@ impl Sessions {
         Ok(RunningTurn { session, id, events, _task: task })
     }
 
-    fn permissions_for(
-        &self,
-        request: &ChatRequest,
-    ) -> Result<(Arc<Workspace>, Permissions), ApiError> {
+    fn permissions_for(&self, request: &ChatRequest) -> Result<Permissions, ApiError> {
         let refused =
             |error: ModeError| ApiError::new(ErrorCode::ModeNotAllowed, error.to_string());
         let mode = request.extension.mode.as_deref().map(str::parse).transpose();
         let permissions = mode
             .and_then(|mode| self.permissions.tightened(mode))
             .map_err(|error| refused(error).param("toolhand.mode"))?;
-        let Some(root) = &request.extension.workspace else {
-            return Ok((Arc::clone(&self.workspace), permissions));
-        };
-        let workspace = Workspace::open(vec![root.clone()]).map_err(|error| {
-            ApiError::new(ErrorCode::Internal, format!("the workspace cannot be opened: {error}"))
+        let Some(name) = &request.extension.workspace else { return Ok(permissions) };
+        let workspace = self.workspaces.get(name).ok_or_else(|| {
+            let message = format!("there is no workspace named {name:?}");
+            ApiError::new(ErrorCode::InvalidValue, message).param("toolhand.workspace")
         })?;
-        let workspace = Arc::new(workspace);
-        let permissions = permissions.with_workspace(Arc::clone(&workspace));
-        Ok((workspace, permissions))
+        Ok(permissions.with_workspace(Arc::clone(workspace)))
     }
 
     /// The server's tools that this request may use.

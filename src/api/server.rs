@@ -44,13 +44,22 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// Serves until `shutdown`; then nothing new is accepted, and every connection has
 /// `grace` to end its request.
-pub(crate) async fn run(
-    listener: TcpListener,
-    router: Router,
-    limits: Arc<Limits>,
-    grace: Duration,
-    shutdown: CancellationToken,
-) {
+/// How the server comes to its end.
+#[derive(Debug)]
+pub(crate) struct Drain {
+    /// No new connections from here on.
+    pub(crate) stop: CancellationToken,
+    /// How long running turns may go on then.
+    pub(crate) grace: Duration,
+    /// Fires after the grace: each turn that still runs says its terminal error.
+    pub(crate) turns_over: CancellationToken,
+}
+
+/// What writing a terminal error takes to a client that reads.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+pub(crate) async fn run(listener: TcpListener, router: Router, limits: Arc<Limits>, drain: Drain) {
+    let Drain { stop: shutdown, grace, turns_over } = drain;
     let places = Arc::new(Semaphore::new(limits.connections));
     let mut connections = JoinSet::new();
     loop {
@@ -70,10 +79,17 @@ pub(crate) async fn run(
         }
     }
     drop(listener);
-    let all_ended = async { while connections.join_next().await.is_some() {} };
-    if timeout(grace, all_ended).await.is_err() {
+    if timeout(grace, all_ended(&mut connections)).await.is_ok() {
+        return;
+    }
+    turns_over.cancel();
+    if timeout(LAST_WORDS, all_ended(&mut connections)).await.is_err() {
         connections.shutdown().await;
     }
+}
+
+async fn all_ended(connections: &mut JoinSet<()>) {
+    while connections.join_next().await.is_some() {}
 }
 
 async fn pause_after(error: &io::Error) {
