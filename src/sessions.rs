@@ -31,7 +31,7 @@ use crate::workspace::Workspace;
 /// Starts turns. `app` makes the only one.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    pub(crate) upstream: Arc<upstream::Client>,
+    pub(crate) upstream: upstream::Client,
     /// Every tool that the operator leaves on.
     pub(crate) tools: Toolset,
     pub(crate) tool_settings: crate::tools::Settings,
@@ -85,7 +85,7 @@ impl Sessions {
         let start = self.start_of(request, pipeline, &facts, (session.clone(), id.clone()));
         let turn = Turn {
             start,
-            upstream: Arc::clone(&self.upstream),
+            upstream: self.upstream.clone(),
             headers,
             session: facts,
             refusals: Arc::clone(&self.refusals),
