@@ -30,6 +30,7 @@ use auth::{Keys, WrongKeys};
 use hosts::{AllowedHosts, Origin};
 
 use crate::limits::Limits;
+use crate::sessions::Sessions;
 use crate::upstream;
 
 /// What the handlers share. `app` makes the only one.
@@ -45,6 +46,8 @@ pub(crate) struct App {
     pub(crate) upstream: Arc<upstream::Client>,
     pub(crate) readiness: ready::Readiness,
     pub(crate) about: status::About,
+    /// Starts chat turns.
+    pub(crate) turns: Sessions,
 }
 
 /// What the operator may set of the face itself; `config` gathers it from its tables.

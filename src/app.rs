@@ -16,6 +16,7 @@ use self::face::face;
 use self::services::{ServiceError, Services};
 use self::state_dir::{StateDir, StateError};
 use crate::api::auth::{Key, Keys};
+use crate::api::server::Drain;
 use crate::api::{self, App, router};
 use crate::config::{Config, Loaded, Secrets};
 use crate::permissions::Sandbox;
@@ -31,6 +32,8 @@ pub(crate) struct Server {
     api: Arc<App>,
     key_path: Option<PathBuf>,
     config: Config,
+    /// Fires when the grace of running turns is over.
+    turns_over: CancellationToken,
     /// Keeps a second server away.
     _state: StateDir,
 }
@@ -59,9 +62,11 @@ impl Server {
         let refused = |source| StartError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
-        let api = face(&config, &services, keys, address).map_err(StartError::Setting)?;
+        let turns_over = CancellationToken::new();
+        let api = face(&config, &services, keys, address, turns_over.clone())
+            .map_err(StartError::Setting)?;
         let api = Arc::new(api);
-        Ok(Self { listener, address, api, key_path, config, _state: state })
+        Ok(Self { listener, address, api, key_path, config, turns_over, _state: state })
     }
 
     /// Where it listens, with the port it really got.
@@ -79,7 +84,8 @@ impl Server {
         let limits = Arc::new(self.config.limits);
         let grace = self.config.turns.shutdown_grace;
         tracing::info!(address = %self.address, "listening");
-        api::server::run(self.listener, router::router(self.api), limits, grace, stop).await;
+        let drain = Drain { stop, grace, turns_over: self.turns_over };
+        api::server::run(self.listener, router::router(self.api), limits, drain).await;
         tracing::info!("stopped");
     }
 }

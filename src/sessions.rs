@@ -31,7 +31,7 @@ use crate::workspace::Workspace;
 /// Starts turns. `app` makes the only one.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    pub(crate) upstream: upstream::Client,
+    pub(crate) upstream: Arc<upstream::Client>,
     /// Every tool that the operator leaves on.
     pub(crate) tools: Toolset,
     pub(crate) tool_settings: crate::tools::Settings,
@@ -85,7 +85,7 @@ impl Sessions {
         let start = self.start_of(request, pipeline, &facts, (session.clone(), id.clone()));
         let turn = Turn {
             start,
-            upstream: self.upstream.clone(),
+            upstream: Arc::clone(&self.upstream),
             headers,
             session: facts,
             refusals: Arc::clone(&self.refusals),
@@ -117,7 +117,11 @@ impl Sessions {
         if request.background || matches!(request.tool_choice, ToolChoice::None) {
             return self.tools.only(&[] as &[&str]);
         }
-        let mut tools = self.tools.without(&request.extension.deny_tools);
+        let mut tools = self
+            .tools
+            .without(&request.extension.deny_tools)
+            .without(&request.replaced_tools)
+            .without_aliases(&request.released_aliases);
         if let Some(allowed) = &request.extension.allow_tools {
             tools = tools.only(allowed);
         }

@@ -25,7 +25,7 @@ use crate::upstream::{ChunkStream, Client, Fault, StreamEvent};
 #[derive(Debug)]
 pub(crate) struct Turn {
     pub(crate) start: Start,
-    pub(crate) upstream: Client,
+    pub(crate) upstream: Arc<Client>,
     /// Sent along with every round.
     pub(crate) headers: HeaderMap,
     pub(crate) session: Arc<SessionFacts>,
@@ -100,7 +100,7 @@ pub(crate) async fn run(turn: Turn, outbox: Outbox) {
 
 /// Everything the turn reaches.
 struct World {
-    upstream: Client,
+    upstream: Arc<Client>,
     headers: HeaderMap,
     refusals: Arc<ReasoningRefusals>,
     pipeline: Arc<Pipeline>,
@@ -164,7 +164,7 @@ impl World {
     }
 
     fn ask(&mut self, body: Bytes, wait: Duration) {
-        let (client, headers) = (self.upstream.clone(), self.headers.clone());
+        let (client, headers) = (Arc::clone(&self.upstream), self.headers.clone());
         self.scheduler = Scheduler::new(self.max_parallel);
         self.source = Source::Opening(Box::pin(async move {
             if !wait.is_zero() {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::services::Services;
 use crate::api::auth::{Keys, WrongKeys};
@@ -15,6 +16,7 @@ use crate::api::status::{About, Feature, Sandbox};
 use crate::api::{App, Settings};
 use crate::config::Config;
 use crate::permissions;
+use crate::sessions::Sessions;
 
 /// The error names the setting at fault.
 pub(crate) fn face(
@@ -22,6 +24,7 @@ pub(crate) fn face(
     services: &Services,
     keys: Keys,
     address: SocketAddr,
+    turns_over: CancellationToken,
 ) -> Result<App, String> {
     let forwarded = Routes::named(&config.upstream.passthrough)
         .map_err(|error| format!("upstream.passthrough: {error}"))?;
@@ -48,7 +51,24 @@ pub(crate) fn face(
         },
         upstream: Arc::clone(&services.upstream),
         readiness: Readiness::default(),
+        turns: sessions(config, services, turns_over),
     })
+}
+
+fn sessions(config: &Config, services: &Services, turns_over: CancellationToken) -> Sessions {
+    Sessions {
+        upstream: Arc::clone(&services.upstream),
+        tools: services.toolset.clone(),
+        tool_settings: config.tools.clone(),
+        workspaces: services.workspaces.clone(),
+        permissions: services.permissions.clone(),
+        settings: config.turns.clone(),
+        model_rules: config.models.clone(),
+        prompt: config.prompt.clone(),
+        progress: config.progress,
+        refusals: Arc::default(),
+        shutdown: turns_over,
+    }
 }
 
 fn about(config: &Config, services: &Services) -> About {
