@@ -132,7 +132,7 @@ impl Assembler {
         if let Some(name) = &delta.name {
             self.calls[at].take_name(name, &self.is_tool);
         }
-        self.read(at, delta.arguments.as_deref().unwrap_or_default(), delta.name.as_deref());
+        self.read(at, delta.arguments.as_deref().unwrap_or_default());
     }
 
     /// The call that a delta belongs to; opens one where it is a new call's head.
@@ -160,7 +160,7 @@ impl Assembler {
     }
 
     fn meant_by_id(&self, id: &str, delta: &CallDelta) -> Option<usize> {
-        let at_index = delta.index.and_then(|index| self.by_index.get(&index).copied());
+        let at_index = delta.index.and_then(|index| self.at_index(index));
         if let Some(at) = at_index.filter(|&at| self.calls[at].wire_id.as_deref() == Some(id)) {
             return Some(at);
         }
@@ -182,7 +182,16 @@ impl Assembler {
         // A tail may come under another index than its head.
         let tail_of =
             || self.last().filter(|&at| delta.name.is_none() && !self.calls[at].is_over());
-        self.by_index.get(&index).copied().or_else(tail_of)
+        self.at_index(index).or_else(tail_of)
+    }
+
+    /// The call that an index means, or the last that was split off from it.
+    fn at_index(&self, index: u64) -> Option<usize> {
+        let mut at = *self.by_index.get(&index)?;
+        while let Some(next) = self.calls[at].next {
+            at = next;
+        }
+        Some(at)
     }
 
     fn last(&self) -> Option<usize> {
@@ -203,11 +212,14 @@ impl Assembler {
 
     /// A call without an index or id adopts one that comes late.
     fn learn(&mut self, at: usize, delta: &CallDelta) {
-        let call = &mut self.calls[at];
         if let Some(index) = delta.index {
-            self.by_index.entry(index).or_insert(at);
-            call.index.get_or_insert(index);
+            let is_new = self.calls[at].index.is_none();
+            if self.at_index(index).is_none_or(|meant| meant == at || (is_new && meant < at)) {
+                self.by_index.insert(index, at);
+            }
+            self.calls[at].index.get_or_insert(index);
         }
+        let call = &mut self.calls[at];
         let Some(id) = delta.id.as_ref().filter(|_| call.wire_id.is_none()) else { return };
         call.wire_id = Some(id.clone());
         self.by_id.insert(id.clone(), at);
@@ -243,14 +255,14 @@ impl Assembler {
     }
 
     /// Opens the call of a further object in the same place.
-    fn open_next(&mut self, at: usize, name: Option<&str>) -> usize {
+    fn open_next(&mut self, at: usize) -> usize {
         self.is_sloppy = true;
         let call = &self.calls[at];
-        let name = name.or(call.name.as_deref()).map(str::to_owned);
-        let (index, wire_id) = (call.index, call.wire_id.clone());
+        let (name, index, wire_id) = (call.name.clone(), call.index, call.wire_id.clone());
         let own = self.derived_id(wire_id.as_deref());
         let next = self.open_as(own, index, wire_id);
         self.calls[next].name = name;
+        self.calls[at].next = Some(next);
         next
     }
 
@@ -263,7 +275,7 @@ impl Assembler {
     }
 
     /// Reads arguments into a call, and what follows its object into further ones.
-    fn read(&mut self, mut at: usize, mut text: &str, name: Option<&str>) {
+    fn read(&mut self, mut at: usize, mut text: &str) {
         loop {
             let was_invalid = self.calls[at].invalid.is_some();
             let rest = self.calls[at].take_arguments(text);
@@ -272,7 +284,7 @@ impl Assembler {
             }
             self.close(at);
             let Some(rest) = rest else { return };
-            at = self.open_next(at, name);
+            at = self.open_next(at);
             text = rest;
         }
     }

@@ -244,10 +244,14 @@ fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)
 
 /// A certificate that is not trusted, say: asking again does not help.
 fn is_tls(error: &reqwest::Error) -> bool {
-    causes(error).any(|cause| {
-        let inside = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        cause.is::<rustls::Error>() || inside.is_some_and(|inside| inside.is::<rustls::Error>())
-    })
+    causes(error).any(holds_tls)
+}
+
+/// An I/O error does not name what it wraps as its source, and may wrap twice.
+fn holds_tls(cause: &(dyn Error + 'static)) -> bool {
+    let io = cause.downcast_ref::<std::io::Error>();
+    cause.is::<rustls::Error>()
+        || io.and_then(std::io::Error::get_ref).is_some_and(|inside| holds_tls(inside))
 }
 
 #[cfg(test)]

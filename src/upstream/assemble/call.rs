@@ -32,6 +32,8 @@ pub(crate) struct AssembledCall {
     pub(super) stage: Stage,
     pub(super) index: Option<u64>,
     pub(super) wire_id: Option<String>,
+    /// The call of the object that follows in the same place.
+    pub(super) next: Option<usize>,
     scanner: Scanner,
     /// All pieces of the name, one behind the other.
     joined_name: String,
@@ -122,6 +124,7 @@ impl AssembledCall {
             Some(name) if self.is_closed() || is_tool(name) => return,
             Some(_) if is_tool(&joined) => self.name = Some(joined.clone()),
             Some(_) if is_tool(piece) => self.name = Some(piece.to_owned()),
+            Some(name) if name == piece => return,
             Some(_) => {}
         }
         if joined.len() <= LONGEST_NAME {

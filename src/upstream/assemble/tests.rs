@@ -1,1 +1,373 @@
-//! Tests.
+//! Every rule of engine.md 2 and every row of security.md's table U about calls.
+
+mod model;
+
+use serde_json::json;
+
+use super::*;
+
+const TOOLS: [&str; 5] = ["Read", "Grep", "Bash", "ListTasks", "WebFetch"];
+
+fn assembler() -> Assembler {
+    Assembler::new(|name| TOOLS.contains(&name))
+}
+
+/// A delta: `"0 #id Name {…"`, with `-` for no index; id and name may be missing.
+fn delta(text: &str) -> CallDelta {
+    let (index, mut rest) = text.split_once(' ').unwrap_or((text, ""));
+    let mut delta = CallDelta { index: index.parse().ok(), ..CallDelta::default() };
+    if let Some(id) = rest.strip_prefix('#') {
+        let (id, after) = id.split_once(' ').unwrap_or((id, ""));
+        delta.id = Some(id.to_owned());
+        rest = after;
+    }
+    if rest.starts_with(|c: char| c.is_ascii_uppercase()) {
+        let (name, after) = rest.split_once(' ').unwrap_or((rest, ""));
+        delta.name = Some(name.to_owned());
+        rest = after;
+    }
+    delta.arguments = Some(rest.to_owned());
+    delta
+}
+
+/// The steps of some deltas and an end, in words, and the assembler after them.
+fn run(deltas: &[&str], end: End) -> (Vec<String>, Assembler) {
+    let mut assembler = assembler();
+    let mut steps = Vec::new();
+    for text in deltas {
+        steps.extend(assembler.push(&[delta(text)]));
+    }
+    steps.extend(assembler.finish(end));
+    let words = steps.iter().map(|step| match step {
+        Step::Opened(slot) => format!("open {}", slot.0),
+        Step::Closed(slot) => format!("close {}", slot.0),
+        Step::Sealed(slot) => format!("seal {}", slot.0),
+        Step::Invalid(slot) => format!("invalid {}", slot.0),
+    });
+    (words.collect(), assembler)
+}
+
+/// The calls of some deltas that end in order: `id Name arguments`.
+fn calls(deltas: &[&str]) -> Vec<String> {
+    let (_, assembler) = run(deltas, End::Finished);
+    let words = assembler.calls().iter().map(|call| {
+        let is_made_up = call.id.len() == 37 && call.id.starts_with("call_");
+        let id = if is_made_up { "*" } else { &call.id };
+        format!("{id} {} {}", call.name.as_deref().unwrap_or("?"), call.arguments)
+    });
+    words.collect()
+}
+
+fn check(deltas: &[&str], expected: &[&str]) {
+    assert_eq!(calls(deltas), expected);
+}
+
+fn check_steps(deltas: &[&str], end: End, expected: &[&str]) {
+    assert_eq!(run(deltas, end).0, expected);
+}
+
+#[test]
+fn a_call_in_pieces_is_put_together() {
+    check(&["0 #a Read ", r#"0 {"p":"#, r#"0 "x"}"#], &[r#"a Read {"p":"x"}"#]);
+}
+
+#[test]
+fn a_call_closes_at_its_last_brace_and_seals_when_another_opens() {
+    check_steps(
+        &["0 #a Read {", "0 }", "1 #b Grep {}"],
+        End::Finished,
+        &["open 0", "close 0", "open 1", "seal 0", "close 1", "seal 1"],
+    );
+}
+
+#[test]
+fn a_call_that_closes_after_another_opened_is_sealed_at_once() {
+    check_steps(
+        &["0 #a Read {", "1 #b Grep {", "0 }", "1 }"],
+        End::Finished,
+        &["open 0", "open 1", "close 0", "seal 0", "close 1", "seal 1"],
+    );
+}
+
+#[test]
+fn u23_without_an_index_an_id_opens_a_call_and_none_continues_the_last() {
+    check(
+        &["- #a Read {", "- }", "- #b Grep {", r#"- "x":1}"#],
+        &["a Read {}", r#"b Grep {"x":1}"#],
+    );
+}
+
+#[test]
+fn u24_a_new_id_opens_a_call_even_at_the_same_index() {
+    check(
+        &["0 #a Read {}", "0 #b Grep {}", "0 #c Bash {}"],
+        &["a Read {}", "b Grep {}", "c Bash {}"],
+    );
+}
+
+#[test]
+fn u25_the_first_index_may_be_one() {
+    check(&["1 #a Read {", "1 }"], &["a Read {}"]);
+}
+
+#[test]
+fn u26_a_known_id_wins_over_the_index_of_a_tail() {
+    check(&["0 #a Read {}", "0 #b Grep {", "1 #b }"], &["a Read {}", "b Grep {}"]);
+    check(&["0 #a Read {}", "0 #b Grep {", "1 }"], &["a Read {}", "b Grep {}"]);
+    check(&["0 #a Read {", "0 #b Grep {", "0 #a }", "0 #b }"], &["a Read {}", "b Grep {}"]);
+}
+
+#[test]
+fn u27_two_entries_of_one_index_in_one_chunk_are_one_call() {
+    let mut assembler = assembler();
+    let steps = assembler.push(&[delta("0 #a Read {"), delta("0 }")]);
+    assert_eq!(steps, [Step::Opened(Slot(0)), Step::Closed(Slot(0))]);
+}
+
+#[test]
+fn u28_an_id_may_be_missing_repeated_or_only_on_the_first() {
+    check(&["0 Read {", "0 }"], &["* Read {}"]);
+    check(&["0 #a Read {", "0 #a }"], &["a Read {}"]);
+    check(&["0 #a Read {", "0 }"], &["a Read {}"]);
+}
+
+#[test]
+fn made_up_ids_differ() {
+    let (_, assembler) = run(&["0 Read {}", "1 Read {}"], End::Finished);
+    assert_ne!(assembler.calls()[0].id, assembler.calls()[1].id);
+}
+
+#[test]
+fn an_id_that_comes_late_is_adopted() {
+    check(&["0 Read {", "0 #a }"], &["a Read {}"]);
+    check(&["- Read {", "- #a }"], &["a Read {}"]);
+    check(&["0 Read {", "0 #a }", "1 Grep {", "1 #b }"], &["a Read {}", "b Grep {}"]);
+    check(&["0 Read {}", "0 #b Grep {}"], &["* Read {}", "b Grep {}"]);
+}
+
+#[test]
+fn an_id_goes_back_byte_for_byte_however_long() {
+    let id = format!("call_1__thought__{}+/=", "Q".repeat(5000));
+    check(&[&format!("0 #{id} Read {{}}")], &[&format!("{id} Read {{}}")]);
+}
+
+#[test]
+fn u29_a_repeated_name_is_one_name() {
+    check(&["0 #a Read {", "0 Read }"], &["a Read {}"]);
+    check(&["0 #a Unknown {", "0 Unknown ", "0 Unknown }"], &["a Unknown {}"]);
+}
+
+#[test]
+fn a_name_in_fragments_is_joined_where_only_the_join_is_a_tool() {
+    let fragments = |names: &[&str]| {
+        let deltas = names.iter().map(|name| CallDelta {
+            index: Some(0),
+            name: Some((*name).to_owned()),
+            ..CallDelta::default()
+        });
+        let mut assembler = assembler();
+        assembler.push(&deltas.collect::<Vec<_>>());
+        assert_eq!(assembler.calls().len(), 1);
+        assembler.calls()[0].name.clone().unwrap()
+    };
+    assert_eq!(fragments(&["Gr", "ep"]), "Grep");
+    assert_eq!(fragments(&["W", "eb", "Fetch"]), "WebFetch");
+    assert_eq!(fragments(&["Web", "WebFetch"]), "WebFetch");
+    assert_eq!(fragments(&["Foo", "bar"]), "Foo");
+    assert_eq!(fragments(&["Read", "ing"]), "Read");
+}
+
+#[test]
+fn u29_what_brings_nothing_opens_nothing() {
+    check(&["0", "3 ", "-"], &[]);
+}
+
+#[test]
+fn u30_one_id_for_two_calls_gives_the_second_a_fresh_one() {
+    check(&["0 #x Read {", "1 #x Grep {", "1 #x }", "0 #x }"], &["x Read {}", "* Grep {}"]);
+    check(&["0 #x Read {}", "0 #x Grep {}"], &["x Read {}", "* Grep {}"]);
+    check(&["- #x Read {}", "- #x Grep {}"], &["x Read {}", "* Grep {}"]);
+}
+
+#[test]
+fn u31_a_half_open_call_at_a_normal_end_is_a_cut() {
+    let (steps, assembler) = run(&["0 #a Read {", "1 #b Grep {}"], End::Finished);
+    assert_eq!(steps, ["open 0", "open 1", "close 1"]);
+    assert!(assembler.is_cut());
+    assert!(assembler.calls()[0].is_half_open());
+    assert!(!assembler.calls()[1].is_half_open());
+}
+
+#[test]
+fn u31_a_call_before_the_cut_stays_sealed() {
+    let (steps, assembler) = run(&["0 #a Read {}", "1 #b Grep {"], End::Finished);
+    assert_eq!(steps, ["open 0", "close 0", "open 1", "seal 0"]);
+    assert!(assembler.is_cut());
+}
+
+#[test]
+fn u31_the_output_limit_seals_nothing_and_is_no_cut() {
+    for end in [End::CutOff, End::Died] {
+        let (steps, assembler) = run(&["0 #a Read {}"], end);
+        assert_eq!(steps, ["open 0", "close 0"]);
+        assert!(!assembler.is_cut());
+    }
+}
+
+#[test]
+fn empty_arguments_are_an_empty_object_once_the_round_ended() {
+    check(&["0 #a ListTasks ", "0  "], &["a ListTasks {}"]);
+    check_steps(&["0 #a ListTasks "], End::Finished, &["open 0", "seal 0"]);
+    check_steps(&["0 #a ListTasks "], End::CutOff, &["open 0"]);
+}
+
+#[test]
+fn heads_before_any_piece_do_not_seal_a_call_without_its_arguments() {
+    check_steps(
+        &["0 #a Read ", "1 #b Grep ", "0 {", "1 {}", r#"0 "p":1}"#],
+        End::Finished,
+        &["open 0", "open 1", "close 1", "close 0", "seal 0", "seal 1"],
+    );
+}
+
+#[test]
+fn several_objects_in_one_text_are_several_calls() {
+    check(
+        &["0 #a Bash {\"c\":1", "0 }{\"c\"", "0 :2} \n{\"c\":3}"],
+        &[r#"a Bash {"c":1}"#, r#"a_2 Bash {"c":2}"#, r#"a_3 Bash {"c":3}"#],
+    );
+    check(&["0 Bash {}{}"], &["* Bash {}", "* Bash {}"]);
+    assert!(run(&["0 #a Bash {}{}"], End::Finished).1.is_sloppy());
+    check_steps(&["0 #a Bash {}{"], End::Died, &["open 0", "close 0", "open 1", "seal 0"]);
+}
+
+#[test]
+fn a_derived_id_is_fresh_where_it_would_be_taken_or_too_long() {
+    check(&["0 #a_2 Read {}", "1 #a Bash {}{}"], &["a_2 Read {}", "a Bash {}", "a_3 Bash {}"]);
+    let long = "x".repeat(38);
+    check(&[&format!("0 #{long} Bash {{}}{{}}")], &[&format!("{long} Bash {{}}"), "* Bash {}"]);
+}
+
+#[test]
+fn a_brace_after_a_closed_object_without_a_new_id_is_a_new_call() {
+    check(&["0 #a Read {}", r#"0 Read {"p":1}"#], &["a Read {}", r#"a_2 Read {"p":1}"#]);
+    check(&["- Read {}", "- Read {}"], &["* Read {}", "* Read {}"]);
+    assert!(run(&["0 #a Read {}", "0 {}"], End::Finished).1.is_sloppy());
+    assert!(!run(&["0 #a Read {}", "1 #b Read {}"], End::Finished).1.is_sloppy());
+}
+
+#[test]
+fn another_name_after_a_closed_object_is_a_new_call() {
+    check(&["0 Read {}", "0 Grep ", "0 {}"], &["* Read {}", "* Grep {}"]);
+    check(&["0 ListTasks ", "0 Read {}"], &["* ListTasks {}", "* Read {}"]);
+}
+
+#[test]
+fn white_space_around_an_object_is_nothing() {
+    check_steps(
+        &["0 #a Read \n {", "0 }", "0  \r\n\t"],
+        End::Finished,
+        &["open 0", "close 0", "seal 0"],
+    );
+}
+
+#[test]
+fn any_other_byte_after_the_object_makes_the_call_invalid() {
+    let (steps, assembler) = run(&["0 #a Read {} ", "0 x", "0 {}"], End::Finished);
+    assert_eq!(steps, ["open 0", "close 0", "invalid 0"]);
+    assert_eq!(
+        assembler.calls()[0].invalid.as_deref(),
+        Some("unexpected 'x' after the end of the object, at byte 4")
+    );
+    check_steps(
+        &["0 #a Read {}", "1 #b Read {}", "0 ]"],
+        End::Finished,
+        &["open 0", "close 0", "open 1", "seal 0", "close 1", "invalid 0", "seal 1"],
+    );
+}
+
+#[test]
+fn what_is_no_object_or_no_json_is_invalid_and_says_where() {
+    let reason = |arguments: &str| {
+        let (steps, assembler) = run(&[&format!("0 #a Read {arguments}")], End::Finished);
+        assert_eq!(steps, ["open 0", "invalid 0"], "{arguments}");
+        assert!(!assembler.is_cut());
+        assembler.calls()[0].invalid.clone().unwrap()
+    };
+    assert_eq!(reason(" [1]"), "unexpected '[' where an object should begin, at byte 2");
+    assert_eq!(reason("null"), "unexpected 'n' where an object should begin, at byte 1");
+    assert!(reason(r#"{"a":tru}"#).contains("column 9"), "{}", reason(r#"{"a":tru}"#));
+    assert!(reason(r#"{"a":1,}"#).contains("column 8"));
+    assert!(reason("{]").contains("column 2"));
+    assert!(reason(r#"{"a":1e999}"#).contains("out of range"));
+    assert!(reason(r#"{"a":"\ud83d"}"#).contains("column"));
+    assert!(reason(&format!("{{\"a\":{}{}}}", "[".repeat(200), "]".repeat(200))).contains("limit"));
+}
+
+#[test]
+fn t34_arguments_over_a_mebibyte_are_invalid() {
+    let mut assembler = assembler();
+    assembler.push(&[delta("0 #a Read {\"p\":\"")]);
+    let piece = format!("0 {}", "x".repeat(1 << 16));
+    let steps: Vec<_> = (0..20).flat_map(|_| assembler.push(&[delta(&piece)])).collect();
+    assert_eq!(steps, [Step::Invalid(Slot(0))]);
+    assert!(assembler.calls()[0].arguments.len() <= 1 << 20);
+    assert!(assembler.calls()[0].invalid.as_ref().unwrap().contains("1048576"));
+}
+
+#[test]
+fn a_name_may_come_after_the_arguments() {
+    check_steps(&["0 #a {}", "0 Read "], End::Finished, &["open 0", "close 0", "seal 0"]);
+    check_steps(
+        &["0 #a {}", "1 #b Grep {}", "0 Read "],
+        End::Finished,
+        &["open 0", "open 1", "close 1", "close 0", "seal 0", "seal 1"],
+    );
+}
+
+#[test]
+fn a_call_without_a_name_is_never_closed_and_is_a_cut() {
+    let (steps, assembler) = run(&["0 #a {}", "1 #b Grep {}"], End::Finished);
+    assert_eq!(steps, ["open 0", "open 1", "close 1"]);
+    assert!(assembler.is_cut());
+}
+
+#[test]
+fn an_end_that_comes_twice_adds_nothing() {
+    let mut assembler = assembler();
+    assembler.push(&[delta("0 #a Read {}")]);
+    assert_eq!(assembler.finish(End::Finished), [Step::Sealed(Slot(0))]);
+    assert_eq!(assembler.finish(End::Finished), []);
+}
+
+#[test]
+fn u33_five_hundred_calls_are_all_there() {
+    let deltas: Vec<_> = (0..500).map(|n| delta(&format!("{n} #c{n} Read {{}}"))).collect();
+    let mut assembler = assembler();
+    assembler.push(&deltas);
+    assert_eq!(assembler.calls().len(), 500);
+}
+
+#[test]
+fn what_the_provider_put_beside_a_call_goes_back_with_it() {
+    let mut assembler = assembler();
+    assembler.push(&[CallDelta {
+        members: [("extra".to_owned(), json!({"signature": "s"}))].into(),
+        function_members: [("fields".to_owned(), json!(1))].into(),
+        ..delta("0 #a Read {}")
+    }]);
+    assert_eq!(
+        assembler.calls()[0].to_message(),
+        json!({
+            "id": "a", "type": "function",
+            "function": {"name": "Read", "arguments": "{}", "fields": 1},
+            "extra": {"signature": "s"},
+        })
+    );
+}
+
+#[test]
+fn history_never_holds_arguments_that_are_no_json() {
+    let (_, assembler) = run(&["0 #a Read {\"p\":tru}"], End::Finished);
+    assert_eq!(assembler.calls()[0].to_message()["function"]["arguments"], "{}");
+}

@@ -14,8 +14,7 @@ const KEY_PREFIXES: [&str; 14] = [
     "eyJ", "ya29.",
 ];
 /// Names whose value is secret: `api_key=…`, `"token": …`, `Bearer …`.
-const SECRET_NAMES: [&str; 7] =
-    ["api_key", "apikey", "x-api-key", "token", "password", "secret", "bearer"];
+const SECRET_NAMES: [&str; 6] = ["api_key", "apikey", "x-api-key", "token", "password", "secret"];
 
 /// The first line of `text`, at most 500 characters, without key-like strings,
 /// paths, addresses inside the house, tracebacks and control characters.
@@ -32,18 +31,39 @@ pub(crate) fn sentence(text: &str) -> String {
 
 fn without_secrets(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
-    let mut after_secret_name = false;
+    let mut next = Next::Anything;
     for (word, separator) in words(line) {
-        if word.is_empty() {
-            out.push_str(separator);
-            continue;
-        }
-        let is_secret = after_secret_name || is_key(word) || is_place(word);
-        out.push_str(if is_secret { REMOVED } else { word });
+        let is_secret = !word.is_empty() && next == Next::Secret && word != ":";
+        let is_removed = is_secret || is_key(word) || is_place(word);
+        out.push_str(if is_removed { REMOVED } else { word });
         out.push_str(separator);
-        after_secret_name = names_secret(word, separator);
+        next = next.after(word, separator);
     }
     out
+}
+
+/// What the words so far say about the next.
+#[derive(Clone, Copy, PartialEq)]
+enum Next {
+    Anything,
+    /// A secret's name stood in quotes: a colon makes what follows its value.
+    PerhapsSecret,
+    Secret,
+}
+
+impl Next {
+    fn after(self, word: &str, separator: &str) -> Self {
+        let name = word.trim_end_matches(':').to_ascii_lowercase();
+        match word {
+            "" => self,
+            ":" if self == Self::PerhapsSecret => Self::Secret,
+            _ if name == "bearer" => Self::Secret,
+            _ if !SECRET_NAMES.contains(&name.as_str()) => Self::Anything,
+            _ if word.ends_with(':') || separator == "=" => Self::Secret,
+            _ if matches!(separator, "\"" | "'") => Self::PerhapsSecret,
+            _ => Self::Anything,
+        }
+    }
 }
 
 /// Words, each with the one character that ends it.
@@ -54,12 +74,6 @@ fn words(line: &str) -> impl Iterator<Item = (&str, &str)> {
         let word = piece.trim_end_matches(SEPARATORS);
         (word, &piece[word.len()..])
     })
-}
-
-fn names_secret(word: &str, separator: &str) -> bool {
-    let name = word.trim_end_matches(':').to_ascii_lowercase();
-    let is_assigned = word.ends_with(':') || matches!(separator, "=" | "\"" | "'");
-    SECRET_NAMES.contains(&name.as_str()) && (is_assigned || name == "bearer")
 }
 
 fn is_key(word: &str) -> bool {
@@ -104,6 +118,7 @@ mod tests {
         check("Incorrect API key provided: sk-abcd1234.", "Incorrect API key provided: […]");
         check(r#"{"api_key": "hunter2", "x": 1}"#, r#"{"api_key": "[…]", "x": 1}"#);
         check("api_key=hunter2 token: a.b", "api_key=[…] token: […]");
+        check("the 'token' count", "the 'token' count");
         check("Authorization: Bearer hunter2", "Authorization: Bearer […]");
         check("AIzaSyA1234567890 and Zm9vYmFyYmF6cXV4MTIz", "[…] and […]");
         check("0123456789abcdef0123456789abcdef", "[…]");

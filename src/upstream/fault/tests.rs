@@ -1,1 +1,186 @@
-//! Tests.
+//! What a client is told of every failure; the bodies are LiteLLM 1.106.2's own.
+
+use super::*;
+
+fn status(status: u16, body: &str) -> Fault {
+    Fault::Status(Refusal {
+        status,
+        error: ErrorObject::of_body(body),
+        retry_after: Some(Duration::from_secs(7)),
+        is_keyless: false,
+    })
+}
+
+fn message(text: &str) -> String {
+    serde_json::json!({"error": {"message": text, "type": "invalid_request_error", "code": "400"}})
+        .to_string()
+}
+
+fn check(fault: &Fault, code: ErrorCode) {
+    let error = fault.api_error();
+    assert_eq!(error.code, code, "{fault}");
+    assert!(!error.message.is_empty());
+}
+
+#[test]
+fn a_wrong_master_key_is_our_own_trouble() {
+    let body = r#"{"error":{"message":"No connected db.","type":"no_db_connection","param":null,"code":"400"}}"#;
+    check(&status(400, body), ErrorCode::UpstreamAuth);
+}
+
+#[test]
+fn no_key_at_all_is_a_bare_500() {
+    let bare = |is_keyless| {
+        let error = ErrorObject::of_body("Internal Server Error");
+        Fault::Status(Refusal { status: 500, error, retry_after: None, is_keyless })
+    };
+    check(&bare(true), ErrorCode::UpstreamAuth);
+    check(&bare(false), ErrorCode::UpstreamError);
+    assert!(!bare(true).is_passing() && bare(false).is_passing());
+}
+
+#[test]
+fn an_unknown_model_is_not_found() {
+    let fault = status(
+        400,
+        &message(
+            "/chat/completions: Invalid model name passed in model=nope. Call `/v1/models` to view \
+             available models for your key.",
+        ),
+    );
+    check(&fault, ErrorCode::ModelNotFound);
+    assert!(fault.allows_fallback() && !fault.is_passing());
+    let provider = "litellm.NotFoundError: OpenAIException - The model `gpt-9` does not exist";
+    check(&status(404, &message(provider)), ErrorCode::ModelNotFound);
+}
+
+#[test]
+fn a_path_without_litellm_is_a_wrong_url() {
+    let fault = status(404, r#"{"detail":"Not Found"}"#);
+    check(&fault, ErrorCode::UpstreamInvalid);
+    assert!(fault.api_error().message.contains("upstream.url"));
+}
+
+#[test]
+fn a_missing_or_wrong_provider_key_is_never_told() {
+    for (code, text) in [
+        (401, "litellm.AuthenticationError: Missing Anthropic API Key - A call is being made"),
+        (
+            500,
+            "litellm.InternalServerError: InternalServerError: OpenAIException - Missing \
+             credentials. Please pass an `api_key`",
+        ),
+        (401, "Incorrect API key provided: sk-abcd1234"),
+        (403, "litellm.APIError: APIError: OpenAIException - Project does not have access"),
+        (400, "litellm.BadRequestError: GeminiException - API key not valid. Please pass one"),
+    ] {
+        let fault = status(code, &message(text));
+        check(&fault, ErrorCode::UpstreamAuth);
+        assert!(!fault.api_error().message.contains("litellm."), "{text}");
+        assert!(!fault.is_passing());
+    }
+}
+
+#[test]
+fn a_conversation_that_is_too_long_keeps_its_sentence() {
+    for file in ["anthropic", "deepseek", "ollama", "openai"] {
+        let path = format!("{}/tests/streams/{file}-toolong.400.json", env!("CARGO_MANIFEST_DIR"));
+        let fault = status(400, &std::fs::read_to_string(path).unwrap());
+        check(&fault, ErrorCode::ContextLengthExceeded);
+        assert!(!fault.api_error().message.contains("fallback"), "{}", fault.api_error().message);
+    }
+}
+
+#[test]
+fn a_refused_parameter_keeps_its_sentence_cleaned() {
+    let text = "litellm.BadRequestError: OpenAIException - 'temperature' is unsupported, see \
+                /usr/lib/python3/x.py\n\nLiteLLM: model group 'b400' failed";
+    for code in [400, 413, 422] {
+        let fault = status(code, &message(text));
+        check(&fault, ErrorCode::UpstreamRejected);
+        assert_eq!(
+            fault.api_error().message,
+            "litellm.BadRequestError: OpenAIException - 'temperature' is unsupported, see […]"
+        );
+        assert_eq!(fault.api_error().retry_after, None);
+    }
+    check(&status(400, ""), ErrorCode::UpstreamRejected);
+}
+
+#[test]
+fn a_rate_limit_keeps_its_wait() {
+    for file in ["anthropic", "deepseek", "ollama", "openai"] {
+        let path =
+            format!("{}/tests/streams/{file}-ratelimit.429.json", env!("CARGO_MANIFEST_DIR"));
+        let fault = status(429, &std::fs::read_to_string(path).unwrap());
+        check(&fault, ErrorCode::UpstreamRateLimited);
+        assert_eq!(fault.api_error().retry_after, Some(Duration::from_secs(7)));
+    }
+}
+
+#[test]
+fn a_failed_provider_is_told_without_its_words() {
+    for file in ["anthropic-die", "anthropic-error", "deepseek-die", "openai-die", "openai-error"] {
+        let path = format!("{}/tests/streams/{file}-first.500.json", env!("CARGO_MANIFEST_DIR"));
+        let fault = status(500, &std::fs::read_to_string(path).unwrap());
+        check(&fault, ErrorCode::UpstreamError);
+        assert!(!fault.api_error().message.contains("litellm."));
+        assert!(fault.is_passing());
+    }
+}
+
+#[test]
+fn an_error_frame_is_judged_by_its_code_which_is_a_text() {
+    let frame = |code: Option<&str>, text: &str| {
+        let code = code.map(str::to_owned);
+        Fault::Frame(ErrorObject { message: text.into(), kind: None, code })
+    };
+    check(&frame(Some("500"), "gone"), ErrorCode::UpstreamError);
+    check(&frame(Some("None"), "gone"), ErrorCode::UpstreamError);
+    check(&frame(None, "gone"), ErrorCode::UpstreamError);
+    check(&frame(Some("429"), "slow down"), ErrorCode::UpstreamRateLimited);
+    check(&frame(Some("400"), "prompt is too long"), ErrorCode::ContextLengthExceeded);
+    check(&frame(Some("401"), "no"), ErrorCode::UpstreamAuth);
+}
+
+#[test]
+fn failures_of_the_road_have_their_codes() {
+    let second = Duration::from_secs(1);
+    check(&Fault::Unreachable("refused".into()), ErrorCode::UpstreamUnavailable);
+    check(&Fault::Tls("unknown issuer".into()), ErrorCode::UpstreamUnavailable);
+    check(&Fault::Reset("reset".into()), ErrorCode::UpstreamError);
+    check(&Fault::FirstByte(second), ErrorCode::UpstreamTimeout);
+    check(&Fault::Idle(second), ErrorCode::UpstreamTimeout);
+    check(&Fault::Comment(second), ErrorCode::UpstreamTimeout);
+    check(&Fault::Died("eof".into()), ErrorCode::StreamDied);
+    check(&Fault::Protocol("eof".into()), ErrorCode::UpstreamInvalid);
+    check(&Fault::Redirect(302), ErrorCode::UpstreamInvalid);
+    check(&Fault::NotACompletion("<html>".into()), ErrorCode::UpstreamInvalid);
+    check(&Fault::TooLarge(TooLarge::Line(1)), ErrorCode::UpstreamInvalid);
+}
+
+#[test]
+fn knows_a_refusal_of_reasoning_by_the_member_it_names() {
+    for text in [
+        "litellm.BadRequestError: GroqException - property 'reasoning_content' is unsupported",
+        "messages.1.thinking_blocks: extra inputs are not permitted",
+        "Unknown name \"reasoning_details\"",
+        "Unrecognized field 'reasoning'",
+    ] {
+        assert!(status(400, &message(text)).refuses_reasoning(), "{text}");
+    }
+    for text in ["'reasoning_effort' is unsupported", "not for reasoning models", "no"] {
+        assert!(!status(400, &message(text)).refuses_reasoning(), "{text}");
+    }
+    assert!(!status(500, &message("'reasoning_content'")).refuses_reasoning());
+    assert!(!Fault::Idle(Duration::ZERO).refuses_reasoning());
+}
+
+#[test]
+fn the_log_is_told_without_keys() {
+    let fault = status(401, &message("Incorrect API key provided: sk-abcd1234efgh"));
+    assert_eq!(
+        fault.to_string(),
+        "status 401: Incorrect API key provided: […] (invalid_request_error)"
+    );
+}

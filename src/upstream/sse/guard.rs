@@ -26,7 +26,7 @@ pub(crate) enum TooLarge {
 }
 
 /// [`push`](Self::push) one read, then take [`next`](Self::next) until `None`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Guard {
     caps: Caps,
     /// The read at hand, without what was cut off its front.

@@ -13,7 +13,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 const EXCERPT: usize = 200;
 
 /// [`push`](Self::push) one read, then take [`next`](Self::next) until `None`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Decoder {
     caps: Caps,
     shape: Shape,
@@ -25,7 +25,7 @@ pub(super) struct Decoder {
 
 /// What the body turned out to be. Its content type is not asked: it is missing
 /// or wrong too often.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Shape {
     /// Nothing but white space, and perhaps a part of a byte order mark.
     Unknown(Vec<u8>),

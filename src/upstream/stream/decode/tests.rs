@@ -1,1 +1,243 @@
-//! Tests.
+//! Guard, decoder and assembler on recorded and own streams, cut everywhere.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::upstream::assemble::{Assembler, End};
+
+const CAPS: Caps = Caps { line: 8 << 20, response: 64 << 20 };
+
+/// All that a stream says, in words: events, steps and the calls they end in.
+fn heard<'a>(reads: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
+    let mut decoder = Decoder::new(CAPS);
+    let mut assembler = Assembler::new(|name| !name.is_empty());
+    let mut heard = Vec::new();
+    let mut is_over = false;
+    for read in reads {
+        decoder.push(Bytes::copy_from_slice(read));
+        is_over |= hear(&mut decoder, &mut assembler, &mut heard);
+        if is_over {
+            break;
+        }
+    }
+    if !is_over {
+        decoder.finish();
+        hear(&mut decoder, &mut assembler, &mut heard);
+    }
+    heard.push(format!("{:?}", assembler.finish(End::Finished)));
+    for call in assembler.calls() {
+        heard.push(format!("{:?} {} {}", call.name, call.arguments, call.is_sealed()));
+    }
+    heard
+}
+
+/// Notes the events at hand; true after the last one there will ever be.
+fn hear(decoder: &mut Decoder, assembler: &mut Assembler, heard: &mut Vec<String>) -> bool {
+    while let Some(event) = decoder.next() {
+        heard.push(format!("{event:?}"));
+        let Ok(StreamEvent::Chunk(chunk)) = event else { return true };
+        heard.push(format!("{:?}", assembler.push(&chunk.delta.tool_calls)));
+    }
+    false
+}
+
+fn last(stream: &[u8]) -> Result<StreamEvent, Fault> {
+    let mut decoder = Decoder::new(CAPS);
+    decoder.push(Bytes::copy_from_slice(stream));
+    decoder.finish();
+    loop {
+        match decoder.next().expect("an end") {
+            Ok(StreamEvent::Chunk(_)) => {}
+            end => return end,
+        }
+    }
+}
+
+fn recorded() -> BTreeMap<String, Vec<u8>> {
+    let streams = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/streams");
+    let paths = std::fs::read_dir(streams).unwrap().map(|file| file.unwrap().path());
+    let sse = paths.filter(|path| path.extension().is_some_and(|end| end == "sse"));
+    sse.map(|path| (path.display().to_string(), std::fs::read(path).unwrap())).collect()
+}
+
+/// Every byte of short streams; of long ones every seventh, and every byte within
+/// a character.
+fn cuts(stream: &[u8]) -> impl Iterator<Item = usize> {
+    let is_inside = |at: usize| stream.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
+    (0..=stream.len()).filter(move |at| stream.len() <= 8 << 10 || at % 7 == 0 || is_inside(*at))
+}
+
+fn check_cuts(name: &str, stream: &[u8]) {
+    let expected = heard([stream]);
+    for cut in cuts(stream) {
+        let (one, two) = stream.split_at(cut);
+        assert_eq!(heard([one, two]), expected, "{name} cut at {cut}");
+    }
+}
+
+/// The same for a long stream, at a cost that does not grow with its square: a cut
+/// within an event must lead to the same state behind that event, and so changes
+/// nothing further on.
+fn check_cuts_event_by_event(name: &str, stream: &[u8]) {
+    let mut before = Decoder::new(CAPS);
+    let mut at = 0;
+    for event in String::from_utf8_lossy(stream).split_inclusive("\n\n") {
+        let bytes = &stream[at..at + event.len()];
+        let mut after = before.clone();
+        let expected = decoded(&mut after, [bytes]);
+        for cut in cuts(stream).filter(|cut| (at..=at + event.len()).contains(cut)) {
+            let mut decoder = before.clone();
+            let (one, two) = bytes.split_at(cut - at);
+            assert_eq!(decoded(&mut decoder, [one, two]), expected, "{name} cut at {cut}");
+            assert_eq!(format!("{decoder:?}"), format!("{after:?}"), "{name} cut at {cut}");
+        }
+        before = after;
+        at += event.len();
+    }
+    for cut in (0..stream.len()).step_by(997) {
+        let (one, two) = stream.split_at(cut);
+        assert_eq!(heard([one, two]), heard([stream]), "{name} cut at {cut}");
+    }
+}
+
+fn decoded<'a>(decoder: &mut Decoder, reads: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
+    let mut events = Vec::new();
+    for read in reads {
+        decoder.push(Bytes::copy_from_slice(read));
+        while let Some(event) = decoder.next() {
+            events.push(format!("{event:?}"));
+            if !matches!(event, Ok(StreamEvent::Chunk(_))) {
+                return events;
+            }
+        }
+    }
+    events
+}
+
+#[test]
+fn every_recorded_stream_says_the_same_however_it_is_cut() {
+    let streams = recorded();
+    assert!(streams.len() > 60, "{} recorded streams", streams.len());
+    for (name, stream) in streams {
+        check_cuts_event_by_event(&name, &stream);
+    }
+}
+
+const OWN: [&str; 6] = [
+    "data: {\"choices\":[{\"delta\":{\"content\":\"ä€🙂 grüß 日本\"}}]}\n\n\
+     data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"👩‍👩‍👧\"},\"finish_reason\":\"stop\"}]}\n\n\
+     data: [DONE]\n\n",
+    "\u{feff}: hello\r\n\r\nevent: x\r\ndata:{\"choices\":\r\ndata:[],\"usage\":{\"prompt_tokens\":1}}\r\n\r\n\
+     data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"é\",\"function\":{\"name\":\"Read\",\
+     \"arguments\":\"{\\\"p\\\":\\\"日本🙂\\\"}{\\\"p\\\":2}\"}}]},\"finish_reason\":\"tool_calls\"}]}\r\n\r\ndata: [DONE]",
+    "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\r\rdata: {\"choices\":[{\"delta\":{\"content\":\"\\ud83d\"}}]}\r\r\
+     data: {\"error\":{\"message\":\"日本\",\"code\":\"None\"}}\r\r",
+    "  \n{\"object\":\"chat.completion\",\"choices\":[{\"index\":0,\"message\":{\"content\":\"ä🙂\",\"tool_calls\":[\
+     {\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"Read\",\"arguments\":\"{}\"}},\
+     {\"index\":0,\"id\":\"b\",\"function\":{\"name\":\"Grep\",\"arguments\":{\"x\":\"ß\"}}}]},\
+     \"finish_reason\":\"tool_calls\"}]}\n",
+    "\u{feff}<!doctype html><title>Grüße 🙂</title>",
+    "data: {\"choices\":[{\"delta\":{\"content\":\"ä\"}}]}\n\ndata: {\"choices\":[{\"del🙂",
+];
+
+#[test]
+fn our_own_streams_say_the_same_however_they_are_cut() {
+    for stream in OWN {
+        check_cuts(stream, stream.as_bytes());
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_stream_in_many_reads_says_the_same(number in 0..OWN.len(), cuts in vec(0_usize..600, 0..8)) {
+        let stream = OWN[number].as_bytes();
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(stream.len())).collect();
+        cuts.extend([0, stream.len()]);
+        cuts.sort_unstable();
+        let reads = cuts.windows(2).map(|pair| &stream[pair[0]..pair[1]]);
+        prop_assert_eq!(heard(reads), heard([stream]));
+    }
+}
+
+#[test]
+fn u18_an_end_after_finish_reason_is_an_end() {
+    let finished = b"data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    assert!(matches!(last(finished), Ok(StreamEvent::End)));
+}
+
+#[test]
+fn u17_an_end_before_finish_reason_is_a_death() {
+    let open = b"data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+    assert!(matches!(last(open), Err(Fault::Died(_))));
+    assert!(matches!(last(b""), Err(Fault::Died(_))));
+    assert!(matches!(last(b": ping\n\n"), Err(Fault::Died(_))));
+    assert!(matches!(last(b"data: {\"choices\":[{\"de"), Err(Fault::Died(_))));
+}
+
+#[test]
+fn u14_garbage_is_a_protocol_error() {
+    assert!(matches!(last(b"data: {\"choices\"\n\ndata: [DONE]\n\n"), Err(Fault::Protocol(_))));
+    assert!(matches!(last(b"data: nonsense\n\n"), Err(Fault::Protocol(_))));
+}
+
+#[test]
+fn u16_an_error_frame_is_a_fault() {
+    let stream = b"data: {\"error\":{\"message\":\"m\",\"code\":\"500\"}}\n\n";
+    assert!(matches!(last(stream), Err(Fault::Frame(error)) if error.message == "m"));
+    let whole = b"{\"error\":{\"message\":\"m\"}}";
+    assert!(matches!(last(whole), Err(Fault::Frame(error)) if error.message == "m"));
+}
+
+#[test]
+fn u21_what_follows_done_is_ignored() {
+    let heard = heard([&b"data: [DONE]\n\ndata: nonsense\n\n"[..]]);
+    assert_eq!(heard, ["Ok(Done)", "[]"]);
+}
+
+#[test]
+fn after_the_last_event_there_is_only_the_end() {
+    let mut decoder = Decoder::new(CAPS);
+    decoder.push(Bytes::from_static(b"data: [DONE]\n\n"));
+    assert!(matches!(decoder.next(), Some(Ok(StreamEvent::Done))));
+    assert!(matches!(decoder.next(), Some(Ok(StreamEvent::End))));
+    decoder.push(Bytes::from_static(b"data: more\n\n"));
+    assert!(matches!(decoder.next(), Some(Ok(StreamEvent::End))));
+}
+
+#[test]
+fn empty_payloads_and_comments_are_nothing() {
+    let mut decoder = Decoder::new(CAPS);
+    decoder.push(Bytes::from_static(b": ping\n\ndata:\n\ndata:  \n\n"));
+    assert!(decoder.next().is_none());
+}
+
+#[test]
+fn u9_html_and_json_of_another_kind_are_no_completion() {
+    let excerpt = |stream: &[u8]| match last(stream) {
+        Err(Fault::NotACompletion(excerpt)) => excerpt,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(excerpt(b"<html>hello</html>"), "<html>hello</html>");
+    assert_eq!(excerpt(&b"<x>".repeat(1000)).len(), EXCERPT);
+    assert_eq!(excerpt(b"{\"data\":[]}"), "{\"data\":[]}");
+    assert_eq!(excerpt(b"{\"broken"), "{\"broken");
+}
+
+#[test]
+fn u13_too_much_is_a_fault() {
+    let caps = Caps { line: 20, response: 100 };
+    let fault = |stream: &[u8]| {
+        let mut decoder = Decoder::new(caps);
+        decoder.push(Bytes::copy_from_slice(stream));
+        decoder.next().unwrap().unwrap_err()
+    };
+    assert_eq!(fault(&b"data: 123456789012345"[..]), Fault::TooLarge(TooLarge::Line(20)));
+    assert_eq!(fault(&b": ping\n\n".repeat(20)), Fault::TooLarge(TooLarge::Response(100)));
+    assert_eq!(
+        fault(&[b"{".to_vec(), vec![b' '; 100]].concat()),
+        Fault::TooLarge(TooLarge::Response(100))
+    );
+}

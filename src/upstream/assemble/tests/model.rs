@@ -1,0 +1,323 @@
+//! The same rules once more, slow and plain: linear searches, and every text read
+//! again from its start at each delta. Held against the assembler by chance.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::Value;
+
+use super::super::{Assembler, End, Step};
+use super::{TOOLS, assembler};
+use crate::openai::chunk::CallDelta;
+
+#[derive(Clone, Debug, Default)]
+struct Call {
+    index: Option<u64>,
+    /// Further indexes under which its tail came.
+    aliases: Vec<u64>,
+    id: Option<String>,
+    names: Vec<String>,
+    text: String,
+}
+
+#[derive(Debug, PartialEq)]
+enum Text {
+    Empty,
+    Open,
+    Whole(Value),
+    Bad,
+}
+
+fn is_tool(name: &str) -> bool {
+    TOOLS.contains(&name)
+}
+
+/// The text of a call, and what follows its object.
+fn judge(text: &str) -> (Text, &str) {
+    let text = text.trim_ascii_start();
+    if text.is_empty() {
+        return (Text::Empty, "");
+    }
+    if !text.starts_with('{') {
+        return (Text::Bad, "");
+    }
+    let mut ends = text.match_indices(['}', ']']).map(|(at, _)| at + 1);
+    let Some(end) = ends.find(|&end| is_balanced(&text[..end])) else {
+        return (Text::Open, "");
+    };
+    let Ok(value) = serde_json::from_str(&text[..end]) else { return (Text::Bad, "") };
+    match text[end..].trim_ascii_start() {
+        rest if rest.is_empty() || rest.starts_with('{') => (Text::Whole(value), rest),
+        _ => (Text::Bad, ""),
+    }
+}
+
+fn is_balanced(text: &str) -> bool {
+    let mut outside = String::new();
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        outside.push(char);
+        if char == '"' {
+            loop {
+                match chars.next() {
+                    Some('\\') => drop(chars.next()),
+                    Some('"') => break,
+                    Some(_) => {}
+                    None => return false,
+                }
+            }
+        }
+    }
+    let count = |brackets: [char; 2]| outside.matches(brackets).count();
+    count(['{', '[']) == count(['}', ']'])
+}
+
+impl Call {
+    fn is_over(&self) -> bool {
+        matches!(judge(&self.text).0, Text::Whole(_) | Text::Bad)
+    }
+
+    fn name(&self) -> Option<String> {
+        let (mut name, mut joined) = (self.names.first()?.clone(), String::new());
+        for (position, piece) in self.names.iter().enumerate() {
+            let longer = joined.clone() + piece;
+            if position > 0 && !is_tool(&name) {
+                if is_tool(&longer) {
+                    name.clone_from(&longer);
+                } else if is_tool(piece) {
+                    name.clone_from(piece);
+                } else if name == *piece {
+                    continue;
+                }
+            }
+            joined = longer;
+        }
+        Some(name)
+    }
+}
+
+#[derive(Default)]
+struct Model(Vec<Call>);
+
+impl Model {
+    fn take(&mut self, delta: &CallDelta) {
+        let text = delta.arguments.clone().unwrap_or_default();
+        if delta.id.is_none() && delta.name.is_none() && text.is_empty() {
+            return;
+        }
+        let at = match self.meant(delta) {
+            Some(at) if !self.is_another(at, delta) => at,
+            Some(at) => {
+                let index = delta.index.or(self.0[at].index);
+                self.open(index, delta.id.clone())
+            }
+            None => self.open(delta.index, delta.id.clone()),
+        };
+        self.fill(at, delta, &text);
+    }
+
+    fn fill(&mut self, at: usize, delta: &CallDelta, text: &str) {
+        if let Some(index) = delta.index {
+            let is_free = self.by_index(index).is_none();
+            let call = &mut self.0[at];
+            call.index.get_or_insert(index);
+            if is_free && call.index != Some(index) {
+                call.aliases.push(index);
+            }
+        }
+        let call = &mut self.0[at];
+        call.id = call.id.take().or(delta.id.clone());
+        let is_named = call.name().is_some();
+        if !(is_named && matches!(judge(&call.text).0, Text::Whole(_))) {
+            call.names.extend(delta.name.clone());
+        }
+        call.text.push_str(text);
+        self.split(at);
+    }
+
+    /// Further objects behind the first are further calls.
+    fn split(&mut self, at: usize) {
+        let text = self.0[at].text.clone();
+        let (_, rest) = judge(&text);
+        if rest.is_empty() {
+            return;
+        }
+        let before = &mut self.0[at];
+        before.text.truncate(text.len() - rest.len());
+        let name = before.name();
+        let (index, id, aliases) = (before.index, before.id.clone(), before.aliases.clone());
+        let next = self.open(index, id);
+        self.0[next].aliases = aliases;
+        self.0[next].names.extend(name);
+        self.0[next].text = rest.to_owned();
+        self.split(next);
+    }
+
+    fn open(&mut self, index: Option<u64>, id: Option<String>) -> usize {
+        self.0.iter_mut().for_each(|call| call.aliases.retain(|alias| Some(*alias) != index));
+        self.0.push(Call { index, id, ..Call::default() });
+        self.0.len() - 1
+    }
+
+    fn by_index(&self, index: u64) -> Option<usize> {
+        self.0.iter().rposition(|call| call.index == Some(index) || call.aliases.contains(&index))
+    }
+
+    fn by_id(&self, id: &str) -> Option<usize> {
+        self.0.iter().rposition(|call| call.id.as_deref() == Some(id))
+    }
+
+    fn meant(&self, delta: &CallDelta) -> Option<usize> {
+        let last = self.0.len().checked_sub(1);
+        let at_index = delta.index.and_then(|index| self.by_index(index));
+        let Some(id) = delta.id.as_deref() else {
+            let is_tail = |at: &usize| delta.name.is_none() && !self.0[*at].is_over();
+            return match delta.index {
+                Some(_) => at_index.or(last.filter(is_tail)),
+                None => last,
+            };
+        };
+        if let Some(at) = at_index.filter(|&at| self.0[at].id.as_deref() == Some(id)) {
+            return Some(at);
+        }
+        if let Some(at) = self.by_id(id) {
+            let is_same_place = delta.index.is_none() || delta.index == self.0[at].index;
+            return (is_same_place || delta.name.is_none()).then_some(at);
+        }
+        let waiting = if delta.index.is_some() { at_index } else { last };
+        waiting.filter(|&at| {
+            self.0[at].id.is_none() && (delta.name.is_none() || !self.0[at].is_over())
+        })
+    }
+
+    fn is_another(&self, at: usize, delta: &CallDelta) -> bool {
+        let call = &self.0[at];
+        let (Some(name), Some(new)) = (call.name(), &delta.name) else { return false };
+        let joined = call.names.concat() + new;
+        name != *new
+            && (call.is_over()
+                || (judge(&call.text).0 == Text::Empty
+                    && is_tool(&name)
+                    && is_tool(new)
+                    && !is_tool(&joined)))
+    }
+}
+
+fn deltas() -> impl Strategy<Value = Vec<CallDelta>> {
+    let texts = vec![
+        "",
+        "",
+        " ",
+        "{",
+        "}",
+        "{}",
+        "{\"a\":",
+        "1",
+        "\"x\"",
+        "\"",
+        "\\",
+        "[",
+        "]",
+        "{\"a\":1}",
+        "{\"b\":\"}\"}",
+        "}{",
+        "x",
+        ",",
+        "ä",
+    ];
+    let delta = (
+        option::of(0_u64..3),
+        option::of(select(vec!["a", "b", "c"])),
+        option::of(select(vec!["Read", "Grep", "Gr", "ep", "Nobody"])),
+        option::of(select(texts)),
+    )
+        .prop_map(|(index, id, name, arguments)| CallDelta {
+            index,
+            id: id.map(str::to_owned),
+            name: name.map(str::to_owned),
+            arguments: arguments.map(str::to_owned),
+            ..CallDelta::default()
+        });
+    vec(delta, 0..14)
+}
+
+fn assembled(deltas: &[CallDelta]) -> (Assembler, Vec<Step>) {
+    let mut assembler = assembler();
+    let mut steps = assembler.push(deltas);
+    steps.extend(assembler.finish(End::Finished));
+    (assembler, steps)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn any_deltas_make_the_calls_that_the_slow_model_makes(deltas in deltas()) {
+        let mut model = Model::default();
+        deltas.iter().for_each(|delta| model.take(delta));
+        let (assembler, _) = assembled(&deltas);
+
+        prop_assert_eq!(assembler.calls().len(), model.0.len());
+        for (call, expected) in assembler.calls().iter().zip(&model.0) {
+            prop_assert_eq!(&call.name, &expected.name());
+            prop_assert_eq!(&call.wire_id, &expected.id);
+            let text = judge(&expected.text).0;
+            prop_assert_eq!(call.invalid.is_some(), text == Text::Bad);
+            if let Text::Whole(value) = text {
+                prop_assert_eq!(call.input.as_ref(), Some(&value));
+                prop_assert_eq!(call.arguments.trim(), expected.text.trim());
+            }
+            let is_half_open = expected.name().is_none() || judge(&expected.text).0 == Text::Open;
+            prop_assert_eq!(call.is_half_open(), is_half_open);
+        }
+    }
+
+    #[test]
+    fn every_step_is_told_once_and_in_its_order(deltas in deltas()) {
+        let (assembler, steps) = assembled(&deltas);
+        for (at, call) in assembler.calls().iter().enumerate() {
+            let slot = super::Slot(at);
+            let told = |step: Step| steps.iter().filter(|&&other| other == step).count();
+            let when = |step: Step| steps.iter().position(|&other| other == step);
+            prop_assert_eq!(told(Step::Opened(slot)), 1);
+            prop_assert_eq!(told(Step::Sealed(slot)), usize::from(call.is_sealed()));
+            prop_assert_eq!(told(Step::Invalid(slot)), usize::from(call.invalid.is_some()));
+            prop_assert!(told(Step::Closed(slot)) <= 1);
+            if let Some(sealed) = when(Step::Sealed(slot)) {
+                prop_assert!(call.name.is_some() && call.input.is_some());
+                prop_assert!(when(Step::Closed(slot)).is_none_or(|closed| closed < sealed));
+            }
+            prop_assert_eq!(call.is_sealed(), call.is_sealed() && call.is_closed());
+        }
+        let ids: std::collections::HashSet<_> = assembler.calls().iter().map(|c| &c.id).collect();
+        prop_assert_eq!(ids.len(), assembler.calls().len());
+    }
+
+    #[test]
+    fn arguments_in_smaller_pieces_make_the_same_calls(deltas in deltas(), cut in 0_usize..20) {
+        let cut_up: Vec<_> = deltas.iter().flat_map(|delta| in_two(delta, cut)).collect();
+        let (whole, _) = assembled(&deltas);
+        let (pieces, _) = assembled(&cut_up);
+        let words = |assembler: &Assembler| {
+            let calls = assembler.calls().iter();
+            calls
+                .map(|call| (call.name.clone(), call.arguments.clone(), call.invalid.clone()))
+                .collect::<Vec<_>>()
+        };
+        prop_assert_eq!(words(&whole), words(&pieces));
+    }
+}
+
+/// A delta and, when its text is long enough, the rest of it as a further one that
+/// points to the same call.
+fn in_two(delta: &CallDelta, cut: usize) -> Vec<CallDelta> {
+    let text = delta.arguments.clone().unwrap_or_default();
+    if !text.is_char_boundary(cut) || cut >= text.len() || cut == 0 {
+        return vec![delta.clone()];
+    }
+    let (one, two) = text.split_at(cut);
+    let head = CallDelta { arguments: Some(one.to_owned()), ..delta.clone() };
+    let tail = CallDelta { arguments: Some(two.to_owned()), name: None, ..delta.clone() };
+    vec![head, tail]
+}
