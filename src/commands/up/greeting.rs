@@ -151,7 +151,22 @@ mod tests {
     fn says_where_it_is_and_what_to_type() {
         let path = Path::new("/home/me/.local/share/toolhand/api-key");
 
-        insta::assert_snapshot!(greeting(Access::File(path)), @"");
+        insta::assert_snapshot!(greeting(Access::File(path)), @r#"
+
+        toolhand is up.
+
+          base URL  http://127.0.0.1:8787/v1
+          key       in /home/me/.local/share/toolhand/api-key
+          left out  sonnet, opus: set ANTHROPIC_API_KEY
+
+        Try it with curl:
+
+          curl -sS http://127.0.0.1:8787/v1/chat/completions -H "Authorization: Bearer $(cat /home/me/.local/share/toolhand/api-key)" -H 'Content-Type: application/json' -d '{"model":"demo","messages":[{"role":"user","content":"read README.md"}]}'
+
+        or with the OpenAI SDK (pip install openai):
+
+          python3 -c 'from openai import OpenAI; client = OpenAI(base_url="http://127.0.0.1:8787/v1", api_key=open("/home/me/.local/share/toolhand/api-key").read().strip()); print(client.chat.completions.create(model="demo", messages=[{"role": "user", "content": "read README.md"}]).choices[0].message.content)'
+        "#);
     }
 
     #[test]
