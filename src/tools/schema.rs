@@ -108,6 +108,7 @@ fn rename(arguments: &mut Map<String, Value>, aliases: PropertyAliases) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde::Deserialize;
     use serde_json::json;
 
@@ -284,5 +285,47 @@ mod tests {
         insta::assert_snapshot!(refusal(r#"{"a":1,}"#), @"invalid input: the arguments are not one JSON object: trailing comma at line 1 column 8; nothing was run");
         insta::assert_snapshot!(refusal(&" ".repeat(MAX_ARGUMENTS + 1)), @"invalid input: the arguments are 1048577 bytes long, and a call may have at most 1048576; do it in smaller pieces");
         assert!(parse_arguments(&"[".repeat(10_000)).is_err());
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let key = prop_oneof![
+            Just("pattern".to_owned()),
+            Just("-A".to_owned()),
+            Just("parts".to_owned()),
+            Just("order".to_owned()),
+            Just("after_context".to_owned()),
+            "[a-z_~/.]{0,3}",
+        ];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            "-?[0-9]{0,25}".prop_map(Value::from),
+            ".{0,100}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 24, 6, move |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::hash_map(key.clone(), inner, 0..6)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_taken_or_refused(arguments in any_json()) {
+            if let Err(refusal) = accept(arguments) {
+                prop_assert!(refusal.starts_with("invalid input: "), "{refusal}");
+                prop_assert!(refusal.len() < 4_000, "{refusal}");
+            }
+        }
+
+        #[test]
+        fn whatever_is_written_is_parsed_or_refused(text in ".{0,200}") {
+            drop(parse_arguments(&text));
+        }
     }
 }

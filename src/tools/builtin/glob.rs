@@ -153,7 +153,7 @@ fn find(
     let matcher = plan.compile()?;
     let target = permit.target().ok_or_else(|| ToolError::failed("no directory was permitted"))?;
     let root = target.real_path();
-    if !root.is_dir() {
+    if !target.metadata().is_ok_and(|metadata| metadata.is_dir()) {
         let path = target.path().display();
         return Err(ToolError::Failed(format!("{path} is not an existing directory")));
     }

@@ -52,8 +52,7 @@ pub(super) fn search(
     let page = Page::new(query.lines_wanted());
     let found = Mutex::new(Found { page, files: 0, matches: 0 });
     let path = place.target.path().display();
-    let root = place.target.real_path();
-    let kind = root.metadata().map_err(|error| match error.kind() {
+    let kind = place.target.metadata().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => ToolError::Failed(format!("{path} does not exist")),
         _ => ToolError::Failed(format!("{path}: {error}")),
     })?;

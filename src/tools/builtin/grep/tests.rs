@@ -20,6 +20,15 @@ fn tree() -> Workspace {
     let long = format!("needle {}\n", "x".repeat(600));
     let workspace = Workspace::new(&[
         (".git/HEAD", "needle\n"),
+        (".git/info/exclude", "excluded.txt\n"),
+        ("excluded.txt", "needle\n"),
+        ("src/excluded.txt", "needle\n"),
+        (".rgignore", "docs/secret.md\n"),
+        ("docs/secret.md", "needle\n"),
+        ("src/y.log", "needle\n"),
+        ("nested/.gitignore", "*\n!z.txt\n"),
+        ("nested/z.txt", "needle\n"),
+        ("nested/other.txt", "needle\n"),
         (".gitignore", "/build\n*.log\n!keep.log\n"),
         (".hidden/conf", "a needle here\n"),
         ("build/out.txt", "needle\n"),
@@ -145,6 +154,21 @@ async fn finds_what_ripgrep_finds() {
     for (arguments, flags) in cases {
         let ours = sorted(&workspace.call(grep(), arguments.clone()).await);
         assert_eq!(ours, ripgrep(&workspace, flags), "{arguments}");
+    }
+}
+
+#[tokio::test]
+async fn gitignore_counts_inside_a_repository_only() {
+    if !has_ripgrep() {
+        return;
+    }
+    let files = [(".gitignore", "a\n"), (".ignore", "b\n"), ("a", "x"), ("b", "x"), ("c", "x")];
+    let workspace = Workspace::new(&files);
+    for expected in [vec!["a", "c"], vec!["c"]] {
+        let ours = sorted(&workspace.call(grep(), json!({"pattern": "^x"})).await);
+        assert_eq!(ours, expected);
+        assert_eq!(ours, ripgrep(&workspace, &["-l", "^x", "."]));
+        workspace.write(".git/HEAD", b"");
     }
 }
 
@@ -353,6 +377,9 @@ async fn says_so_when_time_runs_out_and_stops_when_cancelled() {
     (incomplete: the search ran out of time; narrow the path or the pattern)
     ");
     assert_eq!(output.structured["truncated"], true);
+    let hurried = Grep { hidden: Hidden::nothing(), time_limit: Duration::ZERO };
+    let answer = workspace.call(hurried, json!({"pattern": "x", "path": "a"})).await;
+    assert!(answer.contains("ran out of time"), "{answer}");
 
     workspace.context().cancelled.cancel();
     assert_snapshot!(workspace.call(grep(), json!({"pattern": "x"})).await, @"Error: interrupted");
