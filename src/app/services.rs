@@ -52,7 +52,6 @@ impl Services {
                 hidden,
                 runner: Runner::new(SUPERVISOR, environment.clone(), None),
                 bash: config.tools.bash.clone(),
-                workspace: Arc::clone(&workspace),
             }))
         };
         let permissions = permissions(config, &tools(Hidden::nothing()), &workspace)?;

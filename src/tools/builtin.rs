@@ -11,7 +11,6 @@ use std::sync::Arc;
 use super::tool::{AnyTool, erase};
 use super::walk::Hidden;
 use crate::processes::Runner;
-use crate::workspace::Workspace;
 
 /// What the tools need of the rest of the program.
 #[derive(Debug)]
@@ -20,7 +19,6 @@ pub(crate) struct Services {
     pub(crate) hidden: Hidden,
     pub(crate) runner: Runner,
     pub(crate) bash: bash::Settings,
-    pub(crate) workspace: Arc<Workspace>,
 }
 
 /// In the order in which they are advertised, which is part of a provider's cache key.
@@ -28,11 +26,7 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
     vec![
         erase(glob::Glob::new(services.hidden.clone())),
         erase(grep::Grep::new(services.hidden.clone())),
-        erase(bash::Bash::new(
-            services.runner.clone(),
-            services.bash.clone(),
-            Arc::clone(&services.workspace),
-        )),
+        erase(bash::Bash::new(services.runner.clone(), services.bash.clone())),
         #[cfg(feature = "bench-tool")]
         erase(wait::Wait),
     ]
@@ -72,7 +66,6 @@ mod tests {
             hidden: Hidden::nothing(),
             runner: Runner::new("/proc/self/exe", Environment::allowed([]), None),
             bash: bash::Settings::default(),
-            workspace: Arc::new(Workspace::open(vec!["/".into()]).unwrap()),
         }))
     }
 

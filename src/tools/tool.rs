@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::schema::{self, InputSchema, PropertyAliases};
 use crate::files::ReadState;
 use crate::permissions::{Permit, Reach, Refusal};
+use crate::workspace::Workspace;
 
 /// A capability the model can call.
 pub(crate) trait Tool: Send + Sync + 'static {
@@ -102,6 +103,8 @@ pub(crate) struct CallContext {
 /// What the calls of one session share.
 #[derive(Debug)]
 pub(crate) struct SessionFacts {
+    /// The directories that the session may work in.
+    pub(crate) workspace: Arc<Workspace>,
     /// Where relative paths start; Bash moves it.
     working_dir: Mutex<PathBuf>,
     /// What `~` stands for.
@@ -138,9 +141,11 @@ pub(crate) enum ToolError {
 }
 
 impl SessionFacts {
-    pub(crate) fn new(working_dir: PathBuf) -> Self {
+    /// A session that starts at the root of `workspace`.
+    pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
         Self {
-            working_dir: Mutex::new(working_dir),
+            working_dir: Mutex::new(workspace.root().to_owned()),
+            workspace,
             home: PathBuf::from("/"),
             read_state: ReadState::default(),
         }
@@ -320,7 +325,8 @@ pub(crate) mod test_support {
         pub(crate) fn new(files: &[(&str, &str)]) -> Self {
             let directory = tempfile::tempdir().unwrap();
             let real = directory.path().canonicalize().unwrap();
-            let session = Arc::new(SessionFacts::new(real));
+            let root = workspace::Workspace::open(vec![real]).unwrap();
+            let session = Arc::new(SessionFacts::new(Arc::new(root)));
             let workspace = Self {
                 directory,
                 context: CallContext { session, cancelled: CancellationToken::new() },
@@ -362,7 +368,7 @@ pub(crate) mod test_support {
 
         /// Permits what lies in the workspace, and every command.
         pub(crate) fn permit(&self, reach: Reach) -> Result<Permit, ToolError> {
-            let root = workspace::Workspace::open(vec![self.root()]).unwrap();
+            let root = Arc::clone(&self.context.session.workspace);
             let resolve = |path: PathBuf| {
                 root.resolve(&path).map_err(|error| ToolError::Denied(error.to_string()))
             };

@@ -5,7 +5,6 @@ mod last_command;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -13,8 +12,7 @@ use serde::Deserialize;
 
 use crate::permissions::{Permit, Reach};
 use crate::processes::{Cause, Command, Exit, Finished, Limits, Moved, RunError, Runner};
-use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
-use crate::workspace::Workspace;
+use crate::tools::tool::{CallContext, Keep, Tool, ToolError, ToolOutput};
 
 /// The shell of every command: never the user's own, whose start files would run.
 const SHELL: &str = "/bin/bash";
@@ -40,11 +38,10 @@ impl Default for Settings {
     }
 }
 
+#[derive(Debug)]
 pub(crate) struct Bash {
     runner: Runner,
     settings: Settings,
-    /// Where the working directory may move to.
-    workspace: Arc<Workspace>,
     shell: PathBuf,
 }
 
@@ -59,8 +56,8 @@ pub(crate) struct BashInput {
 }
 
 impl Bash {
-    pub(crate) fn new(runner: Runner, settings: Settings, workspace: Arc<Workspace>) -> Self {
-        Self { runner, settings, workspace, shell: SHELL.into() }
+    pub(crate) fn new(runner: Runner, settings: Settings) -> Self {
+        Self { runner, settings, shell: SHELL.into() }
     }
 }
 
@@ -75,6 +72,8 @@ impl Tool for Bash {
         no terminal and no input, so give commands all they need as arguments. What a command \
         leaves running in the background is ended with it. To read, search or change files, \
         use Read, Glob, Grep, Edit and Write.";
+    const MAX_RESULT_CHARS: Option<usize> = Some(answer::MAX_CHARACTERS);
+    const KEEP: Keep = Keep::HeadAndTail;
 
     fn reach(&self, input: &BashInput, _: &CallContext) -> Reach {
         Reach::Command(input.command.clone())
@@ -135,29 +134,23 @@ impl Bash {
             Moved::Not => None,
             Moved::To(directory) => {
                 let directory = Path::new(directory);
-                if self.workspace.resolve(directory).is_ok() {
+                if context.session.workspace.resolve(directory).is_ok() {
                     context.session.set_working_dir(directory.to_owned());
                     return None;
                 }
                 let why = format!("{} is outside the workspace", directory.display());
-                Some(self.reset(context, &why))
+                Some(reset(context, &why))
             }
             Moved::Nowhere => {
-                Some(self.reset(context, "the directory that the command ended in was removed"))
+                Some(reset(context, "the directory that the command ended in was removed"))
             }
         }
-    }
-
-    fn reset(&self, context: &CallContext, why: &str) -> String {
-        let root = self.workspace.root();
-        context.session.set_working_dir(root.to_owned());
-        format!("(the working directory is {} again: {why})", root.display())
     }
 
     fn not_run(&self, error: &RunError, text: &str, context: &CallContext) -> ToolError {
         match error {
             RunError::Directory { .. } => {
-                let reset = self.reset(context, "the one before cannot be entered");
+                let reset = reset(context, "the one before cannot be entered");
                 ToolError::Failed(format!("{error}; nothing was run {reset}"))
             }
             RunError::Program { source, .. } if source.kind() == ErrorKind::ArgumentListTooLong => {
@@ -170,6 +163,12 @@ impl Bash {
             _ => ToolError::failed(error),
         }
     }
+}
+
+fn reset(context: &CallContext, why: &str) -> String {
+    let root = context.session.workspace.root();
+    context.session.set_working_dir(root.to_owned());
+    format!("(the working directory is {} again: {why})", root.display())
 }
 
 /// The text is one argument, whatever it holds. The line ends keep bash from turning

@@ -1,6 +1,7 @@
 //! JSON in, text out, through the real shell.
 
 use std::fs;
+use std::sync::Arc;
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -10,18 +11,17 @@ use crate::processes::test_support::{Gate, runner};
 use crate::tools::tool::test_support::Workspace as Fixture;
 use crate::tools::tool::{AnyTool, erase};
 
-fn bash(fixture: &Fixture) -> Bash {
-    let workspace = Workspace::open(vec![fixture.root()]).unwrap();
-    Bash::new(runner(), Settings::default(), Arc::new(workspace))
+fn bash() -> Bash {
+    Bash::new(runner(), Settings::default())
 }
 
 async fn output(fixture: &Fixture, arguments: Value) -> ToolOutput {
-    let tool: Arc<dyn AnyTool> = erase(bash(fixture));
+    let tool: Arc<dyn AnyTool> = erase(bash());
     fixture.run(&tool, arguments).await.unwrap()
 }
 
 async fn answer(fixture: &Fixture, command: &str) -> String {
-    fixture.call(bash(fixture), json!({ "command": command })).await
+    fixture.call(bash(), json!({ "command": command })).await
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_time_out_says_so_and_keeps_the_output() {
     let fixture = Fixture::new(&[]);
     let arguments = json!({ "command": "echo begun; sleep 1000", "timeout": 300 });
 
-    assert_snapshot!(fixture.call(bash(&fixture), arguments).await, @r"
+    assert_snapshot!(fixture.call(bash(), arguments).await, @r"
     Error: begun
     Command timed out after 0.3 s and was ended; if it needs more time, give a larger timeout
     ");
@@ -114,7 +114,7 @@ async fn a_time_out_beyond_the_limit_is_lowered() {
     let fixture = Fixture::new(&[]);
     let arguments = json!({ "command": "echo a", "timeout": 600_001 });
 
-    assert_snapshot!(fixture.call(bash(&fixture), arguments).await, @r"
+    assert_snapshot!(fixture.call(bash(), arguments).await, @r"
     a
     (timeout lowered to 600 s, the most that is allowed)
     ");
@@ -200,7 +200,7 @@ async fn what_the_system_refuses_is_explained() {
 
     assert_snapshot!(answer(&fixture, &format!(": {}", "x".repeat(800_000))).await, @"Error: a command of 800002 bytes is too long for the system; write it to a file and run that");
     assert_snapshot!(answer(&fixture, "echo a\0b").await, @"Error: the command holds a NUL character; a program cannot be given one");
-    let no_shell = Bash { shell: "/no/such/bash".into(), ..bash(&fixture) };
+    let no_shell = Bash { shell: "/no/such/bash".into(), ..bash() };
     assert_snapshot!(fixture.call(no_shell, json!({ "command": "true" })).await, @"Error: /no/such/bash cannot be run: No such file or directory (os error 2)");
 }
 
@@ -219,13 +219,12 @@ async fn the_text_reaches_the_shell_as_it_is() {
 
 #[test]
 fn the_headline_is_one_line() {
-    let fixture = Fixture::new(&[]);
     let input = |command: &str, description: Option<&str>| BashInput {
         command: command.to_owned(),
         description: description.map(str::to_owned),
         timeout: None,
     };
-    let headline = |input| Bash::headline(&bash(&fixture), &input);
+    let headline = |input| Bash::headline(&bash(), &input);
 
     assert_eq!(headline(input("make\nmake test", None)), "make");
     assert_eq!(headline(input("make", Some("Builds it"))), "Builds it");
