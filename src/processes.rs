@@ -21,7 +21,6 @@ pub(crate) mod test_support;
 mod tests;
 
 pub(crate) use environment::Environment;
-pub(crate) use output::Capture;
 pub(crate) use protocol::{Exit, Moved};
 pub(crate) use runner::{Command, Finished, Limits, RunError, Runner};
 pub(crate) use steps::Cause;
