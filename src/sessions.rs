@@ -74,8 +74,7 @@ impl Sessions {
         let (session, id) = (SessionId::random(), TurnId::random());
         let permissions = self.permissions_for(&request)?;
         let tools = self.tools_for(&request);
-        let working_dir = permissions.workspace().root().to_owned();
-        let facts = Arc::new(SessionFacts::new(working_dir));
+        let facts = Arc::new(SessionFacts::new(Arc::clone(permissions.workspace())));
         let pipeline = Pipeline {
             tools,
             hooks: Hooks::default(),
