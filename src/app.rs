@@ -55,7 +55,6 @@ impl Server {
     /// Builds every service and takes the address.
     pub(crate) async fn bind(loaded: Loaded, state: StateDir) -> Result<Self, StartError> {
         let Loaded { config, secrets, environment, .. } = loaded;
-        warn_of_dangers(&config);
         let services = Services::new(&config, &secrets, &environment)?;
         let (keys, key_path) = client_keys(&config, &secrets, &state)?;
         let listen = config.server.listen;
@@ -66,6 +65,7 @@ impl Server {
         let api = face(&config, &services, keys, address, turns_over.clone())
             .map_err(StartError::Setting)?;
         let api = Arc::new(api);
+        warn_of_dangers(&config);
         Ok(Self { listener, address, api, key_path, config, turns_over, _state: state })
     }
 

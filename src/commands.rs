@@ -127,8 +127,10 @@ impl fmt::Display for Failure {
 pub fn run() -> ExitCode {
     let command = CommandLine::parse().command;
     let variables = Variables::of_this_process();
-    if let Err(error) = secrets::leave_environment(&variables) {
-        complain(&format!("the keys stay readable in this process's environment: {error}"));
+    if let Err(error) =
+        secrets::leave_environment(&variables).and_then(|()| secrets::close_to_others())
+    {
+        complain(&format!("other processes of this user may be able to read our keys: {error}"));
     }
     let handed_over = secrets::handed_over(&variables);
     let variables = variables.with(handed_over);

@@ -1,4 +1,5 @@
 //! The one binary of the integration tests.
 
 mod architecture;
+mod cli;
 mod support;

@@ -14,6 +14,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::fs::MemfdFlags;
+use rustix::process::DumpableBehavior;
 
 use super::ConfigError;
 use super::environment::Variables;
@@ -35,6 +36,12 @@ const MEMORY: &str = "toolhand-secrets";
 pub(crate) struct Secrets {
     pub(crate) client_key: Option<Secret>,
     pub(crate) upstream_key: Option<Secret>,
+}
+
+/// Keeps others of the same user from looking into this process: its memory, and
+/// the environment it was started with.
+pub(crate) fn close_to_others() -> io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
 /// Starts this program once more without the keys that its environment holds.

@@ -1,0 +1,339 @@
+//! The program as it is called: what it refuses, what it prints, how it ends.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::support::client::Client;
+use crate::support::upstream::Upstream;
+
+/// A user's home directory, with a workspace that is the working directory.
+struct Home(TempDir);
+
+/// A server that was started in a [`Home`]; killed when a test forgets it.
+struct Running {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    /// What it printed until it listened.
+    said: Vec<String>,
+    address: SocketAddr,
+}
+
+/// How a program ended that was to end by itself.
+#[derive(Debug)]
+struct Ended {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Home {
+    fn new() -> Self {
+        let home = Self(tempfile::tempdir().unwrap());
+        fs::create_dir(home.workspace()).unwrap();
+        home
+    }
+
+    fn workspace(&self) -> PathBuf {
+        self.0.path().join("workspace")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolhand"));
+        command
+            .env_clear()
+            .env("HOME", self.0.path())
+            .env("PATH", "/usr/bin:/bin")
+            .current_dir(self.workspace())
+            .args(arguments)
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ended {
+        self.end(&mut self.command(arguments))
+    }
+
+    /// Paths of this home are shown as `~`.
+    fn end(&self, command: &mut Command) -> Ended {
+        let output = command.output().unwrap();
+        let home = self.0.path().to_str().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(home, "~");
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        Ended { code: output.status.code(), stdout, stderr }
+    }
+
+    fn serve(&self, command: &mut Command) -> Running {
+        command.args(["serve", "--listen", "127.0.0.1:0"]);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary");
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut said = Vec::new();
+        loop {
+            let mut line = String::new();
+            assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "ended before it listened");
+            if let Some(address) = line.strip_prefix("listening on http://") {
+                let address = address.trim_end().parse().unwrap();
+                return Running { child, stdout, said, address };
+            }
+            said.push(line.trim_end().replace(self.0.path().to_str().unwrap(), "~"));
+        }
+    }
+
+    /// What `serve` says when it refuses to start with this file.
+    #[track_caller]
+    fn check_file(&self, file: &str, expected: &str) {
+        fs::write(self.path("toolhand.toml"), file).unwrap();
+        self.check_refused(&["serve", "--config", "../toolhand.toml"], expected);
+    }
+
+    #[track_caller]
+    fn check_refused(&self, arguments: &[&str], expected: &str) {
+        let ended = self.run(arguments);
+        assert_eq!(ended.stderr, format!("toolhand: {expected}\n"));
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
+    }
+}
+
+impl Running {
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    fn stop(mut self, signal: Signal) -> Option<i32> {
+        kill_process(self.pid(), signal).unwrap();
+        let mut rest = String::new();
+        self.stdout.read_to_string(&mut rest).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It is over already, unless a test failed.
+        let _over = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+fn mode_of(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn a_mistake_in_the_file_is_one_line() {
+    let home = Home::new();
+    home.check_file(
+        "[turns]\nmax_round = 7\n",
+        "../toolhand.toml:2: unknown key turns.max_round; did you mean turns.max_rounds?",
+    );
+    home.check_file(
+        "[server]\nworkspace = \"nowhere\"\n",
+        "../toolhand.toml:2: server.workspace: ~/workspace/nowhere is not a directory",
+    );
+    home.check_file(
+        "[permissions]\ndeny = [\"Bash(rm *)\"]\n",
+        "permissions.deny: \"Bash(rm *)\" has a specifier; rules with a specifier come later, so write only the tool's name, \"Bash\"",
+    );
+    home.check_file("[sessions]\nstore = \"sqlite\"\n", "../toolhand.toml:1: unknown key sessions");
+}
+
+#[test]
+fn a_file_that_others_may_write_is_refused() {
+    let home = Home::new();
+    let file = home.path("toolhand.toml");
+    fs::write(&file, "").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+    home.check_refused(
+        &["serve", "--config", "../toolhand.toml"],
+        "../toolhand.toml: others may write it; run: chmod go-w ../toolhand.toml",
+    );
+}
+
+#[test]
+fn a_mistake_on_the_command_line_or_in_the_environment_is_one_line() {
+    let home = Home::new();
+    home.check_refused(
+        &["serve", "--workspace", "nowhere"],
+        "--workspace: server.workspace: ~/workspace/nowhere is not a directory",
+    );
+    home.check_refused(
+        &["serve", "--no-auth", "--listen", "0.0.0.0:0"],
+        "--no-auth: auth.required: without keys only on loopback, not on 0.0.0.0:0",
+    );
+    home.check_refused(
+        &["serve", "--permission-mode", "yolo"],
+        "--permission-mode: permissions.mode: \"yolo\" is no permission mode: it is \"default\", \"dontAsk\", \"plan\" or \"bypassPermissions\"",
+    );
+    let ended = home.end(home.command(&["serve"]).env("TOOLHAND_UPSTREM", "http://x/v1"));
+    assert_eq!(
+        ended.stderr,
+        "toolhand: unknown variable TOOLHAND_UPSTREM; did you mean TOOLHAND_UPSTREAM?\n"
+    );
+    assert_eq!(home.run(&["serve", "--colour"]).code, Some(2));
+}
+
+#[test]
+fn a_file_in_the_working_directory_sets_nothing() {
+    let home = Home::new();
+    fs::write(home.workspace().join("toolhand.toml"), "nonsense").unwrap();
+    fs::write(home.workspace().join(".env"), "TOOLHAND_UPSTREAM=nonsense").unwrap();
+    assert_eq!(home.run(&["tools"]).code, Some(0));
+}
+
+#[test]
+fn a_state_directory_that_is_not_ours_alone_is_refused() {
+    let home = Home::new();
+    let state = home.path("state");
+    let arguments = ["serve", "--state-dir", "../state", "--listen", "127.0.0.1:0"];
+    fs::create_dir(&state).unwrap();
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();
+    let refused = |reason: &str| format!("state directory ~/workspace/../state: {reason}");
+    home.check_refused(&arguments, &refused("others may write it (mode 777); chmod 700 it"));
+
+    fs::remove_dir(&state).unwrap();
+    symlink(home.workspace(), &state).unwrap();
+    home.check_refused(&arguments, &refused("is a symbolic link; name the directory itself"));
+
+    fs::remove_file(&state).unwrap();
+    fs::create_dir(&state).unwrap();
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(state.join("api-key"), "th-1").unwrap();
+    fs::set_permissions(state.join("api-key"), fs::Permissions::from_mode(0o644)).unwrap();
+    home.check_refused(
+        &arguments,
+        &refused("api-key may be read by others (mode 644); chmod 600 it"),
+    );
+}
+
+#[tokio::test]
+async fn the_first_start_makes_a_key_and_prints_only_where_it_is() {
+    let home = Home::new();
+    let state = home.path(".local/share/toolhand");
+
+    let server = home.serve(&mut home.command(&[]));
+
+    assert_eq!(server.said, ["client key in ~/.local/share/toolhand/api-key"]);
+    assert_eq!((mode_of(&state), mode_of(&state.join("api-key"))), (0o700, 0o600));
+    let key = fs::read_to_string(state.join("api-key")).unwrap();
+    let asked = |key: &str| {
+        let client = Client::new(server.address, key);
+        async move { client.get("/toolhand/v1/tools").await.status() }
+    };
+    assert_eq!(asked(key.trim()).await, 200);
+    assert_eq!(asked("th-wrong").await, 401);
+    assert_eq!(server.stop(Signal::TERM), Some(0));
+}
+
+#[test]
+fn a_second_server_is_told_who_holds_the_directory() {
+    let home = Home::new();
+    let first = home.serve(&mut home.command(&[]));
+    home.check_refused(
+        &["serve", "--listen", "127.0.0.1:0"],
+        &format!(
+            "state directory ~/.local/share/toolhand: in use by another server, process {}",
+            first.pid().as_raw_nonzero()
+        ),
+    );
+
+    assert_eq!(first.stop(Signal::INT), Some(0));
+    let next = home.serve(&mut home.command(&[]));
+    assert_eq!(next.stop(Signal::TERM), Some(0));
+}
+
+#[tokio::test]
+async fn keys_of_the_environment_work_and_leave_it() {
+    let home = Home::new();
+    let mut command = home.command(&[]);
+    command
+        .env("TOOLHAND_API_KEY", "th-of-a-test")
+        .env("TOOLHAND_UPSTREAM_API_KEY", "sk-of-a-test");
+    let server = home.serve(&mut command);
+
+    let environment =
+        fs::read(format!("/proc/{}/environ", server.pid().as_raw_nonzero())).unwrap_or_default();
+    let environment = String::from_utf8_lossy(&environment);
+    assert!(!environment.contains("of-a-test"), "{environment}");
+    let client = Client::new(server.address, "th-of-a-test");
+    assert_eq!(client.get("/toolhand/v1/tools").await.status(), 200);
+    assert!(!home.path(".local/share/toolhand/api-key").exists());
+    assert_eq!(server.stop(Signal::TERM), Some(0));
+}
+
+#[tokio::test]
+async fn an_unreachable_upstream_keeps_no_server_from_starting() {
+    let home = Home::new();
+    let mut command = home.command(&[]);
+    let server = home.serve(command.env("TOOLHAND_UPSTREAM", "http://127.0.0.1:9/v1"));
+    let client = Client::new(server.address, "none");
+    assert_eq!(client.get("/health").await.status(), 200);
+    assert_eq!(server.stop(Signal::TERM), Some(0));
+}
+
+#[test]
+fn tools_are_shown_in_words_and_as_they_go_upstream() {
+    let home = Home::new();
+    let words = home.run(&["tools"]).stdout;
+    let json = home.run(&["tools", "--json"]).stdout;
+    let definitions: serde_json::Value = serde_json::from_str(&json).unwrap();
+    for definition in definitions.as_array().unwrap() {
+        let name = definition["function"]["name"].as_str().unwrap();
+        assert!(words.lines().any(|line| line == name), "{name}");
+    }
+}
+
+#[test]
+fn a_reader_that_went_away_is_no_failure() {
+    let home = Home::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ended = home.end(home.command(&["tools"]).stdout(writer).stderr(Stdio::piped()));
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn check_tells_what_was_set_and_whether_upstream_answers() {
+    let upstream = Upstream::start();
+    let home = Home::new();
+    let url = upstream.url();
+    let mut command = home.command(&["check", "--sandbox", "off"]);
+    command.env("TOOLHAND_UPSTREAM", &url).env("TOOLHAND_API_KEY", "th-of-a-test");
+    command.env("TOOLHAND_UPSTREAM_PROXY", "");
+
+    let ended = home.end(&mut command);
+
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    let expected = [
+        "configuration: no file",
+        "  sandbox.mode = \"off\" (--sandbox)",
+        &format!("  upstream.url = {url:?} (TOOLHAND_UPSTREAM)"),
+        "workspace: ~/workspace",
+        "client key: TOOLHAND_API_KEY",
+        "upstream key: none",
+        "sandbox: off: a command can do all that this user can",
+        &format!("upstream: {url} answers"),
+    ];
+    for line in expected {
+        assert!(ended.stdout.lines().any(|shown| shown == line), "{line}\n{}", ended.stdout);
+    }
+    assert!(!ended.stdout.contains("th-of-a-test"));
+}
+
+#[test]
+fn check_fails_when_upstream_does_not_answer() {
+    let home = Home::new();
+    let ended = home.run(&["check", "--upstream", "http://127.0.0.1:9/v1"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stderr.starts_with("toolhand: upstream: http://127.0.0.1:9/v1: "), "{ended:?}");
+    assert_eq!(ended.stderr.lines().count(), 1);
+}
