@@ -75,3 +75,6 @@ async fn unknown_route(request: Request) -> ApiError {
 async fn method_not_allowed(method: Method) -> ApiError {
     ApiError::new(ErrorCode::MethodNotAllowed, format!("{method} is not allowed here."))
 }
+
+#[cfg(test)]
+mod tests;

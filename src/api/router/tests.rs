@@ -1,0 +1,370 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::body::Body;
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use axum::response::Response;
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::*;
+use crate::api::Settings;
+use crate::api::auth::{Key, Keys, WrongKeys};
+use crate::api::chat::validate::Context;
+use crate::api::facts::Peer;
+use crate::api::hosts::AllowedHosts;
+use crate::api::ready::Readiness;
+use crate::api::status::{About, Sandbox};
+use crate::limits::Limits;
+use crate::openai::request::Progress;
+use crate::permissions::{Mode, Permissions};
+use crate::sessions::Sessions;
+use crate::tools::toolset::Toolset;
+use crate::upstream::settings::UnknownFields;
+use crate::workspace::Workspace;
+use crate::{agent, permissions, tools as tool_layer, upstream};
+
+const KEY: &str = "Bearer th-key";
+const ORIGIN: &str = "https://good.com";
+
+/// Every route, and a method that it takes.
+const WITH_KEY: [(&str, &str); 17] = [
+    ("POST", "/v1/chat/completions"),
+    ("GET", "/v1/models"),
+    ("GET", "/v1/models/openai/gpt"),
+    ("POST", "/v1/completions"),
+    ("POST", "/v1/embeddings"),
+    ("POST", "/v1/moderations"),
+    ("POST", "/v1/rerank"),
+    ("POST", "/v1/audio/speech"),
+    ("POST", "/v1/audio/transcriptions"),
+    ("POST", "/v1/audio/translations"),
+    ("POST", "/v1/images/generations"),
+    ("POST", "/v1/images/edits"),
+    ("POST", "/v1/images/variations"),
+    ("POST", "/v1/responses/x/cancel"),
+    ("GET", "/toolhand/v1/status"),
+    ("GET", "/toolhand/v1/tools"),
+    ("GET", "/openapi.yaml"),
+];
+
+fn app() -> App {
+    let limits = Limits { body: 10_000, ..Limits::default() };
+    // Nothing listens on port 1: every probe and every forwarded request fails at once.
+    let mut upstream =
+        upstream::Settings { url: "http://127.0.0.1:1/v1".parse().unwrap(), ..Default::default() };
+    upstream.passthrough.push("responses".to_owned());
+    let upstream_settings = upstream;
+    let upstream = Arc::new(upstream::Client::new(&upstream_settings, &limits, None).unwrap());
+    App {
+        turns: sessions(Arc::clone(&upstream)),
+        settings: Settings {
+            allow_origins: vec![ORIGIN.parse().unwrap()],
+            trusted_proxies: Vec::new(),
+            forwarded: Routes::named(&upstream_settings.passthrough).unwrap(),
+        },
+        hosts: AllowedHosts::new("127.0.0.1:8787".parse().unwrap(), Vec::new()),
+        keys: Keys::Required(vec![Key::of_secret("k", "k", "th-key")]),
+        wrong_keys: WrongKeys::default(),
+        chat: Context {
+            toolset: Toolset::default(),
+            tools: tool_layer::Settings::default(),
+            limits: limits.clone(),
+            unknown_fields: UnknownFields::Forward,
+            mode: Mode::Default,
+            workspaces: BTreeSet::new(),
+            max_rounds: 1,
+            background_models: Vec::new(),
+        },
+        upstream,
+        limits,
+        readiness: Readiness::default(),
+        about: About {
+            started: Instant::now(),
+            workspace: "/work".into(),
+            permission_mode: "default".into(),
+            sandbox: Sandbox { mode: "off".into(), level: "none".into(), why: String::new() },
+            features: Vec::new(),
+        },
+    }
+}
+
+/// Turns that no test here starts.
+fn sessions(upstream: Arc<upstream::Client>) -> Sessions {
+    let root = std::env::temp_dir();
+    let workspace = Arc::new(Workspace::open(vec![root.clone()]).unwrap());
+    let settings = permissions::Settings::default();
+    let state_dir = root.join("state");
+    let permissions =
+        Permissions::new(&settings, &[], permissions::Sandbox::Off, workspace, &state_dir).unwrap();
+    Sessions {
+        upstream,
+        tools: Toolset::default(),
+        tool_settings: tool_layer::Settings::default(),
+        workspaces: BTreeMap::new(),
+        permissions,
+        settings: agent::Settings::default(),
+        model_rules: Vec::new(),
+        prompt: agent::prompt::Settings::default(),
+        progress: Progress::None,
+        refusals: Arc::default(),
+        shutdown: CancellationToken::new(),
+    }
+}
+
+struct Ask {
+    request: axum::http::request::Builder,
+    body: Body,
+}
+
+fn ask(method: &str, path: &str) -> Ask {
+    let request = Request::builder().method(method).uri(path).header("host", "localhost:8787");
+    Ask { request, body: Body::empty() }
+}
+
+impl Ask {
+    fn with(mut self, name: &str, value: &str) -> Self {
+        self.request = self.request.header(name, value);
+        self
+    }
+
+    fn key(self) -> Self {
+        self.with("authorization", KEY)
+    }
+
+    fn json(mut self, body: impl Into<Body>) -> Self {
+        self.body = body.into();
+        self.with("content-type", "application/json")
+    }
+
+    async fn of(self, router: &Router) -> Response {
+        let mut request = self.request.body(self.body).unwrap();
+        request.extensions_mut().insert(Peer([10, 0, 0, 1].into()));
+        router.clone().oneshot(request).await.unwrap()
+    }
+
+    /// Status and error code.
+    async fn outcome(self, router: &Router) -> (u16, String) {
+        let response = self.of(router).await;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        (status, body["error"]["code"].as_str().unwrap_or_default().to_owned())
+    }
+}
+
+fn server() -> Router {
+    router(Arc::new(app()))
+}
+
+#[track_caller]
+fn is(outcome: (u16, String), status: u16, code: &str) {
+    assert_eq!(outcome, (status, code.to_owned()));
+}
+
+#[tokio::test]
+async fn h1_every_route_needs_a_key_whatever_the_method() {
+    let server = server();
+    for (_, path) in WITH_KEY {
+        for method in ["GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH"] {
+            let response = ask(method, path).of(&server).await;
+            assert_eq!(response.status(), 401, "{method} {path}");
+            assert_eq!(response.headers()[WWW_AUTHENTICATE], "Bearer");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_route_is_there_for_who_has_the_key() {
+    let server = server();
+    for (method, path) in WITH_KEY {
+        if path == "/v1/chat/completions" {
+            continue;
+        }
+        let (status, code) = ask(method, path).key().json("{}").outcome(&server).await;
+        assert_ne!((status, code.as_str()), (404, "unknown_route"), "{method} {path}");
+        assert_ne!(status, 405, "{method} {path}");
+        assert_ne!(status, 401, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn health_and_readiness_are_open() {
+    let server = server();
+    let health = ask("GET", "/health").of(&server).await;
+    assert_eq!(health.status(), 200);
+    let body = health.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, r#"{"status":"ok"}"#);
+    is(ask("GET", "/ready").outcome(&server).await, 503, "");
+    is(ask("POST", "/health").outcome(&server).await, 405, "method_not_allowed");
+}
+
+#[tokio::test]
+async fn h2_wrong_keys_are_all_the_same_and_cost_patience() {
+    let server = server();
+    let wrong = |key: &str| ask("GET", "/openapi.yaml").with("authorization", key);
+    for key in ["Bearer th-kez", "Bearer x", "Bearer ' OR 1=1--"] {
+        is(wrong(key).outcome(&server).await, 401, "invalid_api_key");
+    }
+    for _ in 3..10 {
+        is(wrong("Bearer x").outcome(&server).await, 401, "invalid_api_key");
+    }
+    let response = wrong("Bearer x").of(&server).await;
+    assert_eq!(response.status(), 429);
+    assert!(response.headers().contains_key(RETRY_AFTER));
+    is(ask("GET", "/openapi.yaml").outcome(&server).await, 401, "invalid_api_key");
+    is(ask("GET", "/openapi.yaml").key().outcome(&server).await, 200, "");
+}
+
+#[tokio::test]
+async fn h3_h4_one_key_in_one_place() {
+    let server = server();
+    let ask = || ask("GET", "/openapi.yaml");
+    is(ask().key().key().outcome(&server).await, 400, "invalid_value");
+    is(ask().with("x-api-key", "th-key").outcome(&server).await, 401, "invalid_api_key");
+    is(ask().with("cookie", "api_key=th-key").outcome(&server).await, 401, "invalid_api_key");
+    is(ask().with("authorization", "Basic th-key").outcome(&server).await, 401, "invalid_api_key");
+    let query = super::tests::ask("GET", "/openapi.yaml?api_key=th-key");
+    is(query.outcome(&server).await, 401, "invalid_api_key");
+}
+
+#[tokio::test]
+async fn h5_odd_paths_are_no_routes() {
+    let server = server();
+    for path in [
+        "//v1/chat/completions",
+        "/v1/../v1/models",
+        "/v1/models/",
+        "/v1/%2e%2e/v1/models",
+        "/V1/models",
+        "/v1/models;x",
+        "/v1/key/generate",
+        "/v1/mcp",
+        "/",
+    ] {
+        is(ask("GET", path).key().outcome(&server).await, 404, "unknown_route");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_method_is_told_the_right_one() {
+    let response = ask("GET", "/v1/chat/completions").key().of(&server()).await;
+
+    assert_eq!(response.status(), 405);
+    assert_eq!(response.headers()[ALLOW], "POST");
+}
+
+#[tokio::test]
+async fn host_and_origin_come_before_the_key() {
+    let server = server();
+    let response = ask("GET", "/v1/models").with("origin", "https://evil.com").of(&server).await;
+    assert_eq!(response.status(), 403);
+    assert!(!response.headers().contains_key(ACCESS_CONTROL_ALLOW_ORIGIN));
+    let request = Request::builder().uri("/v1/models").header("host", "evil.com");
+    let response = server.oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(response.status(), 403);
+}
+
+#[tokio::test]
+async fn h13_only_allowed_origins_have_their_preflight_answered() {
+    let server = server();
+    let preflight = |origin: &str| {
+        ask("OPTIONS", "/v1/chat/completions")
+            .with("origin", origin)
+            .with("access-control-request-method", "POST")
+            .with("access-control-request-headers", "authorization,content-type")
+            .with("access-control-request-private-network", "true")
+    };
+    let allowed = preflight(ORIGIN).of(&server).await;
+    assert_eq!(allowed.status(), 200);
+    assert_eq!(allowed.headers()[ACCESS_CONTROL_ALLOW_ORIGIN], ORIGIN);
+    assert_eq!(allowed.headers()["access-control-allow-headers"], "authorization,content-type");
+    let foreign = preflight("https://evil.com").of(&server).await;
+    assert_eq!(foreign.status(), 403);
+    let told = foreign.headers().keys().any(|name| name.as_str().starts_with("access-control"));
+    assert!(!told);
+    let answer = ask("GET", "/v1/models").with("origin", ORIGIN).of(&server).await;
+    assert_eq!(answer.status(), 401);
+    assert_eq!(answer.headers()[ACCESS_CONTROL_ALLOW_ORIGIN], ORIGIN);
+}
+
+#[tokio::test]
+async fn every_response_has_an_id_and_is_not_stored() {
+    let server = server();
+    for path in ["/health", "/nowhere", "/v1/models"] {
+        let response = ask("GET", path).with("x-request-id", "mine 1").of(&server).await;
+        assert_eq!(response.headers()["x-request-id"], "mine 1");
+        assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
+    }
+    let response = ask("GET", "/health").with("x-request-id", &"x".repeat(129)).of(&server).await;
+    assert!(response.headers()["x-request-id"].to_str().unwrap().starts_with("req_"));
+}
+
+#[tokio::test]
+async fn a_body_is_checked_in_order_kind_size_json_content() {
+    let server = server();
+    for path in ["/v1/chat/completions", "/v1/embeddings"] {
+        let post = || ask("POST", path).key();
+        let text = post().with("content-type", "text/plain").outcome(&server).await;
+        is(text, 415, "unsupported_content_type");
+        let multipart = post().with("content-type", "multipart/form-data; boundary=x");
+        is(multipart.outcome(&server).await, 415, "unsupported_content_type");
+        let large = post().json(" ".repeat(10_001)).of(&server).await;
+        assert_eq!(
+            (large.status().as_u16(), &large.headers()["connection"] == "close"),
+            (413, true)
+        );
+        is(post().json("{").outcome(&server).await, 400, "invalid_json");
+        is(post().json("[]").outcome(&server).await, 400, "invalid_value");
+        let refused = r#"{"api_base": "http://evil"}"#;
+        is(post().json(refused).outcome(&server).await, 400, "refused_field");
+    }
+}
+
+#[tokio::test]
+async fn a_field_of_an_upload_is_refused_even_when_it_comes_late() {
+    let body = "--x\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nsound\r\n\
+                --x\r\nContent-Disposition: form-data; name=\"api_base\"\r\n\r\nhttp://evil\r\n--x--";
+    let mut upload = ask("POST", "/v1/audio/transcriptions")
+        .key()
+        .with("content-type", "multipart/form-data; boundary=x");
+    upload.body = body.into();
+
+    let (status, _) = upload.outcome(&server()).await;
+
+    // Upstream is not there either; what matters is that nothing is accepted.
+    assert!(matches!(status, 400 | 502), "{status}");
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_away_is_said_to_be() {
+    let server = server();
+    is(ask("GET", "/v1/models").key().outcome(&server).await, 502, "upstream_unavailable");
+    let post = ask("POST", "/v1/embeddings").key().json(r#"{"input": "x"}"#);
+    is(post.outcome(&server).await, 502, "upstream_unavailable");
+    let status = ask("GET", "/toolhand/v1/status").key().of(&server).await;
+    let body = status.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["upstream"]["reachable"], false);
+    assert_eq!(body["upstream"]["url"], "http://127.0.0.1:1/v1");
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_is_an_answer() {
+    let router = Router::new()
+        .route("/", get(|| async { assert!(std::env::args().count() == 0, "on purpose") }))
+        .layer(CatchPanicLayer::custom(errors::panicked));
+
+    is(ask("GET", "/").outcome(&router).await, 500, "internal");
+}
+
+#[tokio::test]
+async fn without_auth_no_key_is_asked_for() {
+    let open = App { keys: Keys::NotRequired, ..app() };
+
+    is(ask("GET", "/toolhand/v1/tools").outcome(&router(Arc::new(open))).await, 200, "");
+}
