@@ -2,4 +2,9 @@
 
 mod architecture;
 mod cli;
+mod edges;
+mod openapi;
+mod routes;
+mod startup;
 mod support;
+mod turn;

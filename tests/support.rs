@@ -1,7 +1,11 @@
 //! What every test through the user's door needs: a scripted upstream, the real
 //! server, a client that looks at every byte.
 
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
+
+use tokio::process::Command;
 
 pub(crate) mod chunks;
 pub(crate) mod client;
@@ -12,6 +16,16 @@ pub(crate) mod upstream;
 /// Longer than anything here takes on a busy machine: a test that waits for what
 /// never comes ends and says for what it waited.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A virtual environment of `scripts/test-env.sh`, installed if it is not there.
+pub(crate) async fn environment(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target directory");
+    let mut script = Command::new("scripts/test-env.sh");
+    script.env("CARGO_TARGET_DIR", root).stdin(Stdio::null());
+    let status = script.status().await.expect("the script that installs it");
+    assert!(status.success(), "scripts/test-env.sh: {status}");
+    root.join("test-env").join(name)
+}
 
 /// Waits for `what`, or fails the test by name.
 pub(crate) async fn watch<T>(what: &str, wait: impl Future<Output = T>) -> T {

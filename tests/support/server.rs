@@ -232,11 +232,26 @@ impl Builder {
         server
     }
 
-    /// Starts what is expected to refuse: its status, stdout and stderr.
+    /// Starts what is expected to refuse: its status, stdout and stderr. One that
+    /// starts all the same is ended.
     pub(crate) fn run(self) -> (ExitStatus, String, String) {
-        let output = self.command().output().expect("the server's binary");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (output.status, text(&output.stdout), text(&output.stderr))
+        let mut child = self.command().spawn().expect("the server's binary");
+        let mut stderr = child.stderr.take().expect("piped");
+        let errors = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            stderr.read_to_end(&mut bytes).expect("a pipe");
+            String::from_utf8_lossy(&bytes).into_owned()
+        });
+        let mut told = String::new();
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        for line in stdout.lines() {
+            told.push_str(&line.expect("text"));
+            if told.contains("listening on") {
+                child.kill().expect("our own child");
+            }
+        }
+        let status = child.wait().expect("our own child");
+        (status, told, errors.join().expect("no panic"))
     }
 
     fn command(&self) -> Command {
@@ -251,19 +266,29 @@ impl Builder {
             .env("TOOLHAND_API_KEY", KEY)
             .envs(self.environment.iter().cloned())
             .arg("serve")
-            .args(["--listen", "127.0.0.1:0"])
-            .arg("--config")
-            .arg(&config)
-            .arg("--workspace")
-            .arg(self.workspace())
-            .arg("--state-dir")
-            .arg(self.home.path().join("state"))
+            .args(self.paths())
             .args(&self.arguments)
             .current_dir(self.home.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
+    }
+
+    /// The arguments every test server is given, unless the test gives its own.
+    fn paths(&self) -> Vec<String> {
+        let home = self.home.path().display();
+        let ours = [
+            ("--listen=", "127.0.0.1:0".to_owned()),
+            ("--config=", format!("{home}/toolhand.toml")),
+            ("--workspace=", format!("{home}/workspace")),
+            ("--state-dir=", format!("{home}/state")),
+        ];
+        let unset = |flag: &str| !self.arguments.iter().any(|argument| argument.starts_with(flag));
+        ours.into_iter()
+            .filter(|(flag, _)| unset(flag))
+            .map(|(flag, to)| flag.to_owned() + &to)
+            .collect()
     }
 
     fn toml(&self) -> String {

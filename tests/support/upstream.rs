@@ -66,6 +66,8 @@ struct Round {
 #[derive(Debug, Default)]
 struct State {
     rounds: VecDeque<Round>,
+    /// The answer to every POST that no round takes.
+    otherwise: Option<Vec<Step>>,
     requests: Vec<Request>,
     open: HashSet<String>,
     reached: HashSet<String>,
@@ -139,6 +141,11 @@ impl Upstream {
     /// The same for another path under the base, as `/v1/embeddings`.
     pub(crate) fn answer(&self, path: &str, steps: Vec<Step>) {
         self.script(path, None, steps);
+    }
+
+    /// Scripts the answer to every POST that no round takes, to any path.
+    pub(crate) fn otherwise(&self, steps: Vec<Step>) {
+        self.shared.change(|state| state.otherwise = Some(steps));
     }
 
     /// Opens a gate, for good.
@@ -304,6 +311,9 @@ impl State {
         let steps = self.round_for(&request).unwrap_or_else(|| {
             if request.head.method() == "GET" {
                 return unscripted(request.head.path()).into();
+            }
+            if let Some(steps) = &self.otherwise {
+                return steps.clone().into();
             }
             let body = String::from_utf8_lossy(&request.body);
             self.faults.push(format!("{} {body}", request.head.line));

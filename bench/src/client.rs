@@ -1,0 +1,99 @@
+//! A client that costs as little as it can: one kept connection, bytes searched and
+//! not parsed.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::process::KEY;
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    stream: TcpStream,
+    request: Vec<u8>,
+    answer: Vec<u8>,
+}
+
+/// A request for an answer of this model.
+pub(crate) fn ask(model: &str, stream: bool, progress: &str) -> Value {
+    json!({
+        "model": model,
+        "stream": stream,
+        "messages": [{ "role": "user", "content": "Say twenty words." }],
+        "toolhand": { "progress": progress },
+    })
+}
+
+impl Client {
+    /// A connection that asks the same thing again and again.
+    pub(crate) async fn connect(address: SocketAddr, body: &Value) -> Self {
+        let stream = TcpStream::connect(address).await.expect("it listens");
+        stream.set_nodelay(true).expect("a TCP socket");
+        let body = body.to_string();
+        let head = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {KEY}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let request = [head.as_bytes(), body.as_bytes()].concat();
+        Self { stream, request, answer: Vec::with_capacity(16 << 10) }
+    }
+
+    /// Asks, and reads the answer to its end.
+    pub(crate) async fn ask(&mut self) {
+        self.send().await;
+        self.finish().await;
+    }
+
+    /// Asks, and tells when `mark` came; then reads to the end.
+    pub(crate) async fn ask_until(&mut self, mark: &str) -> Instant {
+        self.send().await;
+        while !contains(&self.answer, mark.as_bytes()) {
+            self.fill().await;
+        }
+        let seen = Instant::now();
+        self.finish().await;
+        seen
+    }
+
+    async fn send(&mut self) {
+        self.answer.clear();
+        self.stream.write_all(&self.request).await.expect("a connection");
+    }
+
+    async fn finish(&mut self) {
+        while !is_whole(&self.answer) {
+            self.fill().await;
+        }
+        let told = String::from_utf8_lossy(&self.answer);
+        assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+        assert!(!told.contains("\"error\":{"), "{told}");
+    }
+
+    async fn fill(&mut self) {
+        let read = self.stream.read_buf(&mut self.answer).await.expect("a connection");
+        assert!(read > 0, "closed: {}", String::from_utf8_lossy(&self.answer));
+    }
+}
+
+fn contains(answer: &[u8], mark: &[u8]) -> bool {
+    answer.windows(mark.len()).any(|window| window == mark)
+}
+
+/// Whether an answer has come to its end: the last chunk, or all of its length.
+fn is_whole(answer: &[u8]) -> bool {
+    let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else {
+        return false;
+    };
+    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+    match head.split("content-length: ").nth(1) {
+        Some(length) => {
+            let length = length.split("\r\n").next().and_then(|length| length.parse().ok());
+            answer.len() >= end + 4 + length.unwrap_or(0)
+        }
+        None => answer.ends_with(b"0\r\n\r\n"),
+    }
+}

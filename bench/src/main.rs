@@ -1,0 +1,46 @@
+//! `make bench`: every row a ratio of two things measured in the same run, so that
+//! a noisy machine does not decide; the absolute times stand beside them.
+//!
+//! One program plays three parts: the server under test (with the tool that only
+//! waits), a bare relay to compare it with, and, by default, the bench itself with
+//! the scripted upstream and the clients.
+
+mod client;
+mod pass_through;
+mod process;
+mod relay;
+mod report;
+mod turns;
+mod upstream;
+
+use std::process::ExitCode;
+
+use report::Report;
+use upstream::Upstream;
+
+fn main() -> ExitCode {
+    // The server re-executes itself to supervise commands; first things first.
+    if let Some(code) = toolhand::supervise_if_asked() {
+        return code;
+    }
+    match std::env::args().nth(1).as_deref() {
+        Some("serve") => toolhand::commands::run(),
+        Some("relay") => run(relay::serve()),
+        _ => run(bench()),
+    }
+}
+
+#[tokio::main]
+async fn run(part: impl Future<Output = ExitCode>) -> ExitCode {
+    // Cannot fail: nobody else has installed one.
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    part.await
+}
+
+async fn bench() -> ExitCode {
+    let upstream = Upstream::start().await;
+    let mut report = Report::default();
+    pass_through::measure(&upstream, &mut report).await;
+    turns::measure(&upstream, &mut report).await;
+    report.print()
+}

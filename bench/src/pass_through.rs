@@ -1,0 +1,81 @@
+//! Pass-through: what the server adds to an answer that calls no tools.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::client::{Client, ask};
+use super::process;
+use super::report::{Bound, Report, median};
+use super::upstream::{CHUNKS, FIRST_WORD, Upstream};
+
+const CONNECTIONS: usize = 16;
+/// Both are measured in turn, so that what else the machine does meets both.
+const WINDOWS: usize = 7;
+const WINDOW: Duration = Duration::from_secs(1);
+/// Answers asked for one after the other, for the time to the first token.
+const SINGLES: usize = 400;
+
+pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
+    let server = process::server(&upstream.url(), "").await;
+    let relay = process::relay(&upstream.url()).await;
+    for (what, stream) in [("pass-through, streamed", true), ("pass-through, unstreamed", false)] {
+        let body = ask(CHUNKS, stream, "reasoning");
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for window in 0..=WINDOWS {
+            let (relayed, served) =
+                (rate(relay.address, &body).await, rate(server.address, &body).await);
+            // The first one warms both up.
+            if window > 0 {
+                theirs.push(relayed);
+                ours.push(served);
+            }
+        }
+        let ratios = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
+        let detail = format!("{:.0}/s, relay {:.0}/s", median(ours), median(theirs));
+        report.ratio(what, median(ratios), Bound::AtLeast(0.8), detail);
+    }
+    first_token(upstream.address(), server.address, report).await;
+}
+
+/// Requests per second over all connections.
+async fn rate(address: SocketAddr, body: &Value) -> f64 {
+    let mut clients = JoinSet::new();
+    let start = Instant::now();
+    for _ in 0..CONNECTIONS {
+        let mut client = Client::connect(address, body).await;
+        clients.spawn(async move {
+            let mut answers = 0_u32;
+            while start.elapsed() < WINDOW {
+                client.ask().await;
+                answers += 1;
+            }
+            answers
+        });
+    }
+    let answers: u32 = clients.join_all().await.into_iter().sum();
+    f64::from(answers) / start.elapsed().as_secs_f64()
+}
+
+async fn first_token(upstream: SocketAddr, server: SocketAddr, report: &mut Report) {
+    let body = ask(CHUNKS, true, "reasoning");
+    let mut direct = Client::connect(upstream, &body).await;
+    let mut through = Client::connect(server, &body).await;
+    let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+    for _ in 0..SINGLES {
+        theirs.push(time_to_first_word(&mut direct).await);
+        ours.push(time_to_first_word(&mut through).await);
+    }
+    let (theirs, ours) = (median(theirs), median(ours));
+    let detail = format!("{ours:.3} ms, without us {theirs:.3} ms");
+    report.milliseconds("added to the first token, p50", ours - theirs, Bound::AtMost(1.0), detail);
+}
+
+async fn time_to_first_word(client: &mut Client) -> f64 {
+    let start = Instant::now();
+    let seen = client.ask_until(FIRST_WORD).await;
+    (seen - start).as_secs_f64() * 1000.0
+}

@@ -1,0 +1,66 @@
+//! The parts that run as processes of their own: the server and the relay.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Stdio;
+
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+/// The key the server under test asks for.
+pub(crate) const KEY: &str = "sk-bench";
+
+/// A running part; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) address: SocketAddr,
+    _child: Child,
+    _home: TempDir,
+}
+
+/// The server, with settings in TOML beside the upstream's address.
+pub(crate) async fn server(upstream: &str, settings: &str) -> Process {
+    let home = home();
+    let config = home.path().join("toolhand.toml");
+    fs::write(&config, format!("upstream.url = \"{upstream}\"\n{settings}")).expect("a file");
+    let mut command = this_program();
+    command
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .arg("--config")
+        .arg(config)
+        .arg("--workspace")
+        .arg(home.path().join("workspace"))
+        .arg("--state-dir")
+        .arg(home.path().join("state"))
+        .env("TOOLHAND_API_KEY", KEY);
+    start(command, home).await
+}
+
+pub(crate) async fn relay(upstream: &str) -> Process {
+    let mut command = this_program();
+    command.args(["relay", upstream]);
+    start(command, home()).await
+}
+
+fn home() -> TempDir {
+    let home = tempfile::tempdir().expect("a directory");
+    fs::create_dir(home.path().join("workspace")).expect("a directory");
+    home
+}
+
+fn this_program() -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("our own path"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+async fn start(mut command: Command, home: TempDir) -> Process {
+    let mut child = command.env("HOME", home.path()).spawn().expect("our own program");
+    let stdout = child.stdout.take().expect("piped");
+    let mut lines = BufReader::new(stdout).lines();
+    let line = lines.next_line().await.expect("text").expect("the line that tells the address");
+    let address = line.rsplit('/').next().and_then(|address| address.parse().ok());
+    let address = address.unwrap_or_else(|| panic!("no address: {line}"));
+    Process { address, _child: child, _home: home }
+}

@@ -1,0 +1,79 @@
+//! What any proxy of this kind costs at least: a bare relay that copies bytes. An
+//! unstreamed answer it collects from a stream, as the server does.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::serve::ListenerExt;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+#[derive(Debug)]
+struct Relay {
+    upstream: String,
+    client: reqwest::Client,
+}
+
+#[expect(clippy::print_stdout, reason = "tells its address, as the server does")]
+pub(crate) async fn serve() -> ExitCode {
+    let upstream = std::env::args().nth(2).expect("the address of upstream");
+    let relay = Relay {
+        upstream: format!("{upstream}/chat/completions"),
+        client: reqwest::Client::builder().no_proxy().build().expect("a client"),
+    };
+    let router =
+        Router::new().route("/v1/chat/completions", post(answer)).with_state(Arc::new(relay));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    println!("listening on http://{}", listener.local_addr().expect("an address"));
+    let listener = listener.tap_io(|stream| stream.set_nodelay(true).expect("a TCP socket"));
+    axum::serve(listener, router).await.expect("serves until it is killed");
+    ExitCode::SUCCESS
+}
+
+async fn answer(State(relay): State<Arc<Relay>>, body: Bytes) -> Response {
+    let mut asked: Value = serde_json::from_slice(&body).expect("our own request");
+    if asked["stream"] == true {
+        let upstream = relay.ask(body).await;
+        let body = Body::from_stream(upstream.bytes_stream());
+        return ([(CONTENT_TYPE, "text/event-stream")], body).into_response();
+    }
+    asked["stream"] = Value::Bool(true);
+    let upstream = relay.ask(asked.to_string().into()).await;
+    let stream = upstream.bytes().await.expect("a whole stream");
+    let completion = collect(&String::from_utf8_lossy(&stream)).to_string();
+    ([(CONTENT_TYPE, "application/json")], completion).into_response()
+}
+
+impl Relay {
+    async fn ask(&self, body: Bytes) -> reqwest::Response {
+        let request = self.client.post(&self.upstream).header(CONTENT_TYPE, "application/json");
+        request.body(body).send().await.expect("upstream answers")
+    }
+}
+
+fn collect(stream: &str) -> Value {
+    let mut text = String::new();
+    let mut usage = Value::Null;
+    for data in stream.lines().filter_map(|line| line.strip_prefix("data: {")) {
+        let chunk: Value = serde_json::from_str(&format!("{{{data}")).expect("a chunk");
+        text.push_str(chunk["choices"][0]["delta"]["content"].as_str().unwrap_or_default());
+        if chunk["usage"].is_object() {
+            usage = chunk["usage"].clone();
+        }
+    }
+    json!({
+        "id": "chatcmpl-relay", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{
+            "index": 0,
+            "message": { "role": "assistant", "content": text },
+            "finish_reason": "stop",
+        }],
+        "usage": usage,
+    })
+}

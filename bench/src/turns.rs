@@ -1,0 +1,91 @@
+//! Turns with tools: how much of their time the tools cost.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::client::{Client, ask};
+use super::process::{self, Process};
+use super::report::{Bound, Report, median};
+use super::upstream::{BRACE, CHUNKS, Script, TIMED, Upstream};
+
+/// The spec's seconds, scaled down.
+const SECOND: Duration = Duration::from_millis(300);
+const RUNS: usize = 3;
+const BRACES: usize = 200;
+
+const ONE_AFTER_THE_OTHER: &str = "turns.max_parallel_tools = 1\n";
+const AFTER_STREAM: &str = "[[models]]\nmatch = \"*\"\nstart = \"after_stream\"\n";
+
+pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
+    let server = process::server(&upstream.url(), "").await;
+    let waiting = process::server(&upstream.url(), AFTER_STREAM).await;
+    let settings = format!("{ONE_AFTER_THE_OTHER}{AFTER_STREAM}");
+    let one_by_one = process::server(&upstream.url(), &settings).await;
+    let script = script();
+    upstream.script(script.clone());
+
+    let ours = turn(&server).await;
+    let parallel = turn(&waiting).await;
+    let serial = turn(&one_by_one).await;
+    let next_round = plain(&server).await;
+    let last = script.closes.iter().max().expect("some calls");
+    let bound = (*last + script.waits).max(script.ends).as_secs_f64() + next_round;
+
+    let detail = format!("{ours:.3} s, bound {bound:.3} s");
+    report.ratio("overlap: turn to physical bound", ours / bound, Bound::AtMost(1.02), detail);
+    let detail = format!("{ours:.3} s, waiting {serial:.3} s");
+    let what = "against waiting, one call at a time";
+    report.ratio(what, ours / serial, Bound::AtMost(0.6), detail);
+    let detail = format!("{ours:.3} s, waiting {parallel:.3} s");
+    report.ratio("against waiting, parallel calls", ours / parallel, Bound::Free, detail);
+    start_latency(upstream, &server, report).await;
+}
+
+/// Five calls of two seconds that close while the model speaks for eight.
+fn script() -> Script {
+    let closes = [1.0, 2.5, 4.0, 5.5, 7.0];
+    Script {
+        closes: closes.into_iter().map(|second| SECOND.mul_f64(second)).collect(),
+        waits: SECOND * 2,
+        ends: SECOND * 8,
+    }
+}
+
+/// The time of the scripted turn, in seconds.
+async fn turn(server: &Process) -> f64 {
+    let mut client = Client::connect(server.address, &ask(TIMED, true, "reasoning")).await;
+    times(&mut client).await
+}
+
+/// The time of an answer without tools: what the next round takes at least.
+async fn plain(server: &Process) -> f64 {
+    let mut client = Client::connect(server.address, &ask(CHUNKS, true, "reasoning")).await;
+    client.ask().await;
+    times(&mut client).await
+}
+
+async fn times(client: &mut Client) -> f64 {
+    let mut times = Vec::new();
+    for _ in 0..RUNS {
+        let start = Instant::now();
+        client.ask().await;
+        times.push(start.elapsed().as_secs_f64());
+    }
+    median(times)
+}
+
+/// From the last brace leaving upstream to the client reading that the tool has
+/// started: two hops over loopback more than the start itself.
+async fn start_latency(upstream: &Upstream, server: &Process, report: &mut Report) {
+    let mut client = Client::connect(server.address, &ask(BRACE, true, "events")).await;
+    let mut seen = Vec::new();
+    for _ in 0..BRACES {
+        seen.push(client.ask_until("tool_start").await);
+    }
+    let sent = upstream.braces();
+    let waits = seen.iter().zip(sent).map(|(seen, sent)| (*seen - sent).as_secs_f64() * 1000.0);
+    let detail = "with two hops over loopback".to_owned();
+    let what = "last brace to tool start, p50";
+    report.milliseconds(what, median(waits.collect()), Bound::AtMost(0.2), detail);
+}

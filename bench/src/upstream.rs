@@ -1,0 +1,201 @@
+//! The scripted model. What it says is chosen by the model's name.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use futures::{Stream, stream};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+/// Twenty chunks of text, as fast as they go.
+pub(crate) const CHUNKS: &str = "chunks";
+/// Calls that wait, closing at the times of [`Script`], then a line of text.
+pub(crate) const TIMED: &str = "timed";
+/// One call that ends at once; when its last brace was sent is noted.
+pub(crate) const BRACE: &str = "brace";
+
+/// A piece of the first word of every answer.
+pub(crate) const FIRST_WORD: &str = "word";
+
+/// When the calls of [`TIMED`] close and what they ask for.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    pub(crate) closes: Vec<Duration>,
+    pub(crate) waits: Duration,
+    pub(crate) ends: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    _serving: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    chunks: Vec<Bytes>,
+    script: Mutex<Option<Script>>,
+    braces: Mutex<Vec<Instant>>,
+}
+
+/// The events of an answer, each with the time it may go out.
+type Events = Pin<Box<dyn Stream<Item = Result<Bytes, std::convert::Infallible>> + Send>>;
+
+impl Upstream {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let shared = Arc::new(Shared {
+            chunks: chunks(),
+            script: Mutex::default(),
+            braces: Mutex::default(),
+        });
+        let models = json!({ "object": "list", "data": [] }).to_string();
+        let router = Router::new()
+            .route("/v1/models", get(|| async { models }))
+            .route("/v1/chat/completions", post(answer))
+            .with_state(Arc::clone(&shared));
+        let listener = listener.tap_io(|stream| stream.set_nodelay(true).expect("a TCP socket"));
+        let mut serving = JoinSet::new();
+        serving.spawn(async { axum::serve(listener, router).await.expect("serves") });
+        Self { address, shared, _serving: serving }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    pub(crate) fn script(&self, script: Script) {
+        *self.shared.script.lock().expect("no holder panics") = Some(script);
+    }
+
+    /// When the last braces of [`BRACE`] went out, in order.
+    pub(crate) fn braces(&self) -> Vec<Instant> {
+        self.shared.braces.lock().expect("no holder panics").clone()
+    }
+}
+
+async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
+    let body: Value = serde_json::from_slice(&body).expect("JSON");
+    let answered = body["messages"]
+        .as_array()
+        .is_some_and(|messages| messages.iter().any(|message| message["role"] == "tool"));
+    let events: Events = match body["model"].as_str() {
+        Some(TIMED) if !answered => timed(&shared),
+        Some(BRACE) if !answered => brace(shared),
+        _ => at_once(shared.chunks.clone()),
+    };
+    ([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
+}
+
+/// One event after the other, each in a write of its own.
+fn at_once(events: Vec<Bytes>) -> Events {
+    Box::pin(stream::unfold(events.into_iter(), |mut events| async {
+        let event = events.next()?;
+        tokio::task::yield_now().await;
+        Some((Ok(event), events))
+    }))
+}
+
+/// Each event at its time.
+fn at_times(events: Vec<(Instant, Bytes)>) -> Events {
+    Box::pin(stream::unfold(events.into_iter(), |mut events| async {
+        let (time, event) = events.next()?;
+        sleep_until(time).await;
+        Some((Ok(event), events))
+    }))
+}
+
+fn timed(shared: &Shared) -> Events {
+    let start = Instant::now();
+    let script = shared.script.lock().expect("no holder panics").clone().expect("a script");
+    let milliseconds = script.waits.as_millis();
+    let mut events = vec![(start, event(&json!({ "role": "assistant", "content": "" }), None))];
+    for (number, close) in script.closes.iter().enumerate() {
+        let (head, front, back) = call(number, &format!(r#"{{"ms": {milliseconds}"#));
+        let opens = start + close.mul_f64(0.9);
+        events.extend([(opens, head), (opens, front), (start + *close, back)]);
+    }
+    let ends = start + script.ends;
+    events.extend(ending("tool_calls").into_iter().map(|event| (ends, event)));
+    at_times(events)
+}
+
+fn brace(shared: Arc<Shared>) -> Events {
+    /// Long enough for the tool to start while the stream is open.
+    const OPEN: Duration = Duration::from_millis(5);
+    let (head, front, back) = call(0, r#"{"ms": 0"#);
+    let before = at_once(vec![head, front]);
+    let noted = stream::once(async move {
+        shared.braces.lock().expect("no holder panics").push(Instant::now());
+        Ok(back)
+    });
+    let after = stream::once(async {
+        tokio::time::sleep(OPEN).await;
+        Ok(ending("tool_calls").concat().into())
+    });
+    use futures::StreamExt as _;
+    Box::pin(before.chain(noted).chain(after))
+}
+
+fn chunks() -> Vec<Bytes> {
+    let mut events: Vec<Bytes> = (0..20)
+        .map(|number| {
+            event(&json!({ "content": format!("{FIRST_WORD} {number} of twenty. ") }), None)
+        })
+        .collect();
+    events.extend(ending("stop"));
+    events
+}
+
+/// The head of a call, its arguments but for the brace, and the brace.
+fn call(number: usize, arguments: &str) -> (Bytes, Bytes, Bytes) {
+    let piece =
+        |function: Value| json!({ "tool_calls": [{ "index": number, "function": function }] });
+    let head = json!({ "tool_calls": [{
+        "index": number, "id": format!("call_{number}"), "type": "function",
+        "function": { "name": "Wait", "arguments": "" },
+    }]});
+    (
+        event(&head, None),
+        event(&piece(json!({ "arguments": arguments })), None),
+        event(&piece(json!({ "arguments": "}" })), None),
+    )
+}
+
+fn ending(reason: &str) -> Vec<Bytes> {
+    let usage = json!({ "prompt_tokens": 10, "completion_tokens": 20, "total_tokens": 30 });
+    let figures = json!({
+        "id": "chatcmpl-bench", "object": "chat.completion.chunk", "created": 1, "model": "m",
+        "choices": [{ "index": 0, "delta": {} }], "usage": usage,
+    });
+    vec![
+        event(&json!({}), Some(reason)),
+        format!("data: {figures}\n\n").into(),
+        Bytes::from_static(b"data: [DONE]\n\n"),
+    ]
+}
+
+fn event(delta: &Value, reason: Option<&str>) -> Bytes {
+    let chunk = json!({
+        "id": "chatcmpl-bench", "object": "chat.completion.chunk", "created": 1, "model": "m",
+        "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }],
+    });
+    format!("data: {chunk}\n\n").into()
+}

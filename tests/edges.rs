@@ -1,0 +1,19 @@
+//! Hostile and broken clients at real sockets. Tests carry the row of the threat
+//! list they stand for in their names: H for what HTTP allows, V for bodies.
+
+mod bodies;
+mod heads;
+mod limits;
+mod origins;
+mod values;
+
+use crate::support::server::Server;
+use crate::support::upstream::Upstream;
+
+/// A server and an upstream that must not be asked for anything: an unscripted
+/// request fails the test.
+async fn door() -> (Upstream, Server) {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    (upstream, server)
+}

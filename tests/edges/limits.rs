@@ -1,0 +1,78 @@
+//! Time and size: clients that are slow, endless or too large.
+
+use tokio::io::AsyncWriteExt;
+
+use super::door;
+use crate::support::client::{ask, rest, with};
+use crate::support::server::{KEY, Server};
+use crate::support::upstream::Upstream;
+
+#[tokio::test]
+async fn h17_a_body_that_is_too_large_is_refused() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).config("limits.body", r#""64KiB""#).start().await;
+    let body = with(ask("Hi"), serde_json::json!({ "pad": "x".repeat(65 << 10) }));
+
+    // Early, by the length alone: no body is sent.
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {KEY}\r\n\
+         Content-Type: application/json\r\nContent-Length: 99999999\r\n\r\n",
+        server.address()
+    );
+    let answers = server.client().raw(head.as_bytes()).await;
+    assert_eq!(answers[0].refusal(), (413, "body_too_large".to_owned()));
+
+    // And one that only turns out to be.
+    let head = head.replace("Content-Length: 99999999", "Transfer-Encoding: chunked");
+    let body = body.to_string();
+    let chunked = format!("{head}{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    let answers = server.client().raw(chunked.as_bytes()).await;
+    assert_eq!(answers[0].refusal(), (413, "body_too_large".to_owned()));
+}
+
+#[tokio::test]
+async fn h18_compressed_bodies_are_refused() {
+    let (_upstream, server) = door().await;
+    for coding in ["gzip", "br", "zstd", "deflate"] {
+        let client = server.client().header("content-encoding", coding);
+        let refused = client.chat(&ask("Hi")).await;
+        assert_eq!(refused.refusal(), (415, "unsupported_content_type".to_owned()), "{coding}");
+    }
+}
+
+#[tokio::test]
+async fn h19_h20_a_head_that_never_ends_is_not_waited_for() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).config("limits.header_time", r#""50ms""#).start().await;
+    for begun in ["", "G", "GET /health HTTP/1.1\r\nHost: a"] {
+        let mut stream = server.client().connect().await;
+        stream.write_all(begun.as_bytes()).await.expect("a connection");
+        // Closed by the server; the test's watchdog speaks where it is not.
+        rest(&mut stream).await;
+    }
+}
+
+#[tokio::test]
+async fn h21_a_body_that_never_comes_is_408() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).config("limits.body_time", r#""50ms""#).start().await;
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {KEY}\r\n\
+         Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{",
+        server.address()
+    );
+    let answers = server.client().raw(head.as_bytes()).await;
+    assert_eq!(answers[0].refusal(), (408, "request_timeout".to_owned()));
+}
+
+#[tokio::test]
+async fn h22_an_idle_connection_is_closed() {
+    let upstream = Upstream::start();
+    let server =
+        Server::builder(&upstream).config("limits.idle_connection", r#""50ms""#).start().await;
+    let kept = server.client().header("connection", "keep-alive");
+    let mut stream = server.client().connect().await;
+    stream.write_all(&kept.request("GET", "/health", None)).await.expect("a connection");
+    let answer = rest(&mut stream).await;
+    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+}

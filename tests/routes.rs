@@ -1,0 +1,177 @@
+//! The routes beside chat completions: models, status, tools, what is forwarded.
+
+use serde_json::{Value, json};
+
+use crate::support::chunks::{gate, raw, status};
+use crate::support::client::Answer;
+use crate::support::server::Server;
+use crate::support::upstream::{Step, Upstream};
+
+#[tokio::test]
+async fn models_are_upstreams() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+
+    let list = server.client().get("/v1/models").await;
+    let one = server.client().get("/v1/models/scripted").await;
+    let none = server.client().get("/v1/models/nobody").await;
+
+    assert_eq!(list.status(), 200);
+    assert_eq!(list.json()["object"], "list");
+    assert_eq!(list.json()["data"][0]["id"], "scripted");
+    assert_eq!(one.json()["id"], "scripted");
+    assert_eq!(one.json()["object"], "model");
+    assert_eq!(none.refusal(), (404, "model_not_found".to_owned()));
+}
+
+#[tokio::test]
+async fn a_model_may_have_a_slash_in_its_name() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let models = json!([{ "id": "openai/gpt", "object": "model", "created": 1, "owned_by": "x" }]);
+    upstream.answer("/v1/models", status(200, &json!({ "object": "list", "data": models })));
+
+    assert_eq!(server.client().get("/v1/models/openai/gpt").await.json()["id"], "openai/gpt");
+}
+
+#[tokio::test]
+async fn the_status_says_what_is_on() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+
+    let status = server.client().get("/toolhand/v1/status").await;
+
+    assert_eq!(status.status(), 200);
+    let status = status.json();
+    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    assert!(status["sandbox"].is_object(), "{status:#}");
+    assert!(status["upstream"].is_object(), "{status:#}");
+}
+
+#[tokio::test]
+async fn the_tools_are_listed_as_they_go_upstream() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    upstream.round(crate::support::chunks::says("Hi."));
+
+    let listed = server.client().get("/toolhand/v1/tools").await.json();
+    server.client().chat(&crate::support::client::ask("Hi")).await;
+
+    let sent = upstream.request(0).await.json();
+    assert_eq!(listed["data"], sent["tools"]);
+}
+
+#[tokio::test]
+async fn a_further_route_is_forwarded_byte_for_byte() {
+    let upstream = Upstream::start();
+    let server =
+        Server::builder(&upstream).environment("TOOLHAND_UPSTREAM_API_KEY", "sk-up").start().await;
+    let body = br#"{"model" : "m",  "input":["a","b"], "seed": 9007199254740993}"#;
+    let answered = br#"{"data" :  [ 1.50 ]}"#;
+    upstream.answer(
+        "/v1/embeddings",
+        vec![Step::Answer { status: 200, headers: Vec::new(), body: answered.to_vec() }],
+    );
+
+    let answer = server
+        .client()
+        .header("x-litellm-tags", "a")
+        .send("POST", "/v1/embeddings", Some(body))
+        .await;
+
+    assert_eq!((answer.status(), &*answer.body), (200, &answered[..]));
+    let sent = upstream.request_to("/v1/embeddings", 0).await;
+    assert_eq!(sent.body, body);
+    assert_eq!(sent.head.header("authorization"), Some("Bearer sk-up"));
+    assert_eq!(sent.head.header("x-litellm-tags"), None);
+}
+
+#[tokio::test]
+async fn a_forwarded_stream_comes_as_it_is_sent() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let answer = vec![raw("data: {\"text\":\"one\"}\n\n"), gate("half"), raw("data: [DONE]\n\n")];
+    upstream.answer("/v1/completions", answer);
+
+    let body = json!({ "model": "m", "prompt": "x", "stream": true });
+    let client = server.client();
+    let asking = client.post("/v1/completions", &body);
+    let (answer, ()) = tokio::join!(asking, async {
+        upstream.reached("half").await;
+        upstream.open("half");
+    });
+
+    assert_eq!(answer.header("content-type"), Some("text/event-stream"));
+    assert_eq!(answer.body, b"data: {\"text\":\"one\"}\n\ndata: [DONE]\n\n");
+}
+
+#[tokio::test]
+async fn a_forwarded_body_steers_nothing() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    for path in ["/v1/embeddings", "/v1/completions", "/v1/moderations", "/v1/rerank"] {
+        let refused =
+            server.client().post(path, &json!({ "model": "m", "api_base": "http://evil" })).await;
+        assert_eq!(refused.refusal(), (400, "refused_field".to_owned()), "{path}");
+    }
+}
+
+fn form(fields: &[(&str, &str)]) -> Vec<u8> {
+    let part = |(name, value): &(&str, &str)| {
+        format!("--cut\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+    };
+    let parts: String = fields.iter().map(part).collect();
+    format!("{parts}--cut--\r\n").into_bytes()
+}
+
+async fn upload(server: &Server, body: &[u8]) -> Answer {
+    let client = server.client().header("content-type", "multipart/form-data; boundary=cut");
+    client.send("POST", "/v1/audio/transcriptions", Some(body)).await
+}
+
+#[tokio::test]
+async fn an_upload_is_forwarded_as_it_is() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    upstream.answer("/v1/audio/transcriptions", status(200, &json!({ "text": "hello" })));
+    let body = form(&[("model", "whisper"), ("file", "RIFF....")]);
+
+    let answer = upload(&server, &body).await;
+
+    assert_eq!(answer.json(), json!({ "text": "hello" }));
+    let sent = upstream.request_to("/v1/audio/transcriptions", 0).await;
+    assert_eq!(sent.body, body);
+    assert_eq!(sent.head.header("content-type"), Some("multipart/form-data; boundary=cut"));
+}
+
+#[tokio::test]
+async fn an_upload_steers_nothing_either() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    for fields in
+        [&[("api_base", "http://evil"), ("model", "m")][..], &[("metadata[api_key]", "x")]]
+    {
+        let refused = upload(&server, &form(fields)).await;
+        assert_eq!(refused.refusal(), (400, "refused_field".to_owned()), "{fields:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_document_of_the_routes_is_served() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+
+    let document = server.client().get("/openapi.yaml").await;
+
+    assert_eq!(document.status(), 200);
+    assert_eq!(document.body, include_bytes!("../openapi.yaml"));
+}
+
+#[tokio::test]
+async fn ready_says_whether_upstream_is_there() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let ready = server.client().key(None).get("/ready").await;
+    assert_eq!(ready.status(), 200);
+    let _body: Value = ready.json();
+}

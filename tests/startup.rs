@@ -1,0 +1,115 @@
+//! How the server starts, and how it says why it does not.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use crate::support::server::{Builder, Server};
+use crate::support::upstream::Upstream;
+
+const NOWHERE: &str = "http://127.0.0.1:1/v1";
+
+/// A start that is refused with one line that names `named`.
+fn check_refused(builder: Builder, named: &[&str]) {
+    let (status, stdout, stderr) = builder.run();
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    assert_eq!(stdout, "");
+    // As root there are warnings before it.
+    let told: Vec<&str> = stderr.lines().filter(|line| !line.contains(" WARN ")).collect();
+    assert_eq!(told.len(), 1, "one line: {stderr}");
+    for named in named {
+        assert!(told[0].contains(named), "{stderr} names {named}");
+    }
+}
+
+#[test]
+fn an_unknown_key_is_named_with_the_nearest_known_one() {
+    let builder = Builder::new(NOWHERE).config("turns.max_round", "5");
+    check_refused(builder, &["max_round", "max_rounds"]);
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_named() {
+    check_refused(Builder::new(NOWHERE).config("turns.max_rounds", "\"many\""), &["max_rounds"]);
+    check_refused(Builder::new(NOWHERE).config("turns.keep_alive", "10"), &["keep_alive"]);
+    check_refused(Builder::new(NOWHERE).config("upstream.url", "\"no url\""), &["upstream.url"]);
+}
+
+#[test]
+fn a_rule_that_is_not_understood_yet_is_an_error() {
+    let rule = Builder::new(NOWHERE).config("permissions.deny", "[\"Bash(rm *)\"]");
+    check_refused(rule, &["Bash(rm *)"]);
+    let nobody = Builder::new(NOWHERE).config("permissions.deny", "[\"Bahs\"]");
+    check_refused(nobody, &["Bahs"]);
+}
+
+#[test]
+fn a_workspace_is_a_directory() {
+    let builder = Builder::new(NOWHERE).argument("--workspace=/nowhere/at/all");
+    check_refused(builder, &["/nowhere/at/all"]);
+    let builder = Builder::new(NOWHERE).argument("--workspace=/etc/passwd");
+    check_refused(builder, &["/etc/passwd"]);
+}
+
+#[test]
+fn a_configuration_that_others_may_write_is_refused() {
+    let builder = Builder::new(NOWHERE);
+    let shared = builder.home().join("shared.toml");
+    fs::write(&shared, "").expect("a file");
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o666)).expect("our own");
+    let argument = format!("--config={}", shared.display());
+    check_refused(builder.argument(&argument), &["shared.toml"]);
+}
+
+#[test]
+fn a_state_directory_is_ours_alone() {
+    let builder = Builder::new(NOWHERE);
+    let open = builder.home().join("open");
+    fs::create_dir(&open).expect("a directory");
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("our own");
+    let argument = format!("--state-dir={}", open.display());
+    check_refused(builder.argument(&argument), &["open"]);
+
+    let builder = Builder::new(NOWHERE);
+    let (real, link) = (builder.home().join("real"), builder.home().join("link"));
+    fs::create_dir(&real).expect("a directory");
+    symlink(&real, &link).expect("a link");
+    let argument = format!("--state-dir={}", link.display());
+    check_refused(builder.argument(&argument), &["link"]);
+}
+
+#[test]
+fn no_key_is_for_loopback_only() {
+    let builder = Builder::new(NOWHERE).argument("--no-auth").argument("--listen=0.0.0.0:0");
+    check_refused(builder, &["loopback"]);
+}
+
+#[tokio::test]
+async fn a_second_server_on_the_same_state_directory_names_the_first() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let argument = format!("--state-dir={}", server.state_dir().display());
+
+    check_refused(Builder::new(NOWHERE).argument(&argument), &[&server.pid().to_string()]);
+}
+
+#[tokio::test]
+async fn without_auth_no_key_is_needed() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).argument("--no-auth").start().await;
+    assert_eq!(server.client().key(None).get("/v1/models").await.status(), 200);
+}
+
+#[tokio::test]
+async fn the_first_key_is_made_once_and_only_its_path_is_told() {
+    let upstream = Upstream::start();
+    let mut server = Server::builder(&upstream).environment("TOOLHAND_API_KEY", "").start().await;
+    let path = server.state_dir().join("api-key");
+    let key = fs::read_to_string(&path).expect("the first key").trim().to_owned();
+    assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
+    let mode = fs::metadata(server.state_dir()).expect("a directory").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+
+    assert_eq!(server.client().key(Some(&key)).get("/v1/models").await.status(), 200);
+    assert!(server.stop().expect("a status").success());
+    assert!(server.log().contains("api-key") && !server.log().contains(&key), "{}", server.log());
+}

@@ -1,0 +1,157 @@
+//! The client's own tools beside the server's.
+
+use serde_json::{Value, json};
+
+use super::answers_in;
+use crate::support::chunks::{call, calls, end, gate, says, text};
+use crate::support::client::{ask, ask_streamed, with};
+use crate::support::server::Server;
+use crate::support::upstream::Upstream;
+
+fn tool(name: &str) -> Value {
+    let parameters = json!({ "type": "object", "properties": { "city": { "type": "string" } } });
+    json!({ "type": "function", "function": { "name": name, "parameters": parameters } })
+}
+
+fn tools() -> Value {
+    json!({ "tools": [tool("weather")] })
+}
+
+#[tokio::test]
+async fn a_call_of_the_client_goes_to_the_client() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let weather = call(0, "call_w", "weather", &json!({ "city": "Lyon" }));
+    upstream.round([vec![text("I ask.")], weather, end("tool_calls")].concat());
+
+    let answer = server.client().streamed(&with(ask_streamed("Weather?"), tools())).await;
+
+    assert_eq!(answer.finish_reason.as_deref(), Some("tool_calls"));
+    assert_eq!(answer.text(), "I ask.");
+    let expected = json!([{
+        "id": "call_w", "type": "function",
+        "function": { "name": "weather", "arguments": r#"{"city":"Lyon"}"# },
+    }]);
+    assert_eq!(answer.message["tool_calls"], expected);
+}
+
+#[tokio::test]
+async fn a_call_of_the_client_comes_as_it_is_spoken() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let weather = call(0, "call_w", "weather", &json!({ "city": "Lyon" }));
+    upstream.round([weather, vec![gate("end")], end("tool_calls")].concat());
+
+    let mut stream = server.client().stream(&with(ask_streamed("Weather?"), tools())).await;
+    let is_last =
+        |piece: &Value| piece["function"]["arguments"].as_str().unwrap_or("").ends_with('}');
+    stream.until(|event| event.delta()["tool_calls"].get(0).is_some_and(is_last)).await;
+    upstream.open("end");
+    stream.finish().await;
+}
+
+#[tokio::test]
+async fn a_round_of_both_kinds_gives_the_client_only_its_own() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).free().file("notes.txt", "needle\n").start().await;
+    for _ in 0..2 {
+        upstream.round(calls(&[
+            ("c1", "Read", json!({ "file_path": "notes.txt" })),
+            ("c2", "Write", json!({ "file_path": "new.txt", "content": "made" })),
+            ("c3", "weather", json!({ "city": "Lyon" })),
+            ("c4", "weather", json!({ "city": "Oslo" })),
+        ]));
+    }
+
+    let streamed = server.client().streamed(&with(ask_streamed("Weather?"), tools())).await;
+    let whole = server.client().chat(&with(ask("Weather?"), tools())).await.json();
+
+    for (message, reason) in [
+        (&streamed.message, streamed.finish_reason.as_deref()),
+        (&whole["choices"][0]["message"], whole["choices"][0]["finish_reason"].as_str()),
+    ] {
+        assert_eq!(reason, Some("tool_calls"));
+        let ids = message["tool_calls"].as_array().expect("calls").iter();
+        assert!(ids.map(|call| &call["id"]).eq(["c3", "c4"]), "{message}");
+    }
+    assert!(!server.workspace().join("new.txt").exists(), "an exclusive call is not started");
+    assert_eq!(upstream.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn the_clients_answers_go_up_behind_its_calls() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    upstream.round(says("Rain."));
+    let call = json!({ "id": "call_w", "type": "function",
+        "function": { "name": "weather", "arguments": "{\"city\":\"Lyon\"}" } });
+    let messages = json!({ "messages": [
+        { "role": "user", "content": "Weather?" },
+        { "role": "assistant", "content": null, "tool_calls": [call] },
+        { "role": "tool", "tool_call_id": "call_w", "content": "wet" },
+    ]});
+
+    let answer = server.client().chat(&with(with(ask(""), messages), tools())).await;
+
+    assert_eq!(answer.text(), "Rain.");
+    assert_eq!(answers_in(&upstream.request(0).await.json()), ["wet"]);
+}
+
+#[tokio::test]
+async fn a_name_of_a_server_tool_is_a_conflict_unless_the_client_wins() {
+    let upstream = Upstream::start();
+    let strict = Server::start(&upstream).await;
+    let lenient =
+        Server::builder(&upstream).config("tools.name_conflict", r#""client""#).start().await;
+    let clash = json!({ "tools": [tool("Read")] });
+
+    let refused = strict.client().chat(&with(ask("Hi"), clash.clone())).await;
+    assert_eq!(refused.refusal(), (400, "tool_name_conflict".to_owned()));
+    assert!(upstream.requests().is_empty());
+
+    upstream.round(calls(&[("c1", "Read", json!({ "city": "Lyon" }))]));
+    let answer = lenient.client().streamed(&with(ask_streamed("Hi"), clash)).await;
+    assert_eq!(answer.message["tool_calls"][0]["function"]["name"], "Read");
+}
+
+#[tokio::test]
+async fn an_alias_gives_way_to_the_clients_tool() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    upstream.round(calls(&[("c1", "read_file", json!({ "city": "Lyon" }))]));
+
+    let own = json!({ "tools": [tool("read_file")] });
+    let answer = server.client().streamed(&with(ask_streamed("Hi"), own)).await;
+
+    assert_eq!(answer.message["tool_calls"][0]["function"]["name"], "read_file");
+}
+
+#[tokio::test]
+async fn no_tools_means_no_tools() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    upstream.round(says("No."));
+
+    let none = json!({ "tools": [tool("weather")], "tool_choice": "none" });
+    server.client().chat(&with(ask("Hi"), none)).await;
+
+    let body = upstream.request(0).await.json();
+    assert_eq!(body.get("tools"), None, "{body:#}");
+}
+
+#[tokio::test]
+async fn a_forced_choice_holds_for_the_first_round_only() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).file("notes.txt", "needle\n").start().await;
+    upstream.round(calls(&[("c1", "Read", json!({ "file_path": "notes.txt" }))]));
+    upstream.round(says("Done."));
+
+    let forced = json!({ "tool_choice": "required", "parallel_tool_calls": false });
+    server.client().chat(&with(ask("Hi"), forced)).await;
+
+    let first = upstream.request(0).await.json();
+    assert_eq!(first["tool_choice"], "required");
+    assert_eq!(first["parallel_tool_calls"], false);
+    let second = upstream.request(1).await.json();
+    assert!(matches!(second["tool_choice"].as_str(), None | Some("auto")), "{second:#}");
+}

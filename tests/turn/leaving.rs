@@ -1,0 +1,73 @@
+//! A client that leaves: upstream's connection ends and so does every process.
+
+use std::path::Path;
+
+use rustix::fs::Mode;
+use serde_json::json;
+
+use crate::support::chunks::{calls, gate, text};
+use crate::support::client::{ask, ask_streamed};
+use crate::support::server::Server;
+use crate::support::upstream::Upstream;
+use crate::support::watch;
+
+#[tokio::test]
+async fn upstream_is_closed_when_the_client_leaves() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+
+    upstream.round(vec![text("I begin "), gate("never")]);
+    let mut stream = server.client().stream(&ask_streamed("Hi")).await;
+    stream.until_text().await;
+    drop(stream);
+    upstream.abandoned(0).await;
+
+    // Before the first token, with nothing to write to the client.
+    upstream.round(vec![gate("never")]);
+    let client = server.client();
+    let body = ask("Hi");
+    let waiting = client.chat(&body);
+    tokio::select! {
+        answer = waiting => panic!("answered: {answer:?}"),
+        _request = upstream.request(1) => {}
+    }
+    upstream.abandoned(1).await;
+}
+
+#[tokio::test]
+async fn the_process_tree_ends_when_the_client_leaves() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).free().start().await;
+    let started = server.workspace().join("started");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &started, Mode::RWXU).expect("a pipe");
+    let command = "setsid sleep 1000 & (sleep 1000 &) ; echo running > started; sleep 1000";
+    upstream.round(calls(&[("c1", "Bash", json!({ "command": command }))]));
+
+    let stream = server.client().stream(&ask_streamed("Wait.")).await;
+    assert_eq!(read_pipe(&started).await, "running\n");
+    drop(stream);
+
+    server.no_children().await;
+}
+
+/// Reads a named pipe to its end.
+async fn read_pipe(path: &Path) -> String {
+    let path = path.to_owned();
+    let reading = tokio::task::spawn_blocking(move || std::fs::read_to_string(path));
+    watch("the command to run", reading).await.expect("no panic").expect("a pipe")
+}
+
+#[tokio::test]
+async fn a_server_told_to_stop_ends_its_streams_with_an_error() {
+    let upstream = Upstream::start();
+    let server =
+        Server::builder(&upstream).config("turns.shutdown_grace", r#""50ms""#).start().await;
+    upstream.round(vec![text("I begin "), gate("never")]);
+    let mut stream = server.client().stream(&ask_streamed("Hi")).await;
+    stream.until_text().await;
+
+    server.terminate();
+    let answer = stream.finish().await;
+
+    assert!(["shutting_down", "cancelled"].contains(&answer.code()), "{:?}", answer.error);
+}
