@@ -318,6 +318,7 @@ pub(crate) mod test_support {
     /// The calls of one workspace share a session: what one reads, the next knows.
     pub(crate) struct Workspace {
         directory: tempfile::TempDir,
+        born: SystemTime,
         context: CallContext,
     }
 
@@ -329,6 +330,7 @@ pub(crate) mod test_support {
             let session = Arc::new(SessionFacts::new(Arc::new(root)));
             let workspace = Self {
                 directory,
+                born: SystemTime::now(),
                 context: CallContext { session, cancelled: CancellationToken::new() },
             };
             for (path, text) in files {
@@ -360,10 +362,11 @@ pub(crate) mod test_support {
             self.context.clone()
         }
 
-        /// Makes `relative` look as if it had been written `seconds` ago.
+        /// Makes `relative` look as if it had been written `seconds` ago; files of the
+        /// same age have the same time.
         pub(crate) fn age(&self, relative: &str, seconds: u64) {
             let file = File::options().write(true).open(self.path(relative)).unwrap();
-            file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+            file.set_modified(self.born - Duration::from_secs(seconds)).unwrap();
         }
 
         /// Permits what lies in the workspace, and every command.

@@ -275,11 +275,8 @@ mod tests {
     async fn lists_matches_newest_first_and_ties_by_name() {
         let workspace =
             Workspace::new(&[("b.rs", ""), ("a.rs", ""), ("new.rs", ""), ("notes.md", "")]);
-        let then = std::time::SystemTime::now() - Duration::from_secs(60);
-        for name in ["b.rs", "a.rs"] {
-            let file = std::fs::File::options().write(true).open(workspace.path(name)).unwrap();
-            file.set_modified(then).unwrap();
-        }
+        workspace.age("b.rs", 60);
+        workspace.age("a.rs", 60);
 
         let answer = workspace.call(glob(), json!({ "pattern": "*.rs" })).await;
 

@@ -45,13 +45,13 @@ pub(crate) struct GrepInput {
     /// first (`files_with_matches`, the default), or matching lines per file (`count`).
     #[serde(default)]
     output_mode: OutputMode,
-    /// Lines to show after each match. Needs output_mode `content`.
+    /// Lines to show after each match. Only with `output_mode` `content`.
     #[serde(rename = "-A")]
     after: Option<usize>,
-    /// Lines to show before each match. Needs output_mode `content`.
+    /// Lines to show before each match. Only with `output_mode` `content`.
     #[serde(rename = "-B")]
     before: Option<usize>,
-    /// Lines to show before and after each match. Needs output_mode `content`.
+    /// Lines to show before and after each match. Only with `output_mode` `content`.
     #[serde(rename = "-C")]
     around: Option<usize>,
     /// Whether to show line numbers; true if left out.

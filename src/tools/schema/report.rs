@@ -82,7 +82,7 @@ fn place(pointer: &str) -> String {
     let mut place = String::new();
     for part in pointer.split('/').skip(1) {
         if part.bytes().all(|byte| byte.is_ascii_digit()) {
-            place.push_str(&format!("[{part}]"));
+            place.extend(["[", part, "]"]);
         } else {
             if !place.is_empty() {
                 place.push('.');

@@ -198,7 +198,7 @@ impl<'a> Worker<'a> {
         let outcome = self.searcher.search_reader(&self.matcher, reader, sink);
         drop(printer);
         if !out.is_full {
-            self.note(outcome);
+            self.note(&outcome);
         }
         out.into_whole_lines()
     }
@@ -209,7 +209,7 @@ impl<'a> Worker<'a> {
         let sink = printer.sink(&self.matcher);
         let outcome = self.searcher.search_reader(&self.matcher, reader, sink);
         drop(printer);
-        self.note(outcome);
+        self.note(&outcome);
         // Without a path, the printer writes the bare number.
         str::from_utf8(&out).ok().and_then(|text| text.trim_end().parse().ok()).unwrap_or(0)
     }
@@ -219,11 +219,11 @@ impl<'a> Worker<'a> {
         let mut sink = printer.sink(&self.matcher);
         let outcome = self.searcher.search_reader(&self.matcher, reader, &mut sink);
         let has_match = sink.has_match();
-        self.note(outcome);
+        self.note(&outcome);
         has_match
     }
 
-    fn note(&self, outcome: io::Result<()>) {
+    fn note(&self, outcome: &io::Result<()>) {
         if outcome.is_err() && !self.bounds.is_over() {
             self.bounds.note_unreadable();
         }
@@ -284,6 +284,7 @@ impl FirstLines {
 }
 
 impl Write for FirstLines {
+    #[expect(clippy::naive_bytecount, reason = "a piece of a line at a time")]
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.is_full = self.lines_left == 0 || self.text.len() > MAX_BYTES;
         if self.is_full {

@@ -46,8 +46,10 @@ fn tree() -> Workspace {
         ("empty", ""),
     ]);
     workspace.write("bin/early.bin", b"\0needle\n");
-    workspace
-        .write("bin/late.bin", &[&b"needle\n"[..], &[b'x'; 70_000], b"\n\0\nneedle\n"].concat());
+    workspace.write(
+        "bin/late.bin",
+        &[&b"needle\n"[..], &b"x".repeat(70_000), b"\n\0\nneedle\n"].concat(),
+    );
     workspace.write("docs/utf16.txt", b"\xff\xfen\0e\0e\0d\0l\0e\0\n\0");
     workspace.write("docs/latin1.txt", b"\xe4 needle \xff\n");
     std::os::unix::fs::symlink(workspace.path("src/main.rs"), workspace.path("link.rs")).unwrap();
@@ -79,6 +81,7 @@ fn sorted(text: &str) -> Vec<String> {
     lines
 }
 
+#[expect(clippy::print_stderr, reason = "a test that proves nothing says so")]
 fn has_ripgrep() -> bool {
     let found = Command::new("rg").arg("--version").output().is_ok();
     if !found {
@@ -175,11 +178,8 @@ async fn gitignore_counts_inside_a_repository_only() {
 #[tokio::test]
 async fn lists_files_newest_first_and_ties_by_name() {
     let workspace = Workspace::new(&[("b", "x"), ("a", "x"), ("new", "x"), ("no", "y")]);
-    let then = std::time::SystemTime::now() - Duration::from_secs(60);
-    for name in ["b", "a"] {
-        let file = std::fs::File::options().write(true).open(workspace.path(name)).unwrap();
-        file.set_modified(then).unwrap();
-    }
+    workspace.age("b", 60);
+    workspace.age("a", 60);
     assert_snapshot!(workspace.call(grep(), json!({"pattern": "x"})).await, @r"
     new
     a
@@ -232,8 +232,8 @@ async fn counts_over_the_whole_set() {
 
 #[tokio::test]
 async fn pages_through_long_answers() {
-    let lines: String = (1..=300).map(|n| format!("x{n}\n")).collect();
-    let workspace = Workspace::new(&[("a", &lines), ("b", "x\n")]);
+    let lines: Vec<String> = (1..=300).map(|n| format!("x{n}\n")).collect();
+    let workspace = Workspace::new(&[("a", &lines.concat()), ("b", "x\n")]);
     let call = async |offset: usize, limit: Option<usize>| {
         let arguments = json!({
             "pattern": "x", "output_mode": "content", "offset": offset, "head_limit": limit,
