@@ -130,7 +130,9 @@ mod tests {
 
     fn captured(most: usize, pieces: &[&[u8]]) -> Capture {
         let mut capture = Capture::new(most);
-        pieces.iter().for_each(|piece| capture.push(piece));
+        for piece in pieces {
+            capture.push(piece);
+        }
         capture.finish();
         capture
     }
@@ -145,9 +147,9 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_cut_between_lines_and_counted() {
-        let text: String = (0..1000).map(|line| format!("line {line:04}\n")).collect();
+        let lines: Vec<String> = (0..1000).map(|line| format!("line {line:04}\n")).collect();
 
-        let shown = captured(300, &[text.as_bytes()]).render(300, "read it in pieces");
+        let shown = captured(300, &[lines.concat().as_bytes()]).render(300, "read it in pieces");
 
         let expected = "line 0000\nline 0001\nline 0002\nline 0003\nline 0004\n\
             [… 9910 characters left out; read it in pieces …]\n\

@@ -43,12 +43,13 @@ impl Plain {
         match (self, character) {
             (_, '\u{1b}') => Self::Escape,
             (_, '\n' | '\u{18}' | '\u{1a}') | (Self::String, '\u{7}' | '\u{9c}') => Self::Text,
-            (Self::Text, '\u{9b}') | (Self::Escape, '[') => Self::Control,
+            (Self::Text, '\u{9b}') | (Self::Escape, '[') | (Self::Control, ' '..='?') => {
+                Self::Control
+            }
             (Self::Text, '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}')
             | (Self::Escape, ']' | 'P' | 'X' | '^' | '_')
             | (Self::String, _) => Self::String,
             (Self::Escape | Self::Intermediate, ' '..='/') => Self::Intermediate,
-            (Self::Control, ' '..='?') => Self::Control,
             (Self::Text | Self::Escape | Self::Intermediate | Self::Control, _) => Self::Text,
         }
     }
@@ -67,7 +68,9 @@ mod tests {
 
     fn plain(pieces: &[&str]) -> String {
         let (mut state, mut out) = (Plain::default(), String::new());
-        pieces.iter().for_each(|piece| state.push(piece, &mut out));
+        for piece in pieces {
+            state.push(piece, &mut out);
+        }
         out
     }
 

@@ -162,8 +162,8 @@ struct Run {
 
 /// What the loop wakes up for.
 enum Woken {
-    Report(io::Result<usize>),
-    Output(io::Result<usize>),
+    Report,
+    Output(usize),
     Deadline,
     Cancelled,
 }
@@ -180,19 +180,19 @@ impl Run {
         let mut is_cancelled = false;
         loop {
             let woken = tokio::select! {
-                read = self.reports.read_until(b'\n', &mut line) => Woken::Report(read),
+                _ = self.reports.read_until(b'\n', &mut line) => Woken::Report,
                 read = next_piece(&mut self.output, &mut piece) => Woken::Output(read),
                 () = &mut deadline => Woken::Deadline,
                 () = cancelled.cancelled(), if !is_cancelled => Woken::Cancelled,
             };
             is_cancelled |= matches!(woken, Woken::Cancelled);
             let event = match woken {
-                Woken::Report(_) => {
+                Woken::Report => {
                     let event = reported(&line)?;
                     line.clear();
                     event
                 }
-                Woken::Output(read) => match self.take(read, &piece, limits) {
+                Woken::Output(read) => match self.take(&piece[..read], limits) {
                     Some(event) => event,
                     None => continue,
                 },
@@ -207,17 +207,13 @@ impl Run {
     }
 
     /// Takes in what was read; tells what that means beyond more output.
-    fn take(&mut self, read: io::Result<usize>, piece: &[u8], limits: Limits) -> Option<Event> {
-        match read {
-            Ok(0) | Err(_) => {
-                self.output = None;
-                Some(Event::OutputClosed)
-            }
-            Ok(count) => {
-                self.captured.push(&piece[..count]);
-                (limits.output < self.captured.bytes()).then_some(Event::TooMuchOutput)
-            }
+    fn take(&mut self, piece: &[u8], limits: Limits) -> Option<Event> {
+        if piece.is_empty() {
+            self.output = None;
+            return Some(Event::OutputClosed);
         }
+        self.captured.push(piece);
+        (limits.output < self.captured.bytes()).then_some(Event::TooMuchOutput)
     }
 
     /// Returns whether the run is over.
@@ -269,10 +265,10 @@ impl Run {
     }
 }
 
-/// An output that is closed says no more.
-async fn next_piece(output: &mut Option<pipe::Receiver>, piece: &mut [u8]) -> io::Result<usize> {
+/// How much was read; nothing when the output is closed, and after that never again.
+async fn next_piece(output: &mut Option<pipe::Receiver>, piece: &mut [u8]) -> usize {
     match output {
-        Some(output) => output.read(piece).await,
+        Some(output) => output.read(piece).await.unwrap_or(0),
         None => std::future::pending().await,
     }
 }

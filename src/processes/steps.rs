@@ -101,7 +101,7 @@ impl Steps {
                 Effect::Finish
             }
             (Event::Reported(_), _) => Effect::Finish,
-            (Event::SupervisorGone, _) => {
+            (Event::SupervisorGone, _) | (Event::Deadline, Phase::Ending) => {
                 self.stuck = Some(1);
                 Effect::Finish
             }
@@ -114,13 +114,8 @@ impl Steps {
             }
             (Event::Deadline, Phase::Running) => self.end_because(Cause::TimedOut, TIMEOUT_GRACE),
             (Event::Cancelled, Phase::Running) => self.end_because(Cause::Cancelled, CANCEL_GRACE),
-            (Event::Deadline | Event::Cancelled, Phase::Draining) => self.end(CANCEL_GRACE),
-            // The turn has less patience than the time-out had.
-            (Event::Cancelled, Phase::Ending) => self.end(CANCEL_GRACE),
-            (Event::Deadline, Phase::Ending) => {
-                self.stuck = Some(1);
-                Effect::Finish
-            }
+            // While it is being ended: the turn has less patience than the time-out had.
+            (Event::Deadline, Phase::Draining) | (Event::Cancelled, _) => self.end(CANCEL_GRACE),
             (Event::TooMuchOutput, Phase::Draining | Phase::Ending) => Effect::Nothing,
         }
     }
@@ -183,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_time_out_is_patient_and_a_cancel_is_not() {
-        let patient = Effect::End { grace: TIMEOUT_GRACE, then: Duration::from_millis(4_000) };
+        let patient = Effect::End { grace: TIMEOUT_GRACE, then: Duration::from_secs(4) };
         check([Event::Deadline], &[patient], Cause::TimedOut);
         check([Event::Deadline, Event::Cancelled], &[patient, CANCEL], Cause::TimedOut);
         check([Event::Cancelled, ENDED()], &[CANCEL, Effect::Nothing], Cause::Cancelled);

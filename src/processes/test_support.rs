@@ -1,10 +1,10 @@
 //! Running real commands in tests, and knowing that none is left.
 
+use std::env;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::{env, str};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tokio::task;
@@ -32,7 +32,7 @@ pub(crate) fn marker() -> String {
 
 /// The command lines of the processes that carry `marker`.
 pub(crate) fn processes_with(marker: &str) -> Vec<String> {
-    let line = |process: &Path| Some(fs::read(process.join("cmdline")).ok()?);
+    let line = |process: &Path| fs::read(process.join("cmdline")).ok();
     let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
     processes
         .filter_map(|process| line(&process))

@@ -51,7 +51,7 @@ pub(crate) struct BashInput {
     command: String,
     /// What the command does, in five to ten words, for whoever watches.
     description: Option<String>,
-    /// Milliseconds after which the command is ended, 120000 by default.
+    /// Milliseconds after which the command is ended. Give it to what takes minutes.
     timeout: Option<u64>,
 }
 
@@ -103,8 +103,8 @@ impl Tool for Bash {
             .runner
             .run(&command, limits, &context.cancelled)
             .await
-            .map_err(|error| self.not_run(&error, text, &context))?;
-        notes.extend(self.follow(&finished, &context));
+            .map_err(|error| not_run(&error, text, &context))?;
+        notes.extend(follow(&finished, &context));
         Ok(answer::answer(text, time, &finished, &notes))
     }
 }
@@ -124,44 +124,44 @@ impl Bash {
             Some(wanted) => (wanted, Vec::new()),
         }
     }
+}
 
-    /// Moves the session to where the command ended, if the session may be there.
-    fn follow(&self, finished: &Finished, context: &CallContext) -> Option<String> {
-        if finished.cause != Cause::ItsOwn || !matches!(finished.exit, Some(Exit::Code(_))) {
-            return None;
+/// Moves the session to where the command ended, if the session may be there.
+fn follow(finished: &Finished, context: &CallContext) -> Option<String> {
+    if finished.cause != Cause::ItsOwn || !matches!(finished.exit, Some(Exit::Code(_))) {
+        return None;
+    }
+    match &finished.moved {
+        Moved::Not => None,
+        Moved::To(directory) => {
+            let directory = Path::new(directory);
+            if context.session.workspace.resolve(directory).is_ok() {
+                context.session.set_working_dir(directory.to_owned());
+                return None;
+            }
+            let why = format!("{} is outside the workspace", directory.display());
+            Some(reset(context, &why))
         }
-        match &finished.moved {
-            Moved::Not => None,
-            Moved::To(directory) => {
-                let directory = Path::new(directory);
-                if context.session.workspace.resolve(directory).is_ok() {
-                    context.session.set_working_dir(directory.to_owned());
-                    return None;
-                }
-                let why = format!("{} is outside the workspace", directory.display());
-                Some(reset(context, &why))
-            }
-            Moved::Nowhere => {
-                Some(reset(context, "the directory that the command ended in was removed"))
-            }
+        Moved::Nowhere => {
+            Some(reset(context, "the directory that the command ended in was removed"))
         }
     }
+}
 
-    fn not_run(&self, error: &RunError, text: &str, context: &CallContext) -> ToolError {
-        match error {
-            RunError::Directory { .. } => {
-                let reset = reset(context, "the one before cannot be entered");
-                ToolError::Failed(format!("{error}; nothing was run {reset}"))
-            }
-            RunError::Program { source, .. } if source.kind() == ErrorKind::ArgumentListTooLong => {
-                ToolError::Failed(format!(
-                    "a command of {} bytes is too long for the system; write it to a file and \
-                     run that",
-                    text.len()
-                ))
-            }
-            _ => ToolError::failed(error),
+fn not_run(error: &RunError, text: &str, context: &CallContext) -> ToolError {
+    match error {
+        RunError::Directory { .. } => {
+            let reset = reset(context, "the one before cannot be entered");
+            ToolError::Failed(format!("{error}; nothing was run {reset}"))
         }
+        RunError::Program { source, .. } if source.kind() == ErrorKind::ArgumentListTooLong => {
+            ToolError::Failed(format!(
+                "a command of {} bytes is too long for the system; write it to a file and \
+                 run that",
+                text.len()
+            ))
+        }
+        _ => ToolError::failed(error),
     }
 }
 
