@@ -50,8 +50,11 @@ pub(crate) struct ServerFlags {
     /// Address to listen on; port 0 takes any free one [default: 127.0.0.1:8787]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Where the model is [default: http://127.0.0.1:4000/v1]
-    #[arg(long, value_name = "URL")]
+    #[arg(
+        long,
+        value_name = "URL",
+        help = "Where the model is [default: http://127.0.0.1:4000/v1]"
+    )]
     upstream: Option<String>,
     /// Directory the tools work in [default: the working directory]
     #[arg(long, value_name = "DIR")]

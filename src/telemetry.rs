@@ -94,12 +94,16 @@ fn escape(event: &str) -> String {
     let mut escaped = String::with_capacity(event.len());
     for character in line.chars() {
         if character.is_control() || is_reordering(character) {
-            escaped.push_str(&format!("\\u{:04x}", u32::from(character)));
+            escaped.push_str(&json_escape(character));
         } else {
             escaped.push(character);
         }
     }
     escaped + "\n"
+}
+
+fn json_escape(character: char) -> String {
+    format!("\\u{:04x}", u32::from(character))
 }
 
 /// Characters that make a terminal show text in another order than it has.

@@ -1,16 +1,17 @@
 //! The program as it is called: what it refuses, what it prints, how it ends.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::support::client::Client;
+use crate::support::chunks::{gate, text};
+use crate::support::client::{Client, ask_streamed};
 use crate::support::upstream::Upstream;
 
 /// A user's home directory, with a workspace that is the working directory.
@@ -19,7 +20,6 @@ struct Home(TempDir);
 /// A server that was started in a [`Home`]; killed when a test forgets it.
 struct Running {
     child: Child,
-    stdout: BufReader<ChildStdout>,
     /// What it printed until it listened.
     said: Vec<String>,
     address: SocketAddr,
@@ -35,8 +35,8 @@ struct Ended {
 
 impl Home {
     fn new() -> Self {
-        let home = Self(tempfile::tempdir().unwrap());
-        fs::create_dir(home.workspace()).unwrap();
+        let home = Self(tempfile::tempdir().expect("a directory"));
+        fs::create_dir(home.workspace()).expect("a new directory");
         home
     }
 
@@ -64,36 +64,41 @@ impl Home {
         self.end(&mut self.command(arguments))
     }
 
-    /// Paths of this home are shown as `~`.
     fn end(&self, command: &mut Command) -> Ended {
-        let output = command.output().unwrap();
-        let home = self.0.path().to_str().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(home, "~");
+        let output = command.output().expect("the binary");
+        let text = |bytes: &[u8]| self.shown(&String::from_utf8_lossy(bytes));
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
         Ended { code: output.status.code(), stdout, stderr }
     }
 
+    /// With paths of this home as `~`.
+    fn shown(&self, text: &str) -> String {
+        text.replace(&self.0.path().display().to_string(), "~")
+    }
+
     fn serve(&self, command: &mut Command) -> Running {
         command.args(["serve", "--listen", "127.0.0.1:0"]);
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary");
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut said = Vec::new();
-        loop {
-            let mut line = String::new();
-            assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "ended before it listened");
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut running = Running {
+            child: child.expect("the binary"),
+            said: Vec::new(),
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        };
+        let stdout = running.child.stdout.as_mut().expect("piped");
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             if let Some(address) = line.strip_prefix("listening on http://") {
-                let address = address.trim_end().parse().unwrap();
-                return Running { child, stdout, said, address };
+                running.address = address.parse().expect("an address");
+                return running;
             }
-            said.push(line.trim_end().replace(self.0.path().to_str().unwrap(), "~"));
+            running.said.push(self.shown(&line));
         }
+        panic!("the server ended before it listened");
     }
 
     /// What `serve` says when it refuses to start with this file.
     #[track_caller]
     fn check_file(&self, file: &str, expected: &str) {
-        fs::write(self.path("toolhand.toml"), file).unwrap();
+        fs::write(self.path("toolhand.toml"), file).expect("a file");
         self.check_refused(&["serve", "--config", "../toolhand.toml"], expected);
     }
 
@@ -110,11 +115,13 @@ impl Running {
         Pid::from_child(&self.child)
     }
 
+    fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("our child is there");
+    }
+
     fn stop(mut self, signal: Signal) -> Option<i32> {
-        kill_process(self.pid(), signal).unwrap();
-        let mut rest = String::new();
-        self.stdout.read_to_string(&mut rest).unwrap();
-        self.child.wait().unwrap().code()
+        self.signal(signal);
+        self.child.wait().expect("our child").code()
     }
 }
 
@@ -126,7 +133,7 @@ impl Drop for Running {
 }
 
 fn mode_of(path: &Path) -> u32 {
-    fs::metadata(path).unwrap().permissions().mode() & 0o777
+    fs::metadata(path).expect("it is there").permissions().mode() & 0o777
 }
 
 #[test]
@@ -336,4 +343,25 @@ fn check_fails_when_upstream_does_not_answer() {
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.starts_with("toolhand: upstream: http://127.0.0.1:9/v1: "), "{ended:?}");
     assert_eq!(ended.stderr.lines().count(), 1);
+}
+
+#[tokio::test]
+async fn a_second_signal_does_not_wait_for_running_turns() {
+    let upstream = Upstream::start();
+    upstream.round(vec![text("a first word"), gate("never opened")]);
+    let home = Home::new();
+    let mut command = home.command(&[]);
+    command.env("TOOLHAND_UPSTREAM", upstream.url()).env("TOOLHAND_API_KEY", "th-of-a-test");
+    let server = home.serve(&mut command);
+    let mut stream =
+        Client::new(server.address, "th-of-a-test").stream(&ask_streamed("Anything?")).await;
+    stream.until_text().await;
+
+    server.signal(Signal::TERM);
+    // A refused connection shows that the first signal has arrived.
+    while std::net::TcpStream::connect(server.address).is_ok() {
+        tokio::task::yield_now().await;
+    }
+
+    assert_eq!(server.stop(Signal::TERM), Some(128 + 15));
 }

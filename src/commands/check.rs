@@ -97,9 +97,10 @@ fn sandbox(mode: Sandbox) -> &'static str {
 }
 
 fn user() -> &'static str {
-    match rustix::process::geteuid().is_root() {
-        true => "root: so is everything the tools do; better start it as a user of its own",
-        false => "not root",
+    if rustix::process::geteuid().is_root() {
+        "root: so is everything the tools do; better start it as a user of its own"
+    } else {
+        "not root"
     }
 }
 

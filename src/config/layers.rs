@@ -205,7 +205,8 @@ fn merge(base: &mut Table, over: Table) {
 }
 
 fn line_of(text: &str, offset: usize) -> usize {
-    text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+    let before = text.get(..offset).unwrap_or(text);
+    before.matches('\n').count() + 1
 }
 
 fn one_line(text: &str) -> String {
