@@ -2,6 +2,7 @@
 
 mod architecture;
 mod cli;
+mod commands;
 mod edges;
 mod openapi;
 mod routes;
