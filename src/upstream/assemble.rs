@@ -38,10 +38,8 @@ pub(crate) enum Step {
 pub(crate) enum End {
     /// With a `finish_reason` that is no cut, or `[DONE]` without one.
     Finished,
-    /// With `length` or `content_filter`.
+    /// With `length` or `content_filter`. (A stream that broke off has no end.)
     CutOff,
-    /// Without an end: it broke, or sent an error.
-    Died,
 }
 
 /// Collects the calls of one round.
@@ -85,6 +83,7 @@ impl Assembler {
     }
 
     /// The model ran several calls together, or let one follow another unmarked.
+    #[cfg_attr(not(test), expect(dead_code, reason = "sessions will remember it of their model"))]
     pub(crate) fn is_sloppy(&self) -> bool {
         self.is_sloppy
     }

@@ -147,12 +147,12 @@ impl Client {
         if !status.is_success() {
             return Err(self.refusal(response).await);
         }
-        if let Some(encoding) = response.headers().get(CONTENT_ENCODING) {
-            if encoding != "identity" {
-                return Err(Fault::NotACompletion(format!("it is encoded: {encoding:?}")));
+        match response.headers().get(CONTENT_ENCODING) {
+            Some(encoding) if encoding != "identity" => {
+                Err(Fault::NotACompletion(format!("it is encoded: {encoding:?}")))
             }
+            _ => Ok(response),
         }
-        Ok(response)
     }
 
     async fn refusal(&self, response: Response) -> Fault {
@@ -240,7 +240,7 @@ fn with_bundled_roots(
     settings: &Settings,
     own: Vec<CertificateDer<'static>>,
 ) -> Result<reqwest::Client, String> {
-    let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     roots.add_parsable_certificates(own);
     let tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     let client = builder(settings)?.tls_backend_preconfigured(tls).build();

@@ -146,7 +146,7 @@ impl Members for Function {
         match name {
             "name" => self.name = map.next_value::<Scalar>()?.non_empty(),
             "arguments" => {
-                self.arguments = arguments(map.next_value()?).map_err(A::Error::custom)?
+                self.arguments = arguments(map.next_value()?).map_err(A::Error::custom)?;
             }
             _ => keep(&mut self.members, name, map.next_value()?),
         }
@@ -394,7 +394,7 @@ mod tests {
     fn reads_a_call_and_what_stands_beside_it() {
         let call = call(
             r#"{"index":2,"id":"c","type":"function","extra_content":{"signature":"s"},
-                "function":{"name":"Read","arguments":"{"a"","provider_specific_fields":{"t":1}}}"#,
+                "function":{"name":"Read","arguments":"{\"a\"","provider_specific_fields":{"t":1}}}"#,
         );
         assert_eq!(call.index, Some(2));
         assert_eq!(call.id.as_deref(), Some("c"));

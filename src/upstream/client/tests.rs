@@ -17,7 +17,7 @@ struct Upstream {
     settings: Settings,
     /// The head and body of each request; `None` when a connection was closed by us.
     heard: mpsc::UnboundedReceiver<Option<String>>,
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 /// An answer that ends by closing the connection from the server's side.
@@ -64,7 +64,7 @@ async fn upstream(connections: Vec<Script>) -> Upstream {
         open.join_all().await;
     });
     let settings = Settings { url: url.parse().unwrap(), ..Settings::default() };
-    Upstream { settings, heard, _tasks: tasks }
+    Upstream { settings, heard, tasks: tasks }
 }
 
 async fn serve(
@@ -208,7 +208,7 @@ async fn u1_a_refused_connection_and_bad_tls_are_told_apart() {
     let mut upstream = upstream(vec![vec![]]).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}/v1", listener.local_addr().unwrap());
-    upstream._tasks.spawn(async move {
+    upstream.tasks.spawn(async move {
         let (mut connection, _) = listener.accept().await.unwrap();
         connection.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
         let mut rest = Vec::new();

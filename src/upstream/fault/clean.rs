@@ -92,9 +92,11 @@ fn is_place(word: &str) -> bool {
     if let Some((scheme, rest)) = word.split_once("://") {
         return scheme != "https" || rest.contains(['@', '?', ':']);
     }
-    let is_unix = word.starts_with(['/', '~', '.']) && word.matches('/').count() >= 2;
+    let is_route = word.starts_with("/v1/") || word.starts_with("/chat/");
+    let is_unix = !is_route && word.starts_with(['/', '~', '.']) && word.matches('/').count() >= 2;
     let is_windows = word.get(1..3) == Some(":\\") || word.starts_with("\\\\");
-    is_unix || is_windows || word.trim_end_matches(['.', ':']).ends_with(".py")
+    let is_source = word.trim_end_matches(['.', ':']).strip_suffix(".py").is_some();
+    is_unix || is_windows || is_source
 }
 
 #[cfg(test)]
@@ -110,6 +112,7 @@ mod tests {
         let text = "litellm.BadRequestError: OpenAIException - Unsupported value: 'temperature' \
                     does not support 0.5 with claude-3-5-sonnet-20241022.";
         check(text, text);
+        check("/chat/completions: call `/v1/models`", "/chat/completions: call `/v1/models`");
         check("see https://platform.example.com/docs.", "see https://platform.example.com/docs.");
     }
 

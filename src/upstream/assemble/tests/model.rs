@@ -255,7 +255,9 @@ proptest! {
     #[test]
     fn any_deltas_make_the_calls_that_the_slow_model_makes(deltas in deltas()) {
         let mut model = Model::default();
-        deltas.iter().for_each(|delta| model.take(delta));
+        for delta in &deltas {
+            model.take(delta);
+        }
         let (assembler, _) = assembled(&deltas);
 
         prop_assert_eq!(assembler.calls().len(), model.0.len());
