@@ -260,7 +260,9 @@ impl Assembler {
         let (name, index, wire_id) = (call.name.clone(), call.index, call.wire_id.clone());
         let own = self.derived_id(wire_id.as_deref());
         let next = self.open_as(own, index, wire_id);
-        self.calls[next].name = name;
+        if let Some(name) = name {
+            self.calls[next].take_name(&name, &self.is_tool);
+        }
         self.calls[at].next = Some(next);
         next
     }

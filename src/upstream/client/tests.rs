@@ -64,7 +64,7 @@ async fn upstream(connections: Vec<Script>) -> Upstream {
         open.join_all().await;
     });
     let settings = Settings { url: url.parse().unwrap(), ..Settings::default() };
-    Upstream { settings, heard, tasks: tasks }
+    Upstream { settings, heard, tasks }
 }
 
 async fn serve(

@@ -250,7 +250,7 @@ fn assembled(deltas: &[CallDelta]) -> (Assembler, Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn any_deltas_make_the_calls_that_the_slow_model_makes(deltas in deltas()) {
