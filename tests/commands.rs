@@ -83,7 +83,7 @@ struct Descriptors {
 impl Descriptors {
     fn of(process: Pid) -> Self {
         let directory = format!("/proc/{}/fd", process.as_raw_nonzero());
-        let entries = fs::read_dir(directory).unwrap().flatten();
+        let entries = fs::read_dir(directory).expect("our server").flatten();
         let targets: Vec<_> =
             entries.filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
         let count = |kind: &str| {
@@ -97,7 +97,7 @@ impl Descriptors {
 fn zombies_of(parent: Pid) -> Vec<String> {
     let parent = format!(") Z {} ", parent.as_raw_nonzero());
     let stat = |process: &Path| fs::read_to_string(process.join("stat")).ok();
-    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let processes = fs::read_dir("/proc").expect("procfs").flatten();
     let lines = processes.filter_map(|process| stat(&process.path()));
     lines.filter(|line| line.contains(&parent)).collect()
 }
