@@ -1,6 +1,6 @@
 //! The only `new` of each service, and the server that they make up.
 
-mod face;
+pub(crate) mod face;
 pub(crate) mod services;
 pub(crate) mod state_dir;
 
@@ -13,12 +13,12 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use self::face::face;
-use self::services::{ServiceError, Services};
+use self::services::Services;
 use self::state_dir::{StateDir, StateError};
 use crate::api::auth::{Key, Keys};
 use crate::api::server::Drain;
 use crate::api::{self, App, router};
-use crate::config::{Config, Loaded, Secrets};
+use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::permissions::Sandbox;
 
 /// The name under which the first key, or the one of the environment, acts.
@@ -44,9 +44,7 @@ pub(crate) enum StartError {
     #[error(transparent)]
     State(#[from] StateError),
     #[error(transparent)]
-    Service(#[from] ServiceError),
-    #[error("{0}")]
-    Setting(String),
+    Setting(#[from] ConfigError),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
 }
@@ -54,18 +52,18 @@ pub(crate) enum StartError {
 impl Server {
     /// Builds every service and takes the address.
     pub(crate) async fn bind(loaded: Loaded, state: StateDir) -> Result<Self, StartError> {
-        let Loaded { config, secrets, environment, .. } = loaded;
-        let services = Services::new(&config, &secrets, &environment)?;
+        let services = Services::of(&loaded)?;
+        let forwarded = face::forwarded_routes(&loaded)?;
+        let Loaded { config, secrets, file, .. } = loaded;
         let (keys, key_path) = client_keys(&config, &secrets, &state)?;
         let listen = config.server.listen;
         let refused = |source| StartError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let turns_over = CancellationToken::new();
-        let api = face(&config, &services, keys, address, turns_over.clone())
-            .map_err(StartError::Setting)?;
+        let api = face(&config, &services, forwarded, keys, address, turns_over.clone());
         let api = Arc::new(api);
-        warn_of_dangers(&config);
+        warn_of_dangers(&config, file.as_deref());
         Ok(Self { listener, address, api, key_path, config, turns_over, _state: state })
     }
 
@@ -112,7 +110,7 @@ fn client_keys(
 }
 
 /// What the operator chose and should not forget.
-fn warn_of_dangers(config: &Config) {
+fn warn_of_dangers(config: &Config, file: Option<&Path>) {
     let is_root = rustix::process::geteuid().is_root();
     if is_root {
         tracing::warn!("running as root: so does everything the tools do");
@@ -123,6 +121,11 @@ fn warn_of_dangers(config: &Config) {
         }
         Sandbox::Off => tracing::warn!("the sandbox is off: a command can do all that you can"),
         Sandbox::Auto | Sandbox::Required => {}
+    }
+    let file = file.and_then(|file| file.canonicalize().ok());
+    if let Some(file) = file.filter(|file| file.starts_with(&config.server.workspace)) {
+        let file = file.display();
+        tracing::warn!(%file, "the configuration lies in the workspace, where tools may write");
     }
     if !config.auth.required {
         tracing::warn!("no client key is asked for: everyone on this machine may use the tools");

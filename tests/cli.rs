@@ -149,7 +149,7 @@ fn a_mistake_in_the_file_is_one_line() {
     );
     home.check_file(
         "[permissions]\ndeny = [\"Bash(rm *)\"]\n",
-        "permissions.deny: \"Bash(rm *)\" has a specifier; rules with a specifier come later, so write only the tool's name, \"Bash\"",
+        "../toolhand.toml:2: permissions.deny: \"Bash(rm *)\" has a specifier; rules with a specifier come later, so write only the tool's name, \"Bash\"",
     );
     home.check_file("[sessions]\nstore = \"sqlite\"\n", "../toolhand.toml:1: unknown key sessions");
 }

@@ -14,21 +14,27 @@ use crate::api::passthrough::Routes;
 use crate::api::ready::Readiness;
 use crate::api::status::{About, Feature, Sandbox};
 use crate::api::{App, Settings};
-use crate::config::Config;
+use crate::config::{Config, ConfigError, Loaded};
 use crate::permissions;
 use crate::sessions::Sessions;
 
-/// The error names the setting at fault.
+/// The routes that go upstream as they are, by `upstream.passthrough`.
+pub(crate) fn forwarded_routes(loaded: &Loaded) -> Result<Routes, ConfigError> {
+    let Loaded { config, layers, .. } = loaded;
+    Routes::named(&config.upstream.passthrough).map_err(|error| {
+        ConfigError::Invalid(layers.located(&format!("upstream.passthrough: {error}")))
+    })
+}
+
 pub(crate) fn face(
     config: &Config,
     services: &Services,
+    forwarded: Routes,
     keys: Keys,
     address: SocketAddr,
     turns_over: CancellationToken,
-) -> Result<App, String> {
-    let forwarded = Routes::named(&config.upstream.passthrough)
-        .map_err(|error| format!("upstream.passthrough: {error}"))?;
-    Ok(App {
+) -> App {
+    App {
         about: about(config, services),
         settings: Settings {
             allow_origins: config.cors.allow_origins.clone(),
@@ -52,7 +58,7 @@ pub(crate) fn face(
         upstream: Arc::clone(&services.upstream),
         readiness: Readiness::default(),
         turns: sessions(config, services, turns_over),
-    })
+    }
 }
 
 fn sessions(config: &Config, services: &Services, turns_over: CancellationToken) -> Sessions {
@@ -94,7 +100,8 @@ fn sandbox(mode: permissions::Sandbox) -> Sandbox {
     Sandbox { mode: mode.to_owned(), level: "none".to_owned(), why: why.to_owned() }
 }
 
-fn features(config: &Config, services: &Services) -> Vec<Feature> {
+/// What is on and what is not, and why.
+pub(crate) fn features(config: &Config, services: &Services) -> Vec<Feature> {
     let feature = |name: &str, on: bool, why: &str| Feature {
         name: name.to_owned(),
         on,

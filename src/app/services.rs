@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::{Config, Secrets};
+use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::permissions::{KnownTool, Permissions, RuleError};
 use crate::processes::{Environment, Runner};
 use crate::tools::builtin;
@@ -41,7 +41,14 @@ pub(crate) enum ServiceError {
 }
 
 impl Services {
-    pub(crate) fn new(
+    /// An error says where the setting at fault was set.
+    pub(crate) fn of(loaded: &Loaded) -> Result<Self, ConfigError> {
+        let Loaded { config, secrets, environment, layers, .. } = loaded;
+        Self::new(config, secrets, environment)
+            .map_err(|error| ConfigError::Invalid(layers.located(&error.to_string())))
+    }
+
+    fn new(
         config: &Config,
         secrets: &Secrets,
         environment: &Environment,

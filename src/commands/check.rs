@@ -7,6 +7,7 @@ use toml::Table;
 
 use super::signals::run_until_stopped;
 use super::{Failure, print};
+use crate::app::face;
 use crate::app::services::Services;
 use crate::app::state_dir;
 use crate::config::keys::Keys;
@@ -19,7 +20,8 @@ const EXAMPLE: &str = include_str!("../../toolhand.example.toml");
 
 pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
     let loaded = config::load(given)?;
-    let services = Services::new(&loaded.config, &loaded.secrets, &loaded.environment)?;
+    let services = Services::of(&loaded)?;
+    face::forwarded_routes(&loaded)?;
     let state = state_dir::inspect(&loaded.config.server.state_dir)?;
     print(&configuration(&loaded)?);
     print(&parts(&loaded, &services, state));
@@ -70,12 +72,16 @@ fn parts(loaded: &Loaded, services: &Services, state: &str) -> String {
         format!("state directory: {}, {state}", config.server.state_dir.display()),
         format!("client key: {}", client_key(config, secrets.client_key.is_some())),
         format!("upstream key: {}", if secrets.upstream_key.is_some() { "set" } else { "none" }),
-        format!("tools: {}", services.toolset.names().collect::<Vec<_>>().join(", ")),
         format!("permission mode: {}", config.permissions.mode.as_str()),
         format!("sandbox: {}", sandbox(config.sandbox.mode)),
         format!("user: {}", user()),
     ];
-    lines.join("\n") + "\n"
+    let features = face::features(config, services);
+    let features = features.into_iter().map(|feature| {
+        let state = if feature.on { "" } else { "off: " };
+        format!("{}: {state}{}", feature.name, feature.why)
+    });
+    lines.into_iter().chain(features).collect::<Vec<_>>().join("\n") + "\n"
 }
 
 fn client_key(config: &Config, is_in_environment: bool) -> &'static str {

@@ -95,6 +95,15 @@ impl Layers {
         }
     }
 
+    /// A message that begins with a key, after the place where that key was set.
+    pub(crate) fn located(&self, message: &str) -> String {
+        let key = message.split(": ").next().unwrap_or_default();
+        match self.source(key) {
+            Some(source) => format!("{source}: {message}"),
+            None => message.to_owned(),
+        }
+    }
+
     /// Whether just this key was set.
     #[cfg(test)]
     pub(crate) fn sets(&self, path: &str) -> bool {

@@ -1,8 +1,10 @@
 //! Merging, and what is refused.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::secret::Secret;
 
 /// Loads `file` with `flags` and `variables` set, and shows `show` of it.
 #[track_caller]
@@ -167,4 +169,25 @@ fn no_two_keys_have_the_same_variable() {
     let all = names.len();
     names.dedup();
     assert_eq!(names.len(), all);
+}
+
+#[test]
+fn the_upstream_key_comes_from_the_environment_or_else_from_its_file() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("upstream-key");
+    fs::write(&path, "sk-of-the-file\n").unwrap();
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    let given = |more: Option<(&str, &str)>| Given {
+        variables: [("HOME", home.path().to_str().unwrap())]
+            .into_iter()
+            .chain([("TOOLHAND_UPSTREAM_API_KEY_FILE", "~/upstream-key")])
+            .chain(more)
+            .collect(),
+        ..Given::default()
+    };
+    let key = |more| load(&given(more)).unwrap().secrets.upstream_key;
+
+    assert_eq!(key(None), Some(Secret::new("sk-of-the-file")));
+    assert_eq!(key(Some(("TOOLHAND_UPSTREAM_API_KEY", "sk-1"))), Some(Secret::new("sk-1")));
+    assert!(!format!("{:?}", load(&given(None)).unwrap()).contains("sk-of-the-file"));
 }
