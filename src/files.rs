@@ -1,5 +1,144 @@
 //! What the model knows of files, and writing that leaves no half file behind.
 
-/// The files a session has read, so that nothing is edited unseen.
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use tokio_util::sync::CancellationToken;
+
+use self::locks::Locks;
+pub(crate) use self::read_state::{Fingerprint, ReadState};
+use crate::workspace::{Identity, ReplaceError, Target};
+
+pub(crate) mod encoding;
+pub(crate) mod line_ends;
+mod locks;
+pub(crate) mod page;
+pub(crate) mod patch;
+mod read_state;
+
+/// What is edited is held in memory, a few times over; larger files are for programs.
+const MAX_EDITED_BYTES: usize = 64 << 20;
+
+/// Changes files, one change of a file at a time. One for the whole server.
 #[derive(Debug, Default)]
-pub(crate) struct ReadState;
+pub(crate) struct Files {
+    locks: Locks,
+}
+
+/// A whole file as it is now.
+#[derive(Debug)]
+pub(crate) struct Current {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) fingerprint: Fingerprint,
+}
+
+/// What the model's knowledge of a file is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// There is no such file yet.
+    New,
+    /// The file is as the model knows it.
+    Known,
+    /// Others have changed the file since.
+    Changed,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    #[error("Must read file before editing: {}", .0.display())]
+    Unread(PathBuf),
+    #[error("File was modified externally since last read: {}", .0.display())]
+    Modified(PathBuf),
+    #[error("File no longer exists: {}", .0.display())]
+    Gone(PathBuf),
+    #[error("{} has more than {MAX_EDITED_BYTES} bytes, the most that can be edited", .0.display())]
+    TooLarge(PathBuf),
+    #[error("{0}")]
+    Refused(String),
+    #[error("interrupted")]
+    Cancelled,
+    #[error("could not {action} {}: {source}", path.display())]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+}
+
+impl Files {
+    /// Lets `change` make the target's new bytes from what is there now, and puts
+    /// them in its place, all or nothing. Nobody else changes the file meanwhile
+    /// through here, and if someone does beside us, nothing is written.
+    ///
+    /// What is written counts as read. Blocks.
+    pub(crate) fn change<T>(
+        &self,
+        target: &Target,
+        known: &ReadState,
+        cancelled: &CancellationToken,
+        change: impl FnOnce(Option<&Current>, Standing) -> Result<(Vec<u8>, T), FileError>,
+    ) -> Result<T, FileError> {
+        self.locks.hold(target.real_path(), || {
+            let current = Current::read(target)?;
+            let standing = known.standing(target, current.as_ref())?;
+            let (bytes, answer) = change(current.as_ref(), standing)?;
+            if cancelled.is_cancelled() {
+                return Err(FileError::Cancelled);
+            }
+            let before = current.map(|current| current.fingerprint.identity);
+            let identity =
+                target.replace(&bytes, before).map_err(|error| not_replaced(target, error))?;
+            known.wrote(target.real_path(), Fingerprint::of(identity, &bytes));
+            Ok(answer)
+        })
+    }
+}
+
+fn not_replaced(target: &Target, error: ReplaceError) -> FileError {
+    let path = target.path().to_owned();
+    match error {
+        ReplaceError::Changed => FileError::Modified(path),
+        ReplaceError::Io(source) => FileError::Io { action: "write", path, source },
+    }
+}
+
+impl Current {
+    /// `None` where there is no file.
+    fn read(target: &Target) -> Result<Option<Self>, FileError> {
+        let failed =
+            |source| FileError::Io { action: "read", path: target.path().to_owned(), source };
+        let file = match target.open_file() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(failed)?,
+        };
+        let before = Identity::of(&file.metadata().map_err(failed)?);
+        let mut bytes = Vec::new();
+        // One byte more, to see whether there is more.
+        let limit = u64::try_from(MAX_EDITED_BYTES + 1).unwrap_or(u64::MAX);
+        (&file).take(limit).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() > MAX_EDITED_BYTES {
+            return Err(FileError::TooLarge(target.path().to_owned()));
+        }
+        if Identity::of(&file.metadata().map_err(failed)?) != before {
+            return Err(FileError::Modified(target.path().to_owned()));
+        }
+        let fingerprint = Fingerprint::of(before, &bytes);
+        Ok(Some(Self { bytes, fingerprint }))
+    }
+}
+
+impl ReadState {
+    fn standing(&self, target: &Target, current: Option<&Current>) -> Result<Standing, FileError> {
+        let Some(current) = current else { return Ok(Standing::New) };
+        match self.knows(target.real_path(), &current.fingerprint) {
+            None => Err(FileError::Unread(target.path().to_owned())),
+            Some(true) => Ok(Standing::Known),
+            Some(false) => Ok(Standing::Changed),
+        }
+    }
+
+    /// For a file that is not there: whether it was, as far as the model knows.
+    pub(crate) fn missing(&self, path: &Path, real: &Path) -> FileError {
+        if self.has_seen(real) {
+            FileError::Gone(path.to_owned())
+        } else {
+            FileError::Refused(format!("File does not exist: {}", path.display()))
+        }
+    }
+}

@@ -46,10 +46,7 @@ pub(crate) enum Access {
 /// the permit holds, not for what its input says: so what was judged is what is
 /// used.
 #[derive(Debug)]
-pub(crate) struct Permit {
-    access: Access,
-    hidden: Hidden,
-}
+pub(crate) struct Permit(Access);
 
 /// Why a call is not permitted, in words for the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,7 +80,7 @@ pub(crate) struct Permissions {
 }
 
 /// The server's own directory, which file tools neither show nor touch.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Hidden(Arc<[PathBuf]>);
 
 impl Permissions {
@@ -153,7 +150,7 @@ impl Permissions {
         };
         let verdict = self.policy.judge(tool, effect_of(&access));
         verdict.settle(tool, self.policy.mode).map_err(Refusal::Policy)?;
-        Ok(Permit { access, hidden: self.hidden.clone() })
+        Ok(Permit(access))
     }
 
     fn resolve(&self, path: &Path) -> Result<Target, Refusal> {
@@ -185,7 +182,7 @@ impl Permissions {
 
 fn state_directory(path: &Path) -> Refusal {
     Refusal::Policy(format!(
-        "{} is in the server's own state directory, which no tool touches in any mode",
+        "{} is in the server's own state directory, which file tools touch in no mode",
         path.display()
     ))
 }
@@ -207,7 +204,7 @@ fn names_of(target: &Target) -> u64 {
 impl Permit {
     /// The file or directory that was permitted.
     pub(crate) fn target(&self) -> Option<&Target> {
-        match &self.access {
+        match &self.0 {
             Access::Read(target) | Access::Search(target) | Access::Write(target) => Some(target),
             Access::Command(_) | Access::Nothing => None,
         }
@@ -215,22 +212,17 @@ impl Permit {
 
     /// The same to keep: what is done with it blocks, and does so elsewhere.
     pub(crate) fn into_target(self) -> Option<Target> {
-        match self.access {
+        match self.0 {
             Access::Read(target) | Access::Search(target) | Access::Write(target) => Some(target),
             Access::Command(_) | Access::Nothing => None,
         }
     }
 
     pub(crate) fn command(&self) -> Option<&str> {
-        match &self.access {
+        match &self.0 {
             Access::Command(command) => Some(command),
             _ => None,
         }
-    }
-
-    /// Whether a search must leave `path`, an entry it came upon, out.
-    pub(crate) fn hides(&self, path: &Path) -> bool {
-        self.hidden.covers(path)
     }
 }
 
@@ -263,7 +255,7 @@ impl FromStr for Sandbox {
 #[cfg(test)]
 impl Permit {
     pub(crate) fn for_test(access: Access) -> Self {
-        Self { access, hidden: Hidden::default() }
+        Self(access)
     }
 }
 
@@ -329,8 +321,8 @@ mod tests {
         let beside = ground.refusal("Read", Reach::Read(ground.path("ws-evil/x"))).await;
         let linked = ground.refusal("Write", Reach::Write(ground.path("ws/link/x"))).await;
 
-        assert_snapshot!(beside, @"");
-        assert_snapshot!(linked, @"");
+        assert_snapshot!(beside, @r#"$GROUND/ws-evil/x is outside the workspace. The file tools reach only $GROUND/ws and what the operator adds, for this path with `permissions.additional_directories = ["$GROUND/ws-evil"]`"#);
+        assert_snapshot!(linked, @r#"$GROUND/ws/link/x is outside the workspace: it leads to $GROUND/ws-evil/x. The file tools reach only $GROUND/ws and what the operator adds, for this path with `permissions.additional_directories = ["$GROUND/ws-evil"]`"#);
     }
 
     #[tokio::test]
@@ -342,9 +334,9 @@ mod tests {
         let by_link = ground.refusal("Write", Reach::Write(ground.path("ws/link/new"))).await;
         let itself = ground.refusal("Grep", Reach::Search(ground.path("ws/link"))).await;
 
-        assert_snapshot!(by_name, @"");
-        assert_snapshot!(by_link, @"");
-        assert_snapshot!(itself, @"");
+        assert_snapshot!(by_name, @"$GROUND/ws/state/keys.toml is in the server's own state directory, which file tools touch in no mode");
+        assert_snapshot!(by_link, @"$GROUND/ws/link/new is in the server's own state directory, which file tools touch in no mode");
+        assert_snapshot!(itself, @"$GROUND/ws/link is in the server's own state directory, which file tools touch in no mode");
     }
 
     #[tokio::test]
@@ -352,11 +344,11 @@ mod tests {
         let ground = Ground::new();
         let permissions = ground.permissions(Mode::Default);
 
-        let permit = permissions.permit("Read", Reach::Search(ground.path("ws"))).await.unwrap();
+        assert!(permissions.permit("Read", Reach::Search(ground.path("ws"))).await.is_ok());
 
-        assert!(permit.hides(&ground.path("ws/state/keys.toml")));
+        assert!(permissions.denies_read(&ground.path("ws/state/keys.toml")));
         assert!(permissions.denies_read(&ground.path("ws/state")));
-        assert!(!permit.hides(&ground.path("ws/a.txt")));
+        assert!(!permissions.denies_read(&ground.path("ws/a.txt")));
     }
 
     #[tokio::test]

@@ -57,6 +57,7 @@ impl Services {
         let tools = |hidden| {
             Toolset::new(builtin::list(&builtin::Services {
                 hidden,
+                files: Arc::default(),
                 runner: Runner::new(SUPERVISOR, environment.clone(), None),
                 bash: config.tools.bash.clone(),
             }))

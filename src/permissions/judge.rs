@@ -57,7 +57,7 @@ impl Policy {
         if self.mode == Mode::Plan && changes(effect) {
             return Verdict::Deny(format!(
                 "{tool} is not available in the mode plan, which only looks; \
-                 the operator or the request can choose another mode"
+                 another mode is chosen with `--permission-mode` or in the request"
             ));
         }
         if effect == Effect::Command && self.sandbox != Sandbox::Off {
@@ -84,9 +84,9 @@ impl Policy {
                 "{tool} runs only in a sandbox here (`--sandbox required`), and there is none"
             ));
         }
-        let off = "with `--sandbox off`: commands then run with all rights of the server's user";
+        let off = "with `--sandbox off` (commands then have all rights of the server's user)";
         let is_allowed = self.mode == Mode::BypassPermissions || self.rules.allows(tool);
-        let also = if is_allowed { String::new() } else { format!(", and {}", rule_or_mode(tool)) };
+        let also = if is_allowed { String::new() } else { format!(" and {}", rule_or_mode(tool)) };
         let why = Some("there is no sandbox to run it in".to_owned());
         Verdict::Ask { why, remedy: format!("{off}{also}") }
     }
@@ -191,40 +191,95 @@ mod tests {
 
     #[test]
     fn writing_without_a_rule() {
-        assert_snapshot!(by_mode(Sandbox::Auto, "", WRITE), @"");
+        assert_snapshot!(by_mode(Sandbox::Auto, "", WRITE), @r#"
+        plan: Write is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
+        dontAsk: Write needs an approval, and the mode dontAsk denies what would ask. The operator can allow it with `permissions.allow = ["Write"]` or `--permission-mode bypassPermissions`
+        default: Write needs an approval, and approvals are not available here. The operator can allow it with `permissions.allow = ["Write"]` or `--permission-mode bypassPermissions`
+        bypassPermissions: allowed
+        "#);
     }
 
     #[test]
     fn writing_with_an_allow_rule() {
-        assert_snapshot!(by_mode(Sandbox::Auto, "allow Write", WRITE), @"");
+        assert_snapshot!(by_mode(Sandbox::Auto, "allow Write", WRITE), @r"
+        plan: Write is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
+        dontAsk: allowed
+        default: allowed
+        bypassPermissions: allowed
+        ");
     }
 
     #[test]
     fn replacing_a_file_with_several_names() {
-        assert_snapshot!(by_mode(Sandbox::Auto, "allow Write", LINKED), @"");
+        assert_snapshot!(by_mode(Sandbox::Auto, "allow Write", LINKED), @r"
+        plan: Write is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
+        dontAsk: Write needs an approval (the file has 2 hard links, and replacing it would part it from the others), and the mode dontAsk denies what would ask. The operator can allow it with `--permission-mode bypassPermissions`, or give this name a copy of its own
+        default: Write needs an approval (the file has 2 hard links, and replacing it would part it from the others), and approvals are not available here. The operator can allow it with `--permission-mode bypassPermissions`, or give this name a copy of its own
+        bypassPermissions: allowed
+        ");
     }
 
     #[test]
     fn a_command_where_there_is_no_sandbox() {
-        assert_snapshot!(by_mode(Sandbox::Auto, "", BASH), @"");
-        assert_snapshot!(by_mode(Sandbox::Auto, "allow Bash", BASH), @"");
+        assert_snapshot!(by_mode(Sandbox::Auto, "", BASH), @r#"
+        plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
+        dontAsk: Bash needs an approval (there is no sandbox to run it in), and the mode dontAsk denies what would ask. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user) and `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
+        default: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user) and `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
+        bypassPermissions: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user)
+        "#);
+        assert_snapshot!(by_mode(Sandbox::Auto, "allow Bash", BASH), @r"
+        plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
+        dontAsk: Bash needs an approval (there is no sandbox to run it in), and the mode dontAsk denies what would ask. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user)
+        default: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user)
+        bypassPermissions: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user)
+        ");
     }
 
     #[test]
     fn a_command_where_a_sandbox_is_required() {
-        assert_snapshot!(by_mode(Sandbox::Required, "allow Bash", BASH), @"");
+        assert_snapshot!(by_mode(Sandbox::Required, "allow Bash", BASH), @r"
+        plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
+        dontAsk: Bash runs only in a sandbox here (`--sandbox required`), and there is none
+        default: Bash runs only in a sandbox here (`--sandbox required`), and there is none
+        bypassPermissions: Bash runs only in a sandbox here (`--sandbox required`), and there is none
+        ");
     }
 
     #[test]
     fn a_command_where_the_sandbox_is_off() {
-        assert_snapshot!(by_mode(Sandbox::Off, "", BASH), @"");
-        assert_snapshot!(by_mode(Sandbox::Off, "allow shell", BASH), @"");
+        assert_snapshot!(by_mode(Sandbox::Off, "", BASH), @r#"
+        plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
+        dontAsk: Bash needs an approval, and the mode dontAsk denies what would ask. The operator can allow it with `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
+        default: Bash needs an approval, and approvals are not available here. The operator can allow it with `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
+        bypassPermissions: allowed
+        "#);
+        assert_snapshot!(by_mode(Sandbox::Off, "allow shell", BASH), @r"
+        plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
+        dontAsk: allowed
+        default: allowed
+        bypassPermissions: allowed
+        ");
     }
 
     #[test]
     fn deny_and_ask_rules_hold_in_every_mode() {
-        assert_snapshot!(by_mode(Sandbox::Off, "deny shell, allow Bash", BASH), @"");
-        assert_snapshot!(by_mode(Sandbox::Off, "ask Bash, allow Bash", BASH), @"");
-        assert_snapshot!(by_mode(Sandbox::Off, "ask Write", WRITE), @"");
+        assert_snapshot!(by_mode(Sandbox::Off, "deny shell, allow Bash", BASH), @r"
+        plan: the rule `shell` in `permissions.deny` forbids Bash
+        dontAsk: the rule `shell` in `permissions.deny` forbids Bash
+        default: the rule `shell` in `permissions.deny` forbids Bash
+        bypassPermissions: the rule `shell` in `permissions.deny` forbids Bash
+        ");
+        assert_snapshot!(by_mode(Sandbox::Off, "ask Bash, allow Bash", BASH), @r"
+        plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
+        dontAsk: Bash needs an approval (the rule `Bash` says to ask), and the mode dontAsk denies what would ask. The operator can allow it by taking `Bash` out of `permissions.ask`
+        default: Bash needs an approval (the rule `Bash` says to ask), and approvals are not available here. The operator can allow it by taking `Bash` out of `permissions.ask`
+        bypassPermissions: Bash needs an approval (the rule `Bash` says to ask), and approvals are not available here. The operator can allow it by taking `Bash` out of `permissions.ask`
+        ");
+        assert_snapshot!(by_mode(Sandbox::Off, "ask Write", WRITE), @r#"
+        plan: Write is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
+        dontAsk: Write needs an approval (the rule `Write` says to ask), and the mode dontAsk denies what would ask. The operator can allow it by taking `Write` out of `permissions.ask`, and with `permissions.allow = ["Write"]` or `--permission-mode bypassPermissions`
+        default: Write needs an approval (the rule `Write` says to ask), and approvals are not available here. The operator can allow it by taking `Write` out of `permissions.ask`, and with `permissions.allow = ["Write"]` or `--permission-mode bypassPermissions`
+        bypassPermissions: Write needs an approval (the rule `Write` says to ask), and approvals are not available here. The operator can allow it by taking `Write` out of `permissions.ask`
+        "#);
     }
 }

@@ -155,6 +155,13 @@ mod tests {
         let errors = ["Bash(npm *)", "Bsh", "Bash(", "", "Read Write", "bash"]
             .map(|rule| deny(rule).unwrap_err().to_string());
 
-        assert_snapshot!(errors.join("\n"), @"");
+        assert_snapshot!(errors.join("\n"), @r#"
+        permissions.deny: "Bash(npm *)" has a specifier; rules with a specifier come later, so write only the tool's name, "Bash"
+        permissions.deny: there is no tool "Bsh"; the tools are Read, Write, Edit, Bash
+        permissions.deny: "Bash(" is no rule; write a tool's name, such as "Read"
+        permissions.deny: "" is no rule; write a tool's name, such as "Read"
+        permissions.deny: "Read Write" is no rule; write a tool's name, such as "Read"
+        permissions.deny: there is no tool "bash"; the tools are Read, Write, Edit, Bash
+        "#);
     }
 }

@@ -1,15 +1,19 @@
 //! The tools that come with toolhand: one file and one line each.
 
 pub(crate) mod bash;
+pub(crate) mod edit;
 pub(crate) mod glob;
 pub(crate) mod grep;
+pub(crate) mod read;
 #[cfg(feature = "bench-tool")]
 pub(crate) mod wait;
+pub(crate) mod write;
 
 use std::sync::Arc;
 
 use super::tool::{AnyTool, erase};
 use super::walk::Hidden;
+use crate::files::Files;
 use crate::processes::Runner;
 
 /// What the tools need of the rest of the program.
@@ -17,6 +21,7 @@ use crate::processes::Runner;
 pub(crate) struct Services {
     /// Paths that no search shows.
     pub(crate) hidden: Hidden,
+    pub(crate) files: Arc<Files>,
     pub(crate) runner: Runner,
     pub(crate) bash: bash::Settings,
 }
@@ -24,6 +29,9 @@ pub(crate) struct Services {
 /// In the order in which they are advertised, which is part of a provider's cache key.
 pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
     vec![
+        erase(read::Read),
+        erase(write::Write::new(Arc::clone(&services.files))),
+        erase(edit::Edit::new(Arc::clone(&services.files))),
         erase(glob::Glob::new(services.hidden.clone())),
         erase(grep::Grep::new(services.hidden.clone())),
         erase(bash::Bash::new(services.runner.clone(), services.bash.clone())),
@@ -64,6 +72,7 @@ mod tests {
     fn toolset() -> Toolset {
         Toolset::new(list(&Services {
             hidden: Hidden::nothing(),
+            files: Arc::default(),
             runner: Runner::new("/proc/self/exe", Environment::allowed([]), None),
             bash: bash::Settings::default(),
         }))

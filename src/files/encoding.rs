@@ -1,0 +1,213 @@
+//! How a file's bytes stand for text: recognised by content, never by name.
+
+use std::borrow::Cow;
+
+use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
+use encoding_rs::{UTF_8, UTF_16BE, UTF_16LE};
+
+/// How much of a file is looked at.
+pub(crate) const SAMPLE_BYTES: usize = 64 << 10;
+
+/// Pictures and the like whose first bytes could pass for text.
+const MAGIC: [(&[u8], &str); 5] = [
+    (b"\x89PNG\r\n", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"%PDF-", "a PDF document"),
+    (b"\x7fELF", "a program"),
+];
+
+/// A text encoding, and whether the text begins with its mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Encoding {
+    charset: &'static encoding_rs::Encoding,
+    has_mark: bool,
+}
+
+/// What a file without text is, as far as can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Binary(pub(crate) &'static str);
+
+/// The bytes that end a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Newline {
+    Byte,
+    LittleEndian,
+    BigEndian,
+}
+
+/// A character that an encoding has no bytes for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unmappable(pub(crate) char);
+
+impl Encoding {
+    pub(crate) const UTF_8: Self = Self { charset: UTF_8, has_mark: false };
+
+    /// `sample` is the beginning of a file; `is_whole` if the file ends there.
+    pub(crate) fn recognise(sample: &[u8], is_whole: bool) -> Result<Self, Binary> {
+        if let Some((charset, _)) = encoding_rs::Encoding::for_bom(sample) {
+            return Ok(Self { charset, has_mark: true });
+        }
+        if let Some((_, what)) = MAGIC.iter().find(|(magic, _)| sample.starts_with(magic)) {
+            return Err(Binary(what));
+        }
+        let charset = match sample.contains(&0) {
+            true => utf_16_by_zeros(sample).ok_or(Binary("a binary file"))?,
+            false if is_mostly_control(sample) => return Err(Binary("a binary file")),
+            false if is_mostly_utf_8(sample) => UTF_8,
+            false => detect(sample, is_whole),
+        };
+        Ok(Self { charset, has_mark: false })
+    }
+
+    /// The text, and whether some bytes stood for none.
+    pub(crate) fn decode<'a>(&self, bytes: &'a [u8]) -> (Cow<'a, str>, bool) {
+        let bytes = bytes.strip_prefix(self.mark()).unwrap_or(bytes);
+        self.charset.decode_without_bom_handling(bytes)
+    }
+
+    /// The bytes of `text`, mark included.
+    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u8>, Unmappable> {
+        let mut bytes = self.mark().to_vec();
+        if self.charset == UTF_8 {
+            bytes.extend_from_slice(text.as_bytes());
+        } else if self.charset == UTF_16LE {
+            bytes.extend(text.encode_utf16().flat_map(u16::to_le_bytes));
+        } else if self.charset == UTF_16BE {
+            bytes.extend(text.encode_utf16().flat_map(u16::to_be_bytes));
+        } else {
+            let (encoded, _, is_lossy) = self.charset.encode(text);
+            if is_lossy {
+                return Err(self.first_unmappable(text));
+            }
+            bytes.extend_from_slice(&encoded);
+        }
+        Ok(bytes)
+    }
+
+    fn first_unmappable(&self, text: &str) -> Unmappable {
+        let is_lossy = |c: &char| self.charset.encode(c.encode_utf8(&mut [0; 4])).2;
+        Unmappable(text.chars().find(is_lossy).unwrap_or(char::REPLACEMENT_CHARACTER))
+    }
+
+    /// The byte order mark that the file begins with, if it does.
+    pub(crate) fn mark(&self) -> &'static [u8] {
+        match self.charset {
+            _ if !self.has_mark => b"",
+            charset if charset == UTF_16LE => b"\xff\xfe",
+            charset if charset == UTF_16BE => b"\xfe\xff",
+            _ => b"\xef\xbb\xbf",
+        }
+    }
+
+    pub(crate) fn newline(&self) -> Newline {
+        match self.charset {
+            charset if charset == UTF_16LE => Newline::LittleEndian,
+            charset if charset == UTF_16BE => Newline::BigEndian,
+            _ => Newline::Byte,
+        }
+    }
+
+    pub(crate) fn is_utf_8(&self) -> bool {
+        self.charset == UTF_8
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.charset.name()
+    }
+}
+
+/// UTF-16 without a mark: mostly Latin text has a zero in every other byte.
+fn utf_16_by_zeros(sample: &[u8]) -> Option<&'static encoding_rs::Encoding> {
+    let units = sample.len() / 2;
+    let zeros_at = |offset: usize| sample.iter().skip(offset).step_by(2).filter(|b| **b == 0);
+    let (even, odd) = (zeros_at(0).count(), zeros_at(1).count());
+    let is_clear = |many: usize, few: usize| units > 1 && many * 10 > units * 7 && few * 50 < units;
+    match () {
+        () if is_clear(odd, even) => Some(UTF_16LE),
+        () if is_clear(even, odd) => Some(UTF_16BE),
+        () => None,
+    }
+}
+
+/// Text has line ends, tabs, now and then an escape sequence, and little else.
+fn is_mostly_control(sample: &[u8]) -> bool {
+    let is_odd = |byte: &&u8| matches!(byte, 0..=7 | 14..=26 | 28..=31 | 127);
+    sample.iter().filter(is_odd).count() * 10 > sample.len() * 3
+}
+
+/// A few broken bytes do not make a UTF-8 text another one.
+fn is_mostly_utf_8(sample: &[u8]) -> bool {
+    let (mut good, mut broken) = (0_usize, 0_usize);
+    for chunk in sample.utf8_chunks() {
+        good += chunk.valid().chars().filter(|c| !c.is_ascii()).count();
+        broken += usize::from(!chunk.invalid().is_empty());
+    }
+    // The sample may end inside a character.
+    let is_cut = broken == 1
+        && sample.utf8_chunks().last().is_some_and(|chunk| {
+            let rest = chunk.invalid();
+            !rest.is_empty() && std::str::from_utf8(rest).is_err_and(|e| e.error_len().is_none())
+        });
+    broken == 0 || is_cut || good > broken * 4
+}
+
+fn detect(sample: &[u8], is_whole: bool) -> &'static encoding_rs::Encoding {
+    let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
+    detector.feed(sample, is_whole);
+    detector.guess(None, Utf8Detection::Deny)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(sample: &[u8], expected: &str) {
+        let recognised = match Encoding::recognise(sample, true) {
+            Ok(encoding) if encoding.has_mark => format!("{} with mark", encoding.name()),
+            Ok(encoding) => encoding.name().to_owned(),
+            Err(Binary(what)) => what.to_owned(),
+        };
+        assert_eq!(recognised, expected);
+    }
+
+    #[test]
+    fn recognises_text_by_its_bytes() {
+        check(b"", "UTF-8");
+        check(b"plain\x1b[31m\n", "UTF-8");
+        check("für".as_bytes(), "UTF-8");
+        check(b"\xef\xbb\xbfa", "UTF-8 with mark");
+        check(b"\xff\xfea\0", "UTF-16LE with mark");
+        check(b"\xfe\xff\0a", "UTF-16BE with mark");
+        check(b"h\0e\0l\0l\0o\0\n\0", "UTF-16LE");
+        check(b"\0h\0e\0l\0l\0o\0\n", "UTF-16BE");
+        check(b"Gr\xfc\xdfe aus K\xf6ln, sch\xf6n!\n", "windows-1252");
+        check("ääää öööö".replace("ö", "ö").as_bytes().strip_suffix(b"\xb6").unwrap(), "UTF-8");
+    }
+
+    #[test]
+    fn recognises_what_is_no_text() {
+        check(b"\x89PNG\r\n\x1a\n", "a PNG image");
+        check(b"%PDF-1.7\n", "a PDF document");
+        check(b"text\0more", "a binary file");
+        check(&[1, 2, 3, 4, 5, 6, 0x41], "a binary file");
+    }
+
+    #[test]
+    fn writes_back_what_it_read() {
+        for bytes in [
+            &b"\xef\xbb\xbfa\n"[..],
+            b"\xff\xfea\0\n\0",
+            b"\xfe\xff\0a\0\n",
+            b"Gr\xfc\xdfe aus K\xf6ln, sch\xf6n!\n",
+        ] {
+            let encoding = Encoding::recognise(bytes, true).unwrap();
+            let (text, is_damaged) = encoding.decode(bytes);
+            assert!(!is_damaged);
+            assert_eq!(encoding.encode(&text).unwrap(), bytes);
+        }
+        let latin = Encoding::recognise(b"Gr\xfc\xdfe aus K\xf6ln, sch\xf6n!\n", true).unwrap();
+        assert_eq!(latin.encode("a字b"), Err(Unmappable('字')));
+    }
+}

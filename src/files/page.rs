@@ -1,0 +1,291 @@
+//! Some lines out of a file of any size, in one pass and little memory.
+
+use std::io::{self, Read};
+use std::ops::RangeInclusive;
+
+use memchr::memchr_iter;
+use tokio_util::sync::CancellationToken;
+
+use super::encoding::{Binary, Encoding, Newline, SAMPLE_BYTES};
+
+/// What one page may take of a file.
+const BUDGET_BYTES: usize = 256 << 10;
+
+/// How far lines are counted, and the content is hashed, beyond the page.
+const COUNTED_BYTES: u64 = 16 << 20;
+
+/// How far a page is looked for: some seconds of a slow disk.
+const SEARCHED_BYTES: u64 = 1 << 30;
+
+/// The lines that are wanted; the first line is 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) first: u64,
+    pub(crate) lines: u64,
+}
+
+/// What was found of them.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) encoding: Encoding,
+    /// Whole lines, line ends included; one that fills the budget alone is cut.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) first: u64,
+    pub(crate) lines: u64,
+    pub(crate) total: Total,
+    /// Of the whole content, where it was read to its end.
+    pub(crate) hash: Option<blake3::Hash>,
+}
+
+/// How many lines a file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Total {
+    Exactly(u64),
+    MoreThan(u64),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PageError {
+    #[error("it is {}", .0.0)]
+    Binary(Binary),
+    #[error("line {0} was not reached within the first {SEARCHED_BYTES} bytes")]
+    TooFar(u64),
+    #[error("interrupted")]
+    Cancelled,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl Page {
+    pub(crate) fn read(
+        mut file: impl Read,
+        wanted: Wanted,
+        cancelled: &CancellationToken,
+    ) -> Result<Self, PageError> {
+        let mut buffer = vec![0; SAMPLE_BYTES];
+        let mut length = fill(&mut file, &mut buffer)?;
+        let encoding = Encoding::recognise(&buffer[..length], length < buffer.len())
+            .map_err(PageError::Binary)?;
+        let mut scan = Scan::new(wanted, encoding.newline());
+        while length > 0 {
+            scan.feed(&buffer[..length]);
+            if scan.is_enough() {
+                break;
+            }
+            if scan.fed > SEARCHED_BYTES {
+                return Err(PageError::TooFar(wanted.first));
+            }
+            if cancelled.is_cancelled() {
+                return Err(PageError::Cancelled);
+            }
+            length = fill(&mut file, &mut buffer)?;
+        }
+        let is_whole = length == 0;
+        if encoding.newline() == Newline::Byte && scan.page.contains(&0) {
+            return Err(PageError::Binary(Binary("a binary file")));
+        }
+        Ok(scan.finish(encoding, is_whole))
+    }
+
+    /// The numbers of the lines on the page; empty if there are none.
+    pub(crate) fn range(&self) -> RangeInclusive<u64> {
+        self.first..=(self.first + self.lines).saturating_sub(1)
+    }
+}
+
+/// Fills the buffer unless the file ends, so that a UTF-16 unit is never split.
+fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while length < buffer.len() {
+        match file.read(&mut buffer[length..]) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(length)
+}
+
+/// Counts lines as bytes go by, and keeps those of the page.
+struct Scan {
+    wanted: Wanted,
+    newline: Newline,
+    hasher: blake3::Hasher,
+    fed: u64,
+    /// Lines that have ended.
+    ended: u64,
+    is_in_line: bool,
+    page: Vec<u8>,
+    /// Where the last line of the page begins in it.
+    line_start: usize,
+    lines: u64,
+    is_full: bool,
+}
+
+impl Scan {
+    fn new(wanted: Wanted, newline: Newline) -> Self {
+        Self {
+            wanted,
+            newline,
+            hasher: blake3::Hasher::new(),
+            fed: 0,
+            ended: 0,
+            is_in_line: false,
+            page: Vec::new(),
+            line_start: 0,
+            lines: 0,
+            is_full: wanted.lines == 0,
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.is_full && self.fed >= COUNTED_BYTES
+    }
+
+    fn feed(&mut self, chunk: &[u8]) {
+        self.fed += chunk.len() as u64;
+        if self.fed <= COUNTED_BYTES {
+            self.hasher.update(chunk);
+        }
+        let mut start = 0;
+        for end in line_ends(chunk, self.newline) {
+            self.take(&chunk[start..end], true);
+            start = end;
+        }
+        if start < chunk.len() {
+            self.take(&chunk[start..], false);
+        }
+    }
+
+    /// A piece of a line; `is_end` if it brings the line's end.
+    fn take(&mut self, piece: &[u8], is_end: bool) {
+        if !self.is_full && self.ended + 1 >= self.wanted.first {
+            self.keep(piece, is_end);
+        }
+        self.is_in_line = !is_end;
+        self.ended += u64::from(is_end);
+    }
+
+    fn keep(&mut self, piece: &[u8], is_end: bool) {
+        let room = BUDGET_BYTES - self.page.len();
+        if piece.len() > room {
+            self.is_full = true;
+            if self.lines > 0 {
+                self.page.truncate(self.line_start);
+            } else {
+                self.page.extend_from_slice(&piece[..room]);
+                self.lines = 1;
+            }
+            return;
+        }
+        self.page.extend_from_slice(piece);
+        if is_end {
+            self.lines += 1;
+            self.line_start = self.page.len();
+            self.is_full = self.lines == self.wanted.lines;
+        }
+    }
+
+    fn finish(mut self, encoding: Encoding, is_whole: bool) -> Page {
+        if self.page.len() > self.line_start && !self.is_full {
+            self.lines += 1;
+        }
+        // A line that has begun is there, a mark alone is not text.
+        let is_only_mark = self.fed == encoding.mark().len() as u64;
+        let seen = self.ended + u64::from(self.is_in_line && !is_only_mark);
+        if is_only_mark {
+            (self.lines, self.page) = (0, Vec::new());
+        }
+        Page {
+            encoding,
+            bytes: self.page,
+            first: self.wanted.first,
+            lines: self.lines,
+            total: if is_whole { Total::Exactly(seen) } else { Total::MoreThan(self.ended) },
+            hash: (is_whole && self.fed <= COUNTED_BYTES).then(|| self.hasher.finalize()),
+        }
+    }
+}
+
+/// Where lines end in `chunk`: the offsets after their last bytes.
+fn line_ends(chunk: &[u8], newline: Newline) -> Box<dyn Iterator<Item = usize> + '_> {
+    let unit = move |expected: [u8; 2]| {
+        chunk
+            .chunks_exact(2)
+            .enumerate()
+            .filter(move |(_, unit)| *unit == expected)
+            .map(|(index, _)| index * 2 + 2)
+    };
+    match newline {
+        Newline::Byte => Box::new(memchr_iter(b'\n', chunk).map(|at| at + 1)),
+        Newline::LittleEndian => Box::new(unit(*b"\n\0")),
+        Newline::BigEndian => Box::new(unit(*b"\0\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(content: &[u8], first: u64, lines: u64) -> Page {
+        Page::read(content, Wanted { first, lines }, &CancellationToken::new()).unwrap()
+    }
+
+    #[track_caller]
+    fn check(content: &[u8], (first, lines): (u64, u64), expected: &[u8], total: u64) {
+        let page = page(content, first, lines);
+        assert_eq!(String::from_utf8_lossy(&page.bytes), String::from_utf8_lossy(expected));
+        assert_eq!(page.total, Total::Exactly(total));
+        assert_eq!(page.hash, Some(blake3::hash(content)));
+    }
+
+    #[test]
+    fn takes_the_lines_that_are_wanted() {
+        check(b"a\nb\nc\n", (1, 10), b"a\nb\nc\n", 3);
+        check(b"a\nb\nc", (2, 1), b"b\n", 3);
+        check(b"a\nb\nc", (3, 1), b"c", 3);
+        check(b"a\nb\nc", (4, 1), b"", 3);
+        check(b"", (1, 1), b"", 0);
+        check(b"\xef\xbb\xbf", (1, 1), b"", 0);
+        check(b"\n\n", (2, 1), b"\n", 2);
+        check(b"\xff\xfea\0\n\0b\0", (2, 1), b"b\0", 2);
+    }
+
+    #[test]
+    fn a_page_ends_before_the_line_that_exceeds_the_budget() {
+        let content = [b"x".repeat(200 << 10), b"y".repeat(100 << 10)].join(&b'\n');
+        let page = page(&content, 1, 10);
+        assert_eq!((page.lines, page.bytes.len()), (1, (200 << 10) + 1));
+        assert_eq!(page.total, Total::Exactly(2));
+    }
+
+    #[test]
+    fn a_line_beyond_the_budget_is_cut() {
+        let content = [b"x".repeat(300 << 10), b"y".to_vec()].join(&b'\n');
+        let page = page(&content, 1, 10);
+        assert_eq!((page.lines, page.bytes.len()), (1, BUDGET_BYTES));
+        assert_eq!(page.total, Total::Exactly(2));
+    }
+
+    #[test]
+    fn an_endless_line_is_not_read_to_its_end() {
+        let page = Page::read(
+            io::repeat(b'x'),
+            Wanted { first: 1, lines: 2000 },
+            &CancellationToken::new(),
+        );
+        let page = page.unwrap();
+        assert_eq!((page.lines, page.bytes.len()), (1, BUDGET_BYTES));
+        assert_eq!((page.total, page.hash), (Total::MoreThan(0), None));
+    }
+
+    #[test]
+    fn a_cancelled_read_stops() {
+        let cancelled = CancellationToken::new();
+        cancelled.cancel();
+        let wanted = Wanted { first: 2, lines: 1 };
+        let page = Page::read(io::repeat(b'x'), wanted, &cancelled);
+        assert!(matches!(page, Err(PageError::Cancelled)));
+    }
+}

@@ -1,0 +1,138 @@
+//! What a change did, as a unified diff.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+use similar::{ChangeTag, DiffOp, TextDiff};
+
+use crate::text;
+
+/// Unchanged lines around a change.
+const CONTEXT_LINES: usize = 3;
+
+/// Diffing is a courtesy; past this it settles for a coarser answer.
+const TIME_LIMIT: Duration = Duration::from_millis(500);
+
+/// Larger texts are not compared, so that an answer stays an answer.
+const MAX_TEXT_BYTES: usize = 1 << 20;
+
+/// What the model is shown of a change it made itself.
+const MAX_SHOWN_LINES: usize = 100;
+const MAX_SHOWN_LINE_BYTES: usize = 500;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Hunk {
+    old_start: usize,
+    old_lines: usize,
+    new_start: usize,
+    new_lines: usize,
+    /// Each with its sign: ` `, `-` or `+`.
+    lines: Vec<String>,
+}
+
+/// The hunks that make `new` of `old`; `None` where that was not worth finding out.
+pub(crate) fn between(old: &str, new: &str) -> Option<Vec<Hunk>> {
+    if old.len().max(new.len()) > MAX_TEXT_BYTES {
+        return None;
+    }
+    let diff = TextDiff::configure().timeout(TIME_LIMIT).diff_lines(old, new);
+    let groups = diff.grouped_ops(CONTEXT_LINES);
+    Some(groups.iter().filter_map(|operations| Hunk::of(&diff, operations)).collect())
+}
+
+impl Hunk {
+    fn of(diff: &TextDiff<'_, '_, str>, operations: &[DiffOp]) -> Option<Self> {
+        let (first, last) = (operations.first()?, operations.last()?);
+        let old = first.old_range().start..last.old_range().end;
+        let new = first.new_range().start..last.new_range().end;
+        let changes = operations.iter().flat_map(|operation| diff.iter_changes(operation));
+        let mut lines = Vec::new();
+        for change in changes {
+            let sign = match change.tag() {
+                ChangeTag::Equal => ' ',
+                ChangeTag::Delete => '-',
+                ChangeTag::Insert => '+',
+            };
+            lines.push(format!("{sign}{}", change.value().trim_end_matches(['\r', '\n'])));
+            if !change.value().ends_with('\n') {
+                lines.push("\\ No newline at end of file".to_owned());
+            }
+        }
+        // As diff counts: an empty range is said by the line before it.
+        let start = |range: &std::ops::Range<usize>| range.start + usize::from(!range.is_empty());
+        Some(Self {
+            old_start: start(&old),
+            old_lines: old.len(),
+            new_start: start(&new),
+            new_lines: new.len(),
+            lines,
+        })
+    }
+
+    fn header(&self) -> String {
+        let Self { old_start, old_lines, new_start, new_lines, .. } = self;
+        format!("@@ -{old_start},{old_lines} +{new_start},{new_lines} @@")
+    }
+}
+
+/// The hunks as the model reads them, cut where they are long.
+pub(crate) fn snippet(hunks: &[Hunk]) -> String {
+    let mut snippet = String::new();
+    let lines: Vec<String> = hunks
+        .iter()
+        .flat_map(|hunk| std::iter::once(hunk.header()).chain(hunk.lines.iter().cloned()))
+        .collect();
+    for line in lines.iter().take(MAX_SHOWN_LINES) {
+        let shown = text::prefix(line, MAX_SHOWN_LINE_BYTES);
+        let mark = if shown.len() < line.len() { "…" } else { "" };
+        let _ = write!(snippet, "\n{shown}{mark}");
+    }
+    if lines.len() > MAX_SHOWN_LINES {
+        let _ = write!(snippet, "\n(diff cut: {} more lines)", lines.len() - MAX_SHOWN_LINES);
+    }
+    snippet
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    #[test]
+    fn shows_what_changed_and_three_lines_around() {
+        let old = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
+        let new = "1\n2\n3\n4\nfive\n6\n7\n8\n9";
+        assert_snapshot!(snippet(&between(old, new).unwrap()), @r"
+        @@ -2,8 +2,8 @@
+         2
+         3
+         4
+        -5
+        +five
+         6
+         7
+         8
+        -9
+        +9
+        \ No newline at end of file
+        ");
+    }
+
+    #[test]
+    fn counts_as_diff_does() {
+        let hunks = between("", "a\n").unwrap();
+        assert_eq!((hunks[0].old_start, hunks[0].old_lines), (0, 0));
+        assert_eq!((hunks[0].new_start, hunks[0].new_lines), (1, 1));
+        assert!(between("a\n", "a\n").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_long_diff_is_cut() {
+        let new: String = (0..500).map(|n| format!("{n}\n")).collect();
+        let snippet = snippet(&between("", &new).unwrap());
+        assert_eq!(snippet.lines().count(), MAX_SHOWN_LINES + 2);
+        assert!(snippet.ends_with("(diff cut: 401 more lines)"));
+    }
+}

@@ -1,0 +1,468 @@
+//! Replaces text in a file the model has read.
+
+mod apply;
+mod folded;
+mod hints;
+mod indentation;
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::task;
+
+use self::apply::{Replacement, apply};
+use crate::files::encoding::Encoding;
+use crate::files::{Current, FileError, Files, Standing, patch};
+use crate::permissions::{Permit, Reach};
+use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
+use crate::workspace::Target;
+
+#[derive(Debug)]
+pub(crate) struct Edit {
+    files: Arc<Files>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct EditInput {
+    /// The file to change; a relative path counts from the working directory.
+    file_path: PathBuf,
+    /// The text to replace, exactly as in the file, without Read's line numbers. Empty
+    /// to create a file.
+    old_string: Option<String>,
+    /// The text to put in its place.
+    new_string: Option<String>,
+    /// Replace every occurrence; without it old_string must occur once.
+    #[serde(default)]
+    replace_all: bool,
+    /// Several replacements instead of old_string and new_string: made one after the
+    /// other, all or none.
+    edits: Option<Vec<OneEdit>>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(inline)]
+struct OneEdit {
+    /// The text to replace.
+    old_string: String,
+    /// The text to put in its place.
+    new_string: String,
+    /// Replace every occurrence.
+    #[serde(default)]
+    replace_all: bool,
+}
+
+impl Edit {
+    pub(crate) fn new(files: Arc<Files>) -> Self {
+        Self { files }
+    }
+}
+
+impl Tool for Edit {
+    type Input = EditInput;
+
+    const NAME: &'static str = "Edit";
+    const ALIASES: &'static [&'static str] = &["FileEdit", "edit_file"];
+    const DESCRIPTION: &'static str = "Replaces text in a file that was read before. old_string \
+        must match the file exactly, indentation included, and occur once unless replace_all is \
+        set.";
+
+    fn reach(&self, input: &EditInput, context: &CallContext) -> Reach {
+        Reach::Write(context.resolve(Some(&input.file_path)))
+    }
+
+    fn headline(&self, input: &EditInput) -> String {
+        input.file_path.display().to_string()
+    }
+
+    async fn execute(
+        &self,
+        input: EditInput,
+        permit: Permit,
+        context: CallContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let target =
+            permit.into_target().ok_or_else(|| ToolError::failed("no file was permitted"))?;
+        let files = Arc::clone(&self.files);
+        // Disks block, so this must not run on an async worker.
+        task::spawn_blocking(move || edit(&files, &target, &input, &context))
+            .await
+            .map_err(ToolError::failed)?
+    }
+}
+
+fn edit(
+    files: &Files,
+    target: &Target,
+    input: &EditInput,
+    context: &CallContext,
+) -> Result<ToolOutput, ToolError> {
+    let path = target.path().display();
+    let replacements = replacements(input)?;
+    if target.real_path().extension().is_some_and(|extension| extension == "ipynb") {
+        return Err(ToolError::Failed(format!(
+            "{path} is a notebook, and Edit would break its cells; notebooks cannot be edited yet"
+        )));
+    }
+    let state = &context.session.read_state;
+    let edited =
+        files.change(target, state, &context.cancelled, |current, standing| match current {
+            Some(current) => change(target, current, standing, &replacements),
+            None if replacements[0].old.is_empty() => create(target, &replacements),
+            None => Err(state.missing(target.path(), target.real_path())),
+        });
+    edited.map_err(ToolError::from)
+}
+
+fn replacements(input: &EditInput) -> Result<Vec<Replacement<'_>>, ToolError> {
+    match (&input.old_string, &input.new_string, input.edits.as_deref()) {
+        (Some(old), Some(new), None | Some([])) => {
+            Ok(vec![Replacement { old, new, all: input.replace_all }])
+        }
+        (None, None, Some(edits @ [_, ..])) => Ok(edits
+            .iter()
+            .map(|edit| Replacement {
+                old: &edit.old_string,
+                new: &edit.new_string,
+                all: edit.replace_all || input.replace_all,
+            })
+            .collect()),
+        _ => Err(ToolError::InvalidInput(
+            "give either old_string and new_string, or edits with at least one of them".to_owned(),
+        )),
+    }
+}
+
+/// What a run of replacements made of a content.
+#[derive(Default)]
+struct Outcome {
+    content: Vec<u8>,
+    count: usize,
+    was_reindented: bool,
+    /// Each was found exactly once.
+    was_unique: bool,
+}
+
+fn apply_all(content: &[u8], replacements: &[Replacement<'_>]) -> Result<Outcome, String> {
+    let start = Outcome { content: content.to_vec(), was_unique: true, ..Outcome::default() };
+    replacements.iter().enumerate().try_fold(start, |so_far, (index, replacement)| {
+        let applied =
+            apply(&so_far.content, *replacement).map_err(|reason| match replacements {
+                [_] => reason,
+                _ => format!("edit {} of {}: {reason}", index + 1, replacements.len()),
+            })?;
+        Ok(Outcome {
+            content: applied.content,
+            count: so_far.count + applied.count,
+            was_reindented: so_far.was_reindented || applied.was_reindented,
+            was_unique: so_far.was_unique && applied.count == 1 && !applied.was_reindented,
+        })
+    })
+}
+
+fn create(
+    target: &Target,
+    replacements: &[Replacement<'_>],
+) -> Result<(Vec<u8>, ToolOutput), FileError> {
+    let content = apply_all(b"", replacements).map_err(|error| refused(target, &error))?.content;
+    let lines = String::from_utf8_lossy(&content).lines().count();
+    let text = format!("Created {} ({lines} lines)", target.path().display());
+    let structured = json!({
+        "type": "create",
+        "file_path": target.path().to_string_lossy(),
+        "structured_patch": [],
+        "original": null,
+    });
+    Ok((content, ToolOutput::text(text).with(structured)))
+}
+
+fn change(
+    target: &Target,
+    current: &Current,
+    standing: Standing,
+    replacements: &[Replacement<'_>],
+) -> Result<(Vec<u8>, ToolOutput), FileError> {
+    let coded = Coded::of(&current.bytes).map_err(|error| refused(target, &error))?;
+    let modified = || FileError::Modified(target.path().to_owned());
+    let outcome = match apply_all(&coded.text, replacements) {
+        // What the model saw may be gone, or stand where it did not look.
+        Err(_) if standing == Standing::Changed => return Err(modified()),
+        Ok(outcome) if standing == Standing::Changed && !outcome.was_unique => {
+            return Err(modified());
+        }
+        outcome => outcome.map_err(|error| refused(target, &error))?,
+    };
+    let bytes = coded.encode(&outcome.content).map_err(|error| refused(target, &error))?;
+    Ok((bytes, answer(target, &coded, &outcome, standing)))
+}
+
+fn answer(target: &Target, coded: &Coded<'_>, outcome: &Outcome, standing: Standing) -> ToolOutput {
+    let (old, new) =
+        (String::from_utf8_lossy(&coded.text), String::from_utf8_lossy(&outcome.content));
+    let hunks = patch::between(&old, &new);
+    let plural = if outcome.count == 1 { "" } else { "s" };
+    let mut text =
+        format!("Edited {} ({} replacement{plural})", target.path().display(), outcome.count);
+    if standing == Standing::Changed {
+        text.push_str("\nThe file had other changes since it was last read.");
+    }
+    if outcome.was_reindented {
+        text.push_str(
+            "\nold_string matched but for its indentation; new_string was indented like the file.",
+        );
+    }
+    let _ = write!(text, "{}", hunks.as_deref().map(patch::snippet).unwrap_or_default());
+    ToolOutput::text(text).with(json!({
+        "type": "update",
+        "file_path": target.path().to_string_lossy(),
+        "structured_patch": hunks,
+        "original": hunks.as_ref().map(|_| &old),
+    }))
+}
+
+fn refused(target: &Target, reason: &str) -> FileError {
+    FileError::Refused(format!("{}: {reason}. Nothing was changed", target.path().display()))
+}
+
+/// A file's content as bytes in which UTF-8 text can be found, and the way back.
+struct Coded<'a> {
+    text: Cow<'a, [u8]>,
+    /// Of a text in another encoding; without it the bytes are the file's own.
+    encoding: Option<Encoding>,
+    mark: &'a [u8],
+}
+
+impl<'a> Coded<'a> {
+    fn of(bytes: &'a [u8]) -> Result<Self, String> {
+        let encoding = Encoding::recognise(bytes, true).unwrap_or(Encoding::UTF_8);
+        if encoding.is_utf_8() {
+            let (mark, text) = bytes.split_at(encoding.mark().len());
+            return Ok(Self { text: Cow::Borrowed(text), encoding: None, mark });
+        }
+        let (text, _) = encoding.decode(bytes);
+        let text = text.into_owned().into_bytes();
+        let coded = Self { text: Cow::Owned(text), encoding: Some(encoding), mark: b"" };
+        // What would not come back the same must not be written.
+        if coded.encode(&coded.text).is_ok_and(|again| again == bytes) {
+            Ok(coded)
+        } else {
+            Err(format!("the file seems to be in {}, but not all of it", encoding.name()))
+        }
+    }
+
+    fn encode(&self, text: &[u8]) -> Result<Vec<u8>, String> {
+        let Some(encoding) = self.encoding else { return Ok([self.mark, text].concat()) };
+        encoding.encode(&String::from_utf8_lossy(text)).map_err(|error| {
+            format!("the file is in {}, which has no {:?}", encoding.name(), error.0)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::tools::builtin::read::Read;
+    use crate::tools::builtin::write::Write;
+    use crate::tools::tool::SessionFacts;
+    use crate::tools::tool::test_support::Workspace;
+
+    async fn edit(workspace: &Workspace, arguments: Value) -> String {
+        workspace.call(Edit::new(Arc::default()), arguments).await
+    }
+
+    async fn replace(workspace: &Workspace, old: &str, new: &str) -> String {
+        let arguments = json!({ "file_path": "a.txt", "old_string": old, "new_string": new });
+        edit(workspace, arguments).await
+    }
+
+    /// A workspace with `a.txt`, which was read.
+    async fn known(content: &[u8]) -> Workspace {
+        let workspace = Workspace::new(&[]);
+        workspace.write("a.txt", content);
+        workspace.call(Read, json!({ "file_path": "a.txt" })).await;
+        workspace
+    }
+
+    #[tokio::test]
+    async fn replaces_text_and_shows_the_difference() {
+        let workspace = known(b"one\ntwo\nthree\n").await;
+        assert_snapshot!(replace(&workspace, "two", "2").await, @r"
+        Edited $WORKSPACE/a.txt (1 replacement)
+        @@ -1,3 +1,3 @@
+         one
+        -two
+        +2
+         three
+        ");
+        assert_eq!(workspace.read("a.txt"), b"one\n2\nthree\n");
+        assert_snapshot!(replace(&workspace, "2", "zwei").await, @r"
+        Edited $WORKSPACE/a.txt (1 replacement)
+        @@ -1,3 +1,3 @@
+         one
+        -2
+        +zwei
+         three
+        ");
+    }
+
+    #[tokio::test]
+    async fn needs_the_file_to_be_read() {
+        let workspace = Workspace::new(&[("a.txt", "x")]);
+        assert_snapshot!(replace(&workspace, "x", "y").await, @"Error: Must read file before editing: $WORKSPACE/a.txt");
+        let write = Write::new(Arc::default());
+        workspace.call(write, json!({ "file_path": "b.txt", "content": "x" })).await;
+        let arguments = json!({ "file_path": "b.txt", "old_string": "x", "new_string": "y" });
+        assert!(edit(&workspace, arguments).await.starts_with("Edited $WORKSPACE/b.txt"));
+    }
+
+    #[tokio::test]
+    async fn after_other_changes_only_a_unique_match_is_replaced() {
+        let workspace = known(b"one\ntwo\n").await;
+        workspace.write("a.txt", b"zero\none\ntwo\n");
+        assert_snapshot!(replace(&workspace, "two", "2").await, @r"
+        Edited $WORKSPACE/a.txt (1 replacement)
+        The file had other changes since it was last read.
+        @@ -1,3 +1,3 @@
+         zero
+         one
+        -two
+        +2
+        ");
+        workspace.write("a.txt", b"one\none\n");
+        assert_snapshot!(replace(&workspace, "one", "1").await, @"Error: File was modified externally since last read: $WORKSPACE/a.txt");
+        let all = json!({ "file_path": "a.txt", "old_string": "one", "new_string": "1", "replace_all": true });
+        assert!(edit(&workspace, all).await.starts_with("Error: File was modified externally"));
+        std::fs::remove_file(workspace.path("a.txt")).unwrap();
+        assert_snapshot!(replace(&workspace, "one", "1").await, @"Error: File no longer exists: $WORKSPACE/a.txt");
+    }
+
+    #[tokio::test]
+    async fn says_why_it_did_nothing() {
+        let workspace = known(b"alpha\nbeta\nalpha\n").await;
+        let missing = replace(&workspace, "alpha betta", "x").await;
+        let several = replace(&workspace, "alpha", "x").await;
+        let same = replace(&workspace, "alpha", "alpha").await;
+        let empty = replace(&workspace, "", "x").await;
+        let nothing = edit(&workspace, json!({ "file_path": "a.txt", "old_string": "x" })).await;
+        let notebook = json!({ "file_path": "a.ipynb", "old_string": "", "new_string": "x" });
+        let notebook = edit(&workspace, notebook).await;
+        let absent = json!({ "file_path": "b.txt", "old_string": "a", "new_string": "x" });
+        let absent = edit(&workspace, absent).await;
+        let answers = [missing, several, same, empty, nothing, notebook, absent];
+        assert_snapshot!(answers.join("\n"), @r"
+        Error: $WORKSPACE/a.txt: old_string was not found. The nearest line is 1: `alpha`. Nothing was changed
+        Error: $WORKSPACE/a.txt: old_string was found 2 times, at lines 1, 3; add text around it to make it unique, or set replace_all. Nothing was changed
+        Error: $WORKSPACE/a.txt: old_string and new_string are the same, so there is nothing to change. Nothing was changed
+        Error: $WORKSPACE/a.txt: old_string is empty, which only creates a file or fills an empty one; give the text to replace. Nothing was changed
+        Error: invalid input: give either old_string and new_string, or edits with at least one of them
+        Error: $WORKSPACE/a.ipynb is a notebook, and Edit would break its cells; notebooks cannot be edited yet
+        Error: File does not exist: $WORKSPACE/b.txt
+        ");
+        assert_eq!(workspace.read("a.txt"), b"alpha\nbeta\nalpha\n");
+    }
+
+    #[tokio::test]
+    async fn creates_a_file_from_an_empty_old_text() {
+        let workspace = Workspace::new(&[]);
+        assert_snapshot!(replace(&workspace, "", "one\ntwo").await, @"Created $WORKSPACE/a.txt (2 lines)");
+        assert_eq!(workspace.read("a.txt"), b"one\ntwo");
+    }
+
+    #[tokio::test]
+    async fn makes_several_edits_or_none() {
+        let workspace = known(b"one\ntwo\n").await;
+        let edits = |third: &str| {
+            json!({ "file_path": "a.txt", "edits": [
+                { "old_string": "one", "new_string": "two" },
+                { "old_string": "two", "new_string": "three", "replace_all": true },
+                { "old_string": third, "new_string": "four" },
+            ]})
+        };
+        assert_snapshot!(edit(&workspace, edits("one")).await, @"Error: $WORKSPACE/a.txt: edit 3 of 3: old_string was not found. Nothing was changed");
+        assert_eq!(workspace.read("a.txt"), b"one\ntwo\n");
+        assert_snapshot!(edit(&workspace, edits("three\nthree")).await, @r"
+        Edited $WORKSPACE/a.txt (4 replacements)
+        @@ -1,2 +1,1 @@
+        -one
+        -two
+        +four
+        ");
+        assert_eq!(workspace.read("a.txt"), b"four\n");
+    }
+
+    #[tokio::test]
+    async fn says_when_only_the_indentation_differed() {
+        let workspace = known(b"if a {\n\tb();\n}\n").await;
+        assert_snapshot!(replace(&workspace, "    b();", "    c();\n    d();").await, @r"
+        Edited $WORKSPACE/a.txt (1 replacement)
+        old_string matched but for its indentation; new_string was indented like the file.
+        @@ -1,3 +1,4 @@
+         if a {
+        -	b();
+        +	c();
+        +	d();
+         }
+        ");
+        assert_eq!(workspace.read("a.txt"), b"if a {\n\tc();\n\td();\n}\n");
+    }
+
+    #[tokio::test]
+    async fn keeps_every_other_byte() {
+        for (before, after) in [
+            (&b"\xef\xbb\xbfx\r\ny\n"[..], &b"\xef\xbb\xbfX\r\ny\n"[..]),
+            (b"\xff\xfex\0\r\0\n\0", b"\xff\xfeX\0\r\0\n\0"),
+            ("äöü äöü x \u{e4}".as_bytes(), "äöü äöü X \u{e4}".as_bytes()),
+            (
+                b"\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4 x \xff",
+                b"\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4 X \xff",
+            ),
+        ] {
+            let workspace = known(before).await;
+            replace(&workspace, "x", "X").await;
+            assert_eq!(workspace.read("a.txt"), after);
+        }
+    }
+
+    #[tokio::test]
+    async fn sessions_that_edit_one_file_lose_no_update() {
+        let lines: String = (0..20).map(|number| format!("line {number}.\n")).collect();
+        let workspace = Workspace::new(&[("a.txt", &lines)]);
+        let (root, files) = (workspace.root(), Arc::new(Files::default()));
+        let mut edits = tokio::task::JoinSet::new();
+        for number in 0..20 {
+            let context = CallContext {
+                session: Arc::new(SessionFacts::new(root.clone())),
+                cancelled: workspace.context().cancelled,
+            };
+            let read = workspace.permit(Reach::Read(workspace.path("a.txt"))).unwrap();
+            Read.execute(
+                serde_json::from_value(json!({ "file_path": "a.txt" })).unwrap(),
+                read,
+                context.clone(),
+            )
+            .await
+            .unwrap();
+            let write = workspace.permit(Reach::Write(workspace.path("a.txt"))).unwrap();
+            let (edit, input) = (
+                Edit::new(Arc::clone(&files)),
+                json!({
+                    "file_path": "a.txt",
+                    "old_string": format!("line {number}."),
+                    "new_string": format!("row {number}."),
+                }),
+            );
+            let input = serde_json::from_value(input).unwrap();
+            edits.spawn(async move { edit.execute(input, write, context).await.unwrap() });
+        }
+        edits.join_all().await;
+        let edited = String::from_utf8(workspace.read("a.txt")).unwrap();
+        assert_eq!(edited, lines.replace("line", "row"));
+    }
+}

@@ -1,0 +1,315 @@
+//! Shows a text file, page by page.
+
+mod render;
+
+use std::io;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::task;
+
+use crate::files::Fingerprint;
+use crate::files::encoding::Binary;
+use crate::files::page::{Page, PageError, Total, Wanted};
+use crate::permissions::{Permit, Reach};
+use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
+use crate::workspace::{Identity, Target};
+
+/// Enough for most source files whole.
+const DEFAULT_LINES: u64 = 2000;
+
+/// Needs no services: the permit holds the file.
+#[derive(Debug)]
+pub(crate) struct Read;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct ReadInput {
+    /// The file to read; a relative path counts from the working directory.
+    file_path: PathBuf,
+    /// The line to start at; 1 if left out. For files that do not fit one answer.
+    offset: Option<u64>,
+    /// How many lines to read; 2000 if left out.
+    #[schemars(range(min = 1))]
+    limit: Option<u64>,
+}
+
+impl Tool for Read {
+    type Input = ReadInput;
+
+    const NAME: &'static str = "Read";
+    const ALIASES: &'static [&'static str] = &["FileRead", "read_file"];
+    const DESCRIPTION: &'static str = "Reads a text file. Each line comes with its number and a \
+        tab, which are not part of the file. Long files come in pages: go on with offset where \
+        the answer says PARTIAL. Lines over 2000 characters are cut. It reads files only; list \
+        directories with Glob.";
+    const START: Start = Start::Closed;
+    const MAX_RESULT_CHARS: Option<usize> = Some(render::MAX_CHARS);
+
+    fn concurrency(&self, _: &ReadInput) -> Concurrency {
+        Concurrency::Shared
+    }
+
+    fn reach(&self, input: &ReadInput, context: &CallContext) -> Reach {
+        Reach::Read(context.resolve(Some(&input.file_path)))
+    }
+
+    fn headline(&self, input: &ReadInput) -> String {
+        input.file_path.display().to_string()
+    }
+
+    async fn execute(
+        &self,
+        input: ReadInput,
+        permit: Permit,
+        context: CallContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let target =
+            permit.into_target().ok_or_else(|| ToolError::failed("no file was permitted"))?;
+        let wanted = Wanted {
+            first: input.offset.unwrap_or(1).max(1),
+            lines: input.limit.unwrap_or(DEFAULT_LINES),
+        };
+        // Disks block, so this must not run on an async worker.
+        task::spawn_blocking(move || read(&target, wanted, &context))
+            .await
+            .map_err(ToolError::failed)?
+    }
+}
+
+fn read(target: &Target, wanted: Wanted, context: &CallContext) -> Result<ToolOutput, ToolError> {
+    let failed = |error: io::Error| not_read(target, &error, context);
+    let file = target.open_file().map_err(failed)?;
+    let before = Identity::of(&file.metadata().map_err(failed)?);
+    let page = Page::read(&file, wanted, &context.cancelled)
+        .map_err(|error| no_page(target, error, context))?;
+    let has_changed = Identity::of(&file.metadata().map_err(failed)?) != before;
+
+    let state = &context.session.read_state;
+    let fingerprint = Fingerprint { identity: before, hash: page.hash };
+    if page.lines == 0 && page.total != Total::Exactly(0) {
+        return Err(past_the_end(target, &page));
+    }
+    let view = render::View::of(&page);
+    let (lines, shown) = (view.range(), view.lines());
+    let was_shown = page.lines > 0 && state.was_shown(target.real_path(), &fingerprint, &lines);
+    state.saw(target.real_path(), fingerprint, lines.clone());
+
+    let path = target.path().display();
+    let text = match page.total {
+        Total::Exactly(0) => format!("{path} is empty."),
+        _ if was_shown => format!(
+            "{path} has not changed since you read lines {}-{}.",
+            lines.start(),
+            lines.end()
+        ),
+        _ => view.text(has_changed),
+    };
+    let total = match page.total {
+        Total::Exactly(total) => json!(total),
+        Total::MoreThan(_) => json!(null),
+    };
+    Ok(ToolOutput::text(text).with(json!({
+        "file_path": target.path().to_string_lossy(),
+        "start_line": page.first,
+        "num_lines": shown,
+        "total_lines": total,
+    })))
+}
+
+fn past_the_end(target: &Target, page: &Page) -> ToolError {
+    let total = match page.total {
+        Total::Exactly(total) | Total::MoreThan(total) => total,
+    };
+    ToolError::Failed(format!(
+        "offset {} is past the end of {}, which has {total} line{}",
+        page.first,
+        target.path().display(),
+        if total == 1 { "" } else { "s" }
+    ))
+}
+
+fn not_read(target: &Target, error: &io::Error, context: &CallContext) -> ToolError {
+    let path = target.path().display();
+    ToolError::Failed(match error.kind() {
+        io::ErrorKind::NotFound => format!(
+            "File does not exist: {path}. The working directory is {}",
+            context.session.working_dir().display()
+        ),
+        io::ErrorKind::IsADirectory => {
+            format!("{path} is {error}; list it with Glob")
+        }
+        io::ErrorKind::InvalidInput => format!("{path} is {error}"),
+        _ => format!("could not read {path}: {error}"),
+    })
+}
+
+fn no_page(target: &Target, error: PageError, context: &CallContext) -> ToolError {
+    let path = target.path().display();
+    match error {
+        PageError::Binary(Binary(what)) => ToolError::Failed(format!(
+            "{path} is {what}, and only text files can be read so far"
+        )),
+        PageError::TooFar(_) => ToolError::Failed(format!("{path}: {error}")),
+        PageError::Cancelled => ToolError::Cancelled,
+        PageError::Io(error) => not_read(target, &error, context),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::symlink;
+
+    use insta::assert_snapshot;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::tools::tool::test_support::Workspace;
+
+    async fn answer(files: &[(&str, &str)], arguments: Value) -> String {
+        Workspace::new(files).call(Read, arguments).await
+    }
+
+    #[tokio::test]
+    async fn numbers_the_lines() {
+        let answer = answer(&[("a.txt", "one\n\ttwo\r\n\nfour")], json!({ "file_path": "a.txt" }));
+        assert_snapshot!(answer.await, @r"
+        1	one
+        2		two
+        3	
+        4	four
+        ");
+    }
+
+    #[tokio::test]
+    async fn goes_on_where_a_page_ended() {
+        let workspace = Workspace::new(&[("a.txt", "1\n2\n3\n4\n5\n")]);
+        let first = workspace.call(Read, json!({ "file_path": "a.txt", "limit": 2 })).await;
+        let last = workspace.call(Read, json!({ "file_path": "a.txt", "offset": 4 })).await;
+        assert_snapshot!(first, @r"
+             1	1
+             2	2
+        (PARTIAL: lines 1-2 of 5; go on with offset 3)
+        ");
+        assert_snapshot!(last, @r"
+             4	4
+             5	5
+        (PARTIAL: lines 4-5 of 5; the end of the file)
+        ");
+    }
+
+    #[tokio::test]
+    async fn says_what_there_is_not() {
+        let workspace = Workspace::new(&[("empty", ""), ("one", "1\n")]);
+        workspace.write("image.txt", b"\x89PNG\r\n\x1a\n\0\0");
+        std::fs::create_dir(workspace.path("directory")).unwrap();
+        let mut answers = Vec::new();
+        for (path, offset) in
+            [("empty", 1), ("one", 3), ("missing", 0), ("directory", 0), ("image.txt", 0)]
+        {
+            let arguments = json!({ "file_path": path, "offset": offset });
+            answers.push(workspace.call(Read, arguments).await);
+        }
+        assert_snapshot!(answers.join("\n"), @r"
+        $WORKSPACE/empty is empty.
+        Error: offset 3 is past the end of $WORKSPACE/one, which has 1 line
+        Error: File does not exist: $WORKSPACE/missing. The working directory is $WORKSPACE
+        Error: $WORKSPACE/directory is not a regular file but a directory; list it with Glob
+        Error: $WORKSPACE/image.txt is a PNG image, and only text files can be read so far
+        ");
+    }
+
+    #[tokio::test]
+    async fn a_long_line_is_cut_at_a_character() {
+        let long = "é".repeat(2500);
+        let answer = answer(&[("a", &long)], json!({ "file_path": "a" })).await;
+        assert_eq!(answer, format!("     1\t{} … (line cut at 2000 characters)", "é".repeat(2000)));
+    }
+
+    #[tokio::test]
+    async fn an_answer_ends_with_a_whole_line_and_how_to_go_on() {
+        let text = format!("{}\n", "x".repeat(99)).repeat(1500);
+        let answer = answer(&[("a", &text)], json!({ "file_path": "a" })).await;
+        assert!(answer.chars().count() <= render::MAX_CHARS);
+        let last = answer.lines().last().unwrap();
+        assert_eq!(last, "(PARTIAL: lines 1-925 of 1500; go on with offset 926)");
+        assert_eq!(answer.lines().count(), 926);
+    }
+
+    #[tokio::test]
+    async fn other_encodings_are_marked() {
+        let workspace = Workspace::new(&[]);
+        workspace.write("utf16", b"\xff\xfea\0\n\0b\0");
+        workspace.write("mark", b"\xef\xbb\xbfa\n");
+        workspace.write("latin", b"Gr\xfc\xdfe aus K\xf6ln, sch\xf6n!\n");
+        workspace.write("broken", "ä ö ü ß ä ö ü \u{0}".replace('\0', "").as_bytes());
+        workspace.write("broken", &["ä ö ü ß ä ö".as_bytes(), b"\xff"].concat());
+        let mut answers = Vec::new();
+        for path in ["utf16", "mark", "latin", "broken"] {
+            answers.push(workspace.call(Read, json!({ "file_path": path })).await);
+        }
+        assert_snapshot!(answers.join("\n"), @r"
+             1	a
+             2	b
+        (decoded from UTF-16LE)
+             1	a
+             1	Grüße aus Köln, schön!
+        (decoded from windows-1252)
+             1	ä ö ü ß ä ö�
+        (bytes that are not UTF-8 are shown as �)
+        ");
+    }
+
+    #[tokio::test]
+    async fn what_was_shown_in_an_earlier_round_is_not_shown_again() {
+        let workspace = Workspace::new(&[("a.txt", "1\n2\n3\n")]);
+        let arguments = json!({ "file_path": "a.txt" });
+        let first = workspace.call(Read, arguments.clone()).await;
+        assert_eq!(workspace.call(Read, arguments.clone()).await, first, "in the same round");
+        workspace.context().session.read_state.begin_round();
+        assert_snapshot!(workspace.call(Read, arguments.clone()).await, @"$WORKSPACE/a.txt has not changed since you read lines 1-3.");
+        workspace.write("a.txt", b"1\n2\nthree\n");
+        assert_snapshot!(workspace.call(Read, arguments).await, @r"
+        1	1
+        2	2
+        3	three
+        ");
+    }
+
+    #[tokio::test]
+    async fn reads_through_a_link_and_by_absolute_path() {
+        let workspace = Workspace::new(&[("a.txt", "1\n")]);
+        symlink("a.txt", workspace.path("link")).unwrap();
+        for path in [workspace.path("link"), workspace.path("sub/../a.txt")] {
+            assert_eq!(workspace.call(Read, json!({ "file_path": path })).await, "     1\t1");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_of_a_tebibyte_costs_nothing() {
+        let workspace = Workspace::new(&[("a", "text\n")]);
+        let sparse = File::options().write(true).open(workspace.path("a")).unwrap();
+        sparse.set_len(1 << 40).unwrap();
+        let answer = workspace.call(Read, json!({ "file_path": "a" })).await;
+        assert!(answer.contains("is a binary file"), "{answer}");
+        let text = "y\n".repeat(1 << 16);
+        workspace.write("b", text.as_bytes());
+        let sparse = File::options().write(true).open(workspace.path("b")).unwrap();
+        sparse.set_len(1 << 40).unwrap();
+        let answer = workspace.call(Read, json!({ "file_path": "b", "limit": 1 })).await;
+        assert_snapshot!(answer, @r"
+             1	y
+        (PARTIAL: lines 1-1 of more than 65536; go on with offset 2)
+        ");
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_read_says_so() {
+        let workspace = Workspace::new(&[("a", &"x\n".repeat(1 << 20))]);
+        workspace.context().cancelled.cancel();
+        let answer = workspace.call(Read, json!({ "file_path": "a" })).await;
+        assert_eq!(answer, "Error: interrupted");
+    }
+}
