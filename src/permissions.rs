@@ -228,13 +228,20 @@ impl Permit {
 
 impl Hidden {
     fn new(state_dir: &Path) -> Self {
-        let real = fs::canonicalize(state_dir).unwrap_or_else(|_| state_dir.to_owned());
-        Self([state_dir.to_owned(), real].into())
+        Self([state_dir.to_owned(), real_path_of(state_dir)].into())
     }
 
     fn covers(&self, path: &Path) -> bool {
         self.0.iter().any(|hidden| path.starts_with(hidden))
     }
+}
+
+/// With every link resolved, of a directory that is yet to be made too.
+fn real_path_of(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => real_path_of(parent).join(name),
+        _ => path.to_owned(),
+    })
 }
 
 impl FromStr for Sandbox {

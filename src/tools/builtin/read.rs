@@ -148,9 +148,9 @@ fn not_read(target: &Target, error: &io::Error, context: &CallContext) -> ToolEr
 fn no_page(target: &Target, error: PageError, context: &CallContext) -> ToolError {
     let path = target.path().display();
     match error {
-        PageError::Binary(Binary(what)) => ToolError::Failed(format!(
-            "{path} is {what}, and only text files can be read so far"
-        )),
+        PageError::Binary(Binary(what)) => {
+            ToolError::Failed(format!("{path} is {what}, and only text files can be read so far"))
+        }
         PageError::TooFar(_) => ToolError::Failed(format!("{path}: {error}")),
         PageError::Cancelled => ToolError::Cancelled,
         PageError::Io(error) => not_read(target, &error, context),
