@@ -28,6 +28,10 @@ pub(crate) enum Reach {
     Write(PathBuf),
     Command(String),
     /// Touches nothing outside the session.
+    #[cfg_attr(
+        not(any(test, feature = "bench-tool")),
+        expect(dead_code, reason = "no other tool is so harmless yet")
+    )]
     Nothing,
 }
 
@@ -174,8 +178,9 @@ impl Permissions {
         let directory = leads_to.parent().unwrap_or(leads_to);
         Refusal::Policy(format!(
             "{error}. The file tools reach only {} and what the operator adds, for this path with \
-             `permissions.additional_directories = [{directory:?}]`",
+             `permissions.additional_directories = [\"{}\"]`",
             self.workspace.root().display(),
+            directory.display(),
         ))
     }
 }

@@ -2,6 +2,7 @@
 //! one request: its id is fresh, and what it knows of files ends with the turn.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -38,6 +39,8 @@ pub(crate) struct Sessions {
     pub(crate) permissions: Permissions,
     /// The ones a request may choose, by name; by default it is the permissions' own.
     pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
+    /// What `~` stands for.
+    pub(crate) home: PathBuf,
     pub(crate) settings: Settings,
     pub(crate) model_rules: Vec<ModelRule>,
     pub(crate) prompt: prompt::Settings,
@@ -74,7 +77,8 @@ impl Sessions {
         let (session, id) = (SessionId::random(), TurnId::random());
         let permissions = self.permissions_for(&request)?;
         let tools = self.tools_for(&request);
-        let facts = Arc::new(SessionFacts::new(Arc::clone(permissions.workspace())));
+        let facts = SessionFacts::new(Arc::clone(permissions.workspace()));
+        let facts = Arc::new(facts.at_home(self.home.clone()));
         let pipeline = Pipeline {
             tools,
             hooks: Hooks::default(),

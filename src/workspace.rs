@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
+use crate::text::printable;
+
 pub(crate) use identity::Identity;
 pub(crate) use replace::ReplaceError;
 pub(crate) use target::Target;
@@ -66,7 +68,8 @@ impl Workspace {
     /// Opens each root; the first is the workspace itself, the others are
     /// `additional_directories`.
     pub(crate) fn open(roots: Vec<PathBuf>) -> Result<Self, ResolveError> {
-        let roots: Vec<Root> = roots.into_iter().map(Root::open).collect::<Result<_, _>>()?;
+        let roots: Vec<Root> =
+            roots.into_iter().map(|root| Root::open(&root)).collect::<Result<_, _>>()?;
         if roots.is_empty() {
             return Err(ResolveError::BadPath("a workspace needs a directory".to_owned()));
         }
@@ -101,12 +104,12 @@ impl Workspace {
 }
 
 impl Root {
-    fn open(given: PathBuf) -> Result<Self, ResolveError> {
-        let failed = |source: io::Error| ResolveError::Io { path: given.clone(), source };
-        let real = fs::canonicalize(&given).map_err(failed)?;
+    fn open(given: &Path) -> Result<Self, ResolveError> {
+        let failed = |source: io::Error| ResolveError::Io { path: given.to_owned(), source };
+        let real = fs::canonicalize(given).map_err(failed)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = openat(CWD, &real, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
-        let spelled = std::path::absolute(&given).map_err(failed)?;
+        let spelled = std::path::absolute(given).map_err(failed)?;
         let spelled = absolute(Path::new("/"), &spelled);
         // `a/../b` is only `b` where `a` is no link.
         let is_same = fs::canonicalize(&spelled).is_ok_and(|path| path == real);
@@ -124,7 +127,8 @@ fn check_spelling(path: &Path) -> Result<(), ResolveError> {
         )));
     }
     if path.to_string_lossy().chars().any(char::is_control) {
-        return Err(ResolveError::BadPath(format!("{path:?} contains a control character")));
+        let path = printable(bytes);
+        return Err(ResolveError::BadPath(format!("the path {path} contains a control character")));
     }
     if !path.is_absolute() {
         return Err(ResolveError::BadPath(format!("{} is no absolute path", path.display())));

@@ -166,6 +166,7 @@ impl World {
     fn ask(&mut self, body: Bytes, wait: Duration) {
         let (client, headers) = (Arc::clone(&self.upstream), self.headers.clone());
         self.scheduler = Scheduler::new(self.max_parallel);
+        self.context.session.read_state.begin_round();
         self.source = Source::Opening(Box::pin(async move {
             if !wait.is_zero() {
                 sleep(wait).await;

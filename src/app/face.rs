@@ -67,6 +67,7 @@ fn sessions(config: &Config, services: &Services, turns_over: CancellationToken)
         tools: services.toolset.clone(),
         tool_settings: config.tools.clone(),
         workspaces: services.workspaces.clone(),
+        home: services.home.clone(),
         permissions: services.permissions.clone(),
         settings: config.turns.clone(),
         model_rules: config.models.clone(),

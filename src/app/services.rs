@@ -1,7 +1,7 @@
 //! Everything below the face, built once from the settings.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config::{Config, ConfigError, Loaded, Secrets};
@@ -25,6 +25,8 @@ pub(crate) struct Services {
     pub(crate) upstream: Arc<upstream::Client>,
     /// The ones a request may choose, by name.
     pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
+    /// What `~` stands for in what a model writes.
+    pub(crate) home: PathBuf,
 }
 
 /// Why the settings make no server, in one line.
@@ -73,7 +75,8 @@ impl Services {
         let workspaces = workspaces
             .map(|(name, path)| Ok((name.clone(), open(config, path)?)))
             .collect::<Result<_, ServiceError>>()?;
-        Ok(Self { toolset, permissions, upstream: Arc::new(upstream), workspaces })
+        let (upstream, home) = (Arc::new(upstream), environment.home());
+        Ok(Self { toolset, permissions, upstream, workspaces, home })
     }
 }
 

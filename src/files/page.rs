@@ -1,7 +1,6 @@
 //! Some lines out of a file of any size, in one pass and little memory.
 
 use std::io::{self, Read};
-use std::ops::RangeInclusive;
 
 use memchr::memchr_iter;
 use tokio_util::sync::CancellationToken;
@@ -85,11 +84,6 @@ impl Page {
             return Err(PageError::Binary(Binary("a binary file")));
         }
         Ok(scan.finish(encoding, is_whole))
-    }
-
-    /// The numbers of the lines on the page; empty if there are none.
-    pub(crate) fn range(&self) -> RangeInclusive<u64> {
-        self.first..=(self.first + self.lines).saturating_sub(1)
     }
 }
 

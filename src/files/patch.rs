@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_long_diff_is_cut() {
-        let new: String = (0..500).map(|n| format!("{n}\n")).collect();
+        let new = (0..500).map(|n| n.to_string()).collect::<Vec<_>>().join("\n") + "\n";
         let snippet = snippet(&between("", &new).unwrap());
         assert_eq!(snippet.lines().count(), MAX_SHOWN_LINES + 2);
         assert!(snippet.ends_with("(diff cut: 401 more lines)"));

@@ -1,6 +1,7 @@
 //! What a command may know of the server's environment.
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 /// Taken over when they are set. Everything else stays out: keys, `LD_*`,
 /// `BASH_ENV`, `NODE_OPTIONS`, `PYTHON*` and what else makes programs run code.
@@ -32,6 +33,13 @@ impl Environment {
         }
         all.extend(SET.map(|(name, value)| (name.into(), value.into())));
         Self(all)
+    }
+
+    /// What `~` stands for; the root where the server was given no home.
+    pub(crate) fn home(&self) -> PathBuf {
+        let home = self.0.iter().find(|(name, _)| name == "HOME");
+        let home = home.map(|(_, path)| PathBuf::from(path)).filter(|path| path.is_absolute());
+        home.unwrap_or_else(|| PathBuf::from("/"))
     }
 
     pub(super) fn variables(&self) -> &[(OsString, OsString)] {

@@ -36,11 +36,11 @@ pub(crate) struct EditInput {
     old_string: Option<String>,
     /// The text to put in its place.
     new_string: Option<String>,
-    /// Replace every occurrence; without it old_string must occur once.
+    /// Replace every occurrence; without it, `old_string` must occur once.
     #[serde(default)]
     replace_all: bool,
-    /// Several replacements instead of old_string and new_string: made one after the
-    /// other, all or none.
+    /// Several replacements instead of `old_string` and `new_string`: made one after
+    /// the other, all or none.
     edits: Option<Vec<OneEdit>>,
 }
 
@@ -432,13 +432,16 @@ mod tests {
 
     #[tokio::test]
     async fn sessions_that_edit_one_file_lose_no_update() {
-        let lines: String = (0..20).map(|number| format!("line {number}.\n")).collect();
+        let lines: Vec<_> = (0..20).map(|number| format!("line {number}.")).collect();
+        let lines = lines.join("\n");
         let workspace = Workspace::new(&[("a.txt", &lines)]);
-        let (root, files) = (workspace.root(), Arc::new(Files::default()));
+        let files = Arc::new(Files::default());
         let mut edits = tokio::task::JoinSet::new();
         for number in 0..20 {
             let context = CallContext {
-                session: Arc::new(SessionFacts::new(root.clone())),
+                session: Arc::new(SessionFacts::new(Arc::clone(
+                    &workspace.context().session.workspace,
+                ))),
                 cancelled: workspace.context().cancelled,
             };
             let read = workspace.permit(Reach::Read(workspace.path("a.txt"))).unwrap();

@@ -72,10 +72,10 @@ fn write(
     files: &Files,
     target: &Target,
     content: &str,
-    context: &CallContext,
+    call: &CallContext,
 ) -> Result<ToolOutput, ToolError> {
-    let state = &context.session.read_state;
-    let written = files.change(target, state, &context.cancelled, |current, standing| {
+    let state = &call.session.read_state;
+    let written = files.change(target, state, &call.cancelled, |current, standing| {
         if standing == Standing::Changed {
             return Err(FileError::Modified(target.path().to_owned()));
         }
