@@ -104,6 +104,7 @@ fn sessions(upstream: Arc<upstream::Client>) -> Sessions {
     Sessions {
         upstream,
         tools: Toolset::default(),
+        home: "/".into(),
         tool_settings: tool_layer::Settings::default(),
         workspaces: BTreeMap::new(),
         permissions,
