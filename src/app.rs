@@ -95,7 +95,7 @@ fn client_keys(
     secrets: &Secrets,
     state: &StateDir,
 ) -> Result<(Keys, Option<PathBuf>), StateError> {
-    let required = |key: &str| Keys::Required(vec![Key::of_secret(FIRST_KEY, FIRST_KEY, key)]);
+    let required = |key: &str| Keys::Required(vec![Key::of_secret(FIRST_KEY, key)]);
     if !config.auth.required {
         return Ok((Keys::NotRequired, None));
     }

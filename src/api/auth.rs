@@ -1,6 +1,7 @@
 //! Who may ask: the key of a request, and what guessing costs.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,7 +22,7 @@ use super::hosts;
 use crate::openai::error::{ApiError, ErrorCode};
 
 /// How long a wrong key counts.
-const WINDOW: Duration = Duration::from_mins(1);
+const WINDOW: Duration = Duration::from_secs(60);
 
 /// Beyond this many peers, those whose minute is over are forgotten.
 const PEERS_KEPT: usize = 1024;
@@ -49,9 +50,11 @@ impl KeyId {
     pub(crate) fn nobody() -> Self {
         Self("nobody".into())
     }
+}
 
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -59,13 +62,12 @@ impl KeyId {
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
     pub(crate) id: KeyId,
-    pub(crate) name: String,
     sha256: [u8; 32],
 }
 
 impl Key {
-    pub(crate) fn of_secret(id: &str, name: &str, secret: &str) -> Self {
-        Self { id: KeyId(id.into()), name: name.to_owned(), sha256: digest(secret.as_bytes()) }
+    pub(crate) fn of_secret(id: &str, secret: &str) -> Self {
+        Self { id: KeyId(id.into()), sha256: digest(secret.as_bytes()) }
     }
 }
 
@@ -189,17 +191,15 @@ mod tests {
     use super::*;
 
     fn keys() -> Keys {
-        Keys::Required(vec![
-            Key::of_secret("key_1", "first", "th-one"),
-            Key::of_secret("key_2", "second", "th-two"),
-        ])
+        Keys::Required(vec![Key::of_secret("key_1", "th-one"), Key::of_secret("key_2", "th-two")])
     }
 
     #[test]
     fn finds_each_key_and_no_other() {
-        assert_eq!(keys().find(b"th-one").unwrap().as_str(), "key_1");
-        assert_eq!(keys().find(b"th-two").unwrap().as_str(), "key_2");
-        for wrong in [&b""[..], b"th-on", b"th-onee", b"' OR 1=1--", &[b'x'; 65_536]] {
+        assert_eq!(keys().find(b"th-one").unwrap().to_string(), "key_1");
+        assert_eq!(keys().find(b"th-two").unwrap().to_string(), "key_2");
+        let long = vec![b'x'; 65_536];
+        for wrong in [&b""[..], b"th-on", b"th-onee", b"' OR 1=1--", &long] {
             assert!(keys().find(wrong).is_none());
         }
     }

@@ -16,7 +16,7 @@ use super::auth::KeyId;
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The only headers of a client that go upstream: `LiteLLM` obeys too many others.
+/// The only headers of a client that go upstream: LiteLLM obeys too many others.
 const FORWARDED: [HeaderName; 2] =
     [HeaderName::from_static("traceparent"), HeaderName::from_static("tracestate")];
 

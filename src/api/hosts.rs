@@ -84,10 +84,7 @@ impl FromStr for Authority {
             _ => (text, None),
         };
         let is_port = |port: &&str| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
-        let port = match port {
-            Some(port) => Some(Some(port).filter(is_port).and_then(|port| port.parse().ok())),
-            None => None,
-        };
+        let port = port.map(|port| Some(port).filter(is_port)?.parse::<u16>().ok());
         if port == Some(None) {
             return Err(invalid());
         }

@@ -195,9 +195,9 @@ mod tests {
     const TYPE: &str = "multipart/form-data; boundary=XX";
 
     fn body(heads: &[&str]) -> String {
-        let parts: String =
-            heads.iter().map(|head| format!("--XX\r\n{head}\r\n\r\ncontent\r\n")).collect();
-        format!("{parts}--XX--\r\n")
+        let part = |head: &&str| format!("--XX\r\n{head}\r\n\r\ncontent\r\n");
+        let parts: Vec<_> = heads.iter().map(part).collect();
+        format!("{}--XX--\r\n", parts.concat())
     }
 
     fn named(name: &str) -> String {

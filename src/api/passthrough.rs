@@ -144,7 +144,7 @@ async fn outgoing(app: &App, request: Request, upload: Upload) -> Result<Outgoin
     Ok(Outgoing { content_type, body })
 }
 
-/// Pictures and sound come as multipart; what `OpenAI` takes as JSON only does not.
+/// Pictures and sound come as multipart; what OpenAI takes as JSON only does not.
 fn takes_multipart(path: &str) -> bool {
     !["/v1/completions", "/v1/embeddings", "/v1/moderations", "/v1/rerank"].contains(&path)
 }

@@ -47,17 +47,17 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 
 /// `upstream.passthrough`: OpenAI's routes, and whatever else the operator names.
 fn forwarded(routes: &Routes) -> Router<Arc<App>> {
-    let mut router = Router::new();
+    let mut all = Router::new();
     for route in &routes.known {
-        router = router.route(&format!("/v1/{route}"), post(passthrough::forward));
+        all = all.route(&format!("/v1/{route}"), post(passthrough::forward));
     }
     for route in &routes.further {
         let any = get(passthrough::forward).post(passthrough::forward).delete(passthrough::forward);
-        router = router
+        all = all
             .route(&format!("/v1/{route}"), any.clone())
             .route(&format!("/v1/{route}/{{*rest}}"), any);
     }
-    router
+    all
 }
 
 /// The routes that need no key.

@@ -8,7 +8,6 @@ mod wire;
 
 use std::convert::Infallible;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,7 +131,7 @@ where
             ended = std::future::poll_fn(|cx| connection.poll_without_shutdown(cx)) => break ended,
             () = shutdown.cancelled(), if !is_stopping => {
                 is_stopping = true;
-                Pin::new(&mut connection).graceful_shutdown();
+                std::pin::Pin::new(&mut connection).graceful_shutdown();
             }
         }
     };
@@ -226,7 +225,7 @@ mod tests {
         let (client, server) = tokio::io::duplex(1 << 20);
         let router = Router::new()
             .route("/", get(|| async { ([("x-request-id", "r")], "hello") }))
-            .route("/wait", get(|| std::future::pending::<()>()))
+            .route("/wait", get(std::future::pending::<()>))
             .route("/body", post(|body: String| async move { ([("x-request-id", "r")], body) }));
         let handler = Handler { router, peer: Peer([127, 0, 0, 1].into()) };
         let mut tasks = JoinSet::new();

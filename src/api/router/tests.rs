@@ -68,7 +68,7 @@ fn app() -> App {
             forwarded: Routes::named(&upstream_settings.passthrough).unwrap(),
         },
         hosts: AllowedHosts::new("127.0.0.1:8787".parse().unwrap(), Vec::new()),
-        keys: Keys::Required(vec![Key::of_secret("k", "k", "th-key")]),
+        keys: Keys::Required(vec![Key::of_secret("k", "th-key")]),
         wrong_keys: WrongKeys::default(),
         chat: Context {
             toolset: Toolset::default(),
@@ -164,7 +164,8 @@ fn server() -> Router {
 
 #[track_caller]
 fn is(outcome: (u16, String), status: u16, code: &str) {
-    assert_eq!(outcome, (status, code.to_owned()));
+    let (found_status, found_code) = outcome;
+    assert_eq!((found_status, found_code.as_str()), (status, code));
 }
 
 #[tokio::test]

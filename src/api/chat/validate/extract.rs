@@ -36,6 +36,13 @@ impl FromRequest<Arc<App>> for Validated {
         } else {
             validate_aside(body, headers, app.clone()).await?
         };
+        tracing::info!(
+            request = %facts.request_id,
+            key = %facts.key_id,
+            model = request.model,
+            messages = request.messages.len(),
+            "chat completion"
+        );
         Ok(Self { request, facts })
     }
 }

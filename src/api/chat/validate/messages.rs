@@ -170,13 +170,16 @@ fn read_assistant<'a>(
         mended_calls = calls.mended;
         message.calls = calls.ids;
     }
-    let own_reasoning = object.string("reasoning_content").and_then(|text| without_ours(&text));
+    let reasoning = object.string("reasoning_content");
+    let own_reasoning = reasoning.as_deref().and_then(without_ours);
     let mut changes: Vec<(&str, Option<&RawValue>)> = Vec::new();
     if let Some(calls) = &mended_calls {
         changes.push(("tool_calls", Some(calls)));
     }
-    if let Some(reasoning) = &own_reasoning {
-        changes.push(("reasoning_content", reasoning.as_deref()));
+    let own_json = own_reasoning.as_deref().map(json::quoted);
+    if let Some(own) = &own_reasoning {
+        let kept = own_json.as_deref().filter(|_| !own.trim().is_empty());
+        changes.push(("reasoning_content", kept));
     }
     if !changes.is_empty() {
         message.json = Cow::Owned(object.with(&changes));
@@ -184,12 +187,10 @@ fn read_assistant<'a>(
     Ok(())
 }
 
-/// The model's own reasoning, when there are lines of ours in `reasoning`;
-/// `Some(None)` when nothing but ours is in it.
-fn without_ours(reasoning: &str) -> Option<Option<Box<RawValue>>> {
+/// The model's own reasoning, when there are lines of ours in `reasoning`.
+fn without_ours(reasoning: &str) -> Option<String> {
     let own = progress_lines::removed(reasoning);
-    let has_ours = own.len() < reasoning.len();
-    has_ours.then(|| (!own.trim().is_empty()).then(|| json::quoted(&own)))
+    (own.len() < reasoning.len()).then_some(own)
 }
 
 struct Calls<'a> {

@@ -1,3 +1,5 @@
+#![expect(clippy::needless_pass_by_value, reason = "json!(…) reads best where it is needed")]
+
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};

@@ -14,7 +14,7 @@ use crate::tools::toolset::Toolset;
 /// OpenAI's limit on a tool's name.
 const LONGEST_NAME: usize = 64;
 
-/// The kinds of tools that a client may declare. `LiteLLM` acts on others by itself.
+/// The kinds of tools that a client may declare. LiteLLM acts on others by itself.
 const KINDS: [&str; 2] = ["function", "custom"];
 
 /// The client's tools, and what of ours gives way to them.
