@@ -117,33 +117,22 @@ impl Chain {
     fn plan(flags: &Flags, state: &StateDir, variables: &Variables) -> Result<Self, UpError> {
         let directory = state.path().join("litellm");
         make_directory(&directory)?;
-        let (yaml, config) = match &flags.litellm_config {
-            Some(path) => {
-                let path = path.canonicalize().map_err(|error| UpError::file(path, error))?;
-                let yaml = fs::read_to_string(&path);
-                (yaml.map_err(|error| UpError::file(&path, error))?, Some(path))
-            }
-            None => (CONFIG.to_owned(), None),
-        };
-        let demo = yaml
+        let config = Configuration::of(flags, &directory, variables)?;
+        let demo = config
+            .yaml
             .contains(DEMO_BASE)
-            .then(|| listen("the demo model", flags.demo_port, "--demo-port"))
-            .transpose()?;
-        let chosen = models::choose(&yaml, |variable| {
-            variable == DEMO_BASE || variables.get(variable).is_some()
-        });
-        let (config, left_out) = match config {
-            // The operator's own: used as it is.
-            Some(path) => (path, Vec::new()),
-            None => (write_config(&directory, &chosen.yaml)?, chosen.hints()),
-        };
-        let model = chosen.kept.first().map_or(demo_model::MODEL, String::as_str).to_owned();
-        let address = free_address("LiteLLM", flags.litellm_port, "--litellm-port")?;
-        let key = litellm::random_key();
+            .then(|| listen("the demo model", flags.demo_port, "--demo-port"));
+        let demo = demo.transpose()?;
         let demo_base = demo.as_ref().and_then(|demo| demo.local_addr().ok());
-        let demo_base = demo_base.map(|address| format!("http://{address}/v1"));
-        let litellm = Plan { directory, config, address, key, demo_base };
-        Ok(Self { litellm, demo, model, left_out })
+        let litellm = Plan {
+            directory,
+            config: config.path,
+            address: free_address("LiteLLM", flags.litellm_port, "--litellm-port")?,
+            key: litellm::random_key(),
+            demo_base: demo_base.map(|address| format!("http://{address}/v1")),
+        };
+        let model = models::first(&config.yaml).unwrap_or(demo_model::MODEL).to_owned();
+        Ok(Self { litellm, demo, model, left_out: config.left_out })
     }
 
     async fn run(
@@ -176,6 +165,30 @@ impl Chain {
         };
         litellm.stop().await;
         outcome
+    }
+}
+
+/// What LiteLLM is started with.
+struct Configuration {
+    path: PathBuf,
+    yaml: String,
+    left_out: Vec<String>,
+}
+
+impl Configuration {
+    /// The operator's own is used as it is; of ours, what can work here.
+    fn of(flags: &Flags, directory: &Path, variables: &Variables) -> Result<Self, UpError> {
+        if let Some(path) = &flags.litellm_config {
+            let named = |error| UpError::file(path, error);
+            let yaml = fs::read_to_string(path).map_err(named)?;
+            // LiteLLM is started in another directory.
+            let path = path.canonicalize().map_err(named)?;
+            return Ok(Self { path, yaml, left_out: Vec::new() });
+        }
+        let is_set = |name: &str| name == DEMO_BASE || variables.get(name).is_some();
+        let chosen = models::choose(CONFIG, is_set);
+        let path = write_config(directory, &chosen.yaml)?;
+        Ok(Self { path, left_out: chosen.hints(), yaml: chosen.yaml })
     }
 }
 

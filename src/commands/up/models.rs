@@ -48,6 +48,14 @@ pub(super) fn choose(yaml: &str, is_set: impl Fn(&str) -> bool) -> Chosen {
     chosen
 }
 
+/// The first model of a configuration that may be laid out in any way.
+pub(super) fn first(yaml: &str) -> Option<&str> {
+    let name = yaml.lines().find_map(|line| {
+        line.trim_start().trim_start_matches("- ").trim_start().strip_prefix("model_name:")
+    })?;
+    Some(name.split(" #").next()?.trim().trim_matches(['"', '\'']))
+}
+
 impl Chosen {
     /// For each variable that is missing, what it would bring in.
     pub(super) fn hints(&self) -> Vec<String> {
@@ -101,6 +109,14 @@ litellm_settings:
         litellm_settings:
           num_retries: 0
         ");
+    }
+
+    #[test]
+    fn the_first_model_is_found_in_any_layout() {
+        assert_eq!(first(OURS), Some("demo"));
+        assert_eq!(first("model_list:\n- model_name: \"a b\" # c\n"), Some("a b"));
+        assert_eq!(first("-   litellm_params: {}\n    model_name: 'x'\n"), Some("x"));
+        assert_eq!(first("# nothing\n"), None);
     }
 
     #[test]
