@@ -9,8 +9,10 @@ use tokio::process::Command;
 
 pub(crate) mod chunks;
 pub(crate) mod client;
+pub(crate) mod env;
 pub(crate) mod http;
 pub(crate) mod server;
+pub(crate) mod up;
 pub(crate) mod upstream;
 
 /// Longer than anything here takes on a busy machine: a test that waits for what

@@ -389,7 +389,7 @@ fn is_of(proc: &Path, home: &Path) -> bool {
 }
 
 /// Waits for the end of a process that is on its way out, or fails.
-fn wait_for_end(process: Pid) {
+pub(crate) fn wait_for_end(process: Pid) {
     let Ok(handle) = pidfd_open(process, PidfdFlags::empty()) else { return };
     let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
     let ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&patience));

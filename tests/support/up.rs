@@ -1,0 +1,296 @@
+//! `toolhand up` with the real LiteLLM, as a process of its own.
+//!
+//! LiteLLM is installed once and kept under `target/`; tests that run at the same
+//! time share one chain, which ends with the last of them.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpListener};
+use std::ops::Deref;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::client::Client;
+use super::env;
+
+/// An installation from nothing, over a slow line, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(1_200);
+
+/// A running chain. Dropping it stops it and checks that nothing is left.
+#[derive(Debug)]
+pub(crate) struct Up {
+    child: Option<Child>,
+    pub(crate) address: SocketAddr,
+    pub(crate) litellm_port: u16,
+    /// All that it printed before it listened.
+    pub(crate) greeting: String,
+    pub(crate) key: String,
+    home: TempDir,
+    log: Arc<Mutex<String>>,
+}
+
+/// How a chain is to be started.
+#[derive(Debug)]
+pub(crate) struct Builder {
+    home: TempDir,
+    state: PathBuf,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+/// A share in the one chain that tests use together.
+#[derive(Debug)]
+pub(crate) struct Shared(Option<Arc<Up>>);
+
+/// The chain, and how many hold it. Locked while it starts and while it ends: the
+/// next one needs the state directory.
+static SHARED: Mutex<(usize, Option<Arc<Up>>)> = Mutex::new((0, None));
+
+impl Shared {
+    fn get() -> Self {
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let (holders, up) = &mut *shared;
+        let up = up.get_or_insert_with(|| Arc::new(Builder::kept().free().start()));
+        *holders += 1;
+        Self(Some(Arc::clone(up)))
+    }
+}
+
+impl Deref for Shared {
+    type Target = Up;
+
+    fn deref(&self) -> &Up {
+        self.0.as_ref().expect("it is held until the end")
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let (holders, up) = &mut *shared;
+        self.0 = None;
+        *holders -= 1;
+        if *holders == 0 {
+            *up = None;
+        }
+    }
+}
+
+impl Up {
+    /// The chain that tests share: every tool may run in it.
+    pub(crate) async fn shared() -> Shared {
+        tokio::task::spawn_blocking(Shared::get).await.expect("up starts")
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.address, &self.key)
+    }
+
+    pub(crate) fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.home.path().join("workspace")
+    }
+
+    /// A new file of the workspace.
+    pub(crate) fn write(&self, name: &str, content: &str) {
+        fs::write(self.workspace().join(name), content).expect("a new file");
+    }
+
+    pub(crate) fn file(&self, name: &str) -> String {
+        fs::read_to_string(self.workspace().join(name)).expect("a file of the workspace")
+    }
+
+    /// What it has written to stderr so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().expect("no holder panics").clone()
+    }
+
+    /// Sends `signal`, and waits until it and all it had started are gone.
+    pub(crate) fn end(&mut self, signal: Signal) -> Option<ExitStatus> {
+        let mut child = self.child.take()?;
+        let pid = Pid::from_child(&child);
+        let children = children(pid);
+        assert!(!children.is_empty(), "LiteLLM is a child");
+        kill_process(pid, signal).expect("our child is there");
+        let status = child.wait().expect("our child");
+        children.into_iter().for_each(super::server::wait_for_end);
+        Some(status)
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            if let Some(child) = &mut self.child {
+                let _killed = child.kill().and_then(|()| child.wait());
+            }
+            return;
+        }
+        if let Some(status) = self.end(Signal::TERM) {
+            assert!(status.success(), "up ended with {status}:\n{}", self.log());
+        }
+    }
+}
+
+impl Builder {
+    /// With the state directory that is kept, where LiteLLM is installed.
+    pub(crate) fn kept() -> Self {
+        Self::with_state(env::kept("state"))
+    }
+
+    /// With a state directory of its own, and the installation of the kept one.
+    pub(crate) fn borrowing() -> Self {
+        let mut builder = Self::fresh();
+        builder.state = builder.home.path().join("state");
+        fs::create_dir_all(builder.state.join("litellm")).expect("a directory");
+        fs::set_permissions(&builder.state, fs::Permissions::from_mode(0o700)).expect("our own");
+        let venv = env::kept("state").join("litellm/venv");
+        symlink(venv, builder.state.join("litellm/venv")).expect("a new link");
+        builder
+    }
+
+    /// With an empty home.
+    pub(crate) fn fresh() -> Self {
+        let mut builder = Self::with_state(PathBuf::new());
+        builder.state = builder.home.path().join("state");
+        builder
+    }
+
+    fn with_state(state: PathBuf) -> Self {
+        let home = tempfile::Builder::new().prefix("toolhand-up-").tempdir().expect("a directory");
+        let workspace = home.path().join("workspace");
+        fs::create_dir(&workspace).expect("a new directory");
+        fs::write(workspace.join("README.md"), "# The quince project\n").expect("a new file");
+        fs::write(workspace.join("notes.txt"), "the quince is ripe\n").expect("a new file");
+        Self { home, state, arguments: Vec::new(), environment: Vec::new() }
+    }
+
+    pub(crate) fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    pub(crate) fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Every tool may run, commands too.
+    pub(crate) fn free(self) -> Self {
+        self.argument("--sandbox=off").argument("--permission-mode=bypassPermissions")
+    }
+
+    pub(crate) fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    pub(crate) fn state(&self) -> &Path {
+        &self.state
+    }
+
+    pub(crate) fn start(self) -> Up {
+        let litellm_port = free_port();
+        let port = litellm_port.to_string();
+        let mut command = self.command();
+        let mut child =
+            command.args(["--litellm-port", &port]).spawn().expect("the server's binary");
+        let log = Arc::new(Mutex::new(String::new()));
+        collect(child.stderr.take().expect("piped"), Arc::clone(&log));
+        let (greeting, address) = match listening(&mut child) {
+            Some(told) => told,
+            None => {
+                let _killed = child.kill();
+                let status = child.wait();
+                panic!("up did not start: {status:?}\n{}", log.lock().expect("no panic"));
+            }
+        };
+        let key = fs::read_to_string(self.state.join("api-key")).expect("the first key");
+        let key = key.trim().to_owned();
+        Up { child: Some(child), address, litellm_port, greeting, key, home: self.home, log }
+    }
+
+    /// Starts what is expected to refuse: its status and stderr.
+    pub(crate) fn run(&self) -> (ExitStatus, String) {
+        let output = self.command().output().expect("the server's binary");
+        (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolhand"));
+        command
+            .env_clear()
+            .envs(std::env::vars_os().filter(|(name, _)| is_ours(&name.to_string_lossy())))
+            .env("XDG_CONFIG_HOME", self.home.path())
+            .envs(self.environment.iter().cloned())
+            .args(["up", "--listen", "127.0.0.1:0", "--workspace"])
+            .arg(self.home.path().join("workspace"))
+            .arg("--state-dir")
+            .arg(&self.state)
+            .args(&self.arguments)
+            .current_dir(self.home.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+}
+
+/// What a machine needs for installing; no provider's key.
+fn is_ours(name: &str) -> bool {
+    ["PATH", "HOME", "TMPDIR", "SSL_CERT_FILE"].contains(&name) || name.starts_with("PIP_")
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("bound").port()
+}
+
+/// What was printed up to the line that tells the address, and the address.
+fn listening(child: &mut Child) -> Option<(String, SocketAddr)> {
+    let stdout = child.stdout.take().expect("piped");
+    let (told, telling) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        let mut greeting = String::new();
+        for line in lines.by_ref() {
+            if let Some(address) = line.strip_prefix("listening on http://") {
+                let _test_is_over = told.send((greeting, address.parse().expect("an address")));
+                break;
+            }
+            greeting.push_str(&line);
+            greeting.push('\n');
+        }
+        // Reads on, so that the server never writes into a closed pipe.
+        lines.for_each(drop);
+    });
+    telling.recv_timeout(PATIENCE).ok()
+}
+
+fn collect(mut stderr: impl Read + Send + 'static, log: Arc<Mutex<String>>) {
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(read @ 1..) = stderr.read(&mut bytes) {
+            let text = String::from_utf8_lossy(&bytes[..read]);
+            log.lock().expect("no holder panics").push_str(&text);
+        }
+    });
+}
+
+fn children(parent: Pid) -> Vec<Pid> {
+    let number = parent.as_raw_nonzero();
+    let mut children = Vec::new();
+    for task in fs::read_dir(format!("/proc/{number}/task")).expect("procfs").flatten() {
+        let listed = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        children.extend(listed.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+    }
+    children.into_iter().filter_map(Pid::from_raw).collect()
+}
