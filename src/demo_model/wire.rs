@@ -105,9 +105,8 @@ impl Completion {
         for (index, call) in self.calls.iter().enumerate() {
             deltas.extend(call.deltas(index));
         }
-        let mut events: Vec<String> =
-            deltas.iter().map(|delta| self.chunk(delta, Value::Null)).collect();
-        events.push(self.chunk(&json!({}), self.finish_reason().into()));
+        let mut events: Vec<String> = deltas.iter().map(|delta| self.chunk(delta, None)).collect();
+        events.push(self.chunk(&json!({}), Some(self.finish_reason())));
         if with_usage {
             let mut last = self.envelope("chat.completion.chunk", &json!([]));
             last["usage"] = self.usage.clone();
@@ -117,7 +116,7 @@ impl Completion {
         events
     }
 
-    fn chunk(&self, delta: &Value, finish_reason: Value) -> String {
+    fn chunk(&self, delta: &Value, finish_reason: Option<&str>) -> String {
         let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish_reason });
         event(&self.envelope("chat.completion.chunk", &json!([choice])))
     }

@@ -205,13 +205,10 @@ impl Builder {
             command.args(["--litellm-port", &port]).spawn().expect("the server's binary");
         let log = Arc::new(Mutex::new(String::new()));
         collect(child.stderr.take().expect("piped"), Arc::clone(&log));
-        let (greeting, address) = match listening(&mut child) {
-            Some(told) => told,
-            None => {
-                let _killed = child.kill();
-                let status = child.wait();
-                panic!("up did not start: {status:?}\n{}", log.lock().expect("no panic"));
-            }
+        let Some((greeting, address)) = listening(&mut child) else {
+            let _killed = child.kill();
+            let status = child.wait();
+            panic!("up did not start: {status:?}\n{}", log.lock().expect("no panic"));
         };
         let key = fs::read_to_string(self.state.join("api-key")).expect("the first key");
         let key = key.trim().to_owned();

@@ -93,7 +93,9 @@ impl Litellm {
             options.into_iter().chain(config),
             &plan.directory,
         );
-        NOT_HANDED_DOWN.iter().for_each(|name| _ = command.env_remove(name));
+        for name in NOT_HANDED_DOWN {
+            command.env_remove(name);
+        }
         command.envs(SET).env("LITELLM_MASTER_KEY", plan.key.expose());
         command.envs(plan.demo_base.as_ref().map(|base| (DEMO_BASE, base)));
         let mut child = command

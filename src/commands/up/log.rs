@@ -36,7 +36,7 @@ pub(super) fn tail(path: &Path) -> String {
     let text = text.unwrap_or_default();
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(TAIL_LINES)..];
-    last.iter().map(|line| format!("\n  {line}")).collect()
+    last.iter().flat_map(|line| ["\n  ", line]).collect()
 }
 
 #[cfg(test)]

@@ -35,14 +35,11 @@ pub(super) fn choose(yaml: &str, is_set: impl Fn(&str) -> bool) -> Chosen {
             entry.push_str(line);
         }
         let name = name.trim().to_owned();
-        match variables(&entry).find(|variable| !is_set(variable)) {
-            Some(missing) => {
-                chosen.left_out.entry(missing.to_owned()).or_default().push(name);
-            }
-            None => {
-                chosen.kept.push(name);
-                chosen.yaml.push_str(&entry);
-            }
+        if let Some(missing) = variables(&entry).find(|variable| !is_set(variable)) {
+            chosen.left_out.entry(missing.to_owned()).or_default().push(name);
+        } else {
+            chosen.kept.push(name);
+            chosen.yaml.push_str(&entry);
         }
     }
     chosen
