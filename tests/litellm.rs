@@ -9,9 +9,9 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::support::env;
-use super::support::server::Server;
-use super::support::up::{Builder, Up};
+use crate::support::environment;
+use crate::support::server::{Builder as ServerBuilder, Server};
+use crate::support::up::{Builder, Up};
 
 fn ask(request: &str) -> Value {
     json!({ "model": "demo", "messages": [{ "role": "user", "content": request }] })
@@ -41,7 +41,7 @@ fn type_in(line: &str, path: &Path) -> String {
 #[tokio::test]
 async fn the_printed_lines_give_an_answer_that_quotes_a_file() {
     let up = Up::shared().await;
-    let sdk = env::venv("sdk");
+    let sdk = environment("sdk").await.join("bin");
     let printed = |start: &str| {
         let line = up.greeting.lines().map(str::trim).find(|line| line.starts_with(start));
         line.unwrap_or_else(|| panic!("no {start} line:\n{}", up.greeting)).to_owned()
@@ -124,12 +124,12 @@ async fn its_errors_get_our_codes() {
 
     let upstream = format!("http://127.0.0.1:{}/v1", up.litellm_port);
     for key in ["sk-wrong", "wrong"] {
-        let builder = super::support::server::Builder::new(&upstream);
+        let builder = ServerBuilder::new(&upstream);
         let server: Server = builder.environment("TOOLHAND_UPSTREAM_API_KEY", key).start().await;
         let refusal = server.client().chat(&ask("hello")).await.refusal();
         assert_eq!(refusal, (502, "upstream_auth".into()), "{key}");
     }
-    let server = super::support::server::Builder::new(&upstream).start().await;
+    let server = ServerBuilder::new(&upstream).start().await;
     let refusal = server.client().chat(&ask("hello")).await.refusal();
     assert_eq!(refusal, (502, "upstream_auth".into()), "no key at all");
 }

@@ -5,14 +5,14 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::support::env;
-use super::support::up::Up;
+use crate::support::environment;
+use crate::support::up::Up;
 
 /// Runs a script of `tests/sdk` and reads what it tells.
 async fn run(program: PathBuf, script: &str) -> Value {
     let up = Up::shared().await;
     let mut command = Command::new(program);
-    command.arg(env::root().join("tests/sdk").join(script)).args([&up.base_url(), &up.key]);
+    command.arg(Path::new("tests/sdk").join(script)).args([&up.base_url(), &up.key]);
     let running = tokio::task::spawn_blocking(move || command.output());
     let output = running.await.expect("no panic").expect("the SDK's interpreter");
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -28,7 +28,7 @@ fn quotes_the_file(told: &Value, turn: &str) {
 
 #[tokio::test]
 async fn the_python_sdk() {
-    let told = run(env::venv("sdk").join("python"), "turns.py").await;
+    let told = run(environment("sdk").await.join("bin/python"), "turns.py").await;
 
     assert_eq!(told["models"], json!(["demo"]));
     for turn in ["unstreamed", "streamed", "helper", "async", "async_helper"] {
@@ -54,8 +54,8 @@ async fn the_python_sdk() {
 
 #[tokio::test]
 async fn the_node_sdk() {
-    env::install();
-    let told = run(Path::new("node").to_owned(), "turns.mjs").await;
+    environment("sdk").await;
+    let told = run("node".into(), "turns.mjs").await;
 
     for turn in ["unstreamed", "streamed", "helper"] {
         quotes_the_file(&told, turn);

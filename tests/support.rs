@@ -9,7 +9,6 @@ use tokio::process::Command;
 
 pub(crate) mod chunks;
 pub(crate) mod client;
-pub(crate) mod env;
 pub(crate) mod http;
 pub(crate) mod server;
 pub(crate) mod up;
@@ -21,12 +20,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A virtual environment of `scripts/test-env.sh`, installed if it is not there.
 pub(crate) async fn environment(name: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target directory");
     let mut script = Command::new("scripts/test-env.sh");
-    script.env("CARGO_TARGET_DIR", root).stdin(Stdio::null());
+    script.env("CARGO_TARGET_DIR", target()).stdin(Stdio::null());
     let status = script.status().await.expect("the script that installs it");
     assert!(status.success(), "scripts/test-env.sh: {status}");
-    root.join("test-env").join(name)
+    kept(name)
+}
+
+/// What is kept from one run of the tests to the next.
+pub(crate) fn kept(name: &str) -> PathBuf {
+    target().join("test-env").join(name)
+}
+
+fn target() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target directory")
 }
 
 /// Waits for `what`, or fails the test by name.

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::client::Client;
-use super::env;
+use super::kept;
 
 /// An installation from nothing, over a slow line, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(1_200);
@@ -144,7 +144,7 @@ impl Drop for Up {
 impl Builder {
     /// With the state directory that is kept, where LiteLLM is installed.
     pub(crate) fn kept() -> Self {
-        Self::with_state(env::kept("state"))
+        Self::with_state(kept("state"))
     }
 
     /// With a state directory of its own, and the installation of the kept one.
@@ -153,7 +153,7 @@ impl Builder {
         builder.state = builder.home.path().join("state");
         fs::create_dir_all(builder.state.join("litellm")).expect("a directory");
         fs::set_permissions(&builder.state, fs::Permissions::from_mode(0o700)).expect("our own");
-        let venv = env::kept("state").join("litellm/venv");
+        let venv = kept("state").join("litellm/venv");
         symlink(venv, builder.state.join("litellm/venv")).expect("a new link");
         builder
     }
