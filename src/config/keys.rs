@@ -299,6 +299,7 @@ mod tests {
     }
 
     #[derive(Deserialize)]
+    #[expect(dead_code, reason = "only its shape is looked at")]
     struct Model {
         #[serde(rename = "match")]
         pattern: String,
