@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::services::Services;
 use crate::api::auth::{Keys, WrongKeys};
 use crate::api::chat::validate::Context;
-use crate::api::hosts::AllowedHosts;
+use crate::api::hosts::{AllowedHosts, Origin};
 use crate::api::passthrough::Routes;
 use crate::api::ready::Readiness;
 use crate::api::status::{About, Feature, Sandbox};
@@ -110,11 +110,15 @@ pub(crate) fn features(config: &Config, services: &Services) -> Vec<Feature> {
     };
     let tools = services.toolset.names().collect::<Vec<_>>().join(", ");
     let forwarded = config.upstream.passthrough.join(", ");
-    let origins = !config.cors.allow_origins.is_empty();
+    let origins: Vec<_> = config.cors.allow_origins.iter().map(Origin::as_str).collect();
+    let origins = origins.join(", ");
+    let listed = |name: &str, on: &str, off: &str| {
+        feature(name, !on.is_empty(), if on.is_empty() { off } else { on })
+    };
     vec![
-        feature("tools", !tools.is_empty(), &format!("on: {tools}")),
-        feature("forwarded_routes", !forwarded.is_empty(), &format!("on: {forwarded}")),
-        feature("cors", origins, "by cors.allow_origins"),
+        listed("tools", &tools, "tools.enable and tools.disable leave none"),
+        listed("forwarded_routes", &forwarded, "upstream.passthrough names none"),
+        listed("cors", &origins, "cors.allow_origins names none"),
         feature("sessions", false, "each request is a session of its own in this version"),
         feature("approvals", false, "what would ask is answered with the rule that would allow it"),
     ]
