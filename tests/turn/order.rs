@@ -51,7 +51,7 @@ fn the_outcome_is_that_of_running_the_calls_in_order() {
                 }
                 upstream.round_of(model, says("Done."));
             }));
-        prop_assert_eq!(at_once, in_order);
+        prop_assert_eq!(at_once, repeated_in_full(&list, in_order));
         Ok(())
     });
 
@@ -97,8 +97,23 @@ async fn run(upstream: &Upstream, server: &Server, model: &str, script: impl Fn(
     Outcome { answers, files: files(&workspace) }
 }
 
+/// A later round answers a repeated call shorter, since the model has the answer;
+/// calls of one round do not know of each other.
+fn repeated_in_full(list: &[Call], mut outcome: Outcome) -> Outcome {
+    for repeat in 1..list.len() {
+        if outcome.answers[repeat].contains("has not changed since") {
+            let first = (0..repeat).rev().find(|first| list[*first] == list[repeat]);
+            let first = first.expect("a call that is repeated");
+            outcome.answers[repeat] = outcome.answers[first].clone();
+        }
+    }
+    outcome
+}
+
 /// Glob lists the newest first; two runs may give neighbours the same time.
 fn sorted_paths(answer: &str) -> String {
+    // The third time in a row it is said to be the third time.
+    let answer = answer.split("\n\n(This is the same call").next().unwrap_or_default();
     let mut lines: Vec<&str> = answer.lines().collect();
     if lines.iter().all(|line| line.ends_with(".txt")) {
         lines.sort_unstable();
