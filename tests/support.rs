@@ -38,8 +38,6 @@ fn target() -> &'static Path {
 
 /// Waits for `what`, or fails the test by name.
 pub(crate) async fn watch<T>(what: &str, wait: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, wait).await {
-        Ok(value) => value,
-        Err(_) => panic!("gave up waiting for {what}"),
-    }
+    let waited = tokio::time::timeout(PATIENCE, wait).await;
+    waited.unwrap_or_else(|_| panic!("gave up waiting for {what}"))
 }

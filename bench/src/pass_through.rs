@@ -26,12 +26,12 @@ pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
         let body = ask(CHUNKS, stream, "reasoning");
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for window in 0..=WINDOWS {
-            let (relayed, served) =
-                (rate(relay.address, &body).await, rate(server.address, &body).await);
+            let bare = rate(relay.address, &body).await;
+            let through = rate(server.address, &body).await;
             // The first one warms both up.
             if window > 0 {
-                theirs.push(relayed);
-                ours.push(served);
+                theirs.push(bare);
+                ours.push(through);
             }
         }
         let ratios = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();

@@ -12,7 +12,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
-use futures::{Stream, stream};
+use futures::{Stream, StreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -150,7 +150,6 @@ fn brace(shared: Arc<Shared>) -> Events {
         tokio::time::sleep(OPEN).await;
         Ok(ending("tool_calls").concat().into())
     });
-    use futures::StreamExt as _;
     Box::pin(before.chain(noted).chain(after))
 }
 

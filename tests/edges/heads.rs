@@ -2,7 +2,7 @@
 
 use super::door;
 use crate::support::chunks::says;
-use crate::support::client::{Client, ask};
+use crate::support::client::{Answer, Client, ask};
 use crate::support::server::{KEY, Server};
 
 /// Every route, with a method it knows.
@@ -81,7 +81,7 @@ async fn raw_status(server: &Server, request: &str) -> Vec<u16> {
     let host = server.address().to_string();
     let request = request.replace("HOST", &host).replace("KEY", KEY).replace('\n', "\r\n");
     let answers = server.client().raw(request.as_bytes()).await;
-    answers.iter().map(crate::support::client::Answer::status).collect()
+    answers.iter().map(Answer::status).collect()
 }
 
 #[tokio::test]
@@ -210,7 +210,7 @@ async fn h28_bare_line_feeds_are_read_as_hyper_reads_them() {
     let request =
         format!("GET /health HTTP/1.1\nHost: {}\nConnection: close\n\n", server.address());
     let answers = server.client().raw(request.as_bytes()).await;
-    assert_eq!(answers.iter().map(|answer| answer.status()).collect::<Vec<_>>(), [200]);
+    assert_eq!(answers.iter().map(Answer::status).collect::<Vec<_>>(), [200]);
 }
 
 #[tokio::test]
@@ -225,7 +225,7 @@ async fn h29_pipelined_requests_are_answered_in_order() {
 
     let answers = server.client().raw(&[first, last].concat()).await;
 
-    let texts: Vec<String> = answers.iter().map(|answer| answer.text()).collect();
+    let texts: Vec<String> = answers.iter().map(Answer::text).collect();
     assert_eq!(texts, ["First.", "Second."]);
 }
 

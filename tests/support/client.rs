@@ -176,9 +176,8 @@ impl Client {
         }
         headers.push(("connection".to_owned(), "close".to_owned()));
         headers.retain(|(name, _)| self.headers.iter().all(|(ours, _)| ours != name));
-        let headers = headers.iter().chain(&self.headers);
-        let headers: String = headers.map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let head = format!("{method} {path} HTTP/1.1\r\n{headers}\r\n");
+        headers.extend_from_slice(&self.headers);
+        let head = format!("{method} {path} HTTP/1.1\r\n{}\r\n", Head::lines(&headers));
         [head.as_bytes(), body.unwrap_or_default()].concat()
     }
 }
@@ -228,13 +227,11 @@ impl Stream {
                 return Some(event);
             }
             let piece = watch("the next event", self.reader.piece(&mut self.framing)).await;
-            match piece.expect("a stream whose framing holds") {
-                Some(piece) => self.text.extend(piece),
-                None => {
-                    assert!(self.text.is_empty(), "the last event is not whole");
-                    return None;
-                }
-            }
+            let Some(piece) = piece.expect("a stream whose framing holds") else {
+                assert!(self.text.is_empty(), "the last event is not whole");
+                return None;
+            };
+            self.text.extend(piece);
         }
     }
 
@@ -372,7 +369,8 @@ impl Transcript {
 fn joined(events: &[Event]) -> Value {
     let text: String = events.iter().map(Event::text).collect();
     let mut calls: BTreeMap<u64, Value> = BTreeMap::new();
-    for piece in events.iter().flat_map(|event| event.delta()["tool_calls"].as_array()).flatten() {
+    for piece in events.iter().filter_map(|event| event.delta()["tool_calls"].as_array()).flatten()
+    {
         let index = piece["index"].as_u64().expect("an index");
         let call = calls.entry(index).or_insert_with(|| {
             json!({ "id": piece["id"], "type": piece["type"],
@@ -422,71 +420,60 @@ fn check_events(events: &[Event]) -> Vec<String> {
 /// OpenAI's rules for the chunks of one answer.
 fn check_chunks(chunks: &[&Value], failed: bool) -> Vec<String> {
     let mut broken = Vec::new();
-    let mut roles = 0;
     let mut finished = 0;
-    let first = chunks.first().copied().cloned().unwrap_or_default();
     for chunk in chunks {
-        for member in ["id", "created", "model", "object"] {
-            if chunk[member] != first[member] || chunk[member].is_null() {
-                broken.push(format!("{member} is not the first one: {chunk}"));
+        check_envelope(chunk, chunks[0], &mut broken);
+        let choices = chunk["choices"].as_array().map_or(&[][..], Vec::as_slice);
+        match choices {
+            [] if finished == 1 && chunk["usage"].is_object() => {}
+            [choice] if finished == 0 => {
+                check_choice(choice, &mut broken);
+                finished += usize::from(choice["finish_reason"].is_string());
             }
-        }
-        if chunk["object"] != "chat.completion.chunk" || !chunk["created"].is_u64() {
-            broken.push(format!("no chunk: {chunk}"));
-        }
-        let Some(choices) = chunk["choices"].as_array() else {
-            broken.push(format!("no choices: {chunk}"));
-            continue;
-        };
-        let Some(choice) = choices.first() else {
-            if finished == 0 || !chunk["usage"].is_object() {
-                broken.push(format!("no choice, and no figures at the end: {chunk}"));
-            }
-            continue;
-        };
-        if finished > 0 {
-            broken.push(format!("more after finish_reason: {chunk}"));
-        }
-        if choices.len() > 1 || choice["index"] != 0 || !choice["delta"].is_object() {
-            broken.push(format!("not the one choice: {chunk}"));
-        }
-        let delta = &choice["delta"];
-        if let Some(role) = delta.get("role") {
-            roles += 1;
-            if role != "assistant" || roles > 1 || *chunk != chunks[0] {
-                broken.push(format!("the role once, at the start: {chunk}"));
-            }
-        }
-        if !matches!(delta.get("content"), None | Some(Value::Null | Value::String(_))) {
-            broken.push(format!("content that is no text: {chunk}"));
-        }
-        if delta
-            .as_object()
-            .into_iter()
-            .flatten()
-            .any(|(name, value)| value.is_array() && name != "tool_calls")
-        {
-            broken.push(format!("a list that breaks the SDK's helper: {chunk}"));
-        }
-        match &choice["finish_reason"] {
-            Value::Null => {}
-            Value::String(reason) => {
-                finished += 1;
-                let known = ["stop", "length", "tool_calls", "content_filter"];
-                if !known.contains(&reason.as_str()) {
-                    broken.push(format!("a reason OpenAI does not know: {chunk}"));
-                }
-            }
-            _ => broken.push(format!("a reason that is no text: {chunk}")),
+            _ => broken.push(format!("not the one choice, or too late: {chunk}")),
         }
     }
-    if !chunks.is_empty() && roles != 1 {
-        broken.push("no role".to_owned());
+    let role = |chunk: &&Value| chunk["choices"][0]["delta"].get("role").is_some();
+    let roles: Vec<bool> = chunks.iter().map(role).collect();
+    if !roles.is_empty() && (!roles[0] || roles[1..].contains(&true)) {
+        broken.push("not the role once, at the start".to_owned());
     }
     if finished != usize::from(!failed) {
         broken.push(format!("{finished} finish reasons, {}", if failed { "failed" } else { "ok" }));
     }
     broken
+}
+
+/// What stays the same over all chunks.
+fn check_envelope(chunk: &Value, first: &Value, broken: &mut Vec<String>) {
+    for member in ["id", "created", "model", "object"] {
+        if chunk[member] != first[member] || chunk[member].is_null() {
+            broken.push(format!("{member} is not the first one: {chunk}"));
+        }
+    }
+    if chunk["object"] != "chat.completion.chunk" || !chunk["created"].is_u64() {
+        broken.push(format!("no chunk: {chunk}"));
+    }
+}
+
+fn check_choice(choice: &Value, broken: &mut Vec<String>) {
+    let Some(delta) = choice["delta"].as_object().filter(|_| choice["index"] == 0) else {
+        return broken.push(format!("not choice 0, or no delta: {choice}"));
+    };
+    if !matches!(delta.get("role").map(Value::as_str), None | Some(Some("assistant"))) {
+        broken.push(format!("not our role: {choice}"));
+    }
+    if !matches!(delta.get("content"), None | Some(Value::Null | Value::String(_))) {
+        broken.push(format!("content that is no text: {choice}"));
+    }
+    if delta.iter().any(|(name, value)| value.is_array() && name != "tool_calls") {
+        broken.push(format!("a list that breaks the SDK's helper: {choice}"));
+    }
+    let reasons = ["stop", "length", "tool_calls", "content_filter"];
+    let reason = &choice["finish_reason"];
+    if !reason.is_null() && !reason.as_str().is_some_and(|reason| reasons.contains(&reason)) {
+        broken.push(format!("a reason OpenAI does not know: {choice}"));
+    }
 }
 
 /// `{"error": {message, type, param, code}}` and nothing else.

@@ -51,6 +51,12 @@ impl Head {
         self.line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default()
     }
 
+    /// The lines of `headers`, as they are sent.
+    pub(crate) fn lines(headers: &[(String, String)]) -> String {
+        let lines = headers.iter().map(|(name, value)| [name, ": ", value, "\r\n"].concat());
+        lines.collect()
+    }
+
     fn parse(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let mut lines = text.split("\r\n");

@@ -409,7 +409,7 @@ impl Connection {
 
     async fn head(&mut self, status: u16, headers: &[(String, String)]) -> io::Result<()> {
         self.headed = true;
-        let headers = format!("{}transfer-encoding: chunked\r\n\r\n", lines(headers));
+        let headers = format!("{}transfer-encoding: chunked\r\n\r\n", Head::lines(headers));
         let head = format!("HTTP/1.1 {status} Scripted\r\n{headers}");
         self.write.write_all(head.as_bytes()).await
     }
@@ -422,7 +422,7 @@ impl Connection {
     ) -> io::Result<()> {
         let told = headers.iter().any(|(name, _)| name == "content-type");
         let kind = if told { "" } else { "content-type: application/json\r\n" };
-        let (length, headers) = (body.len(), lines(headers));
+        let (length, headers) = (body.len(), Head::lines(headers));
         let head = format!(
             "HTTP/1.1 {status} Scripted\r\n{kind}{headers}content-length: {length}\r\n\r\n"
         );
@@ -432,10 +432,6 @@ impl Connection {
     async fn end(&mut self) -> io::Result<()> {
         if self.headed { self.write.write_all(b"0\r\n\r\n").await } else { Ok(()) }
     }
-}
-
-fn lines(headers: &[(String, String)]) -> String {
-    headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
 }
 
 #[tokio::test]

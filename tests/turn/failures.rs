@@ -93,6 +93,36 @@ async fn what_is_no_completion_is_said_to_be_none() {
 }
 
 #[tokio::test]
+async fn what_is_no_http_is_an_upstream_that_fails() {
+    let noise = vec![Step::Garbage(b"\x00\x01 no HTTP at all\r\n\r\n".to_vec()), Step::Close];
+    let refusal = refused(&[noise.clone(), noise.clone(), noise]).await;
+    assert_eq!(refusal.refusal(), (502, "upstream_error".to_owned()));
+}
+
+#[tokio::test]
+async fn silence_is_not_waited_for_without_end() {
+    let head = Step::Head {
+        status: 200,
+        headers: vec![("content-type".to_owned(), "text/event-stream".to_owned())],
+    };
+    for (key, round) in [
+        ("upstream.first_byte_timeout", vec![Step::Hang]),
+        ("upstream.idle_timeout", vec![head.clone(), Step::Hang]),
+        ("upstream.idle_timeout", vec![text("I begin "), Step::Hang]),
+        ("upstream.comment_timeout", vec![head, raw(": still here\n\n"), Step::Hang]),
+    ] {
+        let upstream = Upstream::start();
+        let server = Server::builder(&upstream).config(key, r#""50ms""#).start().await;
+        upstream.round(round);
+
+        let refusal = server.client().chat(&ask("Hi")).await;
+
+        assert_eq!(refusal.refusal(), (504, "upstream_timeout".to_owned()), "{key}");
+        upstream.abandoned(0).await;
+    }
+}
+
+#[tokio::test]
 async fn a_whole_answer_where_a_stream_was_asked_for_is_taken() {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;
