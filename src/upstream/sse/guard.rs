@@ -121,7 +121,11 @@ impl Guard {
             return;
         }
         if self.scanned == 0 {
-            let _ = self.read.split_to(1);
+            // Beside its CR it stays: alone there, that would run into the next LF.
+            let line_feed = self.read.split_to(1);
+            if !self.held.is_empty() {
+                self.held.extend_from_slice(&line_feed);
+            }
         } else {
             self.scanned += 1;
         }
