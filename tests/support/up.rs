@@ -31,6 +31,7 @@ pub(crate) struct Up {
     /// All that it printed before it listened.
     pub(crate) greeting: String,
     pub(crate) key: String,
+    state: PathBuf,
     home: TempDir,
     log: Arc<Mutex<String>>,
 }
@@ -98,6 +99,11 @@ impl Up {
 
     pub(crate) fn workspace(&self) -> PathBuf {
         self.home.path().join("workspace")
+    }
+
+    /// The file that holds the key.
+    pub(crate) fn key_path(&self) -> PathBuf {
+        self.state.join("api-key")
     }
 
     /// A new file of the workspace.
@@ -212,7 +218,8 @@ impl Builder {
         };
         let key = fs::read_to_string(self.state.join("api-key")).expect("the first key");
         let key = key.trim().to_owned();
-        Up { child: Some(child), address, litellm_port, greeting, key, home: self.home, log }
+        let Self { home, state, .. } = self;
+        Up { child: Some(child), address, litellm_port, greeting, key, state, home, log }
     }
 
     /// Starts what is expected to refuse: its status and stderr.
