@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ignore::{DirEntry, WalkBuilder};
+use tokio::task;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -50,16 +51,47 @@ impl fmt::Debug for Hidden {
 #[derive(Debug)]
 pub(crate) struct Bounds {
     deadline: Instant,
-    cancelled: CancellationToken,
+    /// Cancelled, or nobody waits any more. Asking the token itself for each file
+    /// would make its lock a bottleneck.
+    stopped: AtomicBool,
     timed_out: AtomicBool,
     unreadable: AtomicUsize,
 }
 
+/// Stops the work when the call that waits for it is dropped.
+struct StopOnDrop(Arc<Bounds>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs work that blocks on the disk where it holds up nobody, until it is done or
+/// has seen that its bounds are over.
+pub(crate) async fn bounded<T: Send + 'static>(
+    limit: Duration,
+    cancelled: &CancellationToken,
+    work: impl FnOnce(&Bounds) -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    let bounds = Arc::new(Bounds::new(limit));
+    let guard = StopOnDrop(Arc::clone(&bounds));
+    let worker = task::spawn_blocking(move || work(&bounds));
+    tokio::select! {
+        biased;
+        () = cancelled.cancelled() => Err(ToolError::Cancelled),
+        done = worker => {
+            drop(guard);
+            done.map_err(ToolError::failed)?
+        }
+    }
+}
+
 impl Bounds {
-    pub(crate) fn new(limit: Duration, cancelled: CancellationToken) -> Self {
+    fn new(limit: Duration) -> Self {
         Self {
             deadline: Instant::now() + limit,
-            cancelled,
+            stopped: AtomicBool::new(false),
             timed_out: AtomicBool::new(false),
             unreadable: AtomicUsize::new(0),
         }
@@ -67,7 +99,7 @@ impl Bounds {
 
     /// Whether to stop; remembers that time ran out.
     pub(crate) fn is_over(&self) -> bool {
-        if self.cancelled.is_cancelled() {
+        if self.stopped.load(Ordering::Relaxed) {
             return true;
         }
         let late = Instant::now() >= self.deadline;
@@ -86,10 +118,7 @@ impl Bounds {
     }
 
     /// What the answer must say besides its results.
-    pub(crate) fn finish(&self) -> Result<Vec<String>, ToolError> {
-        if self.cancelled.is_cancelled() {
-            return Err(ToolError::Cancelled);
-        }
+    pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.timed_out() {
             notes.push(
@@ -102,7 +131,7 @@ impl Bounds {
             1 => notes.push("(1 file or directory could not be read)".to_owned()),
             n => notes.push(format!("({n} files or directories could not be read)")),
         }
-        Ok(notes)
+        notes
     }
 }
 

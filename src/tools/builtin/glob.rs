@@ -10,7 +10,6 @@ use ignore::{DirEntry, WalkState};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::task;
 use tokio::time::Instant;
 
 use crate::permissions::{Permit, Reach};
@@ -80,15 +79,10 @@ impl Tool for Glob {
         permit: Permit,
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
-        // Ends the walk also when this future is dropped before it is done.
-        let cancelled = context.cancelled.child_token();
-        let _ends_with_us = cancelled.clone().drop_guard();
-        let bounds = Bounds::new(self.time_limit, cancelled);
         let hidden = self.hidden.clone();
-        // The walk blocks on the disk, so it must not run on an async worker.
-        task::spawn_blocking(move || find(&input, &permit, &context, &hidden, &bounds))
-            .await
-            .map_err(ToolError::failed)?
+        let cancelled = context.cancelled.clone();
+        let work = move |bounds: &Bounds| find(&input, &permit, &context, &hidden, bounds);
+        walk::bounded(self.time_limit, &cancelled, work).await
     }
 }
 
@@ -158,7 +152,7 @@ fn find(
         return Err(ToolError::Failed(format!("{path} is not an existing directory")));
     }
     let found = walk_tree(root, ignores(input, root, context), plan, &matcher, hidden, bounds);
-    answer(found, target.path(), bounds, started)
+    Ok(answer(found, target.path(), bounds, started))
 }
 
 /// Ignore files do not count below a directory that they leave out itself: who names
@@ -218,13 +212,7 @@ fn consider(entry: &DirEntry, root: &Path, matcher: &GlobSet, found: &Mutex<Foun
     }
 }
 
-fn answer(
-    found: Found,
-    base: &Path,
-    bounds: &Bounds,
-    started: Instant,
-) -> Result<ToolOutput, ToolError> {
-    let notes = bounds.finish()?;
+fn answer(found: Found, base: &Path, bounds: &Bounds, started: Instant) -> ToolOutput {
     let total = found.total;
     let filenames: Vec<String> = found
         .page
@@ -238,7 +226,7 @@ fn answer(
     if total > filenames.len() {
         lines.push(format!("({} more; narrow the pattern)", total - filenames.len()));
     }
-    lines.extend(notes);
+    lines.extend(bounds.notes());
     let structured = json!({
         "duration_ms": u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
         "num_files": filenames.len(),
@@ -246,7 +234,7 @@ fn answer(
         "truncated": total > filenames.len() || bounds.timed_out(),
         "filenames": filenames,
     });
-    Ok(ToolOutput::text(lines.join("\n")).with(structured))
+    ToolOutput::text(lines.join("\n")).with(structured)
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::task;
 use tokio::time::Instant;
 
 use crate::permissions::{Permit, Reach};
@@ -121,15 +120,10 @@ impl Tool for Grep {
         permit: Permit,
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
-        // Ends the search also when this future is dropped before it is done.
-        let cancelled = context.cancelled.child_token();
-        let _ends_with_us = cancelled.clone().drop_guard();
-        let bounds = Bounds::new(self.time_limit, cancelled);
         let hidden = self.hidden.clone();
-        // Searching blocks on the disk, so it must not run on an async worker.
-        task::spawn_blocking(move || find(&input, &permit, &context, &hidden, &bounds))
-            .await
-            .map_err(ToolError::failed)?
+        let cancelled = context.cancelled.clone();
+        let work = move |bounds: &Bounds| find(&input, &permit, &context, &hidden, bounds);
+        walk::bounded(self.time_limit, &cancelled, work).await
     }
 }
 
@@ -146,6 +140,5 @@ fn find(
     let target = permit.target().ok_or_else(|| ToolError::failed("nothing was permitted"))?;
     let place = Place { target, working_dir: &working_dir };
     let found = search::search(&query, &place, hidden, bounds)?;
-    let notes = bounds.finish()?;
-    Ok(render::answer(&query, found, notes, bounds.timed_out(), started.elapsed()))
+    Ok(render::answer(&query, found, bounds, started.elapsed()))
 }

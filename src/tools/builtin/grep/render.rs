@@ -8,6 +8,7 @@ use super::OutputMode;
 use super::query::Query;
 use super::search::Found;
 use crate::tools::tool::ToolOutput;
+use crate::tools::walk::Bounds;
 
 /// What stands between groups of lines that do not touch, also of two files.
 const GROUP_SEPARATOR: &str = "--";
@@ -15,8 +16,7 @@ const GROUP_SEPARATOR: &str = "--";
 pub(super) fn answer(
     query: &Query,
     found: Found,
-    notes: Vec<String>,
-    timed_out: bool,
+    bounds: &Bounds,
     duration: Duration,
 ) -> ToolOutput {
     let Found { page, files, matches } = found;
@@ -38,13 +38,13 @@ pub(super) fn answer(
     if more {
         lines.push(continuation(query, files, end));
     }
-    lines.extend(notes);
+    lines.extend(bounds.notes());
     ToolOutput::text(lines.join("\n")).with(json!({
         "mode": mode_name(query.mode),
         "num_files": files,
         "num_lines": num_lines,
         "num_matches": (query.mode == OutputMode::Count).then_some(matches),
-        "truncated": more || timed_out,
+        "truncated": more || bounds.timed_out(),
         "duration_ms": u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
     }))
 }

@@ -1,15 +1,17 @@
 //! Runs a query over a file or a tree, on all processors.
 
 use std::cmp::Reverse;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use grep::printer::{StandardBuilder, SummaryBuilder, SummaryKind};
 use grep::regex::RegexMatcher;
-use grep::searcher::{BinaryDetection, Searcher};
+use grep::searcher::{BinaryDetection, Searcher, Sink, SinkFinish, SinkMatch};
 use ignore::{DirEntry, WalkState};
 
 use super::OutputMode;
@@ -32,7 +34,7 @@ pub(super) struct Place<'a> {
     pub(super) working_dir: &'a Path,
 }
 
-/// Newest first where time counts, then by path.
+/// Newest first where time counts, then by path below what is searched.
 type Key = (Option<Reverse<SystemTime>>, PathBuf);
 
 pub(super) struct Found {
@@ -77,8 +79,7 @@ fn search_one(
     let mut worker = Worker::new(query, bounds, found);
     worker.searcher.set_binary_detection(BinaryDetection::convert(0));
     let file = place.target.open_file().map_err(ToolError::failed)?;
-    let modified = file.metadata().and_then(|metadata| metadata.modified()).ok();
-    worker.search(file, place.target.path(), place, || modified);
+    worker.search(file, Path::new(""), place);
     Ok(())
 }
 
@@ -126,11 +127,7 @@ impl<'a> Worker<'a> {
         let mut lines = StandardBuilder::new();
         lines.only_matching(query.only_matching).max_columns(Some(MAX_COLUMNS));
         let mut summary = SummaryBuilder::new();
-        let kind = match (query.mode, query.only_matching) {
-            (OutputMode::Count, false) => SummaryKind::Count,
-            (OutputMode::Count, true) => SummaryKind::CountMatches,
-            _ => SummaryKind::QuietWithMatch,
-        };
+        let kind = if query.only_matching { SummaryKind::CountMatches } else { SummaryKind::Count };
         summary.kind(kind).path(false).stats(kind == SummaryKind::CountMatches);
         Self { query, bounds, found, matcher, searcher, lines, summary }
     }
@@ -139,15 +136,12 @@ impl<'a> Worker<'a> {
         if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             return;
         }
-        let Ok(relative) = entry.path().strip_prefix(place.target.real_path()) else { return };
-        let path = place.target.path().join(relative);
-        if self.is_beyond(&path) {
+        let Some(relative) = place.relative(entry.path()) else { return };
+        if self.is_beyond(relative) {
             return;
         }
         match place.target.open_beneath(relative) {
-            Ok(file) => self.search(file, &path, place, || {
-                entry.metadata().ok().and_then(|metadata| metadata.modified().ok())
-            }),
+            Ok(file) => self.search(file, relative, place),
             // It vanished while we walked.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(_) => self.bounds.note_unreadable(),
@@ -155,37 +149,32 @@ impl<'a> Worker<'a> {
     }
 
     /// In path order, nothing behind a full page can be on it.
-    fn is_beyond(&self, path: &Path) -> bool {
+    fn is_beyond(&self, relative: &Path) -> bool {
         self.query.mode == OutputMode::Content
-            && self.found().page.is_closed_to(&(None, path.to_owned()))
+            && self.found().page.is_closed_to(&(None, relative.to_owned()))
     }
 
-    fn search(
-        &mut self,
-        file: File,
-        path: &Path,
-        place: &Place<'_>,
-        modified: impl FnOnce() -> Option<SystemTime>,
-    ) {
-        let reader = Interruptible { file, bounds: self.bounds };
+    fn search(&mut self, file: File, relative: &Path, place: &Place<'_>) {
+        let mut reader = Interruptible { file, bounds: self.bounds };
         match self.query.mode {
             OutputMode::Content => {
-                let text = self.lines(reader, &place.shown(path));
+                let text = self.lines(reader, &place.shown(relative));
                 if !text.is_empty() {
-                    self.add((None, path.to_owned()), text, 0);
+                    self.add((None, relative.to_owned()), text, 0);
                 }
             }
             OutputMode::Count => {
                 let count = self.count(reader);
                 if count > 0 {
-                    let line = format!("{}:{count}\n", place.shown(path));
-                    self.add((None, path.to_owned()), line.into_bytes(), count);
+                    let line = format!("{}:{count}\n", place.shown(relative));
+                    self.add((None, relative.to_owned()), line.into_bytes(), count);
                 }
             }
             OutputMode::FilesWithMatches => {
-                if self.has_match(reader) {
-                    let line = format!("{}\n", place.shown(path));
-                    self.add((modified().map(Reverse), path.to_owned()), line.into_bytes(), 0);
+                if self.has_match(&mut reader) {
+                    let modified = reader.file.metadata().and_then(|about| about.modified()).ok();
+                    let line = format!("{}\n", place.shown(relative));
+                    self.add((modified.map(Reverse), relative.to_owned()), line.into_bytes(), 0);
                 }
             }
         }
@@ -214,13 +203,11 @@ impl<'a> Worker<'a> {
         str::from_utf8(&out).ok().and_then(|text| text.trim_end().parse().ok()).unwrap_or(0)
     }
 
-    fn has_match(&mut self, reader: Interruptible<'_>) -> bool {
-        let mut printer = self.summary.build_no_color(io::sink());
-        let mut sink = printer.sink(&self.matcher);
-        let outcome = self.searcher.search_reader(&self.matcher, reader, &mut sink);
-        let has_match = sink.has_match();
+    fn has_match(&mut self, reader: &mut Interruptible<'_>) -> bool {
+        let mut first = FirstMatch { found: false };
+        let outcome = self.searcher.search_reader(&self.matcher, reader, &mut first);
         self.note(&outcome);
-        has_match
+        first.found
     }
 
     fn note(&self, outcome: &io::Result<()>) {
@@ -242,10 +229,44 @@ impl<'a> Worker<'a> {
 }
 
 impl Place<'_> {
+    /// `path`, which the walk came upon, below what is searched. Only bytes are
+    /// compared: this is done for every file.
+    fn relative<'p>(&self, path: &'p Path) -> Option<&'p Path> {
+        let root = self.target.real_path().as_os_str().as_bytes();
+        let below = path.as_os_str().as_bytes().strip_prefix(root)?;
+        let below = below.strip_prefix(b"/").unwrap_or(below);
+        Some(Path::new(OsStr::from_bytes(below)))
+    }
+
     /// Relative to the working directory where it lies inside.
-    fn shown(&self, path: &Path) -> String {
-        let path = path.strip_prefix(self.working_dir).unwrap_or(path);
+    fn shown(&self, relative: &Path) -> String {
+        let mut path = self.target.path().to_owned();
+        if !relative.as_os_str().is_empty() {
+            path.push(relative);
+        }
+        let path = path.strip_prefix(self.working_dir).unwrap_or(&path);
         text::printable(path.as_os_str().as_encoded_bytes())
+    }
+}
+
+/// Whether a file matches at all. Like ripgrep's printers, it believes nothing of a
+/// file that turns out to be binary.
+struct FirstMatch {
+    found: bool,
+}
+
+impl Sink for FirstMatch {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, _: &SinkMatch<'_>) -> io::Result<bool> {
+        self.found = true;
+        Ok(false)
+    }
+
+    fn finish(&mut self, searcher: &Searcher, finish: &SinkFinish) -> io::Result<()> {
+        let quits = searcher.binary_detection().quit_byte().is_some();
+        self.found &= !(quits && finish.binary_byte_offset().is_some());
+        Ok(())
     }
 }
 
