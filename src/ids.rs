@@ -14,10 +14,6 @@ macro_rules! random_ids {
             pub(crate) fn random() -> Self {
                 Self(format!(concat!($prefix, "{}"), Uuid::new_v4().simple()))
             }
-
-            pub(crate) fn as_str(&self) -> &str {
-                &self.0
-            }
         }
 
         impl fmt::Display for $name {

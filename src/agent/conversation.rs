@@ -145,7 +145,7 @@ impl Conversation {
         if self.rounds.is_empty() {
             match &self.tool_choice {
                 ToolChoice::Required => body.extend_from_slice(br#","tool_choice":"required""#),
-                ToolChoice::Named { raw, .. } => {
+                ToolChoice::Named(raw) => {
                     body.extend_from_slice(br#","tool_choice":"#);
                     body.extend_from_slice(raw.get().as_bytes());
                 }

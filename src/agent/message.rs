@@ -58,7 +58,9 @@ fn join(known: &mut Value, value: Value) {
         (_, Value::Null) => {}
         (Value::String(text), Value::String(more)) => text.push_str(&more),
         (Value::Array(blocks), Value::Array(more)) => {
-            more.into_iter().for_each(|block| join_block(blocks, block));
+            for block in more {
+                join_block(blocks, block);
+            }
         }
         (Value::Object(known), Value::Object(more)) => merge(known, more),
         (known, value) => *known = value,
@@ -69,7 +71,9 @@ fn join(known: &mut Value, value: Value) {
 fn close_list(value: &mut Value) {
     if let Value::Array(items) = value {
         let mut joined = Vec::new();
-        std::mem::take(items).into_iter().for_each(|item| join_block(&mut joined, item));
+        for item in std::mem::take(items) {
+            join_block(&mut joined, item);
+        }
         *items = joined;
     }
 }

@@ -51,6 +51,8 @@ pub(super) struct Round {
 struct Call {
     progress: Progress,
     sealed: bool,
+    /// Whole and understood, and waiting for the end of the stream.
+    admitted: Option<Box<AdmittedCall>>,
     headline: String,
     /// The tool's own name, once it was admitted.
     tool: String,
@@ -65,6 +67,8 @@ enum Progress {
     /// Handed to the scheduler.
     Ready,
     Running,
+    /// Runs, but turned out to be none: this will be its answer.
+    Condemned(ToolResult),
     Answered(ToolResult),
     /// One of the client's own tools; not ours to run.
     Clients,
@@ -181,20 +185,18 @@ impl Round {
 
     /// The stream died. What is whole runs, what is not is taken out.
     pub(super) fn salvage(&mut self, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
-        for slot in 0..self.calls.len() {
-            let call = &mut self.calls[slot];
-            if matches!(call.progress, Progress::Open | Progress::Ready) && !call.sealed {
-                call.progress = Progress::Dropped;
-                effects.push(Effect::Withdraw(slot));
-            }
-        }
+        self.drop_waiting_calls(|call| !call.sealed, effects);
         self.run_sealed_calls(rules, effects);
     }
 
     /// Whether a call of this round was sealed, or runs or has run.
     pub(super) fn has_calls_to_keep(&self) -> bool {
         self.calls.iter().any(|call| {
-            call.sealed || matches!(call.progress, Progress::Running | Progress::Answered(_))
+            let has_run = matches!(
+                call.progress,
+                Progress::Running | Progress::Condemned(_) | Progress::Answered(_)
+            );
+            call.sealed || has_run
         })
     }
 
@@ -204,22 +206,39 @@ impl Round {
 
     /// Frees the places of the server's calls that have not started.
     pub(super) fn withdraw_server_calls(&mut self, effects: &mut Vec<Effect>) {
+        self.drop_waiting_calls(|_| true, effects);
+    }
+
+    /// All at once, so that none starts because another made room.
+    fn drop_waiting_calls(
+        &mut self,
+        is_dropped: impl Fn(&Call) -> bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut dropped = Vec::new();
         for (slot, call) in self.calls.iter_mut().enumerate() {
-            if matches!(call.progress, Progress::Open | Progress::Ready) {
+            if call.is_waiting() && is_dropped(call) {
                 call.progress = Progress::Dropped;
-                effects.push(Effect::Withdraw(slot));
+                dropped.push(slot);
             }
+        }
+        if !dropped.is_empty() {
+            effects.push(Effect::Withdraw(dropped));
         }
     }
 
-    pub(super) fn started(&mut self, position: Position) -> TurnEvent {
+    /// `None` for a call that was settled in the same breath as it started.
+    pub(super) fn started(&mut self, position: Position) -> Option<TurnEvent> {
         let call = &mut self.calls[position];
+        if !matches!(call.progress, Progress::Ready) {
+            return None;
+        }
         call.progress = Progress::Running;
-        TurnEvent::ToolStarted(ToolStart {
+        Some(TurnEvent::ToolStarted(ToolStart {
             call_id: self.assembler.call(Slot(position)).id.clone(),
             tool: call.tool.clone(),
             headline: call.headline.clone(),
-        })
+        }))
     }
 
     pub(super) fn answered(
@@ -227,8 +246,16 @@ impl Round {
         position: Position,
         result: ToolResult,
         duration: std::time::Duration,
-    ) -> TurnEvent {
+    ) -> Option<TurnEvent> {
         let call = &mut self.calls[position];
+        let result = match std::mem::take(&mut call.progress) {
+            Progress::Running => result,
+            Progress::Condemned(verdict) => verdict,
+            settled => {
+                call.progress = settled;
+                return None;
+            }
+        };
         let event = TurnEvent::ToolEnded(ToolEnd {
             call_id: self.assembler.call(Slot(position)).id.clone(),
             tool: call.tool.clone(),
@@ -236,13 +263,10 @@ impl Round {
             duration,
             chars: result.text.chars().count(),
             error: result.is_error.then(|| first_line(&result.text)),
-            structured: result.structured.clone(),
+            structured: shown(&result.structured),
         });
-        // A call may have turned out invalid while it ran; then that is its answer.
-        if !matches!(call.progress, Progress::Answered(_)) {
-            call.progress = Progress::Answered(result);
-        }
-        event
+        call.progress = Progress::Answered(result);
+        Some(event)
     }
 
     /// Whether every call that is to be answered has its answer.
@@ -286,9 +310,12 @@ impl Round {
             && matches!(self.calls[slot].progress, Progress::Open)
             && !rules.is_clients(self.assembler.call(Slot(slot)))
             && let Ok(admitted) = self.admit(slot, rules)
-            && admitted.starts_when_closed()
         {
-            self.hand_over(slot, admitted, effects);
+            if admitted.starts_when_closed() {
+                self.hand_over(slot, admitted, effects);
+            } else {
+                self.calls[slot].admitted = Some(admitted);
+            }
         }
     }
 
@@ -301,7 +328,7 @@ impl Round {
         }
         if rules.is_clients(self.assembler.call(Slot(slot))) {
             self.calls[slot].progress = Progress::Clients;
-            effects.push(Effect::Withdraw(slot));
+            effects.push(Effect::Withdraw(vec![slot]));
             return;
         }
         if slot >= rules.max_calls {
@@ -317,7 +344,7 @@ impl Round {
             Ok(admitted) if rules.may_start_when_sealed(admitted.concurrency()) => {
                 self.hand_over(slot, admitted, effects);
             }
-            Ok(_) => {}
+            Ok(admitted) => self.calls[slot].admitted = Some(admitted),
         }
     }
 
@@ -327,17 +354,25 @@ impl Round {
         let assembled = self.assembler.call(Slot(slot));
         if rules.is_clients(assembled) && matches!(self.calls[slot].progress, Progress::Open) {
             self.calls[slot].progress = Progress::Clients;
-            effects.push(Effect::Withdraw(slot));
+            effects.push(Effect::Withdraw(vec![slot]));
             return;
         }
         let reason = assembled.invalid.clone().unwrap_or_default();
         let error = ToolError::InvalidInput(reason);
         match self.calls[slot].progress {
-            Progress::Open | Progress::Ready => self.answer(slot, &error, effects),
-            Progress::Running | Progress::Answered(_) => {
+            Progress::Open | Progress::Ready => {
+                // Its last brace may have come in this very chunk.
+                effects
+                    .retain(|effect| !matches!(effect, Effect::Ready(ready, _) if *ready == slot));
+                self.answer(slot, &error, effects);
+            }
+            Progress::Running => {
+                self.calls[slot].progress = Progress::Condemned(ToolResult::error(&error));
+            }
+            Progress::Answered(_) => {
                 self.calls[slot].progress = Progress::Answered(ToolResult::error(&error));
             }
-            Progress::Clients | Progress::Dropped => {}
+            Progress::Condemned(_) | Progress::Clients | Progress::Dropped => {}
         }
     }
 
@@ -356,15 +391,13 @@ impl Round {
     /// The output limit or a filter stopped the model: what it had not finished
     /// never runs.
     fn answer_cut_off_calls(&mut self, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
-        for slot in 0..self.calls.len() {
-            let call = &self.calls[slot];
-            if call.sealed || !matches!(call.progress, Progress::Open | Progress::Ready) {
-                continue;
-            }
+        let is_cut_off = |call: &Call| !call.sealed && call.is_waiting();
+        let cut_off: Vec<usize> =
+            (0..self.calls.len()).filter(|slot| is_cut_off(&self.calls[*slot])).collect();
+        self.drop_waiting_calls(is_cut_off, effects);
+        for slot in cut_off {
             let assembled = self.assembler.call(Slot(slot));
             if assembled.name.is_none() || rules.is_clients(assembled) {
-                self.calls[slot].progress = Progress::Dropped;
-                effects.push(Effect::Withdraw(slot));
                 continue;
             }
             let reason = match self.finish {
@@ -376,31 +409,40 @@ impl Round {
                      ask for it in smaller pieces"
                 }
             };
-            self.answer(slot, &ToolError::Failed(reason.to_owned()), effects);
+            self.settle(slot, &ToolError::Failed(reason.to_owned()), effects);
         }
     }
 
-    fn admit(&self, slot: usize, rules: &Rules<'_>) -> Result<AdmittedCall, ToolError> {
+    fn admit(&mut self, slot: usize, rules: &Rules<'_>) -> Result<Box<AdmittedCall>, ToolError> {
+        if let Some(admitted) = self.calls[slot].admitted.take() {
+            return Ok(admitted);
+        }
         let call = self.assembler.call(Slot(slot));
-        rules.pipeline.admit(ToolCall {
+        let admitted = rules.pipeline.admit(ToolCall {
             id: call.id.clone(),
             name: call.name.clone().unwrap_or_default(),
             arguments: call.arguments.clone(),
-        })
+        });
+        admitted.map(Box::new)
     }
 
-    fn hand_over(&mut self, slot: usize, admitted: AdmittedCall, effects: &mut Vec<Effect>) {
+    fn hand_over(&mut self, slot: usize, admitted: Box<AdmittedCall>, effects: &mut Vec<Effect>) {
         let call = &mut self.calls[slot];
         call.progress = Progress::Ready;
         call.headline = admitted.headline();
         admitted.tool().clone_into(&mut call.tool);
-        effects.push(Effect::Ready(slot, Box::new(admitted)));
+        effects.push(Effect::Ready(slot, admitted));
     }
 
     /// Answers a call that will not run.
     fn answer(&mut self, slot: usize, error: &ToolError, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Withdraw(vec![slot]));
+        self.settle(slot, error, effects);
+    }
+
+    /// The same for one whose place is free already.
+    fn settle(&mut self, slot: usize, error: &ToolError, effects: &mut Vec<Effect>) {
         self.calls[slot].progress = Progress::Answered(ToolResult::error(error));
-        effects.push(Effect::Withdraw(slot));
         let assembled = self.assembler.call(Slot(slot));
         effects.push(Effect::Emit(TurnEvent::ToolEnded(ToolEnd {
             call_id: assembled.id.clone(),
@@ -440,6 +482,13 @@ impl Round {
     }
 }
 
+impl Call {
+    /// It has a place in the order and has not started.
+    fn is_waiting(&self) -> bool {
+        matches!(self.progress, Progress::Open | Progress::Ready)
+    }
+}
+
 impl Rules<'_> {
     fn is_clients(&self, call: &AssembledCall) -> bool {
         call.name.as_ref().is_some_and(|name| self.client_tools.contains(name))
@@ -454,6 +503,17 @@ impl Rules<'_> {
             (StartRule::Sealed, Concurrency::Exclusive) => self.client_tools.is_empty(),
         }
     }
+}
+
+/// What programs are told of an answer. The whole of what a file held before is for
+/// hooks, not for a stream.
+fn shown(structured: &serde_json::Value) -> serde_json::Value {
+    const LEFT_OUT: &str = "original";
+    let mut shown = structured.clone();
+    if let Some(members) = shown.as_object_mut() {
+        members.shift_remove(LEFT_OUT);
+    }
+    shown
 }
 
 fn first_line(text: &str) -> String {

@@ -24,7 +24,10 @@ use crate::upstream::{self, Fault};
 pub(crate) enum Event {
     Chunk(Chunk),
     /// The stream ended as streams should.
-    StreamEnded,
+    StreamEnded {
+        /// As below: the answer may turn out to be half of one.
+        jitter: f64,
+    },
     Faulted {
         fault: Fault,
         /// Between 0 and 1, for the wait before a retry.
@@ -56,7 +59,8 @@ pub(crate) enum Effect {
     /// Gives the next call its place.
     Reserve,
     Ready(Position, Box<AdmittedCall>),
-    Withdraw(Position),
+    /// Frees places, all before anything starts by it.
+    Withdraw(Vec<Position>),
     /// Remembers that this model takes no reasoning back.
     RememberRefusal(String),
     /// The turn is over.
@@ -80,6 +84,7 @@ pub(crate) struct Start {
 }
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "four things that may each have happened")]
 pub(crate) struct TurnState {
     start: Start,
     round: Round,
@@ -100,6 +105,8 @@ pub(crate) struct TurnState {
     rounds_without_usage: u32,
     context_tokens: Option<u64>,
     repeats: Repeats,
+    /// When calls of this round may start.
+    rule: Option<StartRule>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +137,7 @@ impl TurnState {
             rounds_without_usage: 0,
             context_tokens: None,
             repeats: Repeats::default(),
+            rule: None,
         }
     }
 
@@ -142,20 +150,26 @@ impl TurnState {
     pub(crate) fn on(&mut self, event: Event, elapsed: Duration) -> Vec<Effect> {
         let mut effects = Vec::new();
         match (self.phase, event) {
-            (Phase::Over, _) => {}
+            (Phase::Over, _)
+            | (
+                Phase::Answering,
+                Event::Chunk(_) | Event::StreamEnded { .. } | Event::Faulted { .. },
+            ) => {}
             (Phase::Streaming, Event::Chunk(chunk)) => self.chunk(chunk, &mut effects),
-            (Phase::Streaming, Event::StreamEnded) => self.stream_ended(elapsed, &mut effects),
+            (Phase::Streaming, Event::StreamEnded { jitter }) => {
+                self.stream_ended(jitter, elapsed, &mut effects);
+            }
             (Phase::Streaming, Event::Faulted { fault, jitter }) => {
                 self.faulted(&fault, jitter, &mut effects);
             }
-            (Phase::Answering, Event::Chunk(_) | Event::StreamEnded | Event::Faulted { .. }) => {}
             (_, Event::Started(position)) => {
-                self.tools_ran = true;
-                effects.push(Effect::Emit(self.round.started(position)));
+                let event = self.round.started(position);
+                self.tools_ran |= event.is_some();
+                effects.extend(event.map(Effect::Emit));
             }
             (_, Event::Answered { position, result, duration }) => {
                 let event = self.round.answered(position, result, duration);
-                effects.push(Effect::Emit(event));
+                effects.extend(event.map(Effect::Emit));
             }
             (_, Event::TimeIsUp) => {
                 let limit = self.start.settings.max_duration.as_secs();
@@ -178,11 +192,8 @@ impl TurnState {
         self.round.take(chunk, &rules(&self.start, start), effects);
     }
 
-    fn stream_ended(&mut self, elapsed: Duration, effects: &mut Vec<Effect>) {
+    fn stream_ended(&mut self, jitter: f64, elapsed: Duration, effects: &mut Vec<Effect>) {
         effects.push(Effect::Hang);
-        if self.round.usage.is_none() {
-            self.rounds_without_usage += 1;
-        }
         let start = self.start_rule(None);
         match self.round.end(&rules(&self.start, start), effects) {
             Ending::Calls => {
@@ -205,11 +216,10 @@ impl TurnState {
                 self.finish(reason, elapsed, effects);
             }
             Ending::Empty => self.empty(elapsed, effects),
-            Ending::Cut => self.faulted(
-                &Fault::Died("a tool call was left half open".to_owned()),
-                0.0,
-                effects,
-            ),
+            Ending::Cut => {
+                let fault = Fault::Died("a tool call was left half open".to_owned());
+                self.faulted(&fault, jitter, effects);
+            }
         }
     }
 
@@ -267,6 +277,7 @@ impl TurnState {
     /// Every call of the round has its answer: on to the next round.
     fn close_round(&mut self, elapsed: Duration, effects: &mut Vec<Effect>) {
         let mut round = self.replace_round();
+        self.rounds_without_usage += u32::from(round.usage.is_none());
         let message = std::mem::take(&mut round.message);
         let model = self.model().to_owned();
         let (calls, mut results): (Vec<_>, Vec<_>) = round.answers().into_iter().unzip();
@@ -306,6 +317,7 @@ impl TurnState {
 
     /// Puts a fresh round in place, and counts what the old one used.
     fn replace_round(&mut self) -> Round {
+        self.rule = None;
         self.text_was_given |= self.round.gave_text;
         let fresh = Round::new(&rules(&self.start, StartRule::default()), self.text_was_given);
         let round = std::mem::replace(&mut self.round, fresh);
@@ -321,7 +333,11 @@ impl TurnState {
     }
 
     fn finish(&mut self, reason: FinishReason, elapsed: Duration, effects: &mut Vec<Effect>) {
-        self.count_usage(self.round.usage.clone().as_ref());
+        // A round that was closed has been counted, and an empty one stands in its place.
+        if self.phase == Phase::Streaming {
+            self.rounds_without_usage += u32::from(self.round.usage.is_none());
+            self.count_usage(self.round.usage.clone().as_ref());
+        }
         let summary = Summary {
             session: self.start.session.clone(),
             turn: self.start.turn.clone(),
@@ -352,10 +368,16 @@ impl TurnState {
         &self.start.models[self.model]
     }
 
-    fn start_rule(&self, answering: Option<&str>) -> StartRule {
-        let answering = self.round.model.as_deref().or(answering);
-        let names = std::iter::once(self.model()).chain(answering);
-        traits_of(&names.collect::<Vec<_>>(), &self.start.model_rules).start
+    /// By the names that the model has gone by so far; looked up once a name.
+    fn start_rule(&mut self, answering: Option<&str>) -> StartRule {
+        let is_news = self.round.model.is_none() && answering.is_some();
+        if let (Some(rule), false) = (self.rule, is_news) {
+            return rule;
+        }
+        let names = std::iter::once(self.model()).chain(self.round.model.as_deref().or(answering));
+        let rule = traits_of(&names.collect::<Vec<_>>(), &self.start.model_rules).start;
+        self.rule = Some(rule);
+        rule
     }
 }
 

@@ -153,7 +153,7 @@ impl World {
                 let work = Box::pin(self.work(*call));
                 self.scheduler.ready(position, concurrency, work)
             }
-            Effect::Withdraw(position) => self.scheduler.withdraw(position),
+            Effect::Withdraw(positions) => self.scheduler.withdraw(&positions),
             Effect::RememberRefusal(model) => {
                 self.refusals.remember(model);
                 Vec::new()
@@ -211,7 +211,7 @@ impl Source {
         outbox.room().await;
         match stream.next().await {
             Ok(StreamEvent::Chunk(chunk)) => Event::Chunk(*chunk),
-            Ok(StreamEvent::Done | StreamEvent::End) => Event::StreamEnded,
+            Ok(StreamEvent::Done | StreamEvent::End) => Event::StreamEnded { jitter: jitter() },
             Err(fault) => self.faulted(fault),
         }
     }
@@ -224,8 +224,8 @@ impl Source {
 
 /// Spreads retries of many streams over time.
 fn jitter() -> f64 {
-    let random = uuid::Uuid::new_v4().as_u128() as u32;
-    f64::from(random) / f64::from(u32::MAX)
+    let [first, second, ..] = *uuid::Uuid::new_v4().as_bytes();
+    f64::from(u16::from_ne_bytes([first, second])) / f64::from(u16::MAX)
 }
 
 impl fmt::Debug for World {

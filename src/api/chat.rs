@@ -41,8 +41,8 @@ pub(crate) async fn create(State(app): State<Arc<App>>, request: validate::Valid
         Ok(turn) => turn,
         Err(error) => return error.into_response(),
     };
-    let session = (SESSION, header(turn.session.as_str()));
-    let id = (TURN, header(turn.id.as_str()));
+    let session = (SESSION, header(&turn.session.to_string()));
+    let id = (TURN, header(&turn.id.to_string()));
     let response =
         if shape.stream { streamed(&app, turn, &shape).await } else { whole(turn, &shape).await };
     ([session, id], response).into_response()

@@ -123,7 +123,7 @@ impl Completion {
 
     fn envelope(&self, object: &str, choices: &Value) -> Value {
         json!({
-            "id": self.id.as_str(),
+            "id": self.id.to_string(),
             "object": object,
             "created": self.created,
             "model": MODEL,

@@ -184,3 +184,101 @@ impl fmt::Debug for AdmittedCall {
         f.debug_struct("AdmittedCall").field("call", &self.call).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::future::{BoxFuture, FutureExt as _};
+    use serde_json::json;
+    use tempfile::TempDir;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::hooks::{Hook, Verdict};
+    use crate::permissions::{self, Sandbox};
+    use crate::tools::builtin::glob::Glob;
+    use crate::tools::tool::{SessionFacts, erase};
+    use crate::tools::walk::Hidden;
+    use crate::workspace::Workspace;
+
+    /// Says the same of every call.
+    struct Always(fn() -> Verdict);
+
+    impl Hook for Always {
+        fn before_call<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Verdict> {
+            async { self.0() }.boxed()
+        }
+    }
+
+    /// Calls `name` in a workspace with the one file `a.txt`.
+    async fn call(name: &str, arguments: &str, hook: Option<fn() -> Verdict>) -> String {
+        let directory: TempDir = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("a.txt"), "").unwrap();
+        let workspace = Arc::new(Workspace::open(vec![directory.path().to_owned()]).unwrap());
+        let permissions = Permissions::new(
+            &permissions::Settings::default(),
+            &[],
+            Sandbox::Auto,
+            Arc::clone(&workspace),
+            &directory.path().join("state"),
+        );
+        let hooks = hook.map(|verdict| Arc::new(Always(verdict)) as Arc<dyn Hook>);
+        let pipeline = Pipeline {
+            tools: Toolset::new(vec![erase(Glob::new(Hidden::nothing()))]),
+            hooks: Hooks::for_test(hooks.into_iter().collect()),
+            permissions: permissions.unwrap(),
+            max_result_chars: None,
+        };
+        let context = CallContext {
+            session: Arc::new(SessionFacts::new(workspace)),
+            cancelled: CancellationToken::new(),
+        };
+        let call = ToolCall {
+            id: "call_1".to_owned(),
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+        };
+        let result = match pipeline.admit(call) {
+            Ok(admitted) => pipeline.run(admitted, context).await,
+            Err(error) => ToolResult::error(&error),
+        };
+        let root = directory.path().canonicalize().unwrap();
+        result.wire_text().replace(root.to_str().unwrap(), "$WORKSPACE")
+    }
+
+    const PATTERN: &str = r#"{"pattern":"*.txt"}"#;
+
+    #[tokio::test]
+    async fn runs_a_permitted_call() {
+        assert_eq!(call("Glob", PATTERN, None).await, "$WORKSPACE/a.txt");
+    }
+
+    #[tokio::test]
+    async fn refuses_a_tool_that_is_not_there() {
+        let answer = call("Glub", PATTERN, None).await;
+        assert!(answer.starts_with("Error: no tool named Glub is available"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn mentions_what_had_no_effect() {
+        let answer = call("Glob", r#"{"pattern":"*.txt","sandbox":false}"#, None).await;
+        assert!(
+            answer.starts_with("$WORKSPACE/a.txt\n(") && answer.contains("sandbox"),
+            "{answer}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_hook_may_block_a_call() {
+        let answer = call("Glob", PATTERN, Some(|| Verdict::Block("not today".to_owned()))).await;
+        assert_eq!(answer, "Error: not permitted: not today");
+    }
+
+    #[tokio::test]
+    async fn a_call_that_a_hook_changed_is_checked_anew() {
+        let none =
+            call("Glob", PATTERN, Some(|| Verdict::Rewrite(json!({"pattern": "*.rs"})))).await;
+        assert_eq!(none, "No files found");
+        let wrong = call("Glob", PATTERN, Some(|| Verdict::Rewrite(json!({"pattern": 5})))).await;
+        assert!(wrong.starts_with("Error: invalid input"), "{wrong}");
+    }
+}

@@ -21,7 +21,6 @@ pub(crate) enum ErrorCode {
     OriginNotAllowed,
     ModeNotAllowed,
     UnknownRoute,
-    NotFound,
     ModelNotFound,
     MethodNotAllowed,
     RequestTimeout,
@@ -29,7 +28,6 @@ pub(crate) enum ErrorCode {
     UriTooLong,
     UnsupportedContentType,
     HeadersTooLarge,
-    TooManyRuns,
     TooManyWrongKeys,
     UpstreamRateLimited,
     UpstreamUnavailable,
@@ -38,13 +36,10 @@ pub(crate) enum ErrorCode {
     UpstreamError,
     EmptyResponse,
     ShuttingDown,
-    Overloaded,
     UpstreamTimeout,
     Internal,
     StreamDied,
     TurnTimeLimit,
-    Cancelled,
-    SlowClient,
 }
 
 /// An error as the client reads it: `{"error": {message, type, param, code}}`.
@@ -82,7 +77,6 @@ impl ErrorCode {
             Self::OriginNotAllowed => (403, "permission_error", "origin_not_allowed"),
             Self::ModeNotAllowed => (403, "permission_error", "mode_not_allowed"),
             Self::UnknownRoute => (404, "not_found_error", "unknown_route"),
-            Self::NotFound => (404, "not_found_error", "not_found"),
             Self::ModelNotFound => (404, "not_found_error", "model_not_found"),
             Self::MethodNotAllowed => (405, INVALID, "method_not_allowed"),
             Self::RequestTimeout => (408, INVALID, "request_timeout"),
@@ -90,7 +84,6 @@ impl ErrorCode {
             Self::UriTooLong => (414, INVALID, "uri_too_long"),
             Self::UnsupportedContentType => (415, INVALID, "unsupported_content_type"),
             Self::HeadersTooLarge => (431, INVALID, "headers_too_large"),
-            Self::TooManyRuns => (429, "rate_limit_error", "too_many_runs"),
             Self::TooManyWrongKeys => (429, "rate_limit_error", "too_many_wrong_keys"),
             Self::UpstreamRateLimited => (429, "rate_limit_error", "upstream_rate_limited"),
             Self::UpstreamUnavailable => (502, UPSTREAM, "upstream_unavailable"),
@@ -99,13 +92,10 @@ impl ErrorCode {
             Self::UpstreamError => (502, UPSTREAM, "upstream_error"),
             Self::EmptyResponse => (502, UPSTREAM, "empty_response"),
             Self::ShuttingDown => (503, SERVER, "shutting_down"),
-            Self::Overloaded => (503, SERVER, "overloaded"),
             Self::UpstreamTimeout => (504, UPSTREAM, "upstream_timeout"),
             Self::Internal => (500, SERVER, "internal"),
             Self::StreamDied => (502, UPSTREAM, "stream_died"),
             Self::TurnTimeLimit => (504, SERVER, "turn_time_limit"),
-            Self::Cancelled => (500, SERVER, "cancelled"),
-            Self::SlowClient => (408, INVALID, "slow_client"),
         }
     }
 

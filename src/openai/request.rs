@@ -42,10 +42,8 @@ pub(crate) enum ToolChoice {
     Auto,
     None,
     Required,
-    Named {
-        name: String,
-        raw: Box<RawValue>,
-    },
+    /// The object that names a tool, as it came.
+    Named(Box<RawValue>),
 }
 
 /// The `toolhand` object of a request, or the headers of the same meaning.

@@ -131,31 +131,31 @@ impl Bench {
     }
 
     /// One chunk's delta.
-    fn delta(&mut self, delta: Value) -> &mut Self {
-        self.chunk(json!({ "choices": [{ "index": 0, "delta": delta }] }))
+    fn delta(&mut self, delta: &Value) -> &mut Self {
+        self.chunk(&json!({ "choices": [{ "index": 0, "delta": delta }] }))
     }
 
-    fn chunk(&mut self, chunk: Value) -> &mut Self {
+    fn chunk(&mut self, chunk: &Value) -> &mut Self {
         self.on(Event::Chunk(Chunk::parse(&chunk.to_string()).unwrap()))
     }
 
     fn text(&mut self, text: &str) -> &mut Self {
-        self.delta(json!({ "content": text }))
+        self.delta(&json!({ "content": text }))
     }
 
     /// A whole call in one delta.
     fn call(&mut self, index: u64, name: &str, arguments: &str) -> &mut Self {
         let id = format!("id{index}");
         let function = json!({ "name": name, "arguments": arguments });
-        self.delta(json!({ "tool_calls": [{ "index": index, "id": id, "function": function }] }))
+        self.delta(&json!({ "tool_calls": [{ "index": index, "id": id, "function": function }] }))
     }
 
     fn finish(&mut self, reason: &str) -> &mut Self {
-        self.chunk(json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] }))
+        self.chunk(&json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] }))
     }
 
     fn done(&mut self) -> &mut Self {
-        self.on(Event::StreamEnded)
+        self.on(Event::StreamEnded { jitter: 0.5 })
     }
 
     fn die(&mut self) -> &mut Self {
@@ -210,7 +210,10 @@ impl Bench {
                 Effect::Hang => "hang".to_owned(),
                 Effect::Reserve => "reserve".to_owned(),
                 Effect::Ready(position, _) => format!("ready:{position}"),
-                Effect::Withdraw(position) => format!("withdraw:{position}"),
+                Effect::Withdraw(positions) => {
+                    let positions: Vec<_> = positions.iter().map(ToString::to_string).collect();
+                    format!("withdraw:{}", positions.join(","))
+                }
                 Effect::RememberRefusal(model) => format!("refuses:{model}"),
                 Effect::Stop => "STOP".to_owned(),
             };
@@ -251,7 +254,7 @@ fn text_alone_is_the_answer() {
 fn a_call_that_looks_starts_at_its_last_brace() {
     let mut bench = Bench::new("m", &[]);
     bench.call(0, "Look", r#"{"at":"#).expect("round1 ask reserve begun");
-    bench.delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": r#""a"}"#}}]}));
+    bench.delta(&json!({"tool_calls": [{"index": 0, "function": {"arguments": r#""a"}"#}}]}));
     bench.expect("ready:0");
 }
 
@@ -274,7 +277,7 @@ fn a_model_that_seals_its_calls_needs_not_wait() {
 fn a_model_is_known_by_the_name_it_answers_with_too() {
     let mut bench = Bench::new("fast", &[]);
     let delta = json!({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "Change", "arguments": A}}]});
-    bench.chunk(json!({"model": "claude-9", "choices": [{"index": 0, "delta": delta}]}));
+    bench.chunk(&json!({"model": "claude-9", "choices": [{"index": 0, "delta": delta}]}));
     bench.finish("tool_calls").expect("round1 ask reserve begun ready:0");
 }
 
@@ -354,7 +357,7 @@ fn a_clients_call_goes_out_and_ends_the_turn() {
     bench.call(0, "Look", A).call(1, "theirs", r#"{"x":1}"#).call(2, "Change", B);
     bench.finish("tool_calls").done();
     bench.expect(
-        r#"round1 ask reserve begun ready:0 reserve begun client0:id1=theirs{"x":1} reserve begun withdraw:1 hang withdraw:0 withdraw:2 FINISHED:tool_calls STOP"#,
+        r#"round1 ask reserve begun ready:0 reserve begun client0:id1=theirs{"x":1} reserve begun withdraw:1 hang withdraw:0,2 FINISHED:tool_calls STOP"#,
     );
 }
 
@@ -430,13 +433,13 @@ fn a_death_with_a_clients_call_in_the_round_is_an_error() {
 fn a_call_left_half_open_at_a_proper_end_is_a_death() {
     let mut bench = Bench::new("m", &[]);
     bench.call(0, "Look", r#"{"at"#).finish("tool_calls").done();
-    bench.expect("round1 ask reserve begun hang hang ask+375ms");
+    bench.expect("round1 ask reserve begun hang hang ask+500ms");
 }
 
 #[test]
 fn a_model_that_refuses_reasoning_is_asked_without_it_and_remembered() {
     let mut bench = Bench::new("m", &[]);
-    bench.delta(json!({"reasoning_content": "hm"})).call(0, "Look", A).started(0);
+    bench.delta(&json!({"reasoning_content": "hm"})).call(0, "Look", A).started(0);
     bench.finish("tool_calls").done().answer(0, "x");
     assert_eq!(bench.messages()[0]["reasoning_content"], "hm");
     bench.log();
@@ -491,4 +494,51 @@ fn nothing_happens_after_the_end() {
     let mut bench = Bench::new("m", &[]);
     bench.on(Event::ShuttingDown).expect("round1 ask FAILED:shutting_down STOP");
     bench.text("more").done().on(Event::TimeIsUp).expect("");
+}
+
+#[test]
+fn a_call_that_runs_and_turns_out_to_be_none_is_answered_with_the_error() {
+    let mut bench = Bench::new("m", &[]);
+    bench.call(0, "Look", A).started(0);
+    bench.delta(&json!({"tool_calls": [{"index": 0, "function": {"arguments": "x"}}]}));
+    bench.finish("tool_calls").done();
+    bench.expect("round1 ask reserve begun ready:0 started:id0 hang");
+    bench.answer(0, "too late");
+    assert!(bench.messages()[1]["content"].as_str().unwrap().starts_with("Error: "));
+}
+
+#[test]
+fn a_brace_and_garbage_in_one_chunk_start_nothing() {
+    let mut bench = Bench::new("m", &[]);
+    bench.delta(&json!({"tool_calls": [
+        {"index": 0, "id": "c", "function": {"name": "Look", "arguments": A}},
+        {"index": 0, "function": {"arguments": "x"}}]}));
+    let log = bench.log();
+    assert!(!log.contains("ready") && log.contains("withdraw:0"), "{log}");
+}
+
+#[test]
+fn a_call_behind_one_that_was_cut_off_does_not_start_by_it() {
+    let mut bench = Bench::new("m", &[]);
+    bench.call(0, "Change", r#"{"at"#).call(1, "Look", A).finish("length").done();
+    let log = bench.log();
+    assert!(log.contains("withdraw:0,1"), "{log}");
+    bench.started(1).expect("");
+    assert!(bench.bodies.len() == 2, "the next round has been asked for");
+}
+
+#[test]
+fn a_turn_has_its_time() {
+    let mut bench = Bench::new("m", &[]);
+    bench.text("Hi").on(Event::TimeIsUp);
+    bench.expect(r#"round1 ask text"Hi" FAILED:turn_time_limit STOP"#);
+}
+
+#[test]
+fn rounds_without_figures_are_counted_once_each() {
+    let mut bench = Bench::new("m", &[]);
+    bench.finish("stop").done();
+    bench.call(0, "Look", A).started(0).die().answer(0, "x");
+    bench.text("Hi").finish("stop").done();
+    assert_eq!(bench.state.rounds_without_usage, 2);
 }

@@ -35,8 +35,9 @@ impl Collected {
         for (name, value) in delta.members {
             self.raw.insert(name, serde_json::from_str(value.get()).unwrap_or_default());
         }
-        let logprobs = delta.logprobs.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        for (name, value) in logprobs.unwrap_or_else(Map::new) {
+        let logprobs: Option<Map<String, Value>> =
+            delta.logprobs.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        for (name, value) in logprobs.unwrap_or_default() {
             match (self.logprobs.get_mut(&name), value) {
                 (Some(Value::Array(known)), Value::Array(more)) => known.extend(more),
                 (_, value) => {

@@ -227,8 +227,8 @@ impl Encoder {
 /// The `toolhand` member of an answer.
 pub(super) fn summary(summary: &Summary) -> Value {
     json!({
-        "session": summary.session.as_str(),
-        "turn": summary.turn.as_str(),
+        "session": summary.session.to_string(),
+        "turn": summary.turn.to_string(),
         "rounds": summary.rounds,
         "tool_calls": summary.tool_calls,
         "duration_ms": milliseconds(summary.duration),

@@ -166,7 +166,7 @@ fn read_object(raw: &RawValue, is_there: &dyn Fn(&str) -> bool) -> Result<Choice
         return read_allowed(&object, is_there);
     }
     let name = named(&object, "tool_choice", is_there)?;
-    Ok(Choice { choice: ToolChoice::Named { name, raw: raw.to_owned() }, only: None })
+    Ok(Choice { choice: ToolChoice::Named(raw.to_owned()), only: None })
 }
 
 /// The name in `{type: "function", function: {name}}` or its custom twin.
