@@ -229,7 +229,7 @@ impl Round {
 
     /// `None` for a call that was settled in the same breath as it started.
     pub(super) fn started(&mut self, position: Position) -> Option<TurnEvent> {
-        let call = &mut self.calls[position];
+        let call = self.calls.get_mut(position)?;
         if !matches!(call.progress, Progress::Ready) {
             return None;
         }
@@ -247,7 +247,7 @@ impl Round {
         result: ToolResult,
         duration: std::time::Duration,
     ) -> Option<TurnEvent> {
-        let call = &mut self.calls[position];
+        let call = self.calls.get_mut(position)?;
         let result = match std::mem::take(&mut call.progress) {
             Progress::Running => result,
             Progress::Condemned(verdict) => verdict,

@@ -81,6 +81,8 @@ pub(crate) async fn run(turn: Turn, outbox: Outbox) {
         for effect in effects {
             match world.apply(effect) {
                 Applied::Started(positions) => started.extend(positions),
+                // What started in the round before has been dropped with it.
+                Applied::Asked => started.clear(),
                 Applied::Over => return,
             }
         }
@@ -126,6 +128,7 @@ enum Source {
 
 enum Applied {
     Started(Vec<usize>),
+    Asked,
     Over,
 }
 
@@ -138,7 +141,7 @@ impl World {
             }
             Effect::Ask { body, wait } => {
                 self.ask(body, wait);
-                Vec::new()
+                return Applied::Asked;
             }
             Effect::Hang => {
                 self.source = Source::Silent;
