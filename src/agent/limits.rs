@@ -27,7 +27,9 @@ pub(super) fn fit_round(results: &mut [ToolResult], max_chars: usize) {
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     last: Option<(String, String, String)>,
+    /// In how many rounds.
     times: u32,
+    round: u32,
 }
 
 /// The call with which a model is told that it goes in circles.
@@ -35,10 +37,18 @@ const NOTED_FROM: u32 = 3;
 
 impl Repeats {
     /// `answer`, with a note from the third time on.
-    pub(super) fn note(&mut self, tool: &str, arguments: &str, answer: String) -> String {
+    /// Calls of one round count once: the model had seen none of their answers.
+    pub(super) fn note(
+        &mut self,
+        round: u32,
+        tool: &str,
+        arguments: &str,
+        answer: String,
+    ) -> String {
         let this = (tool.to_owned(), arguments.to_owned(), answer);
+        let is_new_round = std::mem::replace(&mut self.round, round) != round;
         if self.last.as_ref() == Some(&this) {
-            self.times += 1;
+            self.times += u32::from(is_new_round);
         } else {
             self.times = 1;
             self.last = Some(this.clone());
@@ -88,13 +98,15 @@ mod tests {
     #[test]
     fn the_third_identical_answer_says_so() {
         let mut repeats = Repeats::default();
-        let mut note = |arguments: &str| repeats.note("Read", arguments, "same".to_owned());
+        let mut note =
+            |round, arguments: &str| repeats.note(round, "Read", arguments, "same".to_owned());
 
-        assert_eq!(note("{}"), "same");
-        assert_eq!(note("{}"), "same");
-        assert!(note("{}").contains("something else"));
-        assert!(note("{}").contains("4. time"));
-        assert_eq!(note(r#"{"a":1}"#), "same");
-        assert_eq!(note("{}"), "same");
+        assert_eq!(note(1, "{}"), "same");
+        assert_eq!(note(2, "{}"), "same");
+        assert_eq!(note(2, "{}"), "same");
+        assert!(note(3, "{}").contains("something else"));
+        assert!(note(4, "{}").contains("4. time"));
+        assert_eq!(note(5, r#"{"a":1}"#), "same");
+        assert_eq!(note(6, "{}"), "same");
     }
 }

@@ -288,7 +288,7 @@ impl TurnState {
             AnsweredCall {
                 id: call.id.clone(),
                 entry: call.to_message(),
-                answer: self.repeats.note(name, &call.arguments, result.wire_text()),
+                answer: self.repeats.note(self.rounds, name, &call.arguments, result.wire_text()),
             }
         });
         let calls = calls.collect();

@@ -68,11 +68,24 @@ pub(crate) fn check(fields: &Object<'_>) -> Result<(), ApiError> {
     if let Some(name) = fields.keys().find(|name| is_refused(name)) {
         return Err(refusal(name));
     }
-    let metadata = fields.get("metadata").and_then(Object::of);
-    match metadata.as_ref().and_then(|metadata| metadata.keys().find(|name| is_refused(name))) {
-        Some(name) => Err(refusal(&format!("metadata.{name}"))),
+    match fields.get("metadata").and_then(Object::of) {
+        Some(metadata) => check_beneath("metadata", &metadata),
         None => Ok(()),
     }
+}
+
+/// At any depth: what reads metadata may well look into it.
+fn check_beneath(place: &str, object: &Object<'_>) -> Result<(), ApiError> {
+    for (name, value) in object.members() {
+        let place = format!("{place}.{name}");
+        if is_refused(name) {
+            return Err(refusal(&place));
+        }
+        if let Some(inner) = Object::of(value) {
+            check_beneath(&place, &inner)?;
+        }
+    }
+    Ok(())
 }
 
 /// The error that names the field.

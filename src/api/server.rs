@@ -3,6 +3,7 @@
 //! The loop is our own, over hyper, because a connection needs deadlines and a
 //! head limit that a ready-made server does not have: see [`wire`].
 
+mod departure;
 mod refusal;
 mod wire;
 
@@ -31,6 +32,7 @@ use tracing::debug;
 
 use super::facts::Peer;
 use crate::limits::Limits;
+use departure::departure;
 use refusal::Refusal;
 use wire::{Phase, ResponseBody, Wire};
 
@@ -110,15 +112,24 @@ async fn serve(
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "cannot set TCP_NODELAY");
     }
-    serve_on(stream, handler, &limits, shutdown).await;
+    let phase = Arc::new(Phase::default());
+    let departure = departure(&stream, phase.clone());
+    tokio::select! {
+        () = departure => debug!("a client left its answer"),
+        () = serve_on(stream, handler, &limits, shutdown, phase) => {}
+    }
 }
 
 /// One connection, until it ends.
-async fn serve_on<IO>(stream: IO, handler: Handler, limits: &Limits, shutdown: CancellationToken)
-where
+async fn serve_on<IO>(
+    stream: IO,
+    handler: Handler,
+    limits: &Limits,
+    shutdown: CancellationToken,
+    phase: Arc<Phase>,
+) where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
-    let phase = Arc::new(Phase::default());
     let service = PhasedHandler { handler, phase: phase.clone() };
     let wire = Wire::new(stream, phase, limits);
     let mut connection = http1::Builder::new()
@@ -229,7 +240,9 @@ mod tests {
             .route("/body", post(|body: String| async move { ([("x-request-id", "r")], body) }));
         let handler = Handler { router, peer: Peer([127, 0, 0, 1].into()) };
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move { serve_on(server, handler, &Limits::default(), shutdown).await });
+        tasks.spawn(async move {
+            serve_on(server, handler, &Limits::default(), shutdown, Arc::default()).await
+        });
         Connection { client, _server: tasks, started: Instant::now() }
     }
 

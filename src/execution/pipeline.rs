@@ -136,7 +136,7 @@ impl Pipeline {
             output.text = format!("({} completed with no output)", tool.name());
         }
         if !notes.is_empty() {
-            output.text = format!("{}\n({notes})", output.text);
+            output.text = format!("{}\n{notes}", output.text);
         }
         Ok(output)
     }

@@ -140,6 +140,13 @@ impl Fault {
         ApiError::new(code, message)
     }
 
+    /// LiteLLM fails in these very words, and no others, when a request carries no
+    /// key. So does many a server that only failed: it is asked again all the same.
+    fn may_want_a_key(&self) -> bool {
+        matches!(self, Self::Status(Refusal { status: 500, is_keyless: true, error, .. })
+            if error.kind.is_none() && error.code.is_none() && error.message == "Internal Server Error")
+    }
+
     fn refusal(&self, error: &ErrorObject) -> ApiError {
         let (code, message) = match self.meaning() {
             Meaning::Auth => (ErrorCode::UpstreamAuth, AUTH.to_owned()),
@@ -152,6 +159,9 @@ impl Fault {
                 (ErrorCode::UpstreamRejected, or(sentence(&error.message), REJECTED))
             }
             Meaning::RateLimited => (ErrorCode::UpstreamRateLimited, RATE_LIMITED.to_owned()),
+            Meaning::Failed if self.may_want_a_key() => {
+                (ErrorCode::UpstreamAuth, NO_KEY.to_owned())
+            }
             Meaning::Failed => (ErrorCode::UpstreamError, FAILED.to_owned()),
         };
         let wait = self.retry_after().filter(|_| code == ErrorCode::UpstreamRateLimited);
@@ -170,6 +180,8 @@ const NO_COMPLETION: &str =
 const TOO_LARGE: &str = "upstream's answer is larger than limits.line or limits.response allow";
 const AUTH: &str = "upstream refused a key: check upstream.api_key_file, and the provider's key in \
                     LiteLLM's configuration";
+const NO_KEY: &str = "upstream failed, and no key is sent to it: if it is a LiteLLM with a master \
+                      key, set TOOLHAND_UPSTREAM_API_KEY or upstream.api_key_file";
 const UNKNOWN_MODEL: &str = "upstream has no model of this name: GET /v1/models lists those it has";
 const WRONG_ROUTE: &str = "upstream has no such route: check that upstream.url ends in /v1";
 const CONTEXT: &str = "the conversation is too long for this model";

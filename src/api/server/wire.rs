@@ -41,6 +41,10 @@ impl Phase {
         self.0.store(phase, Ordering::Relaxed);
     }
 
+    pub(super) fn is_answering(&self) -> bool {
+        self.get() == ANSWERING
+    }
+
     /// Says that a request is being answered, until the guard is dropped.
     pub(super) fn head_complete(self: &Arc<Self>) -> Answering {
         self.set(ANSWERING);

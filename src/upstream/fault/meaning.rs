@@ -47,9 +47,6 @@ const CONTEXT_TEXTS: [&str; 7] = [
 impl Meaning {
     pub(super) fn of_status(refusal: &Refusal) -> Self {
         let is_bare = refusal.error.kind.is_none() && refusal.error.code.is_none();
-        if refusal.is_keyless && refusal.status == 500 && is_bare {
-            return Self::Auth;
-        }
         if refusal.status == 404 && is_bare && refusal.error.message == "Not Found" {
             return Self::WrongRoute;
         }

@@ -29,14 +29,18 @@ fn a_wrong_master_key_is_our_own_trouble() {
 }
 
 #[test]
-fn no_key_at_all_is_a_bare_500() {
-    let bare = |is_keyless| {
-        let error = ErrorObject::of_body("Internal Server Error");
+fn no_key_at_all_is_a_500_in_litellms_words_and_asked_again() {
+    let failed = |is_keyless, body| {
+        let error = ErrorObject::of_body(body);
         Fault::Status(Refusal { status: 500, error, retry_after: None, is_keyless })
     };
-    check(&bare(true), ErrorCode::UpstreamAuth);
-    check(&bare(false), ErrorCode::UpstreamError);
-    assert!(!bare(true).is_passing() && bare(false).is_passing());
+    check(&failed(true, "Internal Server Error"), ErrorCode::UpstreamAuth);
+    check(&failed(false, "Internal Server Error"), ErrorCode::UpstreamError);
+    for body in ["", "Traceback", r#"{"error":{"message":"CUDA oom"}}"#] {
+        check(&failed(true, body), ErrorCode::UpstreamError);
+        assert!(failed(true, body).is_passing());
+    }
+    assert!(failed(true, "Internal Server Error").is_passing());
 }
 
 #[test]
