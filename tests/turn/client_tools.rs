@@ -78,6 +78,26 @@ async fn a_round_of_both_kinds_gives_the_client_only_its_own() {
     assert_eq!(upstream.requests().len(), 2);
 }
 
+/// Whatever stands first: what waits behind a server's call must not start as that
+/// one is taken back.
+#[tokio::test]
+async fn a_round_of_both_kinds_ends_well_in_any_order() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).free().file("notes.txt", "needle\n").start().await;
+    let read = ("c1", "Read", json!({ "file_path": "notes.txt" }));
+    let write = ("c2", "Write", json!({ "file_path": "new.txt", "content": "made" }));
+    let weather = ("c3", "weather", json!({ "city": "Lyon" }));
+    for order in [[&write, &read, &weather], [&weather, &write, &read], [&write, &weather, &read]] {
+        upstream.round(calls(&order.map(Clone::clone)));
+
+        let answer = server.client().streamed(&with(ask_streamed("Weather?"), tools())).await;
+
+        assert_eq!(answer.finish_reason.as_deref(), Some("tool_calls"));
+        assert_eq!(answer.message["tool_calls"][0]["id"], "c3");
+    }
+    assert!(!server.workspace().join("new.txt").exists(), "an exclusive call is not started");
+}
+
 #[tokio::test]
 async fn the_clients_answers_go_up_behind_its_calls() {
     let upstream = Upstream::start();

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rustix::fs::Mode;
 use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
 
 use crate::support::chunks::{calls, gate, text};
 use crate::support::client::{ask, ask_streamed};
@@ -32,6 +33,27 @@ async fn upstream_is_closed_when_the_client_leaves() {
         _request = upstream.request(1) => {}
     }
     upstream.abandoned(1).await;
+}
+
+/// hyper looks for the end of a connection only while none of its bytes wait.
+#[tokio::test]
+async fn a_client_that_leaves_with_bytes_unread_is_missed_too() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    for (number, (body, further)) in
+        [(ask("Hi"), "\r\n"), (ask_streamed("Hi"), "GET /health HT")].into_iter().enumerate()
+    {
+        upstream.round(vec![gate("never")]);
+        let client = server.client();
+        let body = body.to_string();
+        let mut sent = client.request("POST", "/v1/chat/completions", Some(body.as_bytes()));
+        sent.extend_from_slice(further.as_bytes());
+        let mut connection = client.connect().await;
+        connection.write_all(&sent).await.expect("a server that reads");
+        upstream.request(number).await;
+        drop(connection);
+        upstream.abandoned(number).await;
+    }
 }
 
 #[tokio::test]
