@@ -241,7 +241,7 @@ mod tests {
         let handler = Handler { router, peer: Peer([127, 0, 0, 1].into()) };
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
-            serve_on(server, handler, &Limits::default(), shutdown, Arc::default()).await
+            serve_on(server, handler, &Limits::default(), shutdown, Arc::default()).await;
         });
         Connection { client, _server: tasks, started: Instant::now() }
     }

@@ -5,12 +5,12 @@
 //! left would keep its turn running. So the socket is watched beside it.
 
 use std::future::pending;
+use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
@@ -26,16 +26,14 @@ pub(super) fn departure(
     stream: &TcpStream,
     phase: Arc<Phase>,
 ) -> impl Future<Output = ()> + Send + use<> {
-    let watched = stream
-        .as_fd()
-        .try_clone_to_owned()
-        .and_then(|socket| AsyncFd::with_interest(socket, Interest::READABLE));
+    let twin = stream.as_fd().try_clone_to_owned();
+    let watched = twin.and_then(|socket| TcpStream::from_std(socket.into()));
     async move {
         let Ok(watched) = watched else { return pending().await };
         loop {
-            match watched.readable().await {
-                Ok(mut guard) if !guard.ready().is_read_closed() => guard.clear_ready(),
-                Ok(_) => break,
+            match watched.ready(Interest::READABLE).await {
+                Ok(ready) if ready.is_read_closed() => break,
+                Ok(_) => wait_for_news(&watched),
                 Err(_) => return pending().await,
             }
         }
@@ -43,4 +41,11 @@ pub(super) fn departure(
             sleep(LOOK).await;
         }
     }
+}
+
+/// Makes the socket ready again only when something more has come. The bytes that
+/// are there are hyper's to read.
+fn wait_for_news(socket: &TcpStream) {
+    let nothing = || io::Result::<()>::Err(io::ErrorKind::WouldBlock.into());
+    let _ = socket.try_io(Interest::READABLE, nothing);
 }

@@ -165,7 +165,7 @@ fn read_object(raw: &RawValue, is_there: &dyn Fn(&str) -> bool) -> Result<Choice
     if kind == "allowed_tools" {
         return read_allowed(&object, is_there);
     }
-    let name = named(&object, "tool_choice", is_there)?;
+    named(&object, "tool_choice", is_there)?;
     Ok(Choice { choice: ToolChoice::Named(raw.to_owned()), only: None })
 }
 
