@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need beside Rust, once, under target/ and tests/sdk/:
 # virtual environments for the OpenAI Python SDK and schemathesis, node_modules for
-# the OpenAI Node SDK. Quick when all of it is there. LiteLLM is not here: the tests
+# the OpenAI Node SDK, and Debian's ripgrep. Quick when all of it is there. LiteLLM is not here: the tests
 # install it the way users do, with `toolhand up`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -32,6 +32,15 @@ node_modules() {
   cp "$place/package-lock.json" "$place/node_modules/.installed"
 }
 
+# Grep is held against the real ripgrep where there is one.
+ripgrep() {
+  command -v rg >/dev/null && return
+  echo "installing ripgrep" >&2
+  { apt-get update -qq && apt-get install -y -qq ripgrep; } >/dev/null 2>&1 ||
+    echo "ripgrep cannot be installed here: the test that compares Grep with it will say so" >&2
+}
+
+ripgrep
 node_modules tests/sdk
 for requirements in tests/*/requirements.txt; do
   name="$(basename "$(dirname "$requirements")")"

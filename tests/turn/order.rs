@@ -17,8 +17,8 @@ use crate::support::client::{ask, with};
 use crate::support::server::Server;
 use crate::support::upstream::{Step, Upstream};
 
-/// Enough to meet each pair of tools over one file; more is `make soak`'s.
-const CASES: u32 = 16;
+/// Enough to meet each pair of tools over one file several times.
+const CASES: u32 = 64;
 
 const NAMES: &[&str] = &["a.txt", "b.txt", "new.txt"];
 
