@@ -79,8 +79,8 @@ impl Client {
     }
 }
 
-fn contains(answer: &[u8], mark: &[u8]) -> bool {
-    answer.windows(mark.len()).any(|window| window == mark)
+pub(crate) fn contains(answer: &[u8], mark: &[u8]) -> bool {
+    memchr::memmem::find(answer, mark).is_some()
 }
 
 /// Whether an answer has come to its end: the last chunk, or all of its length.
