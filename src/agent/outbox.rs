@@ -5,6 +5,7 @@
 //! whose listener is far behind stops reading from upstream ([`Outbox::room`]).
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
@@ -41,6 +42,7 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
 }
 
 impl Outbox {
+    /// Puts an event into the queue; the listener hears of it at [`Self::flush`].
     pub(crate) fn push(&self, event: TurnEvent) {
         let mut queue = lock(&self.0);
         queue.weight += event.weight();
@@ -49,10 +51,46 @@ impl Outbox {
             None => Some(event),
         };
         queue.events.extend(left);
+    }
+
+    /// Wakes the listener for what waits.
+    pub(crate) fn flush(&self) {
+        let mut queue = lock(&self.0);
+        if queue.events.is_empty() {
+            return;
+        }
         if let Some(reader) = queue.reader.take() {
             drop(queue);
             reader.wake();
         }
+    }
+
+    /// Awaits `next`, and flushes whenever that means to wait. What one read of the
+    /// socket brought comes piece by piece, each handed over by another task: so
+    /// that task has its turn before the listener is woken, and the pieces go out
+    /// in one write. Nothing waits for what has not arrived.
+    pub(crate) async fn flush_before<T>(&self, next: impl Future<Output = T>) -> T {
+        let mut next = pin!(next);
+        let mut has_yielded = false;
+        std::future::poll_fn(|context| {
+            let polled = next.as_mut().poll(context);
+            if polled.is_pending() {
+                if has_yielded || !self.has_listener_waiting() {
+                    self.flush();
+                } else {
+                    has_yielded = true;
+                    context.waker().wake_by_ref();
+                }
+            }
+            polled
+        })
+        .await
+    }
+
+    /// Whether something waits for a listener that waits for it.
+    fn has_listener_waiting(&self) -> bool {
+        let queue = lock(&self.0);
+        queue.reader.is_some() && !queue.events.is_empty()
     }
 
     /// Resolves when the listener is not too far behind. Cancel-safe.
@@ -148,6 +186,21 @@ mod tests {
 
         let expected = r#"[Text("ab"), Member { name: "m", text: "xy" }, Text("c")]"#;
         assert_eq!(take(&mut inbox), expected);
+    }
+
+    #[tokio::test]
+    async fn the_listener_is_woken_when_the_turn_has_to_wait() {
+        let (outbox, mut inbox) = outbox();
+        let listening = inbox.take();
+        let speaking = async {
+            tokio::task::yield_now().await;
+            outbox.push(text("a"));
+            outbox.flush_before(tokio::task::yield_now()).await;
+        };
+
+        let (heard, ()) = futures::join!(listening, speaking);
+
+        assert_eq!(heard.map(|events| events.len()), Some(1));
     }
 
     #[test]

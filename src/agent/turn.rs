@@ -5,13 +5,14 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::outbox::Outbox;
@@ -69,7 +70,7 @@ pub(crate) async fn run(turn: Turn, outbox: Outbox) {
         source: Source::Silent,
         context: CallContext { session, cancelled: cancelled.clone() },
         outbox,
-        deadline: began + start.settings.max_duration,
+        time_is_up: Box::pin(sleep_until(began + start.settings.max_duration)),
         shutdown,
         _cancel_on_drop: cancelled.drop_guard(),
     };
@@ -111,7 +112,7 @@ struct World {
     source: Source,
     context: CallContext,
     outbox: Outbox,
-    deadline: Instant,
+    time_is_up: Pin<Box<Sleep>>,
     shutdown: CancellationToken,
     _cancel_on_drop: DropGuard,
 }
@@ -189,14 +190,18 @@ impl World {
 
     /// The next thing to happen, and the calls that started by it.
     async fn next(&mut self) -> (Event, Vec<usize>) {
-        tokio::select! {
-            event = self.source.next(&self.outbox) => (event, Vec::new()),
-            Some((position, Timed(result, duration), started)) = self.scheduler.next() => {
-                (Event::Answered { position, result, duration }, started)
+        let Self { source, scheduler, outbox, time_is_up, shutdown, .. } = self;
+        let next = async {
+            tokio::select! {
+                event = source.next(outbox) => (event, Vec::new()),
+                Some((position, Timed(result, duration), started)) = scheduler.next() => {
+                    (Event::Answered { position, result, duration }, started)
+                }
+                () = time_is_up => (Event::TimeIsUp, Vec::new()),
+                () = shutdown.cancelled() => (Event::ShuttingDown, Vec::new()),
             }
-            () = sleep_until(self.deadline) => (Event::TimeIsUp, Vec::new()),
-            () = self.shutdown.cancelled() => (Event::ShuttingDown, Vec::new()),
-        }
+        };
+        outbox.flush_before(next).await
     }
 }
 
