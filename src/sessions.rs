@@ -145,8 +145,9 @@ impl Sessions {
             _ => request.client_tools,
         };
         let definitions = pipeline.tools.definitions().iter().cloned();
-        let tools =
-            definitions.chain(client_tools.iter().map(|tool| tool.definition.clone())).collect();
+        let tools = definitions
+            .chain(client_tools.iter().map(|tool| tool.definition.clone().into()))
+            .collect();
         let takes_reasoning = traits_of(&[&model], &self.model_rules).reasoning
             == ReasoningRule::Echo
             && !self.refusals.contains(&model);

@@ -1,5 +1,7 @@
 //! What goes upstream: the client's request, and the rounds that came since.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -16,7 +18,7 @@ pub(crate) struct Conversation {
     messages: Vec<Box<RawValue>>,
     /// What the turn added.
     rounds: Vec<Exchange>,
-    tools: Vec<Box<RawValue>>,
+    tools: Vec<Arc<RawValue>>,
     tool_choice: ToolChoice,
     parallel_tool_calls: Option<bool>,
     /// Whether reasoning goes back to the model that wrote it.
@@ -46,7 +48,7 @@ pub(crate) struct AnsweredCall {
 pub(crate) struct Opening {
     pub(crate) fields: Body,
     pub(crate) messages: Vec<Box<RawValue>>,
-    pub(crate) tools: Vec<Box<RawValue>>,
+    pub(crate) tools: Vec<Arc<RawValue>>,
     pub(crate) tool_choice: ToolChoice,
     pub(crate) parallel_tool_calls: Option<bool>,
     pub(crate) echo_reasoning: bool,
@@ -197,7 +199,7 @@ mod tests {
         Opening {
             fields: serde_json::from_str(r#"{"model":"m","seed":1.10,"user":"u"}"#).unwrap(),
             messages: vec![raw(json!({"role": "user", "content": "hi"}))],
-            tools: vec![raw(json!({"type": "function"}))],
+            tools: vec![raw(json!({"type": "function"})).into()],
             tool_choice: ToolChoice::Required,
             parallel_tool_calls: Some(false),
             echo_reasoning: true,

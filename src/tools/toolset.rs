@@ -19,43 +19,51 @@ const MIN_SIMILARITY: f64 = 0.5;
 /// Bytes of a wrong name that are quoted back.
 const MAX_NAME: usize = 80;
 
-/// Tools in their fixed order. A narrower set is a new value; the tools are shared.
+/// Tools in their fixed order. A narrower set is a new value; the tools and their
+/// definitions are shared, and most requests narrow nothing.
 #[derive(Clone, Default)]
-pub(crate) struct Toolset {
+pub(crate) struct Toolset(Arc<Members>);
+
+#[derive(Clone, Default)]
+struct Members {
     tools: Vec<Arc<dyn AnyTool>>,
     /// Names and aliases, each with the place of its tool.
     places: HashMap<String, usize>,
-    definitions: Vec<Box<RawValue>>,
+    definitions: Vec<Arc<RawValue>>,
 }
 
 impl Toolset {
     pub(crate) fn new(tools: Vec<Arc<dyn AnyTool>>) -> Self {
+        let definitions = tools.iter().map(|tool| definition(tool.as_ref()).into()).collect();
+        Self::of(tools, definitions)
+    }
+
+    fn of(tools: Vec<Arc<dyn AnyTool>>, definitions: Vec<Arc<RawValue>>) -> Self {
         let mut places = HashMap::new();
         for (place, tool) in tools.iter().enumerate() {
             places.insert(tool.name().to_owned(), place);
             places.extend(tool.aliases().iter().map(|alias| ((*alias).to_owned(), place)));
         }
-        let definitions = tools.iter().map(|tool| definition(tool.as_ref())).collect();
-        Self { tools, places, definitions }
+        Self(Arc::new(Members { tools, places, definitions }))
     }
 
     /// The tool of exactly this name or alias.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<dyn AnyTool>> {
-        self.places.get(name).map(|place| &self.tools[*place])
+        self.0.places.get(name).map(|place| &self.0.tools[*place])
     }
 
     /// What goes upstream as `tools`, in fixed order.
-    pub(crate) fn definitions(&self) -> &[Box<RawValue>] {
-        &self.definitions
+    pub(crate) fn definitions(&self) -> &[Arc<RawValue>] {
+        &self.0.definitions
     }
 
     pub(crate) fn tools(&self) -> &[Arc<dyn AnyTool>] {
-        &self.tools
+        &self.0.tools
     }
 
     /// Advertised names, in fixed order.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.tools.iter().map(|tool| tool.name())
+        self.0.tools.iter().map(|tool| tool.name())
     }
 
     /// Only the tools that one of `names` names or is an alias of.
@@ -76,7 +84,7 @@ impl Toolset {
         let mut toolset = self.clone();
         for alias in aliases.iter().map(AsRef::as_ref) {
             if toolset.get(alias).is_some_and(|tool| tool.name() != alias) {
-                toolset.places.remove(alias);
+                Arc::make_mut(&mut toolset.0).places.remove(alias);
             }
         }
         toolset
@@ -84,13 +92,14 @@ impl Toolset {
 
     /// Those of `names` that name no tool here: a slip in the configuration.
     pub(crate) fn unknown<'a, S: AsRef<str>>(&self, names: &'a [S]) -> Vec<&'a str> {
-        names.iter().map(AsRef::as_ref).filter(|name| !self.places.contains_key(*name)).collect()
+        names.iter().map(AsRef::as_ref).filter(|name| !self.0.places.contains_key(*name)).collect()
     }
 
     /// The names that look most like `name`, best first.
     pub(crate) fn closest(&self, name: &str) -> Vec<&str> {
         let wanted = text::prefix(name, MAX_NAME).to_lowercase();
         let mut ranked: Vec<(f64, usize)> = self
+            .0
             .places
             .iter()
             .map(|(known, place)| (strsim::jaro_winkler(&wanted, &known.to_lowercase()), *place))
@@ -99,7 +108,7 @@ impl Toolset {
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let mut names: Vec<&str> = Vec::new();
         for (_, place) in ranked {
-            let known = self.tools[place].name();
+            let known = self.0.tools[place].name();
             if !names.contains(&known) {
                 names.push(known);
             }
@@ -111,7 +120,7 @@ impl Toolset {
     /// The answer to a call of a tool that is not here.
     pub(crate) fn unavailable(&self, name: &str) -> ToolError {
         let closest = self.closest(name);
-        let hint = if self.tools.is_empty() {
+        let hint = if self.0.tools.is_empty() {
             "; no tools are available in this conversation".to_owned()
         } else if closest.is_empty() {
             format!("; available: {}", self.names().collect::<Vec<_>>().join(", "))
@@ -123,14 +132,21 @@ impl Toolset {
     }
 
     fn places_of<S: AsRef<str>>(&self, names: &[S]) -> Vec<usize> {
-        names.iter().filter_map(|name| self.places.get(name.as_ref()).copied()).collect()
+        names.iter().filter_map(|name| self.0.places.get(name.as_ref()).copied()).collect()
     }
 
     /// Keeps what `is_kept`, and of it only the aliases that were still there.
     fn kept(&self, is_kept: impl Fn(usize) -> bool) -> Self {
-        let kept = (0..self.tools.len()).filter(|place| is_kept(*place));
-        let mut toolset = Self::new(kept.map(|place| Arc::clone(&self.tools[place])).collect());
-        toolset.places.retain(|name, _| self.places.contains_key(name));
+        let Members { tools, places, definitions } = &*self.0;
+        let kept: Vec<usize> = (0..tools.len()).filter(|place| is_kept(*place)).collect();
+        if kept.len() == tools.len() {
+            return self.clone();
+        }
+        let mut toolset = Self::of(
+            kept.iter().map(|place| Arc::clone(&tools[*place])).collect(),
+            kept.iter().map(|place| Arc::clone(&definitions[*place])).collect(),
+        );
+        Arc::make_mut(&mut toolset.0).places.retain(|name, _| places.contains_key(name));
         toolset
     }
 }
