@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -42,6 +43,8 @@ pub(crate) struct Builder {
 pub(crate) struct Server {
     home: TempDir,
     child: Option<Child>,
+    /// A second word would end it at once.
+    told_to_stop: AtomicBool,
     address: SocketAddr,
     log: Arc<Mutex<String>>,
     reading: Option<JoinHandle<()>>,
@@ -88,8 +91,9 @@ impl Server {
         self.log.lock().expect("no holder panics").clone()
     }
 
-    /// Asks the server to stop.
+    /// Asks the server to stop; asked again, it ends at once.
     pub(crate) fn terminate(&self) {
+        self.told_to_stop.store(true, Ordering::Relaxed);
         kill_process(self.pid(), Signal::TERM).expect("our child is there");
     }
 
@@ -110,8 +114,10 @@ impl Server {
     pub(crate) fn stop(&mut self) -> Option<ExitStatus> {
         let mut child = self.child.take()?;
         let left = family(pid(&child), self.home.path());
-        let _gone_already = kill_process(pid(&child), Signal::TERM);
         let process = pid(&child);
+        if !self.told_to_stop.load(Ordering::Relaxed) {
+            let _gone_already = kill_process(process, Signal::TERM);
+        }
         let (ended, end) = mpsc::channel();
         let waiting = std::thread::spawn(move || ended.send(child.wait()));
         let status = end.recv_timeout(STOPPING);
@@ -224,6 +230,7 @@ impl Builder {
         let mut server = Server {
             home: self.home,
             child: Some(child),
+            told_to_stop: AtomicBool::new(false),
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             log,
             reading: Some(reading),
