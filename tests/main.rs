@@ -7,6 +7,7 @@ mod edges;
 mod litellm;
 mod openapi;
 mod routes;
+mod rows;
 mod sdk;
 mod startup;
 mod support;
