@@ -472,7 +472,7 @@ impl Round {
                 self.client_calls += 1;
                 ClientSent { index: self.client_calls - 1, bytes: 0 }
             });
-            let arguments = assembled.arguments.get(sent.bytes..).unwrap_or_default().to_owned();
+            let arguments = assembled.said_from(sent.bytes);
             sent.bytes += arguments.len();
             if head.is_some() || !arguments.is_empty() {
                 let delta = ClientCallDelta { index: sent.index, head, arguments };

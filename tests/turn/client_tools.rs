@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::answers_in;
-use crate::support::chunks::{call, calls, end, gate, says, text};
+use crate::support::chunks::{call, call_head, call_piece, calls, end, gate, says, text};
 use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
@@ -48,6 +48,38 @@ async fn a_call_of_the_client_comes_as_it_is_spoken() {
     stream.until(|event| event.delta()["tool_calls"].get(0).is_some_and(is_last)).await;
     upstream.open("end");
     stream.finish().await;
+}
+
+/// The client judges its own calls: nothing is mended on the way to it.
+#[tokio::test]
+async fn a_call_of_the_client_says_what_the_model_said() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    for (pieces, expected) in [
+        (vec![r#"{"city":"Lyon"}"#, " and so", " on {}"], vec![r#"{"city":"Lyon"} and so on {}"#]),
+        (vec![r#"{"city": Ly"#, "on}", "\n"], vec!["{\"city\": Lyon}\n"]),
+        (vec!["Lyon, ", r#"{"city":1}"#], vec![r#"Lyon, {"city":1}"#]),
+        (vec![r#""Lyon""#], vec![r#""Lyon""#]),
+        (
+            vec![r#"{"city":"Lyon"} {"city""#, r#":"Oslo"}, "#, "both"],
+            vec![r#"{"city":"Lyon"}"#, r#"{"city":"Oslo"}, both"#],
+        ),
+    ] {
+        for _ in 0..2 {
+            let pieces = pieces.iter().map(|piece| call_piece(0, piece));
+            let head = [call_head(0, "call_w", "weather")].into_iter();
+            upstream.round(head.chain(pieces).chain(end("tool_calls")).collect());
+        }
+
+        let streamed = server.client().streamed(&with(ask_streamed("Weather?"), tools())).await;
+        let whole = server.client().chat(&with(ask("Weather?"), tools())).await.json();
+
+        for message in [&streamed.message, &whole["choices"][0]["message"]] {
+            let calls = message["tool_calls"].as_array().expect("calls").iter();
+            let said: Vec<_> = calls.map(|call| &call["function"]["arguments"]).collect();
+            assert_eq!(said, expected);
+        }
+    }
 }
 
 #[tokio::test]

@@ -29,6 +29,9 @@ pub(crate) struct AssembledCall {
     pub(crate) function_members: IndexMap<String, Value>,
     /// Why the call will never run, for the model.
     pub(crate) invalid: Option<String>,
+    /// What stands behind the object, or where one should be: space alone, unless
+    /// it makes the call invalid.
+    stray: String,
     pub(super) stage: Stage,
     pub(super) index: Option<u64>,
     pub(super) wire_id: Option<String>,
@@ -90,6 +93,15 @@ impl AssembledCall {
         Value::Object(entry)
     }
 
+    /// What the model said as arguments from byte `start` on, for who judges them
+    /// himself: of an invalid call with all that makes it so.
+    pub(crate) fn said_from(&self, start: usize) -> String {
+        let stray = if self.invalid.is_some() { self.stray.as_str() } else { "" };
+        let object = self.arguments.get(start..).unwrap_or_default();
+        let beyond = stray.get(start.saturating_sub(self.arguments.len())..).unwrap_or_default();
+        [object, beyond].concat()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.arguments.is_empty()
     }
@@ -139,17 +151,19 @@ impl AssembledCall {
     /// Reads a piece of the arguments. What is returned begins a further object.
     pub(super) fn take_arguments<'a>(&mut self, text: &'a str) -> Option<&'a str> {
         if self.invalid.is_some() {
+            self.stray.push_str(text);
             return None;
         }
         if self.input.is_some() {
-            return self.after_the_object(text);
+            return self.further_object(text, "after the end of the object");
         }
-        let text = if self.is_empty() { self.before_the_object(text)? } else { text };
+        let text = if self.is_empty() { self.first_object(text)? } else { text };
         let end = self.scanner.scan(text.as_bytes());
         let (object, rest) = text.split_at(end.unwrap_or(text.len()));
         self.received += object.len();
         if self.arguments.len() + object.len() > LONGEST {
             self.invalid = Some(format!("the arguments are longer than {LONGEST} bytes"));
+            self.stray.push_str(text);
             return None;
         }
         self.arguments.push_str(object);
@@ -159,33 +173,23 @@ impl AssembledCall {
         })
     }
 
+    fn first_object<'a>(&mut self, text: &'a str) -> Option<&'a str> {
+        let object = self.further_object(text, "where an object should begin")?;
+        self.stray.clear();
+        Some(object)
+    }
+
     /// Goes over white space; anything but an object is no arguments.
-    fn before_the_object<'a>(&mut self, text: &'a str) -> Option<&'a str> {
-        let object = self.without_space(text);
-        match object.chars().next()? {
-            '{' => Some(object),
-            other => {
-                self.invalid = Some(self.unexpected(other, "where an object should begin"));
-                None
-            }
-        }
-    }
-
-    fn after_the_object<'a>(&mut self, text: &'a str) -> Option<&'a str> {
-        let rest = self.without_space(text);
-        match rest.chars().next()? {
-            '{' => Some(rest),
-            other => {
-                self.invalid = Some(self.unexpected(other, "after the end of the object"));
-                None
-            }
-        }
-    }
-
-    fn without_space<'a>(&mut self, text: &'a str) -> &'a str {
+    fn further_object<'a>(&mut self, text: &'a str, place: &str) -> Option<&'a str> {
         let rest = text.trim_start_matches([' ', '\t', '\n', '\r']);
         self.received += text.len() - rest.len();
-        rest
+        match rest.chars().next() {
+            Some('{') => return Some(rest),
+            Some(other) => self.invalid = Some(self.unexpected(other, place)),
+            None => {}
+        }
+        self.stray.push_str(text);
+        None
     }
 
     fn unexpected(&self, what: char, place: &str) -> String {

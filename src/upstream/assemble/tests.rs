@@ -314,6 +314,29 @@ fn t34_arguments_over_a_mebibyte_are_invalid() {
 }
 
 #[test]
+fn what_a_model_said_is_kept_with_what_makes_it_invalid() {
+    for (text, said) in [
+        (r#" {"p":1} "#, r#"{"p":1}"#),
+        (r#" {"p":1} so, é{}"#, r#"{"p":1} so, é{}"#),
+        (r#"{"p":tru} {"p":1}"#, r#"{"p":tru} {"p":1}"#),
+        (r#" Sure: {"p":1}"#, r#" Sure: {"p":1}"#),
+        ("[1]", "[1]"),
+    ] {
+        let cuts = (0..=text.len()).filter(|cut| text.is_char_boundary(*cut));
+        for cut in cuts {
+            let mut assembler = assembler();
+            let mut heard = String::new();
+            for piece in [&text[..cut], &text[cut..]] {
+                let arguments = Some(piece.to_owned());
+                assembler.push(&[CallDelta { arguments, ..delta("0 #a Read ") }]);
+                heard += &assembler.calls()[0].said_from(heard.len());
+            }
+            assert_eq!(heard, said, "cut at {cut}");
+        }
+    }
+}
+
+#[test]
 fn a_name_may_come_after_the_arguments() {
     check_steps(&["0 #a {}", "0 Read "], End::Finished, &["open 0", "close 0", "seal 0"]);
     check_steps(
