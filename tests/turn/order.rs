@@ -1,5 +1,5 @@
-//! Whatever the calls of a round are, the outcome is that of running them one
-//! after the other.
+//! Whatever the calls of a round are, and however they come, the outcome is that of
+//! running them one after the other.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -12,15 +12,27 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::answers_in;
-use crate::support::chunks::{call, calls, end, says};
-use crate::support::client::{ask, with};
+use crate::support::chunks::{call, calls, end, gate, says};
+use crate::support::client::{Transcript, ask, ask_streamed, with};
 use crate::support::server::Server;
 use crate::support::upstream::{Step, Upstream};
 
 /// Enough to meet each pair of tools over one file several times.
-const CASES: u32 = 64;
+const CASES: u32 = 48;
 
 const NAMES: &[&str] = &["a.txt", "b.txt", "new.txt"];
+
+/// A tool of the client's own.
+const CLIENTS: &str = "weather";
+
+const MODELS: &str = r#"
+    [[models]]
+    match = "*sealed*"
+    start = "sealed"
+    [[models]]
+    match = "*after_stream*"
+    start = "after_stream"
+"#;
 
 type Call = (&'static str, Value);
 
@@ -31,33 +43,88 @@ struct Outcome {
     files: BTreeMap<String, String>,
 }
 
+/// How a round comes.
+#[derive(Clone, Debug)]
+struct Manner {
+    /// When a call may start.
+    start: &'static str,
+    /// The client declares a tool, so what is exclusive waits for the end.
+    has_client_tools: bool,
+    /// Upstream stops within each call and behind it. So many of the calls that can
+    /// end by then are awaited before it goes on (modulo how many can).
+    awaited: Vec<usize>,
+}
+
+impl Manner {
+    /// How many calls must be able to end when upstream has closed and sealed so many.
+    fn can_end(&self, list: &[Call], closed: usize, sealed: usize) -> usize {
+        let starts = |(at, (tool, _)): &(usize, &Call)| match (self.start, *tool) {
+            ("after_stream", _) => false,
+            (_, CLIENTS) => *at < sealed,
+            (_, "Read" | "Grep" | "Glob") => *at < closed,
+            (start, _) => start == "sealed" && !self.has_client_tools && *at < sealed,
+        };
+        let started = list.iter().enumerate().take_while(starts);
+        started.filter(|(_, (tool, _))| *tool != CLIENTS).count()
+    }
+
+    /// How many ends are awaited at each gate of a round.
+    fn awaited(&self, list: &[Call]) -> Vec<usize> {
+        let ends = (0..list.len())
+            .flat_map(|at| [self.can_end(list, at, at), self.can_end(list, at + 1, at)]);
+        ends.zip(self.awaited.iter().cycle()).map(|(can, some)| some % (can + 1)).collect()
+    }
+}
+
 #[test]
 fn the_outcome_is_that_of_running_the_calls_in_order() {
-    let runtime = Runtime::new().expect("a runtime");
-    let upstream = Upstream::start();
-    let server = runtime.block_on(Server::builder(&upstream).free().start());
-    let cases = Cell::new(0);
-    let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
-
-    let outcome = TestRunner::new(config).run(&some_calls(), |list| {
-        let number = cases.replace(cases.get() + 1);
-        let at_once =
-            runtime.block_on(run(&upstream, &server, &format!("{number}-at-once"), |model| {
-                upstream.round_of(model, one_round(&list));
-                upstream.round_of(model, says("Done."));
-            }));
-        let in_order =
-            runtime.block_on(run(&upstream, &server, &format!("{number}-in-order"), |model| {
-                for (tool, input) in &list {
-                    upstream.round_of(model, calls(&[("c", *tool, input.clone())]));
-                }
-                upstream.round_of(model, says("Done."));
-            }));
-        prop_assert_eq!(at_once, repeated_in_full(&list, in_order));
+    check_outcomes(&(some_calls(), some_manner()), |turns, (list, manner)| {
+        let (_, at_once) = turns.at_once(&list, &manner);
+        prop_assert_eq!(at_once, repeated_in_full(&list, turns.in_order(&list)));
         Ok(())
     });
+}
 
+/// Until there are sessions, nothing is left of the server's part of such a round.
+#[test]
+fn a_round_of_both_kinds_leaves_nothing_but_the_clients_call() {
+    let with_one = (some_calls(), any::<prop::sample::Index>()).prop_map(|(mut list, place)| {
+        let place = place.index(list.len() + 1);
+        list.insert(place, (CLIENTS, json!({ "city": "Lyon" })));
+        (list, place)
+    });
+    check_outcomes(&(with_one, some_manner()), |turns, ((list, place), manner)| {
+        let (answer, outcome) = turns.at_once(&list, &Manner { has_client_tools: true, ..manner });
+        let calls = answer.message["tool_calls"].as_array().expect("a call");
+        prop_assert_eq!(calls.len(), 1);
+        prop_assert_eq!(&calls[0]["id"], &format!("c{place}"));
+        prop_assert_eq!(answer.finish_reason.as_deref(), Some("tool_calls"));
+        prop_assert_eq!(outcome.files, files_at_first());
+        Ok(())
+    });
+}
+
+fn check_outcomes<T: std::fmt::Debug>(
+    cases: &impl Strategy<Value = T>,
+    check: impl Fn(&Turns, T) -> Result<(), TestCaseError>,
+) {
+    let upstream = Upstream::start();
+    let runtime = Runtime::new().expect("a runtime");
+    let server = runtime.block_on(Server::builder(&upstream).free().tables(MODELS).start());
+    let turns = Turns { upstream, server, runtime, count: Cell::new(0) };
+    let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
+    let outcome = TestRunner::new(config).run(cases, |case| check(&turns, case));
     assert!(outcome.is_ok(), "{}", outcome.expect_err("a counterexample"));
+}
+
+fn some_manner() -> impl Strategy<Value = Manner> {
+    let start = prop::sample::select(vec!["safe", "sealed", "sealed", "after_stream"]);
+    let awaited = prop::collection::vec(0..8_usize, 1..16);
+    (start, any::<bool>(), awaited).prop_map(|(start, has_client_tools, awaited)| Manner {
+        start,
+        has_client_tools,
+        awaited,
+    })
 }
 
 fn some_calls() -> impl Strategy<Value = Vec<Call>> {
@@ -74,29 +141,93 @@ fn some_calls() -> impl Strategy<Value = Vec<Call>> {
     prop::collection::vec(call, 1..8)
 }
 
-fn one_round(list: &[Call]) -> Vec<Step> {
-    let calls = list.iter().zip(0_u64..);
-    let calls =
-        calls.flat_map(|((tool, input), index)| call(index, &format!("c{index}"), tool, input));
-    calls.chain(end("tool_calls")).collect()
+/// Where turns run, each in the workspace as it always begins.
+struct Turns {
+    upstream: Upstream,
+    server: Server,
+    runtime: Runtime,
+    count: Cell<usize>,
 }
 
-/// Runs a turn in the workspace as it always begins.
-async fn run(upstream: &Upstream, server: &Server, model: &str, script: impl Fn(&str)) -> Outcome {
-    let workspace = server.workspace();
-    for entry in fs::read_dir(&workspace).expect("the workspace").flatten() {
-        fs::remove_file(entry.path()).expect("a file of ours");
+impl Turns {
+    /// All calls in one round, which stops at its gates.
+    fn at_once(&self, list: &[Call], manner: &Manner) -> (Transcript, Outcome) {
+        let model = self.begin(manner.start);
+        let gates: Vec<String> = (0..2 * list.len()).map(|at| format!("{model}-{at}")).collect();
+        self.upstream.round_of(&model, one_round(list, &gates));
+        if list.iter().all(|(tool, _)| *tool != CLIENTS) {
+            self.upstream.round_of(&model, says("Done."));
+        }
+        let progress = json!({ "progress": "events" });
+        let mut body = with(ask_streamed("Go."), json!({ "model": model, "toolhand": progress }));
+        if manner.has_client_tools {
+            let function = json!({ "name": CLIENTS, "parameters": { "type": "object" } });
+            body = with(body, json!({ "tools": [{ "type": "function", "function": function }] }));
+        }
+        let answer = self.runtime.block_on(async {
+            let mut stream = self.server.client().stream(&body).await;
+            let mut ended = 0;
+            for (gate, awaited) in gates.iter().zip(manner.awaited(list)) {
+                self.upstream.reached(gate).await;
+                while ended < awaited {
+                    stream.until_progress("tool_end").await;
+                    ended += 1;
+                }
+                self.upstream.open(gate);
+            }
+            stream.finish().await
+        });
+        (answer, self.outcome())
     }
-    fs::write(workspace.join("a.txt"), "one\ntwo\n").expect("a file");
-    fs::write(workspace.join("b.txt"), "two\nthree\n").expect("a file");
-    script(model);
 
-    let answer = server.client().chat(&with(ask("Go."), json!({ "model": model }))).await;
+    /// Each call in a round of its own.
+    fn in_order(&self, list: &[Call]) -> Outcome {
+        let model = self.begin("in-order");
+        for (tool, input) in list {
+            self.upstream.round_of(&model, calls(&[("c", *tool, input.clone())]));
+        }
+        self.upstream.round_of(&model, says("Done."));
+        let client = self.server.client();
+        let answer =
+            self.runtime.block_on(client.chat(&with(ask("Go."), json!({ "model": model }))));
+        assert_eq!(answer.text(), "Done.");
+        self.outcome()
+    }
 
-    assert_eq!(answer.text(), "Done.");
-    let last = upstream.requests().pop().expect("a request").json();
-    let answers = answers_in(&last).iter().map(|answer| sorted_paths(answer)).collect();
-    Outcome { answers, files: files(&workspace) }
+    /// Sets the workspace up; the name of a model that no other turn asks.
+    fn begin(&self, kind: &str) -> String {
+        let workspace = self.server.workspace();
+        for entry in fs::read_dir(&workspace).expect("the workspace").flatten() {
+            fs::remove_file(entry.path()).expect("a file of ours");
+        }
+        for (name, content) in files_at_first() {
+            fs::write(workspace.join(name), content).expect("a file");
+        }
+        let number = self.count.replace(self.count.get() + 1);
+        format!("{kind}-{number}")
+    }
+
+    fn outcome(&self) -> Outcome {
+        let last = self.upstream.requests().pop().expect("a request").json();
+        let answers = answers_in(&last).iter().map(|answer| sorted_paths(answer)).collect();
+        Outcome { answers, files: files(&self.server.workspace()) }
+    }
+}
+
+/// The calls with a gate within each and one behind it.
+fn one_round(list: &[Call], gates: &[String]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (((tool, input), index), gates) in list.iter().zip(0_u64..).zip(gates.chunks(2)) {
+        steps.extend(call(index, &format!("c{index}"), tool, input));
+        steps.push(gate(&gates[1]));
+        steps.insert(steps.len() - 2, gate(&gates[0]));
+    }
+    steps.into_iter().chain(end("tool_calls")).collect()
+}
+
+fn files_at_first() -> BTreeMap<String, String> {
+    let files = [("a.txt", "one\ntwo\n"), ("b.txt", "two\nthree\n")];
+    files.map(|(name, content)| (name.to_owned(), content.to_owned())).into()
 }
 
 /// A later round answers a repeated call shorter, since the model has the answer;
