@@ -120,9 +120,22 @@ async fn arguments_that_do_not_parse_never_run() {
         let call = vec![call_head(0, "c1", "Bash"), call_piece(0, arguments)];
         [call, end("tool_calls")].concat()
     };
-    check_bad_calls(bash(r#"{"command": touch ran}"#), &[""]).await;
-    check_bad_calls(bash(r#"{"command": "touch ran"} and so on"#), &[""]).await;
-    check_bad_calls(bash(r#"{"comand": "touch ran"}"#), &["command"]).await;
+    for (arguments, told) in [
+        (
+            r#"{"command": touch ran}"#,
+            "the arguments are no JSON: expected ident at line 1 column 14",
+        ),
+        (
+            r#"{"command": "touch ran"} and so on"#,
+            "unexpected 'a' after the end of the object, at byte 26",
+        ),
+        (r#"touch ran"#, "unexpected 't' where an object should begin, at byte 1"),
+        (r#"["touch ran"]"#, "unexpected '[' where an object should begin, at byte 1"),
+        (r#"{"command": 7}"#, "`command`: expected string, got number 7"),
+        (r#"{"comand": "touch ran"}"#, "`command` is missing"),
+    ] {
+        check_bad_calls(bash(arguments), &[told]).await;
+    }
 }
 
 #[tokio::test]
