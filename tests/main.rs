@@ -9,6 +9,7 @@ mod openapi;
 mod routes;
 mod rows;
 mod sdk;
+mod settings;
 mod startup;
 mod support;
 mod turn;

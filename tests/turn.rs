@@ -16,20 +16,20 @@ use serde_json::Value;
 use crate::support::upstream::Upstream;
 
 /// What the tools answered, as upstream was told in request `number`, in order.
-async fn answers(upstream: &Upstream, number: usize) -> Vec<String> {
+pub(crate) async fn answers(upstream: &Upstream, number: usize) -> Vec<String> {
     let body = upstream.request(number).await.json();
     answers_in(&body)
 }
 
 /// The contents of the `role: tool` messages of a request.
-fn answers_in(body: &Value) -> Vec<String> {
+pub(crate) fn answers_in(body: &Value) -> Vec<String> {
     let messages = body["messages"].as_array().expect("messages");
     let answers = messages.iter().filter(|message| message["role"] == "tool");
     answers.map(|message| message["content"].as_str().expect("text").to_owned()).collect()
 }
 
 /// The last assistant message of a request.
-fn assistant_in(body: &Value) -> &Value {
+pub(crate) fn assistant_in(body: &Value) -> &Value {
     let messages = body["messages"].as_array().expect("messages");
     let mut told = messages.iter().rev();
     told.find(|message| message["role"] == "assistant").expect("an assistant message")

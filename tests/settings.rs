@@ -1,0 +1,6 @@
+//! What the keys of the configuration change, seen from outside; those that other
+//! tests need anyway are shown there.
+
+mod face;
+mod tools;
+mod upstream;
