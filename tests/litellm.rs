@@ -232,30 +232,38 @@ fn without_python_it_says_what_to_install() {
 }
 
 /// Stands in for Python: says yes to every question, makes an environment out of
-/// itself, installs or fails, and then is a LiteLLM that dies at once.
+/// itself, installs, fails or goes on without end, and then is a LiteLLM that dies at
+/// once.
 const PYTHON: &str = r#"#!/bin/sh
 case "$4" in
   venv) mkdir -p "$5/bin" && cp "$0" "$5/bin/python" ;;
   pip)
-    echo "Collecting a==1"
+    for package in 1 2 3 4 5 6 7 8 9 10 11; do echo "Collecting package$package==1"; done
     [ -e "$HOME/broken" ] && { echo "no space left" >&2; exit 1; }
+    # As the real one, which is started by a file that watches its standard input.
+    [ -e "$HOME/slow" ] && { sleep 600 & cat; kill $!; exit 1; }
     echo "Installing collected packages: a" ;;
   litellm*) echo "cannot import x"; exit 1 ;;
 esac
 "#;
 
-#[test]
-fn a_broken_installation_is_told_and_the_next_start_makes_it_anew() {
+/// A start whose Python is the one above.
+fn with_stand_in() -> Builder {
     let builder = Builder::fresh();
     let programs = builder.home().join("bin");
     fs::create_dir(&programs).expect("a new directory");
     fs::write(programs.join("python3"), PYTHON).expect("a new file");
     let mode = fs::Permissions::from_mode(0o755);
     fs::set_permissions(programs.join("python3"), mode).expect("our own");
-    fs::write(builder.home().join("broken"), "").expect("a new file");
     let path = format!("{}:/usr/bin:/bin", programs.display());
     let home = builder.home().to_str().expect("UTF-8").to_owned();
-    let builder = builder.environment("PATH", &path).environment("HOME", &home);
+    builder.environment("PATH", &path).environment("HOME", &home)
+}
+
+#[test]
+fn a_broken_installation_is_told_and_the_next_start_makes_it_anew() {
+    let builder = with_stand_in();
+    fs::write(builder.home().join("broken"), "").expect("a new file");
 
     let (_, broken) = builder.run();
     assert!(broken.contains("LiteLLM could not be installed"), "{broken}");
@@ -265,7 +273,16 @@ fn a_broken_installation_is_told_and_the_next_start_makes_it_anew() {
     fs::write(&half, "").expect("a new file");
 
     let (_, anew) = builder.run();
-    assert!(anew.contains("LiteLLM is installed."), "{anew}");
+    for told in [
+        "Installing LiteLLM into the state directory.",
+        "  making a virtual environment",
+        "  fetching packages: 1 of about ",
+        "  fetching packages: 10 of about ",
+        "  unpacking 11 packages",
+        "LiteLLM is installed.",
+    ] {
+        assert_eq!(anew.matches(told).count(), 1, "{told}: {anew}");
+    }
     assert!(anew.contains("LiteLLM ended"), "{anew}");
     assert!(anew.contains("cannot import x"), "{anew}");
     assert!(!half.exists());
@@ -273,4 +290,20 @@ fn a_broken_installation_is_told_and_the_next_start_makes_it_anew() {
     let (status, again) = builder.run();
     assert_eq!(status.code(), Some(1));
     assert!(!again.contains("Installing"), "{again}");
+}
+
+#[test]
+fn an_installation_can_be_interrupted_and_the_next_start_makes_it_anew() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let builder = with_stand_in();
+        let slow = builder.home().join("slow");
+        fs::write(&slow, "").expect("a new file");
+
+        let (status, stderr) = builder.interrupt(signal, "fetching packages: 10");
+        assert_eq!(status.code(), Some(0), "{stderr}");
+        fs::remove_file(slow).expect("it is there");
+
+        let (_, anew) = builder.run();
+        assert!(anew.contains("LiteLLM is installed."), "{anew}");
+    }
 }

@@ -92,6 +92,46 @@ async fn a_second_server_on_the_same_state_directory_names_the_first() {
     check_refused(Builder::new(NOWHERE).argument(&argument), &[&server.pid().to_string()]);
 }
 
+/// The lines of this level that a server says at its start.
+async fn said(builder: impl Fn() -> Builder, level: &str) -> Vec<String> {
+    let mut server = builder().start().await;
+    assert!(server.stop().expect("a status").success());
+    let mark = format!(" {level} ");
+    let log = server.log();
+    log.lines().filter(|line| line.contains(&mark)).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn what_is_dangerous_is_said_at_each_start() {
+    let is_root = rustix::process::geteuid().is_root();
+    let upstream = Upstream::start();
+    let usual = || Server::builder(&upstream);
+    let off = || usual().config("sandbox.mode", "\"off\"");
+
+    let warnings = said(usual, "WARN").await;
+    assert_eq!(warnings.len(), usize::from(is_root), "{warnings:?}");
+    assert!(said(usual, "ERROR").await.is_empty());
+
+    // Root is told louder that nothing holds a command back.
+    let level = if is_root { "ERROR" } else { "WARN" };
+    for builder in [&off as &dyn Fn() -> Builder, &|| usual().argument("--sandbox=off")] {
+        let warnings = said(builder, level).await;
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("the sandbox is off"), "{warnings:?}");
+        assert_eq!(warnings[0].contains("root"), is_root, "{warnings:?}");
+    }
+
+    let open = said(|| usual().argument("--no-auth"), "WARN").await;
+    assert!(open.iter().any(|line| line.contains("no client key")), "{open:?}");
+    let within = || {
+        let builder = usual();
+        let home = format!("--workspace={}", builder.home().display());
+        builder.argument(&home)
+    };
+    let within = said(within, "WARN").await;
+    assert!(within.iter().any(|line| line.contains("toolhand.toml")), "{within:?}");
+}
+
 #[tokio::test]
 async fn without_auth_no_key_is_needed() {
     let upstream = Upstream::start();

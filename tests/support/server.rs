@@ -352,7 +352,7 @@ fn pid(child: &Child) -> Pid {
 
 /// Every process that descends from `server`, works inside `home` or has it in its
 /// environment.
-fn family(server: Pid, home: &Path) -> Vec<Pid> {
+pub(crate) fn family(server: Pid, home: &Path) -> Vec<Pid> {
     let mut members = Vec::new();
     let mut others = Vec::new();
     for entry in fs::read_dir("/proc").expect("procfs").flatten() {

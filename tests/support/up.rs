@@ -57,7 +57,7 @@ impl Shared {
     fn get() -> Self {
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         let (holders, up) = &mut *shared;
-        let up = up.get_or_insert_with(|| Arc::new(Builder::kept().free().start()));
+        let up = up.get_or_insert_with(|| Arc::new(Builder::kept().free().start_telling()));
         *holders += 1;
         Self(Some(Arc::clone(up)))
     }
@@ -222,10 +222,43 @@ impl Builder {
         Up { child: Some(child), address, litellm_port, greeting, key, state, home, log }
     }
 
+    /// Where LiteLLM is not there yet, it tells how far its installation is.
+    fn start_telling(self) -> Up {
+        let is_there = self.state.join("litellm/venv/.toolhand-installed").exists();
+        let up = self.start();
+        let log = up.log();
+        for told in
+            ["Installing LiteLLM", "fetching packages: 50 of", "  unpacking", "is installed."]
+        {
+            assert!(is_there || log.contains(told), "{told}: {log}");
+        }
+        up
+    }
+
     /// Starts what is expected to refuse: its status and stderr.
     pub(crate) fn run(&self) -> (ExitStatus, String) {
         let output = self.command().output().expect("the server's binary");
         (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// Starts one that is ended by `signal` as soon as it says `told`: its status and
+    /// stderr, once it and all it had started are gone.
+    pub(crate) fn interrupt(&self, signal: Signal, told: &str) -> (ExitStatus, String) {
+        let mut child = self.command().spawn().expect("the server's binary");
+        let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let mut said = String::new();
+        while !said.contains(told) {
+            let read = stderr.read_line(&mut said).expect("text");
+            assert!(read > 0, "it ended without saying {told:?}: {said}");
+        }
+        let pid = Pid::from_child(&child);
+        let descendants = super::server::family(pid, self.home.path());
+        assert!(descendants.len() > 1, "what installs is a child");
+        kill_process(pid, signal).expect("our child is there");
+        let status = child.wait().expect("our child");
+        descendants.into_iter().for_each(super::server::wait_for_end);
+        stderr.read_to_string(&mut said).expect("text");
+        (status, said)
     }
 
     fn command(&self) -> Command {
