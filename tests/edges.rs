@@ -5,6 +5,7 @@ mod bodies;
 mod heads;
 mod limits;
 mod origins;
+mod slow;
 mod values;
 
 use crate::support::server::Server;

@@ -11,6 +11,7 @@ pub(crate) mod chunks;
 pub(crate) mod client;
 pub(crate) mod http;
 pub(crate) mod server;
+pub(crate) mod toxic;
 pub(crate) mod up;
 pub(crate) mod upstream;
 

@@ -5,6 +5,7 @@ mod calls;
 mod client_tools;
 mod failures;
 mod leaving;
+mod merging;
 mod order;
 mod progress;
 mod recordings;

@@ -145,16 +145,14 @@ impl TurnEvent {
 
     /// Roughly what waiting costs in memory, in bytes.
     pub(super) fn weight(&self) -> usize {
-        const ENVELOPE: usize = 64;
-        ENVELOPE
-            + match self {
-                Self::Text(text) | Self::Member { text, .. } => text.len(),
-                Self::Raw(delta) => {
-                    let members: usize = delta.members.iter().map(|(_, raw)| raw.get().len()).sum();
-                    members + delta.logprobs.as_ref().map_or(0, |raw| raw.get().len())
-                }
-                Self::ClientCall(call) => call.arguments.len(),
-                _ => 0,
+        match self {
+            Self::Text(text) | Self::Member { text, .. } => text.len(),
+            Self::Raw(delta) => {
+                let members: usize = delta.members.iter().map(|(_, raw)| raw.get().len()).sum();
+                members + delta.logprobs.as_ref().map_or(0, |raw| raw.get().len())
             }
+            Self::ClientCall(call) => call.arguments.len(),
+            _ => 0,
+        }
     }
 }

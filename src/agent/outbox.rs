@@ -13,7 +13,10 @@ use super::events::TurnEvent;
 
 /// How much may wait before the turn stops reading: enough to ride out a short
 /// stall, little enough for a thousand streams.
-const HIGH_WATER: usize = 256 * 1024;
+const HIGH_WATER: usize = 64 * 1024;
+
+/// What an event takes besides its text.
+const ENVELOPE: usize = 64;
 
 /// The turn's end.
 #[derive(Debug)]
@@ -50,6 +53,7 @@ impl Outbox {
             Some(last) => last.absorb(event),
             None => Some(event),
         };
+        queue.weight += left.as_ref().map_or(0, |_| ENVELOPE);
         queue.events.extend(left);
     }
 
@@ -201,6 +205,17 @@ mod tests {
         let (heard, ()) = futures::join!(listening, speaking);
 
         assert_eq!(heard.map(|events| events.len()), Some(1));
+    }
+
+    #[test]
+    fn what_is_merged_costs_its_text_alone() {
+        let (outbox, _inbox) = outbox();
+
+        for _ in 0..HIGH_WATER / 4 {
+            outbox.push(text("abc"));
+        }
+
+        assert!(outbox.room().now_or_never().is_some());
     }
 
     #[test]

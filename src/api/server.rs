@@ -3,7 +3,9 @@
 //! The loop is our own, over hyper, because a connection needs deadlines and a
 //! head limit that a ready-made server does not have: see [`wire`].
 
+mod answer;
 mod departure;
+mod pace;
 mod refusal;
 mod wire;
 
@@ -32,9 +34,11 @@ use tracing::debug;
 
 use super::facts::Peer;
 use crate::limits::Limits;
+use answer::ResponseBody;
 use departure::departure;
+use pace::Pace;
 use refusal::Refusal;
-use wire::{Phase, ResponseBody, Wire};
+use wire::{Phase, Socket, Wire};
 
 /// How long to wait after an accept that failed for want of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -42,6 +46,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long what a client still sends is read away after our last byte, so that a
 /// reset does not take the answer from it.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// hyper has one bound for what it reads ahead and what it holds to be written. A
+/// head must fit, and what is written must not pile up there.
+const BESIDES_THE_HEAD: usize = 64 << 10;
 
 /// Serves until `shutdown`; then nothing new is accepted, and every connection has
 /// `grace` to end its request.
@@ -128,13 +136,16 @@ async fn serve_on<IO>(
     shutdown: CancellationToken,
     phase: Arc<Phase>,
 ) where
-    IO: AsyncRead + AsyncWrite + Unpin,
+    IO: Socket,
 {
-    let service = PhasedHandler { handler, phase: phase.clone() };
-    let wire = Wire::new(stream, phase, limits);
+    let pace = Arc::<Pace>::default();
+    let patience = limits.slow_client;
+    let service = PhasedHandler { handler, phase: phase.clone(), pace: pace.clone(), patience };
+    let wire = Wire::new(stream, phase, pace, limits);
     let mut connection = http1::Builder::new()
         .header_read_timeout(None)
         .writev(false)
+        .max_buf_size(limits.head_bytes + BESIDES_THE_HEAD)
         .serve_connection(TokioIo::new(wire), service);
     let mut is_stopping = false;
     let ended = loop {
@@ -198,6 +209,9 @@ impl Handler {
 struct PhasedHandler {
     handler: Handler,
     phase: Arc<Phase>,
+    pace: Arc<Pace>,
+    /// `limits.slow_client`.
+    patience: Duration,
 }
 
 impl Service<hyper::Request<Incoming>> for PhasedHandler {
@@ -208,23 +222,37 @@ impl Service<hyper::Request<Incoming>> for PhasedHandler {
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
         let guard = self.phase.head_complete();
         let answer = self.handler.answer(request);
-        Box::pin(async move { Ok(answer.await.map(|body| ResponseBody::new(body, guard))) })
+        let (pace, patience) = (self.pace.clone(), self.patience);
+        Box::pin(async move { Ok(ResponseBody::of(answer.await, pace, patience, guard)) })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::http::header::CONTENT_TYPE;
+    use axum::response::IntoResponse;
     use axum::routing::{get, post};
+    use futures::{StreamExt as _, TryStreamExt as _};
     use tokio::io::DuplexStream;
     use tokio::time::Instant;
 
     use super::*;
 
+    impl Socket for DuplexStream {}
+
     const HEAD: &str = "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+
+    /// Events for as long as they are taken.
+    async fn endless_stream() -> Response {
+        let event = || async { Ok::<_, Infallible>(((), "data: 1\n\n".repeat(1000))) };
+        let events = futures::stream::repeat_with(event).then(|event| event);
+        let body = Body::from_stream(events.map_ok(|((), event)| event));
+        ([(CONTENT_TYPE, "text/event-stream")], body).into_response()
+    }
 
     struct Connection {
         client: DuplexStream,
-        _server: JoinSet<()>,
+        server: JoinSet<()>,
         started: Instant,
     }
 
@@ -233,17 +261,19 @@ mod tests {
     }
 
     fn connect_until(shutdown: CancellationToken) -> Connection {
-        let (client, server) = tokio::io::duplex(1 << 20);
+        let (client, server) = tokio::io::duplex(1 << 18);
         let router = Router::new()
             .route("/", get(|| async { ([("x-request-id", "r")], "hello") }))
             .route("/wait", get(std::future::pending::<()>))
+            .route("/large", get(|| async { "x".repeat(4 << 20) }))
+            .route("/stream", get(endless_stream))
             .route("/body", post(|body: String| async move { ([("x-request-id", "r")], body) }));
         let handler = Handler { router, peer: Peer([127, 0, 0, 1].into()) };
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             serve_on(server, handler, &Limits::default(), shutdown, Arc::default()).await;
         });
-        Connection { client, _server: tasks, started: Instant::now() }
+        Connection { client, server: tasks, started: Instant::now() }
     }
 
     impl Connection {
@@ -290,6 +320,54 @@ mod tests {
 
         assert!(answer.ends_with("hello"), "{answer}");
         assert_eq!(seconds, 80);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn h32_a_client_that_reads_a_little_is_never_too_slow() {
+        let mut connection = connect();
+        connection.send("GET /stream HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+        let mut some = vec![0; 60_000];
+        for _ in 0..100 {
+            sleep(Duration::from_secs(59)).await;
+            connection.client.read_exact(&mut some).await.unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn h32_a_client_that_reads_nothing_is_told_and_closed() {
+        let mut connection = connect();
+        connection.send("GET /stream HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+        sleep(Duration::from_millis(60_500)).await;
+
+        let (answer, seconds) = connection.read_to_end().await;
+
+        assert_eq!(answer.matches("slow_client").count(), 1);
+        assert!(answer.ends_with("data: [DONE]\n\n\r\n0\r\n\r\n"), "{answer}");
+        assert_eq!(seconds, 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn h32_a_client_that_never_reads_is_closed_all_the_same() {
+        for path in ["/stream", "/large"] {
+            let mut connection = connect();
+            connection.send(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await;
+
+            let ended = connection.server.join_next().await;
+
+            assert!(ended.unwrap().is_ok());
+            let seconds = connection.started.elapsed().as_secs();
+            assert!((60..=61).contains(&seconds), "{path}: {seconds}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_body_is_sent_as_it_is_taken() {
+        let mut connection = connect();
+        connection.send("GET /large HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
+        let (answer, _) = connection.read_to_end().await;
+
+        assert!(answer.contains("content-length: 4194304\r\n"));
+        assert_eq!(answer.split_once("\r\n\r\n").unwrap().1.len(), 4 << 20);
     }
 
     #[tokio::test(start_paused = true)]

@@ -40,6 +40,7 @@ pub(crate) enum ErrorCode {
     Internal,
     StreamDied,
     TurnTimeLimit,
+    SlowClient,
 }
 
 /// An error as the client reads it: `{"error": {message, type, param, code}}`.
@@ -96,6 +97,7 @@ impl ErrorCode {
             Self::Internal => (500, SERVER, "internal"),
             Self::StreamDied => (502, UPSTREAM, "stream_died"),
             Self::TurnTimeLimit => (504, SERVER, "turn_time_limit"),
+            Self::SlowClient => (408, INVALID, "slow_client"),
         }
     }
 

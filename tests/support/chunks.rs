@@ -80,6 +80,12 @@ pub(crate) fn event(value: &Value) -> Step {
     raw(format!("data: {value}\n\n"))
 }
 
+/// One step's bytes again and again, until the peer leaves.
+pub(crate) fn flood(step: Step) -> Step {
+    let Step::Send(bytes) = step else { panic!("only bytes can flood") };
+    Step::Flood(bytes)
+}
+
 /// The stream goes on when the test opens this gate.
 pub(crate) fn gate(name: &str) -> Step {
     Step::Gate(name.to_owned())

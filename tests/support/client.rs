@@ -155,8 +155,18 @@ impl Client {
         answers
     }
 
+    /// A connection on which a chat completion has been asked for, its answer unread.
+    pub(crate) async fn start(&self, body: &Value) -> Reader<TcpStream> {
+        self.open("POST", CHAT, Some(body.to_string().as_bytes())).await
+    }
+
     /// A connection on which a request has been sent.
-    async fn open(&self, method: &str, path: &str, body: Option<&[u8]>) -> Reader<TcpStream> {
+    pub(crate) async fn open(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&[u8]>,
+    ) -> Reader<TcpStream> {
         let mut stream = self.connect().await;
         let request = self.request(method, path, body);
         // The server may refuse before it has read it all.

@@ -16,7 +16,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch as notice};
 
 use super::client::Client;
 use super::upstream::Upstream;
@@ -46,8 +46,15 @@ pub(crate) struct Server {
     /// A second word would end it at once.
     told_to_stop: AtomicBool,
     address: SocketAddr,
-    log: Arc<Mutex<String>>,
+    log: Arc<Log>,
     reading: Option<JoinHandle<()>>,
+}
+
+/// What the server says on stderr.
+#[derive(Debug)]
+struct Log {
+    text: Mutex<String>,
+    grown: notice::Sender<()>,
 }
 
 impl Server {
@@ -88,7 +95,18 @@ impl Server {
 
     /// What it has written to stderr so far.
     pub(crate) fn log(&self) -> String {
-        self.log.lock().expect("no holder panics").clone()
+        self.log.text.lock().expect("no holder panics").clone()
+    }
+
+    /// Waits until the log holds `words` so many times.
+    pub(crate) async fn logged(&self, words: &str, times: usize) {
+        let mut grown = self.log.grown.subscribe();
+        let told = async {
+            while self.log().matches(words).count() < times {
+                grown.changed().await.expect("the log lives as long as we");
+            }
+        };
+        watch(&format!("the log to say {words}"), told).await;
     }
 
     /// Asks the server to stop; asked again, it ends at once.
@@ -224,7 +242,7 @@ impl Builder {
     }
 
     pub(crate) async fn start(self) -> Server {
-        let log = Arc::new(Mutex::new(String::new()));
+        let log = Arc::new(Log { text: Mutex::default(), grown: notice::channel(()).0 });
         let mut child = self.command().spawn().expect("the server's binary");
         let reading = read_log(&mut child, Arc::clone(&log));
         let mut server = Server {
@@ -331,13 +349,14 @@ fn address_of(line: &str) -> Option<String> {
 }
 
 /// Collects stderr as it comes.
-fn read_log(child: &mut Child, log: Arc<Mutex<String>>) -> JoinHandle<()> {
+fn read_log(child: &mut Child, log: Arc<Log>) -> JoinHandle<()> {
     let mut stderr = child.stderr.take().expect("piped");
     std::thread::spawn(move || {
         let mut bytes = [0; 4096];
         while let Ok(read @ 1..) = stderr.read(&mut bytes) {
             let text = String::from_utf8_lossy(&bytes[..read]);
-            log.lock().expect("no holder panics").push_str(&text);
+            log.text.lock().expect("no holder panics").push_str(&text);
+            log.grown.send_replace(());
         }
     })
 }

@@ -42,6 +42,8 @@ pub(crate) enum Step {
     Reset,
     /// Nothing more, until the peer leaves.
     Hang,
+    /// These bytes of the body again and again, until the peer leaves.
+    Flood(Vec<u8>),
 }
 
 /// A request as it came.
@@ -72,6 +74,8 @@ struct State {
     open: HashSet<String>,
     reached: HashSet<String>,
     faults: Vec<String>,
+    /// Bytes that floods have sent.
+    flooded: u64,
 }
 
 #[derive(Debug)]
@@ -177,6 +181,11 @@ impl Upstream {
             state.requests_to(CHAT).nth(number).and_then(|request| request.abandoned.then_some(()))
         };
         watch(&format!("the end of request {number}"), self.shared.wait(abandoned)).await;
+    }
+
+    /// How many bytes the floods of this upstream have sent so far.
+    pub(crate) fn flooded(&self) -> u64 {
+        self.shared.state().flooded
     }
 
     /// The chat completions so far.
@@ -376,6 +385,12 @@ impl Connection {
                         () = self.reader.closed() => return Ending::Connection { abandoned: true },
                     }
                 }
+                Step::Flood(bytes) => {
+                    while self.send(Step::Send(bytes.clone())).await.is_ok() {
+                        shared.state().flooded += bytes.len() as u64;
+                    }
+                    return Ending::Connection { abandoned: true };
+                }
                 step => {
                     if self.send(step).await.is_err() {
                         return Ending::Connection { abandoned: true };
@@ -403,7 +418,7 @@ impl Connection {
             Step::Head { status, headers } => self.head(status, &headers).await,
             Step::Answer { status, headers, body } => self.answer(status, &headers, &body).await,
             Step::Garbage(bytes) => self.write.write_all(&bytes).await,
-            Step::Gate(_) | Step::Close | Step::Reset | Step::Hang => Ok(()),
+            Step::Gate(_) | Step::Close | Step::Reset | Step::Hang | Step::Flood(_) => Ok(()),
         }
     }
 

@@ -10,16 +10,38 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
+use tracing::{debug, warn};
 
+use super::pace::{Pace, Stall, Verdict};
 use super::refusal::Refusal;
 use crate::limits::Limits;
 
 /// How much of a head is read at once.
 const PIECE: usize = 8192;
+
+/// How much may wait in the kernel to be sent. What waits there can no longer be
+/// merged, nor can its pace be seen; the kernel's own choice is 4 MiB. Throughput
+/// is the same: what is on its way does not count.
+const UNSENT: u32 = 16 << 10;
+
+/// A stream to a client. What a socket can do beyond that is nothing to others.
+pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin {
+    /// Bounds what waits in the kernel to be sent, or lifts the bound.
+    fn bound_unsent(&self, _is_bounded: bool) {}
+}
+
+impl Socket for TcpStream {
+    fn bound_unsent(&self, is_bounded: bool) {
+        let most = if is_bounded { UNSENT } else { u32::MAX };
+        if let Err(error) = SockRef::from(self).set_tcp_notsent_lowat(most) {
+            debug!(%error, "cannot set TCP_NOTSENT_LOWAT");
+        }
+    }
+}
 
 /// What a connection is doing; the wire and the handler share it.
 #[derive(Debug, Default)]
@@ -62,39 +84,6 @@ impl Drop for Answering {
     }
 }
 
-/// A response body that keeps its request alive until it is sent.
-#[derive(Debug)]
-pub(super) struct ResponseBody {
-    body: Body,
-    _answering: Answering,
-}
-
-impl ResponseBody {
-    pub(super) fn new(body: Body, answering: Answering) -> Self {
-        Self { body, _answering: answering }
-    }
-}
-
-impl HttpBody for ResponseBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 /// A stream whose heads come in time and stay small.
 #[derive(Debug)]
 pub(super) struct Wire<IO> {
@@ -109,10 +98,15 @@ pub(super) struct Wire<IO> {
     /// The phase the deadline was set for.
     timed: u8,
     refusal: Option<Refusal>,
+    pace: Arc<Pace>,
+    stall: Stall,
+    /// The last word to an overdue client was taken: nothing more is heard of it.
+    is_over: bool,
 }
 
-impl<IO> Wire<IO> {
-    pub(super) fn new(stream: IO, phase: Arc<Phase>, limits: &Limits) -> Self {
+impl<IO: Socket> Wire<IO> {
+    pub(super) fn new(stream: IO, phase: Arc<Phase>, pace: Arc<Pace>, limits: &Limits) -> Self {
+        stream.bound_unsent(true);
         Self {
             stream,
             phase,
@@ -123,6 +117,9 @@ impl<IO> Wire<IO> {
             deadline: Box::pin(sleep(limits.header_time)),
             timed: HEAD,
             refusal: None,
+            pace,
+            stall: Stall::new(limits.slow_client),
+            is_over: false,
         }
     }
 
@@ -146,10 +143,28 @@ impl<IO> Wire<IO> {
         if self.timed != phase {
             self.set_deadline(phase);
         }
+        if !self.pace.is_flowing() {
+            // It is not idle: the end of its answer still waits to be taken.
+            return Ok(());
+        }
         match self.deadline.as_mut().poll(cx) {
             Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),
             Poll::Pending => Ok(()),
         }
+    }
+
+    /// The kernel took none of a write.
+    fn stalled(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        match self.stall.no_room(&self.pace, cx) {
+            Verdict::Wait => {}
+            Verdict::Overdue => {
+                let waited = self.stall.patience();
+                warn!(code = "slow_client", ?waited, "a client does not read its answer");
+                self.stream.bound_unsent(false);
+            }
+            Verdict::Gone => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+        }
+        Poll::Pending
     }
 
     fn count_head(&mut self, phase: u8, read: usize) {
@@ -161,7 +176,7 @@ impl<IO> Wire<IO> {
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Wire<IO> {
+impl<IO: Socket> AsyncRead for Wire<IO> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -171,6 +186,9 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Wire<IO> {
         if phase == ANSWERING {
             self.timed = ANSWERING;
             return Pin::new(&mut self.stream).poll_read(cx, buffer);
+        }
+        if self.is_over {
+            return Poll::Ready(Ok(()));
         }
         self.poll_deadline(phase, cx)?;
         let so_far = if phase == HEAD { self.head_bytes } else { 0 };
@@ -188,7 +206,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Wire<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Wire<IO> {
+impl<IO: Socket> AsyncWrite for Wire<IO> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -198,7 +216,12 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Wire<IO> {
             self.refusal = Some(refusal);
             return Poll::Ready(Ok(bytes.len()));
         }
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
+        let Poll::Ready(written) = Pin::new(&mut self.stream).poll_write(cx, bytes) else {
+            return self.stalled(cx);
+        };
+        let written = written?;
+        let this = &mut *self;
+        this.stall.progress(&this.pace);
         if self.phase.get() == IDLE {
             // The end of an answer: the client is still reading.
             self.set_deadline(IDLE);
@@ -210,6 +233,10 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Wire<IO> {
         if self.phase.get() == IDLE {
             // hyper need not read before the next request comes: see to the wake-up here.
             self.poll_deadline(IDLE, cx)?;
+            if self.pace.is_overdue() && !self.is_over {
+                self.is_over = true;
+                cx.waker().wake_by_ref();
+            }
         }
         Pin::new(&mut self.stream).poll_flush(cx)
     }

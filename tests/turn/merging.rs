@@ -1,0 +1,102 @@
+//! Many tiny deltas: at once to who keeps up, merged for who does not.
+
+use serde_json::json;
+
+use crate::support::chunks::{call, end, gate, says, text};
+use crate::support::client::{Event, Transcript, ask_streamed, with};
+use crate::support::server::Server;
+use crate::support::toxic::{Proxy, Toxic};
+use crate::support::upstream::{Step, Upstream};
+
+const DELTAS: usize = 5000;
+
+/// Words that tell whether one is missing or out of place.
+fn words() -> Vec<String> {
+    (0..DELTAS).map(|number| format!("{number} ")).collect()
+}
+
+fn pieces(of: impl Fn(&str) -> Step) -> Vec<Step> {
+    words().iter().map(|word| of(word)).collect()
+}
+
+fn chunks_with_text(answer: &Transcript) -> usize {
+    answer.events.iter().filter(|event| !event.text().is_empty()).count()
+}
+
+#[tokio::test]
+async fn each_delta_goes_out_at_once_to_a_client_that_keeps_up() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let names: Vec<String> = (0..50).map(|number| format!("after {number}")).collect();
+    let deltas = names.iter().flat_map(|name| [text(name), gate(name)]);
+    upstream.round(deltas.chain(end("stop")).collect());
+
+    let mut stream = server.client().stream(&ask_streamed("Count.")).await;
+    for name in &names {
+        // Upstream sends the next one only now that this one is here, alone.
+        assert_eq!(stream.until_text().await, *name);
+        upstream.open(name);
+    }
+
+    assert_eq!(stream.finish().await.finish_reason.as_deref(), Some("stop"));
+}
+
+#[tokio::test]
+async fn a_burst_reaches_a_client_that_keeps_up_whole_and_in_order() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    upstream.round([pieces(text), end("stop")].concat());
+
+    let answer = server.client().streamed(&ask_streamed("Count.")).await;
+
+    assert_eq!(answer.text(), words().concat());
+    assert_eq!(answer.finish_reason.as_deref(), Some("stop"));
+}
+
+/// The round after it is asked for when the server has read all of the first: what
+/// its client has not taken then waits in the server.
+#[tokio::test]
+async fn deltas_that_wait_for_a_client_become_few_chunks() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).file("a.txt", "text\n").start().await;
+    let script = vec![Toxic::Pass(1), Toxic::Gate("read".into())];
+    let proxy = Proxy::before(&server, 4096, script).await;
+    let read = call(0, "c1", "Read", &json!({ "file_path": "a.txt" }));
+    upstream.round([pieces(text), read, end("tool_calls")].concat());
+    upstream.round(says("Done."));
+
+    let client = proxy.client();
+    let body = with(ask_streamed("Count."), json!({ "toolhand": { "progress": "none" } }));
+    let (answer, ()) = tokio::join!(client.streamed(&body), async {
+        upstream.request(1).await;
+        proxy.open("read");
+    });
+
+    assert_eq!(answer.text(), words().concat() + "\n\nDone.");
+    let chunks = chunks_with_text(&answer);
+    assert!(chunks <= DELTAS / 20, "{chunks} chunks");
+}
+
+#[tokio::test]
+async fn reasoning_and_text_are_merged_each_with_its_own() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).file("a.txt", "text\n").start().await;
+    let script = vec![Toxic::Pass(1), Toxic::Gate("read".into())];
+    let proxy = Proxy::before(&server, 4096, script).await;
+    let read = call(0, "c1", "Read", &json!({ "file_path": "a.txt" }));
+    let thought = pieces(crate::support::chunks::reasoning);
+    upstream.round([thought, pieces(text), read, end("tool_calls")].concat());
+    upstream.round(says("Done."));
+
+    let client = proxy.client();
+    let body = with(ask_streamed("Count."), json!({ "toolhand": { "progress": "none" } }));
+    let (answer, ()) = tokio::join!(client.streamed(&body), async {
+        upstream.request(1).await;
+        proxy.open("read");
+    });
+
+    assert_eq!(answer.reasoning(), words().concat());
+    assert_eq!(answer.text(), words().concat() + "\n\nDone.");
+    let events = answer.events.iter().filter(|event| matches!(event, Event::Chunk(_))).count();
+    assert!(events <= DELTAS / 10, "{events} events");
+}
