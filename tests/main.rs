@@ -4,6 +4,7 @@ mod architecture;
 mod cli;
 mod commands;
 mod edges;
+mod faults;
 mod litellm;
 mod openapi;
 mod routes;

@@ -9,6 +9,8 @@ use tokio::process::Command;
 
 pub(crate) mod chunks;
 pub(crate) mod client;
+pub(crate) mod dice;
+pub(crate) mod faults;
 pub(crate) mod http;
 pub(crate) mod server;
 pub(crate) mod toxic;

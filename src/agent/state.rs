@@ -271,7 +271,7 @@ impl TurnState {
             self.failures = 0;
             return self.ask(Duration::ZERO, effects);
         }
-        self.fail(fault.api_error(), effects);
+        self.fail(fault.unanswered(), effects);
     }
 
     /// Every call of the round has its answer: on to the next round.

@@ -140,6 +140,14 @@ impl Fault {
         ApiError::new(code, message)
     }
 
+    /// The same when nothing of an answer had come: then no stream has died.
+    pub(crate) fn unanswered(&self) -> ApiError {
+        match self {
+            Self::Died(_) => ApiError::new(ErrorCode::UpstreamError, RESET),
+            _ => self.api_error(),
+        }
+    }
+
     /// LiteLLM fails in these very words, and no others, when a request carries no
     /// key. So does many a server that only failed: it is asked again all the same.
     fn may_want_a_key(&self) -> bool {

@@ -39,6 +39,13 @@ pub(crate) struct Stream {
     seen: Vec<Event>,
 }
 
+/// Whatever comes of a question.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Stream(Stream),
+    Answer(Answer),
+}
+
 /// What a stream brings, comments included.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event {
@@ -111,16 +118,32 @@ impl Client {
     /// A chat completion that is streamed, once its head is there. A refusal has no
     /// stream: see [`Client::chat`].
     pub(crate) async fn stream(&self, body: &Value) -> Stream {
-        let mut reader = self.open("POST", CHAT, Some(body.to_string().as_bytes())).await;
-        let head = watch("the head of a stream", reader.head()).await;
-        let head = head.expect("a readable head").expect("an answer");
-        if head.status() != 200 {
-            let body = reader.body(head.framing(Framing::ToEnd)).await.unwrap_or_default();
-            panic!("no stream: {head:?} {}", String::from_utf8_lossy(&body));
+        match self.ask(body).await {
+            Reply::Stream(stream) => stream,
+            Reply::Answer(answer) => {
+                panic!("no stream: {:?} {}", answer.head, String::from_utf8_lossy(&answer.body))
+            }
         }
-        assert_eq!(head.header("content-type"), Some("text/event-stream"), "{head:?}");
+    }
+
+    /// A chat completion: its stream once the head is there, or the whole answer.
+    pub(crate) async fn ask(&self, body: &Value) -> Reply {
+        let mut reader = self.open("POST", CHAT, Some(body.to_string().as_bytes())).await;
+        let head = watch("the head of an answer", reader.head()).await;
+        let head = head.expect("a readable head").expect("an answer");
         let framing = head.framing(Framing::ToEnd);
-        Stream { head, reader, framing, text: Vec::new(), seen: Vec::new() }
+        if head.header("content-type") == Some("text/event-stream") {
+            assert_eq!(head.status(), 200, "{head:?}");
+            return Reply::Stream(Stream {
+                head,
+                reader,
+                framing,
+                text: Vec::new(),
+                seen: Vec::new(),
+            });
+        }
+        let body = watch("the rest of an answer", reader.body(framing)).await;
+        Reply::Answer(Answer { head, body: body.expect("a readable answer") })
     }
 
     /// A streamed chat completion to its end.

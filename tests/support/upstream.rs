@@ -216,32 +216,36 @@ impl Drop for Upstream {
         assert!(state.faults.is_empty(), "upstream was asked for more: {:#?}", state.faults);
         assert!(state.rounds.is_empty(), "rounds never asked for: {:#?}", state.rounds);
         for request in state.requests_to(CHAT) {
-            check_pairs(&request.json());
+            assert_eq!(unpaired(&request.json()), None);
         }
     }
 }
 
-/// Every call of every assistant message has its one answer directly behind it, in
-/// order, and arguments that parse.
-fn check_pairs(body: &Value) {
+/// What is wrong with a transcript: every call of every assistant message must have
+/// its one answer directly behind it, in order, and arguments that parse.
+pub(crate) fn unpaired(body: &Value) -> Option<String> {
     let messages = body["messages"].as_array().expect("messages");
     let mut owed: VecDeque<&str> = VecDeque::new();
     for message in messages {
         if message["role"] == "tool" {
-            let answers = message["tool_call_id"].as_str();
-            assert_eq!(owed.pop_front(), answers, "an answer out of place: {body:#}");
+            if owed.pop_front() != message["tool_call_id"].as_str() {
+                return Some(format!("an answer out of place: {body:#}"));
+            }
             continue;
         }
-        assert!(owed.is_empty(), "calls without an answer, {owed:?}: {body:#}");
+        if !owed.is_empty() {
+            break;
+        }
         for call in message["tool_calls"].as_array().into_iter().flatten() {
-            owed.push_back(call["id"].as_str().expect("a call has an id"));
-            assert_eq!(call["type"], "function", "{body:#}");
-            let arguments = call["function"]["arguments"].as_str().expect("arguments are text");
-            let arguments: Result<Value, _> = serde_json::from_str(arguments);
-            assert!(arguments.is_ok(), "arguments that do not parse: {body:#}");
+            owed.push_back(call["id"].as_str().unwrap_or_default());
+            let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
+            let is_json = serde_json::from_str::<Value>(arguments).is_ok();
+            if call["id"] == "" || call["type"] != "function" || !is_json {
+                return Some(format!("a call that is none: {call}"));
+            }
         }
     }
-    assert!(owed.is_empty(), "calls without an answer, {owed:?}: {body:#}");
+    (!owed.is_empty()).then(|| format!("calls without an answer, {owed:?}: {body:#}"))
 }
 
 impl State {
@@ -307,8 +311,13 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
         let Ok(body) = connection.reader.body(head.framing(Framing::Over)).await else { return };
         let request = Request { head, body, abandoned: false };
         let (number, steps) = shared.change(|state| state.admit(request));
-        if let Ending::Connection { abandoned } = connection.play(steps, &shared).await {
-            return shared.change(|state| state.requests[number].abandoned = abandoned);
+        match connection.play(steps, &shared).await {
+            Ending::Answer => {}
+            // Dropped, the writing half would send a FIN ahead of the reset.
+            Ending::Reset => return connection.write.forget(),
+            Ending::Connection { abandoned } => {
+                return shared.change(|state| state.requests[number].abandoned = abandoned);
+            }
         }
     }
 }
@@ -360,6 +369,7 @@ enum Ending {
     Connection {
         abandoned: bool,
     },
+    Reset,
 }
 
 impl Connection {
@@ -371,7 +381,7 @@ impl Connection {
                 Step::Reset => {
                     let socket: &TcpStream = self.write.as_ref();
                     socket.set_zero_linger().expect("a TCP socket");
-                    return Ending::Connection { abandoned: false };
+                    return Ending::Reset;
                 }
                 Step::Hang => {
                     self.reader.closed().await;

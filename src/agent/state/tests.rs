@@ -381,7 +381,7 @@ fn an_empty_answer_after_tools_and_text_ends_the_turn_well() {
 fn a_stream_that_dies_before_a_word_is_asked_again_after_a_wait() {
     let mut bench = Bench::new("m", &[]);
     bench.die().die().die();
-    bench.expect("round1 ask hang ask+500ms hang ask+1500ms hang FAILED:stream_died STOP");
+    bench.expect("round1 ask hang ask+500ms hang ask+1500ms hang FAILED:upstream_error STOP");
 }
 
 #[test]

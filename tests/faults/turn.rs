@@ -1,0 +1,163 @@
+//! How a conversation must go, by the rules alone: what is asked again, what is
+//! closed with what was whole, what has run, how it ends.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::answer::{End, Said, SaidCall, Tool};
+use super::attempt::{Attempt, Fate};
+
+/// Failures of one round that are asked again.
+const RETRIES: u32 = 2;
+
+#[derive(Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// With this `finish_reason`.
+    Success(&'static str),
+    /// With this code.
+    Failure(&'static str),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    /// What each answer of upstream's came to, for who looks into a seed.
+    pub(super) history: Vec<String>,
+    pub(super) verdict: Option<Verdict>,
+    pub(super) problems: Vec<String>,
+    /// All text that went to the client.
+    pub(super) text: String,
+    pub(super) tools_ran: bool,
+    /// Labels of commands that may have run, and whether they must have.
+    pub(super) owed: BTreeMap<String, bool>,
+    /// The calls of each closed round, by their arguments.
+    closed: Vec<Vec<Value>>,
+    failures: u32,
+    was_empty: bool,
+    was_salvaged: bool,
+}
+
+impl Turn {
+    pub(super) fn attempts(&self) -> u64 {
+        self.history.len() as u64
+    }
+
+    /// Upstream must be told of the closed rounds, and of nothing else.
+    pub(super) fn check_history(&mut self, body: &Value) {
+        let messages = body["messages"].as_array().expect("messages");
+        let told = messages.iter().filter_map(|message| message["tool_calls"].as_array());
+        let told: Vec<Vec<Value>> =
+            told.map(|calls| calls.iter().map(arguments).collect()).collect();
+        if told != self.closed {
+            self.problems.push(format!("told of {told:?}, not of {:?}", self.closed));
+        }
+        if self.verdict.is_some() {
+            self.problems.push("upstream was asked after the end".to_owned());
+        }
+    }
+
+    pub(super) fn heard(&mut self, attempt: &Attempt) {
+        self.history.push(format!("{:?}", attempt.fate));
+        match &attempt.fate {
+            Fate::Refused { code, again } => self.failed(code, *again),
+            Fate::Said(said) => self.said(said, attempt.starts_sealed),
+        }
+    }
+
+    fn said(&mut self, said: &Said, starts_sealed: bool) {
+        self.forward(&said.text);
+        match said.end {
+            End::Broken(code, again) => self.broken(said, code, again, starts_sealed),
+            End::Whole if said.calls.iter().any(SaidCall::is_half_open) => {
+                self.broken(said, "stream_died", true, starts_sealed);
+            }
+            End::Whole if said.calls.is_empty() && said.text.is_empty() => self.empty(),
+            End::Whole if said.calls.is_empty() => self.end(Verdict::Success("stop")),
+            End::CutOff(reason) if said.calls.is_empty() => self.end(Verdict::Success(reason)),
+            End::Whole | End::CutOff(_) => {
+                self.was_salvaged = false;
+                self.close(said, |_| true);
+            }
+        }
+    }
+
+    fn forward(&mut self, text: &str) {
+        if !text.is_empty() && !self.text.is_empty() {
+            self.text.push_str("\n\n");
+        }
+        self.text.push_str(text);
+    }
+
+    /// The stream failed behind `said`.
+    fn broken(&mut self, said: &Said, code: &'static str, again: bool, starts_sealed: bool) {
+        let has_started = |at: usize| {
+            let call = &said.calls[at];
+            let waits = said.calls[..at].iter().any(|call| call.call.tool == Tool::Bash);
+            call.call.tool == Tool::Read && call.is_whole() && !waits
+        };
+        let started: Vec<bool> = (0..said.calls.len()).map(has_started).collect();
+        let is_kept = |at: usize| said.calls[at].sealed || started[at];
+        if !(0..said.calls.len()).any(is_kept) {
+            let was_heard = !said.text.is_empty() || said.reasoning;
+            // Where nothing of an answer came, there was no stream to speak of.
+            let code = if code == "stream_died" && !was_heard { "upstream_error" } else { code };
+            return self.failed(code, again && !was_heard);
+        }
+        if self.was_salvaged {
+            self.tools_ran |= started.contains(&true);
+            if starts_sealed {
+                self.owe(said.calls.iter().filter(|call| call.sealed), false);
+            }
+            return self.end(Verdict::Failure(code));
+        }
+        self.was_salvaged = true;
+        self.close(said, is_kept);
+    }
+
+    fn failed(&mut self, code: &'static str, again: bool) {
+        self.failures += 1;
+        if !again || self.failures > RETRIES {
+            self.end(Verdict::Failure(code));
+        }
+    }
+
+    fn empty(&mut self) {
+        if !self.was_empty {
+            self.was_empty = true;
+        } else if self.tools_ran && !self.text.is_empty() {
+            self.end(Verdict::Success("stop"));
+        } else {
+            self.end(Verdict::Failure("empty_response"));
+        }
+    }
+
+    /// The calls that are kept have their answers, and the next round is asked for.
+    fn close(&mut self, said: &Said, is_kept: impl Fn(usize) -> bool) {
+        let is_cut_off = matches!(said.end, End::CutOff(_));
+        let kept = || (0..said.calls.len()).filter(|at| is_kept(*at)).map(|at| &said.calls[at]);
+        self.closed.push(kept().map(SaidCall::key).collect());
+        self.owe(kept().filter(|call| call.sealed), true);
+        self.tools_ran |= kept().any(|call| match call.call.tool {
+            Tool::Unknown => false,
+            Tool::Read => call.is_whole() && !is_cut_off,
+            Tool::Bash => call.is_whole() && call.sealed,
+        });
+        self.failures = 0;
+        self.was_empty = false;
+    }
+
+    fn owe<'a>(&mut self, calls: impl Iterator<Item = &'a SaidCall>, must: bool) {
+        let commands = calls.filter(|call| call.call.tool == Tool::Bash && call.is_whole());
+        self.owed.extend(commands.map(|call| (call.call.label.clone(), must)));
+    }
+
+    fn end(&mut self, verdict: Verdict) {
+        self.verdict = Some(verdict);
+    }
+}
+
+/// The arguments of a call in a transcript.
+fn arguments(call: &Value) -> Value {
+    let text = call["function"]["arguments"].as_str().unwrap_or_default();
+    serde_json::from_str(text).unwrap_or_default()
+}
