@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::locks::Locks;
 pub(crate) use self::read_state::{Fingerprint, ReadState};
-use crate::workspace::{Identity, ReplaceError, Target};
+use crate::workspace::{Identity, ReplaceError, Target, Unfinished};
 
 pub(crate) mod encoding;
 pub(crate) mod line_ends;
@@ -23,6 +23,7 @@ const MAX_EDITED_BYTES: usize = 64 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     locks: Locks,
+    unfinished: Unfinished,
 }
 
 /// A whole file as it is now.
@@ -62,6 +63,10 @@ pub(crate) enum FileError {
 }
 
 impl Files {
+    pub(crate) fn new(unfinished: Unfinished) -> Self {
+        Self { locks: Locks::default(), unfinished }
+    }
+
     /// Lets `change` make the target's new bytes from what is there now, and puts
     /// them in its place, all or nothing. Nobody else changes the file meanwhile
     /// through here, and if someone does beside us, nothing is written.
@@ -82,8 +87,9 @@ impl Files {
                 return Err(FileError::Cancelled);
             }
             let before = current.map(|current| current.fingerprint.identity);
-            let identity =
-                target.replace(&bytes, before).map_err(|error| not_replaced(target, error))?;
+            let identity = target
+                .replace(&bytes, before, &self.unfinished)
+                .map_err(|error| not_replaced(target, error))?;
             known.wrote(target.real_path(), Fingerprint::of(identity, &bytes));
             Ok(answer)
         })

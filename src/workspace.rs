@@ -19,11 +19,13 @@ use crate::text::printable;
 pub(crate) use identity::Identity;
 pub(crate) use replace::ReplaceError;
 pub(crate) use target::Target;
+pub(crate) use unfinished::Unfinished;
 
 mod direct;
 mod identity;
 mod replace;
 mod target;
+mod unfinished;
 mod walk;
 
 /// What the kernel takes in one path; longer ones are a mistake or an attack.
@@ -349,7 +351,7 @@ mod tests {
         ground.link("ws/sub/b.txt", ground.path("secret"));
         assert!(file.open_file().is_err());
         assert!(directory.open_beneath(Path::new("sub/b.txt")).is_err());
-        assert!(file.replace(b"x", None).is_err());
+        assert!(replace(&file, b"x", None).is_err());
         assert!(directory.open_beneath(Path::new("../secret")).is_err());
         assert_eq!(fs::read_to_string(ground.path("secret")).unwrap(), "secret");
     }
@@ -381,7 +383,7 @@ mod tests {
                 file.read_to_string(&mut text).unwrap();
                 assert_ne!(text, "ws-evil/x");
                 let before = Identity::of(&file.metadata().unwrap());
-                let _ = target.replace(b"inside", Some(before));
+                let _ = replace(&target, b"inside", Some(before));
             }
             is_over.store(true, Ordering::Relaxed);
         });
@@ -393,6 +395,14 @@ mod tests {
         Identity::of(&fs::metadata(path).unwrap())
     }
 
+    fn replace(
+        target: &Target,
+        contents: &[u8],
+        before: Option<Identity>,
+    ) -> Result<Identity, ReplaceError> {
+        target.replace(contents, before, &Unfinished::default())
+    }
+
     #[test]
     fn replacing_keeps_mode_and_link_and_cuts_hard_links() {
         let ground = Ground::new();
@@ -401,7 +411,7 @@ mod tests {
         fs::hard_link(&path, ground.path("twin")).unwrap();
         ground.link("ws/link", "a.txt");
 
-        ground.target("ws/link").replace(b"new", Some(identity(&path))).unwrap();
+        replace(&ground.target("ws/link"), b"new", Some(identity(&path))).unwrap();
 
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o4751);
@@ -412,7 +422,7 @@ mod tests {
     #[test]
     fn replacing_makes_directories_and_leaves_nothing_beside_the_file() {
         let ground = Ground::new();
-        ground.target("ws/new/er/file").replace(b"x", None).unwrap();
+        replace(&ground.target("ws/new/er/file"), b"x", None).unwrap();
         let names = fs::read_dir(ground.path("ws/new/er")).unwrap();
         let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["file"]);
@@ -424,10 +434,10 @@ mod tests {
         let (path, target) = (ground.path("ws/a.txt"), ground.target("ws/a.txt"));
         let before = identity(&path);
         fs::write(&path, "from elsewhere").unwrap();
-        assert!(matches!(target.replace(b"x", Some(before)), Err(ReplaceError::Changed)));
-        assert!(matches!(target.replace(b"x", None), Err(ReplaceError::Changed)));
+        assert!(matches!(replace(&target, b"x", Some(before)), Err(ReplaceError::Changed)));
+        assert!(matches!(replace(&target, b"x", None), Err(ReplaceError::Changed)));
         fs::remove_file(&path).unwrap();
-        assert!(target.replace(b"x", Some(before)).is_err());
+        assert!(replace(&target, b"x", Some(before)).is_err());
         assert_eq!(fs::read_dir(ground.path("ws")).unwrap().count(), 1, "only `sub` is left");
     }
 }

@@ -3,6 +3,7 @@
 mod architecture;
 mod cli;
 mod commands;
+mod crash;
 mod edges;
 mod faults;
 mod litellm;

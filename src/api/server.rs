@@ -11,6 +11,7 @@ mod wire;
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,8 +52,6 @@ const LINGER: Duration = Duration::from_secs(1);
 /// head must fit, and what is written must not pile up there.
 const BESIDES_THE_HEAD: usize = 64 << 10;
 
-/// Serves until `shutdown`; then nothing new is accepted, and every connection has
-/// `grace` to end its request.
 /// How the server comes to its end.
 #[derive(Debug)]
 pub(crate) struct Drain {
@@ -67,6 +66,8 @@ pub(crate) struct Drain {
 /// What writing a terminal error takes to a client that reads.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
+/// Serves until it is to stop; then nothing new is accepted, and every connection has
+/// the grace to end its request.
 pub(crate) async fn run(listener: TcpListener, router: Router, limits: Arc<Limits>, drain: Drain) {
     let Drain { stop: shutdown, grace, turns_over } = drain;
     let places = Arc::new(Semaphore::new(limits.connections));
@@ -75,7 +76,7 @@ pub(crate) async fn run(listener: TcpListener, router: Router, limits: Arc<Limit
         tokio::select! {
             () = shutdown.cancelled() => break,
             Some(_) = connections.join_next() => {}
-            accepted = listener.accept() => match accepted {
+            accepted = accept(&listener) => match accepted {
                 Ok((stream, peer)) => {
                     if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
                         let service = Handler { router: router.clone(), peer: Peer(peer.ip()) };
@@ -95,6 +96,15 @@ pub(crate) async fn run(listener: TcpListener, router: Router, limits: Arc<Limit
     if timeout(LAST_WORDS, all_ended(&mut connections)).await.is_err() {
         connections.shutdown().await;
     }
+}
+
+/// The next connection. What is written to it is sent at once.
+async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, peer) = listener.accept().await?;
+    if let Err(error) = stream.set_nodelay(true) {
+        debug!(%error, "cannot set TCP_NODELAY");
+    }
+    Ok((stream, peer))
 }
 
 async fn all_ended(connections: &mut JoinSet<()>) {
@@ -117,9 +127,6 @@ async fn serve(
     shutdown: CancellationToken,
     _place: OwnedSemaphorePermit,
 ) {
-    if let Err(error) = stream.set_nodelay(true) {
-        debug!(%error, "cannot set TCP_NODELAY");
-    }
     let phase = Arc::new(Phase::default());
     let departure = departure(&stream, phase.clone());
     tokio::select! {
@@ -293,6 +300,15 @@ mod tests {
             let read = self.client.read(&mut some).await.unwrap();
             String::from_utf8_lossy(&some[..read]).into_owned()
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_written_to_a_connection_is_sent_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connecting = TcpStream::connect(listener.local_addr().unwrap());
+        let (connected, accepted) = tokio::join!(connecting, accept(&listener));
+        assert!(connected.is_ok());
+        assert!(accepted.unwrap().0.nodelay().unwrap());
     }
 
     #[tokio::test(start_paused = true)]

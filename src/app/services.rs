@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::state_dir;
 use crate::config::{Config, ConfigError, Loaded, Secrets};
+use crate::files::Files;
 use crate::permissions::{KnownTool, Permissions, RuleError};
 use crate::processes::{Environment, Runner};
 use crate::tools::builtin;
@@ -59,7 +61,7 @@ impl Services {
         let tools = |hidden| {
             Toolset::new(builtin::list(&builtin::Services {
                 hidden,
-                files: Arc::default(),
+                files: Arc::new(Files::new(state_dir::unfinished(&config.server.state_dir))),
                 runner: Runner::new(SUPERVISOR, environment.clone(), None),
                 bash: config.tools.bash.clone(),
             }))

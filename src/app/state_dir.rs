@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 use crate::secret::Secret;
+use crate::workspace::Unfinished;
 
 const LOCK: &str = "lock";
 const KEY: &str = "api-key";
@@ -51,6 +52,10 @@ impl StateDir {
         let refuse = |reason: String| StateError { path: path.to_owned(), reason };
         let directory = open_directory(path).map_err(refuse)?;
         let lock = lock(&directory).map_err(refuse)?;
+        if let Err(error) = unfinished(path).sweep() {
+            // What is left is in somebody's way, but no danger.
+            tracing::warn!(%error, "files that a killed server left could not be removed");
+        }
         Ok(Self { path: path.to_owned(), directory, _lock: lock })
     }
 
@@ -99,6 +104,11 @@ impl StateDir {
         rustix::fs::renameat(&self.directory, NEW_KEY, &self.directory, KEY)?;
         Ok(Secret::new(key))
     }
+}
+
+/// The notes of files that are being written.
+pub(crate) fn unfinished(path: &Path) -> Unfinished {
+    Unfinished::noted_in(path.join("unfinished"))
 }
 
 /// Looks at the directory, makes and locks nothing. Tells how it is.

@@ -1,22 +1,24 @@
-//! Writing that leaves no half file behind: a temporary file beside the target,
-//! then a rename over it. Never in place.
+//! Writing that leaves no half file behind: a file without a name, or where the file
+//! system has none such a temporary one, which gets the target's name when it is
+//! whole. Never in place.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags, fchmod, fchown, fgetxattr,
-    fgetxattr_query, flistxattr, flistxattr_query, fsetxattr, fsync, openat, renameat,
+    AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags, fchmod, fchown, fgetxattr,
+    fgetxattr_query, flistxattr, flistxattr_query, fsetxattr, fsync, linkat, openat, renameat,
     renameat_with, unlinkat,
 };
 use rustix::io::Errno;
-use uuid::Uuid;
 
 use super::identity::Identity;
 use super::target::{Parents, Target, open_entry};
+use super::unfinished::{Note, Unfinished, random_name};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReplaceError {
@@ -41,25 +43,34 @@ impl Target {
         &self,
         contents: &[u8],
         before: Option<Identity>,
+        unfinished: &Unfinished,
     ) -> Result<Identity, ReplaceError> {
         let parents = if before.is_some() { Parents::Expect } else { Parents::Make };
         let (directory, name) = self.leaf(parents)?;
         let old = before.map(|_| open_for_replacing(&directory, name)).transpose()?;
+        let path = self.real_path().parent().unwrap_or(Path::new("/"));
+        let place = Place { directory: &directory, path, unfinished };
 
-        let mut temporary = Temporary::create(&directory, old.as_ref())?;
-        temporary.file.write_all(contents)?;
-        if let Some(old) = &old {
-            keep_attributes(old, &temporary.file)?;
-        }
-        temporary.file.sync_all()?;
-        if identity_of(&directory, name)? != before {
-            return Err(ReplaceError::Changed);
-        }
-        temporary.rename_to(name, before)?;
+        let put = |new: Result<New<'_>, Errno>| {
+            let mut new = new?;
+            new.fill(contents, old.as_ref())?;
+            if identity_of(&directory, name)? != before {
+                return Err(ReplaceError::Changed);
+            }
+            match new.take_name(name, before) {
+                Err(Errno::EXIST) => Err(ReplaceError::Changed),
+                taken => Ok(taken.map(|()| new.file)?),
+            }
+        };
+        let file = match put(place.make_nameless(old.as_ref())) {
+            // There may be no such files here, or no way to name them.
+            Err(ReplaceError::Io(_)) => put(place.make_named(old.as_ref())),
+            file => file,
+        }?;
         // The file is replaced already; a directory that cannot be synced (some
         // file systems, directories we may not read) is no reason to say otherwise.
         let _ = sync_directory(&directory);
-        Ok(Identity::of(&temporary.file.metadata()?))
+        Ok(Identity::of(&file.metadata()?))
     }
 }
 
@@ -82,46 +93,109 @@ fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {
     fsync(openat(directory, ".", flags, Mode::empty())?)
 }
 
-/// A file beside the target that is removed unless it is renamed.
-struct Temporary<'a> {
+/// The directory that a new file comes into.
+#[derive(Clone, Copy)]
+struct Place<'a> {
     directory: &'a OwnedFd,
-    name: String,
+    path: &'a Path,
+    unfinished: &'a Unfinished,
+}
+
+/// A new file, gone with this unless it took the target's name.
+struct New<'a> {
     file: File,
+    name: Option<Temporary<'a>>,
+    place: Place<'a>,
+}
+
+/// A name beside the target, for a moment.
+struct Temporary<'a> {
+    place: Place<'a>,
+    name: String,
     is_renamed: bool,
+    _note: Option<Note>,
+}
+
+/// Of a new file the umask decides; what replaces a file shows nobody more than that
+/// file did.
+fn mode_over(old: Option<&File>) -> Mode {
+    Mode::from_raw_mode(if old.is_some() { 0o600 } else { 0o666 })
+}
+
+impl<'a> Place<'a> {
+    /// Nothing is left of such a file if we are killed.
+    fn make_nameless(self, old: Option<&File>) -> Result<New<'a>, Errno> {
+        let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let file = File::from(openat(self.directory, ".", flags, mode_over(old))?);
+        Ok(New { file, name: None, place: self })
+    }
+
+    fn make_named(self, old: Option<&File>) -> Result<New<'a>, Errno> {
+        let name = Temporary::new(self);
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(openat(self.directory, &name.name, flags, mode_over(old))?);
+        Ok(New { file, name: Some(name), place: self })
+    }
+}
+
+impl New<'_> {
+    fn fill(&mut self, contents: &[u8], old: Option<&File>) -> io::Result<()> {
+        self.file.write_all(contents)?;
+        if let Some(old) = old {
+            keep_attributes(old, &self.file)?;
+        }
+        self.file.sync_all()
+    }
+
+    /// A file cannot be linked over another one, so that takes a second name first.
+    fn take_name(&mut self, name: &OsStr, before: Option<Identity>) -> Result<(), Errno> {
+        if self.name.is_none() && before.is_none() {
+            return self.link(name);
+        }
+        let temporary = match self.name.take() {
+            Some(temporary) => temporary,
+            None => {
+                let temporary = Temporary::new(self.place);
+                self.link(temporary.name.as_ref())?;
+                temporary
+            }
+        };
+        self.name.insert(temporary).rename_to(name, before)
+    }
+
+    fn link(&self, name: &OsStr) -> Result<(), Errno> {
+        linkat(CWD, path_of(&self.file), self.place.directory, name, AtFlags::SYMLINK_FOLLOW)
+    }
+}
+
+/// By which a file without a name can be linked without any privilege.
+fn path_of(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 impl<'a> Temporary<'a> {
-    fn create(directory: &'a OwnedFd, old: Option<&File>) -> Result<Self, Errno> {
-        let name = format!(".toolhand-{}.tmp", Uuid::new_v4().simple());
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Of a new file the umask decides; what replaces a file shows nobody more
-        // than that file did.
-        let mode = if old.is_some() { 0o600 } else { 0o666 };
-        let file = File::from(openat(directory, &name, flags, Mode::from_raw_mode(mode))?);
-        Ok(Self { directory, name, file, is_renamed: false })
+    fn new(place: Place<'a>) -> Self {
+        let name = random_name();
+        let note = place.unfinished.note(place.path, &name);
+        Self { place, name, is_renamed: false, _note: note }
     }
 
-    fn rename_to(&mut self, name: &OsStr, before: Option<Identity>) -> Result<(), ReplaceError> {
-        let renamed = match before {
-            Some(_) => renameat(self.directory, &self.name, self.directory, name),
+    fn rename_to(&mut self, name: &OsStr, before: Option<Identity>) -> Result<(), Errno> {
+        let directory = self.place.directory;
+        match before {
+            Some(_) => renameat(directory, &self.name, directory, name),
             None => self.rename_to_new(name),
-        };
-        match renamed {
-            Ok(()) => self.is_renamed = true,
-            Err(Errno::EXIST) => return Err(ReplaceError::Changed),
-            Err(error) => return Err(error.into()),
-        }
+        }?;
+        self.is_renamed = true;
         Ok(())
     }
 
     fn rename_to_new(&self, name: &OsStr) -> Result<(), Errno> {
-        let flags = RenameFlags::NOREPLACE;
-        match renameat_with(self.directory, &self.name, self.directory, name, flags) {
+        let (directory, flags) = (self.place.directory, RenameFlags::NOREPLACE);
+        match renameat_with(directory, &self.name, directory, name, flags) {
             // Not every file system knows the flag.
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                renameat(self.directory, &self.name, self.directory, name)
-            }
+            Err(Errno::INVAL | Errno::NOSYS) => renameat(directory, &self.name, directory, name),
             renamed => renamed,
         }
     }
@@ -130,7 +204,7 @@ impl<'a> Temporary<'a> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if !self.is_renamed {
-            let _ = unlinkat(self.directory, &self.name, AtFlags::empty());
+            let _ = unlinkat(self.place.directory, &self.name, AtFlags::empty());
         }
     }
 }
@@ -178,4 +252,72 @@ fn extended_names(file: impl AsFd) -> Result<Vec<Vec<u8>>, Errno> {
     let length = if length == 0 { 0 } else { flistxattr(&file, &mut list[..])? };
     let names = list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
     Ok(names.map(<[u8]>::to_vec).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn names(path: &Path) -> Vec<String> {
+        let entries = fs::read_dir(path).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn with_and_without_a_name_a_file_is_put_in_place_whole() {
+        let home = tempfile::tempdir().unwrap();
+        let (work, notes) = (home.path().join("work"), home.path().join("notes"));
+        let unfinished = Unfinished::noted_in(notes.clone());
+        unfinished.sweep().unwrap();
+        for is_named in [false, true] {
+            fs::create_dir(&work).unwrap();
+            let directory = OwnedFd::from(File::open(&work).unwrap());
+            let place = Place { directory: &directory, path: &work, unfinished: &unfinished };
+            let before = |name: &str| identity_of(&directory, name.as_ref()).unwrap();
+            let make = || match is_named {
+                true => place.make_named(None).unwrap(),
+                false => place.make_nameless(None).unwrap(),
+            };
+
+            let mut first = make();
+            first.fill(b"one", None).unwrap();
+            first.take_name("a".as_ref(), None).unwrap();
+            drop(first);
+            let mut late = make();
+            assert_eq!(late.take_name("a".as_ref(), None), Err(Errno::EXIST));
+            drop(late);
+            let mut second = make();
+            second.fill(b"two", None).unwrap();
+            assert_eq!(fs::read(work.join("a")).unwrap(), b"one");
+            second.take_name("a".as_ref(), before("a")).unwrap();
+            drop(second);
+            drop(make());
+
+            assert_eq!(fs::read(work.join("a")).unwrap(), b"two");
+            assert_eq!(names(&work), ["a"]);
+            assert_eq!(names(&notes), [""; 0]);
+            fs::remove_dir_all(&work).unwrap();
+        }
+    }
+
+    /// Nothing that dies between two calls of the kernel leaves more than a note.
+    #[test]
+    fn a_name_beside_the_target_is_noted_for_as_long_as_it_stands() {
+        let home = tempfile::tempdir().unwrap();
+        let (work, notes) = (home.path().join("work"), home.path().join("notes"));
+        fs::create_dir(&work).unwrap();
+        let unfinished = Unfinished::noted_in(notes.clone());
+        unfinished.sweep().unwrap();
+        let directory = OwnedFd::from(File::open(&work).unwrap());
+        let place = Place { directory: &directory, path: &work, unfinished: &unfinished };
+        let new = place.make_named(None).unwrap();
+        assert_eq!(names(&work), names(&notes));
+
+        std::mem::forget(new);
+        unfinished.sweep().unwrap();
+
+        assert_eq!(names(&work), [""; 0]);
+    }
 }

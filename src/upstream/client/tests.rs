@@ -1,6 +1,10 @@
 //! The client against a server on loopback that answers from a script.
 
+use std::net::SocketAddr;
+
 use reqwest::header::{CONTENT_LENGTH, HOST};
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -181,6 +185,47 @@ async fn a_connection_whose_answer_ended_is_used_again() {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
+    }
+}
+
+/// A socket of this process, whoever holds it.
+fn socket_between(local: SocketAddr, peer: SocketAddr) -> Result<std::net::TcpStream, Errno> {
+    let us = pidfd_open(getpid(), PidfdFlags::empty())?;
+    for entry in std::fs::read_dir("/proc/self/fd").unwrap().flatten() {
+        let number = entry.file_name().to_str().unwrap().parse().unwrap();
+        let socket = match pidfd_getfd(&us, number, PidfdGetfdFlags::empty()) {
+            Err(Errno::BADF) => continue,
+            descriptor => std::net::TcpStream::from(descriptor?),
+        };
+        if socket.local_addr().ok() == Some(local) && socket.peer_addr().ok() == Some(peer) {
+            return Ok(socket);
+        }
+    }
+    Err(Errno::NOTCONN)
+}
+
+#[tokio::test]
+async fn what_is_sent_upstream_is_sent_at_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let settings =
+        Settings { url: format!("http://{address}/v1").parse().unwrap(), ..Settings::default() };
+    let client = Client::new(&settings, &Limits::default(), None).unwrap();
+    let headers = HeaderMap::new();
+    let mut asking = std::pin::pin!(client.open(Bytes::from_static(b"{}"), &headers));
+    let asked = async {
+        let (mut connection, peer) = listener.accept().await.unwrap();
+        assert!(request(&mut connection).await.is_some());
+        (connection, peer)
+    };
+    let (_connection, peer) = tokio::select! {
+        asked = asked => asked,
+        _ = &mut asking => unreachable!("nobody answers"),
+    };
+    match socket_between(peer, address) {
+        // Some containers forbid a look at one's own descriptors.
+        Err(Errno::PERM | Errno::NOSYS) => println!("not tested: this needs pidfd_getfd"),
+        socket => assert!(socket.unwrap().nodelay().unwrap()),
     }
 }
 
