@@ -11,5 +11,6 @@ mod round;
 pub(crate) mod settings;
 pub(crate) mod state;
 pub(crate) mod turn;
+mod weight;
 
 pub(crate) use settings::{ModelRule, Settings};

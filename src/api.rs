@@ -9,6 +9,7 @@ pub(crate) mod cors;
 pub(crate) mod errors;
 pub(crate) mod facts;
 pub(crate) mod health;
+pub(crate) mod held;
 pub(crate) mod hosts;
 pub(crate) mod json;
 pub(crate) mod models;

@@ -12,7 +12,8 @@ pub(crate) mod secret;
 pub(crate) mod text;
 pub(crate) mod units;
 
-// Means: programs, directories, logs.
+// Means: memory, programs, directories, logs.
+pub(crate) mod buffers;
 pub(crate) mod processes;
 pub(crate) mod telemetry;
 pub(crate) mod workspace;

@@ -41,6 +41,9 @@ pub(crate) struct Limits {
     /// One upstream response.
     #[serde(with = "crate::units::size")]
     pub(crate) response: usize,
+    /// All buffers of all streams together.
+    #[serde(with = "crate::units::size")]
+    pub(crate) buffers: usize,
     /// How long a client may take nothing of its answer.
     #[serde(with = "crate::units::duration")]
     pub(crate) slow_client: Duration,
@@ -61,6 +64,7 @@ impl Default for Limits {
             wrong_keys_per_minute: 10,
             line: 8 << 20,
             response: 64 << 20,
+            buffers: 256 << 20,
             slow_client: Duration::from_secs(60),
         }
     }

@@ -2,6 +2,7 @@
 //! list they stand for in their names: H for what HTTP allows, V for bodies.
 
 mod bodies;
+mod budget;
 mod heads;
 mod limits;
 mod origins;

@@ -144,7 +144,7 @@ impl TurnEvent {
     }
 
     /// Roughly what waiting costs in memory, in bytes.
-    pub(super) fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         match self {
             Self::Text(text) | Self::Member { text, .. } => text.len(),
             Self::Raw(delta) => {

@@ -97,6 +97,11 @@ impl Outbox {
         queue.reader.is_some() && !queue.events.is_empty()
     }
 
+    /// What waits, in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        lock(&self.0).weight
+    }
+
     /// Resolves when the listener is not too far behind. Cancel-safe.
     pub(crate) async fn room(&self) {
         std::future::poll_fn(|context| {

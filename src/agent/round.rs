@@ -16,6 +16,7 @@ use super::events::{ClientCallDelta, ToolEnd, ToolStart, TurnEvent};
 use super::message::AssistantMessage;
 use super::settings::StartRule;
 use super::state::Effect;
+use super::weight;
 
 /// What a round needs to know of its turn.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub(super) struct Round {
     pub(super) gave_text: bool,
     /// Text of an earlier round has, so this round's begins with a blank line.
     follows_text: bool,
+    /// Roughly what it keeps of what came, in bytes.
+    weight: usize,
     /// Calls of the client's own whose head has gone out.
     client_calls: usize,
 }
@@ -114,8 +117,14 @@ impl Round {
             forwarded: false,
             gave_text: false,
             follows_text,
+            weight: 0,
             client_calls: 0,
         }
+    }
+
+    /// Roughly what it keeps in memory, in bytes.
+    pub(super) fn weight(&self) -> usize {
+        self.weight + self.calls.len() * weight::CALL
     }
 
     pub(super) fn take(&mut self, chunk: Chunk, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
@@ -125,6 +134,7 @@ impl Round {
         if let Some(usage) = usage {
             self.usage = Some(usage);
         }
+        self.weight += weight::of(content.as_deref(), &members, &tool_calls);
         for (name, raw) in &members {
             self.message.push_member(name, raw);
         }

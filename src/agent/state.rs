@@ -10,6 +10,7 @@ use super::events::{Failure, Finished, Summary, TurnEvent};
 use super::limits::{Repeats, fit_round};
 use super::round::{Ending, Round, Rules};
 use super::settings::{ModelRule, Settings, StartRule, traits_of};
+use crate::buffers::Exhausted;
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolResult};
 use crate::execution::schedule::Position;
 use crate::ids::{SessionId, TurnId};
@@ -42,6 +43,8 @@ pub(crate) enum Event {
     /// `turns.max_duration` is over.
     TimeIsUp,
     ShuttingDown,
+    /// The turn keeps more than the server has memory for.
+    Overloaded,
 }
 
 /// Everything a turn does to the world.
@@ -107,6 +110,8 @@ pub(crate) struct TurnState {
     repeats: Repeats,
     /// When calls of this round may start.
     rule: Option<StartRule>,
+    /// Bytes of the conversation, as it was asked last.
+    asked: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +143,7 @@ impl TurnState {
             context_tokens: None,
             repeats: Repeats::default(),
             rule: None,
+            asked: 0,
         }
     }
 
@@ -180,11 +186,17 @@ impl TurnState {
                 let message = "the server is shutting down; ask again when it is back";
                 self.fail(ApiError::new(ErrorCode::ShuttingDown, message), &mut effects);
             }
+            (_, Event::Overloaded) => self.fail(Exhausted.into(), &mut effects),
         }
         if self.phase == Phase::Answering && self.round.is_answered() {
             self.close_round(elapsed, &mut effects);
         }
         effects
+    }
+
+    /// Roughly what the turn keeps in memory, in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        self.asked + self.round.weight()
     }
 
     fn chunk(&mut self, chunk: Chunk, effects: &mut Vec<Effect>) {
@@ -312,6 +324,7 @@ impl TurnState {
         self.replace_round();
         self.phase = Phase::Streaming;
         let body = self.start.conversation.request(self.model());
+        self.asked = body.len();
         effects.push(Effect::Ask { body, wait });
     }
 

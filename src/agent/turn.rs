@@ -17,6 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::outbox::Outbox;
 use super::state::{Effect, Event, Start, TurnState};
+use crate::buffers::Share;
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolResult};
 use crate::execution::scheduler::Scheduler;
 use crate::tools::tool::{CallContext, SessionFacts};
@@ -61,10 +62,10 @@ pub(crate) async fn run(turn: Turn, outbox: Outbox) {
     let began = Instant::now();
     let cancelled = CancellationToken::new();
     let mut world = World {
-        upstream,
         headers,
         refusals,
         pipeline: Arc::new(start.pipeline.clone()),
+        share: upstream.buffers().share(),
         max_parallel: start.settings.max_parallel_tools,
         scheduler: Scheduler::new(start.settings.max_parallel_tools),
         source: Source::Silent,
@@ -72,11 +73,13 @@ pub(crate) async fn run(turn: Turn, outbox: Outbox) {
         outbox,
         time_is_up: Box::pin(sleep_until(began + start.settings.max_duration)),
         shutdown,
+        upstream,
         _cancel_on_drop: cancelled.drop_guard(),
     };
     let mut state = TurnState::new(start);
     let mut effects = state.begin();
     loop {
+        effects = world.within_budget(&mut state, effects, began.elapsed());
         // A call that starts at once is an event of its own, before any other.
         let mut started = Vec::new();
         for effect in effects {
@@ -112,6 +115,8 @@ struct World {
     source: Source,
     context: CallContext,
     outbox: Outbox,
+    /// Counts what the turn keeps, and what waits for its listener.
+    share: Share,
     time_is_up: Pin<Box<Sleep>>,
     shutdown: CancellationToken,
     _cancel_on_drop: DropGuard,
@@ -134,6 +139,21 @@ enum Applied {
 }
 
 impl World {
+    /// The effects, or the turn's end where there is no memory left for it.
+    fn within_budget(
+        &mut self,
+        state: &mut TurnState,
+        effects: Vec<Effect>,
+        elapsed: Duration,
+    ) -> Vec<Effect> {
+        if self.share.hold(state.weight() + self.outbox.weight()).is_ok() {
+            return effects;
+        }
+        let failed = state.on(Event::Overloaded, elapsed);
+        // A turn that is over needs no more.
+        if failed.is_empty() { effects } else { failed }
+    }
+
     fn apply(&mut self, effect: Effect) -> Applied {
         let started = match effect {
             Effect::Emit(event) => {
@@ -226,6 +246,9 @@ impl Source {
 
     fn faulted(&mut self, fault: Fault) -> Event {
         *self = Self::Silent;
+        if fault == Fault::Overloaded {
+            return Event::Overloaded;
+        }
         Event::Faulted { fault, jitter: jitter() }
     }
 }

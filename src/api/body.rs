@@ -10,6 +10,7 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 
+use crate::buffers::Share;
 use crate::limits::Limits;
 use crate::openai::error::{ApiError, ErrorCode};
 
@@ -17,7 +18,12 @@ use crate::openai::error::{ApiError, ErrorCode};
 const SLOWEST: u128 = 8_000;
 
 /// Reads a JSON body whole; it is not looked into.
-pub(crate) async fn read_json(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
+/// The share counts it until it is dropped.
+pub(crate) async fn read_json(
+    request: Request,
+    limits: &Limits,
+    mut share: Share,
+) -> Result<(Bytes, Share), ApiError> {
     let (parts, body) = request.into_parts();
     if media_type(&parts.headers)? != "application/json" {
         return Err(unsupported("Send the body with 'Content-Type: application/json'."));
@@ -26,9 +32,10 @@ pub(crate) async fn read_json(request: Request, limits: &Limits) -> Result<Bytes
     let mut incoming = Incoming::new(body, limits.body, limits.body_time);
     let mut whole = Vec::with_capacity(expected);
     while let Some(piece) = incoming.next().await? {
+        share.hold(whole.len() + piece.len())?;
         whole.extend_from_slice(&piece);
     }
-    Ok(whole.into())
+    Ok((whole.into(), share))
 }
 
 /// The media type without its parameters, in lower case. A body that is packed is
@@ -135,6 +142,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
+    use crate::buffers::Buffers;
 
     const TYPE: (&str, &str) = ("content-type", "application/json; charset=utf-8");
 
@@ -144,7 +152,9 @@ mod tests {
             request = request.header(*name, *value);
         }
         let limits = Limits { body: 100_000, ..Limits::default() };
-        read_json(request.body(body).unwrap(), &limits).await.map_err(|error| error.code)
+        let share = Buffers::new(1 << 20).share();
+        let read = read_json(request.body(body).unwrap(), &limits, share).await;
+        read.map(|(bytes, _)| bytes).map_err(|error| error.code)
     }
 
     /// Pieces of `bytes` bytes, one a second.

@@ -9,12 +9,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use self::collect::Collected;
@@ -22,7 +22,9 @@ use self::encode::{Encoder, Envelope};
 use self::stream::EventStream;
 use super::App;
 use super::errors::never_retry;
+use super::held::held;
 use crate::agent::events::{Failure, TurnEvent};
+use crate::buffers::{Exhausted, Share};
 use crate::ids::CompletionId;
 use crate::openai::request::{ChatRequest, Progress};
 use crate::sessions::RunningTurn;
@@ -43,8 +45,11 @@ pub(crate) async fn create(State(app): State<Arc<App>>, request: validate::Valid
     };
     let session = (SESSION, header(&turn.session.to_string()));
     let id = (TURN, header(&turn.id.to_string()));
-    let response =
-        if shape.stream { streamed(&app, turn, &shape).await } else { whole(turn, &shape).await };
+    let response = if shape.stream {
+        streamed(&app, turn, &shape).await
+    } else {
+        whole(turn, &shape, app.upstream.buffers().share()).await
+    };
     ([session, id], response).into_response()
 }
 
@@ -89,26 +94,51 @@ async fn streamed(app: &App, mut turn: RunningTurn, shape: &Shape) -> Response {
         return failed(failure);
     }
     let encoder = Encoder::new(&shape.envelope, shape.progress, shape.include_usage);
-    let body = EventStream::new(turn, first, encoder, app.turns.settings().keep_alive);
+    let body = EventStream::new(
+        turn,
+        first,
+        encoder,
+        app.turns.settings().keep_alive,
+        app.upstream.buffers().share(),
+    );
     let content_type = (CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     ([content_type, NO_BUFFERING], Body::from_stream(body)).into_response()
 }
 
-async fn whole(mut turn: RunningTurn, shape: &Shape) -> Response {
+async fn whole(mut turn: RunningTurn, shape: &Shape, mut memory: Share) -> Response {
+    /// It is written out while it is still held.
+    const COPIES: usize = 2;
     let mut collected = Collected::default();
+    let (mut weight, mut tools_ran) = (0, false);
+    let overloaded =
+        |exhausted: Exhausted, tools_ran| failed(&Failure { error: exhausted.into(), tools_ran });
     while let Some(events) = turn.events.take().await {
         for event in events {
             match event {
                 TurnEvent::Finished(finished) => {
-                    return Json(collected.into_completion(&shape.envelope, &finished))
-                        .into_response();
+                    let completion = collected.into_completion(&shape.envelope, &finished);
+                    return json(&completion, memory)
+                        .unwrap_or_else(|exhausted| overloaded(exhausted, tools_ran));
                 }
                 TurnEvent::Failed(failure) => return failed(&failure),
-                event => collected.push(event),
+                event => {
+                    tools_ran |= matches!(event, TurnEvent::ToolStarted(_));
+                    weight += event.weight();
+                    if let Err(exhausted) = memory.hold(COPIES * weight) {
+                        return overloaded(exhausted, tools_ran);
+                    }
+                    collected.push(event);
+                }
             }
         }
     }
     failed(&Failure::crash())
+}
+
+fn json(value: &Value, memory: Share) -> Result<Response, Exhausted> {
+    let content_type = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let body = held(value.to_string().into(), memory)?;
+    Ok(([content_type], body).into_response())
 }
 
 fn failed(failure: &Failure) -> Response {

@@ -9,13 +9,14 @@ use serde_json::value::RawValue;
 
 use super::App;
 use super::errors::told;
+use super::held::held;
 use super::json::{self, Object};
 use crate::openai::error::{ApiError, ErrorCode};
 
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let models = app.upstream.models().await.map_err(|fault| told(&fault))?;
     entries(&models)?;
-    Ok(answer(&models))
+    answer(&app, &models)
 }
 
 pub(crate) async fn show(
@@ -23,13 +24,15 @@ pub(crate) async fn show(
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     let models = app.upstream.models().await.map_err(|fault| told(&fault))?;
-    find(&models, &id)?.map(answer).ok_or_else(|| {
+    let model = find(&models, &id)?.ok_or_else(|| {
         ApiError::new(ErrorCode::ModelNotFound, format!("There is no model {id:?}.")).param("model")
-    })
+    })?;
+    answer(&app, model)
 }
 
-fn answer(json: &RawValue) -> Response {
-    ([(CONTENT_TYPE, "application/json")], json.get().to_owned()).into_response()
+fn answer(app: &App, json: &RawValue) -> Result<Response, ApiError> {
+    let body = held(json.get().to_owned().into(), app.upstream.buffers().share())?;
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 fn find<'a>(models: &'a RawValue, id: &str) -> Result<Option<&'a RawValue>, ApiError> {

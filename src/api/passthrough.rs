@@ -22,6 +22,7 @@ use super::errors::told;
 use super::facts::RequestFacts;
 use super::multipart::FieldNames;
 use super::{refused, strict_json};
+use crate::buffers::Share;
 use crate::openai::error::{ApiError, ErrorCode};
 
 /// The routes of OpenAI's that stand behind one name.
@@ -123,25 +124,28 @@ fn route_of(uri: &Uri) -> Result<String, ApiError> {
 struct Outgoing {
     content_type: Option<HeaderValue>,
     body: reqwest::Body,
+    /// Counts a body that is not streamed.
+    _share: Option<Share>,
 }
 
 async fn outgoing(app: &App, request: Request, upload: Upload) -> Result<Outgoing, ApiError> {
     if matches!(*request.method(), Method::GET | Method::DELETE) {
-        return Ok(Outgoing { content_type: None, body: Bytes::new().into() });
+        return Ok(Outgoing { content_type: None, body: Bytes::new().into(), _share: None });
     }
     let content_type = request.headers().get(CONTENT_TYPE).cloned();
     let is_multipart = body::media_type(request.headers())? == "multipart/form-data";
     if !is_multipart || !takes_multipart(request.uri().path()) {
-        let bytes = body::read_json(request, &app.limits).await?;
+        let share = app.upstream.buffers().share();
+        let (bytes, share) = body::read_json(request, &app.limits, share).await?;
         refused::check(&strict_json::object(&bytes)?)?;
-        return Ok(Outgoing { content_type, body: bytes.into() });
+        return Ok(Outgoing { content_type, body: bytes.into(), _share: Some(share) });
     }
     let boundary = content_type.as_ref().and_then(|value| value.to_str().ok());
     let names = FieldNames::of(boundary.unwrap_or_default())?;
     body::declared_length(request.headers(), app.limits.upload)?;
     let incoming = Incoming::new(request.into_body(), app.limits.upload, app.limits.body_time);
     let body = reqwest::Body::wrap_stream(watched(incoming, names, upload));
-    Ok(Outgoing { content_type, body })
+    Ok(Outgoing { content_type, body, _share: None })
 }
 
 /// Pictures and sound come as multipart; what OpenAI takes as JSON only does not.

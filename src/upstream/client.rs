@@ -19,6 +19,7 @@ use super::fault::{Fault, Refusal};
 use super::settings::Settings;
 use super::sse::guard::{Caps, TooLarge};
 use super::stream::{ChunkStream, Drains};
+use crate::buffers::{Buffers, Share};
 use crate::limits::Limits;
 use crate::openai::error_object::ErrorObject;
 use crate::secret::Secret;
@@ -44,6 +45,7 @@ struct Inner {
     settings: Settings,
     caps: Caps,
     drains: Arc<Drains>,
+    buffers: Buffers,
 }
 
 impl Client {
@@ -60,11 +62,17 @@ impl Client {
             settings: settings.clone(),
             caps: Caps { line: limits.line, response: limits.response },
             drains: Arc::default(),
+            buffers: Buffers::new(limits.buffers),
         })))
     }
 
     pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
+    }
+
+    /// The budget of everything that holds bytes of a request or of its answer.
+    pub(crate) fn buffers(&self) -> &Buffers {
+        &self.0.buffers
     }
 
     /// Asks for a completion. Resolves when the response head came and was good.
@@ -83,8 +91,8 @@ impl Client {
             let body = beginning(response, ERROR_BODY).await;
             return Err(Fault::NotACompletion(excerpt(&body)));
         }
-        let Inner { caps, settings, drains, .. } = &*self.0;
-        Ok(ChunkStream::new(response, *caps, settings, Arc::clone(drains)))
+        let Inner { caps, settings, drains, buffers, .. } = &*self.0;
+        Ok(ChunkStream::new(response, *caps, settings, Arc::clone(drains), buffers.share()))
     }
 
     /// Hands a request of another route on, its body streamed both ways. `route`
@@ -111,9 +119,10 @@ impl Client {
         let url = self.0.settings.url.join("/models");
         let request = self.request(Method::GET, url, &HeaderMap::new());
         let response = self.send(request, SHORT_ANSWER).await?;
-        let body = timeout(SHORT_ANSWER, whole(response, self.0.caps.response))
-            .await
-            .map_err(|_| Fault::Idle(SHORT_ANSWER))??;
+        let body =
+            timeout(SHORT_ANSWER, whole(response, self.0.caps.response, self.0.buffers.share()))
+                .await
+                .map_err(|_| Fault::Idle(SHORT_ANSWER))??;
         serde_json::from_slice(&body).map_err(|_| Fault::NotACompletion(excerpt(&body)))
     }
 
@@ -209,12 +218,13 @@ async fn beginning(mut response: Response, most: usize) -> Vec<u8> {
     body
 }
 
-async fn whole(mut response: Response, most: usize) -> Result<Bytes, Fault> {
+async fn whole(mut response: Response, most: usize, mut share: Share) -> Result<Bytes, Fault> {
     let mut body = BytesMut::new();
     while let Some(bytes) = response.chunk().await.map_err(|error| Fault::of_body(&error))? {
         if body.len() + bytes.len() > most {
             return Err(TooLarge::Response(most).into());
         }
+        share.hold(body.len() + bytes.len())?;
         body.extend_from_slice(&bytes);
     }
     Ok(body.freeze())

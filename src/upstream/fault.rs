@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::sse::guard::TooLarge;
+use crate::buffers::Exhausted;
 use crate::openai::chunk::BadChunk;
 use crate::openai::error::{ApiError, ErrorCode};
 use crate::openai::error_object::ErrorObject;
@@ -43,6 +44,8 @@ pub(crate) enum Fault {
     /// A success that is no completion; its first bytes, for the log.
     NotACompletion(String),
     TooLarge(TooLarge),
+    /// Our own memory for it is used up.
+    Overloaded,
 }
 
 /// An answer with a status from 400 on.
@@ -133,6 +136,7 @@ impl Fault {
                 (ErrorCode::UpstreamInvalid, NO_COMPLETION)
             }
             Self::TooLarge(_) => (ErrorCode::UpstreamInvalid, TOO_LARGE),
+            Self::Overloaded => return Exhausted.into(),
             Self::Frame(error) | Self::Status(Refusal { error, .. }) => {
                 return self.refusal(error);
             }
@@ -210,6 +214,12 @@ impl From<BadChunk> for Fault {
     }
 }
 
+impl From<Exhausted> for Fault {
+    fn from(_: Exhausted) -> Self {
+        Self::Overloaded
+    }
+}
+
 impl From<TooLarge> for Fault {
     fn from(too_large: TooLarge) -> Self {
         Self::TooLarge(too_large)
@@ -235,6 +245,7 @@ impl fmt::Display for Fault {
             Self::NotACompletion(excerpt) => write!(f, "no completion: {}", sentence(excerpt)),
             Self::TooLarge(TooLarge::Line(cap)) => write!(f, "a line over {cap} bytes"),
             Self::TooLarge(TooLarge::Response(cap)) => write!(f, "a response over {cap} bytes"),
+            Self::Overloaded => f.write_str("limits.buffers is used up"),
         }
     }
 }

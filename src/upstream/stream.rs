@@ -16,6 +16,7 @@ use super::deadlines::{Deadlines, Expired};
 use super::fault::Fault;
 use super::settings::Settings;
 use super::sse::guard::Caps;
+use crate::buffers::Share;
 use crate::openai::chunk::Chunk;
 use decode::Decoder;
 
@@ -39,6 +40,7 @@ pub(crate) struct ChunkStream {
     /// Rings at a deadline, or at one that has been moved since.
     alarm: Pin<Box<Sleep>>,
     drains: Arc<Drains>,
+    share: Share,
 }
 
 enum Read {
@@ -54,10 +56,12 @@ impl ChunkStream {
         caps: Caps,
         settings: &Settings,
         drains: Arc<Drains>,
+        share: Share,
     ) -> Self {
         let deadlines = Deadlines::new(settings, Instant::now());
         let alarm = Box::pin(sleep_until(deadlines.next()));
-        Self { response: Some(response), decoder: Decoder::new(caps), deadlines, alarm, drains }
+        let decoder = Decoder::new(caps);
+        Self { response: Some(response), decoder, deadlines, alarm, drains, share }
     }
 
     /// The next event; after the last one, [`StreamEvent::End`] for ever. Safe to
@@ -68,12 +72,20 @@ impl ChunkStream {
                 return self.note(event);
             }
             match self.read().await {
-                Read::Bytes(bytes) => self.decoder.push(bytes),
+                Read::Bytes(bytes) => self.push(bytes)?,
                 Read::End => self.decoder.finish(),
                 Read::Broken(fault) => return self.broken(fault),
                 Read::Expired(expired) => return self.expired(expired),
             }
         }
+    }
+
+    fn push(&mut self, bytes: Bytes) -> Result<(), Fault> {
+        /// A line is read into as much text again before it is let go.
+        const READING: usize = 2;
+        self.decoder.push(bytes);
+        let held = self.share.hold(READING * self.decoder.held());
+        held.or_else(|exhausted| self.end_here(Err(exhausted.into())).map(drop))
     }
 
     /// Keeps the clock, and gives the connection back after the last event.

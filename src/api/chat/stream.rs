@@ -12,6 +12,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::encode::Encoder;
 use crate::agent::events::{Failure, TurnEvent};
+use crate::buffers::{Exhausted, Share};
 use crate::sessions::RunningTurn;
 
 /// Proxies cut connections that are silent for a minute.
@@ -27,6 +28,8 @@ pub(super) struct EventStream {
     first: VecDeque<TurnEvent>,
     keep_alive: Duration,
     silence: Pin<Box<Sleep>>,
+    /// Counts what is handed over until the next is asked for.
+    share: Share,
 }
 
 impl EventStream {
@@ -35,9 +38,10 @@ impl EventStream {
         first: VecDeque<TurnEvent>,
         encoder: Encoder,
         keep_alive: Duration,
+        share: Share,
     ) -> Self {
         let silence = Box::pin(sleep(keep_alive));
-        Self { turn: Some(turn), encoder, first, keep_alive, silence }
+        Self { turn: Some(turn), encoder, first, keep_alive, silence, share }
     }
 
     fn encode(&mut self, events: VecDeque<TurnEvent>) -> Bytes {
@@ -50,7 +54,19 @@ impl EventStream {
             }
             self.encoder.encode(event, &mut out);
         }
+        if let Err(exhausted) = self.share.hold(out.len()) {
+            out = self.overloaded(exhausted);
+        }
         Bytes::from(out)
+    }
+
+    /// The stream ends here instead.
+    fn overloaded(&mut self, exhausted: Exhausted) -> Vec<u8> {
+        let mut out = Vec::new();
+        let failure = Failure { error: exhausted.into(), tools_ran: false };
+        self.encoder.encode(TurnEvent::Failed(Box::new(failure)), &mut out);
+        self.turn = None;
+        out
     }
 
     fn poll_events(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {

@@ -93,6 +93,11 @@ impl Guard {
         self.too_large.map(Err)
     }
 
+    /// How many bytes wait for the end of their event.
+    pub(crate) fn held(&self) -> usize {
+        self.held.len() + self.read.len()
+    }
+
     /// The event that the end of the stream left open.
     pub(crate) fn finish(&mut self) -> Option<Event> {
         let open = self.line + self.lines > 0;

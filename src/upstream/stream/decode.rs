@@ -63,6 +63,15 @@ impl Decoder {
         self.is_closed = true;
     }
 
+    /// How many bytes wait here.
+    pub(super) fn held(&self) -> usize {
+        match &self.shape {
+            Shape::Events(guard) => guard.held(),
+            Shape::Unknown(bytes) | Shape::Whole(bytes) | Shape::Other(bytes) => bytes.len(),
+            Shape::Done | Shape::Ended => 0,
+        }
+    }
+
     /// Nothing more is wanted.
     pub(super) fn end(&mut self) {
         self.shape = Shape::Ended;

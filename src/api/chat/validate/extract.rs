@@ -30,7 +30,9 @@ impl FromRequest<Arc<App>> for Validated {
         let (mut parts, body) = request.into_parts();
         let Ok(facts) = RequestFacts::from_request_parts(&mut parts, app).await;
         let headers = parts.headers.clone();
-        let body = body::read_json(Request::from_parts(parts, body), &app.limits).await?;
+        let share = app.upstream.buffers().share();
+        let request = Request::from_parts(parts, body);
+        let (body, _share) = body::read_json(request, &app.limits, share).await?;
         let request = if body.len() < LARGE {
             validate(&body, &headers, &app.chat)?
         } else {

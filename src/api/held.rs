@@ -1,0 +1,42 @@
+//! A body in one piece that counts against the budget until it is sent.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+
+use crate::buffers::{Exhausted, Share};
+
+/// Whoever sends it keeps it until the last of it was taken.
+#[derive(Debug)]
+struct Held {
+    bytes: Option<Bytes>,
+    _share: Share,
+}
+
+/// `share` is what counts the bytes from now on.
+pub(crate) fn held(bytes: Bytes, mut share: Share) -> Result<Body, Exhausted> {
+    share.hold(bytes.len())?;
+    Ok(Body::new(Held { bytes: Some(bytes), _share: share }))
+}
+
+impl HttpBody for Held {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}
