@@ -9,6 +9,9 @@ const STARTED: &str = "→ ";
 const ENDED: &str = "✓ ";
 const FAILED: &str = "✗ ";
 
+/// How the error for a call of an unknown tool begins.
+pub(crate) const UNKNOWN_TOOL: &str = "no tool named ";
+
 /// What a line shows of a headline, in characters.
 const SHOWN: usize = 120;
 
@@ -24,10 +27,34 @@ pub(crate) fn failed(tool: &str, headline: &str, error: &str) -> String {
     format!("{FAILED}{}: {}\n", subject(tool, headline), one_line(error))
 }
 
-/// `reasoning` without our lines.
-pub(crate) fn removed(reasoning: &str) -> String {
-    let is_ours = |line: &&str| [STARTED, ENDED, FAILED].iter().any(|mark| line.starts_with(mark));
+/// `reasoning` without our lines: those that say of a tool what we would have said.
+pub(crate) fn removed(reasoning: &str, is_tool: impl Fn(&str) -> bool) -> String {
+    let is_ours = |line: &&str| is_ours(line.trim_end_matches(['\n', '\r']), &is_tool);
     reasoning.split_inclusive('\n').filter(|line| !is_ours(line)).collect()
+}
+
+fn is_ours(line: &str, is_tool: &impl Fn(&str) -> bool) -> bool {
+    let is_of_tool = |subject: &str| is_tool(subject.split([' ', ':']).next().unwrap_or_default());
+    if let Some(subject) = line.strip_prefix(STARTED) {
+        is_of_tool(subject)
+    } else if let Some(rest) = line.strip_prefix(ENDED) {
+        rest.rsplit_once(" (").is_some_and(|(subject, end)| is_of_tool(subject) && is_result(end))
+    } else if let Some(rest) = line.strip_prefix(FAILED) {
+        let Some((subject, error)) = rest.split_once(": ") else { return false };
+        // A model may have called what is no tool.
+        is_of_tool(subject) || error.starts_with(UNKNOWN_TOOL)
+    } else {
+        false
+    }
+}
+
+/// `1.2 s, 7 characters)`
+fn is_result(end: &str) -> bool {
+    let Some((elapsed, chars)) = end.split_once(", ") else { return false };
+    let number = elapsed.strip_suffix(" ms").or_else(|| elapsed.strip_suffix(" s"));
+    let chars = chars.strip_suffix(" characters)");
+    number.is_some_and(|number| number.parse::<f64>().is_ok())
+        && chars.is_some_and(|chars| chars.parse::<usize>().is_ok())
 }
 
 fn subject(tool: &str, headline: &str) -> String {
@@ -71,7 +98,33 @@ mod tests {
 
     #[test]
     fn our_lines_are_taken_out_and_nothing_else() {
-        let reasoning = "I think\n→ Read a.rs\n✗ Read a.rs: none\nso → be it\n✓ Read";
-        assert_eq!(removed(reasoning), "I think\nso → be it\n");
+        let removed = |text: &str| removed(text, |name| ["Read", "Bash", "Glob"].contains(&name));
+        let second = Duration::from_secs(1);
+        for ours in [
+            started("Read", "a.rs"),
+            started("Glob", ""),
+            ended("Bash", "echo (1) a: b", second, 0),
+            ended("Glob", "", Duration::ZERO, 12),
+            failed("Read", "a.rs", "no file: a.rs"),
+            failed("Bash", "", "cut off"),
+            failed("Raed", "", "no tool named Raed is available"),
+        ] {
+            assert_eq!(removed(&format!("I think\n{ours}so")), "I think\nso", "{ours}");
+            // The last one may have been cut at its end by a frontend.
+            assert_eq!(removed(ours.trim_end()), "", "{ours}");
+        }
+        for own in [
+            "→ so be it\n",
+            "→ Reading on\n",
+            "so → Read a.rs\n",
+            " → Read a.rs\n",
+            "✓ Read it all\n",
+            "✓ Read it (all of it, twice)\n",
+            "✓ done (1 s, 2 characters)\n",
+            "✗ wrong: because\n",
+            "✗ Read\n",
+        ] {
+            assert_eq!(removed(own), own);
+        }
     }
 }

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::schema::{self, InputSchema, PropertyAliases};
 use crate::files::ReadState;
+use crate::openai::progress_lines::UNKNOWN_TOOL;
 use crate::permissions::{Permit, Reach, Refusal};
 use crate::workspace::Workspace;
 
@@ -128,7 +129,7 @@ pub(crate) struct ToolOutput {
 /// What the model is told when a call fails. Write it so the model can recover.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ToolError {
-    #[error("no tool named {name} is available{hint}")]
+    #[error("{UNKNOWN_TOOL}{name} is available{hint}")]
     Unavailable { name: String, hint: String },
     #[error("invalid input: {0}")]
     InvalidInput(String),

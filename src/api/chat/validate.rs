@@ -64,7 +64,7 @@ pub(crate) fn validate(
     fields::check(&fields, context.unknown_fields)?;
     let model = fields::model(&fields)?;
     let stream = fields::stream(&fields)?;
-    let history = messages::read(&fields)?;
+    let history = messages::read(&fields, &context.toolset)?;
     let background = background::is(&fields, &history, headers, &model, &context.background_models);
     let mut extension = extension::read(&fields, headers, context)?;
     let offered = if background { Toolset::default() } else { offered(context, &extension) };

@@ -8,6 +8,7 @@ use super::{invalid, missing, required_items, required_object, required_string};
 use crate::api::json::{self, Kind, Object};
 use crate::openai::error::ApiError;
 use crate::openai::progress_lines;
+use crate::tools::toolset::Toolset;
 
 /// More messages than any conversation has.
 const MOST_MESSAGES: usize = 10_000;
@@ -51,7 +52,8 @@ impl Role {
     }
 }
 
-pub(super) fn read<'a>(fields: &Object<'a>) -> Result<Vec<Message<'a>>, ApiError> {
+/// `tools` are those whose progress a client may send back.
+pub(super) fn read<'a>(fields: &Object<'a>, tools: &Toolset) -> Result<Vec<Message<'a>>, ApiError> {
     let messages = fields.get("messages").ok_or_else(|| missing("messages"))?;
     let messages = required_items(messages, "messages")?;
     if messages.is_empty() {
@@ -61,11 +63,11 @@ pub(super) fn read<'a>(fields: &Object<'a>) -> Result<Vec<Message<'a>>, ApiError
         let message = format!("messages must hold at most {MOST_MESSAGES} messages.");
         return Err(invalid("messages", message));
     }
-    let read = |(index, message)| read_one(message, &format!("messages[{index}]"));
+    let read = |(index, message)| read_one(message, tools, &format!("messages[{index}]"));
     messages.into_iter().enumerate().map(read).collect()
 }
 
-fn read_one<'a>(json: &'a RawValue, at: &str) -> Result<Message<'a>, ApiError> {
+fn read_one<'a>(json: &'a RawValue, tools: &Toolset, at: &str) -> Result<Message<'a>, ApiError> {
     let object = required_object(json, at)?;
     let role_at = format!("{at}.role");
     let role = required_string(&object, "role", &role_at)?;
@@ -83,7 +85,7 @@ fn read_one<'a>(json: &'a RawValue, at: &str) -> Result<Message<'a>, ApiError> {
         answers: None,
     };
     match role {
-        Role::Assistant => read_assistant(&mut message, &object, at)?,
+        Role::Assistant => read_assistant(&mut message, &object, tools, at)?,
         Role::Tool => {
             let param = format!("{at}.tool_call_id");
             message.answers = Some(required_string(&object, "tool_call_id", &param)?);
@@ -162,6 +164,7 @@ fn check_image(part: &Object<'_>, at: &str) -> Result<(), ApiError> {
 fn read_assistant<'a>(
     message: &mut Message<'a>,
     object: &Object<'a>,
+    tools: &Toolset,
     at: &str,
 ) -> Result<(), ApiError> {
     let mut mended_calls = None;
@@ -171,7 +174,7 @@ fn read_assistant<'a>(
         message.calls = calls.ids;
     }
     let reasoning = object.string("reasoning_content");
-    let own_reasoning = reasoning.as_deref().and_then(without_ours);
+    let own_reasoning = reasoning.as_deref().and_then(|text| without_ours(text, tools));
     let mut changes: Vec<(&str, Option<&RawValue>)> = Vec::new();
     if let Some(calls) = &mended_calls {
         changes.push(("tool_calls", Some(calls)));
@@ -188,8 +191,8 @@ fn read_assistant<'a>(
 }
 
 /// The model's own reasoning, when there are lines of ours in `reasoning`.
-fn without_ours(reasoning: &str) -> Option<String> {
-    let own = progress_lines::removed(reasoning);
+fn without_ours(reasoning: &str, tools: &Toolset) -> Option<String> {
+    let own = progress_lines::removed(reasoning, |name| tools.get(name).is_some());
     (own.len() < reasoning.len()).then_some(own)
 }
 

@@ -499,6 +499,7 @@ fn our_own_progress_lines_do_not_go_back_to_the_model() {
     };
     assert_eq!(reasoning("I think.\n→ Read a.txt\nSo."), json!("I think.\nSo."));
     assert_eq!(reasoning("→ Read a.txt\n"), Value::Null);
+    assert_eq!(reasoning("→ so be it\n"), json!("→ so be it\n"));
     assert_eq!(reasoning("plain"), json!("plain"));
 }
 
