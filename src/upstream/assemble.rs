@@ -52,7 +52,6 @@ pub(crate) struct Assembler {
     by_id: HashMap<String, usize>,
     /// Every id that a call has.
     taken: HashSet<String>,
-    is_sloppy: bool,
     is_cut: bool,
     steps: Vec<Step>,
 }
@@ -67,7 +66,6 @@ impl Assembler {
             by_index: HashMap::new(),
             by_id: HashMap::new(),
             taken: HashSet::new(),
-            is_sloppy: false,
             is_cut: false,
             steps: Vec::new(),
         }
@@ -80,12 +78,6 @@ impl Assembler {
 
     pub(crate) fn call(&self, slot: Slot) -> &AssembledCall {
         &self.calls[slot.0]
-    }
-
-    /// The model ran several calls together, or let one follow another unmarked.
-    #[cfg_attr(not(test), expect(dead_code, reason = "sessions will remember it of their model"))]
-    pub(crate) fn is_sloppy(&self) -> bool {
-        self.is_sloppy
     }
 
     /// The round ended as if in order, but a call was left half open: upstream was
@@ -141,7 +133,6 @@ impl Assembler {
         };
         if self.is_head_of_another(at, delta) {
             // Nothing but its name tells it from the call before.
-            self.is_sloppy = true;
             let call = &self.calls[at];
             let (index, id) = (delta.index.or(call.index), delta.id.clone());
             return self.open(index, id.as_deref());
@@ -255,7 +246,6 @@ impl Assembler {
 
     /// Opens the call of a further object in the same place.
     fn open_next(&mut self, at: usize) -> usize {
-        self.is_sloppy = true;
         let call = &self.calls[at];
         let (name, index, wire_id) = (call.name.clone(), call.index, call.wire_id.clone());
         let own = self.derived_id(wire_id.as_deref());
