@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use axum::http::HeaderMap;
 use serde_json::value::RawValue;
@@ -196,14 +195,11 @@ impl Sessions {
         if tools.is_empty() {
             return messages;
         }
-        let environment =
-            Environment { working_dir: &facts.working_dir(), date: &today(), tools: &tools };
+        let environment = Environment {
+            working_dir: &facts.working_dir(),
+            date: &prompt::today(),
+            tools: &tools,
+        };
         prompt::apply(self.prompt.mode, &prompt::render(environment), messages)
     }
-}
-
-/// Such as `21 Nov 2026`, in UTC.
-fn today() -> String {
-    const DATE: std::ops::Range<usize> = 5..16;
-    httpdate::fmt_http_date(SystemTime::now())[DATE].to_owned()
 }

@@ -1,6 +1,7 @@
 //! What the model is told before the conversation begins.
 
 use std::path::Path;
+use std::time::SystemTime;
 
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -34,6 +35,12 @@ pub(crate) struct Environment<'a> {
     pub(crate) date: &'a str,
     /// The names of the server's tools that are offered.
     pub(crate) tools: &'a [&'a str],
+}
+
+/// Such as `21 Nov 2026`, in UTC.
+pub(crate) fn today() -> String {
+    const DATE: std::ops::Range<usize> = 5..16;
+    httpdate::fmt_http_date(SystemTime::now())[DATE].to_owned()
 }
 
 pub(crate) fn render(environment: Environment<'_>) -> String {
