@@ -1,10 +1,10 @@
 //! The routes beside chat completions: models, status, tools, what is forwarded.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::chunks::{gate, raw, status};
 use crate::support::client::Answer;
-use crate::support::server::Server;
+use crate::support::server::{Builder, Server};
 use crate::support::upstream::{Step, Upstream};
 
 #[tokio::test]
@@ -37,15 +37,47 @@ async fn a_model_may_have_a_slash_in_its_name() {
 #[tokio::test]
 async fn the_status_says_what_is_on() {
     let upstream = Upstream::start();
-    let server = Server::start(&upstream).await;
+    let server = Server::builder(&upstream)
+        .config("tools.enable", r#"["Read", "Grep"]"#)
+        .config("upstream.passthrough", "[]")
+        .start()
+        .await;
 
     let status = server.client().get("/toolhand/v1/status").await;
 
     assert_eq!(status.status(), 200);
     let status = status.json();
     assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
-    assert!(status["sandbox"].is_object(), "{status:#}");
-    assert!(status["upstream"].is_object(), "{status:#}");
+    assert!(status["uptime_seconds"].is_u64(), "{status:#}");
+    let reached = json!({ "url": upstream.url(), "reachable": true });
+    assert_eq!(status["upstream"], reached);
+    assert_eq!(status["sandbox"]["mode"], "auto");
+    assert_eq!(status["sandbox"]["level"], "none");
+    assert_eq!(status["auth"]["required"], true);
+    assert_eq!(status["permission_mode"], "default");
+    assert_eq!(status["workspace"], server.workspace().to_str().expect("UTF-8"));
+    let feature = |name: &str| {
+        let features = status["features"].as_array().expect("features");
+        let found = features.iter().find(|feature| feature["name"] == name).expect("it is told");
+        (found["on"].as_bool().expect("on or off"), found["why"].as_str().expect("why").to_owned())
+    };
+    assert_eq!(feature("tools"), (true, "Read, Grep".to_owned()));
+    for off in ["forwarded_routes", "cors", "sessions", "approvals"] {
+        let (is_on, why) = feature(off);
+        assert!(!is_on && !why.is_empty(), "{off}: {why}");
+    }
+}
+
+#[tokio::test]
+async fn the_status_follows_the_operators_words() {
+    let server = Builder::new("http://127.0.0.1:9/v1").free().argument("--no-auth").start().await;
+
+    let status = server.client().key(None).get("/toolhand/v1/status").await.json();
+
+    assert_eq!(status["upstream"]["reachable"], false);
+    assert_eq!(status["sandbox"]["mode"], "off");
+    assert_eq!(status["auth"]["required"], false);
+    assert_eq!(status["permission_mode"], "bypassPermissions");
 }
 
 #[tokio::test]
@@ -172,6 +204,9 @@ async fn ready_says_whether_upstream_is_there() {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;
     let ready = server.client().key(None).get("/ready").await;
-    assert_eq!(ready.status(), 200);
-    let _body: Value = ready.json();
+    assert_eq!((ready.status(), ready.json()), (200, json!({ "status": "ready" })));
+
+    let server = Builder::new("http://127.0.0.1:9/v1").start().await;
+    let ready = server.client().key(None).get("/ready").await;
+    assert_eq!((ready.status(), ready.json()), (503, json!({ "status": "not_ready" })));
 }
