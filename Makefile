@@ -10,6 +10,8 @@ up:
 # All tests are one plain `cargo test`; the script brings the SDKs they use.
 test:
 	scripts/test-env.sh
+	@command -v rg >/dev/null || \
+		{ echo "ripgrep is missing, and Grep is held against it: apt install ripgrep" >&2; exit 1; }
 	cargo test --locked
 
 bench:

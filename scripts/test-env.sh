@@ -32,12 +32,12 @@ node_modules() {
   cp "$place/package-lock.json" "$place/node_modules/.installed"
 }
 
-# Grep is held against the real ripgrep where there is one.
+# Grep is held against the real ripgrep; `make test` insists on it.
 ripgrep() {
   command -v rg >/dev/null && return
   echo "installing ripgrep" >&2
   { apt-get update -qq && apt-get install -y -qq ripgrep; } >/dev/null 2>&1 ||
-    echo "ripgrep cannot be installed here: the test that compares Grep with it will say so" >&2
+    echo "ripgrep cannot be installed here; install it yourself (apt install ripgrep)" >&2
 }
 
 ripgrep

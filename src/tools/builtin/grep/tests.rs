@@ -7,9 +7,9 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::Grep;
+use crate::permissions::Hidden;
 use crate::tools::tool::erase;
 use crate::tools::tool::test_support::Workspace;
-use crate::tools::walk::Hidden;
 
 fn grep() -> Grep {
     Grep::new(Hidden::nothing())
@@ -85,7 +85,7 @@ fn sorted(text: &str) -> Vec<String> {
 fn has_ripgrep() -> bool {
     let found = Command::new("rg").arg("--version").output().is_ok();
     if !found {
-        eprintln!("skipped: there is no rg to compare with");
+        eprintln!("skipped: there is no rg to compare with (apt install ripgrep; see make test)");
     }
     found
 }
@@ -353,7 +353,7 @@ async fn tells_paths_from_the_working_directory() {
 async fn shows_no_hidden_paths() {
     let workspace = Workspace::new(&[("state/key", "x"), ("a", "x")]);
     let state = workspace.path("state");
-    let grep = Grep::new(Hidden::new(move |path| path == state));
+    let grep = Grep::new(Hidden::directory(&state));
     assert_eq!(workspace.call(grep, json!({"pattern": "x"})).await, "a");
 }
 
