@@ -1,6 +1,5 @@
 //! Decides what a call may do.
 
-use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -8,6 +7,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+pub(crate) use self::hidden::Hidden;
 pub(crate) use self::mode::{Mode, ModeError};
 pub(crate) use self::rules::{KnownTool, RuleError, Settings};
 
@@ -15,6 +15,7 @@ use self::judge::{Effect, Policy};
 use self::rules::Rules;
 use crate::workspace::{ResolveError, Target, Workspace};
 
+mod hidden;
 mod judge;
 mod mode;
 mod rules;
@@ -83,10 +84,6 @@ pub(crate) struct Permissions {
     hidden: Hidden,
 }
 
-/// The server's own directory, which file tools neither show nor touch.
-#[derive(Clone, Debug)]
-struct Hidden(Arc<[PathBuf]>);
-
 impl Permissions {
     /// `known` are all tools there are, whether enabled or not.
     pub(crate) fn new(
@@ -94,13 +91,13 @@ impl Permissions {
         known: &[KnownTool<'_>],
         sandbox: Sandbox,
         workspace: Arc<Workspace>,
-        state_dir: &Path,
+        hidden: Hidden,
     ) -> Result<Self, RuleError> {
         let rules = Rules::parse(settings, known)?;
         let denied = known.iter().filter(|tool| rules.denying(tool.name).is_some());
         let denied_tools = denied.map(|tool| tool.name.to_owned()).collect();
         let policy = Policy { mode: settings.mode, sandbox, rules: Arc::new(rules) };
-        Ok(Self { policy, denied_tools, workspace, hidden: Hidden::new(state_dir) })
+        Ok(Self { policy, denied_tools, workspace, hidden })
     }
 
     pub(crate) fn mode(&self) -> Mode {
@@ -128,11 +125,6 @@ impl Permissions {
     /// The same in another workspace.
     pub(crate) fn with_workspace(&self, workspace: Arc<Workspace>) -> Self {
         Self { workspace, ..self.clone() }
-    }
-
-    /// Whether a search must leave `path` out; links in it are resolved already.
-    pub(crate) fn denies_read(&self, path: &Path) -> bool {
-        self.hidden.covers(path)
     }
 
     /// Resolves what the call reaches for, and judges that.
@@ -231,24 +223,6 @@ impl Permit {
     }
 }
 
-impl Hidden {
-    fn new(state_dir: &Path) -> Self {
-        Self([state_dir.to_owned(), real_path_of(state_dir)].into())
-    }
-
-    fn covers(&self, path: &Path) -> bool {
-        self.0.iter().any(|hidden| path.starts_with(hidden))
-    }
-}
-
-/// With every link resolved, of a directory that is yet to be made too.
-fn real_path_of(path: &Path) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => real_path_of(parent).join(name),
-        _ => path.to_owned(),
-    })
-}
-
 impl FromStr for Sandbox {
     type Err = String;
 
@@ -273,6 +247,7 @@ impl Permit {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use insta::assert_snapshot;
@@ -305,7 +280,8 @@ mod tests {
             let settings = Settings { mode, ..Settings::default() };
             let workspace = Arc::new(Workspace::open(vec![self.path("ws")]).unwrap());
             let state = self.path("ws/state");
-            Permissions::new(&settings, &KNOWN, Sandbox::Auto, workspace, &state).unwrap()
+            Permissions::new(&settings, &KNOWN, Sandbox::Auto, workspace, Hidden::directory(&state))
+                .unwrap()
         }
 
         async fn refusal(&self, tool: &str, reach: Reach) -> String {
@@ -357,10 +333,6 @@ mod tests {
         let permissions = ground.permissions(Mode::Default);
 
         assert!(permissions.permit("Read", Reach::Search(ground.path("ws"))).await.is_ok());
-
-        assert!(permissions.denies_read(&ground.path("ws/state/keys.toml")));
-        assert!(permissions.denies_read(&ground.path("ws/state")));
-        assert!(!permissions.denies_read(&ground.path("ws/a.txt")));
     }
 
     #[tokio::test]
@@ -370,7 +342,7 @@ mod tests {
         let settings = Settings { deny: vec!["Read".to_owned()], ..Settings::default() };
 
         let permissions =
-            Permissions::new(&settings, &KNOWN, Sandbox::Auto, workspace, Path::new("/nowhere"));
+            Permissions::new(&settings, &KNOWN, Sandbox::Auto, workspace, Hidden::nothing());
 
         assert_eq!(permissions.unwrap().denied_tools(), ["Read", "Write"]);
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod builtin;
 pub(crate) mod definition;
+mod disk;
 pub(crate) mod page;
 pub(crate) mod schema;
 pub(crate) mod settings;

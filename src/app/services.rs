@@ -7,11 +7,10 @@ use std::sync::Arc;
 use super::state_dir;
 use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::files::Files;
-use crate::permissions::{KnownTool, Permissions, RuleError};
+use crate::permissions::{Hidden, KnownTool, Permissions, RuleError};
 use crate::processes::{Environment, Runner};
 use crate::tools::builtin;
 use crate::tools::toolset::Toolset;
-use crate::tools::walk::Hidden;
 use crate::workspace::{ResolveError, Workspace};
 use crate::{tools, upstream};
 
@@ -58,18 +57,15 @@ impl Services {
         environment: &Environment,
     ) -> Result<Self, ServiceError> {
         let workspace = open(config, &config.server.workspace)?;
-        let tools = |hidden| {
-            Toolset::new(builtin::list(&builtin::Services {
-                hidden,
-                files: Arc::new(Files::new(state_dir::unfinished(&config.server.state_dir))),
-                runner: Runner::new(SUPERVISOR, environment.clone(), None),
-                bash: config.tools.bash.clone(),
-            }))
-        };
-        let permissions = permissions(config, &tools(Hidden::nothing()), &workspace)?;
-        let own = permissions.clone();
-        let all = tools(Hidden::new(move |path| own.denies_read(path)));
-        let toolset = enabled(&all, &config.tools)?.without(permissions.denied_tools());
+        let hidden = Hidden::directory(&config.server.state_dir);
+        let tools = Toolset::new(builtin::list(&builtin::Services {
+            hidden: hidden.clone(),
+            files: Arc::new(Files::new(state_dir::unfinished(&config.server.state_dir))),
+            runner: Runner::new(SUPERVISOR, environment.clone(), None),
+            bash: config.tools.bash.clone(),
+        }));
+        let permissions = permissions(config, &tools, &workspace, hidden)?;
+        let toolset = enabled(&tools, &config.tools)?.without(permissions.denied_tools());
         let key = secrets.upstream_key.as_ref();
         let upstream = upstream::Client::new(&config.upstream, &config.limits, key)
             .map_err(ServiceError::Upstream)?;
@@ -87,6 +83,7 @@ fn permissions(
     config: &Config,
     known: &Toolset,
     workspace: &Arc<Workspace>,
+    hidden: Hidden,
 ) -> Result<Permissions, ServiceError> {
     let known: Vec<KnownTool<'_>> = known
         .tools()
@@ -94,8 +91,7 @@ fn permissions(
         .map(|tool| KnownTool { name: tool.name(), aliases: tool.aliases() })
         .collect();
     let (settings, sandbox) = (&config.permissions, config.sandbox.mode);
-    let state_dir = &config.server.state_dir;
-    Ok(Permissions::new(settings, &known, sandbox, Arc::clone(workspace), state_dir)?)
+    Ok(Permissions::new(settings, &known, sandbox, Arc::clone(workspace), hidden)?)
 }
 
 /// A workspace, with the directories that every one has besides it.

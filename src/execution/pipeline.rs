@@ -194,10 +194,9 @@ mod tests {
 
     use super::*;
     use crate::hooks::{Hook, Verdict};
-    use crate::permissions::{self, Sandbox};
+    use crate::permissions::{self, Hidden, Sandbox};
     use crate::tools::builtin::glob::Glob;
     use crate::tools::tool::{SessionFacts, erase};
-    use crate::tools::walk::Hidden;
     use crate::workspace::Workspace;
 
     /// Says the same of every call.
@@ -219,7 +218,7 @@ mod tests {
             &[],
             Sandbox::Auto,
             Arc::clone(&workspace),
-            &directory.path().join("state"),
+            Hidden::directory(&directory.path().join("state")),
         );
         let hooks = hook.map(|verdict| Arc::new(Always(verdict)) as Arc<dyn Hook>);
         let pipeline = Pipeline {

@@ -12,8 +12,8 @@ pub(crate) mod write;
 use std::sync::Arc;
 
 use super::tool::{AnyTool, erase};
-use super::walk::Hidden;
 use crate::files::Files;
+use crate::permissions::Hidden;
 use crate::processes::Runner;
 
 /// What the tools need of the rest of the program.

@@ -1,17 +1,17 @@
 //! Walking a directory tree as ripgrep does, within a time and for one call.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ignore::{DirEntry, WalkBuilder};
-use tokio::task;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::disk;
 use super::tool::ToolError;
+use crate::permissions::Hidden;
 
 /// Their contents are the tools' own, never what a person would look for.
 const VCS_DIRECTORIES: [&str; 6] = [".git", ".svn", ".hg", ".bzr", ".jj", ".sl"];
@@ -22,30 +22,6 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// Longer patterns are a model gone astray, and deep ones overflow the parser.
 const MAX_PATTERN_CHARS: usize = 1024;
 const MAX_BRACE_DEPTH: usize = 10;
-
-/// Tells of paths that must not show, whoever asks.
-#[derive(Clone)]
-pub(crate) struct Hidden(Arc<dyn Fn(&Path) -> bool + Send + Sync>);
-
-impl Hidden {
-    pub(crate) fn new(hides: impl Fn(&Path) -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(hides))
-    }
-
-    pub(crate) fn nothing() -> Self {
-        Self::new(|_| false)
-    }
-
-    fn hides(&self, path: &Path) -> bool {
-        (self.0)(path)
-    }
-}
-
-impl fmt::Debug for Hidden {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hidden")
-    }
-}
 
 /// Until when a walk may go on, and what it could not look at.
 #[derive(Debug)]
@@ -76,13 +52,13 @@ pub(crate) async fn bounded<T: Send + 'static>(
 ) -> Result<T, ToolError> {
     let bounds = Arc::new(Bounds::new(limit));
     let guard = StopOnDrop(Arc::clone(&bounds));
-    let worker = task::spawn_blocking(move || work(&bounds));
+    let worker = disk::blocking(move || work(&bounds));
     tokio::select! {
         biased;
         () = cancelled.cancelled() => Err(ToolError::Cancelled),
         done = worker => {
             drop(guard);
-            done.map_err(ToolError::failed)?
+            done
         }
     }
 }
@@ -160,7 +136,7 @@ pub(crate) fn tree(
     }
     builder.follow_links(false).filter_entry(move |entry| {
         entry.depth() == 0
-            || (!is_vcs_directory(entry) && wanted(entry) && !hidden.hides(entry.path()))
+            || (!is_vcs_directory(entry) && wanted(entry) && !hidden.covers(entry.path()))
     });
     builder
 }

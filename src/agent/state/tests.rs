@@ -12,7 +12,7 @@ use crate::agent::conversation::Opening;
 use crate::hooks::Hooks;
 use crate::openai::error_object::ErrorObject;
 use crate::openai::request::ToolChoice;
-use crate::permissions::{self, Permissions, Permit, Reach, Sandbox};
+use crate::permissions::{self, Hidden, Permissions, Permit, Reach, Sandbox};
 use crate::tools::tool::{
     AnyTool, CallContext, Concurrency, Start as ToolStart, Tool, ToolError, ToolOutput, erase,
 };
@@ -83,7 +83,7 @@ impl Bench {
             &[],
             Sandbox::Auto,
             Arc::new(workspace),
-            &directory.path().join("state"),
+            Hidden::directory(&directory.path().join("state")),
         );
         let tools: Vec<Arc<dyn AnyTool>> = vec![erase(Look), erase(Change)];
         let pipeline = Pipeline {

@@ -99,8 +99,14 @@ fn sessions(upstream: Arc<upstream::Client>) -> Sessions {
     let workspace = Arc::new(Workspace::open(vec![root.clone()]).unwrap());
     let settings = permissions::Settings::default();
     let state_dir = root.join("state");
-    let permissions =
-        Permissions::new(&settings, &[], permissions::Sandbox::Off, workspace, &state_dir).unwrap();
+    let permissions = Permissions::new(
+        &settings,
+        &[],
+        permissions::Sandbox::Off,
+        workspace,
+        permissions::Hidden::directory(&state_dir),
+    )
+    .unwrap();
     Sessions {
         upstream,
         tools: Toolset::default(),

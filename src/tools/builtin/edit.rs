@@ -13,12 +13,12 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::task;
 
 use self::apply::{Replacement, apply};
 use crate::files::encoding::Encoding;
 use crate::files::{Current, FileError, Files, Standing, patch};
 use crate::permissions::{Permit, Reach};
+use crate::tools::disk;
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
 use crate::workspace::Target;
 
@@ -85,13 +85,8 @@ impl Tool for Edit {
         permit: Permit,
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
-        let target =
-            permit.into_target().ok_or_else(|| ToolError::failed("no file was permitted"))?;
         let files = Arc::clone(&self.files);
-        // Disks block, so this must not run on an async worker.
-        task::spawn_blocking(move || edit(&files, &target, &input, &context))
-            .await
-            .map_err(ToolError::failed)?
+        disk::with_file(permit, move |target| edit(&files, target, &input, &context)).await
     }
 }
 

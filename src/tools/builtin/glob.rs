@@ -12,11 +12,11 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::permissions::{Permit, Reach};
+use crate::permissions::{Hidden, Permit, Reach};
 use crate::text;
 use crate::tools::page::Page;
 use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
-use crate::tools::walk::{self, Bounds, Hidden, Ignores};
+use crate::tools::walk::{self, Bounds, Ignores};
 
 /// Enough to choose from; more would only crowd the model's context.
 const MAX_PATHS: usize = 100;
@@ -357,7 +357,7 @@ mod tests {
         std::os::unix::fs::symlink(workspace.root(), workspace.path("loop")).unwrap();
         std::os::unix::fs::symlink(workspace.path("a.rs"), workspace.path("link.rs")).unwrap();
         let state = workspace.path("state");
-        let glob = Glob::new(Hidden::new(move |path| path == state));
+        let glob = Glob::new(Hidden::directory(&state));
 
         let answer = workspace.call(glob, json!({ "pattern": "*.rs" })).await;
 

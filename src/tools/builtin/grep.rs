@@ -14,10 +14,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::permissions::{Permit, Reach};
+use crate::permissions::{Hidden, Permit, Reach};
 use crate::tools::schema::PropertyAliases;
 use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
-use crate::tools::walk::{self, Bounds, Hidden};
+use crate::tools::walk::{self, Bounds};
 
 use query::Query;
 use search::Place;

@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::task;
 
 use crate::files::Fingerprint;
 use crate::files::encoding::Binary;
 use crate::files::page::{Page, PageError, Total, Wanted};
 use crate::permissions::{Permit, Reach};
+use crate::tools::disk;
 use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
 use crate::workspace::{Identity, Target};
 
@@ -65,16 +65,11 @@ impl Tool for Read {
         permit: Permit,
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
-        let target =
-            permit.into_target().ok_or_else(|| ToolError::failed("no file was permitted"))?;
         let wanted = Wanted {
             first: input.offset.unwrap_or(1).max(1),
             lines: input.limit.unwrap_or(DEFAULT_LINES),
         };
-        // Disks block, so this must not run on an async worker.
-        task::spawn_blocking(move || read(&target, wanted, &context))
-            .await
-            .map_err(ToolError::failed)?
+        disk::with_file(permit, move |target| read(target, wanted, &context)).await
     }
 }
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::task;
 
 use crate::files::encoding::Encoding;
 use crate::files::{Current, FileError, Files, Standing, line_ends, patch};
 use crate::permissions::{Permit, Reach};
+use crate::tools::disk;
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
 use crate::workspace::Target;
 
@@ -58,13 +58,8 @@ impl Tool for Write {
         permit: Permit,
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
-        let target =
-            permit.into_target().ok_or_else(|| ToolError::failed("no file was permitted"))?;
         let files = Arc::clone(&self.files);
-        // Disks block, so this must not run on an async worker.
-        task::spawn_blocking(move || write(&files, &target, &input.content, &context))
-            .await
-            .map_err(ToolError::failed)?
+        disk::with_file(permit, move |target| write(&files, target, &input.content, &context)).await
     }
 }
 

@@ -16,10 +16,11 @@ use ignore::{DirEntry, WalkState};
 
 use super::OutputMode;
 use super::query::Query;
+use crate::permissions::Hidden;
 use crate::text;
 use crate::tools::page::Page;
 use crate::tools::tool::ToolError;
-use crate::tools::walk::{self, Bounds, Hidden, Ignores};
+use crate::tools::walk::{self, Bounds, Ignores};
 use crate::workspace::Target;
 
 /// Longer lines are left out of `content`, with a word on how many matches they have.
