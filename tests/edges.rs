@@ -1,11 +1,13 @@
-//! Hostile and broken clients at real sockets. Tests carry the row of the threat
-//! list they stand for in their names: H for what HTTP allows, V for bodies.
+//! Hostile and broken clients at real sockets, and commands that do what they should
+//! not. Tests carry the row of the threat list they stand for in their names: H for
+//! what HTTP allows, V for bodies, P for processes.
 
 mod bodies;
 mod budget;
 mod heads;
 mod limits;
 mod origins;
+mod processes;
 mod slow;
 mod values;
 

@@ -189,8 +189,9 @@ mod tests {
         );
     }
 
+    /// A process that waits for a device cannot be ended.
     #[test]
-    fn an_answer_comes_even_if_the_end_does_not() {
+    fn p7_an_answer_comes_even_if_the_end_does_not() {
         let events = [Event::Cancelled, Event::Deadline];
         let steps = check(events, &[CANCEL, Effect::Finish], Cause::Cancelled);
         assert_eq!(steps.stuck, Some(1));

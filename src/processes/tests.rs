@@ -51,7 +51,7 @@ async fn tells_what_was_printed_and_how_it_ended() {
 }
 
 #[tokio::test]
-async fn an_exit_code_is_what_the_kernel_says() {
+async fn p15_an_exit_code_is_what_the_kernel_says() {
     for (text, exit) in [
         ("exit 256", Exit::Code(0)),
         ("exit 255", Exit::Code(255)),
@@ -64,7 +64,7 @@ async fn an_exit_code_is_what_the_kernel_says() {
 }
 
 #[tokio::test]
-async fn ends_all_that_a_command_has_left_running() {
+async fn p2_ends_all_that_a_command_has_left_running() {
     let marker = marker();
     let text = format!(
         r#"
@@ -90,7 +90,7 @@ async fn ends_all_that_a_command_has_left_running() {
 }
 
 #[tokio::test]
-async fn does_not_wait_for_who_holds_the_output_open() {
+async fn p3_does_not_wait_for_who_holds_the_output_open() {
     let finished = run(&bash("(trap '' TERM; sleep 1000) & echo done")).await;
 
     assert_eq!(finished.output.render(1000, ""), "done\n");
@@ -103,7 +103,7 @@ async fn hears_what_a_short_lived_child_still_says() {
 }
 
 #[tokio::test]
-async fn a_time_out_ends_the_tree_and_keeps_what_was_said() {
+async fn p6_a_time_out_ends_the_tree_and_keeps_what_was_said() {
     for text in [
         "echo started; exec -a MARKER sleep 1000",
         "trap '' TERM INT HUP; echo started; bash -c 'while :; do sleep 1000; done' MARKER",
@@ -208,8 +208,15 @@ async fn a_command_ends_only_its_own_processes() {
 }
 
 #[tokio::test]
-async fn endless_output_ends_the_command() {
-    for text in ["yes", "tr '\\0' a </dev/zero", "cat /dev/urandom"] {
+async fn p4_endless_output_ends_the_command() {
+    for text in [
+        "yes",
+        "tr '\\0' a </dev/zero",
+        "tr '\\0' '\\n' </dev/zero",
+        "cat /dev/urandom",
+        "while :; do echo x; echo y >&2; done",
+        "setsid yes & setsid yes >&2 & wait",
+    ] {
         let limits = Limits { output: 1 << 20, ..LIMITS };
 
         let finished = run_within(limits, &bash(text)).await;
@@ -220,7 +227,7 @@ async fn endless_output_ends_the_command() {
 }
 
 #[tokio::test]
-async fn a_command_sees_three_descriptors_whatever_the_server_has_open() {
+async fn p12_a_command_sees_three_descriptors_whatever_the_server_has_open() {
     let leaked = File::open("/dev/null").unwrap();
     fcntl_setfd(&leaked, FdFlags::empty()).unwrap();
 
@@ -231,7 +238,7 @@ async fn a_command_sees_three_descriptors_whatever_the_server_has_open() {
 }
 
 #[tokio::test]
-async fn a_command_has_no_terminal_and_no_input() {
+async fn p5_a_command_has_no_terminal_and_no_input() {
     assert_eq!(output("cat; read x; : 2>/dev/null </dev/tty || echo none").await, "none\n");
     assert_eq!(output("ps -o tty= -p $$").await.trim(), "?");
 }
@@ -303,7 +310,7 @@ async fn a_program_that_moves_does_not_move_the_shell() {
 }
 
 #[tokio::test]
-async fn says_why_a_command_cannot_run() {
+async fn p14_says_why_a_command_cannot_run() {
     let error = async |command: Command| {
         runner().run(&command, LIMITS, &CancellationToken::new()).await.unwrap_err()
     };

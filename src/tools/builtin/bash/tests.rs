@@ -36,7 +36,7 @@ async fn answers_with_what_was_printed() {
 }
 
 #[tokio::test]
-async fn a_failure_is_an_error_with_its_exit_code() {
+async fn p15_a_failure_is_an_error_with_its_exit_code() {
     let fixture = Fixture::new(&[]);
 
     assert_snapshot!(answer(&fixture, "echo half; exit 3").await, @r"
@@ -87,7 +87,7 @@ async fn the_working_directory_does_not_leave_the_workspace() {
 }
 
 #[tokio::test]
-async fn a_working_directory_that_is_gone_is_left() {
+async fn p14_a_working_directory_that_is_gone_is_left() {
     let fixture = Fixture::new(&[("sub/a.txt", "")]);
 
     answer(&fixture, "cd sub").await;
@@ -99,7 +99,7 @@ async fn a_working_directory_that_is_gone_is_left() {
 }
 
 #[tokio::test]
-async fn a_time_out_says_so_and_keeps_the_output() {
+async fn p6_a_time_out_says_so_and_keeps_the_output() {
     let fixture = Fixture::new(&[]);
     let arguments = json!({ "command": "echo begun; sleep 1000", "timeout": 300 });
 
@@ -121,7 +121,7 @@ async fn a_time_out_beyond_the_limit_is_lowered() {
 }
 
 #[tokio::test]
-async fn what_is_left_running_is_ended_and_counted() {
+async fn p2_what_is_left_running_is_ended_and_counted() {
     let fixture = Fixture::new(&[]);
 
     assert_snapshot!(answer(&fixture, "sleep 1000 & setsid sleep 1000 & echo started").await, @r"
@@ -162,7 +162,7 @@ async fn long_output_is_cut_in_the_middle() {
 }
 
 #[tokio::test]
-async fn endless_output_is_ended_at_the_limit() {
+async fn p4_endless_output_is_ended_at_the_limit() {
     let fixture = Fixture::new(&[]);
 
     let answer = answer(&fixture, "yes").await;
@@ -172,7 +172,7 @@ async fn endless_output_is_ended_at_the_limit() {
 }
 
 #[tokio::test]
-async fn output_is_made_readable() {
+async fn p17_output_is_made_readable() {
     let fixture = Fixture::new(&[]);
 
     assert_snapshot!(answer(&fixture, r"printf '\033[1;31mred\033[0m \377\n'").await, @r"
@@ -195,7 +195,7 @@ async fn programs_get_the_structured_answer() {
 }
 
 #[tokio::test]
-async fn what_the_system_refuses_is_explained() {
+async fn p14_what_the_system_refuses_is_explained() {
     let fixture = Fixture::new(&[]);
 
     assert_snapshot!(answer(&fixture, &format!(": {}", "x".repeat(800_000))).await, @"Error: a command of 800002 bytes is too long for the system; write it to a file and run that");
