@@ -15,3 +15,4 @@ mod settings;
 mod startup;
 mod support;
 mod turn;
+mod upstream_rows;

@@ -245,6 +245,7 @@ impl Source {
     }
 
     fn faulted(&mut self, fault: Fault) -> Event {
+        tracing::warn!(%fault, "upstream failed");
         *self = Self::Silent;
         if fault == Fault::Overloaded {
             return Event::Overloaded;

@@ -22,6 +22,12 @@ impl Usage {
         if counts.is_empty() {
             return None;
         }
+        // These are whole for every client; a cost among the others may be a part.
+        for name in ["prompt_tokens", "completion_tokens", "total_tokens"] {
+            if let Some(count) = counts.get_mut(name) {
+                *count = whole(count);
+            }
+        }
         let count = |name: &str| counts.get(name).and_then(Value::as_u64).unwrap_or(0);
         let (prompt, completion) = (count("prompt_tokens"), count("completion_tokens"));
         let total = prompt.saturating_add(completion).min(MOST);
@@ -61,16 +67,22 @@ fn cleaned_value(value: Value) -> Option<Value> {
 
 /// A whole number that came as a float is a count; anything else is a cost.
 fn cleaned_float(float: f64) -> Value {
-    if float.fract() > 0.0 {
-        return float.into();
-    }
+    if float.fract() > 0.0 { float.into() } else { floored(float).into() }
+}
+
+fn floored(float: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "it is whole and not negative, and the cast saturates"
+        reason = "it is not negative, and the cast saturates"
     )]
     let count = float as u64;
-    count.min(MOST).into()
+    count.min(MOST)
+}
+
+/// A count as a whole number; what is none, such as an object, is 0.
+fn whole(count: &Value) -> Value {
+    count.as_u64().unwrap_or_else(|| floored(count.as_f64().unwrap_or(0.0))).into()
 }
 
 fn merge(into: &mut Map<String, Value>, other: &Map<String, Value>) {
@@ -156,6 +168,15 @@ mod tests {
             json!({
                 "prompt_tokens": MOST, "completion_tokens": 0, "total_tokens": MOST, "d": MOST,
             })
+        );
+    }
+
+    #[test]
+    fn the_three_counts_are_whole() {
+        let sum = usage(json!({"prompt_tokens": 1.5, "completion_tokens": {"x": 1}, "cost": 0.5}));
+        assert_eq!(
+            serde_json::to_value(&sum).unwrap(),
+            json!({"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 1, "cost": 0.5})
         );
     }
 

@@ -13,6 +13,9 @@ use crate::text;
 /// Suggestions for a name that does not exist.
 const MAX_SUGGESTIONS: usize = 3;
 
+/// With so few tools, a model is told of all beside the closest.
+const MAX_LISTED: usize = 20;
+
 /// Below this similarity a name is another word, not a slip.
 const MIN_SIMILARITY: f64 = 0.5;
 
@@ -120,13 +123,16 @@ impl Toolset {
     /// The answer to a call of a tool that is not here.
     pub(crate) fn unavailable(&self, name: &str) -> ToolError {
         let closest = self.closest(name);
-        let hint = if self.0.tools.is_empty() {
-            "; no tools are available in this conversation".to_owned()
-        } else if closest.is_empty() {
-            format!("; available: {}", self.names().collect::<Vec<_>>().join(", "))
-        } else {
-            format!("; closest: {}", closest.join(", "))
-        };
+        let mut hint = String::new();
+        if !closest.is_empty() {
+            hint = format!("; closest: {}", closest.join(", "));
+        }
+        if self.0.tools.is_empty() {
+            hint.push_str("; no tools are available in this conversation");
+        } else if closest.is_empty() || self.0.tools.len() <= MAX_LISTED {
+            let names: Vec<&str> = self.names().collect();
+            hint = format!("{hint}; available: {}", names.join(", "));
+        }
         let name = text::prefix(name, MAX_NAME).escape_debug().to_string();
         ToolError::Unavailable { name, hint }
     }
@@ -241,8 +247,8 @@ mod tests {
     #[test]
     fn says_what_is_there_instead() {
         let refusal = |name: &str| toolset().unavailable(name).to_string();
-        insta::assert_snapshot!(refusal("grep"), @"no tool named grep is available; closest: Grep, Read");
-        insta::assert_snapshot!(refusal("readfile"), @"no tool named readfile is available; closest: Read, Grep, Bash");
+        insta::assert_snapshot!(refusal("grep"), @"no tool named grep is available; closest: Grep, Read; available: Read, Grep, Bash");
+        insta::assert_snapshot!(refusal("readfile"), @"no tool named readfile is available; closest: Read, Grep, Bash; available: Read, Grep, Bash");
         insta::assert_snapshot!(refusal("xyzzy"), @"no tool named xyzzy is available; available: Read, Grep, Bash");
         insta::assert_snapshot!(Toolset::default().unavailable("Read").to_string(), @"no tool named Read is available; no tools are available in this conversation");
         assert!(refusal(&"\u{1b}é".repeat(10_000)).len() < 1000);

@@ -149,7 +149,7 @@ impl ChunkStream {
     /// A connection can be used again once its body was read to the end.
     fn give_back(&mut self) {
         if let Some(response) = self.response.take() {
-            self.drains.drain(response);
+            self.drains.drain(response, self.decoder.ignored);
         }
     }
 }
@@ -163,15 +163,30 @@ impl Drains {
     /// What takes longer is closed: within 1 s, as any connection we leave.
     const TIME: Duration = Duration::from_millis(500);
 
-    fn drain(&self, mut response: Response) {
-        if let Some(Ok(None) | Err(_)) = response.chunk().now_or_never() {
-            return;
+    /// `ignored` bytes have been read behind the `[DONE]` already.
+    fn drain(&self, mut response: Response, mut ignored: usize) {
+        match response.chunk().now_or_never() {
+            Some(Ok(None) | Err(_)) => return count(ignored),
+            Some(Ok(Some(bytes))) => ignored += bytes.len(),
+            None => {}
         }
         let mut tasks = self.0.lock().expect("no holder panics");
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
-            let to_the_end = async { while let Ok(Some(_)) = response.chunk().await {} };
+            let to_the_end = async {
+                while let Ok(Some(bytes)) = response.chunk().await {
+                    ignored += bytes.len();
+                }
+            };
             timeout(Self::TIME, to_the_end).await.ok();
+            count(ignored);
         });
+    }
+}
+
+/// An upstream that speaks on after its end is worth a line in the log.
+fn count(ignored: usize) {
+    if ignored > 0 {
+        tracing::warn!(bytes = ignored, "upstream sent more after [DONE]; it was ignored");
     }
 }

@@ -66,6 +66,11 @@ impl Guard {
         }
     }
 
+    /// Bytes that came behind the last event that was taken.
+    pub(crate) fn left(&self) -> usize {
+        self.held.len() + self.read.len()
+    }
+
     /// Takes one read. The one before must have been used up.
     pub(crate) fn push(&mut self, mut read: Bytes) {
         debug_assert!(self.read.is_empty(), "the last read was used up");

@@ -21,6 +21,8 @@ pub(super) struct Decoder {
     is_closed: bool,
     /// A `finish_reason` came.
     is_finished: bool,
+    /// Bytes that have come behind the last event and were not looked at.
+    pub(super) ignored: usize,
 }
 
 /// What the body turned out to be. Its content type is not asked: it is missing
@@ -41,7 +43,8 @@ enum Shape {
 
 impl Decoder {
     pub(super) fn new(caps: Caps) -> Self {
-        Self { caps, shape: Shape::Unknown(Vec::new()), is_closed: false, is_finished: false }
+        let shape = Shape::Unknown(Vec::new());
+        Self { caps, shape, is_closed: false, is_finished: false, ignored: 0 }
     }
 
     /// Takes one read. [`next`](Self::next) must have come to `None` before.
@@ -74,6 +77,9 @@ impl Decoder {
 
     /// Nothing more is wanted.
     pub(super) fn end(&mut self) {
+        if let Shape::Events(guard) = &self.shape {
+            self.ignored = guard.left();
+        }
         self.shape = Shape::Ended;
     }
 
