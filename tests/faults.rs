@@ -30,7 +30,7 @@ use attempt::Attempt;
 use turn::{Turn, Verdict};
 
 /// Conversations at once: most wait for a time-out at some point.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 128;
 
 /// What became of many conversations.
 #[derive(Debug, Default)]
@@ -102,6 +102,7 @@ async fn server(upstream: &FaultUpstream) -> Server {
         .config("upstream.first_byte_timeout", r#""4s""#)
         .config("upstream.idle_timeout", r#""4s""#)
         .config("upstream.comment_timeout", r#""4s""#)
+        .config("upstream.end_timeout", r#""3s""#)
         .config("turns.head_hold", r#""50ms""#)
         .config("turns.max_duration", r#""50s""#)
         .config("limits.line", r#""64KiB""#)

@@ -60,8 +60,8 @@ fn full_listener() -> (Vec<TcpStream>, SocketAddr, rustix::fd::OwnedFd) {
 async fn u1_a_connection_that_hangs_is_given_up_three_times() {
     let (_queue, address, _listener) = full_listener();
     let server = Builder::new(&format!("http://{address}/v1"))
-        .config("upstream.connect_timeout", r#""100ms""#)
-        .config("turns.head_hold", r#""50ms""#)
+        .config("upstream.connect_timeout", r#""500ms""#)
+        .config("turns.head_hold", r#""1ms""#)
         .start()
         .await;
 

@@ -10,20 +10,26 @@ use crate::support::server::{Builder, Server};
 
 /// A server for which one kind of silence is long after 100 ms.
 async fn impatient(upstream: &FaultUpstream, limit: &str) -> Server {
-    let builder = Builder::new(&upstream.url()).config(limit, r#""100ms""#);
-    builder.config("turns.head_hold", r#""50ms""#).start().await
+    Builder::new(&upstream.url()).config(limit, r#""100ms""#).start().await
 }
 
 #[tokio::test]
 async fn u2_no_answer_at_all_is_a_timeout() {
-    let (rounds, upstream) = Rounds::start([vec![Step::Hang], vec![Step::Hang]]);
+    let (rounds, upstream) = Rounds::start([vec![Step::Hang]]);
     let server = impatient(&upstream, "upstream.first_byte_timeout").await;
+    check_refusal(&server.client().chat(&ask_streamed("Hi")).await, 504, "upstream_timeout");
+    assert_eq!(rounds.asked(), 1);
+}
 
-    check_refusal(&server.client().chat(&ask("Hi")).await, 504, "upstream_timeout");
-    // Here the head is out before.
+#[tokio::test]
+async fn u2_once_the_head_is_out_a_timeout_is_an_error_event() {
+    let (_rounds, upstream) = Rounds::start([vec![Step::Hang]]);
+    let builder = Builder::new(&upstream.url())
+        .config("upstream.first_byte_timeout", r#""2s""#)
+        .config("turns.head_hold", r#""1ms""#);
+    let server = builder.start().await;
     let streamed = server.client().streamed(&ask_streamed("Hi")).await;
     assert_eq!((streamed.code(), streamed.text()), ("upstream_timeout", ""));
-    assert_eq!(rounds.asked(), 2);
 }
 
 #[tokio::test]
