@@ -19,11 +19,13 @@ pub(crate) struct Process {
     _home: TempDir,
 }
 
-/// The server, with settings in TOML beside the upstream's address.
+/// The server, with settings in TOML beside the upstream's address. The table is all
+/// that is to be seen.
 pub(crate) async fn server(upstream: &str, settings: &str) -> Process {
     let home = home();
     let config = home.path().join("toolhand.toml");
-    fs::write(&config, format!("upstream.url = \"{upstream}\"\n{settings}")).expect("a file");
+    let settings = format!("upstream.url = \"{upstream}\"\nlog.level = \"error\"\n{settings}");
+    fs::write(&config, settings).expect("a file");
     let mut command = this_program();
     command
         .args(["serve", "--listen", "127.0.0.1:0"])

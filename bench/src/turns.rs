@@ -1,5 +1,6 @@
 //! Turns with tools: how much of their time the tools cost.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -28,7 +29,7 @@ pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
     let ours = turn(&server).await;
     let parallel = turn(&waiting).await;
     let serial = turn(&one_by_one).await;
-    let next_round = plain(&server).await;
+    let next_round = plain(upstream.address()).await;
     let last = script.closes.iter().max().expect("some calls");
     let bound = (*last + script.waits).max(script.ends).as_secs_f64() + next_round;
 
@@ -58,9 +59,10 @@ async fn turn(server: &Process) -> f64 {
     times(&mut client).await
 }
 
-/// The time of an answer without tools: what the next round takes at least.
-async fn plain(server: &Process) -> f64 {
-    let mut client = Client::connect(server.address, &ask(CHUNKS, true, "reasoning")).await;
+/// The time of an answer without tools, with nothing in between: what the next round
+/// takes at least.
+async fn plain(upstream: SocketAddr) -> f64 {
+    let mut client = Client::connect(upstream, &ask(CHUNKS, true, "reasoning")).await;
     client.ask().await;
     times(&mut client).await
 }
