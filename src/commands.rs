@@ -32,6 +32,7 @@ enum Command {
     /// Start the server, for an upstream that runs already
     Serve(ServerFlags),
     /// Start everything on a fresh machine: LiteLLM, a demo model, the server
+    #[command(mut_arg("upstream", |flag| flag.hide(true)))]
     Up(up::Flags),
     /// Start the demo model alone, an upstream for trials
     DemoModel(demo_model::Flags),
