@@ -213,19 +213,11 @@ impl TurnState {
                 self.phase = Phase::Answering;
             }
             Ending::Text => {
-                let reason = match self.round.finish {
-                    Some(reason) if reason.is_cut_off() => reason,
-                    _ => FinishReason::Stop,
-                };
-                self.finish(reason, elapsed, effects);
+                self.finish(self.cut_off_or(FinishReason::Stop), elapsed, effects);
             }
             Ending::ClientCalls => {
                 self.round.withdraw_server_calls(effects);
-                let reason = match self.round.finish {
-                    Some(reason) if reason.is_cut_off() => reason,
-                    _ => FinishReason::ToolCalls,
-                };
-                self.finish(reason, elapsed, effects);
+                self.finish(self.cut_off_or(FinishReason::ToolCalls), elapsed, effects);
             }
             Ending::Empty => self.empty(elapsed, effects),
             Ending::Cut => {
@@ -233,6 +225,11 @@ impl TurnState {
                 self.faulted(&fault, jitter, effects);
             }
         }
+    }
+
+    /// Why the answer ends, where the model was not cut off.
+    fn cut_off_or(&self, usual: FinishReason) -> FinishReason {
+        self.round.finish.filter(|reason| reason.is_cut_off()).unwrap_or(usual)
     }
 
     fn empty(&mut self, elapsed: Duration, effects: &mut Vec<Effect>) {
@@ -288,8 +285,8 @@ impl TurnState {
 
     /// Every call of the round has its answer: on to the next round.
     fn close_round(&mut self, elapsed: Duration, effects: &mut Vec<Effect>) {
+        self.end_round();
         let mut round = self.replace_round();
-        self.rounds_without_usage += u32::from(round.usage.is_none());
         let message = std::mem::take(&mut round.message);
         let model = self.model().to_owned();
         let (calls, mut results): (Vec<_>, Vec<_>) = round.answers().into_iter().unzip();
@@ -333,23 +330,27 @@ impl TurnState {
         self.rule = None;
         self.text_was_given |= self.round.gave_text;
         let fresh = Round::new(&rules(&self.start, StartRule::default()), self.text_was_given);
-        let round = std::mem::replace(&mut self.round, fresh);
-        self.count_usage(round.usage.as_ref());
-        round
+        self.count_usage();
+        std::mem::replace(&mut self.round, fresh)
     }
 
-    fn count_usage(&mut self, usage: Option<&Usage>) {
-        if let Some(usage) = usage {
+    /// The round is not asked again.
+    fn end_round(&mut self) {
+        self.rounds_without_usage += u32::from(self.round.usage.is_none());
+        self.count_usage();
+    }
+
+    fn count_usage(&mut self) {
+        if let Some(usage) = self.round.usage.take() {
             self.context_tokens = Some(usage.prompt_tokens());
-            self.usage.get_or_insert_default().add(usage);
+            self.usage.get_or_insert_default().add(&usage);
         }
     }
 
     fn finish(&mut self, reason: FinishReason, elapsed: Duration, effects: &mut Vec<Effect>) {
         // A round that was closed has been counted, and an empty one stands in its place.
         if self.phase == Phase::Streaming {
-            self.rounds_without_usage += u32::from(self.round.usage.is_none());
-            self.count_usage(self.round.usage.clone().as_ref());
+            self.end_round();
         }
         let summary = Summary {
             session: self.start.session.clone(),

@@ -10,22 +10,31 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::disk;
-use super::tool::ToolError;
+use super::tool::{ToolError, ToolOutput};
 use crate::permissions::Hidden;
 
 /// Their contents are the tools' own, never what a person would look for.
 const VCS_DIRECTORIES: [&str; 6] = [".git", ".svn", ".hg", ".bzr", ".jj", ".sl"];
 
 /// A search that takes longer is better narrowed; the answer says so.
-pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// Longer patterns are a model gone astray, and deep ones overflow the parser.
 const MAX_PATTERN_CHARS: usize = 1024;
 const MAX_BRACE_DEPTH: usize = 10;
 
-/// Until when a walk may go on, and what it could not look at.
+/// How a tool searches.
+#[derive(Debug)]
+pub(crate) struct Search {
+    pub(crate) hidden: Hidden,
+    pub(crate) time_limit: Duration,
+}
+
+/// Where one search may not look, until when it may go on, and what it could not look
+/// at.
 #[derive(Debug)]
 pub(crate) struct Bounds {
+    hidden: Hidden,
     deadline: Instant,
     /// Cancelled, or nobody waits any more. Asking the token itself for each file
     /// would make its lock a bottleneck.
@@ -43,30 +52,33 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Runs work that blocks on the disk where it holds up nobody, until it is done or
-/// has seen that its bounds are over.
-pub(crate) async fn bounded<T: Send + 'static>(
-    limit: Duration,
-    cancelled: &CancellationToken,
-    work: impl FnOnce(&Bounds) -> Result<T, ToolError> + Send + 'static,
-) -> Result<T, ToolError> {
-    let bounds = Arc::new(Bounds::new(limit));
-    let guard = StopOnDrop(Arc::clone(&bounds));
-    let worker = disk::blocking(move || work(&bounds));
-    tokio::select! {
-        biased;
-        () = cancelled.cancelled() => Err(ToolError::Cancelled),
-        done = worker => {
-            drop(guard);
-            done
+impl Search {
+    pub(crate) fn new(hidden: Hidden) -> Self {
+        Self { hidden, time_limit: TIME_LIMIT }
+    }
+
+    /// Runs work until it is done or has seen that its bounds are over.
+    pub(crate) async fn run(
+        &self,
+        cancelled: &CancellationToken,
+        work: impl FnOnce(&Bounds) -> Result<ToolOutput, ToolError> + Send + 'static,
+    ) -> Result<ToolOutput, ToolError> {
+        let bounds = Arc::new(Bounds::new(self));
+        let _guard = StopOnDrop(Arc::clone(&bounds));
+        let worker = disk::blocking(move || work(&bounds));
+        tokio::select! {
+            biased;
+            () = cancelled.cancelled() => Err(ToolError::Cancelled),
+            done = worker => done,
         }
     }
 }
 
 impl Bounds {
-    fn new(limit: Duration) -> Self {
+    fn new(search: &Search) -> Self {
         Self {
-            deadline: Instant::now() + limit,
+            hidden: search.hidden.clone(),
+            deadline: Instant::now() + search.time_limit,
             stopped: AtomicBool::new(false),
             timed_out: AtomicBool::new(false),
             unreadable: AtomicUsize::new(0),
@@ -119,16 +131,24 @@ pub(crate) enum Ignores {
 }
 
 /// A walk below `root` that sees hidden files, follows no links and leaves out what
-/// ignore files, version control and `hidden` say, and what is not `wanted`.
+/// ignore files, version control and `bounds` say, and what is not `wanted`.
 ///
 /// A user's global ignore file does not count: the answer depends on the tree alone.
 pub(crate) fn tree(
     root: &Path,
     ignores: Ignores,
-    hidden: &Hidden,
+    bounds: &Bounds,
     wanted: impl Fn(&DirEntry) -> bool + Send + Sync + 'static,
 ) -> WalkBuilder {
-    let hidden = hidden.clone();
+    walk(root, ignores, bounds.hidden.clone(), wanted)
+}
+
+fn walk(
+    root: &Path,
+    ignores: Ignores,
+    hidden: Hidden,
+    wanted: impl Fn(&DirEntry) -> bool + Send + Sync + 'static,
+) -> WalkBuilder {
     let mut builder = WalkBuilder::new(root);
     builder.standard_filters(ignores == Ignores::Honoured).hidden(false).git_global(false);
     if ignores == Ignores::Honoured {
@@ -150,7 +170,7 @@ fn is_left_out(path: &Path) -> bool {
     let Some(parent) = path.parent() else { return false };
     let own = path.to_owned();
     let is_own = move |entry: &DirEntry| entry.path() == own;
-    !tree(parent, Ignores::Honoured, &Hidden::nothing(), is_own)
+    !walk(parent, Ignores::Honoured, Hidden::nothing(), is_own)
         .max_depth(Some(1))
         .build()
         .flatten()

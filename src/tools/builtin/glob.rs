@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Mutex;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use ignore::{DirEntry, WalkState};
@@ -16,7 +16,7 @@ use crate::permissions::{Hidden, Permit, Reach};
 use crate::text;
 use crate::tools::page::Page;
 use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
-use crate::tools::walk::{self, Bounds, Ignores};
+use crate::tools::walk::{self, Bounds, Ignores, Search};
 
 /// Enough to choose from; more would only crowd the model's context.
 const MAX_PATHS: usize = 100;
@@ -26,8 +26,7 @@ const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
 #[derive(Debug)]
 pub(crate) struct Glob {
-    hidden: Hidden,
-    time_limit: Duration,
+    search: Search,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -48,7 +47,7 @@ fn yes() -> bool {
 
 impl Glob {
     pub(crate) fn new(hidden: Hidden) -> Self {
-        Self { hidden, time_limit: walk::TIME_LIMIT }
+        Self { search: Search::new(hidden) }
     }
 }
 
@@ -79,10 +78,9 @@ impl Tool for Glob {
         permit: Permit,
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
-        let hidden = self.hidden.clone();
         let cancelled = context.cancelled.clone();
-        let work = move |bounds: &Bounds| find(&input, &permit, &context, &hidden, bounds);
-        walk::bounded(self.time_limit, &cancelled, work).await
+        let work = move |bounds: &Bounds| find(&input, &permit, &context, bounds);
+        self.search.run(&cancelled, work).await
     }
 }
 
@@ -138,7 +136,6 @@ fn find(
     input: &GlobInput,
     permit: &Permit,
     context: &CallContext,
-    hidden: &Hidden,
     bounds: &Bounds,
 ) -> Result<ToolOutput, ToolError> {
     walk::check_pattern(&input.pattern)?;
@@ -151,7 +148,7 @@ fn find(
         let path = target.path().display();
         return Err(ToolError::Failed(format!("{path} is not an existing directory")));
     }
-    let found = walk_tree(root, ignores(input, root, context), plan, &matcher, hidden, bounds);
+    let found = walk_tree(root, ignores(input, root, context), plan, &matcher, bounds);
     Ok(answer(found, target.path(), bounds, started))
 }
 
@@ -172,7 +169,6 @@ fn walk_tree(
     ignores: Ignores,
     plan: Plan,
     matcher: &GlobSet,
-    hidden: &Hidden,
     bounds: &Bounds,
 ) -> Found {
     let inside = plan.inside;
@@ -181,7 +177,7 @@ fn walk_tree(
         expected.is_none_or(|name| entry.file_name() == name.as_str())
     };
     let found = Mutex::new(Found { page: Page::new(MAX_PATHS), total: 0 });
-    walk::tree(root, ignores, hidden, leads_on).build_parallel().run(|| {
+    walk::tree(root, ignores, bounds, leads_on).build_parallel().run(|| {
         Box::new(|entry| {
             if bounds.is_over() {
                 return WalkState::Quit;
@@ -421,7 +417,8 @@ mod tests {
     #[tokio::test]
     async fn says_so_when_time_runs_out_and_stops_when_cancelled() {
         let workspace = Workspace::new(&[("a.rs", "")]);
-        let hurried = Glob { hidden: Hidden::nothing(), time_limit: Duration::ZERO };
+        let hurried =
+            Glob { search: Search { hidden: Hidden::nothing(), time_limit: std::time::Duration::ZERO } };
         assert_snapshot!(workspace.call(hurried, json!({ "pattern": "*" })).await, @r"
         No files found
         (incomplete: the search ran out of time; narrow the path or the pattern)

@@ -8,7 +8,6 @@ mod search;
 mod tests;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,15 +16,14 @@ use tokio::time::Instant;
 use crate::permissions::{Hidden, Permit, Reach};
 use crate::tools::schema::PropertyAliases;
 use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
-use crate::tools::walk::{self, Bounds};
+use crate::tools::walk::{Bounds, Search};
 
 use query::Query;
 use search::Place;
 
 #[derive(Debug)]
 pub(crate) struct Grep {
-    hidden: Hidden,
-    time_limit: Duration,
+    search: Search,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -82,7 +80,7 @@ pub(crate) enum OutputMode {
 
 impl Grep {
     pub(crate) fn new(hidden: Hidden) -> Self {
-        Self { hidden, time_limit: walk::TIME_LIMIT }
+        Self { search: Search::new(hidden) }
     }
 }
 
@@ -120,10 +118,9 @@ impl Tool for Grep {
         permit: Permit,
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
-        let hidden = self.hidden.clone();
         let cancelled = context.cancelled.clone();
-        let work = move |bounds: &Bounds| find(&input, &permit, &context, &hidden, bounds);
-        walk::bounded(self.time_limit, &cancelled, work).await
+        let work = move |bounds: &Bounds| find(&input, &permit, &context, bounds);
+        self.search.run(&cancelled, work).await
     }
 }
 
@@ -131,7 +128,6 @@ fn find(
     input: &GrepInput,
     permit: &Permit,
     context: &CallContext,
-    hidden: &Hidden,
     bounds: &Bounds,
 ) -> Result<ToolOutput, ToolError> {
     let started = Instant::now();
@@ -139,6 +135,6 @@ fn find(
     let query = Query::compile(input, &working_dir)?;
     let target = permit.target().ok_or_else(|| ToolError::failed("nothing was permitted"))?;
     let place = Place { target, working_dir: &working_dir };
-    let found = search::search(&query, &place, hidden, bounds)?;
+    let found = search::search(&query, &place, bounds)?;
     Ok(render::answer(&query, found, bounds, started.elapsed()))
 }

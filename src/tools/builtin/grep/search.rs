@@ -16,7 +16,6 @@ use ignore::{DirEntry, WalkState};
 
 use super::OutputMode;
 use super::query::Query;
-use crate::permissions::Hidden;
 use crate::text;
 use crate::tools::page::Page;
 use crate::tools::tool::ToolError;
@@ -49,7 +48,6 @@ pub(super) struct Found {
 pub(super) fn search(
     query: &Query,
     place: &Place<'_>,
-    hidden: &Hidden,
     bounds: &Bounds,
 ) -> Result<Found, ToolError> {
     let page = Page::new(query.lines_wanted());
@@ -60,7 +58,7 @@ pub(super) fn search(
         _ => ToolError::Failed(format!("{path}: {error}")),
     })?;
     if kind.is_dir() {
-        search_tree(query, place, hidden, bounds, &found);
+        search_tree(query, place, bounds, &found);
     } else if kind.is_file() {
         search_one(query, place, bounds, &found)?;
     } else {
@@ -84,15 +82,9 @@ fn search_one(
     Ok(())
 }
 
-fn search_tree(
-    query: &Query,
-    place: &Place<'_>,
-    hidden: &Hidden,
-    bounds: &Bounds,
-    found: &Mutex<Found>,
-) {
+fn search_tree(query: &Query, place: &Place<'_>, bounds: &Bounds, found: &Mutex<Found>) {
     let root = place.target.real_path();
-    let mut walk = walk::tree(root, Ignores::Honoured, hidden, |_| true);
+    let mut walk = walk::tree(root, Ignores::Honoured, bounds, |_| true);
     walk.overrides(query.globs.clone()).types(query.types.clone());
     walk.build_parallel().run(|| {
         let mut worker = Worker::new(query, bounds, found);

@@ -10,9 +10,14 @@ use super::Grep;
 use crate::permissions::Hidden;
 use crate::tools::tool::erase;
 use crate::tools::tool::test_support::Workspace;
+use crate::tools::walk::Search;
 
 fn grep() -> Grep {
     Grep::new(Hidden::nothing())
+}
+
+fn hurried() -> Grep {
+    Grep { search: Search { hidden: Hidden::nothing(), time_limit: Duration::ZERO } }
 }
 
 /// A small tree with everything that is easily got wrong.
@@ -370,15 +375,13 @@ async fn searches_regular_files_only() {
 #[tokio::test]
 async fn says_so_when_time_runs_out_and_stops_when_cancelled() {
     let workspace = Workspace::new(&[("a", "x")]);
-    let hurried = Grep { hidden: Hidden::nothing(), time_limit: Duration::ZERO };
-    let output = workspace.run(&erase(hurried), json!({"pattern": "x"})).await.unwrap();
+    let output = workspace.run(&erase(hurried()), json!({"pattern": "x"})).await.unwrap();
     assert_snapshot!(output.text, @r"
     No matches found
     (incomplete: the search ran out of time; narrow the path or the pattern)
     ");
     assert_eq!(output.structured["truncated"], true);
-    let hurried = Grep { hidden: Hidden::nothing(), time_limit: Duration::ZERO };
-    let answer = workspace.call(hurried, json!({"pattern": "x", "path": "a"})).await;
+    let answer = workspace.call(hurried(), json!({"pattern": "x", "path": "a"})).await;
     assert!(answer.contains("ran out of time"), "{answer}");
 
     workspace.context().cancelled.cancel();
