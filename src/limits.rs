@@ -33,6 +33,11 @@ pub(crate) struct Limits {
     #[serde(with = "crate::units::size")]
     pub(crate) head_bytes: usize,
     pub(crate) connections: usize,
+    /// Of them, those of one peer that has shown no valid key.
+    pub(crate) unauthenticated_per_peer: usize,
+    /// Turns that run at once, of all keys.
+    pub(crate) runs: usize,
+    pub(crate) runs_per_key: usize,
     /// Wrong keys of one peer before 429.
     pub(crate) wrong_keys_per_minute: u32,
     /// One line of an upstream stream.
@@ -61,6 +66,9 @@ impl Default for Limits {
             idle_connection: Duration::from_secs(75),
             head_bytes: 64 << 10,
             connections: 4096,
+            unauthenticated_per_peer: 64,
+            runs: 1024,
+            runs_per_key: 256,
             wrong_keys_per_minute: 10,
             line: 8 << 20,
             response: 64 << 20,

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::App;
 use super::facts::Peer;
 use super::hosts;
+use super::server::Admission;
 use crate::openai::error::{ApiError, ErrorCode};
 
 /// How long a wrong key counts.
@@ -105,6 +106,9 @@ pub(crate) async fn require_key(
 ) -> Response {
     match authenticate(&app, &request) {
         Ok(key) => {
+            if let Some(admission) = request.extensions().get::<Arc<Admission>>() {
+                admission.key_shown();
+            }
             request.extensions_mut().insert(key);
             next.run(request).await
         }

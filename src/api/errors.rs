@@ -55,7 +55,7 @@ fn whole_seconds(wait: Duration) -> u64 {
 }
 
 fn leaves_the_body_unread(code: ErrorCode) -> bool {
-    matches!(code, ErrorCode::BodyTooLarge | ErrorCode::RequestTimeout)
+    matches!(code, ErrorCode::BodyTooLarge | ErrorCode::RequestTimeout | ErrorCode::Overloaded)
 }
 
 #[cfg(test)]

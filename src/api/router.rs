@@ -12,13 +12,13 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::passthrough::Routes;
 use super::{
     App, auth, chat, cors, errors, facts, health, hosts, models, openapi, passthrough, ready,
-    status, tools,
+    server, status, tools,
 };
 use crate::openai::error::{ApiError, ErrorCode};
 
 /// The whole server as a service. A request passes the layers from the last to
-/// the first: named, caught when it panics, host and origin, CORS, then its route
-/// and the key.
+/// the first: named, caught when it panics, turned away when there is no room, host
+/// and origin, CORS, then its route and the key.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let open = Router::new()
         .route("/health", get(health::show))
@@ -40,6 +40,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .fallback(unknown_route)
         .layer(from_fn_with_state(cors::layer(&app.settings.allow_origins), cors::answer))
         .layer(from_fn_with_state(app.clone(), hosts::check))
+        .layer(from_fn(server::turn_away))
         .layer(CatchPanicLayer::custom(errors::panicked))
         .layer(from_fn(facts::identify))
         .with_state(app)

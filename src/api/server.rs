@@ -3,9 +3,12 @@
 //! The loop is our own, over hyper, because a connection needs deadlines and a
 //! head limit that a ready-made server does not have: see [`wire`].
 
+mod admission;
 mod answer;
 mod departure;
+mod framing;
 mod pace;
+mod phase;
 mod refusal;
 mod wire;
 
@@ -18,6 +21,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::HeaderValue;
+use axum::http::header::CONNECTION;
 use axum::response::Response;
 use futures::future::BoxFuture;
 use hyper::body::Incoming;
@@ -26,7 +31,6 @@ use hyper::service::Service;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -35,11 +39,15 @@ use tracing::debug;
 
 use super::facts::Peer;
 use crate::limits::Limits;
+pub(crate) use admission::{Admission, turn_away};
+
+use admission::Admissions;
 use answer::ResponseBody;
 use departure::departure;
 use pace::Pace;
+use phase::Phase;
 use refusal::Refusal;
-use wire::{Phase, Socket, Wire};
+use wire::{Socket, Wire};
 
 /// How long to wait after an accept that failed for want of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -70,7 +78,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// the grace to end its request.
 pub(crate) async fn run(listener: TcpListener, router: Router, limits: Arc<Limits>, drain: Drain) {
     let Drain { stop: shutdown, grace, turns_over } = drain;
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let admissions = Admissions::new(&limits);
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -78,10 +86,10 @@ pub(crate) async fn run(listener: TcpListener, router: Router, limits: Arc<Limit
             Some(_) = connections.join_next() => {}
             accepted = accept(&listener) => match accepted {
                 Ok((stream, peer)) => {
-                    if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-                        let service = Handler { router: router.clone(), peer: Peer(peer.ip()) };
+                    if let Some(admission) = admissions.admit(peer.ip()) {
+                        let handler = Handler { router: router.clone(), admission };
                         connections.spawn(
-                            serve(stream, service, limits.clone(), shutdown.clone(), place));
+                            serve(stream, handler, limits.clone(), shutdown.clone()));
                     }
                 }
                 Err(error) => pause_after(&error).await,
@@ -125,7 +133,6 @@ async fn serve(
     handler: Handler,
     limits: Arc<Limits>,
     shutdown: CancellationToken,
-    _place: OwnedSemaphorePermit,
 ) {
     let phase = Arc::new(Phase::default());
     let departure = departure(&stream, phase.clone());
@@ -147,8 +154,9 @@ async fn serve_on<IO>(
 {
     let pace = Arc::<Pace>::default();
     let patience = limits.slow_client;
+    let admission = handler.admission.clone();
     let service = PhasedHandler { handler, phase: phase.clone(), pace: pace.clone(), patience };
-    let wire = Wire::new(stream, phase, pace, limits);
+    let wire = Wire::new(stream, phase, pace, admission, limits);
     let mut connection = http1::Builder::new()
         .header_read_timeout(None)
         .writev(false)
@@ -197,16 +205,21 @@ where
 #[derive(Clone)]
 struct Handler {
     router: Router,
-    peer: Peer,
+    admission: Arc<Admission>,
 }
 
 impl Handler {
     fn answer(&self, request: hyper::Request<Incoming>) -> BoxFuture<'static, Response> {
         let mut request: Request = request.map(Body::new);
-        request.extensions_mut().insert(self.peer);
+        request.extensions_mut().insert(Peer(self.admission.peer));
+        request.extensions_mut().insert(self.admission.clone());
         let answer = self.router.clone().oneshot(request);
+        let admission = self.admission.clone();
         Box::pin(async move {
-            let Ok(response) = answer.await;
+            let Ok(mut response) = answer.await;
+            if !admission.may_stay() {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
             response
         })
     }
@@ -227,7 +240,7 @@ impl Service<hyper::Request<Incoming>> for PhasedHandler {
     type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
 
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
-        let guard = self.phase.head_complete();
+        let guard = self.phase.head_complete(request.body());
         let answer = self.handler.answer(request);
         let (pace, patience) = (self.pace.clone(), self.patience);
         Box::pin(async move { Ok(ResponseBody::of(answer.await, pace, patience, guard)) })
@@ -268,14 +281,21 @@ mod tests {
     }
 
     fn connect_until(shutdown: CancellationToken) -> Connection {
-        let (client, server) = tokio::io::duplex(1 << 18);
+        connect_through(1 << 18, shutdown)
+    }
+
+    /// Over a pipe that holds so many bytes.
+    fn connect_through(pipe: usize, shutdown: CancellationToken) -> Connection {
+        let (client, server) = tokio::io::duplex(pipe);
         let router = Router::new()
             .route("/", get(|| async { ([("x-request-id", "r")], "hello") }))
             .route("/wait", get(std::future::pending::<()>))
             .route("/large", get(|| async { "x".repeat(4 << 20) }))
             .route("/stream", get(endless_stream))
             .route("/body", post(|body: String| async move { ([("x-request-id", "r")], body) }));
-        let handler = Handler { router, peer: Peer([127, 0, 0, 1].into()) };
+        let admissions = Admissions::new(&Limits::default());
+        let admission = admissions.admit([127, 0, 0, 1].into()).unwrap();
+        let handler = Handler { router, admission };
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             serve_on(server, handler, &Limits::default(), shutdown, Arc::default()).await;
@@ -411,19 +431,60 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_head_may_have_its_limit_and_no_byte_more() {
-        let of_length = |length: usize| {
-            let head = "GET / HTTP/1.1\r\nhost: localhost\r\na: ";
-            format!("{head}{}\r\n\r\n", "x".repeat(length - head.len() - 4))
-        };
         let mut connection = connect();
-        connection.send(&of_length(64 << 10)).await;
+        connection.send(&head_of_length(64 << 10)).await;
         assert!(connection.read_some().await.starts_with("HTTP/1.1 200"));
-        connection.send(&of_length((64 << 10) + 1)).await;
+        connection.send(&head_of_length((64 << 10) + 1)).await;
 
         let (answer, _) = connection.read_to_end().await;
 
         assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
         assert!(answer.contains("headers_too_large"), "{answer}");
+    }
+
+    fn head_of_length(length: usize) -> String {
+        let head = "GET / HTTP/1.1\r\nhost: localhost\r\na: ";
+        format!("{head}{}\r\n\r\n", "x".repeat(length - head.len() - 4))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_behind_a_request_is_counted_from_its_own_first_byte() {
+        let chunked = "POST /body HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n\
+                       5\r\nhello\r\n0\r\na: trailer\r\n\r\n";
+        let counted = "POST /body HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
+        for first in [HEAD, chunked, counted] {
+            let fits = head_of_length(64 << 10);
+            let too_long = head_of_length((64 << 10) + 1);
+            let mut connection = connect();
+            connection.send(&[first, &fits, first, &too_long].concat()).await;
+
+            let (answers, _) = connection.read_to_end().await;
+
+            assert_eq!(answers.matches("HTTP/1.1 200").count(), 3, "{first} {answers}");
+            assert_eq!(answers.matches("HTTP/1.1 431").count(), 1, "{first} {answers}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_a_head_behind_a_request_has_the_head_time() {
+        let mut connection = connect();
+        connection.send(&format!("{HEAD}GET / HTTP/1.1\r\nhost:")).await;
+
+        let (answers, seconds) = connection.read_to_end().await;
+
+        assert_eq!((answers.matches("HTTP/1.1 200").count(), seconds), (1, 10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_behind_one_that_waits_is_not_read_far() {
+        let mut connection = connect_through(1024, CancellationToken::new());
+        connection.send("GET /wait HTTP/1.1\r\nhost: a\r\n\r\n").await;
+
+        let flood = vec![b'x'; 1 << 20];
+        let flooding = timeout(Duration::from_secs(60), connection.client.write_all(&flood));
+
+        assert!(flooding.await.is_err());
+        assert!(connection.server.try_join_next().is_none());
     }
 
     #[tokio::test(start_paused = true)]
@@ -459,11 +520,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn http_2_is_closed() {
+    async fn h30_http_2_is_told_so_and_closed() {
         let mut connection = connect();
         connection.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
 
-        assert_eq!(connection.read_to_end().await, (String::new(), 0));
+        let (answer, seconds) = connection.read_to_end().await;
+
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        assert_eq!(seconds, 0);
     }
 
     #[tokio::test(start_paused = true)]

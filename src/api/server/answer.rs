@@ -11,7 +11,7 @@ use axum::response::Response;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use super::pace::{Go, Pace};
-use super::wire::Answering;
+use super::phase::Answering;
 use crate::openai::error::{ApiError, ErrorCode};
 
 /// The most that is handed to hyper at once, as it copies what it is handed: far

@@ -14,7 +14,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use super::wire::Phase;
+use super::phase::Phase;
 
 /// How often a connection whose client has gone is looked at: a request that was
 /// sent whole before that may only now begin to be answered.

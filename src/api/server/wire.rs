@@ -2,26 +2,34 @@
 //!
 //! hyper has one timer for the head and for waiting between requests, and lets
 //! heads of half again the limit pass; so both are kept here, where the bytes are.
+//! It also reads on behind a request that it answers, which would hide the next head
+//! from us; so it is shown one message at a time.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 use tracing::{debug, warn};
 
+use super::admission::Admission;
+use super::framing;
 use super::pace::{Pace, Stall, Verdict};
+use super::phase::{ANSWERING, HEAD, IDLE, Phase};
 use super::refusal::Refusal;
 use crate::limits::Limits;
 
-/// How much of a head is read at once.
+/// How much is read at once where a message may end within it.
 const PIECE: usize = 8192;
+
+/// Who is on trial has this part of `limits.header_time` to ask.
+const HURRY: u32 = 20;
 
 /// How much may wait in the kernel to be sent. What waits there can no longer be
 /// merged, nor can its pace be seen; the kernel's own choice is 4 MiB. Throughput
@@ -43,57 +51,21 @@ impl Socket for TcpStream {
     }
 }
 
-/// What a connection is doing; the wire and the handler share it.
-#[derive(Debug, Default)]
-pub(super) struct Phase(AtomicU8);
-
-/// A head is being read, or awaited for the first time.
-const HEAD: u8 = 0;
-/// A request is being answered: its own deadlines hold.
-const ANSWERING: u8 = 1;
-/// Kept for a further request.
-const IDLE: u8 = 2;
-
-impl Phase {
-    fn get(&self) -> u8 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn set(&self, phase: u8) {
-        self.0.store(phase, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_answering(&self) -> bool {
-        self.get() == ANSWERING
-    }
-
-    /// Says that a request is being answered, until the guard is dropped.
-    pub(super) fn head_complete(self: &Arc<Self>) -> Answering {
-        self.set(ANSWERING);
-        Answering(self.clone())
-    }
-}
-
-/// A request whose answer is not out yet.
-#[derive(Debug)]
-pub(super) struct Answering(Arc<Phase>);
-
-impl Drop for Answering {
-    fn drop(&mut self) {
-        self.0.set(IDLE);
-    }
-}
-
-/// A stream whose heads come in time and stay small.
+/// A stream whose heads come in time and stay small. hyper is handed one message
+/// at a time: what comes behind waits here, and in the kernel.
 #[derive(Debug)]
 pub(super) struct Wire<IO> {
     stream: IO,
     phase: Arc<Phase>,
+    admission: Arc<Admission>,
     header_time: Duration,
     idle_time: Duration,
     head_limit: usize,
-    /// Bytes of the head that is being read.
-    head_bytes: usize,
+    message: Message,
+    /// What was read behind the message.
+    ahead: BytesMut,
+    /// When the deadline was set.
+    since: Instant,
     deadline: Pin<Box<Sleep>>,
     /// The phase the deadline was set for.
     timed: u8,
@@ -104,17 +76,46 @@ pub(super) struct Wire<IO> {
     is_over: bool,
 }
 
+/// How much of the message hyper has been handed.
+#[derive(Debug)]
+enum Message {
+    /// So many bytes of a head.
+    Head {
+        end: framing::Head,
+        bytes: usize,
+    },
+    Body(framing::Body),
+    /// All of it.
+    Whole,
+}
+
+impl Message {
+    fn new() -> Self {
+        Self::Head { end: framing::Head::default(), bytes: 0 }
+    }
+}
+
 impl<IO: Socket> Wire<IO> {
-    pub(super) fn new(stream: IO, phase: Arc<Phase>, pace: Arc<Pace>, limits: &Limits) -> Self {
+    pub(super) fn new(
+        stream: IO,
+        phase: Arc<Phase>,
+        pace: Arc<Pace>,
+        admission: Arc<Admission>,
+        limits: &Limits,
+    ) -> Self {
+        let hurry = if admission.is_hurried() { HURRY } else { 1 };
         stream.bound_unsent(true);
         Self {
             stream,
             phase,
+            admission,
             header_time: limits.header_time,
             idle_time: limits.idle_connection,
             head_limit: limits.head_bytes,
-            head_bytes: 0,
-            deadline: Box::pin(sleep(limits.header_time)),
+            message: Message::new(),
+            ahead: BytesMut::new(),
+            since: Instant::now(),
+            deadline: Box::pin(sleep(limits.header_time / hurry)),
             timed: HEAD,
             refusal: None,
             pace,
@@ -134,7 +135,8 @@ impl<IO: Socket> Wire<IO> {
 
     fn set_deadline(&mut self, phase: u8) {
         let time = if phase == IDLE { self.idle_time } else { self.header_time };
-        self.deadline.as_mut().reset(Instant::now() + time);
+        self.since = Instant::now();
+        self.deadline.as_mut().reset(self.since + time);
         self.timed = phase;
     }
 
@@ -147,10 +149,15 @@ impl<IO: Socket> Wire<IO> {
             // It is not idle: the end of its answer still waits to be taken.
             return Ok(());
         }
-        match self.deadline.as_mut().poll(cx) {
-            Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),
-            Poll::Pending => Ok(()),
+        while self.deadline.as_mut().poll(cx).is_ready() {
+            let whole_time = self.since + self.header_time;
+            let was_hurried = phase == HEAD && self.deadline.deadline() < whole_time;
+            if !was_hurried || !self.admission.may_stay() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.deadline.as_mut().reset(whole_time);
         }
+        Ok(())
     }
 
     /// The kernel took none of a write.
@@ -167,12 +174,94 @@ impl<IO: Socket> Wire<IO> {
         Poll::Pending
     }
 
-    fn count_head(&mut self, phase: u8, read: usize) {
-        if phase == IDLE && read > 0 {
-            self.head_bytes = 0;
-            self.phase.set(HEAD);
+    /// Hands out some of what was read ahead.
+    fn hand_out(&mut self, count: usize, buffer: &mut ReadBuf<'_>) {
+        buffer.put_slice(&self.ahead.split_to(count));
+        if self.ahead.is_empty() {
+            self.ahead = BytesMut::new();
         }
-        self.head_bytes += read;
+    }
+
+    /// Reads from the socket, unless something waits already. False at the end of
+    /// the stream.
+    fn poll_ahead(&mut self, most: usize, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if self.ahead.is_empty() {
+            let mut piece = [0; PIECE];
+            let mut piece = ReadBuf::new(&mut piece[..most.min(PIECE)]);
+            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut piece))?;
+            self.ahead.extend_from_slice(piece.filled());
+        }
+        Poll::Ready(Ok(!self.ahead.is_empty()))
+    }
+
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !ready!(self.poll_ahead(PIECE, cx))? {
+            return Poll::Ready(Ok(()));
+        }
+        if self.phase.get() == IDLE {
+            self.phase.set(HEAD);
+            self.poll_deadline(HEAD, cx)?;
+        }
+        let Message::Head { end, bytes } = &mut self.message else { return Poll::Pending };
+        let most = (self.head_limit - *bytes).min(self.ahead.len()).min(buffer.remaining());
+        if *bytes == self.head_limit {
+            self.refusal = Some(Refusal::HeadTooLarge);
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        }
+        let count = end.end_in(&self.ahead[..most]).unwrap_or(most);
+        *bytes += count;
+        self.hand_out(count, buffer);
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Message::Body(body) = &mut self.message else { return Poll::Pending };
+        let room = buffer.remaining();
+        let most = match body {
+            framing::Body::Left(left) => usize::try_from(*left).unwrap_or(usize::MAX),
+            framing::Body::Chunked(_) => PIECE,
+            framing::Body::Lost => usize::MAX,
+        };
+        if self.ahead.is_empty() && most >= room && !matches!(body, framing::Body::Chunked(_)) {
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+            let (_, is_whole) = body.take(&buffer.filled()[before..]);
+            self.end_message_if(is_whole);
+            return Poll::Ready(Ok(()));
+        }
+        if !ready!(self.poll_ahead(most, cx))? {
+            return Poll::Ready(Ok(()));
+        }
+        let Message::Body(body) = &mut self.message else { return Poll::Pending };
+        let there = self.ahead.len().min(room);
+        let (count, is_whole) = body.take(&self.ahead[..there]);
+        self.end_message_if(is_whole);
+        self.hand_out(count, buffer);
+        Poll::Ready(Ok(()))
+    }
+
+    fn end_message_if(&mut self, is_whole: bool) {
+        if is_whole {
+            self.message = Message::Whole;
+        }
+    }
+
+    /// While a request is answered, what comes behind it is not for hyper yet; but
+    /// the end of the stream is.
+    fn poll_behind(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.phase.wake_after_answer(cx.waker());
+        if self.ahead.is_empty() && !ready!(self.poll_ahead(PIECE, cx))? {
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Pending
     }
 }
 
@@ -182,27 +271,26 @@ impl<IO: Socket> AsyncRead for Wire<IO> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some(body) = self.phase.take_body() {
+            let is_empty = matches!(body, framing::Body::Left(0));
+            self.message = if is_empty { Message::Whole } else { Message::Body(body) };
+        }
         let phase = self.phase.get();
         if phase == ANSWERING {
             self.timed = ANSWERING;
-            return Pin::new(&mut self.stream).poll_read(cx, buffer);
-        }
-        if self.is_over {
+        } else if self.is_over {
             return Poll::Ready(Ok(()));
+        } else {
+            self.poll_deadline(phase, cx)?;
+            if matches!(self.message, Message::Whole) {
+                self.message = Message::new();
+            }
         }
-        self.poll_deadline(phase, cx)?;
-        let so_far = if phase == HEAD { self.head_bytes } else { 0 };
-        let left = self.head_limit.saturating_sub(so_far);
-        if left == 0 {
-            self.refusal = Some(Refusal::HeadTooLarge);
-            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        match self.message {
+            Message::Head { .. } => self.poll_head(cx, buffer),
+            Message::Body(_) => self.poll_body(cx, buffer),
+            Message::Whole => self.poll_behind(cx),
         }
-        let mut piece = [0; PIECE];
-        let mut piece = ReadBuf::new(&mut piece[..left.min(PIECE).min(buffer.remaining())]);
-        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut piece))?;
-        buffer.put_slice(piece.filled());
-        self.count_head(phase, piece.filled().len());
-        Poll::Ready(Ok(()))
     }
 }
 
