@@ -19,6 +19,7 @@ pub(crate) mod passthrough;
 pub(crate) mod ready;
 pub(crate) mod refused;
 pub(crate) mod router;
+pub(crate) mod runs;
 pub(crate) mod server;
 pub(crate) mod status;
 pub(crate) mod strict_json;
@@ -28,7 +29,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use auth::{Keys, WrongKeys};
+use chat::retries::Retries;
 use hosts::{AllowedHosts, Origin};
+use runs::Runs;
 
 use crate::limits::Limits;
 use crate::sessions::Sessions;
@@ -42,11 +45,14 @@ pub(crate) struct App {
     pub(crate) hosts: AllowedHosts,
     pub(crate) keys: Keys,
     pub(crate) wrong_keys: WrongKeys,
+    pub(crate) runs: Runs,
     /// What chat requests are held against, and the tools they are offered.
     pub(crate) chat: chat::validate::Context,
     pub(crate) upstream: Arc<upstream::Client>,
     pub(crate) readiness: ready::Readiness,
     pub(crate) about: status::About,
+    /// Turns that a retry may come back to.
+    pub(crate) retries: Retries,
     /// Starts chat turns.
     pub(crate) turns: Sessions,
 }

@@ -53,6 +53,8 @@ pub(crate) struct Sessions {
 pub(crate) struct RunningTurn {
     pub(crate) session: SessionId,
     pub(crate) id: TurnId,
+    /// Some of our tools may run in it.
+    pub(crate) has_tools: bool,
     pub(crate) events: Inbox,
     /// Holds the turn's one task.
     _task: JoinSet<()>,
@@ -76,6 +78,7 @@ impl Sessions {
         let (session, id) = (SessionId::random(), TurnId::random());
         let permissions = self.permissions_for(&request)?;
         let tools = self.tools_for(&request);
+        let has_tools = tools.names().next().is_some();
         let facts = SessionFacts::new(Arc::clone(permissions.workspace()));
         let facts = Arc::new(facts.at_home(self.home.clone()));
         let pipeline = Pipeline {
@@ -96,7 +99,7 @@ impl Sessions {
         let (outbox, events) = outbox();
         let mut task = JoinSet::new();
         task.spawn(turn::run(turn, outbox));
-        Ok(RunningTurn { session, id, events, _task: task })
+        Ok(RunningTurn { session, id, has_tools, events, _task: task })
     }
 
     fn permissions_for(&self, request: &ChatRequest) -> Result<Permissions, ApiError> {

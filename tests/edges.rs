@@ -8,6 +8,7 @@ mod heads;
 mod limits;
 mod origins;
 mod processes;
+mod retries;
 mod slow;
 mod values;
 

@@ -10,7 +10,7 @@ use crate::openai::chunk::FinishReason;
 use crate::openai::error::{ApiError, ErrorCode};
 use crate::openai::usage::Usage;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum TurnEvent {
     /// The model has begun a call. Nothing to show, but the turn is under way.
     Begun,
@@ -32,7 +32,7 @@ pub(crate) enum TurnEvent {
     Failed(Box<Failure>),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RawDelta {
     pub(crate) text: Option<String>,
     pub(crate) members: Vec<(String, Box<RawValue>)>,
@@ -47,7 +47,7 @@ pub(crate) struct ToolStart {
     pub(crate) headline: String,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ToolEnd {
     pub(crate) call_id: String,
     pub(crate) tool: String,
@@ -61,7 +61,7 @@ pub(crate) struct ToolEnd {
 }
 
 /// A piece of a call to one of the client's own tools, numbered from 0.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ClientCallDelta {
     pub(crate) index: usize,
     /// Id and name, in the first piece only.
@@ -69,7 +69,7 @@ pub(crate) struct ClientCallDelta {
     pub(crate) arguments: String,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Finished {
     pub(crate) reason: FinishReason,
     /// Summed over all rounds; `None` when none of them had figures.
@@ -90,7 +90,7 @@ pub(crate) struct Summary {
     pub(crate) context_tokens: Option<u64>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) error: ApiError,
     /// A tool has run, so the client must not simply try again.

@@ -150,7 +150,8 @@ impl Inbox {
         Poll::Ready(Some(events))
     }
 
-    /// [`Self::poll_take`] as a future. Cancel-safe.
+    /// [`Self::poll_take`] as a future.
+    #[cfg(test)]
     pub(crate) async fn take(&mut self) -> Option<VecDeque<TurnEvent>> {
         std::future::poll_fn(|context| self.poll_take(context)).await
     }

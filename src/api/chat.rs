@@ -2,6 +2,9 @@
 
 mod collect;
 mod encode;
+mod log;
+pub(crate) mod retries;
+mod run;
 mod stream;
 pub(crate) mod validate;
 
@@ -19,15 +22,18 @@ use tokio::time::{Instant, timeout_at};
 
 use self::collect::Collected;
 use self::encode::{Encoder, Envelope};
+use self::retries::Sent;
+use self::run::{Keep, Listener, Run};
 use self::stream::EventStream;
 use super::App;
 use super::errors::never_retry;
+use super::facts::RequestFacts;
 use super::held::held;
 use crate::agent::events::{Failure, TurnEvent};
 use crate::buffers::{Exhausted, Share};
 use crate::ids::CompletionId;
+use crate::openai::error::{ApiError, ErrorCode};
 use crate::openai::request::{ChatRequest, Progress};
-use crate::sessions::RunningTurn;
 
 const SESSION: HeaderName = HeaderName::from_static("x-toolhand-session");
 const TURN: HeaderName = HeaderName::from_static("x-toolhand-turn");
@@ -37,20 +43,39 @@ const NO_BUFFERING: (HeaderName, HeaderValue) =
 
 /// Answers one chat completion.
 pub(crate) async fn create(State(app): State<Arc<App>>, request: validate::Validated) -> Response {
-    let validate::Validated { request, facts } = request;
-    let shape = Shape::of(&request, app.turns.default_progress());
-    let turn = match app.turns.start(request, facts.upstream_headers) {
-        Ok(turn) => turn,
+    let validate::Validated { request, facts, sent } = request;
+    let key = facts.key_id.clone();
+    let start = || start(&app, request, facts, sent);
+    let listener = match app.retries.listen(&key, sent, start).await {
+        Ok(listener) => listener,
+        Err(error) if error.code == ErrorCode::Cancelled => {
+            return never_retry(error.into_response());
+        }
         Err(error) => return error.into_response(),
     };
-    let session = (SESSION, header(&turn.session.to_string()));
-    let id = (TURN, header(&turn.id.to_string()));
-    let response = if shape.stream {
-        streamed(&app, turn, &shape).await
+    let run = listener.run.clone();
+    let session = (SESSION, header(&run.session.to_string()));
+    let id = (TURN, header(&run.turn.to_string()));
+    let response = if run.shape.stream {
+        streamed(&app, listener, &run.shape).await
     } else {
-        whole(turn, &shape, app.upstream.buffers().share()).await
+        whole(listener, &run.shape, app.upstream.buffers().share()).await
     };
     ([session, id], response).into_response()
+}
+
+/// A new turn, if there is room for one.
+fn start(
+    app: &App,
+    request: ChatRequest,
+    facts: RequestFacts,
+    sent: Sent,
+) -> Result<Listener, ApiError> {
+    let place = app.runs.enter(&facts.key_id, &app.limits)?;
+    let shape = Shape::of(&request, app.turns.default_progress());
+    let turn = app.turns.start(request, facts.upstream_headers)?;
+    let keep = if turn.has_tools || sent.is_named() { Keep::All } else { Keep::Nothing };
+    Ok(Run::begin(turn, place, shape, keep, app.retries.memory()))
 }
 
 /// How the answer is to look.
@@ -80,11 +105,11 @@ impl Shape {
 
 /// Holds the head back until there is something to say, so that a quick failure
 /// has its own status.
-async fn streamed(app: &App, mut turn: RunningTurn, shape: &Shape) -> Response {
+async fn streamed(app: &App, mut listener: Listener, shape: &Shape) -> Response {
     let deadline = Instant::now() + app.turns.settings().head_hold;
     let mut first = VecDeque::new();
     while !first.iter().any(TurnEvent::releases_head) {
-        match timeout_at(deadline, turn.events.take()).await {
+        match timeout_at(deadline, listener.take()).await {
             Ok(Some(events)) => first.extend(events),
             Ok(None) => return failed(&Failure::crash()),
             Err(_) => break,
@@ -95,7 +120,7 @@ async fn streamed(app: &App, mut turn: RunningTurn, shape: &Shape) -> Response {
     }
     let encoder = Encoder::new(&shape.envelope, shape.progress, shape.include_usage);
     let body = EventStream::new(
-        turn,
+        listener,
         first,
         encoder,
         app.turns.settings().keep_alive,
@@ -105,14 +130,14 @@ async fn streamed(app: &App, mut turn: RunningTurn, shape: &Shape) -> Response {
     ([content_type, NO_BUFFERING], Body::from_stream(body)).into_response()
 }
 
-async fn whole(mut turn: RunningTurn, shape: &Shape, mut memory: Share) -> Response {
+async fn whole(mut listener: Listener, shape: &Shape, mut memory: Share) -> Response {
     /// It is written out while it is still held.
     const COPIES: usize = 2;
     let mut collected = Collected::default();
     let (mut weight, mut tools_ran) = (0, false);
     let overloaded =
         |exhausted: Exhausted, tools_ran| failed(&Failure { error: exhausted.into(), tools_ran });
-    while let Some(events) = turn.events.take().await {
+    while let Some(events) = listener.take().await {
         for event in events {
             match event {
                 TurnEvent::Finished(finished) => {

@@ -8,10 +8,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::services::Services;
 use crate::api::auth::{Keys, WrongKeys};
+use crate::api::chat::retries::Retries;
 use crate::api::chat::validate::Context;
 use crate::api::hosts::{AllowedHosts, Origin};
 use crate::api::passthrough::Routes;
 use crate::api::ready::Readiness;
+use crate::api::runs::Runs;
 use crate::api::status::{About, Feature, Sandbox};
 use crate::api::{App, Settings};
 use crate::config::{Config, ConfigError, Loaded};
@@ -45,6 +47,8 @@ pub(crate) fn face(
         hosts: AllowedHosts::new(address, config.server.allowed_hosts.clone()),
         keys,
         wrong_keys: WrongKeys::default(),
+        runs: Runs::default(),
+        retries: Retries::default(),
         chat: Context {
             toolset: services.toolset.clone(),
             tools: config.tools.clone(),

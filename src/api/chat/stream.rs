@@ -11,18 +11,18 @@ use futures::Stream;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::encode::Encoder;
+use super::run::Listener;
 use crate::agent::events::{Failure, TurnEvent};
 use crate::buffers::{Exhausted, Share};
-use crate::sessions::RunningTurn;
 
 /// Proxies cut connections that are silent for a minute.
 const COMMENT: &[u8] = b": keep-alive\n\n";
 
-/// Owns the turn: when the client goes, the turn goes.
+/// Holds the turn: when all who listen have gone, the turn goes.
 #[derive(Debug)]
 pub(super) struct EventStream {
     /// `None` once the terminal event has been written.
-    turn: Option<RunningTurn>,
+    turn: Option<Listener>,
     encoder: Encoder,
     /// What came while the head was held back.
     first: VecDeque<TurnEvent>,
@@ -34,7 +34,7 @@ pub(super) struct EventStream {
 
 impl EventStream {
     pub(super) fn new(
-        turn: RunningTurn,
+        turn: Listener,
         first: VecDeque<TurnEvent>,
         encoder: Encoder,
         keep_alive: Duration,
@@ -76,18 +76,13 @@ impl EventStream {
         }
         loop {
             let Some(turn) = &mut self.turn else { return Poll::Ready(None) };
-            let events = ready!(turn.events.poll_take(context)).unwrap_or_else(crashed);
+            let Some(events) = ready!(turn.poll_take(context)) else { return Poll::Ready(None) };
             let bytes = self.encode(events);
             if !bytes.is_empty() {
                 return Poll::Ready(Some(bytes));
             }
         }
     }
-}
-
-/// A turn that is gone without a terminal event has panicked; the log says where.
-fn crashed() -> VecDeque<TurnEvent> {
-    VecDeque::from([TurnEvent::Failed(Box::new(Failure::crash()))])
 }
 
 impl Stream for EventStream {

@@ -14,10 +14,12 @@ use tower::ServiceExt;
 use super::*;
 use crate::api::Settings;
 use crate::api::auth::{Key, Keys, WrongKeys};
+use crate::api::chat::retries::Retries;
 use crate::api::chat::validate::Context;
 use crate::api::facts::Peer;
 use crate::api::hosts::AllowedHosts;
 use crate::api::ready::Readiness;
+use crate::api::runs::Runs;
 use crate::api::status::{About, Sandbox};
 use crate::limits::Limits;
 use crate::openai::request::Progress;
@@ -70,6 +72,8 @@ fn app() -> App {
         hosts: AllowedHosts::new("127.0.0.1:8787".parse().unwrap(), Vec::new()),
         keys: Keys::Required(vec![Key::of_secret("k", "th-key")]),
         wrong_keys: WrongKeys::default(),
+        runs: Runs::default(),
+        retries: Retries::default(),
         chat: Context {
             toolset: Toolset::default(),
             tools: tool_layer::Settings::default(),

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::task::spawn_blocking;
 
 use super::validate;
+use crate::api::chat::retries::Sent;
 use crate::api::facts::RequestFacts;
 use crate::api::{App, body};
 use crate::openai::error::ApiError;
@@ -21,6 +22,8 @@ const LARGE: usize = 1 << 20;
 pub(crate) struct Validated {
     pub(crate) request: ChatRequest,
     pub(crate) facts: RequestFacts,
+    /// How it is known again when it is sent again.
+    pub(crate) sent: Sent,
 }
 
 impl FromRequest<Arc<App>> for Validated {
@@ -33,10 +36,10 @@ impl FromRequest<Arc<App>> for Validated {
         let share = app.upstream.buffers().share();
         let request = Request::from_parts(parts, body);
         let (body, _share) = body::read_json(request, &app.limits, share).await?;
-        let request = if body.len() < LARGE {
-            validate(&body, &headers, &app.chat)?
+        let (request, sent) = if body.len() < LARGE {
+            read(&body, &headers, app)?
         } else {
-            validate_aside(body, headers, app.clone()).await?
+            read_aside(body, headers, app.clone()).await?
         };
         tracing::info!(
             request = %facts.request_id,
@@ -45,15 +48,19 @@ impl FromRequest<Arc<App>> for Validated {
             messages = request.messages.len(),
             "chat completion"
         );
-        Ok(Self { request, facts })
+        Ok(Self { request, facts, sent })
     }
 }
 
-async fn validate_aside(
+fn read(body: &[u8], headers: &HeaderMap, app: &App) -> Result<(ChatRequest, Sent), ApiError> {
+    Ok((validate(body, headers, &app.chat)?, Sent::of(headers, body)))
+}
+
+async fn read_aside(
     body: Bytes,
     headers: HeaderMap,
     app: Arc<App>,
-) -> Result<ChatRequest, ApiError> {
-    let checked = spawn_blocking(move || validate(&body, &headers, &app.chat)).await;
+) -> Result<(ChatRequest, Sent), ApiError> {
+    let checked = spawn_blocking(move || read(&body, &headers, &app)).await;
     checked.unwrap_or_else(|error| panic::resume_unwind(error.into_panic()))
 }

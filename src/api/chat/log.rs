@@ -1,0 +1,137 @@
+//! What a turn has told so far, for those who begin to listen late.
+
+use crate::agent::events::{ClientCallDelta, TurnEvent};
+
+/// The events in their order; pieces of one text are kept as one.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    events: Vec<TurnEvent>,
+    /// Roughly what they cost in memory.
+    bytes: usize,
+}
+
+/// How far a listener has read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cursor {
+    event: usize,
+    /// Bytes of this event's text; `None` while nothing of it has been read.
+    text: Option<usize>,
+}
+
+impl Log {
+    pub(super) fn push(&mut self, event: &TurnEvent) {
+        self.bytes += event.weight();
+        let is_absorbed = self.events.last_mut().is_some_and(|last| absorbs(last, event));
+        if !is_absorbed {
+            self.bytes += size_of::<TurnEvent>();
+            self.events.push(event.clone());
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn end(&self) -> Cursor {
+        match self.events.last().and_then(text_of) {
+            Some(text) => Cursor { event: self.events.len() - 1, text: Some(text.len()) },
+            None => Cursor { event: self.events.len(), text: None },
+        }
+    }
+
+    /// Everything behind `cursor`.
+    pub(super) fn since(&self, cursor: Cursor) -> impl Iterator<Item = TurnEvent> {
+        let mut events = self.events.get(cursor.event..).unwrap_or_default().iter();
+        let first = events.next().and_then(|event| rest_of(event, cursor.text));
+        first.into_iter().chain(events.cloned())
+    }
+}
+
+/// The text that further pieces may be added to.
+fn text_of(event: &TurnEvent) -> Option<&str> {
+    match event {
+        TurnEvent::Text(text) | TurnEvent::Member { text, .. } => Some(text),
+        TurnEvent::ClientCall(call) => Some(&call.arguments),
+        _ => None,
+    }
+}
+
+/// Adds the text of `next` to that of `last`, where the two are pieces of one.
+fn absorbs(last: &mut TurnEvent, next: &TurnEvent) -> bool {
+    match (last, next) {
+        (TurnEvent::Text(text), TurnEvent::Text(more)) => text.push_str(more),
+        (TurnEvent::Member { name, text }, TurnEvent::Member { name: same, text: more })
+            if name == same =>
+        {
+            text.push_str(more)
+        }
+        (TurnEvent::ClientCall(call), TurnEvent::ClientCall(more))
+            if call.index == more.index && more.head.is_none() =>
+        {
+            call.arguments.push_str(&more.arguments);
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// The event without the first `from` bytes of its text.
+fn rest_of(event: &TurnEvent, from: Option<usize>) -> Option<TurnEvent> {
+    let (Some(from), Some(text)) = (from, text_of(event)) else { return Some(event.clone()) };
+    let rest = text.get(from..).filter(|rest| !rest.is_empty())?.to_owned();
+    Some(match event {
+        TurnEvent::Member { name, .. } => TurnEvent::Member { name: name.clone(), text: rest },
+        TurnEvent::ClientCall(call) => TurnEvent::ClientCall(ClientCallDelta {
+            index: call.index,
+            head: None,
+            arguments: rest,
+        }),
+        _ => TurnEvent::Text(rest),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> TurnEvent {
+        TurnEvent::Text(text.to_owned())
+    }
+
+    fn call(head: bool, arguments: &str) -> TurnEvent {
+        let head = head.then(|| ("c1".to_owned(), "weather".to_owned()));
+        TurnEvent::ClientCall(ClientCallDelta { index: 0, head, arguments: arguments.to_owned() })
+    }
+
+    fn shown(events: impl Iterator<Item = TurnEvent>) -> String {
+        format!("{:?}", events.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn who_comes_late_hears_it_all_in_few_pieces() {
+        let mut log = Log::default();
+        for event in [text("a"), text("b"), TurnEvent::Begun, call(true, "{"), call(false, "}")] {
+            log.push(&event);
+        }
+
+        let expected = vec![text("ab"), TurnEvent::Begun, call(true, "{}")];
+        assert_eq!(shown(log.since(Cursor::default())), format!("{expected:?}"));
+    }
+
+    #[test]
+    fn who_was_there_hears_only_what_is_new() {
+        let mut log = Log::default();
+        for (pushed, heard) in [
+            (vec![text("a")], vec![text("a")]),
+            (vec![text("b"), text("c")], vec![text("bc")]),
+            (vec![], vec![]),
+            (vec![TurnEvent::Begun], vec![TurnEvent::Begun]),
+            (vec![call(true, "")], vec![call(true, "")]),
+            (vec![call(false, "{}"), text("d")], vec![call(false, "{}"), text("d")]),
+        ] {
+            let before = log.end();
+            pushed.iter().for_each(|event| log.push(event));
+            assert_eq!(shown(log.since(before)), format!("{heard:?}"));
+        }
+    }
+}
