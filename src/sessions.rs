@@ -41,7 +41,7 @@ pub(crate) struct Sessions {
     /// What `~` stands for.
     pub(crate) home: PathBuf,
     pub(crate) settings: Settings,
-    pub(crate) model_rules: Vec<ModelRule>,
+    pub(crate) model_rules: Arc<[ModelRule]>,
     pub(crate) prompt: prompt::Settings,
     pub(crate) progress: Progress,
     pub(crate) refusals: Arc<ReasoningRefusals>,
@@ -175,8 +175,8 @@ impl Sessions {
             pipeline,
             client_tools: client_tools.into_iter().map(|tool| tool.name).collect(),
             settings,
-            model_rules: self.model_rules.clone(),
-            upstream: self.upstream.settings().clone(),
+            model_rules: Arc::clone(&self.model_rules),
+            upstream: Arc::clone(self.upstream.settings()),
             max_round_chars: self.tool_settings.max_round_chars,
         }
     }

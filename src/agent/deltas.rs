@@ -37,7 +37,8 @@ pub(super) fn for_client(
     }
     let text = content.filter(|text| !text.is_empty());
     if logprobs.is_some() || !raw.is_empty() {
-        events.push(TurnEvent::Raw(RawDelta { text, members: raw, logprobs }));
+        let delta = RawDelta { text, members: raw, logprobs };
+        events.push(TurnEvent::Raw(Box::new(delta)));
     } else {
         events.extend(text.map(TurnEvent::Text));
     }

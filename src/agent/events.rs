@@ -22,12 +22,12 @@ pub(crate) enum TurnEvent {
     },
     /// A member that is no text, or a text with its log-probabilities: passed on
     /// alone and as it came.
-    Raw(RawDelta),
-    ToolStarted(ToolStart),
-    ToolEnded(ToolEnd),
+    Raw(Box<RawDelta>),
+    ToolStarted(Box<ToolStart>),
+    ToolEnded(Box<ToolEnd>),
     /// Upstream is asked for the round of this number, from 1.
     RoundStarted(u32),
-    ClientCall(ClientCallDelta),
+    ClientCall(Box<ClientCallDelta>),
     Finished(Box<Finished>),
     Failed(Box<Failure>),
 }
@@ -119,7 +119,8 @@ impl TurnEvent {
     /// The piece of the answer's text in this event.
     pub(super) fn text_mut(&mut self) -> Option<&mut String> {
         match self {
-            Self::Text(text) | Self::Raw(RawDelta { text: Some(text), .. }) => Some(text),
+            Self::Text(text) => Some(text),
+            Self::Raw(delta) => delta.text.as_mut(),
             _ => None,
         }
     }

@@ -31,6 +31,8 @@ struct Queue {
     events: VecDeque<TurnEvent>,
     weight: usize,
     closed: bool,
+    /// The reader wants to hear of nothing but the end, or of much.
+    is_patient: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
@@ -60,7 +62,7 @@ impl Outbox {
     /// Wakes the listener for what waits.
     pub(crate) fn flush(&self) {
         let mut queue = lock(&self.0);
-        if queue.events.is_empty() {
+        if !queue.has_news() {
             return;
         }
         if let Some(reader) = queue.reader.take() {
@@ -94,7 +96,7 @@ impl Outbox {
     /// Whether something waits for a listener that waits for it.
     fn has_listener_waiting(&self) -> bool {
         let queue = lock(&self.0);
-        queue.reader.is_some() && !queue.events.is_empty()
+        queue.reader.is_some() && queue.has_news()
     }
 
     /// What waits, in bytes.
@@ -127,19 +129,33 @@ impl Drop for Outbox {
     }
 }
 
+impl Queue {
+    /// Whether there is what the reader waits for.
+    fn has_news(&self) -> bool {
+        let enough = if self.is_patient { HIGH_WATER } else { 1 };
+        self.closed || self.weight >= enough
+    }
+}
+
 impl Inbox {
+    /// For an answer that goes out whole: from now on nothing is handed over before
+    /// the turn has ended, unless it is more than should wait.
+    pub(crate) fn be_patient(&mut self) {
+        lock(&self.0).is_patient = true;
+    }
+
     /// Everything that waits; `None` when the turn is gone and nothing is left.
     pub(crate) fn poll_take(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<VecDeque<TurnEvent>>> {
         let mut queue = lock(&self.0);
-        if queue.events.is_empty() {
-            if queue.closed {
-                return Poll::Ready(None);
-            }
+        if !queue.has_news() {
             queue.reader = Some(context.waker().clone());
             return Poll::Pending;
+        }
+        if queue.events.is_empty() {
+            return Poll::Ready(None);
         }
         let events = std::mem::take(&mut queue.events);
         queue.weight = 0;
@@ -211,6 +227,21 @@ mod tests {
         let (heard, ()) = futures::join!(listening, speaking);
 
         assert_eq!(heard.map(|events| events.len()), Some(1));
+    }
+
+    #[tokio::test]
+    async fn a_patient_reader_hears_of_the_end_and_of_much() {
+        let (outbox, mut inbox) = outbox();
+        inbox.be_patient();
+        outbox.push(text("a"));
+        assert!(inbox.take().now_or_never().is_none());
+
+        outbox.push(text(&"b".repeat(HIGH_WATER)));
+        assert!(inbox.take().now_or_never().is_some());
+
+        outbox.push(text("c"));
+        drop(outbox);
+        assert_eq!(take(&mut inbox), r#"[Text("c")]"#);
     }
 
     #[test]

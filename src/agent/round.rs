@@ -244,11 +244,11 @@ impl Round {
             return None;
         }
         call.progress = Progress::Running;
-        Some(TurnEvent::ToolStarted(ToolStart {
+        Some(TurnEvent::ToolStarted(Box::new(ToolStart {
             call_id: self.assembler.call(Slot(position)).id.clone(),
             tool: call.tool.clone(),
             headline: call.headline.clone(),
-        }))
+        })))
     }
 
     pub(super) fn answered(
@@ -266,7 +266,7 @@ impl Round {
                 return None;
             }
         };
-        let event = TurnEvent::ToolEnded(ToolEnd {
+        let event = TurnEvent::ToolEnded(Box::new(ToolEnd {
             call_id: self.assembler.call(Slot(position)).id.clone(),
             tool: call.tool.clone(),
             headline: call.headline.clone(),
@@ -274,7 +274,7 @@ impl Round {
             chars: result.text.chars().count(),
             error: result.is_error.then(|| first_line(&result.text)),
             structured: shown(&result.structured),
-        });
+        }));
         call.progress = Progress::Answered(result);
         Some(event)
     }
@@ -454,7 +454,7 @@ impl Round {
     fn settle(&mut self, slot: usize, error: &ToolError, effects: &mut Vec<Effect>) {
         self.calls[slot].progress = Progress::Answered(ToolResult::error(error));
         let assembled = self.assembler.call(Slot(slot));
-        effects.push(Effect::Emit(TurnEvent::ToolEnded(ToolEnd {
+        effects.push(Effect::Emit(TurnEvent::ToolEnded(Box::new(ToolEnd {
             call_id: assembled.id.clone(),
             tool: assembled.name.clone().unwrap_or_default(),
             headline: String::new(),
@@ -462,7 +462,7 @@ impl Round {
             chars: 0,
             error: Some(first_line(&error.to_string())),
             structured: serde_json::Value::Null,
-        })));
+        }))));
     }
 
     /// Streams the client's own calls, in the order they were begun.
@@ -486,7 +486,7 @@ impl Round {
             sent.bytes += arguments.len();
             if head.is_some() || !arguments.is_empty() {
                 let delta = ClientCallDelta { index: sent.index, head, arguments };
-                effects.push(Effect::Emit(TurnEvent::ClientCall(delta)));
+                effects.push(Effect::Emit(TurnEvent::ClientCall(Box::new(delta))));
             }
         }
     }

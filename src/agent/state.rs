@@ -23,7 +23,7 @@ use crate::upstream::{self, Fault};
 /// Everything that can happen to a turn.
 #[derive(Debug)]
 pub(crate) enum Event {
-    Chunk(Chunk),
+    Chunk(Box<Chunk>),
     /// The stream ended as streams should.
     StreamEnded {
         /// As below: the answer may turn out to be half of one.
@@ -81,8 +81,8 @@ pub(crate) struct Start {
     pub(crate) pipeline: Pipeline,
     pub(crate) client_tools: Arc<[String]>,
     pub(crate) settings: Settings,
-    pub(crate) model_rules: Vec<ModelRule>,
-    pub(crate) upstream: upstream::Settings,
+    pub(crate) model_rules: Arc<[ModelRule]>,
+    pub(crate) upstream: Arc<upstream::Settings>,
     pub(crate) max_round_chars: usize,
 }
 
@@ -161,7 +161,7 @@ impl TurnState {
                 Phase::Answering,
                 Event::Chunk(_) | Event::StreamEnded { .. } | Event::Faulted { .. },
             ) => {}
-            (Phase::Streaming, Event::Chunk(chunk)) => self.chunk(chunk, &mut effects),
+            (Phase::Streaming, Event::Chunk(chunk)) => self.chunk(*chunk, &mut effects),
             (Phase::Streaming, Event::StreamEnded { jitter }) => {
                 self.stream_ended(jitter, elapsed, &mut effects);
             }

@@ -211,6 +211,10 @@ impl World {
     /// The next thing to happen, and the calls that started by it.
     async fn next(&mut self) -> (Event, Vec<usize>) {
         let Self { source, scheduler, outbox, time_is_up, shutdown, .. } = self;
+        // What one read brought is taken in one go; one read is never much.
+        if let Some(event) = source.at_hand() {
+            return (event, Vec::new());
+        }
         let next = async {
             tokio::select! {
                 event = source.next(outbox) => (event, Vec::new()),
@@ -237,8 +241,20 @@ impl Source {
         let Self::Open(stream) = self else { return std::future::pending().await };
         // Upstream is read no faster than the client reads us.
         outbox.room().await;
-        match stream.next().await {
-            Ok(StreamEvent::Chunk(chunk)) => Event::Chunk(*chunk),
+        let found = stream.next().await;
+        self.event_of(found)
+    }
+
+    /// What has been read already.
+    fn at_hand(&mut self) -> Option<Event> {
+        let Self::Open(stream) = self else { return None };
+        let found = stream.at_hand()?;
+        Some(self.event_of(found))
+    }
+
+    fn event_of(&mut self, found: Result<StreamEvent, Fault>) -> Event {
+        match found {
+            Ok(StreamEvent::Chunk(chunk)) => Event::Chunk(chunk),
             Ok(StreamEvent::Done | StreamEvent::End) => Event::StreamEnded { jitter: jitter() },
             Err(fault) => self.faulted(fault),
         }

@@ -74,7 +74,7 @@ fn sessions(config: &Config, services: &Services, turns_over: CancellationToken)
         home: services.home.clone(),
         permissions: services.permissions.clone(),
         settings: config.turns.clone(),
-        model_rules: config.models.clone(),
+        model_rules: config.models.clone().into(),
         prompt: config.prompt.clone(),
         progress: config.progress,
         refusals: Arc::default(),

@@ -42,7 +42,7 @@ struct Inner {
     http: reqwest::Client,
     authorization: Option<HeaderValue>,
     completions: Url,
-    settings: Settings,
+    settings: Arc<Settings>,
     caps: Caps,
     drains: Arc<Drains>,
     buffers: Buffers,
@@ -59,14 +59,14 @@ impl Client {
             http: http(settings)?,
             authorization: key.map(bearer).transpose()?,
             completions: settings.url.join("/chat/completions"),
-            settings: settings.clone(),
+            settings: Arc::new(settings.clone()),
             caps: Caps { line: limits.line, response: limits.response },
             drains: Arc::default(),
             buffers: Buffers::new(limits.buffers),
         })))
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &Arc<Settings> {
         &self.0.settings
     }
 

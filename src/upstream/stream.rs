@@ -68,8 +68,8 @@ impl ChunkStream {
     /// cancel: nothing is lost.
     pub(crate) async fn next(&mut self) -> Result<StreamEvent, Fault> {
         loop {
-            if let Some(event) = self.decoder.next() {
-                return self.note(event);
+            if let Some(event) = self.at_hand() {
+                return event;
             }
             match self.read().await {
                 Read::Bytes(bytes) => self.push(bytes)?,
@@ -78,6 +78,12 @@ impl ChunkStream {
                 Read::Expired(expired) => return self.expired(expired),
             }
         }
+    }
+
+    /// The next event of what has been read already.
+    pub(crate) fn at_hand(&mut self) -> Option<Result<StreamEvent, Fault>> {
+        let event = self.decoder.next()?;
+        Some(self.note(event))
     }
 
     fn push(&mut self, bytes: Bytes) -> Result<(), Fault> {

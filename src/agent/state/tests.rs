@@ -108,8 +108,8 @@ impl Bench {
             pipeline,
             client_tools: client_tools.iter().map(|name| (*name).to_owned()).collect(),
             settings: Settings::default(),
-            model_rules: Vec::new(),
-            upstream: upstream::Settings::default(),
+            model_rules: Arc::default(),
+            upstream: Arc::default(),
             max_round_chars: 1000,
         };
         change(&mut start);
@@ -136,7 +136,7 @@ impl Bench {
     }
 
     fn chunk(&mut self, chunk: &Value) -> &mut Self {
-        self.on(Event::Chunk(Chunk::parse(&chunk.to_string()).unwrap()))
+        self.on(Event::Chunk(Box::new(Chunk::parse(&chunk.to_string()).unwrap())))
     }
 
     fn text(&mut self, text: &str) -> &mut Self {
@@ -482,7 +482,7 @@ fn the_round_limit_ends_the_turn_with_length() {
 fn after_stream_starts_nothing_early() {
     let rule = "match = \"*\"\nstart = \"after_stream\"";
     let mut bench = Bench::with("m", &[], |start| {
-        start.model_rules.push(toml::from_str(rule).unwrap());
+        start.model_rules = Arc::new([toml::from_str(rule).unwrap()]);
     });
     bench.call(0, "Look", A).call(1, "Look", B).finish("tool_calls");
     bench.expect("round1 ask reserve begun reserve begun");

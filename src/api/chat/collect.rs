@@ -24,8 +24,8 @@ impl Collected {
             TurnEvent::Member { name, text } => {
                 self.members.entry(name).or_default().push_str(&text);
             }
-            TurnEvent::Raw(delta) => self.push_raw(delta),
-            TurnEvent::ClientCall(call) => self.push_call(call),
+            TurnEvent::Raw(delta) => self.push_raw(*delta),
+            TurnEvent::ClientCall(call) => self.push_call(*call),
             _ => {}
         }
     }

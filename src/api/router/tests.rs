@@ -119,7 +119,7 @@ fn sessions(upstream: Arc<upstream::Client>) -> Sessions {
         workspaces: BTreeMap::new(),
         permissions,
         settings: agent::Settings::default(),
-        model_rules: Vec::new(),
+        model_rules: Arc::default(),
         prompt: agent::prompt::Settings::default(),
         progress: Progress::None,
         refusals: Arc::default(),
