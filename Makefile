@@ -15,6 +15,7 @@ test:
 	cargo test --locked
 
 bench:
+	cargo build --release --locked --manifest-path bench/Cargo.toml
 	cargo run --release --locked --manifest-path bench/Cargo.toml
 
 lint:

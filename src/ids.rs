@@ -2,12 +2,14 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use uuid::Uuid;
 
 macro_rules! random_ids {
     ($($(#[$doc:meta])* $name:ident = $prefix:literal;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+        #[serde(transparent)]
         pub(crate) struct $name(String);
 
         impl $name {

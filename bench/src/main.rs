@@ -1,14 +1,13 @@
 //! `make bench`: every row a ratio of two things measured in the same run, so that
 //! a noisy machine does not decide; the absolute times stand beside them.
 //!
-//! One program plays three parts: the server under test (with the tool that only
-//! waits), a bare relay to compare it with, and, by default, the bench itself with
-//! the scripted upstream and the clients.
+//! One program plays two parts: the server under test (with the tool that only
+//! waits), and, by default, the bench itself with the scripted upstream and the
+//! clients. The bare relay to compare it with is another program.
 
 mod client;
 mod pass_through;
 mod process;
-mod relay;
 mod report;
 mod turns;
 mod upstream;
@@ -19,7 +18,7 @@ use mimalloc::MiMalloc;
 use report::Report;
 use upstream::Upstream;
 
-/// The server's own; the relay has it too, so that it makes no difference.
+/// As in the server's own program.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -30,18 +29,11 @@ fn main() -> ExitCode {
     }
     match std::env::args().nth(1).as_deref() {
         Some("serve") => toolhand::commands::run(),
-        Some("relay") => run(relay::serve()),
-        _ => run(bench()),
+        _ => bench(),
     }
 }
 
 #[tokio::main]
-async fn run(part: impl Future<Output = ExitCode>) -> ExitCode {
-    // Cannot fail: nobody else has installed one.
-    let _installed = rustls::crypto::ring::default_provider().install_default();
-    part.await
-}
-
 async fn bench() -> ExitCode {
     let upstream = Upstream::start().await;
     let mut report = Report::default();

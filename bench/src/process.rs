@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use tempfile::TempDir;
@@ -24,9 +25,8 @@ pub(crate) struct Process {
 pub(crate) async fn server(upstream: &str, settings: &str) -> Process {
     let home = home();
     let config = home.path().join("toolhand.toml");
-    let settings = format!("upstream.url = \"{upstream}\"\nlog.level = \"error\"\n{settings}");
-    fs::write(&config, settings).expect("a file");
-    let mut command = this_program();
+    fs::write(&config, format!("upstream.url = \"{upstream}\"\n{settings}")).expect("a file");
+    let mut command = part(this_path());
     command
         .args(["serve", "--listen", "127.0.0.1:0"])
         .arg("--config")
@@ -40,8 +40,9 @@ pub(crate) async fn server(upstream: &str, settings: &str) -> Process {
 }
 
 pub(crate) async fn relay(upstream: &str) -> Process {
-    let mut command = this_program();
-    command.args(["relay", upstream]);
+    let relay = this_path().with_file_name("toolhand-bench-relay");
+    let mut command = part(relay);
+    command.arg(upstream);
     start(command, home()).await
 }
 
@@ -51,9 +52,13 @@ fn home() -> TempDir {
     home
 }
 
-fn this_program() -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("our own path"));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+fn this_path() -> PathBuf {
+    std::env::current_exe().expect("our own path")
+}
+
+fn part(program: PathBuf) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     command
 }
 

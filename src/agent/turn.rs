@@ -13,7 +13,7 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
 use super::outbox::Outbox;
 use super::state::{Effect, Event, Start, TurnState};
@@ -72,7 +72,7 @@ pub(crate) async fn run(turn: Turn, outbox: Outbox) {
         context: CallContext { session, cancelled: cancelled.clone() },
         outbox,
         time_is_up: Box::pin(sleep_until(began + start.settings.max_duration)),
-        shutdown,
+        shutdown: Box::pin(shutdown.cancelled_owned()),
         upstream,
         _cancel_on_drop: cancelled.drop_guard(),
     };
@@ -118,7 +118,7 @@ struct World {
     /// Counts what the turn keeps, and what waits for its listener.
     share: Share,
     time_is_up: Pin<Box<Sleep>>,
-    shutdown: CancellationToken,
+    shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
     _cancel_on_drop: DropGuard,
 }
 
@@ -222,7 +222,7 @@ impl World {
                     (Event::Answered { position, result, duration }, started)
                 }
                 () = time_is_up => (Event::TimeIsUp, Vec::new()),
-                () = shutdown.cancelled() => (Event::ShuttingDown, Vec::new()),
+                () = shutdown => (Event::ShuttingDown, Vec::new()),
             }
         };
         outbox.flush_before(next).await

@@ -17,10 +17,9 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
-use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use self::collect::Collected;
+use self::collect::{Collected, Completion};
 use self::encode::{Encoder, Envelope};
 use self::retries::Sent;
 use self::run::{Keep, Listener, Run};
@@ -161,9 +160,10 @@ async fn whole(mut listener: Listener, shape: &Shape, mut memory: Share) -> Resp
     failed(&Failure::crash())
 }
 
-fn json(value: &Value, memory: Share) -> Result<Response, Exhausted> {
+fn json(completion: &Completion<'_>, memory: Share) -> Result<Response, Exhausted> {
     let content_type = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let body = held(value.to_string().into(), memory)?;
+    let body = serde_json::to_vec(completion).expect("writing to memory does not fail");
+    let body = held(body.into(), memory)?;
     Ok(([content_type], body).into_response())
 }
 

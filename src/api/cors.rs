@@ -1,5 +1,7 @@
 //! Lets pages of configured origins call us. Others never get here: see [`super::hosts`].
 
+use std::sync::Arc;
+
 use axum::extract::{Request, State};
 use axum::http::header::{ORIGIN, RETRY_AFTER};
 use axum::http::{HeaderName, HeaderValue, Method};
@@ -38,7 +40,7 @@ pub(crate) fn layer(origins: &[Origin]) -> CorsLayer {
 /// Only a request of a page is answered with CORS headers, and only a page's
 /// preflight without a key.
 pub(crate) async fn answer(
-    State(cors): State<CorsLayer>,
+    State(cors): State<Arc<CorsLayer>>,
     request: Request,
     next: Next,
 ) -> Response {

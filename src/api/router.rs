@@ -7,6 +7,7 @@ use axum::extract::Request;
 use axum::http::Method;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
+use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::passthrough::Routes;
@@ -16,10 +17,22 @@ use super::{
 };
 use crate::openai::error::{ApiError, ErrorCode};
 
-/// The whole server as a service. A request passes the layers from the last to
-/// the first: named, caught when it panics, turned away when there is no room, host
-/// and origin, CORS, then its route and the key.
+/// The whole server as a service. A request passes the layers in this order: named,
+/// caught when it panics, turned away when there is no room, host and origin, CORS;
+/// then its route, and the key. They stand around the routes and not on each: a route
+/// is cloned for each request, with every layer on it.
 pub(crate) fn router(app: Arc<App>) -> Router {
+    let cors = Arc::new(cors::layer(&app.settings.allow_origins));
+    let layers = ServiceBuilder::new()
+        .layer(from_fn(facts::identify))
+        .layer(CatchPanicLayer::custom(errors::panicked))
+        .layer(from_fn(server::turn_away))
+        .layer(from_fn_with_state(app.clone(), hosts::check))
+        .layer(from_fn_with_state(cors, cors::answer));
+    Router::new().fallback_service(layers.service(routes(app)))
+}
+
+fn routes(app: Arc<App>) -> Router {
     let open = Router::new()
         .route("/health", get(health::show))
         .route("/ready", get(ready::show))
@@ -36,14 +49,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(app.clone(), auth::require_key));
 
-    open.merge(with_key)
-        .fallback(unknown_route)
-        .layer(from_fn_with_state(cors::layer(&app.settings.allow_origins), cors::answer))
-        .layer(from_fn_with_state(app.clone(), hosts::check))
-        .layer(from_fn(server::turn_away))
-        .layer(CatchPanicLayer::custom(errors::panicked))
-        .layer(from_fn(facts::identify))
-        .with_state(app)
+    open.merge(with_key).fallback(unknown_route).with_state(app)
 }
 
 /// `upstream.passthrough`: OpenAI's routes, and whatever else the operator names.

@@ -1,17 +1,16 @@
 //! A turn's events as one unstreamed completion.
 
-use indexmap::IndexMap;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::encode::{Envelope, summary, usage};
+use super::encode::{Envelope, Extension, Figures};
 use crate::agent::events::{ClientCallDelta, Finished, RawDelta, TurnEvent};
 
 /// What has come so far.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     content: String,
-    members: IndexMap<String, String>,
-    raw: Map<String, Value>,
+    members: Map<String, Value>,
     logprobs: Map<String, Value>,
     calls: Vec<(String, String, String)>,
 }
@@ -21,19 +20,26 @@ impl Collected {
     pub(super) fn push(&mut self, event: TurnEvent) {
         match event {
             TurnEvent::Text(text) => self.content.push_str(&text),
-            TurnEvent::Member { name, text } => {
-                self.members.entry(name).or_default().push_str(&text);
-            }
+            TurnEvent::Member { name, text } => self.push_member(name, text),
             TurnEvent::Raw(delta) => self.push_raw(*delta),
             TurnEvent::ClientCall(call) => self.push_call(*call),
             _ => {}
         }
     }
 
+    fn push_member(&mut self, name: String, text: String) {
+        match self.members.get_mut(&name) {
+            Some(Value::String(known)) => known.push_str(&text),
+            _ => {
+                self.members.insert(name, Value::String(text));
+            }
+        }
+    }
+
     fn push_raw(&mut self, delta: RawDelta) {
         self.content.push_str(delta.text.as_deref().unwrap_or_default());
         for (name, value) in delta.members {
-            self.raw.insert(name, serde_json::from_str(value.get()).unwrap_or_default());
+            self.members.insert(name, serde_json::from_str(value.get()).unwrap_or_default());
         }
         let logprobs: Option<Map<String, Value>> =
             delta.logprobs.and_then(|raw| serde_json::from_str(raw.get()).ok());
@@ -57,40 +63,63 @@ impl Collected {
     }
 
     /// The `chat.completion` object.
-    pub(super) fn into_completion(self, envelope: &Envelope, finished: &Finished) -> Value {
-        let has_calls = !self.calls.is_empty();
-        let content = if self.content.is_empty() && has_calls {
-            Value::Null
-        } else {
-            Value::String(self.content)
+    pub(super) fn into_completion<'a>(
+        self,
+        envelope: &'a Envelope,
+        finished: &'a Finished,
+    ) -> Completion<'a> {
+        let tool_calls: Vec<Value> = self.calls.into_iter().map(call_entry).collect();
+        let says_nothing = self.content.is_empty() && !tool_calls.is_empty();
+        let message = Message {
+            role: "assistant",
+            content: (!says_nothing).then_some(self.content),
+            members: self.members,
+            tool_calls,
         };
-        let mut message = json!({ "role": "assistant", "content": content });
-        for (name, text) in self.members {
-            message[name] = Value::String(text);
-        }
-        for (name, value) in self.raw {
-            message[name] = value;
-        }
-        if has_calls {
-            message["tool_calls"] = self.calls.into_iter().map(call_entry).collect();
-        }
-        let logprobs =
-            if self.logprobs.is_empty() { Value::Null } else { Value::Object(self.logprobs) };
-        json!({
-            "id": envelope.id,
-            "object": "chat.completion",
-            "created": envelope.created,
-            "model": envelope.model,
-            "choices": [{
-                "index": 0,
-                "message": message,
-                "logprobs": logprobs,
-                "finish_reason": finished.reason.as_str(),
+        Completion {
+            id: &envelope.id,
+            object: "chat.completion",
+            created: envelope.created,
+            model: &envelope.model,
+            choices: [Choice {
+                index: 0,
+                message,
+                logprobs: (!self.logprobs.is_empty()).then_some(self.logprobs),
+                finish_reason: finished.reason.as_str(),
             }],
-            "usage": usage(finished),
-            "toolhand": summary(&finished.summary),
-        })
+            usage: Figures::of(finished.usage.as_ref()),
+            toolhand: Extension::of(&finished.summary),
+        }
     }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Completion<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: u64,
+    model: &'a str,
+    choices: [Choice; 1],
+    usage: Figures<'a>,
+    toolhand: Extension<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct Choice {
+    index: u32,
+    message: Message,
+    logprobs: Option<Map<String, Value>>,
+    finish_reason: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Message {
+    role: &'static str,
+    content: Option<String>,
+    #[serde(flatten)]
+    members: Map<String, Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Value>,
 }
 
 fn call_entry((id, name, arguments): (String, String, String)) -> Value {

@@ -1,15 +1,15 @@
 //! A turn's events as `chat.completion.chunk` events.
 
-use std::io::Write as _;
-
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::agent::events::{
     ClientCallDelta, Failure, Finished, RawDelta, Summary, ToolEnd, ToolStart, TurnEvent,
 };
+use crate::ids::{SessionId, TurnId};
 use crate::openai::progress_lines;
 use crate::openai::request::Progress;
+use crate::openai::usage::Usage;
 
 /// What stays the same over all chunks of one answer.
 #[derive(Clone, Debug)]
@@ -191,14 +191,17 @@ impl Encoder {
     fn finished(&mut self, finished: &Finished, out: &mut Vec<u8>) {
         self.begin(out);
         self.open(out);
-        let reason = json!(finished.reason.as_str());
-        let summary = summary(&finished.summary);
-        write_all(out, format_args!(r#"{{}},"finish_reason":{reason}}}],"toolhand":{summary}}}"#));
+        out.extend_from_slice(br#"{},"finish_reason":"#);
+        write_json(out, finished.reason.as_str());
+        out.extend_from_slice(br#"}],"toolhand":"#);
+        write_json(out, &Extension::of(&finished.summary));
+        out.push(b'}');
         end_event(out);
         if self.include_usage {
-            let usage = usage(finished);
             out.extend_from_slice(self.before.as_bytes());
-            write_all(out, format_args!(r#"],"usage":{usage}}}"#));
+            out.extend_from_slice(br#"],"usage":"#);
+            write_json(out, &Figures::of(finished.usage.as_ref()));
+            out.push(b'}');
             end_event(out);
         }
         out.extend_from_slice(DONE);
@@ -225,23 +228,45 @@ impl Encoder {
 }
 
 /// The `toolhand` member of an answer.
-pub(super) fn summary(summary: &Summary) -> Value {
-    json!({
-        "session": summary.session.to_string(),
-        "turn": summary.turn.to_string(),
-        "rounds": summary.rounds,
-        "tool_calls": summary.tool_calls,
-        "duration_ms": milliseconds(summary.duration),
-        "rounds_without_usage": summary.rounds_without_usage,
-        "context_tokens": summary.context_tokens,
-    })
+#[derive(Debug, Serialize)]
+pub(super) struct Extension<'a> {
+    session: &'a SessionId,
+    turn: &'a TurnId,
+    rounds: u32,
+    tool_calls: u32,
+    duration_ms: u64,
+    rounds_without_usage: u32,
+    context_tokens: Option<u64>,
+}
+
+impl<'a> Extension<'a> {
+    pub(super) fn of(summary: &'a Summary) -> Self {
+        Self {
+            session: &summary.session,
+            turn: &summary.turn,
+            rounds: summary.rounds,
+            tool_calls: summary.tool_calls,
+            duration_ms: milliseconds(summary.duration),
+            rounds_without_usage: summary.rounds_without_usage,
+            context_tokens: summary.context_tokens,
+        }
+    }
 }
 
 /// The sum over all rounds; zeros when no round had figures.
-pub(super) fn usage(finished: &Finished) -> Value {
-    match &finished.usage {
-        Some(usage) => serde_json::to_value(usage).unwrap_or_default(),
-        None => json!({ "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 }),
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Figures<'a> {
+    Summed(&'a Usage),
+    None { prompt_tokens: u8, completion_tokens: u8, total_tokens: u8 },
+}
+
+impl<'a> Figures<'a> {
+    pub(super) fn of(usage: Option<&'a Usage>) -> Self {
+        match usage {
+            Some(usage) => Self::Summed(usage),
+            None => Self::None { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 },
+        }
     }
 }
 
@@ -251,10 +276,6 @@ fn milliseconds(duration: std::time::Duration) -> u64 {
 
 fn write_json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     serde_json::to_writer(out, value).expect("writing to memory does not fail");
-}
-
-fn write_all(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("writing to memory does not fail");
 }
 
 fn end_event(out: &mut Vec<u8>) {

@@ -417,8 +417,9 @@ mod tests {
     #[tokio::test]
     async fn says_so_when_time_runs_out_and_stops_when_cancelled() {
         let workspace = Workspace::new(&[("a.rs", "")]);
-        let hurried =
-            Glob { search: Search { hidden: Hidden::nothing(), time_limit: std::time::Duration::ZERO } };
+        let hurried = Glob {
+            search: Search { hidden: Hidden::nothing(), time_limit: std::time::Duration::ZERO },
+        };
         assert_snapshot!(workspace.call(hurried, json!({ "pattern": "*" })).await, @r"
         No files found
         (incomplete: the search ran out of time; narrow the path or the pattern)

@@ -1,7 +1,8 @@
 //! What any proxy of this kind costs at least: a bare relay that copies bytes. An
-//! unstreamed answer it collects from a stream, as the server does.
+//! unstreamed answer it collects from a stream, as the server does. A program of its
+//! own, made of axum and reqwest as they come, so that nothing chosen for the server
+//! makes it quicker or slower.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use axum::Router;
@@ -21,8 +22,11 @@ struct Relay {
 }
 
 #[expect(clippy::print_stdout, reason = "tells its address, as the server does")]
-pub(crate) async fn serve() -> ExitCode {
-    let upstream = std::env::args().nth(2).expect("the address of upstream");
+#[tokio::main]
+async fn main() {
+    // Cannot fail: nobody else has installed one.
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let upstream = std::env::args().nth(1).expect("the address of upstream");
     let relay = Relay {
         upstream: format!("{upstream}/chat/completions"),
         client: reqwest::Client::builder().no_proxy().build().expect("a client"),
@@ -33,7 +37,6 @@ pub(crate) async fn serve() -> ExitCode {
     println!("listening on http://{}", listener.local_addr().expect("an address"));
     let listener = listener.tap_io(|stream| stream.set_nodelay(true).expect("a TCP socket"));
     axum::serve(listener, router).await.expect("serves until it is killed");
-    ExitCode::SUCCESS
 }
 
 async fn answer(State(relay): State<Arc<Relay>>, body: Bytes) -> Response {
