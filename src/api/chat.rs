@@ -133,7 +133,6 @@ async fn whole(mut listener: Listener, shape: &Shape, mut memory: Share) -> Resp
     /// It is written out while it is still held.
     const COPIES: usize = 2;
     let mut collected = Collected::default();
-    turn.events.be_patient();
     let (mut weight, mut tools_ran) = (0, false);
     let overloaded =
         |exhausted: Exhausted, tools_ran| failed(&Failure { error: exhausted.into(), tools_ran });

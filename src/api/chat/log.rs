@@ -81,11 +81,10 @@ fn rest_of(event: &TurnEvent, from: Option<usize>) -> Option<TurnEvent> {
     let rest = text.get(from..).filter(|rest| !rest.is_empty())?.to_owned();
     Some(match event {
         TurnEvent::Member { name, .. } => TurnEvent::Member { name: name.clone(), text: rest },
-        TurnEvent::ClientCall(call) => TurnEvent::ClientCall(ClientCallDelta {
-            index: call.index,
-            head: None,
-            arguments: rest,
-        }),
+        TurnEvent::ClientCall(call) => {
+            let delta = ClientCallDelta { index: call.index, head: None, arguments: rest };
+            TurnEvent::ClientCall(Box::new(delta))
+        }
         _ => TurnEvent::Text(rest),
     })
 }
@@ -100,7 +99,8 @@ mod tests {
 
     fn call(head: bool, arguments: &str) -> TurnEvent {
         let head = head.then(|| ("c1".to_owned(), "weather".to_owned()));
-        TurnEvent::ClientCall(ClientCallDelta { index: 0, head, arguments: arguments.to_owned() })
+        let arguments = arguments.to_owned();
+        TurnEvent::ClientCall(Box::new(ClientCallDelta { index: 0, head, arguments }))
     }
 
     fn shown(events: impl Iterator<Item = TurnEvent>) -> String {

@@ -91,13 +91,16 @@ pub(super) enum Keep {
 impl Run {
     /// The first listener of a turn.
     pub(super) fn begin(
-        turn: RunningTurn,
+        mut turn: RunningTurn,
         place: Place,
         shape: Shape,
         keep: Keep,
         memory: &Buffers,
     ) -> Listener {
         let (session, id) = (turn.session.clone(), turn.id.clone());
+        if !shape.stream {
+            turn.events.be_patient();
+        }
         let kept = || Kept { log: Log::default(), share: memory.share() };
         let told = Told {
             log: (keep == Keep::All).then(kept),
