@@ -1,6 +1,7 @@
 //! The only `new` of each service, and the server that they make up.
 
 pub(crate) mod face;
+mod open_files;
 pub(crate) mod services;
 pub(crate) mod state_dir;
 
@@ -19,6 +20,7 @@ use crate::api::auth::{Key, Keys};
 use crate::api::server::Drain;
 use crate::api::{self, App, router};
 use crate::config::{Config, ConfigError, Loaded, Secrets};
+use crate::limits::Limits;
 use crate::permissions::Sandbox;
 
 /// The name under which the first key, or the one of the environment, acts.
@@ -79,7 +81,8 @@ impl Server {
 
     /// Answers until `stop`; then running turns have their grace.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let limits = Arc::new(self.config.limits);
+        let connections = open_files::room_for(self.config.limits.connections);
+        let limits = Arc::new(Limits { connections, ..self.config.limits });
         let grace = self.config.turns.shutdown_grace;
         tracing::info!(address = %self.address, "listening");
         let drain = Drain { stop, grace, turns_over: self.turns_over };

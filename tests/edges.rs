@@ -4,6 +4,7 @@
 
 mod bodies;
 mod budget;
+mod crowds;
 mod heads;
 mod limits;
 mod origins;

@@ -177,7 +177,7 @@ async fn serve_on<IO>(
     if let Err(error) = &ended {
         debug!(%error, "a connection ended");
     }
-    if refusal.is_some() || ended.is_ok() {
+    if refusal.is_some() || ended.is_ok() && wire.has_spoken() {
         close(wire.get_mut(), refusal).await;
     }
 }

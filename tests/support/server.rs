@@ -93,6 +93,12 @@ impl Server {
         pid(self.child.as_ref().expect("a running server"))
     }
 
+    /// How many files, sockets and pipes it holds.
+    pub(crate) fn open_files(&self) -> usize {
+        let number = self.pid().as_raw_nonzero();
+        fs::read_dir(format!("/proc/{number}/fd")).expect("our child's").count()
+    }
+
     /// What it has written to stderr so far.
     pub(crate) fn log(&self) -> String {
         self.log.text.lock().expect("no holder panics").clone()

@@ -178,16 +178,46 @@ fn is(outcome: (u16, String), status: u16, code: &str) {
     assert_eq!((found_status, found_code.as_str()), (status, code));
 }
 
+/// The path of every route there is, however it came to be one: axum's own list.
+fn paths(router: &Router) -> BTreeSet<String> {
+    let shown = format!("{router:?}");
+    // Behind the routes comes what stands in for them.
+    let routes = shown.split("fallback_router").next().unwrap_or_default();
+    let quoted = routes.split('"').skip(1).step_by(2);
+    quoted.filter(|text| text.starts_with('/')).map(str::to_owned).collect()
+}
+
+/// A path that `pattern` matches.
+fn example(pattern: &str) -> String {
+    pattern.replace("{*id}", "openai/gpt").replace("{*rest}", "x/cancel")
+}
+
 #[tokio::test]
 async fn h1_every_route_needs_a_key_whatever_the_method() {
     let server = server();
-    for (_, path) in WITH_KEY {
-        for method in ["GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH"] {
-            let response = ask(method, path).of(&server).await;
-            assert_eq!(response.status(), 401, "{method} {path}");
-            assert_eq!(response.headers()[WWW_AUTHENTICATE], "Bearer");
+    let mut open = BTreeSet::new();
+    for path in paths(&server) {
+        for method in ["GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH", "PROPFIND"] {
+            let response = ask(method, &example(&path)).of(&server).await;
+            if response.status() == 401 {
+                assert_eq!(response.headers()[WWW_AUTHENTICATE], "Bearer");
+            } else {
+                open.insert(path.clone());
+            }
         }
     }
+    assert_eq!(open.into_iter().collect::<Vec<_>>(), ["/health", "/ready"]);
+}
+
+#[test]
+fn the_routes_of_these_tests_are_all_there_are() {
+    let known = WITH_KEY.iter().map(|(_, path)| (*path).to_owned());
+    let known: BTreeSet<String> =
+        known.chain(["/health", "/ready", "/v1/responses"].map(str::to_owned)).collect();
+
+    let there: BTreeSet<String> = paths(&server()).iter().map(|path| example(path)).collect();
+
+    assert_eq!(there, known);
 }
 
 #[tokio::test]

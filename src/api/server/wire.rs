@@ -70,6 +70,8 @@ pub(super) struct Wire<IO> {
     /// The phase the deadline was set for.
     timed: u8,
     refusal: Option<Refusal>,
+    /// Something was said that the client may still have to read.
+    has_spoken: bool,
     pace: Arc<Pace>,
     stall: Stall,
     /// The last word to an overdue client was taken: nothing more is heard of it.
@@ -118,6 +120,7 @@ impl<IO: Socket> Wire<IO> {
             deadline: Box::pin(sleep(limits.header_time / hurry)),
             timed: HEAD,
             refusal: None,
+            has_spoken: false,
             pace,
             stall: Stall::new(limits.slow_client),
             is_over: false,
@@ -127,6 +130,11 @@ impl<IO: Socket> Wire<IO> {
     /// Why the connection ends, where the client has to be told.
     pub(super) fn refusal(&self) -> Option<Refusal> {
         self.refusal
+    }
+
+    /// Whether the client may still have something to read.
+    pub(super) fn has_spoken(&self) -> bool {
+        self.has_spoken
     }
 
     pub(super) fn get_mut(&mut self) -> &mut IO {
@@ -308,6 +316,7 @@ impl<IO: Socket> AsyncWrite for Wire<IO> {
             return self.stalled(cx);
         };
         let written = written?;
+        self.has_spoken = true;
         let this = &mut *self;
         this.stall.progress(&this.pace);
         if self.phase.get() == IDLE {
