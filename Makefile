@@ -1,4 +1,4 @@
-.PHONY: up test bench lint
+.PHONY: up test bench lint soak
 
 # A debug build: it is ready in a fraction of the time, and beside a model and its
 # tools nobody notices the difference. For service: cargo build --release.
@@ -17,6 +17,12 @@ test:
 bench:
 	cargo build --release --locked --manifest-path bench/Cargo.toml
 	cargo run --release --locked --manifest-path bench/Cargo.toml
+
+# What takes minutes: more cases of the properties, then one table of what must hold
+# under load, in memory and in time. A line over its limit is an error.
+soak:
+	PROPTEST_CASES=5000 cargo test --release --locked --lib -- properties
+	cargo test --release --locked --test suite -- --ignored --nocapture soak::
 
 lint:
 	cargo fmt --check

@@ -12,6 +12,7 @@ mod routes;
 mod rows;
 mod sdk;
 mod settings;
+mod soak;
 mod startup;
 mod support;
 mod turn;

@@ -11,6 +11,7 @@ pub(crate) mod chunks;
 pub(crate) mod client;
 pub(crate) mod dice;
 pub(crate) mod faults;
+pub(crate) mod gauge;
 pub(crate) mod http;
 pub(crate) mod server;
 pub(crate) mod toxic;

@@ -3,7 +3,8 @@
 use tokio::io::AsyncWriteExt;
 
 use super::door;
-use crate::support::client::{ask, rest, with};
+use crate::support::chunks::{end, gate, text};
+use crate::support::client::{ask, ask_streamed, rest, with};
 use crate::support::server::{KEY, Server};
 use crate::support::upstream::Upstream;
 
@@ -75,4 +76,25 @@ async fn h22_an_idle_connection_is_closed() {
     stream.write_all(&kept.request("GET", "/health", None)).await.expect("a connection");
     let answer = rest(&mut stream).await;
     assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+}
+
+/// Shells commonly allow 1024 files, which is a third as many streams.
+#[tokio::test]
+async fn the_open_files_a_shell_allows_do_not_bound_the_streams() {
+    const STREAMS: usize = 60;
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).open_files(64).start().await;
+    upstream.otherwise([vec![text("Half "), gate("all"), text("whole")], end("stop")].concat());
+
+    let mut streams = Vec::new();
+    for _ in 0..STREAMS {
+        let mut stream = server.client().stream(&ask_streamed("Hi")).await;
+        stream.until_text().await;
+        streams.push(stream);
+    }
+    upstream.open("all");
+
+    for stream in streams {
+        assert_eq!(stream.finish().await.text(), "Half whole");
+    }
 }

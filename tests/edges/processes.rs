@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::chunks::{calls, says};
 use crate::support::client::ask;
+use crate::support::gauge::{open_files, zombies};
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 use crate::support::watch;
@@ -279,21 +280,4 @@ async fn p17_bytes_that_are_no_text_are_shown_as_such() {
     assert_eq!(whole, "€");
     let cut = shell.run("yes '€' | head -c 400000 | tr -d '\\n'").await;
     assert!(cut.contains("characters left out"), "{cut}");
-}
-
-fn open_files(server: &Server) -> usize {
-    let files = fs::read_dir(format!("/proc/{}/fd", server.pid().as_raw_nonzero()));
-    files.expect("our own child").count()
-}
-
-/// Children of the server that have ended and that nobody has asked for.
-fn zombies(server: &Server) -> usize {
-    let is_child = |stat: &str| {
-        let mut fields = stat[stat.rfind(')').unwrap_or(0) + 1..].split_whitespace();
-        let is_dead = fields.next() == Some("Z");
-        is_dead && fields.next() == Some(server.pid().as_raw_nonzero().to_string().as_str())
-    };
-    let processes = fs::read_dir("/proc").expect("procfs").flatten();
-    let stats = processes.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
-    stats.filter(|stat| is_child(stat)).count()
 }

@@ -36,6 +36,7 @@ pub(crate) struct Builder {
     tables: String,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    open_files: Option<u32>,
 }
 
 /// A running server.
@@ -195,6 +196,7 @@ impl Builder {
             tables: String::new(),
             arguments: Vec::new(),
             environment: Vec::new(),
+            open_files: None,
         };
         builder
             .config("upstream.url", &format!("{upstream:?}"))
@@ -223,6 +225,12 @@ impl Builder {
 
     pub(crate) fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// A shell's usual limit for what it starts, which the program may raise.
+    pub(crate) fn open_files(mut self, most: u32) -> Self {
+        self.open_files = Some(most);
         self
     }
 
@@ -289,7 +297,7 @@ impl Builder {
         let config = self.home.path().join("toolhand.toml");
         fs::write(&config, self.toml()).expect("a configuration");
         fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).expect("our own");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toolhand"));
+        let mut command = self.program();
         command
             .env_clear()
             .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
@@ -303,6 +311,14 @@ impl Builder {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        command
+    }
+
+    fn program(&self) -> Command {
+        const PROGRAM: &str = env!("CARGO_BIN_EXE_toolhand");
+        let Some(most) = self.open_files else { return Command::new(PROGRAM) };
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(format!("ulimit -S -n {most}; exec \"$0\" \"$@\"")).arg(PROGRAM);
         command
     }
 

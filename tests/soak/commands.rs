@@ -1,0 +1,63 @@
+//! Many commands, of which some do all to outlive their call.
+
+use serde_json::{Value, json};
+
+use super::table::Line;
+use crate::support::chunks::{calls, says};
+use crate::support::client::ask;
+use crate::support::gauge;
+use crate::support::server::Server;
+use crate::support::upstream::Upstream;
+
+const RUNS: usize = 1000;
+/// Calls in one round.
+const CALLS: usize = 25;
+
+/// What keeps the workspace's path in its command line survives nowhere unseen.
+const KINDS: [&str; 8] = [
+    "echo quick",
+    "ls / | wc -l; false",
+    "sh -c 'sleep 1000' \"$PWD\" & echo plain",
+    "setsid sh -c 'sleep 1000; :' \"$PWD\" & echo session",
+    "nohup sh -c 'sleep 1000; :' \"$PWD\" >/dev/null 2>&1 & echo nohup",
+    "(setsid sh -c 'sleep 1000; :' \"$PWD\" &) ; echo double",
+    "env -i setsid sh -c 'cd /; sleep 1000; :' \"$PWD\" & echo clean",
+    "python3 -c 'import os, time\nfor step in range(2):\n  if os.fork(): os._exit(0)\n  os.setsid()\nos.chdir(\"/\")\nfor fd in range(3): os.close(fd)\ntime.sleep(1000)' \"$PWD\"; echo daemon",
+];
+
+pub(super) async fn commands() -> Line {
+    let mut line = Line::new("commands (R6)");
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).free().start().await;
+    round(&upstream, &server, 0).await;
+    let before = gauge::open_files(&server);
+    let mut answered = 0;
+    for turn in 0..RUNS / CALLS {
+        answered += round(&upstream, &server, turn).await;
+    }
+    line.runs = RUNS;
+    line.note(format!("{answered} answered, of {} kinds", KINDS.len()));
+    line.must(answered == RUNS, || format!("{answered} answers"));
+    line.no_survivors(&server);
+    line.files_after(&server, before);
+    line.peak_within(&server, 100);
+    line
+}
+
+/// One turn with one round of calls: how many of them were answered.
+async fn round(upstream: &Upstream, server: &Server, turn: usize) -> usize {
+    let ids: Vec<String> = (0..CALLS).map(|call| format!("c{turn}-{call}")).collect();
+    let round: Vec<(&str, &str, Value)> = ids
+        .iter()
+        .enumerate()
+        .map(|(call, id)| {
+            let command = KINDS[(turn + call) % KINDS.len()];
+            (id.as_str(), "Bash", json!({ "command": command }))
+        })
+        .collect();
+    let asked = upstream.requests().len();
+    upstream.round(calls(&round));
+    upstream.round(says("Done."));
+    assert_eq!(server.client().chat(&ask("Go.")).await.text(), "Done.");
+    crate::turn::answers(upstream, asked + 1).await.len()
+}

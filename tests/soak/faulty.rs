@@ -1,0 +1,18 @@
+//! Conversations with an upstream that fails by seeds.
+
+use super::table::Line;
+use crate::faults;
+
+/// As many seeds as the promise names.
+const SEEDS: u64 = 10_000;
+
+pub(super) async fn conversations() -> Line {
+    let mut line = Line::new("seeded faults");
+    let tally = faults::run(0..SEEDS).await;
+    line.runs = tally.runs;
+    line.terminal_events = Some(tally.terminal_events);
+    line.false_stops = Some(tally.false_stops);
+    line.double_executions = Some(tally.double_executions);
+    line.must(tally.wrong.is_empty(), || tally.wrong[0].clone());
+    line
+}

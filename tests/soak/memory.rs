@@ -1,0 +1,95 @@
+//! What the server takes in memory and time: idle, for a large message, for many
+//! ordinary streams.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::table::Line;
+use crate::support::chunks::{end, gate, says, text};
+use crate::support::client::{ask_streamed, with};
+use crate::support::gauge;
+use crate::support::server::Server;
+use crate::support::upstream::Upstream;
+
+const IDLE_MIB: u64 = 40;
+const STREAMS_MIB: u64 = 200;
+const MIB: u64 = 1 << 20;
+
+pub(super) async fn idle() -> Line {
+    let mut line = Line::new("idle");
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    upstream.round(says("Hello."));
+    let before = gauge::open_files(&server);
+    server.client().streamed(&ask_streamed("Hi")).await;
+    line.runs = 1;
+    line.files_after(&server, before);
+    line.peak_within(&server, IDLE_MIB);
+    line
+}
+
+/// V24: less than a second of computing, less than five times its size.
+pub(super) async fn a_large_message() -> Line {
+    const SIZE: usize = 20 << 20;
+    let mut line = Line::new("a message of 20 MB (V24)");
+    let upstream = Upstream::start();
+    for (kind, text) in [
+        ("plain", "word ".repeat(SIZE / 5)),
+        ("escapes", "\"\n\\\t".repeat(SIZE / 8)),
+        ("zero width", "\u{200b}".repeat(SIZE / 3)),
+    ] {
+        // Each at a server of its own, for its peak and its time.
+        let server = Server::start(&upstream).await;
+        upstream.round(says("Read."));
+        let body =
+            with(ask_streamed("Hi"), json!({ "messages": [{ "role": "user", "content": text }] }));
+        let (rss, cpu) = (gauge::memory(&server).now, gauge::cpu_time(&server));
+        server.client().streamed(&body).await;
+        let grown = gauge::memory(&server).peak - rss;
+        let cpu = gauge::cpu_time(&server).saturating_sub(cpu);
+        #[expect(clippy::cast_precision_loss, reason = "a ratio to be read")]
+        let ratio = grown as f64 / body.to_string().len() as f64;
+        line.runs += 1;
+        line.note(format!("{kind}: {} ms, {ratio:.1} x its size", cpu.as_millis()));
+        line.must(cpu < Duration::from_secs(1), || format!("{kind} took {cpu:?}"));
+        line.must(ratio < 5.0, || format!("{kind} took {ratio:.1} times its size"));
+    }
+    line
+}
+
+/// All are open at once, half said, before any goes on.
+pub(super) async fn ordinary_streams() -> Line {
+    const STREAMS: usize = 1000;
+    let mut line = Line::new("open streams");
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let half = "Half of an answer of the usual length. ".repeat(10);
+    let before = gauge::open_files(&server);
+    upstream.otherwise([vec![text(&half), gate("all"), text("The rest.")], end("stop")].concat());
+    let mut streams = JoinSet::new();
+    for _ in 0..STREAMS {
+        let client = server.client();
+        streams.spawn(async move {
+            let mut stream = client.stream(&ask_streamed("Hi")).await;
+            stream.until_text().await;
+            stream
+        });
+    }
+    let mut open = Vec::new();
+    while let Some(stream) = streams.join_next().await {
+        open.push(stream.expect("a stream"));
+    }
+    line.note(format!("{} MiB open", gauge::memory(&server).now / MIB));
+    upstream.open("all");
+    let mut ended = 0;
+    for stream in open {
+        ended += usize::from(stream.finish().await.finish_reason.as_deref() == Some("stop"));
+    }
+    line.runs = STREAMS;
+    line.terminal_events = Some(ended);
+    line.files_after(&server, before);
+    line.peak_within(&server, STREAMS_MIB);
+    line
+}

@@ -1,0 +1,154 @@
+//! The one table: a line a part, and whether each keeps its limits.
+
+use std::fmt::Display;
+use std::time::Instant;
+
+use crate::support::gauge;
+use crate::support::server::Server;
+
+const MIB: u64 = 1 << 20;
+
+/// What one part came to. A figure that it does not have is not shown.
+#[derive(Debug)]
+pub(super) struct Line {
+    part: &'static str,
+    began: Instant,
+    pub(super) runs: usize,
+    /// Runs that ended with exactly one terminal event.
+    pub(super) terminal_events: Option<usize>,
+    pub(super) false_stops: Option<usize>,
+    pub(super) double_executions: Option<usize>,
+    pub(super) survivors: Option<usize>,
+    /// Before and after.
+    pub(super) files: Option<(usize, usize)>,
+    /// In bytes.
+    pub(super) peak: Option<u64>,
+    /// What else was measured.
+    pub(super) notes: Vec<String>,
+    /// Limits that were passed.
+    broken: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    broken: Vec<String>,
+    has_begun: bool,
+}
+
+impl Line {
+    pub(super) fn new(part: &'static str) -> Self {
+        Self {
+            part,
+            began: Instant::now(),
+            runs: 0,
+            terminal_events: None,
+            false_stops: None,
+            double_executions: None,
+            survivors: None,
+            files: None,
+            peak: None,
+            notes: Vec::new(),
+            broken: Vec::new(),
+        }
+    }
+
+    /// The most memory there was, of at most so many MiB.
+    pub(super) fn peak_within(&mut self, server: &Server, most: u64) {
+        let peak = gauge::memory(server).peak;
+        self.peak = Some(peak);
+        self.must(peak <= most * MIB, || format!("{} MiB of {most} MiB", peak / MIB));
+    }
+
+    /// Files that are open after all is over: as many as before, but for the
+    /// connections that are kept.
+    pub(super) fn files_after(&mut self, server: &Server, before: usize) {
+        const KEPT: usize = 16;
+        let after = gauge::open_files(server);
+        self.files = Some((before, after));
+        self.must(after <= before + KEPT, || format!("{before} files open, then {after}"));
+    }
+
+    pub(super) fn no_survivors(&mut self, server: &Server) {
+        let left = gauge::survivors(server) + gauge::zombies(server);
+        self.survivors = Some(left);
+        self.must(left == 0, || format!("{left} processes left"));
+    }
+
+    pub(super) fn must(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
+        if !holds {
+            self.broken.push(otherwise());
+        }
+    }
+
+    pub(super) fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+}
+
+impl Table {
+    /// Shows a line as soon as it is known.
+    pub(super) fn add(&mut self, mut line: Line) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            show(&row([
+                "part",
+                "runs",
+                "terminal events",
+                "false stops",
+                "double executions",
+                "survivors",
+                "files before/after",
+                "peak RSS",
+                "took",
+                "measured",
+            ]));
+        }
+        for (what, count, expected) in [
+            ("terminal events", line.terminal_events, line.runs),
+            ("false stops", line.false_stops, 0),
+            ("double executions", line.double_executions, 0),
+        ] {
+            let is_right = count.is_none_or(|count| count == expected);
+            line.must(is_right, || format!("{what}: {}", shown(count)));
+        }
+        let files = line.files.map(|(before, after)| format!("{before}/{after}"));
+        let peak = line.peak.map(|peak| format!("{} MiB", peak.div_ceil(MIB)));
+        let took = format!("{} s", line.began.elapsed().as_secs());
+        let mut measured = line.notes.join(", ");
+        if !line.broken.is_empty() {
+            measured = format!("{measured} OVER ITS LIMIT: {}", line.broken.join(", "));
+        }
+        show(&row([
+            line.part,
+            &line.runs.to_string(),
+            &shown(line.terminal_events),
+            &shown(line.false_stops),
+            &shown(line.double_executions),
+            &shown(line.survivors),
+            &shown(files),
+            &shown(peak),
+            &took,
+            measured.trim(),
+        ]));
+        let part = line.part;
+        self.broken.extend(line.broken.iter().map(|why| format!("{part}: {why}")));
+    }
+
+    pub(super) fn finish(self) {
+        assert!(self.broken.is_empty(), "over the limits: {:#?}", self.broken);
+    }
+}
+
+fn row(cells: [&str; 10]) -> String {
+    const WIDTHS: [usize; 10] = [30, 6, 15, 11, 17, 9, 18, 8, 6, 0];
+    let cells = cells.iter().zip(WIDTHS).map(|(cell, width)| format!("{cell:<width$}"));
+    cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+}
+
+fn shown(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+#[expect(clippy::print_stdout, reason = "the table is what the run is for")]
+fn show(line: &str) {
+    println!("{line}");
+}
