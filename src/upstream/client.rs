@@ -30,6 +30,8 @@ const PASSED_ON: [&str; 3] = ["traceparent", "tracestate", "x-request-id"];
 const PROVIDER_RETRY_AFTER: &str = "llm_provider-retry-after";
 /// More of an error's body than any sentence in it needs.
 const ERROR_BODY: usize = 64 << 10;
+/// Warm connections for what comes next; those of a rush are not kept when it is over.
+const KEPT_CONNECTIONS: usize = 64;
 /// For a list that upstream has at hand, and for the body of an error.
 const SHORT_ANSWER: Duration = Duration::from_secs(10);
 
@@ -263,6 +265,7 @@ fn builder(settings: &Settings) -> Result<ClientBuilder, String> {
         .referer(false)
         .no_proxy()
         .tcp_nodelay(true)
+        .pool_max_idle_per_host(KEPT_CONNECTIONS)
         .connect_timeout(settings.connect_timeout);
     let Some(proxy) = &settings.proxy else { return Ok(builder) };
     let proxy = Proxy::all(proxy).map_err(|error| format!("upstream.proxy: {error}"))?;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 
-use crate::support::chunks::{calls, end, flood, gate, status, text};
+use crate::support::chunks::{call, calls, end, flood, gate, status, text};
 use crate::support::client::{ask, ask_streamed};
 use crate::support::http::Framing;
 use crate::support::server::Server;
@@ -135,4 +136,28 @@ async fn h33_a_client_that_freezes_is_let_go_of() {
     let _connection = proxy.client().start(&ask_streamed("Hi")).await;
 
     upstream.abandoned(0).await;
+}
+
+/// It has nothing more to be sent: what it has not read is enough.
+#[tokio::test]
+async fn h33_a_client_that_freezes_during_a_tool_leaves_no_process() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream)
+        .free()
+        .config("limits.slow_client", r#""100ms""#)
+        .config("turns.keep_alive", r#""10m""#)
+        .start()
+        .await;
+    let proxy = Proxy::before(&server, 4096, vec![Toxic::Pass(1), Toxic::Freeze]).await;
+    let sleep = call(0, "c1", "Bash", &json!({ "command": "echo up >up; sleep 1000" }));
+    let words = text(&"x".repeat(12_000));
+    upstream.round([vec![words], sleep, end("tool_calls")].concat());
+
+    let up = server.workspace().join("up");
+    mkfifoat(CWD, &up, Mode::RWXU).expect("a pipe");
+    let is_up = tokio::task::spawn_blocking(|| std::fs::read_to_string(up));
+    let _connection = proxy.client().start(&ask_streamed("Hi")).await;
+    watch("the command", is_up).await.expect("no panic").expect("a pipe");
+
+    server.no_children().await;
 }

@@ -62,7 +62,7 @@ impl Line {
     /// Files that are open after all is over: as many as before, but for the
     /// connections that are kept.
     pub(super) fn files_after(&mut self, server: &Server, before: usize) {
-        const KEPT: usize = 16;
+        const KEPT: usize = 80;
         let after = gauge::open_files(server);
         self.files = Some((before, after));
         self.must(after <= before + KEPT, || format!("{before} files open, then {after}"));

@@ -2,10 +2,12 @@
 
 use serde_json::{Value, json};
 
+use super::answers;
 use crate::support::chunks::{calls, gate, says, text};
 use crate::support::client::{Event, Transcript, ask, ask_streamed, with};
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::Upstream;
+use crate::support::watch;
 
 /// A turn that reads two files, one of them missing.
 async fn turn(
@@ -103,6 +105,28 @@ async fn silence_is_filled_with_comments() {
     for _ in 0..3 {
         stream.until(|event| *event == Event::Comment("keep-alive".to_owned())).await;
     }
+}
+
+/// R21: no proxy between takes a long tool for a dead connection.
+#[tokio::test]
+async fn the_silence_of_a_long_tool_is_filled_with_comments() {
+    let upstream = Upstream::start();
+    let server =
+        Server::builder(&upstream).free().config("turns.keep_alive", r#""20ms""#).start().await;
+    let go = server.workspace().join("go");
+    let command = json!({ "command": "mkfifo go; read line <go; echo $line" });
+    upstream.round(calls(&[("c1", "Bash", command)]));
+    upstream.round(says("Done."));
+
+    let mut stream = server.client().stream(&ask_streamed("Wait.")).await;
+    for _ in 0..3 {
+        stream.until(|event| *event == Event::Comment("keep-alive".to_owned())).await;
+    }
+    let told = tokio::task::spawn_blocking(move || std::fs::write(go, "gone on\n"));
+    watch("the command to go on", told).await.expect("no panic").expect("a pipe");
+
+    assert_eq!(stream.finish().await.text(), "Done.");
+    assert_eq!(answers(&upstream, 1).await, ["gone on"]);
 }
 
 #[tokio::test]

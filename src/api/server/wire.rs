@@ -38,15 +38,30 @@ const UNSENT: u32 = 16 << 10;
 
 /// A stream to a client. What a socket can do beyond that is nothing to others.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin {
-    /// Bounds what waits in the kernel to be sent, or lifts the bound.
-    fn bound_unsent(&self, _is_bounded: bool) {}
+    /// Bounds what waits in the kernel to be sent, and for how long, by the patience
+    /// there is with a slow client.
+    fn bound_unsent(&self, _patience: Duration) {}
+
+    /// From now on the kernel takes as much as it has room for.
+    fn lift_bound(&self) {}
 }
 
 impl Socket for TcpStream {
-    fn bound_unsent(&self, is_bounded: bool) {
-        let most = if is_bounded { UNSENT } else { u32::MAX };
-        if let Err(error) = SockRef::from(self).set_tcp_notsent_lowat(most) {
-            debug!(%error, "cannot set TCP_NOTSENT_LOWAT");
+    fn bound_unsent(&self, patience: Duration) {
+        let socket = SockRef::from(self);
+        // A host that is gone acknowledges nothing. Where there is more to say it is
+        // noticed as a slow client, with a last word: so this has to come after that.
+        let set = socket
+            .set_tcp_notsent_lowat(UNSENT)
+            .and_then(|()| socket.set_tcp_user_timeout(Some(2 * patience)));
+        if let Err(error) = set {
+            debug!(%error, "cannot bound what waits to be sent");
+        }
+    }
+
+    fn lift_bound(&self) {
+        if let Err(error) = SockRef::from(self).set_tcp_notsent_lowat(u32::MAX) {
+            debug!(%error, "cannot lift the bound of what waits to be sent");
         }
     }
 }
@@ -106,7 +121,7 @@ impl<IO: Socket> Wire<IO> {
         limits: &Limits,
     ) -> Self {
         let hurry = if admission.is_hurried() { HURRY } else { 1 };
-        stream.bound_unsent(true);
+        stream.bound_unsent(limits.slow_client);
         Self {
             stream,
             phase,
@@ -175,7 +190,7 @@ impl<IO: Socket> Wire<IO> {
             Verdict::Overdue => {
                 let waited = self.stall.patience();
                 warn!(code = "slow_client", ?waited, "a client does not read its answer");
-                self.stream.bound_unsent(false);
+                self.stream.lift_bound();
             }
             Verdict::Gone => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
         }
