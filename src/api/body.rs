@@ -89,14 +89,15 @@ impl Incoming {
     /// The next piece; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         loop {
-            let frame = timeout_at(self.pace.deadline(), self.body.frame()).await;
+            let asked = Instant::now();
+            let frame = timeout_at(asked + self.pace.left(), self.body.frame()).await;
             let frame = frame.map_err(|_| {
                 ApiError::new(ErrorCode::RequestTimeout, "The body came too slowly.")
             })?;
             let Some(frame) = frame.transpose().map_err(|_| broken())? else { return Ok(None) };
             let Ok(piece) = frame.into_data() else { continue };
             self.received += piece.len();
-            self.pace.count(piece.len());
+            self.pace.count(piece.len(), asked.elapsed());
             if self.received > self.limit {
                 return Err(too_large(self.limit));
             }
@@ -109,25 +110,27 @@ fn broken() -> ApiError {
     ApiError::new(ErrorCode::InvalidValue, "The body is broken off or badly framed.")
 }
 
-/// How long a body may take: each time anew, as long as enough comes within it.
+/// How long the client may let us wait: each time anew, as long as enough comes
+/// within it. While upstream does not take what came, nobody waits for the client.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     time: Duration,
-    since: Instant,
+    waited: Duration,
     received: usize,
 }
 
 impl Pace {
     fn new(time: Duration) -> Self {
-        Self { time, since: Instant::now(), received: 0 }
+        Self { time, waited: Duration::ZERO, received: 0 }
     }
 
-    fn deadline(self) -> Instant {
-        self.since + self.time
+    fn left(self) -> Duration {
+        self.time.saturating_sub(self.waited)
     }
 
-    fn count(&mut self, bytes: usize) {
+    fn count(&mut self, bytes: usize, waited: Duration) {
         self.received += bytes;
+        self.waited += waited;
         if self.received as u128 * 1_000 >= SLOWEST * self.time.as_millis() {
             *self = Self::new(self.time);
         }
@@ -138,7 +141,7 @@ impl Pace {
 mod tests {
     use std::convert::Infallible;
 
-    use futures::stream;
+    use futures::{StreamExt, stream};
     use tokio::time::sleep;
 
     use super::*;
@@ -192,14 +195,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_body_has_its_time_and_no_more() {
+    async fn h21_a_slow_body_has_its_time_and_no_more() {
         let started = Instant::now();
         assert_eq!(read(&[TYPE], dripping(1, 100)).await.unwrap_err(), ErrorCode::RequestTimeout);
         assert_eq!(started.elapsed().as_secs(), 30);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_keeps_coming_may_take_longer() {
+    async fn h21_a_body_that_keeps_coming_may_take_longer() {
         let mut incoming =
             Incoming::new(dripping(8_100, 100), usize::MAX, Limits::default().body_time);
         let mut received = 0;
@@ -207,5 +210,36 @@ mod tests {
             received += piece.len();
         }
         assert_eq!(received, 810_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn h21_a_burst_buys_no_time_for_a_drip() {
+        let burst = stream::iter([Ok::<_, Infallible>(Bytes::from(vec![b' '; 1_000_000]))]);
+        let drip = dripping(7_900, 1_000).into_data_stream();
+        let body = Body::from_stream(burst.chain(drip.map(|piece| Ok(piece.unwrap()))));
+        let mut incoming = Incoming::new(body, usize::MAX, Limits::default().body_time);
+        let started = Instant::now();
+
+        let refused = loop {
+            match incoming.next().await {
+                Ok(piece) => assert!(piece.is_some()),
+                Err(error) => break error,
+            }
+        };
+
+        assert_eq!(refused.code, ErrorCode::RequestTimeout);
+        assert_eq!(started.elapsed().as_secs(), 30);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn h21_time_that_nobody_waited_for_the_client_does_not_count() {
+        let time = Limits::default().body_time;
+        let mut incoming = Incoming::new(dripping(10, 4), usize::MAX, time);
+        for _ in 0..4 {
+            // Upstream takes nothing for so long.
+            sleep(time * 2).await;
+            assert!(incoming.next().await.unwrap().is_some());
+        }
+        assert!(incoming.next().await.unwrap().is_none());
     }
 }

@@ -83,7 +83,10 @@ impl FromStr for Authority {
             Some((host, port)) if !port.contains(']') => (host, Some(port)),
             _ => (text, None),
         };
-        let is_port = |port: &&str| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+        // One spelling for each: `08787` is none of ours.
+        let is_port = |port: &&str| {
+            !port.starts_with('0') && !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())
+        };
         let port = port.map(|port| Some(port).filter(is_port)?.parse::<u16>().ok());
         if port == Some(None) {
             return Err(invalid());
@@ -296,6 +299,10 @@ mod tests {
             ":8787",
             "localhost:",
             "localhost:+1",
+            "localhost:08787",
+            "localhost:65536",
+            "localhost:8787 ",
+            "localhost:８７８７",
             "[::1",
             "a:b:c",
         ] {

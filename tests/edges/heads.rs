@@ -1,7 +1,7 @@
 //! Request heads: keys, paths, methods, and what HTTP smuggling is made of.
 
 use super::door;
-use crate::support::chunks::says;
+use crate::support::chunks::{end, gate, says, text};
 use crate::support::client::{Answer, Client, ask};
 use crate::support::server::{KEY, Server};
 
@@ -224,6 +224,33 @@ async fn h29_pipelined_requests_are_answered_in_order() {
     let last = server.client().request("POST", "/v1/chat/completions", Some(body.as_bytes()));
 
     let answers = server.client().raw(&[first, last].concat()).await;
+
+    let texts: Vec<String> = answers.iter().map(Answer::text).collect();
+    assert_eq!(texts, ["First.", "Second."]);
+}
+
+#[tokio::test]
+async fn h29_one_turn_at_a_time_runs_for_a_connection() {
+    let (upstream, server) = door().await;
+    upstream.round([vec![text("Fir"), gate("half"), text("st.")], end("stop")].concat());
+    let body = ask("Hi").to_string();
+    let kept = server.client().header("connection", "keep-alive");
+    let first = kept.request("POST", "/v1/chat/completions", Some(body.as_bytes()));
+    let last = server.client().request("POST", "/v1/chat/completions", Some(body.as_bytes()));
+    let client = server.client();
+    let both = [first, last].concat();
+    let other = async {
+        upstream.reached("half").await;
+        // Whatever else the server does meanwhile, it does not begin the second.
+        for _ in 0..3 {
+            assert_eq!(server.client().get("/ready").await.status(), 200);
+        }
+        assert_eq!(upstream.requests().len(), 1);
+        upstream.round(says("Second."));
+        upstream.open("half");
+    };
+
+    let (answers, ()) = tokio::join!(client.raw(&both), other);
 
     let texts: Vec<String> = answers.iter().map(Answer::text).collect();
     assert_eq!(texts, ["First.", "Second."]);

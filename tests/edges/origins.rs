@@ -33,7 +33,22 @@ async fn h6_h9_a_foreign_host_is_refused_before_the_key() {
 #[tokio::test]
 async fn h7_a_host_that_is_none_is_refused() {
     let (_upstream, server) = door().await;
+    let port = server.address().port();
+    let zero = format!("Host: 127.0.0.1:0{port}\r\n");
+    let two = format!("Host: 127.0.0.1:{port}\r\nhost: 127.0.0.1:{port}\r\n");
+    let list = format!("Host: 127.0.0.1:{port}, 127.0.0.1:{port}\r\n");
+    let user = format!("Host: u:p@127.0.0.1:{port}\r\n");
+    let path = format!("Host: 127.0.0.1:{port}/\r\n");
+    let url = format!("Host: http://127.0.0.1:{port}\r\n");
+    let high = format!("Host: l\u{f6}calhost:{port}\r\n");
     for headers in [
+        &*zero,
+        &two,
+        &list,
+        &user,
+        &path,
+        &url,
+        &high,
         "",
         "Host: localhost\r\nHost: localhost\r\n",
         "Host: localhost/?a#\r\n",

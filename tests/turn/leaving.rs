@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use futures::future::join_all;
 use rustix::fs::Mode;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
-use crate::support::chunks::{calls, gate, text};
-use crate::support::client::{ask, ask_streamed};
+use crate::support::chunks::{calls, end, gate, text};
+use crate::support::client::{Stream, ask, ask_streamed, rest, with};
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 use crate::support::watch;
@@ -77,6 +79,94 @@ async fn read_pipe(path: &Path) -> String {
     let path = path.to_owned();
     let reading = tokio::task::spawn_blocking(move || std::fs::read_to_string(path));
     watch("the command to run", reading).await.expect("no panic").expect("a pipe")
+}
+
+/// Waits until no connection is taken any more.
+async fn refuses(server: &Server) {
+    while TcpStream::connect(server.address()).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn hundred(upstream: &Upstream, server: &Server) -> Vec<Stream> {
+    let steps = [vec![text("So "), gate("half"), text("long.")], end("stop")].concat();
+    upstream.otherwise(steps);
+    let opening = (0..100).map(|number| {
+        let client = server.client();
+        async move {
+            let mut stream = client.stream(&ask_streamed(&format!("Hi, {number}"))).await;
+            stream.until_text().await;
+            stream
+        }
+    });
+    join_all(opening).await
+}
+
+#[tokio::test]
+async fn h35_under_a_hundred_streams_a_stop_lets_them_finish() {
+    let upstream = Upstream::start();
+    let mut server =
+        Server::builder(&upstream).config("turns.shutdown_grace", r#""60s""#).start().await;
+    let streams = hundred(&upstream, &server).await;
+    let mut idle = server.client().connect().await;
+    let kept = server.client().header("connection", "keep-alive");
+    idle.write_all(&kept.request("HEAD", "/health", None)).await.expect("a connection");
+
+    server.terminate();
+    refuses(&server).await;
+    let said = rest(&mut idle).await;
+    assert!(said.starts_with(b"HTTP/1.1 200"), "an idle connection is closed");
+    upstream.open("half");
+
+    for stream in streams {
+        assert_eq!(stream.finish().await.text(), "So long.");
+    }
+    assert!(server.stop().expect("a status").success());
+}
+
+#[tokio::test]
+async fn h35_what_does_not_finish_within_the_grace_is_told_so() {
+    let upstream = Upstream::start();
+    let mut server =
+        Server::builder(&upstream).config("turns.shutdown_grace", r#""50ms""#).start().await;
+    let streams = hundred(&upstream, &server).await;
+    let client = server.client();
+    let asked = with(ask("Hi"), json!({ "model": "held" }));
+    upstream.round_of("held", vec![gate("never")]);
+    let whole = client.chat(&asked);
+    let stop = async {
+        upstream.request(100).await;
+        server.terminate();
+    };
+
+    let (whole, ()) = tokio::join!(whole, stop);
+
+    assert_eq!(whole.refusal(), (503, "shutting_down".to_owned()));
+    for stream in streams {
+        assert_eq!(stream.finish().await.code(), "shutting_down");
+    }
+    assert!(server.stop().expect("a status").success());
+}
+
+#[tokio::test]
+async fn h35_a_second_word_ends_it_at_once_with_all_its_processes() {
+    let upstream = Upstream::start();
+    let mut server =
+        Server::builder(&upstream).free().config("turns.shutdown_grace", r#""600s""#).start().await;
+    let started = server.workspace().join("started");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &started, Mode::RWXU).expect("a pipe");
+    let command = "trap '' TERM; setsid sleep 1000 & (trap '' TERM; sleep 1000 &) ; \
+                   echo running > started; sleep 1000";
+    upstream.round(calls(&[("c1", "Bash", json!({ "command": command }))]));
+    let _stream = server.client().stream(&ask_streamed("Wait.")).await;
+    assert_eq!(read_pipe(&started).await, "running\n");
+
+    server.terminate();
+    refuses(&server).await;
+    server.terminate();
+
+    // `stop` fails the test where a process is left.
+    assert_eq!(server.stop().expect("a status").code(), Some(128 + 15));
 }
 
 #[tokio::test]
