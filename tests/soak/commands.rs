@@ -13,15 +13,16 @@ const RUNS: usize = 1000;
 /// Calls in one round.
 const CALLS: usize = 25;
 
+/// One of them holds the output open: each such takes half a second to be heard out.
 /// What keeps the workspace's path in its command line survives nowhere unseen.
 const KINDS: [&str; 8] = [
     "echo quick",
     "ls / | wc -l; false",
     "sh -c 'sleep 1000' \"$PWD\" & echo plain",
-    "setsid sh -c 'sleep 1000; :' \"$PWD\" & echo session",
+    "setsid sh -c 'sleep 1000; :' \"$PWD\" >/dev/null 2>&1 & echo session",
     "nohup sh -c 'sleep 1000; :' \"$PWD\" >/dev/null 2>&1 & echo nohup",
-    "(setsid sh -c 'sleep 1000; :' \"$PWD\" &) ; echo double",
-    "env -i setsid sh -c 'cd /; sleep 1000; :' \"$PWD\" & echo clean",
+    "(setsid sh -c 'sleep 1000; :' \"$PWD\" >/dev/null 2>&1 &) ; echo double",
+    "env -i setsid sh -c 'cd /; sleep 1000; :' \"$PWD\" >/dev/null 2>&1 & echo clean",
     "python3 -c 'import os, time\nfor step in range(2):\n  if os.fork(): os._exit(0)\n  os.setsid()\nos.chdir(\"/\")\nfor fd in range(3): os.close(fd)\ntime.sleep(1000)' \"$PWD\"; echo daemon",
 ];
 
