@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 use crate::support::client::{Client, Reply, ask, with};
 use crate::support::dice::Dice;
 use crate::support::faults::{Asked, FaultUpstream, Faults, Step};
+use crate::support::gauge;
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::unpaired;
 use attempt::Attempt;
@@ -42,6 +43,8 @@ pub(crate) struct Tally {
     pub(crate) false_stops: usize,
     /// Calls that ran more than once.
     pub(crate) double_executions: usize,
+    /// What the server left behind, and took.
+    pub(crate) remains: gauge::Remains,
     /// Everything that was not as it should be, by seed.
     pub(crate) wrong: Vec<String>,
 }
@@ -69,6 +72,7 @@ pub(crate) async fn run(seeds: Range<u64>) -> Tally {
     let upstream = FaultUpstream::start(Arc::clone(&script));
     let mut server = server(&upstream).await;
     let mut tally = Tally::default();
+    let files = gauge::open_files(&server);
 
     let mut conversations = JoinSet::new();
     let turns = Arc::new(Semaphore::new(AT_ONCE));
@@ -87,6 +91,7 @@ pub(crate) async fn run(seeds: Range<u64>) -> Tally {
         let turn = script.take(seed);
         tally.note(seed, &turn, outcome);
     }
+    tally.remains = gauge::remains(&server, files);
     tally.count_executions(&script, &server);
     server.stop();
     if server.log().contains("panicked") {

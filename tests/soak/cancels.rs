@@ -48,9 +48,7 @@ pub(super) async fn cancels() -> Line {
         line.must(p99 <= most, || format!("{what} after {p99:?}"));
     }
     server.no_children().await;
-    line.no_survivors(&server);
-    line.files_after(&server, before);
-    line.peak_within(&server, 100);
+    line.leaves(gauge::remains(&server, before), 100);
     line
 }
 

@@ -39,9 +39,7 @@ pub(super) async fn commands() -> Line {
     line.runs = RUNS;
     line.note(format!("{answered} answered, of {} kinds", KINDS.len()));
     line.must(answered == RUNS, || format!("{answered} answers"));
-    line.no_survivors(&server);
-    line.files_after(&server, before);
-    line.peak_within(&server, 100);
+    line.leaves(gauge::remains(&server, before), 100);
     line
 }
 

@@ -6,6 +6,8 @@ use crate::faults;
 /// As many seeds as the promise names.
 const SEEDS: u64 = 10_000;
 
+const MOST_MIB: u64 = 200;
+
 pub(super) async fn conversations() -> Line {
     let mut line = Line::new("seeded faults");
     let tally = faults::run(0..SEEDS).await;
@@ -13,6 +15,7 @@ pub(super) async fn conversations() -> Line {
     line.terminal_events = Some(tally.terminal_events);
     line.false_stops = Some(tally.false_stops);
     line.double_executions = Some(tally.double_executions);
+    line.leaves(tally.remains, MOST_MIB);
     line.must(tally.wrong.is_empty(), || tally.wrong[0].clone());
     line
 }

@@ -25,8 +25,7 @@ pub(super) async fn idle() -> Line {
     let before = gauge::open_files(&server);
     server.client().streamed(&ask_streamed("Hi")).await;
     line.runs = 1;
-    line.files_after(&server, before);
-    line.peak_within(&server, IDLE_MIB);
+    line.leaves(gauge::remains(&server, before), IDLE_MIB);
     line
 }
 
@@ -89,7 +88,6 @@ pub(super) async fn ordinary_streams() -> Line {
     }
     line.runs = STREAMS;
     line.terminal_events = Some(ended);
-    line.files_after(&server, before);
-    line.peak_within(&server, STREAMS_MIB);
+    line.leaves(gauge::remains(&server, before), STREAMS_MIB);
     line
 }

@@ -3,8 +3,7 @@
 use std::fmt::Display;
 use std::time::Instant;
 
-use crate::support::gauge;
-use crate::support::server::Server;
+use crate::support::gauge::Remains;
 
 const MIB: u64 = 1 << 20;
 
@@ -18,11 +17,7 @@ pub(super) struct Line {
     pub(super) terminal_events: Option<usize>,
     pub(super) false_stops: Option<usize>,
     pub(super) double_executions: Option<usize>,
-    pub(super) survivors: Option<usize>,
-    /// Before and after.
-    pub(super) files: Option<(usize, usize)>,
-    /// In bytes.
-    pub(super) peak: Option<u64>,
+    remains: Option<Remains>,
     /// What else was measured.
     pub(super) notes: Vec<String>,
     /// Limits that were passed.
@@ -44,34 +39,21 @@ impl Line {
             terminal_events: None,
             false_stops: None,
             double_executions: None,
-            survivors: None,
-            files: None,
-            peak: None,
+            remains: None,
             notes: Vec::new(),
             broken: Vec::new(),
         }
     }
 
-    /// The most memory there was, of at most so many MiB.
-    pub(super) fn peak_within(&mut self, server: &Server, most: u64) {
-        let peak = gauge::memory(server).peak;
-        self.peak = Some(peak);
-        self.must(peak <= most * MIB, || format!("{} MiB of {most} MiB", peak / MIB));
-    }
-
-    /// Files that are open after all is over: as many as before, but for the
-    /// connections that are kept.
-    pub(super) fn files_after(&mut self, server: &Server, before: usize) {
+    /// No process is left, no file but the connections that are kept, and there were
+    /// never more than so many MiB.
+    pub(super) fn leaves(&mut self, remains: Remains, most: u64) {
         const KEPT: usize = 80;
-        let after = gauge::open_files(server);
-        self.files = Some((before, after));
+        let Remains { files: (before, after), survivors, peak } = remains;
         self.must(after <= before + KEPT, || format!("{before} files open, then {after}"));
-    }
-
-    pub(super) fn no_survivors(&mut self, server: &Server) {
-        let left = gauge::survivors(server) + gauge::zombies(server);
-        self.survivors = Some(left);
-        self.must(left == 0, || format!("{left} processes left"));
+        self.must(survivors == 0, || format!("{survivors} processes left"));
+        self.must(peak <= most * MIB, || format!("{} MiB of {most} MiB", peak / MIB));
+        self.remains = Some(remains);
     }
 
     pub(super) fn must(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
@@ -110,8 +92,10 @@ impl Table {
             let is_right = count.is_none_or(|count| count == expected);
             line.must(is_right, || format!("{what}: {}", shown(count)));
         }
-        let files = line.files.map(|(before, after)| format!("{before}/{after}"));
-        let peak = line.peak.map(|peak| format!("{} MiB", peak.div_ceil(MIB)));
+        let remains = line.remains;
+        let survivors = remains.map(|remains| remains.survivors);
+        let files = remains.map(|remains| format!("{}/{}", remains.files.0, remains.files.1));
+        let peak = remains.map(|remains| format!("{} MiB", remains.peak.div_ceil(MIB)));
         let took = format!("{} s", line.began.elapsed().as_secs());
         let mut measured = line.notes.join(", ");
         if !line.broken.is_empty() {
@@ -123,7 +107,7 @@ impl Table {
             &shown(line.terminal_events),
             &shown(line.false_stops),
             &shown(line.double_executions),
-            &shown(line.survivors),
+            &shown(survivors),
             &shown(files),
             &shown(peak),
             &took,

@@ -15,6 +15,26 @@ pub(crate) struct Memory {
     pub(crate) peak: u64,
 }
 
+/// What is left of a server's work when it is done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Remains {
+    /// Open files before and after.
+    pub(crate) files: (usize, usize),
+    /// Processes, dead ones included.
+    pub(crate) survivors: usize,
+    /// The most memory there ever was, in bytes.
+    pub(crate) peak: u64,
+}
+
+/// `files` were open before the work began.
+pub(crate) fn remains(server: &Server, files: usize) -> Remains {
+    Remains {
+        files: (files, open_files(server)),
+        survivors: survivors(server) + zombies(server),
+        peak: memory(server).peak,
+    }
+}
+
 pub(crate) fn memory(server: &Server) -> Memory {
     let status = read(server.pid(), "status");
     let size = |name: &str| {
@@ -47,7 +67,7 @@ pub(crate) fn zombies(server: &Server) -> usize {
 }
 
 /// Processes with the server's workspace in their command line, without the server.
-pub(crate) fn survivors(server: &Server) -> usize {
+fn survivors(server: &Server) -> usize {
     let mark = server.workspace();
     let mark = mark.as_os_str().as_encoded_bytes();
     let others = processes().filter(|pid| *pid != server.pid());
