@@ -47,13 +47,15 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
 }
 
 impl Outbox {
-    /// Puts an event into the queue; the listener hears of it at [`Self::flush`].
+    /// Puts an event into the queue; the listener hears of it at [`Self::flush`]. One
+    /// that waits for it gets it as it is, one that is busy may get it with others.
     pub(crate) fn push(&self, event: TurnEvent) {
         let mut queue = lock(&self.0);
         queue.weight += event.weight();
+        let is_behind = queue.reader.is_none() || queue.is_patient;
         let left = match queue.events.back_mut() {
-            Some(last) => last.absorb(event),
-            None => Some(event),
+            Some(last) if is_behind => last.absorb(event),
+            _ => Some(event),
         };
         queue.weight += left.as_ref().map_or(0, |_| ENVELOPE);
         queue.events.extend(left);
@@ -200,6 +202,17 @@ mod tests {
         assert_eq!(take(&mut inbox), r#"[Text("a")]"#);
         outbox.push(text("b"));
         assert_eq!(take(&mut inbox), r#"[Text("b")]"#);
+    }
+
+    #[test]
+    fn pieces_stay_apart_for_a_reader_that_waits_for_them() {
+        let (outbox, mut inbox) = outbox();
+        assert!(inbox.take().now_or_never().is_none());
+
+        outbox.push(text("a"));
+        outbox.push(text("b"));
+
+        assert_eq!(take(&mut inbox), r#"[Text("a"), Text("b")]"#);
     }
 
     #[test]
