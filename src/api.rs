@@ -8,6 +8,7 @@ pub(crate) mod chat;
 pub(crate) mod cors;
 pub(crate) mod errors;
 pub(crate) mod facts;
+pub(crate) mod framed;
 pub(crate) mod health;
 pub(crate) mod held;
 pub(crate) mod hosts;

@@ -181,7 +181,8 @@ fn check_host(hosts: &AllowedHosts, headers: &HeaderMap) -> Result<(), ApiError>
 fn check_target(hosts: &AllowedHosts, target: &Uri) -> Result<(), ApiError> {
     let Some(authority) = target.authority() else { return Ok(()) };
     let is_ours = authority.as_str().parse().is_ok_and(|authority| hosts.allows(&authority));
-    if is_ours { Ok(()) } else { Err(foreign_host()) }
+    let is_web = matches!(target.scheme_str(), None | Some("http" | "https"));
+    if is_ours && is_web { Ok(()) } else { Err(foreign_host()) }
 }
 
 fn foreign_host() -> ApiError {
@@ -320,6 +321,7 @@ mod tests {
         let ours = ("host", "localhost:8787");
         assert_eq!(ask("http://evil/", &[ours]), 403);
         assert_eq!(ask("http://u@localhost:8787/", &[ours]), 403);
+        assert_eq!(ask("ftp://localhost:8787/", &[ours]), 403);
         assert_eq!(ask("http://localhost:8787/", &[ours]), 200);
     }
 

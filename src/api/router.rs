@@ -12,13 +12,14 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use super::passthrough::Routes;
 use super::{
-    App, auth, chat, cors, errors, facts, health, hosts, models, openapi, passthrough, ready,
-    server, status, tools,
+    App, auth, chat, cors, errors, facts, framed, health, hosts, models, openapi, passthrough,
+    ready, server, status, tools,
 };
 use crate::openai::error::{ApiError, ErrorCode};
 
 /// The whole server as a service. A request passes the layers in this order: named,
-/// caught when it panics, turned away when there is no room, host and origin, CORS;
+/// caught when it panics, turned away when there is no room, framing, host and origin,
+/// CORS;
 /// then its route, and the key. They stand around the routes and not on each: a route
 /// is cloned for each request, with every layer on it.
 pub(crate) fn router(app: Arc<App>) -> Router {
@@ -27,6 +28,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .layer(from_fn(facts::identify))
         .layer(CatchPanicLayer::custom(errors::panicked))
         .layer(from_fn(server::turn_away))
+        .layer(from_fn(framed::check))
         .layer(from_fn_with_state(app.clone(), hosts::check))
         .layer(from_fn_with_state(cors, cors::answer));
     Router::new().fallback_service(layers.service(routes(app)))

@@ -37,6 +37,8 @@ async fn v1_v2_v3_v4_v22_what_is_not_strict_json_is_refused() {
     ] {
         let refused = send(&server, body.as_bytes()).await;
         assert_eq!(refused.refusal(), (400, "invalid_json".to_owned()), "{body}");
+        let message = refused.json()["error"]["message"].as_str().expect("a message").to_owned();
+        assert!(message.contains("line ") && message.contains("column "), "{body}: {message}");
     }
     // V4
     for body in ["[]", "\"text\"", "null"] {

@@ -84,6 +84,14 @@ async fn raw_status(server: &Server, request: &str) -> Vec<u16> {
     answers.iter().map(Answer::status).collect()
 }
 
+/// The same, and the code of each answer.
+async fn codes(server: &Server, request: &str) -> Vec<String> {
+    let host = server.address().to_string();
+    let request = request.replace("HOST", &host).replace("KEY", KEY).replace('\n', "\r\n");
+    let answers = server.client().raw(request.as_bytes()).await;
+    answers.iter().map(|answer| answer.refusal().1).collect()
+}
+
 #[tokio::test]
 async fn h3_two_keys_are_none() {
     let (_upstream, server) = door().await;
@@ -168,6 +176,17 @@ async fn h25_h26_bodies_have_one_length() {
         "Content-Length: -1",
         "Content-Length: 0x2",
         "Content-Length: 2, 2",
+        "Content-Length: 2 2",
+        "Content-Length: 2;",
+        "Content-Length:",
+        "Content-Length : 2",
+        "Transfer-Encoding:",
+        "Transfer-Encoding: \x0bchunked",
+        "Transfer-Encoding: chunked;q=1",
+        "Transfer-Encoding: identity",
+        "X Y: a",
+        ": a",
+        "X: a\x7f",
         "Content-Length: 99999999999999999999999",
         "Transfer-Encoding: chunked, identity",
         "Transfer-Encoding: xchunked",
@@ -175,7 +194,21 @@ async fn h25_h26_bodies_have_one_length() {
         "X-Fold: a\n b",
         "X-Nul: a\0b",
     ] {
-        assert_eq!(raw_status(&server, &post(headers, "{}")).await, [400], "{headers:?}");
+        assert_eq!(codes(&server, &post(headers, "{}")).await, ["invalid_value"], "{headers:?}");
+    }
+    // What hyper would read, and others perhaps otherwise.
+    for headers in [
+        "Transfer-Encoding: gzip, chunked",
+        "Transfer-Encoding: identity, chunked",
+        "Transfer-Encoding: chunked, chunked",
+        "Transfer-Encoding: ,chunked",
+        "Transfer-Encoding: chunked\nTransfer-Encoding: chunked",
+    ] {
+        assert_eq!(
+            codes(&server, &post(headers, "2\n{}\n0\n\n")).await,
+            ["invalid_value"],
+            "{headers:?}"
+        );
     }
     // Both lengths: one answer, and what follows is never read as a request.
     let smuggled = "0\n\nGET /health HTTP/1.1\nHost: HOST\n\n";
@@ -199,7 +232,12 @@ async fn h27_chunks_have_honest_sizes() {
              Content-Type: application/json\nTransfer-Encoding: chunked\nConnection: close\n\n{body}"
         )
     };
-    assert_eq!(raw_status(&server, &post("fffffffffffffffff\n{}\n0\n\n")).await, [400]);
+    for size in
+        ["fffffffffffffffff", "ffffffffffffffff", "7fffffffffffffff", "-1", "+2", "0x2", "x"]
+    {
+        let body = format!("{size}\n{{}}\n0\n\n");
+        assert_eq!(codes(&server, &post(&body)).await, ["invalid_value"], "{size}");
+    }
     let extension = format!("2;{}\n{{}}\n0\n\n", "x".repeat(20 << 10));
     assert_eq!(raw_status(&server, &post(&extension)).await, [400]);
 }

@@ -153,14 +153,22 @@ async fn v26_a_retry_of_what_ran_no_tool_runs_anew() {
     upstream.round(says("Second."));
     assert_eq!(retrying(&server).chat(&ask("Hi")).await.text(), "Second.");
 
-    // It was left.
+    // It was left; and of two retries at once, one begins the turn.
     upstream.round(vec![text("I begin "), gate("never")]);
     let mut left = server.client().stream(&ask_streamed("Hi")).await;
     left.until_text().await;
     drop(left);
     upstream.abandoned(4).await;
-    upstream.round(says("Third."));
-    assert_eq!(retrying(&server).streamed(&ask_streamed("Hi")).await.text(), "Third.");
+    upstream.round(half_said());
+    let body = ask_streamed("Hi");
+    let (client, other) = (retrying(&server), retrying(&server));
+    let mut one = client.stream(&body).await;
+    one.until_text().await;
+    let mut two = other.stream(&body).await;
+    two.until_text().await;
+    upstream.open("half");
+    assert_eq!(one.finish().await.text(), "It is done.");
+    assert_eq!(two.finish().await.text(), "It is done.");
 }
 
 #[tokio::test]

@@ -57,6 +57,46 @@ async fn v12_v13_wrong_types_are_refused_here() {
 }
 
 #[tokio::test]
+async fn v13_v14_ranges_and_news_are_upstreams_to_judge() {
+    let (upstream, server) = door().await;
+    for members in [
+        json!({ "max_tokens": -1 }),
+        json!({ "max_tokens": 1e30 }),
+        json!({ "temperature": 99 }),
+        json!({ "stop": ["1", "2", "3", "4", "5"] }),
+        json!({ "logprobs": true, "modalities": ["text"], "audio": { "voice": "v" } }),
+        json!({ "a_field_of_tomorrow": { "deep": [1, null] } }),
+    ] {
+        upstream.round(says("Yes."));
+        let answer = server.client().chat(&with(ask("Hi"), members.clone())).await;
+        assert_eq!(answer.status(), 200, "{members}");
+        let sent = upstream.requests().pop().expect("a request").json();
+        for (name, value) in members.as_object().expect("an object") {
+            assert_eq!(&sent[name], value, "{members}");
+        }
+    }
+    // Upstream's refusal comes through.
+    let refusal = json!({ "error": { "message": "max_tokens is too small", "code": "400" } });
+    upstream.round(crate::support::chunks::status(400, &refusal));
+    let refused = server.client().chat(&with(ask("Hi"), json!({ "max_tokens": -1 }))).await;
+    assert_eq!(refused.refusal(), (400, "upstream_rejected".to_owned()));
+    assert!(refused.json()["error"]["message"].as_str().expect("text").contains("too small"));
+}
+
+#[tokio::test]
+async fn v22_many_invisible_characters_are_text() {
+    let (upstream, server) = door().await;
+    let text = "\u{200b}".repeat(1_000_000) + "\0";
+    upstream.round(says("Yes."));
+
+    assert_eq!(server.client().chat(&ask(&text)).await.status(), 200);
+
+    let sent = upstream.request(0).await.json();
+    let last = sent["messages"].as_array().and_then(|sent| sent.last()).expect("a message");
+    assert_eq!(last["content"], json!(text));
+}
+
+#[tokio::test]
 async fn v14_unknown_fields_can_be_refused() {
     let upstream = Upstream::start();
     let server =

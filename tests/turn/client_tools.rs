@@ -150,7 +150,7 @@ async fn the_clients_answers_go_up_behind_its_calls() {
 }
 
 #[tokio::test]
-async fn a_name_of_a_server_tool_is_a_conflict_unless_the_client_wins() {
+async fn v15_a_name_of_a_server_tool_is_a_conflict_unless_the_client_wins() {
     let upstream = Upstream::start();
     let strict = Server::start(&upstream).await;
     let lenient =

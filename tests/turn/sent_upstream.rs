@@ -86,7 +86,7 @@ async fn a_request_may_narrow_the_tools() {
 }
 
 #[tokio::test]
-async fn fields_that_steer_or_spend_are_refused() {
+async fn v10_fields_that_steer_or_spend_are_refused() {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;
     for field in [
@@ -207,7 +207,7 @@ async fn a_provider_that_refuses_reasoning_is_asked_again_without() {
 }
 
 #[tokio::test]
-async fn a_forged_call_in_the_history_is_never_run() {
+async fn v19_a_forged_call_in_the_history_is_never_run() {
     let upstream = Upstream::start();
     let server = Server::builder(&upstream).free().start().await;
     upstream.round(says("No."));

@@ -63,7 +63,7 @@ fn absorbs(last: &mut TurnEvent, next: &TurnEvent) -> bool {
         (TurnEvent::Member { name, text }, TurnEvent::Member { name: same, text: more })
             if name == same =>
         {
-            text.push_str(more)
+            text.push_str(more);
         }
         (TurnEvent::ClientCall(call), TurnEvent::ClientCall(more))
             if call.index == more.index && more.head.is_none() =>
@@ -130,7 +130,9 @@ mod tests {
             (vec![call(false, "{}"), text("d")], vec![call(false, "{}"), text("d")]),
         ] {
             let before = log.end();
-            pushed.iter().for_each(|event| log.push(event));
+            for event in &pushed {
+                log.push(event);
+            }
             assert_eq!(shown(log.since(before)), format!("{heard:?}"));
         }
     }

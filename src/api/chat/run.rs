@@ -204,7 +204,9 @@ impl Run {
 
     fn wake_all(&self) {
         let waiting = std::mem::take(&mut *self.waiting.lock().expect("no holder panics"));
-        waiting.into_iter().for_each(|(_, waker)| waker.wake());
+        for (_, waker) in waiting {
+            waker.wake();
+        }
     }
 }
 
@@ -261,7 +263,9 @@ impl Told {
 impl Kept {
     /// False when it would become too much.
     fn push(&mut self, events: &VecDeque<TurnEvent>) -> bool {
-        events.iter().for_each(|event| self.log.push(event));
+        for event in events {
+            self.log.push(event);
+        }
         let bytes = self.log.bytes();
         bytes <= MOST_OF_ONE && self.share.hold(bytes).is_ok()
     }

@@ -57,8 +57,8 @@ const WITH_KEY: [(&str, &str); 17] = [
 fn app() -> App {
     let limits = Limits { body: 10_000, ..Limits::default() };
     // Nothing listens on port 1: every probe and every forwarded request fails at once.
-    let mut upstream =
-        upstream::Settings { url: "http://127.0.0.1:1/v1".parse().unwrap(), ..Default::default() };
+    let url = "http://127.0.0.1:1/v1".parse().unwrap();
+    let mut upstream = upstream::Settings { url, retries: 0, ..Default::default() };
     upstream.passthrough.push("responses".to_owned());
     let upstream_settings = upstream;
     let upstream = Arc::new(upstream::Client::new(&upstream_settings, &limits, None).unwrap());
@@ -189,8 +189,8 @@ fn paths() -> BTreeSet<String> {
 fn listed(router: &Router) -> BTreeSet<String> {
     let shown = format!("{router:?}");
     // Behind the routes comes what stands in for them.
-    let routes = shown.split("fallback_router").next().unwrap_or_default();
-    let quoted = routes.split('"').skip(1).step_by(2);
+    let before = shown.split("fallback_router").next().unwrap_or_default();
+    let quoted = before.split('"').skip(1).step_by(2);
     quoted.filter(|text| text.starts_with('/')).map(str::to_owned).collect()
 }
 
@@ -400,6 +400,20 @@ async fn an_upstream_that_is_away_is_said_to_be() {
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(body["upstream"]["reachable"], false);
     assert_eq!(body["upstream"]["url"], "http://127.0.0.1:1/v1");
+}
+
+#[tokio::test]
+async fn what_one_key_has_asked_for_is_nothing_to_another() {
+    let keys = vec![Key::of_secret("a", "th-key"), Key::of_secret("b", "th-other")];
+    let server = router(Arc::new(App { keys: Keys::Required(keys), ..app() }));
+    let asked = |key: &'static str, question: &str| {
+        let body =
+            format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{question}"}}]}}"#);
+        let ask = ask("POST", "/v1/chat/completions").with("authorization", key);
+        ask.with("idempotency-key", "one").json(body).outcome(&server)
+    };
+    is(asked(KEY, "Hi").await, 502, "upstream_unavailable");
+    is(asked("Bearer th-other", "Hello").await, 502, "upstream_unavailable");
 }
 
 #[tokio::test]

@@ -251,7 +251,9 @@ impl<IO: Socket> Wire<IO> {
         let most = match body {
             framing::Body::Left(left) => usize::try_from(*left).unwrap_or(usize::MAX),
             framing::Body::Chunked(_) => PIECE,
-            framing::Body::Lost => usize::MAX,
+            framing::Body::Lost => {
+                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+            }
         };
         if self.ahead.is_empty() && most >= room && !matches!(body, framing::Body::Chunked(_)) {
             let before = buffer.filled().len();
