@@ -241,7 +241,7 @@ case "$4" in
     for package in 1 2 3 4 5 6 7 8 9 10 11; do echo "Collecting package$package==1"; done
     [ -e "$HOME/broken" ] && { echo "no space left" >&2; exit 1; }
     # As the real one, which is started by a file that watches its standard input.
-    [ -e "$HOME/slow" ] && { sleep 600 & cat; kill $!; exit 1; }
+    [ -e "$HOME/slow" ] && { sleep 60 & cat; kill $!; exit 1; }
     echo "Installing collected packages: a" ;;
   litellm*) echo "cannot import x"; exit 1 ;;
 esac

@@ -13,12 +13,12 @@ use tokio::runtime::Runtime;
 
 use super::answers_in;
 use crate::support::chunks::{call, calls, end, gate, says};
-use crate::support::client::{Transcript, ask, ask_streamed, with};
+use crate::support::client::{Event, Transcript, ask, ask_streamed, with};
 use crate::support::server::Server;
 use crate::support::upstream::{Step, Upstream};
 
 /// Enough to meet each pair of tools over one file several times.
-const CASES: u32 = 48;
+const CASES: u32 = 64;
 
 const NAMES: &[&str] = &["a.txt", "b.txt", "new.txt"];
 
@@ -51,7 +51,8 @@ struct Manner {
     /// The client declares a tool, so what is exclusive waits for the end.
     has_client_tools: bool,
     /// Upstream stops within each call and behind it. So many of the calls that can
-    /// end by then are awaited before it goes on (modulo how many can).
+    /// end by then are awaited before it goes on (modulo how many can). Empty: it does
+    /// not stop.
     awaited: Vec<usize>,
 }
 
@@ -61,7 +62,7 @@ impl Manner {
         let starts = |(at, (tool, _)): &(usize, &Call)| match (self.start, *tool) {
             ("after_stream", _) => false,
             (_, CLIENTS) => *at < sealed,
-            (_, "Read" | "Grep" | "Glob") => *at < closed,
+            (_, tool) if is_shared(tool) => *at < closed,
             (start, _) => start == "sealed" && !self.has_client_tools && *at < sealed,
         };
         let started = list.iter().enumerate().take_while(starts);
@@ -76,10 +77,33 @@ impl Manner {
     }
 }
 
+fn is_shared(tool: &str) -> bool {
+    ["Read", "Grep", "Glob"].contains(&tool)
+}
+
+/// What has effects runs alone: behind all before it, ahead of all behind it.
+fn check_overlaps(list: &[Call], answer: &Transcript) {
+    let mut ended = vec![false; list.len()];
+    for event in answer.events.iter().map(Event::progress) {
+        let at = event["id"].as_str().and_then(|id| id.strip_prefix('c')?.parse::<usize>().ok());
+        let Some(at) = at else { continue };
+        if event["type"] == "tool_end" {
+            ended[at] = true;
+        } else {
+            let mut earlier = list[..at].iter().zip(&ended);
+            let may_start = earlier
+                .all(|((tool, _), ended)| *ended || (is_shared(tool) && is_shared(list[at].0)));
+            assert!(may_start, "c{at} started too early: {:#?}", answer.events);
+        }
+    }
+    assert!(ended.iter().all(|ended| *ended), "{:#?}", answer.events);
+}
+
 #[test]
 fn the_outcome_is_that_of_running_the_calls_in_order() {
     check_outcomes(&(some_calls(), some_manner()), |turns, (list, manner)| {
-        let (_, at_once) = turns.at_once(&list, &manner);
+        let (answer, at_once) = turns.at_once(&list, &manner);
+        check_overlaps(&list, &answer);
         prop_assert_eq!(at_once, repeated_in_full(&list, turns.in_order(&list)));
         Ok(())
     });
@@ -112,14 +136,20 @@ fn check_outcomes<T: std::fmt::Debug>(
     let runtime = Runtime::new().expect("a runtime");
     let server = runtime.block_on(Server::builder(&upstream).free().tables(MODELS).start());
     let turns = Turns { upstream, server, runtime, count: Cell::new(0) };
-    let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
+    let config = Config {
+        cases: CASES,
+        failure_persistence: None,
+        // A call that never starts is waited for until patience ends.
+        max_shrink_time: 20_000,
+        ..Config::default()
+    };
     let outcome = TestRunner::new(config).run(cases, |case| check(&turns, case));
     assert!(outcome.is_ok(), "{}", outcome.expect_err("a counterexample"));
 }
 
 fn some_manner() -> impl Strategy<Value = Manner> {
     let start = prop::sample::select(vec!["safe", "sealed", "sealed", "after_stream"]);
-    let awaited = prop::collection::vec(0..8_usize, 1..16);
+    let awaited = prop_oneof![Just(Vec::new()), prop::collection::vec(0..8_usize, 1..16)];
     (start, any::<bool>(), awaited).prop_map(|(start, has_client_tools, awaited)| Manner {
         start,
         has_client_tools,
@@ -153,7 +183,8 @@ impl Turns {
     /// All calls in one round, which stops at its gates.
     fn at_once(&self, list: &[Call], manner: &Manner) -> (Transcript, Outcome) {
         let model = self.begin(manner.start);
-        let gates: Vec<String> = (0..2 * list.len()).map(|at| format!("{model}-{at}")).collect();
+        let gates = if manner.awaited.is_empty() { 0 } else { 2 * list.len() };
+        let gates: Vec<String> = (0..gates).map(|at| format!("{model}-{at}")).collect();
         self.upstream.round_of(&model, one_round(list, &gates));
         if list.iter().all(|(tool, _)| *tool != CLIENTS) {
             self.upstream.round_of(&model, says("Done."));
@@ -214,13 +245,18 @@ impl Turns {
     }
 }
 
-/// The calls with a gate within each and one behind it.
+/// The calls, with a gate within each and one behind it if there are gates.
 fn one_round(list: &[Call], gates: &[String]) -> Vec<Step> {
     let mut steps = Vec::new();
-    for (((tool, input), index), gates) in list.iter().zip(0_u64..).zip(gates.chunks(2)) {
-        steps.extend(call(index, &format!("c{index}"), tool, input));
-        steps.push(gate(&gates[1]));
-        steps.insert(steps.len() - 2, gate(&gates[0]));
+    let mut gates = gates.iter();
+    for ((tool, input), index) in list.iter().zip(0_u64..) {
+        let mut call = call(index, &format!("c{index}"), tool, input);
+        let last = call.pop();
+        let (within, behind) = (gates.next(), gates.next());
+        steps.extend(call);
+        steps.extend(within.map(|name| gate(name)));
+        steps.extend(last);
+        steps.extend(behind.map(|name| gate(name)));
     }
     steps.into_iter().chain(end("tool_calls")).collect()
 }
