@@ -1,11 +1,14 @@
 //! One `chat.completion.chunk` as it comes from upstream.
 
+mod frame;
 mod parse;
 mod surrogates;
 
 use indexmap::IndexMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+pub(crate) use self::frame::Frames;
 
 use super::error_object::ErrorObject;
 use super::usage::Usage;

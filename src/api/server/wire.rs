@@ -6,6 +6,7 @@
 //! from us; so it is shown one message at a time.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -209,8 +210,8 @@ impl<IO: Socket> Wire<IO> {
     /// the stream.
     fn poll_ahead(&mut self, most: usize, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if self.ahead.is_empty() {
-            let mut piece = [0; PIECE];
-            let mut piece = ReadBuf::new(&mut piece[..most.min(PIECE)]);
+            let mut piece = [MaybeUninit::uninit(); PIECE];
+            let mut piece = ReadBuf::uninit(&mut piece[..most.min(PIECE)]);
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut piece))?;
             self.ahead.extend_from_slice(piece.filled());
         }

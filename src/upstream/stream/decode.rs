@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::StreamEvent;
-use crate::openai::chunk::{BadChunk, Chunk};
+use crate::openai::chunk::{BadChunk, Chunk, Frames};
 use crate::upstream::fault::Fault;
 use crate::upstream::sse::Event;
 use crate::upstream::sse::guard::{Caps, Guard, TooLarge};
@@ -17,6 +17,7 @@ const EXCERPT: usize = 200;
 pub(super) struct Decoder {
     caps: Caps,
     shape: Shape,
+    frames: Frames,
     /// The body has ended.
     is_closed: bool,
     /// A `finish_reason` came.
@@ -44,7 +45,8 @@ enum Shape {
 impl Decoder {
     pub(super) fn new(caps: Caps) -> Self {
         let shape = Shape::Unknown(Vec::new());
-        Self { caps, shape, is_closed: false, is_finished: false, ignored: 0 }
+        let frames = Frames::default();
+        Self { caps, shape, frames, is_closed: false, is_finished: false, ignored: 0 }
     }
 
     /// Takes one read. [`next`](Self::next) must have come to `None` before.
@@ -116,7 +118,7 @@ impl Decoder {
     fn find_in_events(&mut self) -> Option<Result<StreamEvent, Fault>> {
         let Shape::Events(guard) = &mut self.shape else { return None };
         while let Some(event) = guard.next() {
-            match event.map(|event| read(&event)) {
+            match event.map(|event| read(&event, &mut self.frames)) {
                 Ok(None) => {}
                 Ok(Some(found)) => return Some(found),
                 Err(too_large) => return Some(Err(too_large.into())),
@@ -125,7 +127,7 @@ impl Decoder {
         if !self.is_closed {
             return None;
         }
-        match guard.finish().and_then(|event| read(&event)) {
+        match guard.finish().and_then(|event| read(&event, &mut self.frames)) {
             // Cut off within its last event: nobody sent garbage.
             None | Some(Err(Fault::Protocol(_))) => Some(self.end_of_body()),
             found => found,
@@ -167,12 +169,12 @@ fn joined(mut held: Vec<u8>, read: Bytes) -> Bytes {
 }
 
 /// What an event says. `None`: nothing, as a comment does.
-fn read(event: &Event) -> Option<Result<StreamEvent, Fault>> {
+fn read(event: &Event, frames: &mut Frames) -> Option<Result<StreamEvent, Fault>> {
     let data = event.data()?;
     match data.trim() {
         "" => None,
         "[DONE]" => Some(Ok(StreamEvent::Done)),
-        payload => Some(match Chunk::parse(payload) {
+        payload => Some(match frames.read(payload) {
             Ok(chunk) => Ok(StreamEvent::Chunk(Box::new(chunk))),
             Err(bad) => Err(bad.into()),
         }),

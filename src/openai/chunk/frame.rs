@@ -1,0 +1,164 @@
+//! Reads a chunk by what is new in it.
+//!
+//! The chunks of a stream repeat one envelope around piece after piece of text. Of a
+//! chunk with the bytes of an earlier one before and behind its text, only the text
+//! has to be read: JSON with another string in a string's place is the same but for
+//! the string.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{BadChunk, Chunk, Delta};
+
+/// What the chunks of one stream have in common, learned as they come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Frames {
+    frame: Option<Frame>,
+    /// How often a frame was looked for.
+    learned: u8,
+}
+
+/// All of a chunk that brings nothing but text, without the text.
+#[derive(Clone, Debug)]
+struct Frame {
+    before: Box<str>,
+    after: Box<str>,
+}
+
+impl Frames {
+    /// Some providers give each chunk an id of its own: then there is no frame.
+    const TRIES: u8 = 4;
+
+    /// As [`Chunk::parse`], but that the model's name stands in the first chunk of a
+    /// frame only.
+    pub(crate) fn read(&mut self, payload: &str) -> Result<Chunk, BadChunk> {
+        if let Some(text) = self.frame.as_ref().and_then(|frame| frame.text_of(payload)) {
+            return Ok(of_text(text));
+        }
+        let chunk = Chunk::parse(payload)?;
+        if self.learned < Self::TRIES && is_text_alone(&chunk) {
+            self.learned += 1;
+            self.frame = Frame::of(payload);
+        }
+        Ok(chunk)
+    }
+}
+
+impl Frame {
+    fn of(payload: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Envelope<'a> {
+            #[serde(borrow)]
+            choices: [Choice<'a>; 1],
+        }
+        #[derive(Deserialize)]
+        struct Choice<'a> {
+            #[serde(borrow)]
+            delta: Text<'a>,
+        }
+        #[derive(Deserialize)]
+        struct Text<'a> {
+            #[serde(borrow)]
+            content: &'a RawValue,
+        }
+        let Envelope { choices: [choice] } = serde_json::from_str(payload).ok()?;
+        let literal = choice.delta.content.get();
+        let start = literal.as_ptr().addr() - payload.as_ptr().addr();
+        let after = payload.get(start + literal.len()..)?;
+        Some(Self { before: payload.get(..start)?.into(), after: after.into() })
+    }
+
+    fn text_of(&self, payload: &str) -> Option<String> {
+        let literal = payload.strip_prefix(&*self.before)?.strip_suffix(&*self.after)?;
+        serde_json::from_str(literal).ok()
+    }
+}
+
+/// Whether another text makes another such chunk, with nothing else in it.
+fn is_text_alone(chunk: &Chunk) -> bool {
+    let Chunk { model: _, delta, finish_reason, usage, logprobs } = chunk;
+    let Delta { content, tool_calls, members } = delta;
+    content.is_some()
+        && tool_calls.is_empty()
+        && members.is_empty()
+        && finish_reason.is_none()
+        && usage.is_none()
+        && logprobs.is_none()
+}
+
+fn of_text(text: String) -> Chunk {
+    Chunk { delta: Delta { content: Some(text), ..Delta::default() }, ..Chunk::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Chunks of one envelope, with `content` as it is written.
+    fn payload(content: &str) -> String {
+        format!(
+            r#"{{"id":"c1","model":"m","choices":[{{"index":0,"delta":{{"role":"assistant","content":{content}}},"finish_reason":null}}]}}"#
+        )
+    }
+
+    /// Reads all in turn, each as it is read alone.
+    #[track_caller]
+    fn check(payloads: &[String]) -> Frames {
+        let mut frames = Frames::default();
+        for payload in payloads {
+            let (mut found, mut expected) = (frames.read(payload), Chunk::parse(payload));
+            for chunk in [&mut found, &mut expected].into_iter().flatten() {
+                chunk.model = None;
+            }
+            assert_eq!(format!("{found:?}"), format!("{expected:?}"), "{payload}");
+        }
+        frames
+    }
+
+    #[test]
+    fn another_text_in_the_same_frame_is_all_that_is_read() {
+        let mut frames = check(&[payload(r#""a""#)]);
+
+        assert_eq!(frames.frame.as_ref().unwrap().text_of(&payload(r#""b\n""#)).unwrap(), "b\n");
+        assert_eq!(frames.read(&payload(r#""ü\u00fc""#)).unwrap().delta.content.unwrap(), "üü");
+    }
+
+    #[test]
+    fn what_only_looks_like_the_frame_is_read_in_full() {
+        let more = r#""a","finish_reason":"stop"},{"index":1,"delta":{"content":"b""#;
+        let texts =
+            [r#""a""#, r#""a"}, "x": {"y": "z""#, "null", "1", r#""\ud83d""#, "\"\n\"", more];
+        check(&texts.map(payload));
+        let two = r#"{"choices":[{"delta":{"content":"a"}},{"delta":{"content":"b"}}]}"#;
+        check(&[two.to_owned(), two.replace('b', "c"), two.replace('a', "c")]);
+        let named_twice = r#"{"choices":[{"delta":{"content":"a","content":"b"}}]}"#;
+        check(&[named_twice.to_owned(), named_twice.replace('b', "c")]);
+    }
+
+    #[test]
+    fn a_frame_that_never_returns_is_not_sought_for_ever() {
+        let alone = |number: u32| payload(r#""a""#).replace("c1", &format!("c{number}"));
+
+        let frames = check(&(0..20).map(alone).collect::<Vec<_>>());
+
+        assert_eq!(frames.learned, Frames::TRIES);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_as_without_a_frame(texts in prop::collection::vec(".*", 1..6)) {
+            let literal = |text: &String| serde_json::to_string(text).unwrap();
+            check(&texts.iter().map(|text| payload(&literal(text))).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn any_bytes_in_a_texts_place_are_read_as_without_a_frame(
+            pieces in prop::collection::vec("[\"\\\\{}:,nu0-9a-z\\[\\] ]{0,12}", 1..6),
+        ) {
+            let payloads = pieces.iter().map(|piece| payload(&format!("\"{piece}\"")));
+            check(&std::iter::once(payload(r#""a""#)).chain(payloads).collect::<Vec<_>>());
+        }
+    }
+}
