@@ -1,5 +1,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "json!(…) reads best where it is needed")]
 
+mod model;
+
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
