@@ -9,6 +9,7 @@ mod scanner;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::sync::Arc;
 
 use crate::ids::CallId;
 use crate::openai::chunk::CallDelta;
@@ -43,8 +44,9 @@ pub(crate) enum End {
 }
 
 /// Collects the calls of one round.
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Assembler {
-    is_tool: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    is_tool: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     calls: Vec<AssembledCall>,
     /// The call that an index means now.
     by_index: HashMap<u64, usize>,
@@ -61,7 +63,7 @@ impl Assembler {
     /// in fragments is known by it.
     pub(crate) fn new(is_tool: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self {
-            is_tool: Box::new(is_tool),
+            is_tool: Arc::new(is_tool),
             calls: Vec::new(),
             by_index: HashMap::new(),
             by_id: HashMap::new(),
@@ -121,7 +123,7 @@ impl Assembler {
         let at = self.place(delta);
         self.calls[at].take_members(delta);
         if let Some(name) = &delta.name {
-            self.calls[at].take_name(name, &self.is_tool);
+            self.calls[at].take_name(name, &*self.is_tool);
         }
         self.read(at, delta.arguments.as_deref().unwrap_or_default());
     }
@@ -251,7 +253,7 @@ impl Assembler {
         let own = self.derived_id(wire_id.as_deref());
         let next = self.open_as(own, index, wire_id);
         if let Some(name) = name {
-            self.calls[next].take_name(&name, &self.is_tool);
+            self.calls[next].take_name(&name, &*self.is_tool);
         }
         self.calls[at].next = Some(next);
         next
