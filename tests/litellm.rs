@@ -1,5 +1,7 @@
 //! The whole chain with the real LiteLLM: `up`, tool round trips, its errors.
 
+mod faults;
+
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;

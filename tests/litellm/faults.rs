@@ -1,0 +1,168 @@
+//! A provider that fails behind the real LiteLLM: what it makes of that, and what the
+//! client gets.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{Builder, Up, streamed};
+use crate::support::chunks::{call, call_head, call_piece, calls, done, finish, says, text};
+use crate::support::client::Reply;
+use crate::support::faults::{Asked, FaultUpstream, Step, answer, framed, head};
+use crate::support::upstream;
+
+/// `(model, what its client gets)`; the text of a success, the code of a failure.
+const EXPECTED: [(&str, Result<&str, &str>); 17] = [
+    ("good", Ok("All is well.")),
+    ("key-wrong", Err("upstream_auth")),
+    ("key-forbidden", Err("upstream_auth")),
+    ("model-gone", Err("model_not_found")),
+    ("limit-long", Err("upstream_rate_limited")),
+    ("fails", Err("upstream_error")),
+    ("overloaded", Err("upstream_error")),
+    ("parameter", Err("upstream_rejected")),
+    ("too-long", Err("context_length_exceeded")),
+    ("reset-first", Err("upstream_error")),
+    ("reset-in-text", Err("upstream_error")),
+    ("reset-after-call", Ok("I look.\n\nGone on.")),
+    // LiteLLM's face of it is a proper end.
+    ("cut-in-text", Ok("I begin ")),
+    ("cut-in-call", Err("upstream_error")),
+    ("empty", Err("empty_response")),
+    ("redirect", Err("upstream_error")),
+    ("calls", Ok("Gone on.")),
+];
+
+fn refusal(status: &str, lines: &[&str], message: &str, code: &str) -> Vec<Step> {
+    let body = json!({ "error": { "message": message, "type": "x", "param": null, "code": code } });
+    let lines = [&["content-type: application/json"], lines].concat();
+    vec![Step::Bytes(answer(status, &lines, body.to_string().as_bytes()))]
+}
+
+/// A stream, and how it ends: by `Fin` in good order, else in the middle.
+fn stream(pieces: &[upstream::Step], end: Step) -> Vec<Step> {
+    let lines = ["content-type: text/event-stream", "transfer-encoding: chunked"];
+    let mut steps = vec![Step::Bytes(head("200 OK", &lines))];
+    steps.extend(pieces.iter().map(|piece| match piece {
+        upstream::Step::Send(bytes) => Step::Bytes(framed(bytes)),
+        other => panic!("no piece of a body: {other:?}"),
+    }));
+    // The pieces are passed on before the end is seen.
+    steps.push(Step::Sleep(std::time::Duration::from_millis(300)));
+    if let Step::Fin = end {
+        steps.push(Step::Bytes(b"0\r\n\r\n".to_vec()));
+    }
+    steps.push(end);
+    steps
+}
+
+/// What the provider does with a request for this model.
+fn provider(request: &Asked) -> Vec<Step> {
+    // LiteLLM asks for the list of models, and can do without.
+    if request.head.method() == "GET" {
+        return refusal("404 N", &[], "No such route", "x");
+    }
+    let body = request.json();
+    let is_answered =
+        body["messages"].as_array().is_some_and(|list| list.iter().any(|m| m["role"] == "tool"));
+    if is_answered {
+        return stream(&says("Gone on."), Step::Fin);
+    }
+    let read = || call(0, "c1", "Read", &json!({ "file_path": "notes.txt" }));
+    let half = || vec![call_head(0, "c1", "Read"), call_piece(0, "{\"file_path")];
+    match body["model"].as_str().expect("a model") {
+        "good" => stream(&says("All is well."), Step::Fin),
+        "key-wrong" => {
+            refusal("401 U", &[], "Incorrect API key sk-secret123456", "invalid_api_key")
+        }
+        "key-forbidden" => refusal("403 F", &[], "Not for you", "forbidden"),
+        "model-gone" => refusal("404 N", &[], "The model does not exist", "model_not_found"),
+        "limit-long" => refusal("429 T", &["retry-after: 3600"], "Slow down", "rate_limit"),
+        "fails" => refusal("500 I", &[], "CUDA out of memory", "x"),
+        "overloaded" => refusal("503 O", &[], "Overloaded", "x"),
+        "parameter" => refusal("400 B", &[], "temperature must be below 2", "x"),
+        "too-long" => refusal(
+            "400 B",
+            &[],
+            "This model's maximum context length is 8 tokens.",
+            "context_length_exceeded",
+        ),
+        "reset-first" => vec![Step::Reset],
+        "reset-in-text" => stream(&[text("I begin ")], Step::Reset),
+        "reset-after-call" => {
+            let other = vec![call_head(1, "c2", "Read"), call_piece(1, "{\"file_path")];
+            stream(&[vec![text("I look.")], read(), other].concat(), Step::Reset)
+        }
+        "cut-in-text" => stream(&[text("I begin ")], Step::Fin),
+        "cut-in-call" => stream(&half(), Step::Fin),
+        "empty" => stream(&[finish("stop"), done()], Step::Fin),
+        "redirect" => refusal("302 M", &["location: http://127.0.0.1:9/"], "Elsewhere", "x"),
+        "calls" => {
+            stream(&calls(&[("c1", "Read", json!({ "file_path": "notes.txt" }))]), Step::Fin)
+        }
+        other => panic!("no script for {other}"),
+    }
+}
+
+/// Every model as LiteLLM is to know it.
+fn config(provider: &FaultUpstream) -> String {
+    let mut yaml = "model_list:\n".to_owned();
+    for (model, _) in EXPECTED {
+        write!(
+            yaml,
+            "  - model_name: {model}\n    litellm_params:\n      model: openai/{model}\n      \
+             api_base: {}\n      api_key: none-needed\n",
+            provider.url()
+        )
+        .expect("a string");
+    }
+    yaml
+}
+
+#[tokio::test]
+async fn a_failing_provider_behind_litellm_is_told_in_our_words() {
+    // Installs LiteLLM where it is not there yet.
+    let _installed = Up::shared().await;
+    let failing = FaultUpstream::start(Arc::new(provider));
+    let builder = Builder::borrowing();
+    let path = builder.home().join("faults.yaml");
+    fs::write(&path, config(&failing)).expect("a new file");
+    let builder = builder
+        .argument(&format!("--litellm-config={}", path.display()))
+        .environment("TOOLHAND_UPSTREAM_BACKOFF", r#"["1ms", "1ms"]"#);
+    let starting = tokio::task::spawn_blocking(move || builder.start());
+    let up = starting.await.expect("up starts");
+    up.write("notes.txt", "the quince is ripe\n");
+
+    let mut wrong = Vec::new();
+    for (model, expected) in EXPECTED {
+        let mut body = streamed("Go on.");
+        body["model"] = model.into();
+        let (found, words) = match up.client().ask(&body).await {
+            Reply::Answer(refused) => {
+                let (_, code) = refused.refusal();
+                if code == "upstream_rate_limited" {
+                    assert_eq!(refused.header("retry-after"), Some("3600"), "{refused:?}");
+                }
+                (Err(code), String::from_utf8_lossy(&refused.body).into_owned())
+            }
+            Reply::Stream(stream) => {
+                let told = stream.finish().await;
+                let words = format!("{:?}", told.error);
+                match &told.error {
+                    Some(error) => (Err(error["code"].as_str().expect("a code").to_owned()), words),
+                    None => (Ok(told.text().to_owned()), words),
+                }
+            }
+        };
+        let found = found.as_deref().map_err(String::as_str);
+        if found != expected || words.contains("sk-secret") || words.contains("Traceback") {
+            wrong.push(format!("{model}: {found:?}, not {expected:?}: {words}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let ending = tokio::task::spawn_blocking(move || drop(up));
+    ending.await.expect("nothing is left");
+}
