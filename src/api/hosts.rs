@@ -9,8 +9,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::header::{HOST, ORIGIN};
-use axum::http::{HeaderMap, HeaderName, Method, Uri};
+use axum::http::header::{ALLOW, HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::de::{Deserialize, Deserializer, Error as _};
@@ -20,6 +20,9 @@ use crate::openai::error::{ApiError, ErrorCode};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The methods that any of our routes knows.
+const METHODS: HeaderValue = HeaderValue::from_static("GET,HEAD,POST,DELETE");
 
 /// What a `Host` without a port means.
 const DEFAULT_PORT: u16 = 80;
@@ -149,7 +152,14 @@ impl<'de> Deserialize<'de> for Authority {
 pub(crate) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     match judge(&app.hosts, &app.settings.allow_origins, &request) {
         Ok(()) => next.run(request).await,
-        Err(error) => error.into_response(),
+        Err(error) => {
+            let is_of_method = error.code == ErrorCode::MethodNotAllowed;
+            let mut response = error.into_response();
+            if is_of_method {
+                response.headers_mut().insert(ALLOW, METHODS);
+            }
+            response
+        }
     }
 }
 
