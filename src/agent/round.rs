@@ -2,6 +2,8 @@
 //!
 //! Pure: it takes chunks and tool answers, and returns what is to be done.
 
+mod client_calls;
+
 use std::sync::Arc;
 
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolCall, ToolResult};
@@ -12,11 +14,12 @@ use crate::tools::tool::{Concurrency, ToolError};
 use crate::upstream::assemble::{AssembledCall, Assembler, End, Slot, Step};
 
 use super::deltas;
-use super::events::{ClientCallDelta, ToolEnd, ToolStart, TurnEvent};
+use super::events::{ToolEnd, ToolStart, TurnEvent};
 use super::message::AssistantMessage;
 use super::settings::StartRule;
 use super::state::Effect;
 use super::weight;
+use client_calls::ClientSent;
 
 /// What a round needs to know of its turn.
 #[derive(Debug)]
@@ -77,13 +80,6 @@ enum Progress {
     Clients,
     /// Taken out of the round: the model will make it again.
     Dropped,
-}
-
-/// What of a client's call has gone out.
-#[derive(Debug)]
-struct ClientSent {
-    index: usize,
-    bytes: usize,
 }
 
 /// What a stream that ended properly was.
@@ -208,10 +204,6 @@ impl Round {
             );
             call.sealed || has_run
         })
-    }
-
-    pub(super) fn has_client_call(&self, rules: &Rules<'_>) -> bool {
-        self.client_calls > 0 || self.assembler.calls().iter().any(|call| rules.is_clients(call))
     }
 
     /// Frees the places of the server's calls that have not started.
@@ -464,32 +456,6 @@ impl Round {
             structured: serde_json::Value::Null,
         }))));
     }
-
-    /// Streams the client's own calls, in the order they were begun.
-    fn pass_on_client_calls(&mut self, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
-        for (call, assembled) in self.calls.iter_mut().zip(self.assembler.calls()) {
-            let Some(name) = assembled.name.as_ref().filter(|_| rules.is_clients(assembled)) else {
-                continue;
-            };
-            // A name may still grow until the arguments have begun, an id may come late.
-            let is_known =
-                call.sealed || (assembled.has_own_id() && !assembled.arguments.is_empty());
-            if call.sent.is_none() && !is_known {
-                continue;
-            }
-            let head = call.sent.is_none().then(|| (assembled.id.clone(), name.clone()));
-            let sent = call.sent.get_or_insert_with(|| {
-                self.client_calls += 1;
-                ClientSent { index: self.client_calls - 1, bytes: 0 }
-            });
-            let arguments = assembled.said_from(sent.bytes);
-            sent.bytes += arguments.len();
-            if head.is_some() || !arguments.is_empty() {
-                let delta = ClientCallDelta { index: sent.index, head, arguments };
-                effects.push(Effect::Emit(TurnEvent::ClientCall(Box::new(delta))));
-            }
-        }
-    }
 }
 
 impl Call {
@@ -500,10 +466,6 @@ impl Call {
 }
 
 impl Rules<'_> {
-    fn is_clients(&self, call: &AssembledCall) -> bool {
-        call.name.as_ref().is_some_and(|name| self.client_tools.contains(name))
-    }
-
     /// Whether a sealed call may start before the stream ends. What the client
     /// must do first is only known then, so its presence holds exclusive calls back.
     fn may_start_when_sealed(&self, concurrency: Concurrency) -> bool {

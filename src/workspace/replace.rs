@@ -153,13 +153,12 @@ impl New<'_> {
         if self.name.is_none() && before.is_none() {
             return self.link(name);
         }
-        let temporary = match self.name.take() {
-            Some(temporary) => temporary,
-            None => {
-                let temporary = Temporary::new(self.place);
-                self.link(temporary.name.as_ref())?;
-                temporary
-            }
+        let temporary = if let Some(temporary) = self.name.take() {
+            temporary
+        } else {
+            let temporary = Temporary::new(self.place);
+            self.link(temporary.name.as_ref())?;
+            temporary
         };
         self.name.insert(temporary).rename_to(name, before)
     }
@@ -276,9 +275,9 @@ mod tests {
             let directory = OwnedFd::from(File::open(&work).unwrap());
             let place = Place { directory: &directory, path: &work, unfinished: &unfinished };
             let before = |name: &str| identity_of(&directory, name.as_ref()).unwrap();
-            let make = || match is_named {
-                true => place.make_named(None).unwrap(),
-                false => place.make_nameless(None).unwrap(),
+            let make = || {
+                let new = if is_named { place.make_named(None) } else { place.make_nameless(None) };
+                new.unwrap()
             };
 
             let mut first = make();

@@ -88,11 +88,11 @@ mod tests {
         fs::create_dir(&work).unwrap();
         let unfinished = Unfinished::noted_in(notes.clone());
         unfinished.sweep().unwrap();
-        let (noted, other, done) = (random_name(), random_name(), random_name());
-        for name in [&noted, &other, &"precious".to_owned()] {
+        let (first, other, done) = (random_name(), random_name(), random_name());
+        for name in [&first, &other, &"precious".to_owned()] {
             fs::write(work.join(name), "x").unwrap();
         }
-        std::mem::forget(unfinished.note(&work, &noted));
+        std::mem::forget(unfinished.note(&work, &first));
         std::mem::forget(unfinished.note(&work, &done));
         drop(unfinished.note(&work, &other));
         // Notes that are none of ours.
@@ -101,7 +101,7 @@ mod tests {
 
         unfinished.sweep().unwrap();
 
-        assert!(!work.join(noted).exists());
+        assert!(!work.join(first).exists());
         assert!(work.join(other).exists() && work.join("precious").exists());
         assert_eq!(fs::read_dir(notes).unwrap().count(), 0);
     }

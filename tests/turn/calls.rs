@@ -129,7 +129,7 @@ async fn arguments_that_do_not_parse_never_run() {
             r#"{"command": "touch ran"} and so on"#,
             "unexpected 'a' after the end of the object, at byte 26",
         ),
-        (r#"touch ran"#, "unexpected 't' where an object should begin, at byte 1"),
+        ("touch ran", "unexpected 't' where an object should begin, at byte 1"),
         (r#"["touch ran"]"#, "unexpected '[' where an object should begin, at byte 1"),
         (r#"{"command": 7}"#, "`command`: expected string, got number 7"),
         (r#"{"comand": "touch ran"}"#, "`command` is missing"),

@@ -250,10 +250,10 @@ fn one_round(list: &[Call], gates: &[String]) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut gates = gates.iter();
     for ((tool, input), index) in list.iter().zip(0_u64..) {
-        let mut call = call(index, &format!("c{index}"), tool, input);
-        let last = call.pop();
+        let mut pieces = call(index, &format!("c{index}"), tool, input);
+        let last = pieces.pop();
         let (within, behind) = (gates.next(), gates.next());
-        steps.extend(call);
+        steps.extend(pieces);
         steps.extend(within.map(|name| gate(name)));
         steps.extend(last);
         steps.extend(behind.map(|name| gate(name)));
