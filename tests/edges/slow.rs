@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 
-use crate::support::chunks::{call, calls, end, flood, gate, status, text};
+use crate::support::chunks::{call, calls, end, flood, gate, says, status, text};
 use crate::support::client::{ask, ask_streamed};
 use crate::support::http::Framing;
 use crate::support::server::Server;
@@ -41,6 +41,30 @@ async fn h32_a_client_that_stops_reading_is_let_go_of() {
 
     assert_eq!(answer.code(), "slow_client", "{:?}", answer.error);
     assert!(server.log().contains("slow_client"), "{}", server.log());
+}
+
+/// All of it is on its way, and there is memory for it once, but not for what has
+/// been read and waits besides.
+#[tokio::test]
+async fn h32_a_turn_reads_no_further_ahead_than_its_client() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).config("limits.buffers", r#""2MiB""#).start().await;
+    let script = vec![Toxic::Pass(2000), Toxic::Gate("read on".into())];
+    let proxy = Proxy::before(&server, 4096, script).await;
+    let deltas = vec![text(&"x".repeat(1200)); 1000];
+    upstream.round([deltas, vec![gate("sent")], end("stop")].concat());
+
+    let stream = proxy.client().stream(&ask_streamed("Hi")).await;
+    upstream.reached("sent").await;
+    // Others are served meanwhile, so there was time to read it all.
+    for _ in 0..10 {
+        upstream.round(says("Hello."));
+        assert_eq!(server.client().chat(&ask("Hi")).await.text(), "Hello.");
+    }
+    upstream.open("sent");
+    proxy.open("read on");
+
+    assert_eq!(stream.finish().await.text().len(), 1_200_000);
 }
 
 #[tokio::test]

@@ -63,7 +63,7 @@ pub(super) async fn ordinary_streams() -> Line {
     const STREAMS: usize = 1000;
     let mut line = Line::new("open streams");
     let upstream = Upstream::start();
-    let server = Server::start(&upstream).await;
+    let server = Server::builder(&upstream).config("limits.runs_per_key", "1000").start().await;
     let half = "Half of an answer of the usual length. ".repeat(10);
     let before = gauge::open_files(&server);
     upstream.otherwise([vec![text(&half), gate("all"), text("The rest.")], end("stop")].concat());
