@@ -22,7 +22,6 @@ use crate::api::{self, App, router};
 use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::limits::Limits;
 use crate::permissions::Sandbox;
-use crate::processes;
 
 /// The name under which the first key, or the one of the environment, acts.
 const FIRST_KEY: &str = "default";
@@ -67,7 +66,6 @@ impl Server {
         let api = face(&config, &services, forwarded, keys, address, turns_over.clone());
         let api = Arc::new(api);
         warn_of_dangers(&config, file.as_deref());
-        make_room_for(config.limits.connections);
         Ok(Self { listener, address, api, key_path, config, turns_over, _state: state })
     }
 
@@ -112,18 +110,6 @@ fn client_keys(
         tracing::info!(path = %kept.path.display(), "made the first client key");
     }
     Ok((required(kept.key.expose()), Some(kept.path)))
-}
-
-/// Takes the files that so many connections need, and says where they are not to be
-/// had.
-fn make_room_for(connections: usize) {
-    /// A client's socket, its twin that is watched, and one to upstream.
-    const FILES: u64 = 3;
-    let open_files = processes::files::take_all();
-    if open_files < FILES * connections as u64 {
-        let streams = open_files / FILES;
-        tracing::warn!(open_files, streams, "the system allows fewer open files than connections");
-    }
 }
 
 /// What the operator chose and should not forget.

@@ -8,7 +8,6 @@
 //! closes: a dropped future, an aborted turn and a killed server are the same to it.
 
 mod environment;
-pub(crate) mod files;
 mod kernel;
 mod output;
 mod plain;
