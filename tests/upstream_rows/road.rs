@@ -221,3 +221,40 @@ async fn heads_that_only_inform_are_gone_over() {
     let server = Builder::new(&upstream.url()).start().await;
     assert_eq!(server.client().chat(&ask("Hi")).await.text(), "There.");
 }
+
+#[tokio::test]
+async fn fallback_models_are_asked_once_the_retries_are_used_up() {
+    let failure = |code: u16, message: &str| {
+        status(code, &json!({ "error": { "message": message, "code": code.to_string() } }))
+    };
+    // (what the first model says, how often it is asked)
+    for (first, times) in [
+        (failure(503, "busy"), 3),
+        (failure(429, "slow down"), 3),
+        (failure(404, "no such model"), 1),
+        (failure(400, "Invalid model name passed in model=scripted"), 1),
+    ] {
+        let upstream = Upstream::start();
+        let builder = Server::builder(&upstream);
+        let fallbacks = r#"{ "scripted" = ["second", "third"] }"#;
+        let server = builder.config("upstream.fallbacks", fallbacks).start().await;
+        for _ in 0..times {
+            upstream.round_of("scripted", first.clone());
+        }
+        upstream.round_of("second", failure(404, "nor this"));
+        upstream.round_of("third", says("There."));
+
+        assert_eq!(server.client().chat(&ask("Hi")).await.text(), "There.");
+        assert_eq!(upstream.requests().len(), times + 2);
+    }
+
+    // What another model would be refused for too is no reason to ask it.
+    let upstream = Upstream::start();
+    let builder = Server::builder(&upstream);
+    let fallbacks = r#"{ "scripted" = ["second"] }"#;
+    let server = builder.config("upstream.fallbacks", fallbacks).start().await;
+    for (code, expected) in [(400, "upstream_rejected"), (401, "upstream_auth")] {
+        upstream.round_of("scripted", failure(code, "temperature is too high"));
+        assert_eq!(server.client().chat(&ask("Hi")).await.refusal().1, expected);
+    }
+}
