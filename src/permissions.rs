@@ -129,6 +129,9 @@ impl Permissions {
 
     /// Resolves what the call reaches for, and judges that.
     pub(crate) async fn permit(&self, tool: &str, reach: Reach) -> Result<Permit, Refusal> {
+        if matches!(reach, Reach::Command(_) | Reach::Nothing) {
+            return self.permit_blocking(tool, reach);
+        }
         let (permissions, tool) = (self.clone(), tool.to_owned());
         // Resolving blocks on the disk, so it must not run on an async worker.
         tokio::task::spawn_blocking(move || permissions.permit_blocking(&tool, reach))

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -24,7 +24,8 @@ use super::client::contains;
 pub(crate) const CHUNKS: &str = "chunks";
 /// Calls that wait, closing at the times of [`Script`], then a line of text.
 pub(crate) const TIMED: &str = "timed";
-/// One call that ends at once; when its last brace was sent is noted.
+/// One call that ends at once; when its last brace was sent is noted, and when the
+/// tool says that it began.
 pub(crate) const BRACE: &str = "brace";
 
 /// A piece of the first word of every answer.
@@ -49,7 +50,8 @@ pub(crate) struct Upstream {
 struct Shared {
     chunks: Vec<Bytes>,
     script: Mutex<Option<Script>>,
-    braces: Mutex<Vec<Instant>>,
+    braces: Mutex<Vec<Duration>>,
+    starts: Mutex<Vec<Duration>>,
 }
 
 /// The events of an answer, each with the time it may go out.
@@ -63,6 +65,7 @@ impl Upstream {
             chunks: chunks(),
             script: Mutex::default(),
             braces: Mutex::default(),
+            starts: Mutex::default(),
         });
         let models = json!({ "object": "list", "data": [] }).to_string();
         let router = Router::new()
@@ -87,17 +90,22 @@ impl Upstream {
         *self.shared.script.lock().expect("no holder panics") = Some(script);
     }
 
-    /// When the last braces of [`BRACE`] went out, in order.
-    pub(crate) fn braces(&self) -> Vec<Instant> {
-        self.shared.braces.lock().expect("no holder panics").clone()
+    /// From the last braces of [`BRACE`] to the starts of their tools, in order.
+    pub(crate) fn start_latencies(&self) -> Vec<Duration> {
+        let starts = self.shared.starts.lock().expect("no holder panics");
+        let braces = self.shared.braces.lock().expect("no holder panics");
+        starts.iter().zip(&*braces).map(|(start, brace)| start.saturating_sub(*brace)).collect()
     }
 }
 
 /// Looks for a few words only: what a request costs here is not to be measured.
 async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     let asks_for = |model: &str| contains(&body, format!(r#""model":"{model}""#).as_bytes());
-    let is_answered = || contains(&body, br#""role":"tool""#);
-    let events: Events = if asks_for(CHUNKS) || is_answered() {
+    let is_answered = contains(&body, br#""role":"tool""#);
+    if is_answered && asks_for(BRACE) {
+        shared.starts.lock().expect("no holder panics").push(start_of_tool(&body));
+    }
+    let events: Events = if asks_for(CHUNKS) || is_answered {
         at_once(shared.chunks.clone())
     } else if asks_for(TIMED) {
         timed(&shared)
@@ -105,6 +113,19 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
         brace(shared)
     };
     ([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
+}
+
+/// What the waiting tool says of itself.
+fn start_of_tool(body: &[u8]) -> Duration {
+    let body = String::from_utf8_lossy(body);
+    let nanos =
+        body.split("began at ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+    Duration::from_nanos(nanos.expect("the tool tells when it began"))
+}
+
+/// The clock that all processes share.
+fn now() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().expect("after 1970")
 }
 
 /// One event after the other, each in a write of its own.
@@ -146,7 +167,7 @@ fn brace(shared: Arc<Shared>) -> Events {
     let (head, front, back) = call(0, r#"{"ms": 0"#);
     let before = at_once(vec![head, front]);
     let noted = stream::once(async move {
-        shared.braces.lock().expect("no holder panics").push(Instant::now());
+        shared.braces.lock().expect("no holder panics").push(now());
         Ok(back)
     });
     let after = stream::once(async {

@@ -1,6 +1,6 @@
-//! Waits: a call whose duration is known, for the overlap bench.
+//! Waits: a call whose duration is known, and that tells when it began, for the bench.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -42,9 +42,10 @@ impl Tool for Wait {
         _: Permit,
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
+        let began = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(input.ms)) => {
-                Ok(ToolOutput::text(format!("waited {} ms", input.ms)))
+                Ok(ToolOutput::text(format!("began at {} ns", began.as_nanos())))
             }
             () = context.cancelled.cancelled() => Err(ToolError::Cancelled),
         }
