@@ -18,6 +18,10 @@ const HIGH_WATER: usize = 64 * 1024;
 /// What an event takes besides its text.
 const ENVELOPE: usize = 64;
 
+/// Pieces that are handed over at once: more than the answers of most models come in
+/// at a time, few for a frontend.
+const HANDFUL: usize = 16;
+
 /// The turn's end.
 #[derive(Debug)]
 pub(crate) struct Outbox(Arc<Mutex<Queue>>);
@@ -93,6 +97,19 @@ impl Outbox {
             polled
         })
         .await
+    }
+
+    /// Lets the listener have what waits before it is many pieces: only once it has
+    /// tried to pass them on does it turn out to be busy, and further ones merge.
+    pub(crate) async fn hand_over(&self) {
+        let is_due = {
+            let queue = lock(&self.0);
+            queue.reader.is_some() && !queue.is_patient && queue.events.len() >= HANDFUL
+        };
+        if is_due {
+            self.flush();
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Whether something waits for a listener that waits for it.
@@ -266,6 +283,29 @@ mod tests {
         }
 
         assert!(outbox.room().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_long_burst_is_handed_over_before_its_end() {
+        let (outbox, mut inbox) = outbox();
+        let listening = async {
+            let mut sizes = Vec::new();
+            while let Some(events) = inbox.take().await {
+                sizes.push(events.len());
+            }
+            sizes
+        };
+        let speaking = async {
+            for _ in 0..2 * HANDFUL {
+                outbox.hand_over().await;
+                outbox.push(text("a"));
+            }
+            drop(outbox);
+        };
+
+        let (sizes, ()) = futures::join!(listening, speaking);
+
+        assert_eq!(sizes, [HANDFUL, HANDFUL]);
     }
 
     #[test]

@@ -211,6 +211,7 @@ impl World {
     /// The next thing to happen, and the calls that started by it.
     async fn next(&mut self) -> (Event, Vec<usize>) {
         let Self { source, scheduler, outbox, time_is_up, shutdown, .. } = self;
+        outbox.hand_over().await;
         // What one read brought is taken in one go; one read is never much.
         if let Some(event) = source.at_hand() {
             return (event, Vec::new());
