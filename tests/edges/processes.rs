@@ -264,8 +264,8 @@ async fn p15_how_a_command_ended_is_told() {
 
 #[tokio::test]
 async fn p17_bytes_that_are_no_text_are_shown_as_such() {
-    let mut shell = Shell::start().await;
     const NOTE: &str = "(bytes that are not UTF-8 are shown as \u{fffd})";
+    let mut shell = Shell::start().await;
     for command in [
         "printf '\\377\\376\\200'",
         // A character cut off by the end, and one in two writes.

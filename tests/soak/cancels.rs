@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::json;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::table::Line;
 use crate::support::chunks::{call, finish, gate};

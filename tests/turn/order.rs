@@ -251,11 +251,11 @@ fn one_round(list: &[Call], gates: &[String]) -> Vec<Step> {
     let mut gates = gates.iter();
     for ((tool, input), index) in list.iter().zip(0_u64..) {
         let mut pieces = call(index, &format!("c{index}"), tool, input);
-        let last = pieces.pop();
+        let closing = pieces.pop();
         let (within, behind) = (gates.next(), gates.next());
         steps.extend(pieces);
         steps.extend(within.map(|name| gate(name)));
-        steps.extend(last);
+        steps.extend(closing);
         steps.extend(behind.map(|name| gate(name)));
     }
     steps.into_iter().chain(end("tool_calls")).collect()
