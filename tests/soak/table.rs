@@ -1,6 +1,7 @@
 //! The one table: a line a part, and whether each keeps its limits.
 
 use std::fmt::Display;
+
 use tokio::time::Instant;
 
 use crate::support::gauge::Remains;
