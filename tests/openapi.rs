@@ -107,6 +107,40 @@ async fn refusals_and_failures_fit_the_document() {
 }
 
 #[tokio::test]
+async fn what_a_name_used_twice_is_told_fits_the_document() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    upstream.round(says("Hello."));
+    let client = server.client().header("idempotency-key", "one");
+    assert_eq!(client.chat(&ask("Hi")).await.status(), 200);
+
+    let refused = client.chat(&ask("Something else")).await;
+
+    assert_eq!(refused.status(), 422);
+    check_answer("post", "/v1/chat/completions", &refused);
+}
+
+#[tokio::test]
+async fn what_a_full_server_says_fits_the_document() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).config("limits.connections", "1").start().await;
+    let client = server.client();
+    let _kept = client.connect().await;
+    for (path, asked) in [
+        ("/v1/models", "/v1/models"),
+        ("/v1/models/{model}", "/v1/models/scripted"),
+        ("/openapi.yaml", "/openapi.yaml"),
+        ("/toolhand/v1/status", "/toolhand/v1/status"),
+        ("/toolhand/v1/tools", "/toolhand/v1/tools"),
+    ] {
+        let refused = client.get(asked).await;
+        assert_eq!(refused.status(), 503);
+        check_answer("get", path, &refused);
+    }
+    check_answer("post", "/v1/chat/completions", &client.chat(&ask("Hi")).await);
+}
+
+#[tokio::test]
 async fn what_is_told_of_the_server_fits_the_document() {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;
