@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use ignore::Walk;
 
-/// A table's letter and its rows. One that is not listed is still being written.
+/// A table's letter and its rows.
 const TABLES: &[(char, RangeInclusive<u32>)] =
     &[('h', 1..=35), ('u', 1..=39), ('v', 1..=27), ('p', 1..=17)];
 

@@ -17,11 +17,11 @@ use super::{
 };
 use crate::openai::error::{ApiError, ErrorCode};
 
-/// The whole server as a service. A request passes the layers in this order: named,
-/// caught when it panics, turned away when there is no room, framing, host and origin,
-/// CORS;
-/// then its route, and the key. They stand around the routes and not on each: a route
-/// is cloned for each request, with every layer on it.
+/// The whole server as a service. A request passes the layers in this order: it is
+/// named, its panics are caught, it is turned away when there is no room, its framing,
+/// host and origin are checked, CORS is answered; then come its key and its route. They
+/// stand around the routes and not on each: a route is cloned for each request, with
+/// every layer on it.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let cors = Arc::new(cors::layer(&app.settings.allow_origins));
     let layers = ServiceBuilder::new()
