@@ -91,7 +91,7 @@ pub(crate) async fn run(seeds: Range<u64>) -> Tally {
         let turn = script.take(seed);
         tally.note(seed, &turn, outcome);
     }
-    tally.remains = gauge::remains(&server, files);
+    tally.remains = gauge::remains(&server, files).await;
     tally.count_executions(&script, &server);
     server.stop();
     if server.log().contains("panicked") {

@@ -196,7 +196,9 @@ impl TurnState {
 
     /// Roughly what the turn keeps in memory, in bytes.
     pub(crate) fn weight(&self) -> usize {
-        self.asked + self.round.weight()
+        /// What grows piece by piece has up to as much room again.
+        const ROOM: usize = 2;
+        self.asked + ROOM * self.round.weight()
     }
 
     fn chunk(&mut self, chunk: Chunk, effects: &mut Vec<Effect>) {

@@ -130,8 +130,9 @@ async fn streamed(app: &App, mut listener: Listener, shape: &Shape) -> Response 
 }
 
 async fn whole(mut listener: Listener, shape: &Shape, mut memory: Share) -> Response {
-    /// It is written out while it is still held.
-    const COPIES: usize = 2;
+    /// It grows piece by piece, so it has up to as much room again, and it is written
+    /// out while it is still held.
+    const COPIES: usize = 3;
     let mut collected = Collected::default();
     let (mut weight, mut tools_ran) = (0, false);
     let overloaded =

@@ -22,9 +22,9 @@ fn times(count: usize, step: &Step) -> Vec<Step> {
 
 /// What fits passes, again and again: what was held before has been given back.
 async fn takes_what_fits(upstream: &Upstream, server: &Server) {
-    upstream.round([times(4, &text(&long(100_000))), end("stop")].concat());
+    upstream.round([times(3, &text(&long(100_000))), end("stop")].concat());
     let answer = server.client().chat(&ask("Hi")).await;
-    assert_eq!(answer.text().len(), 400_000);
+    assert_eq!(answer.text().len(), 300_000);
 }
 
 /// Before its head is out, a stream that needs too much is refused.

@@ -43,12 +43,12 @@ async fn h32_a_client_that_stops_reading_is_let_go_of() {
     assert!(server.log().contains("slow_client"), "{}", server.log());
 }
 
-/// All of it is on its way, and there is memory for it once, but not for what has
-/// been read and waits besides.
+/// All of it is on its way, and there is memory for what the turn keeps of it, but
+/// not for as much again that waits.
 #[tokio::test]
 async fn h32_a_turn_reads_no_further_ahead_than_its_client() {
     let upstream = Upstream::start();
-    let server = Server::builder(&upstream).config("limits.buffers", r#""2MiB""#).start().await;
+    let server = Server::builder(&upstream).config("limits.buffers", r#""3MiB""#).start().await;
     let script = vec![Toxic::Pass(2000), Toxic::Gate("read on".into())];
     let proxy = Proxy::before(&server, 4096, script).await;
     let deltas = vec![text(&"x".repeat(1200)); 1000];

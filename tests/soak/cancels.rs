@@ -49,7 +49,7 @@ pub(super) async fn cancels() -> Line {
         line.must(p99 <= most, || format!("{what} after {p99:?}"));
     }
     server.no_children().await;
-    line.leaves(gauge::remains(&server, before), 100);
+    line.leaves(gauge::remains(&server, before).await, 100);
     line
 }
 

@@ -39,7 +39,7 @@ pub(super) async fn commands() -> Line {
     line.runs = RUNS;
     line.note(format!("{answered} answered, of {} kinds", KINDS.len()));
     line.must(answered == RUNS, || format!("{answered} answers"));
-    line.leaves(gauge::remains(&server, before), 100);
+    line.leaves(gauge::remains(&server, before).await, 100);
     line
 }
 

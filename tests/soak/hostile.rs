@@ -80,7 +80,7 @@ pub(super) async fn streams() -> Line {
     line.terminal_events = Some(terminal_events);
     line.false_stops = Some(false_stops);
     line.note(format!("{} MiB sent by upstream", upstream.flooded() >> 20));
-    line.leaves(gauge::remains(&server, before), MOST_MIB);
+    line.leaves(gauge::remains(&server, before).await, MOST_MIB);
     line
 }
 

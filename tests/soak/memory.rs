@@ -25,7 +25,7 @@ pub(super) async fn idle() -> Line {
     let before = gauge::open_files(&server);
     server.client().streamed(&ask_streamed("Hi")).await;
     line.runs = 1;
-    line.leaves(gauge::remains(&server, before), IDLE_MIB);
+    line.leaves(gauge::remains(&server, before).await, IDLE_MIB);
     line
 }
 
@@ -88,6 +88,6 @@ pub(super) async fn ordinary_streams() -> Line {
     }
     line.runs = STREAMS;
     line.terminal_events = Some(ended);
-    line.leaves(gauge::remains(&server, before), STREAMS_MIB);
+    line.leaves(gauge::remains(&server, before).await, STREAMS_MIB);
     line
 }

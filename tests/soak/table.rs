@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use tokio::time::Instant;
 
-use crate::support::gauge::Remains;
+use crate::support::gauge::{KEPT, Remains};
 
 const MIB: u64 = 1 << 20;
 
@@ -49,7 +49,6 @@ impl Line {
     /// No process is left, no file but the connections that are kept, and there were
     /// never more than so many MiB.
     pub(super) fn leaves(&mut self, remains: Remains, most: u64) {
-        const KEPT: usize = 80;
         let Remains { files: (before, after), survivors, peak } = remains;
         self.must(after <= before + KEPT, || format!("{before} files open, then {after}"));
         self.must(survivors == 0, || format!("{survivors} processes left"));

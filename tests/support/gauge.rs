@@ -4,8 +4,12 @@ use std::fs;
 use std::time::Duration;
 
 use rustix::process::Pid;
+use tokio::time::sleep;
 
 use super::server::Server;
+
+/// Connections to upstream that may be kept warm.
+pub(crate) const KEPT: usize = 80;
 
 /// Sizes in bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,8 +30,16 @@ pub(crate) struct Remains {
     pub(crate) peak: u64,
 }
 
-/// `files` were open before the work began.
-pub(crate) fn remains(server: &Server, files: usize) -> Remains {
+/// `files` were open before the work began. A connection that is over is closed within
+/// a second or so: as long as there are more than before, they are waited for a while.
+pub(crate) async fn remains(server: &Server, files: usize) -> Remains {
+    const LOOKS: usize = 50;
+    for _ in 0..LOOKS {
+        if open_files(server) <= files + KEPT {
+            break;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
     Remains {
         files: (files, open_files(server)),
         survivors: survivors(server) + zombies(server),
