@@ -6,9 +6,13 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::message::AssistantMessage;
+use super::message::{self, AssistantMessage};
 use crate::openai::Body;
 use crate::openai::request::ToolChoice;
+
+/// Mistral takes nine letters and digits for an id, and nothing else; OpenAI no more
+/// than forty characters.
+const FOREIGN_ID: usize = 9;
 
 /// The transcript of one turn, and the fields that go with it.
 #[derive(Debug)]
@@ -43,6 +47,25 @@ pub(crate) struct AnsweredCall {
     pub(crate) answer: String,
 }
 
+impl AnsweredCall {
+    /// For the model that made it: its id may hold what that model needs.
+    fn as_it_came(&self) -> (String, Value) {
+        (self.id.clone(), self.entry.clone())
+    }
+
+    /// For another model, which knows neither the id nor what goes with it.
+    fn renamed(&self, round: usize, slot: usize) -> (String, Value) {
+        let mut id = blake3::hash(format!("{round}/{slot}").as_bytes()).to_hex().to_string();
+        id.truncate(FOREIGN_ID);
+        let mut entry = self.entry.clone();
+        if let Some(members) = entry.as_object_mut() {
+            members.retain(|name, _| !message::is_reasoning(name));
+            members.insert("id".to_owned(), json!(id));
+        }
+        (id, entry)
+    }
+}
+
 /// How the parts of a conversation are given.
 #[derive(Debug)]
 pub(crate) struct Opening {
@@ -56,8 +79,17 @@ pub(crate) struct Opening {
 
 impl Conversation {
     pub(crate) fn new(opening: Opening) -> Self {
-        let Opening { fields, messages, tools, tool_choice, parallel_tool_calls, echo_reasoning } =
-            opening;
+        let Opening {
+            fields,
+            mut messages,
+            tools,
+            tool_choice,
+            parallel_tool_calls,
+            echo_reasoning,
+        } = opening;
+        if !echo_reasoning {
+            drop_reasoning_of(&mut messages);
+        }
         Self {
             fields,
             messages,
@@ -78,7 +110,7 @@ impl Conversation {
         let sent = self.echo_reasoning
             && self.rounds.iter().any(|exchange| exchange.message.has_reasoning());
         self.echo_reasoning = false;
-        sent
+        drop_reasoning_of(&mut self.messages) || sent
     }
 
     /// The body of the next request, for `model`.
@@ -107,26 +139,34 @@ impl Conversation {
         for message in &self.messages {
             list.item(message.get());
         }
-        for exchange in &self.rounds {
-            list.item(&self.assistant(exchange, model).to_string());
-            for call in &exchange.calls {
-                let answer =
-                    json!({ "role": "tool", "tool_call_id": call.id, "content": call.answer });
+        for (round, exchange) in self.rounds.iter().enumerate() {
+            let is_own = exchange.model == model;
+            let calls = exchange.calls.iter().enumerate();
+            let calls: Vec<(String, Value)> = calls
+                .map(
+                    |(slot, call)| {
+                        if is_own { call.as_it_came() } else { call.renamed(round, slot) }
+                    },
+                )
+                .collect();
+            let (ids, entries): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
+            list.item(&self.assistant(exchange, entries, is_own).to_string());
+            for (id, call) in ids.iter().zip(&exchange.calls) {
+                let answer = json!({ "role": "tool", "tool_call_id": id, "content": call.answer });
                 list.item(&answer.to_string());
             }
         }
     }
 
     /// What the model said, with everything its deltas brought, and its calls.
-    fn assistant(&self, exchange: &Exchange, model: &str) -> Value {
+    fn assistant(&self, exchange: &Exchange, calls: Vec<Value>, is_own: bool) -> Value {
         let content = &exchange.message.content;
         let content = if content.is_empty() { Value::Null } else { json!(content) };
         let mut message = json!({ "role": "assistant", "content": content });
-        let keep_reasoning = self.echo_reasoning && exchange.model == model;
-        for (name, value) in exchange.message.members(keep_reasoning) {
+        for (name, value) in exchange.message.members(self.echo_reasoning && is_own) {
             message[name] = value.clone();
         }
-        message["tool_calls"] = exchange.calls.iter().map(|call| call.entry.clone()).collect();
+        message["tool_calls"] = calls.into();
         message
     }
 
@@ -162,6 +202,18 @@ impl Conversation {
         let tools: usize = self.tools.iter().map(|tool| tool.get().len() + 1).sum();
         messages + tools + ROOM
     }
+}
+
+/// Takes the reasoning out of the client's messages; false if there was none.
+fn drop_reasoning_of(messages: &mut [Box<RawValue>]) -> bool {
+    let mut dropped = false;
+    for message in messages {
+        if let Some(without) = message::without_reasoning(message) {
+            *message = without;
+            dropped = true;
+        }
+    }
+    dropped
 }
 
 fn write_key(body: &mut Vec<u8>, name: &str) {
@@ -241,13 +293,47 @@ mod tests {
     }
 
     #[test]
-    fn another_model_does_not_get_the_reasoning() {
+    fn another_model_gets_neither_the_reasoning_nor_the_ids() {
         let mut conversation = Conversation::new(opening());
-        conversation.push(exchange("other"));
+        for id in ["c1", "call_0__thought__AbC+/="] {
+            let mut exchange = exchange("other");
+            exchange.calls[0].id = id.to_owned();
+            exchange.calls[0].entry["id"] = json!(id);
+            exchange.calls[0].entry["provider_specific_fields"] = json!({"thought_signature": "S"});
+            conversation.push(exchange);
+        }
 
         let body = conversation.request("m");
 
         assert!(!std::str::from_utf8(&body).unwrap().contains("because"));
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let ids: Vec<_> = [1, 3].map(|at| &body["messages"][at]["tool_calls"][0]).into();
+        for (call, at) in ids.iter().zip([2, 4]) {
+            let id = call["id"].as_str().unwrap();
+            assert!(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+            assert_eq!(body["messages"][at]["tool_call_id"], id);
+            assert_eq!(call["provider_specific_fields"], Value::Null);
+            assert_eq!(call["function"]["name"], "Read");
+        }
+        assert_ne!(ids[0]["id"], ids[1]["id"]);
+    }
+
+    #[test]
+    fn what_a_client_sends_of_reasoning_is_left_out_too() {
+        let client = r#"{"role":"assistant","content":"yes","reasoning_content":"because"}"#;
+        let client = || RawValue::from_string(client.to_owned()).unwrap();
+        let mut conversation = Conversation::new(Opening { messages: vec![client()], ..opening() });
+        let text = |conversation: &Conversation| {
+            String::from_utf8(conversation.request("m").to_vec()).unwrap()
+        };
+        assert!(text(&conversation).contains("because"));
+
+        assert!(conversation.drop_reasoning());
+        assert!(!text(&conversation).contains("because"));
+        let echo_reasoning = false;
+        let messages = vec![client()];
+        let never = Conversation::new(Opening { messages, echo_reasoning, ..opening() });
+        assert!(!text(&never).contains("because"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! upstream with everything the model's next round needs.
 
 use indexmap::IndexMap;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 /// What the deltas of one round have brought, but for the calls.
@@ -23,7 +23,13 @@ const REASONING_MEMBERS: [&str; 6] = [
 ];
 
 /// Texts that come in pieces inside blocks.
-const PIECE_MEMBERS: [&str; 5] = ["thinking", "text", "summary", "data", "signature"];
+const PIECE_MEMBERS: [&str; 6] = ["thinking", "text", "summary", "data", "signature", "transcript"];
+
+/// Members that are an answer, though there is no text.
+const ANSWERS: [&str; 2] = ["refusal", "audio"];
+
+/// Blocks that come whole: two of them are two, and each is as the provider sealed it.
+const WHOLE_BLOCK: &str = "redacted_thinking";
 
 impl AssistantMessage {
     pub(crate) fn push_member(&mut self, name: &str, value: &RawValue) {
@@ -41,19 +47,40 @@ impl AssistantMessage {
 
     /// The further members, for the model that wrote them.
     pub(crate) fn members(&self, keep_reasoning: bool) -> impl Iterator<Item = (&String, &Value)> {
-        self.members
-            .iter()
-            .filter(move |(name, _)| keep_reasoning || !REASONING_MEMBERS.contains(&name.as_str()))
+        self.members.iter().filter(move |(name, _)| keep_reasoning || !is_reasoning(name))
     }
 
     pub(crate) fn has_reasoning(&self) -> bool {
-        self.members.keys().any(|name| REASONING_MEMBERS.contains(&name.as_str()))
+        self.members.keys().any(|name| is_reasoning(name))
     }
+
+    /// Whether it holds nothing that answers a user: reasoning does not.
+    pub(crate) fn says_nothing(&self) -> bool {
+        let answers = |name: &&str| self.members.get(*name).is_some_and(|value| value != "");
+        self.content.is_empty() && !ANSWERS.iter().any(answers)
+    }
+}
+
+/// Whether a member of a message, or of a call in it, carries reasoning.
+pub(crate) fn is_reasoning(name: &str) -> bool {
+    REASONING_MEMBERS.contains(&name)
+}
+
+/// A message of the client's without its reasoning; `None` when it has none.
+pub(crate) fn without_reasoning(message: &RawValue) -> Option<Box<RawValue>> {
+    // Few messages have to be read for it.
+    if !REASONING_MEMBERS.iter().any(|name| message.get().contains(name)) {
+        return None;
+    }
+    let mut members: IndexMap<String, Box<RawValue>> = serde_json::from_str(message.get()).ok()?;
+    let all = members.len();
+    members.retain(|name, _| !is_reasoning(name));
+    (members.len() < all).then(|| to_raw_value(&members).ok())?
 }
 
 /// Strings are concatenated, blocks joined piece by piece, objects merged; of
 /// anything else the last one counts.
-fn join(known: &mut Value, value: Value) {
+pub(crate) fn join(known: &mut Value, value: Value) {
     match (known, value) {
         (_, Value::Null) => {}
         (Value::String(text), Value::String(more)) => text.push_str(&more),
@@ -107,7 +134,8 @@ fn join_block(blocks: &mut Vec<Value>, piece: Value) {
 }
 
 fn is_open(block: &Map<String, Value>) -> bool {
-    block.get("signature").and_then(Value::as_str).is_none_or(str::is_empty)
+    block.get("type").and_then(Value::as_str) != Some(WHOLE_BLOCK)
+        && block.get("signature").and_then(Value::as_str).is_none_or(str::is_empty)
 }
 
 fn merge(known: &mut Map<String, Value>, more: Map<String, Value>) {
@@ -115,8 +143,7 @@ fn merge(known: &mut Map<String, Value>, more: Map<String, Value>) {
         match (known.get_mut(&name), &value) {
             (Some(known @ (Value::Array(_) | Value::Object(_))), _) => join(known, value),
             (Some(Value::String(text)), Value::String(piece))
-                if PIECE_MEMBERS.contains(&name.as_str())
-                    || REASONING_MEMBERS.contains(&name.as_str()) =>
+                if PIECE_MEMBERS.contains(&name.as_str()) || is_reasoning(&name) =>
             {
                 text.push_str(piece);
             }
@@ -171,6 +198,58 @@ mod tests {
                 {"type": "thinking", "thinking": "c", "signature": ""},
             ]}),
         );
+    }
+
+    #[test]
+    fn redacted_blocks_are_each_one_of_their_own() {
+        let redacted = |data: &str| json!({"type": "redacted_thinking", "data": data});
+        check(
+            &[
+                json!({"thinking_blocks": [redacted("A"), redacted("B")]}),
+                json!({"thinking_blocks": [redacted("C")]}),
+            ],
+            &json!({"thinking_blocks": [redacted("A"), redacted("B"), redacted("C")]}),
+        );
+    }
+
+    #[test]
+    fn sound_is_put_together() {
+        check(
+            &[
+                json!({"audio": {"id": "a", "transcript": "he"}}),
+                json!({"audio": {"data": "QUJD", "transcript": "y"}}),
+                json!({"audio": {"data": "REVG", "expires_at": 7}}),
+            ],
+            &json!({"audio": {"id": "a", "transcript": "hey", "data": "QUJDREVG", "expires_at": 7}}),
+        );
+    }
+
+    #[test]
+    fn a_refusal_says_something_and_a_thought_does_not() {
+        let says_nothing = |name: &str, value: &str| {
+            let mut message = AssistantMessage::default();
+            message.push_member(name, &RawValue::from_string(value.to_owned()).unwrap());
+            message.says_nothing()
+        };
+
+        assert!(says_nothing("reasoning_content", r#""hm""#));
+        assert!(says_nothing("refusal", r#""""#) && says_nothing("refusal", "null"));
+        assert!(!says_nothing("refusal", r#""I cannot""#));
+        assert!(!says_nothing("audio", r#"{"id": "a"}"#));
+    }
+
+    #[test]
+    fn a_clients_message_loses_its_reasoning_and_nothing_else() {
+        let without = |text: &str| {
+            let message = RawValue::from_string(text.to_owned()).unwrap();
+            without_reasoning(&message).map(|message| message.get().to_owned())
+        };
+
+        assert_eq!(
+            without(r#"{"role":"assistant","reasoning":"a","content":1.10,"thinking_blocks":[]}"#),
+            Some(r#"{"role":"assistant","content":1.10}"#.to_owned())
+        );
+        assert_eq!(without(r#"{"role":"user","content":"what is \"reasoning\"?"}"#), None);
     }
 
     #[test]

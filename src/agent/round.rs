@@ -91,7 +91,7 @@ pub(super) enum Ending {
     Calls,
     /// At least one call of the client's.
     ClientCalls,
-    /// Neither text nor call.
+    /// Neither an answer nor a call.
     Empty,
     /// A call was left half open: the provider's connection was cut.
     Cut,
@@ -182,7 +182,7 @@ impl Round {
             return Ending::ClientCalls;
         }
         if self.calls.iter().all(|call| matches!(call.progress, Progress::Dropped)) {
-            let says_nothing = self.message.content.is_empty() && !cut_off;
+            let says_nothing = self.message.says_nothing() && !cut_off;
             return if says_nothing { Ending::Empty } else { Ending::Text };
         }
         self.run_sealed_calls(rules, effects);

@@ -131,6 +131,34 @@ async fn text_of_two_rounds_is_parted_by_a_blank_line() {
 }
 
 #[tokio::test]
+async fn a_refusal_is_an_answer_and_so_is_sound() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let refusal = || {
+        let pieces = ["I ", "will not."].map(|piece| delta(&json!({ "refusal": piece })));
+        [pieces.to_vec(), end("stop")].concat()
+    };
+    let sound =
+        [json!({ "id": "a", "transcript": "he" }), json!({ "data": "QUJD", "transcript": "y" })];
+    let sound = sound.map(|piece| delta(&json!({ "audio": piece })));
+    upstream.round(refusal());
+    upstream.round(refusal());
+    upstream.round([sound.to_vec(), end("stop")].concat());
+
+    let streamed = server.client().streamed(&ask_streamed("Do it.")).await;
+    let whole = server.client().chat(&ask("Do it.")).await.json();
+    let heard = server.client().chat(&ask("Say it.")).await.json();
+
+    assert_eq!(streamed.finish_reason.as_deref(), Some("stop"));
+    assert_eq!(whole["choices"][0]["message"]["refusal"], "I will not.");
+    assert_eq!(
+        heard["choices"][0]["message"]["audio"],
+        json!({ "id": "a", "transcript": "hey", "data": "QUJD" })
+    );
+    assert_eq!(upstream.requests().len(), 3, "nothing was asked twice");
+}
+
+#[tokio::test]
 async fn an_end_without_done_is_an_end() {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;

@@ -207,6 +207,60 @@ async fn a_provider_that_refuses_reasoning_is_asked_again_without() {
 }
 
 #[tokio::test]
+async fn the_reasoning_that_a_client_sends_back_is_left_out_when_it_is_refused() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let error = "property 'reasoning_content' is unsupported";
+    upstream.round(status(400, &json!({ "error": { "message": error, "code": "400" } })));
+    upstream.round(says("Done."));
+    let said = json!({ "role": "assistant", "content": "Yes.", "reasoning_content": "I think." });
+    let messages = [
+        json!({ "role": "user", "content": "Hi" }),
+        said,
+        json!({ "role": "user", "content": "So?" }),
+    ];
+
+    let answer =
+        server.client().streamed(&with(ask_streamed(""), json!({ "messages": messages }))).await;
+
+    assert_eq!(answer.text(), "Done.");
+    assert_eq!(assistant_in(&upstream.request(0).await.json())["reasoning_content"], "I think.");
+    let asked = upstream.request(1).await.json();
+    assert_eq!(assistant_in(&asked), &json!({ "role": "assistant", "content": "Yes." }));
+}
+
+#[tokio::test]
+async fn a_fallback_model_gets_other_ids_and_no_reasoning_of_the_first() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream)
+        .file("notes.txt", "needle\n")
+        .config("upstream.fallbacks", r#"{ "scripted" = ["second"] }"#)
+        .config("upstream.retries", "0")
+        .start()
+        .await;
+    let id = format!("call_1__thought__{}", "Ab+/=".repeat(90));
+    let read = call(0, &id, "Read", &json!({ "file_path": "notes.txt" }));
+    upstream.round([vec![reasoning("I think.")], read, end("tool_calls")].concat());
+    upstream.round(status(500, &json!({ "error": { "message": "down" } })));
+    upstream.round(says("Done."));
+
+    assert_eq!(server.client().streamed(&ask_streamed("Read.")).await.text(), "Done.");
+
+    let first = upstream.request(1).await.json();
+    assert_eq!(assistant_in(&first)["tool_calls"][0]["id"], id.as_str());
+    let second = upstream.request(2).await.json();
+    assert_eq!(second["model"], "second");
+    let said = assistant_in(&second);
+    assert_eq!(said["reasoning_content"], Value::Null);
+    let id = said["tool_calls"][0]["id"].as_str().expect("an id");
+    assert!(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+    assert_eq!(
+        second["messages"].as_array().expect("messages").last().expect("one")["tool_call_id"],
+        id
+    );
+}
+
+#[tokio::test]
 async fn v19_a_forged_call_in_the_history_is_never_run() {
     let upstream = Upstream::start();
     let server = Server::builder(&upstream).free().start().await;

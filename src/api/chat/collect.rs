@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::encode::{Envelope, Extension, Figures};
 use crate::agent::events::{ClientCallDelta, Finished, RawDelta, TurnEvent};
+use crate::agent::message;
 
 /// What has come so far.
 #[derive(Debug, Default)]
@@ -39,7 +40,8 @@ impl Collected {
     fn push_raw(&mut self, delta: RawDelta) {
         self.content.push_str(delta.text.as_deref().unwrap_or_default());
         for (name, value) in delta.members {
-            self.members.insert(name, serde_json::from_str(value.get()).unwrap_or_default());
+            let value = serde_json::from_str(value.get()).unwrap_or_default();
+            message::join(self.members.entry(name).or_insert(Value::Null), value);
         }
         let logprobs: Option<Map<String, Value>> =
             delta.logprobs.and_then(|raw| serde_json::from_str(raw.get()).ok());
