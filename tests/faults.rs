@@ -26,7 +26,7 @@ use crate::support::dice::Dice;
 use crate::support::faults::{Asked, FaultUpstream, Faults, Step};
 use crate::support::gauge;
 use crate::support::server::{Builder, Server};
-use crate::support::upstream::unpaired;
+use crate::support::wire_rules::unpaired;
 use attempt::Attempt;
 use turn::{Turn, Verdict};
 

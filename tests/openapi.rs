@@ -7,9 +7,10 @@ use syn::visit::{self, Visit};
 use tokio::process::Command;
 
 use crate::support::chunks::{calls, says, status};
-use crate::support::client::{Answer, Event, ask, ask_streamed, with};
+use crate::support::client::{Answer, ask, ask_streamed, with};
 use crate::support::environment;
 use crate::support::server::{KEY, Server};
+use crate::support::stream::Event;
 use crate::support::upstream::Upstream;
 
 const DOCUMENT: &str = include_str!("../openapi.yaml");

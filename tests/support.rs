@@ -13,10 +13,13 @@ pub(crate) mod dice;
 pub(crate) mod faults;
 pub(crate) mod gauge;
 pub(crate) mod http;
+mod processes;
 pub(crate) mod server;
+pub(crate) mod stream;
 pub(crate) mod toxic;
 pub(crate) mod up;
 pub(crate) mod upstream;
+pub(crate) mod wire_rules;
 
 /// Longer than anything here takes on a busy machine: a test that waits for what
 /// never comes ends and says for what it waited.

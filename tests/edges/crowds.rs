@@ -9,6 +9,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::chunks::{end, gate, says, text};
 use crate::support::client::{ask, ask_streamed, rest, with};
+use crate::support::gauge;
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::{Step, Upstream};
 use crate::support::watch;
@@ -59,7 +60,7 @@ async fn h23_silent_connections_of_a_stranger_are_few() {
         server.client().stream(&ask_streamed("Hi")).await
     };
     running.until_text().await;
-    let before = server.open_files();
+    let before = gauge::open_files(&server);
     let mut connections = Vec::new();
     for _ in 0..300 {
         connections.push(stranger(&server).await);
@@ -73,7 +74,7 @@ async fn h23_silent_connections_of_a_stranger_are_few() {
             assert!(answer(connection, &nobody(&server, "/health")).await.contains(" 200 "));
         }
     }
-    let after = server.open_files();
+    let after = gauge::open_files(&server);
     assert!(after <= before + 4 * 2, "{before} files, then {after}");
     upstream.open("half");
     assert_eq!(running.finish().await.text(), "I begin and end.");

@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use rustix::process::Pid;
 use tokio::time::sleep;
 
+use super::processes::{entry, fields_of, processes};
 use super::server::Server;
 
 /// Connections to upstream that may be kept warm.
@@ -48,7 +48,7 @@ pub(crate) async fn remains(server: &Server, files: usize) -> Remains {
 }
 
 pub(crate) fn memory(server: &Server) -> Memory {
-    let status = read(server.pid(), "status");
+    let status = read(server, "status");
     let size = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a size");
         line.split_whitespace().next().and_then(|size| size.parse::<u64>().ok()).expect("kB") << 10
@@ -57,14 +57,14 @@ pub(crate) fn memory(server: &Server) -> Memory {
 }
 
 pub(crate) fn open_files(server: &Server) -> usize {
-    fs::read_dir(of(server.pid(), "fd")).expect("our own child").count()
+    fs::read_dir(entry(server.pid(), "fd")).expect("our own child").count()
 }
 
 /// What it has computed so far, on all cores together.
 pub(crate) fn cpu_time(server: &Server) -> Duration {
     const TICK: Duration = Duration::from_millis(10);
-    let stat = read(server.pid(), "stat");
-    let mut fields = after_name(&stat).skip(11).map(|field| field.parse::<u32>().expect("ticks"));
+    let stat = read(server, "stat");
+    let mut fields = fields_of(&stat).skip(11).map(|field| field.parse::<u32>().expect("ticks"));
     TICK * (fields.next().expect("user time") + fields.next().expect("system time"))
 }
 
@@ -72,10 +72,11 @@ pub(crate) fn cpu_time(server: &Server) -> Duration {
 pub(crate) fn zombies(server: &Server) -> usize {
     let parent = server.pid().as_raw_nonzero().to_string();
     let is_ours = |stat: &String| {
-        let mut fields = after_name(stat);
+        let mut fields = fields_of(stat);
         fields.next() == Some("Z") && fields.next() == Some(&parent)
     };
-    processes().filter_map(|pid| fs::read_to_string(of(pid, "stat")).ok()).filter(is_ours).count()
+    let stats = processes().filter_map(|pid| fs::read_to_string(entry(pid, "stat")).ok());
+    stats.filter(is_ours).count()
 }
 
 /// Processes with the server's workspace in their command line, without the server.
@@ -83,24 +84,10 @@ fn survivors(server: &Server) -> usize {
     let mark = server.workspace();
     let mark = mark.as_os_str().as_encoded_bytes();
     let others = processes().filter(|pid| *pid != server.pid());
-    let lines = others.filter_map(|pid| fs::read(of(pid, "cmdline")).ok());
+    let lines = others.filter_map(|pid| fs::read(entry(pid, "cmdline")).ok());
     lines.filter(|line| line.windows(mark.len()).any(|window| window == mark)).count()
 }
 
-fn processes() -> impl Iterator<Item = Pid> {
-    let entries = fs::read_dir("/proc").expect("procfs").flatten();
-    entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
-}
-
-/// The fields of a line of `/proc/PID/stat` behind the name, which may hold anything.
-fn after_name(stat: &str) -> impl Iterator<Item = &str> {
-    stat[stat.rfind(')').map_or(0, |end| end + 1)..].split_whitespace()
-}
-
-fn read(pid: Pid, file: &str) -> String {
-    fs::read_to_string(of(pid, file)).expect("a process that runs")
-}
-
-fn of(pid: Pid, file: &str) -> String {
-    format!("/proc/{}/{file}", pid.as_raw_nonzero())
+fn read(server: &Server, file: &str) -> String {
+    fs::read_to_string(entry(server.pid(), file)).expect("a process that runs")
 }

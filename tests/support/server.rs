@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::sync::{oneshot, watch as notice};
 
 use super::client::Client;
+use super::processes::{family, wait_for_end};
 use super::upstream::Upstream;
 use super::watch;
 
@@ -92,12 +92,6 @@ impl Server {
 
     pub(crate) fn pid(&self) -> Pid {
         pid(self.child.as_ref().expect("a running server"))
-    }
-
-    /// How many files, sockets and pipes it holds.
-    pub(crate) fn open_files(&self) -> usize {
-        let number = self.pid().as_raw_nonzero();
-        fs::read_dir(format!("/proc/{number}/fd")).expect("our child's").count()
     }
 
     /// What it has written to stderr so far.
@@ -389,59 +383,6 @@ fn workspace(home: &TempDir) -> PathBuf {
 
 fn pid(child: &Child) -> Pid {
     Pid::from_child(child)
-}
-
-/// Every process that descends from `server`, works inside `home` or has it in its
-/// environment.
-pub(crate) fn family(server: Pid, home: &Path) -> Vec<Pid> {
-    let mut members = Vec::new();
-    let mut others = Vec::new();
-    for entry in fs::read_dir("/proc").expect("procfs").flatten() {
-        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        let Some(process) = number.and_then(Pid::from_raw) else { continue };
-        let Some(parent) = living_parent(&entry.path()) else { continue };
-        if process == server
-            || parent == server.as_raw_nonzero().get()
-            || is_of(&entry.path(), home)
-        {
-            members.push(process);
-        } else {
-            others.push((process, parent));
-        }
-    }
-    let mut known = 0;
-    while known < members.len() {
-        let parent = members[known].as_raw_nonzero().get();
-        members
-            .extend(others.iter().filter(|(_, its)| *its == parent).map(|(process, _)| *process));
-        others.retain(|(_, its)| *its != parent);
-        known += 1;
-    }
-    members
-}
-
-/// The parent's number; `None` of a process that is over.
-fn living_parent(proc: &Path) -> Option<i32> {
-    let stat = fs::read_to_string(proc.join("stat")).ok()?;
-    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
-    let state = fields.next()?;
-    let parent = fields.next()?.parse().ok()?;
-    (state != "Z").then_some(parent)
-}
-
-fn is_of(proc: &Path, home: &Path) -> bool {
-    let works_inside = fs::read_link(proc.join("cwd")).is_ok_and(|cwd| cwd.starts_with(home));
-    let home = home.as_os_str().as_encoded_bytes();
-    let environment = fs::read(proc.join("environ")).unwrap_or_default();
-    works_inside || environment.windows(home.len()).any(|window| window == home)
-}
-
-/// Waits for the end of a process that is on its way out, or fails.
-pub(crate) fn wait_for_end(process: Pid) {
-    let Ok(handle) = pidfd_open(process, PidfdFlags::empty()) else { return };
-    let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
-    let ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&patience));
-    assert_eq!(ended, Ok(1), "process {process} was left behind");
 }
 
 #[expect(clippy::print_stderr, reason = "the test harness captures it and shows it on failure")]

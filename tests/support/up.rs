@@ -18,6 +18,7 @@ use tempfile::TempDir;
 
 use super::client::Client;
 use super::kept;
+use super::processes::{children, family, wait_for_end};
 
 /// An installation from nothing, over a slow line, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(1_200);
@@ -128,7 +129,7 @@ impl Up {
         assert!(!children.is_empty(), "LiteLLM is a child");
         kill_process(pid, signal).expect("our child is there");
         let status = child.wait().expect("our child");
-        children.into_iter().for_each(super::server::wait_for_end);
+        children.into_iter().for_each(wait_for_end);
         Some(status)
     }
 }
@@ -252,11 +253,11 @@ impl Builder {
             assert!(read > 0, "it ended without saying {told:?}: {said}");
         }
         let pid = Pid::from_child(&child);
-        let descendants = super::server::family(pid, self.home.path());
+        let descendants = family(pid, self.home.path());
         assert!(descendants.len() > 1, "what installs is a child");
         kill_process(pid, signal).expect("our child is there");
         let status = child.wait().expect("our child");
-        descendants.into_iter().for_each(super::server::wait_for_end);
+        descendants.into_iter().for_each(wait_for_end);
         stderr.read_to_string(&mut said).expect("text");
         (status, said)
     }
@@ -320,14 +321,4 @@ fn collect(mut stderr: impl Read + Send + 'static, log: Arc<Mutex<String>>) {
             log.lock().expect("no holder panics").push_str(&text);
         }
     });
-}
-
-fn children(parent: Pid) -> Vec<Pid> {
-    let number = parent.as_raw_nonzero();
-    let mut children = Vec::new();
-    for task in fs::read_dir(format!("/proc/{number}/task")).expect("procfs").flatten() {
-        let listed = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        children.extend(listed.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
-    }
-    children.into_iter().filter_map(Pid::from_raw).collect()
 }

@@ -2,22 +2,22 @@
 //! held by gates that the test opens. It runs on a thread of its own, so that it
 //! goes on while a test blocks.
 
+mod connection;
+
 use std::collections::{HashSet, VecDeque};
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 use serde_json::Value;
-use tokio::io::AsyncWriteExt;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::http::{Framing, Head, Reader};
+use super::http::Head;
 use super::watch;
+use super::wire_rules::unpaired;
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -221,33 +221,6 @@ impl Drop for Upstream {
     }
 }
 
-/// What is wrong with a transcript: every call of every assistant message must have
-/// its one answer directly behind it, in order, and arguments that parse.
-pub(crate) fn unpaired(body: &Value) -> Option<String> {
-    let messages = body["messages"].as_array().expect("messages");
-    let mut owed: VecDeque<&str> = VecDeque::new();
-    for message in messages {
-        if message["role"] == "tool" {
-            if owed.pop_front() != message["tool_call_id"].as_str() {
-                return Some(format!("an answer out of place: {body:#}"));
-            }
-            continue;
-        }
-        if !owed.is_empty() {
-            break;
-        }
-        for call in message["tool_calls"].as_array().into_iter().flatten() {
-            owed.push_back(call["id"].as_str().unwrap_or_default());
-            let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
-            let is_json = serde_json::from_str::<Value>(arguments).is_ok();
-            if call["id"] == "" || call["type"] != "function" || !is_json {
-                return Some(format!("a call that is none: {call}"));
-            }
-        }
-    }
-    (!owed.is_empty()).then(|| format!("calls without an answer, {owed:?}: {body:#}"))
-}
-
 impl State {
     fn requests_to(&self, path: &str) -> impl Iterator<Item = &Request> {
         self.requests.iter().filter(move |request| request.head.path() == path)
@@ -295,29 +268,9 @@ async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
         tokio::select! {
             accepted = listener.accept() => {
                 let (stream, _) = accepted.expect("a connection");
-                connections.spawn(serve(stream, Arc::clone(&shared)));
+                connections.spawn(connection::serve(stream, Arc::clone(&shared)));
             }
             Some(ended) = connections.join_next() => ended.expect("no connection panics"),
-        }
-    }
-}
-
-/// Answers the requests of one connection until it ends.
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
-    stream.set_nodelay(true).expect("a TCP socket");
-    let (read, write) = stream.into_split();
-    let mut connection = Connection { reader: Reader::new(read), write, headed: false };
-    while let Ok(Some(head)) = connection.reader.head().await {
-        let Ok(body) = connection.reader.body(head.framing(Framing::Over)).await else { return };
-        let request = Request { head, body, abandoned: false };
-        let (number, steps) = shared.change(|state| state.admit(request));
-        match connection.play(steps, &shared).await {
-            Ending::Answer => {}
-            // Dropped, the writing half would send a FIN ahead of the reset.
-            Ending::Reset => return connection.write.forget(),
-            Ending::Connection { abandoned } => {
-                return shared.change(|state| state.requests[number].abandoned = abandoned);
-            }
         }
     }
 }
@@ -354,109 +307,6 @@ fn unscripted(path: &str) -> Vec<Step> {
 fn refusal(status: u16, message: &str) -> Vec<Step> {
     let error = serde_json::json!({ "message": message, "type": null, "code": status.to_string() });
     super::chunks::status(status, &serde_json::json!({ "error": error }))
-}
-
-struct Connection {
-    reader: Reader<OwnedReadHalf>,
-    write: OwnedWriteHalf,
-    /// The head of the answer that is being given has been sent.
-    headed: bool,
-}
-
-enum Ending {
-    /// The answer is whole; the connection is kept.
-    Answer,
-    Connection {
-        abandoned: bool,
-    },
-    Reset,
-}
-
-impl Connection {
-    async fn play(&mut self, steps: VecDeque<Step>, shared: &Shared) -> Ending {
-        self.headed = false;
-        for step in steps {
-            match step {
-                Step::Close => return Ending::Connection { abandoned: false },
-                Step::Reset => {
-                    let socket: &TcpStream = self.write.as_ref();
-                    socket.set_zero_linger().expect("a TCP socket");
-                    return Ending::Reset;
-                }
-                Step::Hang => {
-                    self.reader.closed().await;
-                    return Ending::Connection { abandoned: true };
-                }
-                Step::Gate(gate) => {
-                    shared.change(|state| state.reached.insert(gate.clone()));
-                    let opened = |state: &State| state.open.contains(&gate).then_some(());
-                    tokio::select! {
-                        () = shared.wait(opened) => {}
-                        () = self.reader.closed() => return Ending::Connection { abandoned: true },
-                    }
-                }
-                Step::Flood(bytes) => {
-                    while self.send(Step::Send(bytes.clone())).await.is_ok() {
-                        shared.state().flooded += bytes.len() as u64;
-                    }
-                    return Ending::Connection { abandoned: true };
-                }
-                step => {
-                    if self.send(step).await.is_err() {
-                        return Ending::Connection { abandoned: true };
-                    }
-                }
-            }
-        }
-        match self.end().await {
-            Ok(()) => Ending::Answer,
-            Err(_) => Ending::Connection { abandoned: true },
-        }
-    }
-
-    async fn send(&mut self, step: Step) -> io::Result<()> {
-        match step {
-            Step::Send(bytes) => {
-                if !self.headed {
-                    let kind = ("content-type".to_owned(), "text/event-stream".to_owned());
-                    self.head(200, &[kind]).await?;
-                }
-                let framed =
-                    [format!("{:x}\r\n", bytes.len()).as_bytes(), &bytes, b"\r\n"].concat();
-                self.write.write_all(&framed).await
-            }
-            Step::Head { status, headers } => self.head(status, &headers).await,
-            Step::Answer { status, headers, body } => self.answer(status, &headers, &body).await,
-            Step::Garbage(bytes) => self.write.write_all(&bytes).await,
-            Step::Gate(_) | Step::Close | Step::Reset | Step::Hang | Step::Flood(_) => Ok(()),
-        }
-    }
-
-    async fn head(&mut self, status: u16, headers: &[(String, String)]) -> io::Result<()> {
-        self.headed = true;
-        let headers = format!("{}transfer-encoding: chunked\r\n\r\n", Head::lines(headers));
-        let head = format!("HTTP/1.1 {status} Scripted\r\n{headers}");
-        self.write.write_all(head.as_bytes()).await
-    }
-
-    async fn answer(
-        &mut self,
-        status: u16,
-        headers: &[(String, String)],
-        body: &[u8],
-    ) -> io::Result<()> {
-        let told = headers.iter().any(|(name, _)| name == "content-type");
-        let kind = if told { "" } else { "content-type: application/json\r\n" };
-        let (length, headers) = (body.len(), Head::lines(headers));
-        let head = format!(
-            "HTTP/1.1 {status} Scripted\r\n{kind}{headers}content-length: {length}\r\n\r\n"
-        );
-        self.write.write_all(&[head.as_bytes(), body].concat()).await
-    }
-
-    async fn end(&mut self) -> io::Result<()> {
-        if self.headed { self.write.write_all(b"0\r\n\r\n").await } else { Ok(()) }
-    }
 }
 
 #[tokio::test]

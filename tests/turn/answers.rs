@@ -5,8 +5,9 @@ use serde_json::json;
 use crate::support::chunks::{
     call, calls, delta, done, end, finish, gate, reasoning, says, text, usage,
 };
-use crate::support::client::{Event, ask, ask_streamed, with};
+use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::Server;
+use crate::support::stream::Event;
 use crate::support::upstream::Upstream;
 
 #[tokio::test]

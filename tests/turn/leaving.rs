@@ -9,8 +9,9 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use crate::support::chunks::{calls, end, gate, text};
-use crate::support::client::{Stream, ask, ask_streamed, rest, with};
+use crate::support::client::{ask, ask_streamed, rest, with};
 use crate::support::server::Server;
+use crate::support::stream::Stream;
 use crate::support::upstream::Upstream;
 use crate::support::watch;
 

@@ -3,8 +3,9 @@
 use serde_json::json;
 
 use crate::support::chunks::{call, end, gate, says, text};
-use crate::support::client::{Event, Transcript, ask_streamed, with};
+use crate::support::client::{ask_streamed, with};
 use crate::support::server::Server;
+use crate::support::stream::{Event, Transcript};
 use crate::support::toxic::{Proxy, Toxic};
 use crate::support::upstream::{Step, Upstream};
 

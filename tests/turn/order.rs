@@ -13,8 +13,9 @@ use tokio::runtime::Runtime;
 
 use super::answers_in;
 use crate::support::chunks::{call, calls, end, gate, says};
-use crate::support::client::{Event, Transcript, ask, ask_streamed, with};
+use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::Server;
+use crate::support::stream::{Event, Transcript};
 use crate::support::upstream::{Step, Upstream};
 
 /// Enough to meet each pair of tools over one file several times.

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::answers;
 use crate::support::chunks::{calls, gate, says, text};
-use crate::support::client::{Event, Transcript, ask, ask_streamed, with};
+use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::{Builder, Server};
+use crate::support::stream::{Event, Transcript};
 use crate::support::upstream::Upstream;
 use crate::support::watch;
 

@@ -4,8 +4,9 @@ use serde_json::json;
 
 use super::answers;
 use crate::support::chunks::{call, call_head, call_piece, calls, end, gate, says, text};
-use crate::support::client::{Event, Stream, ask_streamed, with};
+use crate::support::client::{ask_streamed, with};
 use crate::support::server::Server;
+use crate::support::stream::{Event, Stream};
 use crate::support::upstream::Upstream;
 
 fn ask_with_events(question: &str) -> serde_json::Value {

@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use super::{Rounds, stream_of};
 use crate::support::chunks::{call, calls, delta, done, end, event, finish, says, text};
-use crate::support::client::{Transcript, ask, ask_streamed, with};
+use crate::support::client::{ask, ask_streamed, with};
 use crate::support::faults::Step;
 use crate::support::server::{Builder, Server};
+use crate::support::stream::Transcript;
 use crate::support::upstream::{self, Upstream};
 
 /// A delta with these entries of `tool_calls`.

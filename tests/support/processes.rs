@@ -1,0 +1,82 @@
+//! The processes of this machine, as `/proc` tells of them: who started whom, and who
+//! is left.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// Every process there is.
+pub(super) fn processes() -> impl Iterator<Item = Pid> {
+    let entries = fs::read_dir("/proc").expect("procfs").flatten();
+    entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
+}
+
+/// A file of what the kernel tells of a process.
+pub(super) fn entry(process: Pid, name: &str) -> String {
+    format!("/proc/{}/{name}", process.as_raw_nonzero())
+}
+
+/// The fields of a `stat` behind the name, which may hold anything.
+pub(super) fn fields_of(stat: &str) -> impl Iterator<Item = &str> {
+    stat[stat.rfind(')').map_or(0, |end| end + 1)..].split_whitespace()
+}
+
+/// Every process that descends from `server`, works inside `home` or has it in its
+/// environment.
+pub(super) fn family(server: Pid, home: &Path) -> Vec<Pid> {
+    let mut members = Vec::new();
+    let mut others = Vec::new();
+    for process in processes() {
+        let Some(parent) = living_parent(process) else { continue };
+        if process == server || parent == server.as_raw_nonzero().get() || is_of(process, home) {
+            members.push(process);
+        } else {
+            others.push((process, parent));
+        }
+    }
+    let mut known = 0;
+    while known < members.len() {
+        let parent = members[known].as_raw_nonzero().get();
+        members
+            .extend(others.iter().filter(|(_, its)| *its == parent).map(|(process, _)| *process));
+        others.retain(|(_, its)| *its != parent);
+        known += 1;
+    }
+    members
+}
+
+/// The parent's number; `None` of a process that is over.
+fn living_parent(process: Pid) -> Option<i32> {
+    let stat = fs::read_to_string(entry(process, "stat")).ok()?;
+    let mut fields = fields_of(&stat);
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    (state != "Z").then_some(parent)
+}
+
+fn is_of(process: Pid, home: &Path) -> bool {
+    let works_inside = fs::read_link(entry(process, "cwd")).is_ok_and(|cwd| cwd.starts_with(home));
+    let home = home.as_os_str().as_encoded_bytes();
+    let environment = fs::read(entry(process, "environ")).unwrap_or_default();
+    works_inside || environment.windows(home.len()).any(|window| window == home)
+}
+
+/// Waits for the end of a process that is on its way out, or fails.
+pub(super) fn wait_for_end(process: Pid) {
+    let Ok(handle) = pidfd_open(process, PidfdFlags::empty()) else { return };
+    let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
+    let ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&patience));
+    assert_eq!(ended, Ok(1), "process {process} was left behind");
+}
+
+/// What a process has started itself.
+pub(super) fn children(parent: Pid) -> Vec<Pid> {
+    let mut children = Vec::new();
+    for task in fs::read_dir(entry(parent, "task")).expect("procfs").flatten() {
+        let listed = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        children.extend(listed.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+    }
+    children.into_iter().filter_map(Pid::from_raw).collect()
+}

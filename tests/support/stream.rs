@@ -1,0 +1,218 @@
+//! A streamed answer, event by event, and what it came to.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+
+use super::http::{Framing, Head, Reader};
+use super::watch;
+use super::wire_rules::check_events;
+
+/// A streamed answer while it comes. Dropping it closes the connection.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) head: Head,
+    reader: Reader<TcpStream>,
+    framing: Framing,
+    text: Vec<u8>,
+    seen: Vec<Event>,
+}
+
+/// What a stream brings, comments included.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Event {
+    Comment(String),
+    Chunk(Value),
+    Error(Value),
+    Done,
+}
+
+/// A stream that has ended and kept all the rules.
+#[derive(Debug)]
+pub(crate) struct Transcript {
+    pub(crate) head: Head,
+    pub(crate) events: Vec<Event>,
+    /// The pieces put together, as an SDK would.
+    pub(crate) message: Value,
+    pub(crate) finish_reason: Option<String>,
+    pub(crate) usage: Option<Value>,
+    /// The `toolhand` object.
+    pub(crate) toolhand: Value,
+    /// The error object of the frame that ended it.
+    pub(crate) error: Option<Value>,
+}
+
+impl Stream {
+    pub(super) fn new(head: Head, reader: Reader<TcpStream>, framing: Framing) -> Self {
+        Self { head, reader, framing, text: Vec::new(), seen: Vec::new() }
+    }
+
+    /// The next event; `None` when the answer has ended.
+    pub(crate) async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.take_event() {
+                self.seen.push(event.clone());
+                return Some(event);
+            }
+            let piece = watch("the next event", self.reader.piece(&mut self.framing)).await;
+            let Some(piece) = piece.expect("a stream whose framing holds") else {
+                assert!(self.text.is_empty(), "the last event is not whole");
+                return None;
+            };
+            self.text.extend(piece);
+        }
+    }
+
+    /// Reads on until an event that `wanted` likes.
+    pub(crate) async fn until(&mut self, wanted: impl Fn(&Event) -> bool) -> Event {
+        while let Some(event) = self.next().await {
+            if wanted(&event) {
+                return event;
+            }
+        }
+        panic!("the stream ended without it: {:#?}", self.seen);
+    }
+
+    /// Reads on until a chunk brings text, and gives the text.
+    pub(crate) async fn until_text(&mut self) -> String {
+        let event = self.until(|event| !event.text().is_empty()).await;
+        event.text().to_owned()
+    }
+
+    /// Reads on until a progress event of this type.
+    pub(crate) async fn until_progress(&mut self, kind: &str) -> Value {
+        let event = self.until(|event| event.progress()["type"] == kind).await;
+        event.progress().clone()
+    }
+
+    /// The events so far.
+    pub(crate) fn seen(&self) -> &[Event] {
+        &self.seen
+    }
+
+    /// Reads to the end and checks the whole.
+    pub(crate) async fn finish(mut self) -> Transcript {
+        while self.next().await.is_some() {}
+        Transcript::new(self.head, self.seen)
+    }
+
+    fn take_event(&mut self) -> Option<Event> {
+        let end = self.text.windows(2).position(|window| window == b"\n\n")?;
+        let event: Vec<u8> = self.text.drain(..end + 2).collect();
+        let event = String::from_utf8(event).expect("a stream is UTF-8");
+        Some(Event::parse(event.trim_end_matches('\n')))
+    }
+}
+
+impl Event {
+    fn parse(text: &str) -> Self {
+        if let Some(comment) = text.strip_prefix(':') {
+            return Self::Comment(comment.trim().to_owned());
+        }
+        let data = text.strip_prefix("data: ").unwrap_or_else(|| panic!("no data event: {text:?}"));
+        if data == "[DONE]" {
+            return Self::Done;
+        }
+        let value: Value = serde_json::from_str(data).unwrap_or_else(|_| panic!("no JSON: {data}"));
+        if value.get("error").is_some() { Self::Error(value) } else { Self::Chunk(value) }
+    }
+
+    /// The text it brings.
+    pub(crate) fn text(&self) -> &str {
+        self.delta()["content"].as_str().unwrap_or_default()
+    }
+
+    /// The reasoning it brings, ours or the model's.
+    pub(crate) fn reasoning(&self) -> &str {
+        self.delta()["reasoning_content"].as_str().unwrap_or_default()
+    }
+
+    /// `delta.toolhand`.
+    pub(crate) fn progress(&self) -> &Value {
+        &self.delta()["toolhand"]
+    }
+
+    pub(crate) fn delta(&self) -> &Value {
+        match self {
+            Self::Chunk(chunk) => &chunk["choices"][0]["delta"],
+            _ => &Value::Null,
+        }
+    }
+}
+
+impl Transcript {
+    fn new(head: Head, events: Vec<Event>) -> Self {
+        let broken = check_events(&events);
+        assert!(broken.is_empty(), "{broken:#?} in {events:#?}");
+        let mut transcript = Self {
+            head,
+            message: joined(&events),
+            finish_reason: None,
+            usage: None,
+            toolhand: Value::Null,
+            error: None,
+            events,
+        };
+        for event in &transcript.events {
+            match event {
+                Event::Chunk(chunk) => {
+                    let reason = chunk["choices"][0]["finish_reason"].as_str();
+                    transcript.finish_reason =
+                        reason.map(str::to_owned).or(transcript.finish_reason);
+                    transcript.usage =
+                        chunk.get("usage").filter(|usage| usage.is_object()).cloned();
+                    if let Some(toolhand) = chunk.get("toolhand") {
+                        transcript.toolhand = toolhand.clone();
+                    }
+                }
+                Event::Error(error) => transcript.error = Some(error["error"].clone()),
+                Event::Comment(_) | Event::Done => {}
+            }
+        }
+        transcript
+    }
+
+    /// The text of the answer.
+    pub(crate) fn text(&self) -> &str {
+        self.message["content"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn reasoning(&self) -> String {
+        self.events.iter().map(Event::reasoning).collect()
+    }
+
+    /// The progress events of this type.
+    pub(crate) fn progress(&self, kind: &str) -> Vec<&Value> {
+        self.events.iter().map(Event::progress).filter(|event| event["type"] == kind).collect()
+    }
+
+    /// The code of the error frame that ended it.
+    pub(crate) fn code(&self) -> &str {
+        let error = self.error.as_ref().unwrap_or_else(|| panic!("no error: {:#?}", self.events));
+        error["code"].as_str().expect("a code")
+    }
+}
+
+/// What an SDK makes of the deltas.
+fn joined(events: &[Event]) -> Value {
+    let text: String = events.iter().map(Event::text).collect();
+    let mut calls: BTreeMap<u64, Value> = BTreeMap::new();
+    for piece in events.iter().filter_map(|event| event.delta()["tool_calls"].as_array()).flatten()
+    {
+        let index = piece["index"].as_u64().expect("an index");
+        let call = calls.entry(index).or_insert_with(|| {
+            json!({ "id": piece["id"], "type": piece["type"],
+                    "function": { "name": piece["function"]["name"], "arguments": "" } })
+        });
+        let more = piece["function"]["arguments"].as_str().unwrap_or_default();
+        let arguments = call["function"]["arguments"].as_str().unwrap_or_default().to_owned();
+        call["function"]["arguments"] = Value::String(arguments + more);
+    }
+    assert!(calls.keys().copied().eq(0..calls.len() as u64), "indexes from 0: {calls:#?}");
+    let mut message = json!({ "role": "assistant", "content": text });
+    if !calls.is_empty() {
+        message["tool_calls"] = Value::Array(calls.into_values().collect());
+    }
+    message
+}
