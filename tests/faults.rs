@@ -43,6 +43,9 @@ pub(crate) struct Tally {
     pub(crate) false_stops: usize,
     /// Calls that ran more than once.
     pub(crate) double_executions: usize,
+    /// Conversations that failed a request sooner than upstream knows of: it was written
+    /// to a kept connection that upstream was just closing, and counts as a reset.
+    unheard: Vec<String>,
     /// What the server left behind, and took.
     pub(crate) remains: gauge::Remains,
     /// Everything that was not as it should be, by seed.
@@ -91,6 +94,9 @@ pub(crate) async fn run(seeds: Range<u64>) -> Tally {
         let turn = script.take(seed);
         tally.note(seed, &turn, outcome);
     }
+    if tally.unheard.len() > 1 + tally.runs / 500 {
+        tally.wrong.append(&mut tally.unheard);
+    }
     tally.remains = gauge::remains(&server, files).await;
     tally.count_executions(&script, &server);
     server.stop();
@@ -127,6 +133,12 @@ struct Outcome {
     status: Option<u16>,
     /// Calls whose start was shown.
     starts: Vec<Value>,
+}
+
+impl Outcome {
+    fn is_failed_request(&self) -> bool {
+        matches!(&self.end, Err(code) if code == "upstream_error" || code == "upstream_unavailable")
+    }
 }
 
 async fn converse(client: &Client, seed: u64) -> Outcome {
@@ -175,6 +187,9 @@ impl Tally {
         let mut wrong = turn.problems.clone();
         match (outcome, &turn.verdict) {
             (Err(panic), _) => wrong.push(format!("no proper end: {panic}")),
+            (Ok(outcome), None) if outcome.is_failed_request() => {
+                self.unheard.push(format!("seed {seed}: unheard: {outcome:?}"));
+            }
             (Ok(outcome), None) => wrong.push(format!("upstream is still owed: {outcome:?}")),
             (Ok(outcome), Some(verdict)) => {
                 self.false_stops +=
