@@ -10,6 +10,7 @@ pub(crate) mod prompt;
 mod round;
 pub(crate) mod settings;
 pub(crate) mod state;
+mod tally;
 pub(crate) mod turn;
 mod weight;
 

@@ -83,7 +83,7 @@ pub(crate) struct Summary {
     pub(crate) session: SessionId,
     pub(crate) turn: TurnId,
     pub(crate) rounds: u32,
-    pub(crate) tool_calls: u32,
+    pub(crate) tool_calls: usize,
     pub(crate) duration: Duration,
     pub(crate) rounds_without_usage: u32,
     /// The last round's prompt tokens: the size of the context.

@@ -6,17 +6,17 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::conversation::{AnsweredCall, Conversation, Exchange};
-use super::events::{Failure, Finished, Summary, TurnEvent};
+use super::events::{Failure, Finished, TurnEvent};
 use super::limits::{Repeats, fit_round};
 use super::round::{Ending, Round, Rules};
 use super::settings::{ModelRule, Settings, StartRule, traits_of};
+use super::tally::Tally;
 use crate::buffers::Exhausted;
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolResult};
 use crate::execution::schedule::Position;
 use crate::ids::{SessionId, TurnId};
 use crate::openai::chunk::{Chunk, FinishReason};
 use crate::openai::error::{ApiError, ErrorCode};
-use crate::openai::usage::Usage;
 use crate::upstream::retry::{self, Decision};
 use crate::upstream::{self, Fault};
 
@@ -101,12 +101,8 @@ pub(crate) struct TurnState {
     /// The last round died and was closed with what was whole.
     salvaged: bool,
     text_was_given: bool,
-    rounds: u32,
-    tool_calls: u32,
     tools_ran: bool,
-    usage: Option<Usage>,
-    rounds_without_usage: u32,
-    context_tokens: Option<u64>,
+    tally: Tally,
     repeats: Repeats,
     /// When calls of this round may start.
     rule: Option<StartRule>,
@@ -135,12 +131,8 @@ impl TurnState {
             asked_again: false,
             salvaged: false,
             text_was_given: false,
-            rounds: 0,
-            tool_calls: 0,
             tools_ran: false,
-            usage: None,
-            rounds_without_usage: 0,
-            context_tokens: None,
+            tally: Tally::default(),
             repeats: Repeats::default(),
             rule: None,
             asked: 0,
@@ -293,18 +285,23 @@ impl TurnState {
         let model = self.model().to_owned();
         let (calls, mut results): (Vec<_>, Vec<_>) = round.answers().into_iter().unzip();
         fit_round(&mut results, self.start.max_round_chars);
-        self.tool_calls += u32::try_from(calls.len()).unwrap_or(u32::MAX);
+        self.tally.tool_calls += calls.len();
         let calls = calls.into_iter().zip(results).map(|(call, result)| {
             let name = call.name.as_deref().unwrap_or_default();
             AnsweredCall {
                 id: call.id.clone(),
                 entry: call.to_message(),
-                answer: self.repeats.note(self.rounds, name, &call.arguments, result.wire_text()),
+                answer: self.repeats.note(
+                    self.tally.rounds,
+                    name,
+                    &call.arguments,
+                    result.wire_text(),
+                ),
             }
         });
         let calls = calls.collect();
         self.start.conversation.push(Exchange { message, calls, model });
-        if self.rounds >= self.start.settings.max_rounds {
+        if self.tally.rounds >= self.start.settings.max_rounds {
             self.finish(FinishReason::Length, elapsed, effects);
         } else {
             self.next_round(effects);
@@ -312,10 +309,10 @@ impl TurnState {
     }
 
     fn next_round(&mut self, effects: &mut Vec<Effect>) {
-        self.rounds += 1;
+        self.tally.rounds += 1;
         self.failures = 0;
         self.asked_again = false;
-        effects.push(Effect::Emit(TurnEvent::RoundStarted(self.rounds)));
+        effects.push(Effect::Emit(TurnEvent::RoundStarted(self.tally.rounds)));
         self.ask(Duration::ZERO, effects);
     }
 
@@ -332,21 +329,13 @@ impl TurnState {
         self.rule = None;
         self.text_was_given |= self.round.gave_text;
         let fresh = Round::new(&rules(&self.start, StartRule::default()), self.text_was_given);
-        self.count_usage();
+        self.tally.count(self.round.usage.take());
         std::mem::replace(&mut self.round, fresh)
     }
 
     /// The round is not asked again.
     fn end_round(&mut self) {
-        self.rounds_without_usage += u32::from(self.round.usage.is_none());
-        self.count_usage();
-    }
-
-    fn count_usage(&mut self) {
-        if let Some(usage) = self.round.usage.take() {
-            self.context_tokens = Some(usage.prompt_tokens());
-            self.usage.get_or_insert_default().add(&usage);
-        }
+        self.tally.end_round(self.round.usage.take());
     }
 
     fn finish(&mut self, reason: FinishReason, elapsed: Duration, effects: &mut Vec<Effect>) {
@@ -354,16 +343,9 @@ impl TurnState {
         if self.phase == Phase::Streaming {
             self.end_round();
         }
-        let summary = Summary {
-            session: self.start.session.clone(),
-            turn: self.start.turn.clone(),
-            rounds: self.rounds,
-            tool_calls: self.tool_calls,
-            duration: elapsed,
-            rounds_without_usage: self.rounds_without_usage,
-            context_tokens: self.context_tokens,
-        };
-        let finished = Finished { reason, usage: self.usage.take(), summary };
+        let (session, turn) = (self.start.session.clone(), self.start.turn.clone());
+        let summary = self.tally.summary(session, turn, elapsed);
+        let finished = Finished { reason, usage: self.tally.usage.take(), summary };
         effects.push(Effect::Emit(TurnEvent::Finished(Box::new(finished))));
         self.stop(effects);
     }

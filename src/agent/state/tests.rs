@@ -540,5 +540,5 @@ fn rounds_without_figures_are_counted_once_each() {
     bench.finish("stop").done();
     bench.call(0, "Look", A).started(0).die().answer(0, "x");
     bench.text("Hi").finish("stop").done();
-    assert_eq!(bench.state.rounds_without_usage, 2);
+    assert_eq!(bench.state.tally.rounds_without_usage, 2);
 }

@@ -233,7 +233,7 @@ pub(super) struct Extension<'a> {
     session: &'a SessionId,
     turn: &'a TurnId,
     rounds: u32,
-    tool_calls: u32,
+    tool_calls: usize,
     duration_ms: u64,
     rounds_without_usage: u32,
     context_tokens: Option<u64>,
