@@ -1,3 +1,5 @@
+//! The router, enumerated: what stands before every route, and what it refuses.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::body::Body;

@@ -1,3 +1,5 @@
+//! What a request may say, and the words for what it may not.
+
 #![expect(clippy::needless_pass_by_value, reason = "json!(…) reads best where it is needed")]
 
 mod model;

@@ -1,0 +1,150 @@
+//! Fills a type from a JSON object, member by member.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// A type that is filled member by member, from a JSON object.
+pub(super) trait Members: Default {
+    const EXPECTED: &'static str;
+
+    fn member<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error>;
+}
+
+/// The one visitor of all [`Members`]: keys are looked at where they lie.
+pub(super) struct Filled<T>(pub(super) T);
+
+impl<'de, T: Members> Deserialize<'de> for Filled<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(FilledVisitor(PhantomData))
+    }
+}
+
+struct FilledVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Members> Visitor<'de> for FilledVisitor<T> {
+    type Value = Filled<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::EXPECTED)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Filled<T>, A::Error> {
+        let mut filled = T::default();
+        while let Some(name) = map.next_key::<Key<'_>>()? {
+            match name {
+                Key::Borrowed(name) => filled.member(name, &mut map)?,
+                Key::Owned(name) => filled.member(&name, &mut map)?,
+            }
+        }
+        Ok(Filled(filled))
+    }
+}
+
+/// A member's name, borrowed unless it holds an escape.
+enum Key<'a> {
+    Borrowed(&'a str),
+    Owned(String),
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct KeyVisitor;
+
+        impl<'de> Visitor<'de> for KeyVisitor {
+            type Value = Key<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, name: &'de str) -> Result<Key<'de>, E> {
+                Ok(Key::Borrowed(name))
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<Key<'de>, E> {
+                Ok(Key::Owned(name.to_owned()))
+            }
+        }
+
+        from.deserialize_str(KeyVisitor)
+    }
+}
+
+/// A text or a count; whatever else comes in their place is read over.
+pub(super) enum Scalar {
+    Text(String),
+    Count(u64),
+    Other,
+}
+
+impl Scalar {
+    pub(super) fn text(self) -> Option<String> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(super) fn non_empty(self) -> Option<String> {
+        self.text().filter(|text| !text.is_empty())
+    }
+
+    pub(super) fn count(self) -> Option<u64> {
+        match self {
+            Self::Count(count) => Some(count),
+            _ => None,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ScalarVisitor)
+    }
+}
+
+struct ScalarVisitor;
+
+impl<'de> Visitor<'de> for ScalarVisitor {
+    type Value = Scalar;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Scalar, E> {
+        Ok(Scalar::Text(text.to_owned()))
+    }
+
+    fn visit_u64<E: Error>(self, count: u64) -> Result<Scalar, E> {
+        Ok(Scalar::Count(count))
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Scalar, E> {
+        Ok(Scalar::Other)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Scalar, E> {
+        Ok(Scalar::Other)
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Scalar, E> {
+        Ok(Scalar::Other)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Scalar, E> {
+        Ok(Scalar::Other)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Scalar, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Scalar::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Scalar, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Scalar::Other)
+    }
+}

@@ -1,0 +1,195 @@
+//! Chunks as providers really write them.
+
+use serde_json::json;
+
+use super::*;
+
+fn read(payload: &str) -> Chunk {
+    Chunk::parse(payload).expect(payload)
+}
+
+fn delta(delta: &str) -> Delta {
+    read(&format!(r#"{{"choices":[{{"index":0,"delta":{delta}}}]}}"#)).delta
+}
+
+fn call(call: &str) -> CallDelta {
+    delta(&format!(r#"{{"tool_calls":[{call}]}}"#)).tool_calls.remove(0)
+}
+
+fn fault(payload: &str) -> BadChunk {
+    Chunk::parse(payload).expect_err(payload)
+}
+
+#[test]
+fn reads_an_ordinary_chunk() {
+    let chunk = read(
+        r#"{"id":"x","object":"chat.completion.chunk","created":1,"model":"m",
+            "choices":[{"index":0,"delta":{"role":"assistant","content":"hi"},
+            "logprobs":{"content":[]},"finish_reason":"stop"}]}"#,
+    );
+    assert_eq!(chunk.model.as_deref(), Some("m"));
+    assert_eq!(chunk.delta.content.as_deref(), Some("hi"));
+    assert_eq!(chunk.finish_reason.as_deref(), Some("stop"));
+    assert_eq!(chunk.logprobs.unwrap().get(), r#"{"content":[]}"#);
+    assert!(chunk.usage.is_none());
+    assert!(chunk.delta.members.is_empty());
+}
+
+#[test]
+fn keeps_members_it_does_not_know_as_the_bytes_they_came_as() {
+    let delta = delta(
+        r#"{"content":null,"reasoning_content":"a\u00e4","thinking_blocks":[ {"n":1.10} ],
+            "refusal":null,"function_call":{"name":"old"}}"#,
+    );
+    let members: Vec<_> = delta.members.iter().map(|(k, v)| (k.as_str(), v.get())).collect();
+    assert_eq!(
+        members,
+        [("reasoning_content", r#""a\u00e4""#), ("thinking_blocks", r#"[ {"n":1.10} ]"#)]
+    );
+    assert_eq!(delta.content, None);
+}
+
+#[test]
+fn reads_a_call_and_what_stands_beside_it() {
+    let call = call(
+        r#"{"index":2,"id":"c","type":"function","extra_content":{"signature":"s"},
+            "function":{"name":"Read","arguments":"{\"a\"","provider_specific_fields":{"t":1}}}"#,
+    );
+    assert_eq!(call.index, Some(2));
+    assert_eq!(call.id.as_deref(), Some("c"));
+    assert_eq!(call.name.as_deref(), Some("Read"));
+    assert_eq!(call.arguments.as_deref(), Some(r#"{"a""#));
+    assert_eq!(call.members["extra_content"], json!({"signature": "s"}));
+    assert_eq!(call.function_members["provider_specific_fields"], json!({"t": 1}));
+}
+
+#[test]
+fn forgives_whatever_is_missing_in_a_call() {
+    for empty in [
+        "{}",
+        r#"{"index":null,"id":null,"function":null}"#,
+        r#"{"index":-1,"id":"","function":{"name":"","arguments":null}}"#,
+        r#"{"index":"0","id":7,"function":{"name":[],"arguments":7}}"#,
+        r#"{"index":1e30}"#,
+    ] {
+        assert_eq!(call(empty), CallDelta::default(), "{empty}");
+    }
+}
+
+#[test]
+fn arguments_that_came_as_an_object_are_serialised() {
+    let call = call(r#"{"function":{"arguments":{"b":1.10, "a":[]}}}"#);
+    assert_eq!(call.arguments.as_deref(), Some(r#"{"b":1.10, "a":[]}"#));
+}
+
+#[test]
+fn usage_counts_without_choices_and_beside_an_empty_delta() {
+    let bare = read(r#"{"choices":[],"usage":{"prompt_tokens":3}}"#);
+    assert_eq!(bare.usage.unwrap().prompt_tokens(), 3);
+    let missing = read(r#"{"usage":{"prompt_tokens":3}}"#);
+    assert_eq!(missing.usage.unwrap().prompt_tokens(), 3);
+    let litellm =
+        read(r#"{"choices":[{"index":0,"delta":{}}],"usage":{"prompt_tokens":3,"cost":0.1}}"#);
+    assert_eq!(litellm.usage.unwrap().prompt_tokens(), 3);
+    assert_eq!(litellm.finish_reason, None);
+}
+
+#[test]
+fn weird_usage_is_never_an_error() {
+    for usage in [
+        "null",
+        "7",
+        r#""12""#,
+        "[]",
+        r#"{"prompt_tokens":-1}"#,
+        r#"{"prompt_tokens":"12"}"#,
+        r#"{"prompt_tokens":1e999}"#,
+    ] {
+        let chunk = read(&format!(r#"{{"choices":[],"usage":{usage}}}"#));
+        assert!(chunk.usage.is_none(), "{usage}");
+    }
+}
+
+#[test]
+fn other_choices_than_the_first_are_ignored() {
+    let chunk =
+        read(r#"{"choices":[{"index":1,"delta":{"content":"no"}},{"delta":{"content":"yes"}}]}"#);
+    assert_eq!(chunk.delta.content.as_deref(), Some("yes"));
+    let chunk = read(r#"{"choices":[{"index":1,"delta":{"content":"no"}}]}"#);
+    assert_eq!(chunk.delta.content, None);
+}
+
+#[test]
+fn an_error_member_wins_over_everything() {
+    let BadChunk::Error(error) = fault(
+        r#"{"choices":[{"index":0,"delta":{"content":"x"}}],
+            "error":{"message":"gone","type":null,"code":"None"}}"#,
+    ) else {
+        panic!("an error")
+    };
+    assert_eq!((error.message.as_str(), error.code.as_deref()), ("gone", Some("None")));
+    read(r#"{"choices":[],"error":null}"#);
+}
+
+#[test]
+fn what_is_no_chunk_is_malformed() {
+    for payload in [
+        "",
+        "{",
+        "nonsense",
+        "[]",
+        "{}",
+        r#"{"choices":null}"#,
+        r#"{"choices":7}"#,
+        r#"{"choices":[7]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":7}}]}"#,
+        r#"{"choices":[]} x"#,
+    ] {
+        assert!(matches!(fault(payload), BadChunk::Malformed(_)), "{payload}");
+    }
+}
+
+#[test]
+fn a_lone_surrogate_is_read_as_a_replacement_character() {
+    let delta = delta(r#"{"content":"a\ud83d","reasoning_content":"\ude00"}"#);
+    assert_eq!(delta.content.as_deref(), Some("a\u{fffd}"));
+    assert_eq!(delta.members["reasoning_content"].get(), r#""\ufffd""#);
+}
+
+#[test]
+fn a_whole_completion_is_one_chunk_and_its_calls_stand_by_position() {
+    let chunk = read(
+        r#"{"object":"chat.completion","model":"m","choices":[{"index":0,
+            "finish_reason":"tool_calls","message":{"role":"assistant","content":"so",
+            "tool_calls":[{"index":0,"id":"a","function":{"name":"A","arguments":"{}"}},
+            {"index":0,"id":"b","function":{"name":"B","arguments":"{}"}}]}}],
+            "usage":{"prompt_tokens":1}}"#,
+    );
+    assert_eq!(chunk.delta.content.as_deref(), Some("so"));
+    let indexes: Vec<_> = chunk.delta.tool_calls.iter().map(|call| call.index).collect();
+    assert_eq!(indexes, [Some(0), Some(1)]);
+    assert_eq!(chunk.finish_reason.as_deref(), Some("tool_calls"));
+}
+
+#[test]
+fn empty_and_null_finish_reasons_are_none() {
+    for reason in ["null", r#""""#, "7"] {
+        let payload = format!(r#"{{"choices":[{{"delta":{{}},"finish_reason":{reason}}}]}}"#);
+        assert_eq!(read(&payload).finish_reason, None);
+    }
+}
+
+#[test]
+fn reads_every_recorded_payload() {
+    let streams = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/streams");
+    for file in std::fs::read_dir(streams).unwrap() {
+        let path = file.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        for payload in text.lines().filter_map(|line| line.strip_prefix("data: ")) {
+            match Chunk::parse(payload) {
+                Ok(_) | Err(BadChunk::Error(_)) => {}
+                Err(BadChunk::Malformed(_)) => assert_eq!(payload, "[DONE]", "{path:?}"),
+            }
+        }
+    }
+}
