@@ -43,8 +43,9 @@ pub(crate) struct Tally {
     pub(crate) false_stops: usize,
     /// Calls that ran more than once.
     pub(crate) double_executions: usize,
-    /// Conversations that failed a request sooner than upstream knows of: it was written
-    /// to a kept connection that upstream was just closing, and counts as a reset.
+    /// Conversations that failed a request which upstream knows nothing of: it was
+    /// written to a kept connection that upstream was just closing, or still filling
+    /// with what belongs to no answer.
     unheard: Vec<String>,
     /// What the server left behind, and took.
     pub(crate) remains: gauge::Remains,
@@ -137,7 +138,8 @@ struct Outcome {
 
 impl Outcome {
     fn is_failed_request(&self) -> bool {
-        matches!(&self.end, Err(code) if code == "upstream_error" || code == "upstream_unavailable")
+        let codes = ["upstream_error", "upstream_unavailable", "upstream_invalid"];
+        matches!(&self.end, Err(code) if codes.contains(&code.as_str()))
     }
 }
 
