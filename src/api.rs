@@ -34,6 +34,7 @@ use chat::retries::Retries;
 use hosts::{AllowedHosts, Origin};
 use runs::Runs;
 
+use crate::buffers::Buffers;
 use crate::limits::Limits;
 use crate::sessions::Sessions;
 use crate::upstream;
@@ -50,6 +51,8 @@ pub(crate) struct App {
     /// What chat requests are held against, and the tools they are offered.
     pub(crate) chat: chat::validate::Context,
     pub(crate) upstream: Arc<upstream::Client>,
+    /// What all requests together may keep in memory.
+    pub(crate) buffers: Buffers,
     pub(crate) readiness: ready::Readiness,
     pub(crate) about: status::About,
     /// Turns that a retry may come back to.

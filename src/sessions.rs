@@ -17,6 +17,7 @@ use crate::agent::settings::{ReasoningRule, traits_of};
 use crate::agent::state::Start;
 use crate::agent::turn::{self, ReasoningRefusals, Turn};
 use crate::agent::{ModelRule, Settings};
+use crate::buffers::Buffers;
 use crate::execution::pipeline::Pipeline;
 use crate::hooks::Hooks;
 use crate::ids::{SessionId, TurnId};
@@ -45,6 +46,7 @@ pub(crate) struct Sessions {
     pub(crate) prompt: prompt::Settings,
     pub(crate) progress: Progress,
     pub(crate) refusals: Arc<ReasoningRefusals>,
+    pub(crate) buffers: Buffers,
     pub(crate) shutdown: CancellationToken,
 }
 
@@ -94,6 +96,7 @@ impl Sessions {
             headers,
             session: facts,
             refusals: Arc::clone(&self.refusals),
+            share: self.buffers.share(),
             shutdown: self.shutdown.clone(),
         };
         let (outbox, events) = outbox();

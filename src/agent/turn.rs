@@ -32,6 +32,8 @@ pub(crate) struct Turn {
     pub(crate) headers: HeaderMap,
     pub(crate) session: Arc<SessionFacts>,
     pub(crate) refusals: Arc<ReasoningRefusals>,
+    /// Of what all requests together may keep in memory.
+    pub(crate) share: Share,
     /// Fires when the server's grace is over.
     pub(crate) shutdown: CancellationToken,
 }
@@ -58,14 +60,14 @@ impl ReasoningRefusals {
 
 /// Runs the turn to its end; its last event is its one terminal event.
 pub(crate) async fn run(turn: Turn, outbox: Outbox) {
-    let Turn { start, upstream, headers, session, refusals, shutdown } = turn;
+    let Turn { start, upstream, headers, session, refusals, share, shutdown } = turn;
     let began = Instant::now();
     let cancelled = CancellationToken::new();
     let mut world = World {
         headers,
         refusals,
         pipeline: Arc::new(start.pipeline.clone()),
-        share: upstream.buffers().share(),
+        share,
         max_parallel: start.settings.max_parallel_tools,
         scheduler: Scheduler::new(start.settings.max_parallel_tools),
         source: Source::Silent,

@@ -58,7 +58,7 @@ pub(crate) async fn create(State(app): State<Arc<App>>, request: validate::Valid
     let response = if run.shape.stream {
         streamed(&app, listener, &run.shape).await
     } else {
-        whole(listener, &run.shape, app.upstream.buffers().share()).await
+        whole(listener, &run.shape, app.buffers.share()).await
     };
     ([session, id], response).into_response()
 }
@@ -123,7 +123,7 @@ async fn streamed(app: &App, mut listener: Listener, shape: &Shape) -> Response 
         first,
         encoder,
         app.turns.settings().keep_alive,
-        app.upstream.buffers().share(),
+        app.buffers.share(),
     );
     let content_type = (CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     ([content_type, NO_BUFFERING], Body::from_stream(body)).into_response()

@@ -31,7 +31,7 @@ pub(crate) async fn show(
 }
 
 fn answer(app: &App, json: &RawValue) -> Result<Response, ApiError> {
-    let body = held(json.get().to_owned().into(), app.upstream.buffers().share())?;
+    let body = held(json.get().to_owned().into(), app.buffers.share())?;
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 

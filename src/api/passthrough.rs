@@ -135,7 +135,7 @@ async fn outgoing(app: &App, request: Request, upload: Upload) -> Result<Outgoin
     let content_type = request.headers().get(CONTENT_TYPE).cloned();
     let is_multipart = body::media_type(request.headers())? == "multipart/form-data";
     if !is_multipart || !takes_multipart(request.uri().path()) {
-        let share = app.upstream.buffers().share();
+        let share = app.buffers.share();
         let (bytes, share) = body::read_json(request, &app.limits, share).await?;
         refused::check(&strict_json::object(&bytes)?)?;
         return Ok(Outgoing { content_type, body: bytes.into(), _share: Some(share) });

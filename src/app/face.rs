@@ -60,6 +60,7 @@ pub(crate) fn face(
             background_models: config.background_models.clone(),
         },
         upstream: Arc::clone(&services.upstream),
+        buffers: services.buffers.clone(),
         readiness: Readiness::default(),
         turns: sessions(config, services, turns_over),
     }
@@ -78,6 +79,7 @@ fn sessions(config: &Config, services: &Services, turns_over: CancellationToken)
         prompt: config.prompt.clone(),
         progress: config.progress,
         refusals: Arc::default(),
+        buffers: services.buffers.clone(),
         shutdown: turns_over,
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::state_dir;
+use crate::buffers::Buffers;
 use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::files::Files;
 use crate::permissions::{Hidden, KnownTool, Permissions, RuleError};
@@ -28,6 +29,8 @@ pub(crate) struct Services {
     pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
     /// What `~` stands for in what a model writes.
     pub(crate) home: PathBuf,
+    /// What all requests together may keep in memory.
+    pub(crate) buffers: Buffers,
 }
 
 /// Why the settings make no server, in one line.
@@ -67,14 +70,16 @@ impl Services {
         let permissions = permissions(config, &tools, &workspace, hidden)?;
         let toolset = enabled(&tools, &config.tools)?.without(permissions.denied_tools());
         let key = secrets.upstream_key.as_ref();
-        let upstream = upstream::Client::new(&config.upstream, &config.limits, key)
-            .map_err(ServiceError::Upstream)?;
+        let buffers = Buffers::new(config.limits.buffers);
+        let upstream =
+            upstream::Client::new(&config.upstream, &config.limits, key, buffers.clone())
+                .map_err(ServiceError::Upstream)?;
         let workspaces = config.server.workspaces.iter();
         let workspaces = workspaces
             .map(|(name, path)| Ok((name.clone(), open(config, path)?)))
             .collect::<Result<_, ServiceError>>()?;
         let (upstream, home) = (Arc::new(upstream), environment.home());
-        Ok(Self { toolset, permissions, upstream, workspaces, home })
+        Ok(Self { toolset, permissions, upstream, workspaces, home, buffers })
     }
 }
 

@@ -56,6 +56,7 @@ impl Client {
         settings: &Settings,
         limits: &Limits,
         key: Option<&Secret>,
+        buffers: Buffers,
     ) -> Result<Self, String> {
         Ok(Self(Arc::new(Inner {
             http: http(settings)?,
@@ -64,17 +65,12 @@ impl Client {
             settings: Arc::new(settings.clone()),
             caps: Caps { line: limits.line, response: limits.response },
             drains: Arc::default(),
-            buffers: Buffers::new(limits.buffers),
+            buffers,
         })))
     }
 
     pub(crate) fn settings(&self) -> &Arc<Settings> {
         &self.0.settings
-    }
-
-    /// The budget of everything that holds bytes of a request or of its answer.
-    pub(crate) fn buffers(&self) -> &Buffers {
-        &self.0.buffers
     }
 
     /// Asks for a completion. Resolves when the response head came and was good.

@@ -23,6 +23,7 @@ use crate::api::hosts::AllowedHosts;
 use crate::api::ready::Readiness;
 use crate::api::runs::Runs;
 use crate::api::status::{About, Sandbox};
+use crate::buffers::Buffers;
 use crate::limits::Limits;
 use crate::openai::request::Progress;
 use crate::permissions::{Mode, Permissions};
@@ -63,9 +64,12 @@ fn app() -> App {
     let mut upstream = upstream::Settings { url, retries: 0, ..Default::default() };
     upstream.passthrough.push("responses".to_owned());
     let upstream_settings = upstream;
-    let upstream = Arc::new(upstream::Client::new(&upstream_settings, &limits, None).unwrap());
+    let buffers = Buffers::new(limits.buffers);
+    let upstream =
+        upstream::Client::new(&upstream_settings, &limits, None, buffers.clone()).unwrap();
+    let upstream = Arc::new(upstream);
     App {
-        turns: sessions(Arc::clone(&upstream)),
+        turns: sessions(Arc::clone(&upstream), buffers.clone()),
         settings: Settings {
             allow_origins: vec![ORIGIN.parse().unwrap()],
             trusted_proxies: Vec::new(),
@@ -87,6 +91,7 @@ fn app() -> App {
             background_models: Vec::new(),
         },
         upstream,
+        buffers,
         limits,
         readiness: Readiness::default(),
         about: About {
@@ -100,7 +105,7 @@ fn app() -> App {
 }
 
 /// Turns that no test here starts.
-fn sessions(upstream: Arc<upstream::Client>) -> Sessions {
+fn sessions(upstream: Arc<upstream::Client>, buffers: Buffers) -> Sessions {
     let root = std::env::temp_dir();
     let workspace = Arc::new(Workspace::open(vec![root.clone()]).unwrap());
     let settings = permissions::Settings::default();
@@ -125,6 +130,7 @@ fn sessions(upstream: Arc<upstream::Client>) -> Sessions {
         prompt: agent::prompt::Settings::default(),
         progress: Progress::None,
         refusals: Arc::default(),
+        buffers,
         shutdown: CancellationToken::new(),
     }
 }

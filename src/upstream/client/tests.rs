@@ -107,10 +107,15 @@ async fn request(connection: &mut TcpStream) -> Option<String> {
     }
 }
 
+fn client(settings: &Settings, key: Option<&Secret>) -> Result<Client, String> {
+    let limits = Limits::default();
+    Client::new(settings, &limits, key, Buffers::new(limits.buffers))
+}
+
 impl Upstream {
     fn client(&self) -> Client {
         let key = Secret::new("sk-key");
-        Client::new(&self.settings, &Limits::default(), Some(&key)).unwrap()
+        client(&self.settings, Some(&key)).unwrap()
     }
 
     async fn open(&self) -> Result<ChunkStream, Fault> {
@@ -211,7 +216,7 @@ async fn what_is_sent_upstream_is_sent_at_once() {
     let address = listener.local_addr().unwrap();
     let settings =
         Settings { url: format!("http://{address}/v1").parse().unwrap(), ..Settings::default() };
-    let client = Client::new(&settings, &Limits::default(), None).unwrap();
+    let client = client(&settings, None).unwrap();
     let headers = HeaderMap::new();
     let mut asking = std::pin::pin!(client.open(Bytes::from_static(b"{}"), &headers));
     let asked = async {
@@ -247,7 +252,7 @@ async fn u1_a_refused_connection_and_bad_tls_are_told_apart() {
     drop(listener);
     let settings =
         Settings { url: format!("http://{address}/v1").parse().unwrap(), ..Settings::default() };
-    let client = Client::new(&settings, &Limits::default(), None).unwrap();
+    let client = client(&settings, None).unwrap();
     let fault = client.probe().await.unwrap_err();
     assert!(matches!(fault, Fault::Unreachable(_)), "{fault:?}");
 
@@ -430,7 +435,7 @@ fn a_client_can_be_made_without_certificates_of_the_system() {
 
 #[test]
 fn what_is_wrong_with_the_settings_is_said_in_one_line() {
-    let make = |settings: Settings| Client::new(&settings, &Limits::default(), None).unwrap_err();
+    let make = |settings: Settings| client(&settings, None).unwrap_err();
     let missing = Settings { ca_file: Some("/nonexistent.pem".into()), ..Settings::default() };
     assert!(make(missing).starts_with("upstream.ca_file /nonexistent.pem: "));
     let empty = tempfile::NamedTempFile::new().unwrap();
@@ -439,6 +444,6 @@ fn what_is_wrong_with_the_settings_is_said_in_one_line() {
     let proxy = Settings { proxy: Some("::".into()), ..Settings::default() };
     assert!(make(proxy).starts_with("upstream.proxy: "));
     let key = Secret::new("a\nb");
-    let error = Client::new(&Settings::default(), &Limits::default(), Some(&key)).unwrap_err();
+    let error = client(&Settings::default(), Some(&key)).unwrap_err();
     assert!(error.contains("key") && !error.contains('a') || !error.contains("a\nb"));
 }

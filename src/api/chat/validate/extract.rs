@@ -33,7 +33,7 @@ impl FromRequest<Arc<App>> for Validated {
         let (mut parts, body) = request.into_parts();
         let Ok(facts) = RequestFacts::from_request_parts(&mut parts, app).await;
         let headers = parts.headers.clone();
-        let share = app.upstream.buffers().share();
+        let share = app.buffers.share();
         let request = Request::from_parts(parts, body);
         let (body, _share) = body::read_json(request, &app.limits, share).await?;
         let (request, sent) = if body.len() < LARGE {
