@@ -165,6 +165,11 @@ impl Round {
         }
     }
 
+    /// The answer holds more calls than can be taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.assembler.is_full()
+    }
+
     /// The stream came to its proper end. Says what the round was, and starts or
     /// answers every server call that is left.
     pub(super) fn end(&mut self, rules: &Rules<'_>, effects: &mut Vec<Effect>) -> Ending {
@@ -302,7 +307,8 @@ impl Round {
         let reason = assembled.invalid.clone().unwrap_or_default();
         let error = ToolError::InvalidInput(reason);
         match self.calls[slot].progress {
-            Progress::Open | Progress::Ready => {
+            Progress::Open => self.answer(slot, &error, effects),
+            Progress::Ready => {
                 // Its last brace may have come in this very chunk.
                 effects
                     .retain(|effect| !matches!(effect, Effect::Ready(ready, _) if *ready == slot));

@@ -196,6 +196,10 @@ impl TurnState {
     fn chunk(&mut self, chunk: Chunk, effects: &mut Vec<Effect>) {
         let start = self.start_rule(chunk.model.as_deref());
         self.round.take(chunk, &rules(&self.start, start), effects);
+        if self.round.is_full() {
+            // Asking again would not help, so no wait is to be spread.
+            self.faulted(&Fault::TooManyCalls, 0.0, effects);
+        }
     }
 
     fn stream_ended(&mut self, jitter: f64, elapsed: Duration, effects: &mut Vec<Effect>) {

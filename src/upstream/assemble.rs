@@ -7,7 +7,7 @@
 mod call;
 mod scanner;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -56,7 +56,12 @@ pub(crate) struct Assembler {
     taken: HashSet<String>,
     is_cut: bool,
     steps: Vec<Step>,
+    /// The calls that have changed, until someone has looked.
+    changed: BTreeSet<usize>,
 }
+
+/// More than any model means: each costs memory, and an answer to go upstream.
+pub(crate) const MOST_CALLS: usize = 10_000;
 
 impl Assembler {
     /// `is_tool` tells whether a name is one the model may call: a name that comes
@@ -70,6 +75,7 @@ impl Assembler {
             taken: HashSet::new(),
             is_cut: false,
             steps: Vec::new(),
+            changed: BTreeSet::new(),
         }
     }
 
@@ -80,6 +86,16 @@ impl Assembler {
 
     pub(crate) fn call(&self, slot: Slot) -> &AssembledCall {
         &self.calls[slot.0]
+    }
+
+    /// The calls that have changed since this was asked last, in their order.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<usize> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// There are as many calls as a round may have, and nothing more is read.
+    pub(crate) fn is_full(&self) -> bool {
+        self.calls.len() >= MOST_CALLS
     }
 
     /// The round ended as if in order, but a call was left half open: upstream was
@@ -117,7 +133,7 @@ impl Assembler {
     }
 
     fn take(&mut self, delta: &CallDelta) {
-        if adds_nothing(delta) {
+        if adds_nothing(delta) || self.is_full() {
             return;
         }
         let at = self.place(delta);
@@ -276,7 +292,11 @@ impl Assembler {
                 self.steps.push(Step::Invalid(Slot(at)));
             }
             self.close(at);
+            self.changed.insert(at);
             let Some(rest) = rest else { return };
+            if self.is_full() {
+                return;
+            }
             at = self.open_next(at);
             text = rest;
         }
@@ -297,6 +317,7 @@ impl Assembler {
         let call = &mut self.calls[at];
         if call.is_runnable() && !call.is_sealed() {
             call.stage = Stage::Sealed;
+            self.changed.insert(at);
             self.steps.push(Step::Sealed(Slot(at)));
         }
     }

@@ -7,6 +7,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use super::assemble::MOST_CALLS;
 use super::sse::guard::TooLarge;
 use crate::buffers::Exhausted;
 use crate::openai::chunk::BadChunk;
@@ -44,6 +45,8 @@ pub(crate) enum Fault {
     /// A success that is no completion; its first bytes, for the log.
     NotACompletion(String),
     TooLarge(TooLarge),
+    /// More than one answer may hold.
+    TooManyCalls,
     /// Our own memory for it is used up.
     Overloaded,
 }
@@ -135,6 +138,7 @@ impl Fault {
             Self::Redirect(_) | Self::NotACompletion(_) => {
                 (ErrorCode::UpstreamInvalid, NO_COMPLETION)
             }
+            Self::TooManyCalls => (ErrorCode::UpstreamInvalid, TOO_MANY_CALLS),
             Self::TooLarge(_) => (ErrorCode::UpstreamInvalid, TOO_LARGE),
             Self::Overloaded => return Exhausted.into(),
             Self::Frame(error) | Self::Status(Refusal { error, .. }) => {
@@ -164,12 +168,8 @@ impl Fault {
             Meaning::Auth => (ErrorCode::UpstreamAuth, AUTH.to_owned()),
             Meaning::UnknownModel => (ErrorCode::ModelNotFound, UNKNOWN_MODEL.to_owned()),
             Meaning::WrongRoute => (ErrorCode::UpstreamInvalid, WRONG_ROUTE.to_owned()),
-            Meaning::ContextLength => {
-                (ErrorCode::ContextLengthExceeded, or(sentence(&error.message), CONTEXT))
-            }
-            Meaning::Rejected => {
-                (ErrorCode::UpstreamRejected, or(sentence(&error.message), REJECTED))
-            }
+            Meaning::ContextLength => (ErrorCode::ContextLengthExceeded, own_words(error, CONTEXT)),
+            Meaning::Rejected => (ErrorCode::UpstreamRejected, own_words(error, REJECTED)),
             Meaning::RateLimited => (ErrorCode::UpstreamRateLimited, RATE_LIMITED.to_owned()),
             Meaning::Failed if self.may_want_a_key() => {
                 (ErrorCode::UpstreamAuth, NO_KEY.to_owned())
@@ -190,6 +190,7 @@ const GARBAGE: &str = "upstream sent something that is no chat completion chunk"
 const NO_COMPLETION: &str =
     "upstream's answer is no chat completion: check that upstream.url ends in /v1";
 const TOO_LARGE: &str = "upstream's answer is larger than limits.line or limits.response allow";
+const TOO_MANY_CALLS: &str = "the model made more tool calls in one message than can be taken";
 const AUTH: &str = "upstream refused a key: check upstream.api_key_file, and the provider's key in \
                     LiteLLM's configuration";
 const NO_KEY: &str = "upstream failed, and no key is sent to it: if it is a LiteLLM with a master \
@@ -201,7 +202,10 @@ const REJECTED: &str = "upstream refused the request";
 const RATE_LIMITED: &str = "upstream's rate limit is reached: try again later";
 const FAILED: &str = "upstream failed to answer: its log says why";
 
-fn or(text: String, instead: &str) -> String {
+/// Upstream's sentence, cleaned. A page, of a proxy in between say, holds none.
+fn own_words(error: &ErrorObject, instead: &str) -> String {
+    let is_page = error.message.trim_start().starts_with('<');
+    let text = if is_page { String::new() } else { sentence(&error.message) };
     if text.is_empty() { instead.to_owned() } else { text }
 }
 
@@ -245,6 +249,7 @@ impl fmt::Display for Fault {
             Self::NotACompletion(excerpt) => write!(f, "no completion: {}", sentence(excerpt)),
             Self::TooLarge(TooLarge::Line(cap)) => write!(f, "a line over {cap} bytes"),
             Self::TooLarge(TooLarge::Response(cap)) => write!(f, "a response over {cap} bytes"),
+            Self::TooManyCalls => write!(f, "{MOST_CALLS} tool calls in one answer"),
             Self::Overloaded => f.write_str("limits.buffers is used up"),
         }
     }

@@ -258,6 +258,16 @@ async fn u33_of_five_hundred_calls_thirty_two_are_looked_at() {
 }
 
 #[tokio::test]
+async fn u33_a_million_calls_are_not_kept() {
+    let arguments = Value::from("{}".repeat(1_000_000));
+
+    let ran = run(call(0, "c1", "Bash", &arguments)).await;
+
+    assert!(ran.labels.is_empty());
+    assert!(ran.answers.len() < 10_000, "{} are kept and answered", ran.answers.len());
+}
+
+#[tokio::test]
 async fn u34_a_name_that_is_none_is_answered_with_those_that_are() {
     for name in ["bash", "functions.Bash", " Bash", "Bash ", "Nothing", "BASH"] {
         let arguments: Value = serde_json::from_str(&command("a")).expect("JSON");

@@ -4,7 +4,7 @@
 use super::{Round, Rules};
 use crate::agent::events::{ClientCallDelta, TurnEvent};
 use crate::agent::state::Effect;
-use crate::upstream::assemble::AssembledCall;
+use crate::upstream::assemble::{AssembledCall, Slot};
 
 /// What of a client's call has gone out.
 #[derive(Debug)]
@@ -20,7 +20,8 @@ impl Round {
 
     /// Streams the client's own calls, in the order they were begun.
     pub(super) fn pass_on_client_calls(&mut self, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
-        for (call, assembled) in self.calls.iter_mut().zip(self.assembler.calls()) {
+        for slot in self.assembler.take_changed() {
+            let (call, assembled) = (&mut self.calls[slot], self.assembler.call(Slot(slot)));
             let Some(name) = assembled.name.as_ref().filter(|_| rules.is_clients(assembled)) else {
                 continue;
             };

@@ -471,6 +471,20 @@ fn calls_past_the_limit_of_a_round_are_answered_with_an_error() {
 }
 
 #[test]
+fn an_answer_of_too_many_calls_is_closed_like_one_that_died() {
+    let arguments = A.repeat(upstream::assemble::MOST_CALLS + 1);
+
+    let mut ours = Bench::new("m", &[]);
+    ours.call(0, "Look", &arguments);
+    let log = ours.log();
+    assert!(log.contains("hang") && !log.contains("FAILED"));
+
+    let mut theirs = Bench::new("m", &["theirs"]);
+    theirs.call(0, "theirs", &arguments);
+    assert!(theirs.log().ends_with("hang FAILED:upstream_invalid STOP"));
+}
+
+#[test]
 fn the_round_limit_ends_the_turn_with_length() {
     let mut bench = Bench::with("m", &[], |start| start.settings.max_rounds = 1);
     bench.call(0, "Look", A).started(0).finish("tool_calls").done();

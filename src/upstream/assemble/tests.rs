@@ -389,3 +389,30 @@ fn history_never_holds_arguments_that_are_no_json() {
     let (_, assembler) = run(&["0 #a Read {\"p\":tru}"], End::Finished);
     assert_eq!(assembler.calls()[0].to_message()["function"]["arguments"], "{}");
 }
+
+#[test]
+fn no_more_calls_are_kept_than_any_model_means() {
+    let in_one_text = delta(&format!("0 #a ListTasks {}", "{}".repeat(MOST_CALLS + 10)));
+    let mut assembler = assembler();
+    assembler.push(&[in_one_text, delta("1 #b ListTasks {}")]);
+    assert!(assembler.is_full());
+    assert_eq!(assembler.calls().len(), MOST_CALLS);
+
+    let one_by_one: Vec<CallDelta> =
+        (0..MOST_CALLS + 10).map(|at| delta(&format!("{at} #c{at} ListTasks {{}}"))).collect();
+    let mut assembler = self::assembler();
+    assembler.push(&one_by_one);
+    assert_eq!(assembler.calls().len(), MOST_CALLS);
+}
+
+#[test]
+fn what_has_changed_is_told_once() {
+    let mut assembler = assembler();
+    assembler.push(&[delta("0 #a Read {"), delta("1 #b Read {}")]);
+    assert_eq!(assembler.take_changed().into_iter().collect::<Vec<_>>(), [0, 1]);
+    assembler.push(&[delta("0 }")]);
+    assert_eq!(assembler.take_changed().into_iter().collect::<Vec<_>>(), [0]);
+    assembler.finish(End::Finished);
+    assert_eq!(assembler.take_changed().into_iter().collect::<Vec<_>>(), [1]);
+    assert!(assembler.take_changed().is_empty());
+}

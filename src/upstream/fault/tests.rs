@@ -161,6 +161,17 @@ fn failures_of_the_road_have_their_codes() {
     check(&Fault::Redirect(302), ErrorCode::UpstreamInvalid);
     check(&Fault::NotACompletion("<html>".into()), ErrorCode::UpstreamInvalid);
     check(&Fault::TooLarge(TooLarge::Line(1)), ErrorCode::UpstreamInvalid);
+    check(&Fault::TooManyCalls, ErrorCode::UpstreamInvalid);
+}
+
+#[test]
+fn a_page_is_no_sentence_to_pass_on() {
+    for page in
+        ["<html><head><title>413 at proxy-7</title></head></html>", " \n<!DOCTYPE html>\n<p>x"]
+    {
+        let error = status(413, page).api_error();
+        assert_eq!((error.code, error.message.as_str()), (ErrorCode::UpstreamRejected, REJECTED));
+    }
 }
 
 #[test]
