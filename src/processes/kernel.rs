@@ -1,5 +1,5 @@
-//! The three calls that no safe library offers.
-#![expect(unsafe_code, reason = "fork, clone and close_range have no safe form")]
+//! The four calls that no safe library offers.
+#![expect(unsafe_code, reason = "fork, clone, close_range and signal have no safe form")]
 
 use std::io;
 
@@ -44,6 +44,17 @@ pub(super) fn close_others_on_exec() -> io::Result<()> {
         libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
     };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Gives every signal its usual effect, whatever the server was started to ignore:
+/// `nohup` ignores HUP, and a script INT and QUIT for what it starts with `&`. PIPE
+/// is left as it is, for it must not end the supervisor; std resets it for a command.
+pub(super) fn ignore_no_signals() {
+    for signal in (1..=libc::SIGRTMAX()).filter(|signal| *signal != libc::SIGPIPE) {
+        // SAFETY: no function of ours is installed. KILL, STOP and what libc keeps for
+        // itself are refused, and need no reset.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
 }
 
 /// Ends this process at once: no destructor, no exit handler of the parent's.

@@ -37,6 +37,7 @@ pub fn supervise_if_asked() -> Option<ExitCode> {
 
 fn supervise() -> io::Result<()> {
     kernel::close_others_on_exec()?;
+    kernel::ignore_no_signals();
     let socket = UnixStream::from(stdio::stdin().try_clone_to_owned()?);
     stdio::dup2_stdin(File::open("/dev/null")?)?;
     // A session of its own has no terminal, and the command, which leads only a

@@ -264,6 +264,26 @@ async fn a_command_runs_within_limits() {
 }
 
 #[tokio::test]
+async fn a_command_ignores_nothing_that_the_server_was_started_to_ignore() {
+    let directory = TempDir::new().unwrap();
+    let program = directory.path().join("toolhand");
+    let ours = test_support::program();
+    // Written by another process: one that we fork meanwhile would hold it open, and
+    // what is open for writing cannot be run.
+    let write = r#"printf '#!/bin/sh\ntrap "" HUP INT QUIT CHLD USR1\nexec "%s" "$@"\n' "$1" >"$2" && chmod 700 "$2""#;
+    let mut shell = std::process::Command::new("/bin/sh");
+    assert!(shell.args(["-c", write, "sh"]).args([&ours, &program]).status().unwrap().success());
+    let path = ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
+    let runner = Runner::new(program, Environment::allowed([path]), None);
+
+    let finished =
+        runner.run(&bash("trap; exit 3"), LIMITS, &CancellationToken::new()).await.unwrap();
+
+    assert_eq!(finished.output.render(1000, ""), "");
+    assert_eq!(finished.exit, Some(Exit::Code(3)));
+}
+
+#[tokio::test]
 async fn a_command_gets_the_umask_it_is_given() {
     let path = ("PATH".into(), "/bin".into());
     let runner = Runner::new(test_support::program(), Environment::allowed([path]), Some(0o027));
