@@ -70,56 +70,49 @@ impl Tally {
     }
 }
 
-/// Runs the conversation of every seed against one server, many at once.
+/// Runs the conversation of every seed, many at once. Those that only a time-out ends
+/// have a server of their own, and the machine to themselves: elsewhere no time-out is
+/// meant, and none may come because the machine is slow.
 pub(crate) async fn run(seeds: Range<u64>) -> Tally {
     let script = Arc::new(Script::default());
     let upstream = FaultUpstream::start(Arc::clone(&script));
-    let mut server = server(&upstream).await;
     let mut tally = Tally::default();
-    let files = gauge::open_files(&server);
-
-    let mut conversations = JoinSet::new();
-    let turns = Arc::new(Semaphore::new(AT_ONCE));
-    for seed in seeds {
-        tally.runs += 1;
-        let (client, turns) = (server.client(), Arc::clone(&turns));
-        conversations.spawn(async move {
-            let _turn = turns.acquire().await.expect("never closed");
-            let asking = AssertUnwindSafe(converse(&client, seed)).catch_unwind();
-            (seed, asking.await.map_err(|panic| reason(panic.as_ref())))
-        });
-    }
-    while let Some(ended) = conversations.join_next().await {
-        let (seed, outcome) = ended.expect("panics are caught");
-        tally.terminal_events += usize::from(outcome.is_ok());
-        let turn = script.take(seed);
-        tally.note(seed, &turn, outcome);
-    }
+    let (waiting, going): (Vec<u64>, Vec<u64>) = seeds.partition(|seed| waits(*seed));
+    tally.add(going, server(&upstream, "10m", "30m").start().await, &script).await;
+    tally.add(waiting, server(&upstream, "4s", "50s").start().await, &script).await;
     if tally.unheard.len() > 1 + tally.runs / 500 {
         tally.wrong.append(&mut tally.unheard);
-    }
-    tally.remains = gauge::remains(&server, files).await;
-    tally.count_executions(&script, &server);
-    server.stop();
-    if server.log().contains("panicked") {
-        tally.wrong.push(format!("the server panicked:\n{}", server.log()));
     }
     tally
 }
 
-async fn server(upstream: &FaultUpstream) -> Server {
+/// Whether upstream falls silent in the conversation of a seed.
+fn waits(seed: u64) -> bool {
+    let mut turn = Turn::default();
+    let mut waits = false;
+    while turn.verdict.is_none() {
+        let attempt = Attempt::new(seed, turn.attempts());
+        let is_silence = |step: &Step| matches!(step, Step::Hang | Step::Forever(..));
+        waits |= attempt.steps.iter().any(is_silence);
+        turn.heard(&attempt);
+    }
+    waits
+}
+
+/// `patience` is how long an upstream that is silent is waited for, and `deadline` what
+/// a conversation may take.
+fn server(upstream: &FaultUpstream, patience: &str, deadline: &str) -> Builder {
+    let patience = format!("{patience:?}");
     Builder::new(&upstream.url())
         .free()
         .file("notes.txt", &"a line\n".repeat(60))
-        .config("upstream.first_byte_timeout", r#""4s""#)
-        .config("upstream.idle_timeout", r#""4s""#)
-        .config("upstream.comment_timeout", r#""4s""#)
+        .config("upstream.first_byte_timeout", &patience)
+        .config("upstream.idle_timeout", &patience)
+        .config("upstream.comment_timeout", &patience)
         .config("upstream.end_timeout", r#""3s""#)
         .config("turns.head_hold", r#""50ms""#)
-        .config("turns.max_duration", r#""50s""#)
+        .config("turns.max_duration", &format!("{deadline:?}"))
         .config("limits.line", r#""64KiB""#)
-        .start()
-        .await
 }
 
 /// How a conversation ended, as the client saw it.
@@ -185,6 +178,34 @@ async fn converse(client: &Client, seed: u64) -> Outcome {
 }
 
 impl Tally {
+    /// Has the conversations of some seeds with one server.
+    async fn add(&mut self, seeds: Vec<u64>, mut server: Server, script: &Script) {
+        let files = gauge::open_files(&server);
+        let mut conversations = JoinSet::new();
+        let turns = Arc::new(Semaphore::new(AT_ONCE));
+        for seed in seeds {
+            self.runs += 1;
+            let (client, turns) = (server.client(), Arc::clone(&turns));
+            conversations.spawn(async move {
+                let _turn = turns.acquire().await.expect("never closed");
+                let asking = AssertUnwindSafe(converse(&client, seed)).catch_unwind();
+                (seed, asking.await.map_err(|panic| reason(panic.as_ref())))
+            });
+        }
+        while let Some(ended) = conversations.join_next().await {
+            let (seed, outcome) = ended.expect("panics are caught");
+            self.terminal_events += usize::from(outcome.is_ok());
+            let turn = script.take(seed);
+            self.note(seed, &turn, outcome);
+        }
+        self.remains = self.remains.and(gauge::remains(&server, files).await);
+        self.count_executions(script, &server);
+        server.stop();
+        if server.log().contains("panicked") {
+            self.wrong.push(format!("the server panicked:\n{}", server.log()));
+        }
+    }
+
     fn note(&mut self, seed: u64, turn: &Turn, outcome: Result<Outcome, String>) {
         let mut wrong = turn.problems.clone();
         match (outcome, &turn.verdict) {
@@ -204,14 +225,14 @@ impl Tally {
         }
     }
 
-    /// Each command leaves its label in a file as often as it runs.
+    /// Each command leaves its label in a file as often as it runs. Settles what is owed.
     fn count_executions(&mut self, script: &Script, server: &Server) {
         let ran = fs::read_to_string(server.workspace().join("ran.txt")).unwrap_or_default();
         let mut times: HashMap<&str, usize> = HashMap::new();
         for label in ran.lines() {
             *times.entry(label).or_default() += 1;
         }
-        let owed = script.owed.lock().expect("no holder panics");
+        let owed = std::mem::take(&mut *script.owed.lock().expect("no holder panics"));
         for (label, count) in &times {
             if *count > 1 {
                 self.double_executions += 1;

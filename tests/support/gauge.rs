@@ -30,6 +30,18 @@ pub(crate) struct Remains {
     pub(crate) peak: u64,
 }
 
+impl Remains {
+    /// Of two servers: the files of the one that kept more.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let kept = |remains: &Self| remains.files.1.saturating_sub(remains.files.0);
+        Self {
+            files: if kept(&self) > kept(&other) { self.files } else { other.files },
+            survivors: self.survivors + other.survivors,
+            peak: self.peak.max(other.peak),
+        }
+    }
+}
+
 /// `files` were open before the work began. A connection that is over is closed within
 /// a second or so: as long as there are more than before, they are waited for a while.
 pub(crate) async fn remains(server: &Server, files: usize) -> Remains {
