@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::ids::{SessionId, TurnId};
-use crate::openai::chunk::FinishReason;
+use crate::openai::chunk::{CallKind, FinishReason};
 use crate::openai::error::{ApiError, ErrorCode};
 use crate::openai::usage::Usage;
 
@@ -64,6 +64,7 @@ pub(crate) struct ToolEnd {
 #[derive(Clone, Debug)]
 pub(crate) struct ClientCallDelta {
     pub(crate) index: usize,
+    pub(crate) kind: CallKind,
     /// Id and name, in the first piece only.
     pub(crate) head: Option<(String, String)>,
     pub(crate) arguments: String,

@@ -59,11 +59,9 @@ mod tests {
 
         let call = CallDelta {
             index: Some(0),
-            id: None,
-            name: None,
             arguments: Some("{}".to_owned()),
             members: [("m".to_owned(), json!([1, "two"]))].into_iter().collect(),
-            function_members: IndexMap::new(),
+            ..CallDelta::default()
         };
         assert_eq!(of(None, &IndexMap::new(), &[call]), 2 + 1 + 3 * 32 + 3);
     }

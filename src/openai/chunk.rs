@@ -38,6 +38,16 @@ pub(crate) struct Delta {
     pub(crate) members: IndexMap<String, Box<RawValue>>,
 }
 
+/// What a tool takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CallKind {
+    /// Arguments, as JSON.
+    #[default]
+    Function,
+    /// Any text at all. Only a client's own tool can be of this kind.
+    Custom,
+}
+
 /// One entry of `delta.tool_calls`, lenient: everything may be missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CallDelta {
@@ -46,6 +56,7 @@ pub(crate) struct CallDelta {
     pub(crate) id: Option<String>,
     /// Missing, `null` and `""` are all `None`.
     pub(crate) name: Option<String>,
+    pub(crate) kind: CallKind,
     /// A piece of the arguments; an object is serialised, `null` is `None`.
     pub(crate) arguments: Option<String>,
     /// Further members of the entry (signatures and the like), to be sent back.
@@ -77,6 +88,24 @@ impl Chunk {
     /// `message` is taken as the one delta. A lone surrogate is read as U+FFFD.
     pub(crate) fn parse(payload: &str) -> Result<Self, BadChunk> {
         parse::chunk(&surrogates::repaired(payload))
+    }
+}
+
+impl CallKind {
+    /// The `type` of a call, which is also the name of what it holds.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Function => "function",
+            Self::Custom => "custom",
+        }
+    }
+
+    /// The name of the text that the tool takes.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Function => "arguments",
+            Self::Custom => "input",
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::answers_in;
-use crate::support::chunks::{call, call_head, call_piece, calls, end, gate, says, text};
+use crate::support::chunks::{call, call_head, call_piece, calls, delta, end, gate, says, text};
 use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
@@ -48,6 +48,35 @@ async fn a_call_of_the_client_comes_as_it_is_spoken() {
     stream.until(|event| event.delta()["tool_calls"].get(0).is_some_and(is_last)).await;
     upstream.open("end");
     stream.finish().await;
+}
+
+#[tokio::test]
+async fn a_call_of_a_custom_tool_hands_over_its_text() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let head = json!({ "index": 0, "id": "call_n", "type": "custom", "custom": { "name": "note", "input": "" } });
+    let piece = |text: &str| json!({ "index": 0, "type": "custom", "custom": { "input": text } });
+    let pieces = [head, piece("{\"no "), piece("json}{")];
+    let pieces = pieces.map(|entry| delta(&json!({ "tool_calls": [entry] })));
+    let note = json!({ "tools": [{ "type": "custom", "custom": { "name": "note" } }] });
+    upstream.round([pieces.to_vec(), end("tool_calls")].concat());
+    upstream.round([pieces.to_vec(), end("tool_calls")].concat());
+
+    let whole = server.client().chat(&with(ask("Note it."), note.clone())).await.json();
+    let streamed = server.client().streamed(&with(ask_streamed("Note it."), note)).await;
+
+    assert_eq!(whole["choices"][0]["finish_reason"], "tool_calls");
+    let expected = json!([{
+        "id": "call_n", "type": "custom", "custom": { "name": "note", "input": "{\"no json}{" },
+    }]);
+    assert_eq!(whole["choices"][0]["message"]["tool_calls"], expected);
+    assert_eq!(streamed.finish_reason.as_deref(), Some("tool_calls"));
+    let said: String = streamed
+        .events
+        .iter()
+        .filter_map(|event| event.delta()["tool_calls"][0]["custom"]["input"].as_str())
+        .collect();
+    assert_eq!(said, "{\"no json}{");
 }
 
 /// The client judges its own calls: nothing is mended on the way to it.

@@ -39,7 +39,8 @@ impl Round {
             let arguments = assembled.said_from(sent.bytes);
             sent.bytes += arguments.len();
             if head.is_some() || !arguments.is_empty() {
-                let delta = ClientCallDelta { index: sent.index, head, arguments };
+                let delta =
+                    ClientCallDelta { index: sent.index, kind: assembled.kind, head, arguments };
                 effects.push(Effect::Emit(TurnEvent::ClientCall(Box::new(delta))));
             }
         }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::encode::{Envelope, Extension, Figures};
 use crate::agent::events::{ClientCallDelta, Finished, RawDelta, TurnEvent};
 use crate::agent::message;
+use crate::openai::chunk::CallKind;
 
 /// What has come so far.
 #[derive(Debug, Default)]
@@ -13,7 +14,16 @@ pub(super) struct Collected {
     content: String,
     members: Map<String, Value>,
     logprobs: Map<String, Value>,
-    calls: Vec<(String, String, String)>,
+    calls: Vec<Call>,
+}
+
+/// A call to one of the client's own tools.
+#[derive(Debug)]
+struct Call {
+    kind: CallKind,
+    id: String,
+    name: String,
+    arguments: String,
 }
 
 impl Collected {
@@ -57,10 +67,11 @@ impl Collected {
 
     fn push_call(&mut self, call: ClientCallDelta) {
         if let Some((id, name)) = call.head {
-            self.calls.push((id, name, String::new()));
+            let (kind, arguments) = (call.kind, String::new());
+            self.calls.push(Call { kind, id, name, arguments });
         }
-        if let Some((_, _, arguments)) = self.calls.get_mut(call.index) {
-            arguments.push_str(&call.arguments);
+        if let Some(known) = self.calls.get_mut(call.index) {
+            known.arguments.push_str(&call.arguments);
         }
     }
 
@@ -70,7 +81,7 @@ impl Collected {
         envelope: &'a Envelope,
         finished: &'a Finished,
     ) -> Completion<'a> {
-        let tool_calls: Vec<Value> = self.calls.into_iter().map(call_entry).collect();
+        let tool_calls: Vec<Value> = self.calls.into_iter().map(Call::into_entry).collect();
         let says_nothing = self.content.is_empty() && !tool_calls.is_empty();
         let message = Message {
             role: "assistant",
@@ -124,10 +135,13 @@ struct Message {
     tool_calls: Vec<Value>,
 }
 
-fn call_entry((id, name, arguments): (String, String, String)) -> Value {
-    json!({
-        "id": id,
-        "type": "function",
-        "function": { "name": name, "arguments": arguments },
-    })
+impl Call {
+    fn into_entry(self) -> Value {
+        let (kind, text) = (self.kind.as_str(), self.kind.text());
+        json!({
+            "id": self.id,
+            "type": kind,
+            kind: { "name": self.name, text: self.arguments },
+        })
+    }
 }

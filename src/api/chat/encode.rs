@@ -112,14 +112,15 @@ impl Encoder {
 
     fn client_call(&mut self, call: &ClientCallDelta, out: &mut Vec<u8>) {
         self.begin(out);
+        let (kind, text) = (call.kind.as_str(), call.kind.text());
         let entry = match &call.head {
             Some((id, name)) => json!({
                 "index": call.index,
                 "id": id,
-                "type": "function",
-                "function": { "name": name, "arguments": call.arguments },
+                "type": kind,
+                kind: { "name": name, text: call.arguments },
             }),
-            None => json!({ "index": call.index, "function": { "arguments": call.arguments } }),
+            None => json!({ "index": call.index, kind: { text: call.arguments } }),
         };
         self.chunk(&json!({ "tool_calls": [entry] }).to_string(), out);
     }

@@ -82,8 +82,13 @@ fn rest_of(event: &TurnEvent, from: Option<usize>) -> Option<TurnEvent> {
     Some(match event {
         TurnEvent::Member { name, .. } => TurnEvent::Member { name: name.clone(), text: rest },
         TurnEvent::ClientCall(call) => {
-            let delta = ClientCallDelta { index: call.index, head: None, arguments: rest };
-            TurnEvent::ClientCall(Box::new(delta))
+            let (index, kind) = (call.index, call.kind);
+            TurnEvent::ClientCall(Box::new(ClientCallDelta {
+                index,
+                kind,
+                head: None,
+                arguments: rest,
+            }))
         }
         _ => TurnEvent::Text(rest),
     })
@@ -92,6 +97,7 @@ fn rest_of(event: &TurnEvent, from: Option<usize>) -> Option<TurnEvent> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::openai::chunk::CallKind;
 
     fn text(text: &str) -> TurnEvent {
         TurnEvent::Text(text.to_owned())
@@ -100,7 +106,12 @@ mod tests {
     fn call(head: bool, arguments: &str) -> TurnEvent {
         let head = head.then(|| ("c1".to_owned(), "weather".to_owned()));
         let arguments = arguments.to_owned();
-        TurnEvent::ClientCall(Box::new(ClientCallDelta { index: 0, head, arguments }))
+        TurnEvent::ClientCall(Box::new(ClientCallDelta {
+            index: 0,
+            kind: CallKind::Function,
+            head,
+            arguments,
+        }))
     }
 
     fn shown(events: impl Iterator<Item = TurnEvent>) -> String {

@@ -10,7 +10,7 @@ use serde::de::{Error, IgnoredAny, MapAccess};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::{BadChunk, CallDelta, Chunk, Delta};
+use super::{BadChunk, CallDelta, CallKind, Chunk, Delta};
 use crate::openai::error_object::ErrorObject;
 use crate::openai::usage::Usage;
 use members::{Filled, Members, Scalar};
@@ -112,10 +112,15 @@ impl Members for CallDelta {
             "index" => self.index = map.next_value::<Scalar>()?.count(),
             "id" => self.id = map.next_value::<Scalar>()?.non_empty(),
             "function" => {
-                let function: Function = or_default(map.next_value()?);
-                self.name = function.name;
-                self.arguments = function.arguments;
-                self.function_members = function.members;
+                if let Some(Filled(Function { name, arguments, members })) = map.next_value()? {
+                    (self.name, self.arguments) = (name, arguments);
+                    self.function_members = members;
+                }
+            }
+            "custom" => {
+                if let Some(Filled(Custom { name, input })) = map.next_value()? {
+                    (self.kind, self.name, self.arguments) = (CallKind::Custom, name, input);
+                }
             }
             "type" => ignore(map)?,
             _ => keep(&mut self.members, name, map.next_value()?),
@@ -142,6 +147,26 @@ impl Members for Function {
                 self.arguments = arguments(map.next_value()?).map_err(A::Error::custom)?;
             }
             _ => keep(&mut self.members, name, map.next_value()?),
+        }
+        Ok(())
+    }
+}
+
+/// The `custom` of a call's delta.
+#[derive(Default)]
+struct Custom {
+    name: Option<String>,
+    input: Option<String>,
+}
+
+impl Members for Custom {
+    const EXPECTED: &'static str = "a custom tool";
+
+    fn member<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            "name" => self.name = map.next_value::<Scalar>()?.non_empty(),
+            "input" => self.input = map.next_value::<Scalar>()?.text(),
+            _ => ignore(map)?,
         }
         Ok(())
     }

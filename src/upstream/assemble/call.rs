@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
 use super::scanner::Scanner;
-use crate::openai::chunk::CallDelta;
+use crate::openai::chunk::{CallDelta, CallKind};
 
 /// The longest arguments of one call, in bytes: what is longer is no argument but
 /// a file, or a model that does not stop.
@@ -19,6 +19,7 @@ pub(crate) struct AssembledCall {
     /// May change until the round has ended: some models send it late.
     pub(crate) id: String,
     pub(crate) name: Option<String>,
+    pub(crate) kind: CallKind,
     /// The text as it came, without what stands around the object; `{}` once a call
     /// without arguments is sealed.
     pub(crate) arguments: String,
@@ -74,21 +75,23 @@ impl AssembledCall {
 
     /// Its object began and did not end, or it never got a name.
     pub(crate) fn is_half_open(&self) -> bool {
-        self.name.is_none() || (!self.is_over() && !self.is_empty())
+        let is_begun = self.kind == CallKind::Function && !self.is_over() && !self.is_empty();
+        self.name.is_none() || is_begun
     }
 
     /// The call as an entry of an assistant message's `tool_calls`. Arguments that
     /// are no JSON object are left out: many providers refuse such history.
     pub(crate) fn to_message(&self) -> Value {
-        let arguments = if self.input.is_some() { &self.arguments } else { "{}" };
+        let is_whole = self.input.is_some() || self.kind == CallKind::Custom;
+        let arguments = if is_whole { &self.arguments } else { "{}" };
         let mut function = Map::new();
         function.insert("name".into(), json!(self.name));
-        function.insert("arguments".into(), json!(arguments));
+        function.insert(self.kind.text().into(), json!(arguments));
         function.extend(self.function_members.clone());
         let mut entry = Map::new();
         entry.insert("id".into(), json!(self.id));
-        entry.insert("type".into(), json!("function"));
-        entry.insert("function".into(), Value::Object(function));
+        entry.insert("type".into(), json!(self.kind.as_str()));
+        entry.insert(self.kind.as_str().into(), Value::Object(function));
         entry.extend(self.members.clone());
         Value::Object(entry)
     }
@@ -116,13 +119,19 @@ impl AssembledCall {
     }
 
     pub(super) fn fill_empty(&mut self) {
-        if self.is_empty() && self.invalid.is_none() {
+        if self.kind == CallKind::Custom {
+            // Only the end of the stream ends a text.
+            self.input = Some(json!(self.arguments));
+        } else if self.is_empty() && self.invalid.is_none() {
             self.arguments = "{}".into();
             self.input = Some(json!({}));
         }
     }
 
     pub(super) fn take_members(&mut self, delta: &CallDelta) {
+        if delta.kind == CallKind::Custom {
+            self.kind = delta.kind;
+        }
         self.members.extend(delta.members.clone());
         self.function_members.extend(delta.function_members.clone());
     }
@@ -154,6 +163,10 @@ impl AssembledCall {
             self.stray.push_str(text);
             return None;
         }
+        if self.kind == CallKind::Custom {
+            self.take_object(text);
+            return None;
+        }
         if self.input.is_some() {
             return self.further_object(text, "after the end of the object");
         }
@@ -161,16 +174,26 @@ impl AssembledCall {
         let end = self.scanner.scan(text.as_bytes());
         let (object, rest) = text.split_at(end.unwrap_or(text.len()));
         self.received += object.len();
-        if self.arguments.len() + object.len() > LONGEST {
-            self.invalid = Some(format!("the arguments are longer than {LONGEST} bytes"));
-            self.stray.push_str(text);
+        if !self.take_object(object) {
+            self.stray.push_str(rest);
             return None;
         }
-        self.arguments.push_str(object);
         end.and_then(|_| {
             self.parse();
             self.take_arguments(rest)
         })
+    }
+
+    /// False when it is too much.
+    fn take_object(&mut self, piece: &str) -> bool {
+        let fits = self.arguments.len() + piece.len() <= LONGEST;
+        if fits {
+            self.arguments.push_str(piece);
+        } else {
+            self.invalid = Some(format!("the arguments are longer than {LONGEST} bytes"));
+            self.stray.push_str(piece);
+        }
+        fits
     }
 
     fn first_object<'a>(&mut self, text: &'a str) -> Option<&'a str> {

@@ -5,6 +5,7 @@ mod model;
 use serde_json::json;
 
 use super::*;
+use crate::openai::chunk::CallKind;
 
 const TOOLS: [&str; 5] = ["Read", "Grep", "Bash", "ListTasks", "WebFetch"];
 
@@ -64,6 +65,23 @@ fn check(deltas: &[&str], expected: &[&str]) {
 
 fn check_steps(deltas: &[&str], end: End, expected: &[&str]) {
     assert_eq!(run(deltas, end).0, expected);
+}
+
+#[test]
+fn the_text_of_a_custom_tool_is_no_arguments() {
+    let mut assembler = assembler();
+    let custom = |text: &str| CallDelta { kind: CallKind::Custom, ..delta(text) };
+    for text in ["0 #a Note {\"x", "0 }{} ", "0 [", "1 #b Note "] {
+        assembler.push(&[custom(text)]);
+    }
+
+    let steps = assembler.finish(End::Finished);
+
+    assert_eq!(steps, [Step::Sealed(Slot(0)), Step::Sealed(Slot(1))]);
+    assert!(!assembler.is_cut());
+    let entries: Vec<_> = assembler.calls().iter().map(AssembledCall::to_message).collect();
+    let entry = |id: &str, input: &str| json!({ "id": id, "type": "custom", "custom": { "name": "Note", "input": input } });
+    assert_eq!(entries, [entry("a", "{\"x}{} ["), entry("b", "")]);
 }
 
 #[test]

@@ -21,6 +21,21 @@ fn fault(payload: &str) -> BadChunk {
 }
 
 #[test]
+fn a_call_of_a_custom_tool_holds_text() {
+    for entry in [
+        r#"{"type":"custom","custom":{"name":"note","input":"{a"}}"#,
+        r#"{"custom":{"name":"note","input":"{a"},"function":null}"#,
+    ] {
+        let call = call(entry);
+        assert_eq!(call.kind, CallKind::Custom);
+        assert_eq!(call.name.as_deref(), Some("note"));
+        assert_eq!(call.arguments.as_deref(), Some("{a"));
+    }
+    let call = call(r#"{"custom":null,"function":{"name":"f","arguments":"{}"}}"#);
+    assert_eq!((call.kind, call.name.as_deref()), (CallKind::Function, Some("f")));
+}
+
+#[test]
 fn reads_an_ordinary_chunk() {
     let chunk = read(
         r#"{"id":"x","object":"chat.completion.chunk","created":1,"model":"m",
