@@ -37,8 +37,8 @@ struct Told {
     /// Who takes what is not kept.
     sole: Option<usize>,
     listeners: usize,
-    /// Given to each listener, so that they can be told apart.
-    numbers: usize,
+    /// Of the listeners, who are told apart by their numbers.
+    last_number: usize,
     tools_ran: bool,
     succeeded: bool,
     /// Everyone left before it had ended.
@@ -106,7 +106,7 @@ impl Run {
             log: (keep == Keep::All).then(kept),
             sole: None,
             listeners: 0,
-            numbers: 0,
+            last_number: 0,
             tools_ran: false,
             succeeded: false,
             is_cancelled: false,
@@ -121,8 +121,8 @@ impl Run {
     fn listener(self: Arc<Self>) -> Listener {
         let mut told = self.told();
         told.listeners += 1;
-        told.numbers += 1;
-        let number = told.numbers;
+        told.last_number += 1;
+        let number = told.last_number;
         if told.log.is_none() {
             told.sole = Some(number);
         }
@@ -152,8 +152,8 @@ impl Run {
     pub(super) async fn stopped(self: &Arc<Self>) {
         let number = {
             let mut told = self.told();
-            told.numbers += 1;
-            told.numbers
+            told.last_number += 1;
+            told.last_number
         };
         std::future::poll_fn(|context| {
             let mut told = self.told();
