@@ -67,12 +67,17 @@ pub(crate) struct Drain {
     pub(crate) stop: CancellationToken,
     /// How long running turns may go on then.
     pub(crate) grace: Duration,
-    /// Fires after the grace: each turn that still runs says its terminal error.
+    /// Fires near the end of the grace: each turn that still runs says its terminal error.
     pub(crate) turns_over: CancellationToken,
 }
 
-/// What writing a terminal error takes to a client that reads.
+/// What writing terminal errors takes to clients that read, at most this and this part
+/// of the grace: they are to arrive within it.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+const PART_OF_GRACE: u32 = 10;
+
+/// A grace of milliseconds leaves no time for any words: then it takes this much longer.
+const SHORTEST_WORDS: Duration = Duration::from_millis(500);
 
 /// Serves until it is to stop; then nothing new is accepted, and every connection has
 /// the grace to end its request.
@@ -97,11 +102,12 @@ pub(crate) async fn run(listener: TcpListener, router: Router, limits: Arc<Limit
         }
     }
     drop(listener);
-    if timeout(grace, all_ended(&mut connections)).await.is_ok() {
+    let last_words = LAST_WORDS.min(grace / PART_OF_GRACE);
+    if timeout(grace - last_words, all_ended(&mut connections)).await.is_ok() {
         return;
     }
     turns_over.cancel();
-    if timeout(LAST_WORDS, all_ended(&mut connections)).await.is_err() {
+    if timeout(last_words.max(SHORTEST_WORDS), all_ended(&mut connections)).await.is_err() {
         connections.shutdown().await;
     }
 }
