@@ -82,7 +82,20 @@ pub(super) fn check(fields: &Object<'_>, unknown: UnknownFields) -> Result<(), A
             None => {}
         }
     }
+    check_legacy(fields)?;
     check_count(fields)
+}
+
+/// What `tools` replaced. The answers to it have no place beside our own tools' calls,
+/// and would be lost.
+fn check_legacy(fields: &Object<'_>) -> Result<(), ApiError> {
+    for (old, new) in [("functions", "tools"), ("function_call", "tool_choice")] {
+        if fields.get(old).is_some_and(|value| json::kind(value) != Kind::Null) {
+            let message = format!("{old} is not supported: give {new} in its place.");
+            return Err(unsupported(old, message));
+        }
+    }
+    Ok(())
 }
 
 fn shape_of(name: &str) -> Option<Shape> {

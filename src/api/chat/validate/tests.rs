@@ -218,6 +218,15 @@ fn v11_one_answer_a_request() {
 }
 
 #[test]
+fn what_tools_replaced_is_not_lost_in_silence() {
+    let old = json!([{ "name": "f", "parameters": {} }]);
+    let error = refuse(json!({ "functions": old }), ErrorCode::UnsupportedValue, "functions");
+    assert!(error.message.contains("give tools"), "{}", error.message);
+    refuse(json!({ "function_call": "auto" }), ErrorCode::UnsupportedValue, "function_call");
+    accept(json!({ "functions": null, "function_call": null }));
+}
+
+#[test]
 fn v12_streaming_is_said_plainly() {
     refuse(json!({ "stream": "true" }), ErrorCode::InvalidValue, "stream");
     let options = json!({ "include_usage": true });
