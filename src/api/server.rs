@@ -103,7 +103,7 @@ pub(crate) async fn run(listener: TcpListener, router: Router, limits: Arc<Limit
     }
     drop(listener);
     let last_words = LAST_WORDS.min(grace / PART_OF_GRACE);
-    if timeout(grace - last_words, all_ended(&mut connections)).await.is_ok() {
+    if timeout(grace.saturating_sub(last_words), all_ended(&mut connections)).await.is_ok() {
         return;
     }
     turns_over.cancel();
