@@ -126,23 +126,24 @@ impl TurnEvent {
         }
     }
 
-    /// Joins `next` to this event where the two are pieces of one text.
-    pub(super) fn absorb(&mut self, next: TurnEvent) -> Option<TurnEvent> {
+    /// Joins `next` to this event where the two are pieces of one text; false where
+    /// they are not.
+    pub(crate) fn absorb(&mut self, next: &TurnEvent) -> bool {
         match (self, next) {
-            (Self::Text(text), Self::Text(more)) => text.push_str(&more),
+            (Self::Text(text), Self::Text(more)) => text.push_str(more),
             (Self::Member { name, text }, Self::Member { name: other, text: more })
-                if *name == other =>
+                if name == other =>
             {
-                text.push_str(&more);
+                text.push_str(more);
             }
             (Self::ClientCall(call), Self::ClientCall(more))
                 if call.index == more.index && more.head.is_none() =>
             {
                 call.arguments.push_str(&more.arguments);
             }
-            (_, next) => return Some(next),
+            _ => return false,
         }
-        None
+        true
     }
 
     /// Roughly what waiting costs in memory, in bytes.

@@ -57,12 +57,12 @@ impl Outbox {
         let mut queue = lock(&self.0);
         queue.weight += event.weight();
         let is_behind = queue.reader.is_none() || queue.is_patient;
-        let left = match queue.events.back_mut() {
-            Some(last) if is_behind => last.absorb(event),
-            _ => Some(event),
-        };
-        queue.weight += left.as_ref().map_or(0, |_| ENVELOPE);
-        queue.events.extend(left);
+        let is_absorbed =
+            is_behind && queue.events.back_mut().is_some_and(|last| last.absorb(&event));
+        if !is_absorbed {
+            queue.weight += ENVELOPE;
+            queue.events.push_back(event);
+        }
     }
 
     /// Wakes the listener for what waits.
@@ -87,7 +87,7 @@ impl Outbox {
         std::future::poll_fn(|context| {
             let polled = next.as_mut().poll(context);
             if polled.is_pending() {
-                if has_yielded || !self.has_listener_waiting() {
+                if has_yielded || !lock(&self.0).is_awaited() {
                     self.flush();
                 } else {
                     has_yielded = true;
@@ -104,18 +104,12 @@ impl Outbox {
     pub(crate) async fn hand_over(&self) {
         let is_due = {
             let queue = lock(&self.0);
-            queue.reader.is_some() && !queue.is_patient && queue.events.len() >= HANDFUL
+            queue.is_awaited() && queue.events.len() >= HANDFUL
         };
         if is_due {
             self.flush();
             tokio::task::yield_now().await;
         }
-    }
-
-    /// Whether something waits for a listener that waits for it.
-    fn has_listener_waiting(&self) -> bool {
-        let queue = lock(&self.0);
-        queue.reader.is_some() && queue.has_news()
     }
 
     /// What waits, in bytes.
@@ -153,6 +147,11 @@ impl Queue {
     fn has_news(&self) -> bool {
         let enough = if self.is_patient { HIGH_WATER } else { 1 };
         self.closed || self.weight >= enough
+    }
+
+    /// Whether something waits for a reader that waits for it.
+    fn is_awaited(&self) -> bool {
+        self.reader.is_some() && self.has_news()
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Cursor {
 impl Log {
     pub(super) fn push(&mut self, event: &TurnEvent) {
         self.bytes += event.weight();
-        let is_absorbed = self.events.last_mut().is_some_and(|last| absorbs(last, event));
+        let is_absorbed = self.events.last_mut().is_some_and(|last| last.absorb(event));
         if !is_absorbed {
             self.bytes += size_of::<TurnEvent>();
             self.events.push(event.clone());
@@ -54,25 +54,6 @@ fn text_of(event: &TurnEvent) -> Option<&str> {
         TurnEvent::ClientCall(call) => Some(&call.arguments),
         _ => None,
     }
-}
-
-/// Adds the text of `next` to that of `last`, where the two are pieces of one.
-fn absorbs(last: &mut TurnEvent, next: &TurnEvent) -> bool {
-    match (last, next) {
-        (TurnEvent::Text(text), TurnEvent::Text(more)) => text.push_str(more),
-        (TurnEvent::Member { name, text }, TurnEvent::Member { name: same, text: more })
-            if name == same =>
-        {
-            text.push_str(more);
-        }
-        (TurnEvent::ClientCall(call), TurnEvent::ClientCall(more))
-            if call.index == more.index && more.head.is_none() =>
-        {
-            call.arguments.push_str(&more.arguments);
-        }
-        _ => return false,
-    }
-    true
 }
 
 /// The event without the first `from` bytes of its text.
