@@ -54,16 +54,16 @@ async fn a_burst_reaches_a_client_that_keeps_up_whole_and_in_order() {
     assert_eq!(answer.finish_reason.as_deref(), Some("stop"));
 }
 
-/// The round after it is asked for when the server has read all of the first: what
-/// its client has not taken then waits in the server.
-#[tokio::test]
-async fn deltas_that_wait_for_a_client_become_few_chunks() {
+/// What a client gets that reads on only when upstream has said all of `round`: the round
+/// after it is asked for when the server has read all of the first, and what its client
+/// has not taken then waits in the server.
+async fn read_late(round: Vec<Step>) -> Transcript {
     let upstream = Upstream::start();
     let server = Server::builder(&upstream).file("a.txt", "text\n").start().await;
     let script = vec![Toxic::Pass(1), Toxic::Gate("read".into())];
     let proxy = Proxy::before(&server, 4096, script).await;
     let read = call(0, "c1", "Read", &json!({ "file_path": "a.txt" }));
-    upstream.round([pieces(text), read, end("tool_calls")].concat());
+    upstream.round([round, read, end("tool_calls")].concat());
     upstream.round(says("Done."));
 
     let client = proxy.client();
@@ -72,6 +72,13 @@ async fn deltas_that_wait_for_a_client_become_few_chunks() {
         upstream.request(1).await;
         proxy.open("read");
     });
+
+    answer
+}
+
+#[tokio::test]
+async fn deltas_that_wait_for_a_client_become_few_chunks() {
+    let answer = read_late(pieces(text)).await;
 
     assert_eq!(answer.text(), words().concat() + "\n\nDone.");
     let chunks = chunks_with_text(&answer);
@@ -80,21 +87,8 @@ async fn deltas_that_wait_for_a_client_become_few_chunks() {
 
 #[tokio::test]
 async fn reasoning_and_text_are_merged_each_with_its_own() {
-    let upstream = Upstream::start();
-    let server = Server::builder(&upstream).file("a.txt", "text\n").start().await;
-    let script = vec![Toxic::Pass(1), Toxic::Gate("read".into())];
-    let proxy = Proxy::before(&server, 4096, script).await;
-    let read = call(0, "c1", "Read", &json!({ "file_path": "a.txt" }));
     let thought = pieces(crate::support::chunks::reasoning);
-    upstream.round([thought, pieces(text), read, end("tool_calls")].concat());
-    upstream.round(says("Done."));
-
-    let client = proxy.client();
-    let body = with(ask_streamed("Count."), json!({ "toolhand": { "progress": "none" } }));
-    let (answer, ()) = tokio::join!(client.streamed(&body), async {
-        upstream.request(1).await;
-        proxy.open("read");
-    });
+    let answer = read_late([thought, pieces(text)].concat()).await;
 
     assert_eq!(answer.reasoning(), words().concat());
     assert_eq!(answer.text(), words().concat() + "\n\nDone.");
