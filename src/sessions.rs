@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use axum::http::HeaderMap;
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -13,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::conversation::{Conversation, Opening};
 use crate::agent::outbox::{Inbox, outbox};
 use crate::agent::prompt::{self, Environment};
-use crate::agent::settings::{ReasoningRule, traits_of};
+use crate::agent::settings::{AskedModel, ReasoningRule, traits_of};
 use crate::agent::state::Start;
 use crate::agent::turn::{self, ReasoningRefusals, Turn};
 use crate::agent::{ModelRule, Settings};
@@ -28,6 +27,9 @@ use crate::tools::tool::SessionFacts;
 use crate::tools::toolset::Toolset;
 use crate::upstream;
 use crate::workspace::Workspace;
+
+/// The fields by which a client limits what the model says in one answer.
+const OUTPUT_LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
 /// Starts turns. `app` makes the only one.
 #[derive(Debug)]
@@ -75,7 +77,7 @@ impl Sessions {
     pub(crate) fn start(
         &self,
         request: ChatRequest,
-        headers: HeaderMap,
+        headers: upstream::TraceHeaders,
     ) -> Result<RunningTurn, ApiError> {
         let (session, id) = (SessionId::random(), TurnId::random());
         let permissions = self.permissions_for(&request)?;
@@ -145,6 +147,9 @@ impl Sessions {
     ) -> Start {
         let ChatRequest { model, messages, fields, tool_choice, parallel_tool_calls, .. } = request;
         let messages = self.with_prompt(messages, &pipeline, facts);
+        let limits_output = OUTPUT_LIMITS
+            .iter()
+            .any(|name| fields.get(*name).is_some_and(|limit| limit.get() != "null"));
         let client_tools = match tool_choice {
             ToolChoice::None => Vec::new(),
             _ => request.client_tools,
@@ -153,9 +158,6 @@ impl Sessions {
         let tools = definitions
             .chain(client_tools.iter().map(|tool| tool.definition.clone().into()))
             .collect();
-        let takes_reasoning = traits_of(&[&model], &self.model_rules).reasoning
-            == ReasoningRule::Echo
-            && !self.refusals.contains(&model);
         let mut settings = self.settings.clone();
         if let Some(rounds) = request.extension.max_rounds {
             settings.max_rounds = settings.max_rounds.min(rounds);
@@ -173,8 +175,8 @@ impl Sessions {
                 tools,
                 tool_choice,
                 parallel_tool_calls,
-                echo_reasoning: takes_reasoning,
             }),
+            limits_output,
             pipeline,
             client_tools: client_tools.into_iter().map(|tool| tool.name).collect(),
             settings,
@@ -185,9 +187,17 @@ impl Sessions {
     }
 
     /// The requested model, then its fallbacks.
-    fn models(&self, model: String) -> Vec<String> {
+    fn models(&self, model: String) -> Vec<AskedModel> {
         let fallbacks = self.upstream.settings().fallbacks.get(&model).cloned();
-        std::iter::once(model).chain(fallbacks.into_iter().flatten()).collect()
+        let names = std::iter::once(model).chain(fallbacks.into_iter().flatten());
+        names.map(|name| self.asked(name)).collect()
+    }
+
+    /// Rules and what is remembered are those of the model that is asked, fallback or not.
+    fn asked(&self, name: String) -> AskedModel {
+        let rule = traits_of(&[&name], &self.model_rules).reasoning;
+        let takes_reasoning = rule == ReasoningRule::Echo && !self.refusals.contains(&name);
+        AskedModel { name, takes_reasoning }
     }
 
     /// A prompt of ours only where there are tools of ours to speak of.

@@ -5,6 +5,7 @@
 //! and what the client is told of it, [`retry`] whether to ask again.
 
 pub(crate) mod assemble;
+mod body;
 pub(crate) mod client;
 mod deadlines;
 pub(crate) mod fault;
@@ -12,8 +13,11 @@ pub(crate) mod retry;
 pub(crate) mod settings;
 mod sse;
 pub(crate) mod stream;
+mod trace;
 
+pub(crate) use body::RequestBody;
 pub(crate) use client::Client;
 pub(crate) use fault::Fault;
 pub(crate) use settings::Settings;
 pub(crate) use stream::{ChunkStream, StreamEvent};
+pub(crate) use trace::TraceHeaders;

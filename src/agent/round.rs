@@ -6,8 +6,10 @@ mod answers;
 mod client_calls;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolCall, ToolResult};
+use crate::execution::schedule::Position;
 use crate::openai::chunk::{Chunk, Delta, FinishReason};
 use crate::openai::usage::Usage;
 use crate::tools::tool::{Concurrency, ToolError};
@@ -17,9 +19,8 @@ use super::deltas;
 use super::events::TurnEvent;
 use super::message::AssistantMessage;
 use super::settings::StartRule;
-use super::state::Effect;
 use super::weight;
-use client_calls::ClientSent;
+use client_calls::{ClientSent, PassedOn};
 
 /// What a round needs to know of its turn.
 #[derive(Debug)]
@@ -28,6 +29,17 @@ pub(super) struct Rules<'a> {
     pub(super) client_tools: &'a Arc<[String]>,
     pub(super) start: StartRule,
     pub(super) max_calls: usize,
+}
+
+/// What a round asks of its turn.
+#[derive(Debug)]
+pub(super) enum RoundEffect {
+    Emit(TurnEvent),
+    /// Gives the next call its place.
+    Reserve,
+    Ready(Position, Box<AdmittedCall>),
+    /// Frees places, all before anything starts by it.
+    Withdraw(Vec<Position>),
 }
 
 #[derive(Debug)]
@@ -47,8 +59,7 @@ pub(super) struct Round {
     follows_text: bool,
     /// Roughly what it keeps of what came, in bytes.
     weight: usize,
-    /// Calls of the client's own whose head has gone out.
-    client_calls: usize,
+    passed_on: PassedOn,
 }
 
 /// How far one slot of the assembler has come. Its position in the schedule is
@@ -57,6 +68,8 @@ pub(super) struct Round {
 struct Call {
     progress: Progress,
     sealed: bool,
+    /// The model was stopped within it, and is told so.
+    is_cut_off: bool,
     /// Whole and understood, and waiting for the end of the stream.
     admitted: Option<Box<AdmittedCall>>,
     headline: String,
@@ -72,14 +85,23 @@ enum Progress {
     Open,
     /// Handed to the scheduler.
     Ready,
-    Running,
-    /// Runs, but turned out to be none: this will be its answer.
-    Condemned(ToolResult),
+    Running(Running),
+    /// Runs, but turned out to be none: the result will be its answer.
+    Condemned(Running, ToolResult),
     Answered(ToolResult),
     /// One of the client's own tools; not ours to run.
     Clients,
     /// Taken out of the round: the model will make it again.
     Dropped,
+}
+
+/// A call that was told to have started.
+#[derive(Clone, Debug)]
+struct Running {
+    /// As it was told: the call's own may still come.
+    id: String,
+    /// When, as the turn counts time.
+    since: Duration,
 }
 
 /// What a stream that ended properly was.
@@ -89,6 +111,11 @@ pub(super) enum Ending {
     Text,
     /// Server calls, some perhaps still to run.
     Calls,
+    /// The same, but the model was stopped within one of them.
+    CutOffCalls {
+        /// Whether another of them is whole.
+        has_whole: bool,
+    },
     /// At least one call of the client's.
     ClientCalls,
     /// Neither an answer nor a call.
@@ -114,7 +141,7 @@ impl Round {
             gave_text: false,
             follows_text,
             weight: 0,
-            client_calls: 0,
+            passed_on: PassedOn::default(),
         }
     }
 
@@ -123,7 +150,7 @@ impl Round {
         self.weight + self.calls.len() * weight::CALL
     }
 
-    pub(super) fn take(&mut self, chunk: Chunk, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
+    pub(super) fn take(&mut self, chunk: Chunk, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
         let Chunk { model, delta, finish_reason, usage, logprobs } = chunk;
         let Delta { content, tool_calls, members } = delta;
         self.model = self.model.take().or(model);
@@ -145,7 +172,7 @@ impl Round {
                 }
                 self.gave_text = true;
             }
-            effects.push(Effect::Emit(event));
+            effects.push(RoundEffect::Emit(event));
         }
         if !tool_calls.is_empty() {
             let steps = self.assembler.push(&tool_calls);
@@ -172,7 +199,7 @@ impl Round {
 
     /// The stream came to its proper end. Says what the round was, and starts or
     /// answers every server call that is left.
-    pub(super) fn end(&mut self, rules: &Rules<'_>, effects: &mut Vec<Effect>) -> Ending {
+    pub(super) fn end(&mut self, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) -> Ending {
         let cut_off = self.finish.is_some_and(FinishReason::is_cut_off);
         let end = if cut_off { End::CutOff } else { End::Finished };
         let steps = self.assembler.finish(end);
@@ -183,6 +210,7 @@ impl Round {
         } else if self.assembler.is_cut() {
             return Ending::Cut;
         }
+        self.pass_on_the_rest(rules, effects);
         if self.has_client_call(rules) {
             return Ending::ClientCalls;
         }
@@ -191,28 +219,26 @@ impl Round {
             return if says_nothing { Ending::Empty } else { Ending::Text };
         }
         self.run_sealed_calls(rules, effects);
-        Ending::Calls
+        self.ending_with_calls()
     }
 
     /// The stream died. What is whole runs, what is not is taken out.
-    pub(super) fn salvage(&mut self, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
+    pub(super) fn salvage(&mut self, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
         self.drop_waiting_calls(|call| !call.sealed, effects);
         self.run_sealed_calls(rules, effects);
     }
 
-    /// Whether a call of this round was sealed, or runs or has run.
+    /// Whether a call of the server's in this round was sealed, or runs or has run.
     pub(super) fn has_calls_to_keep(&self) -> bool {
-        self.calls.iter().any(|call| {
-            let has_run = matches!(
-                call.progress,
-                Progress::Running | Progress::Condemned(_) | Progress::Answered(_)
-            );
-            call.sealed || has_run
+        self.calls.iter().any(|call| match call.progress {
+            Progress::Open | Progress::Ready => call.sealed,
+            Progress::Running(_) | Progress::Condemned(..) | Progress::Answered(_) => true,
+            Progress::Clients | Progress::Dropped => false,
         })
     }
 
     /// Frees the places of the server's calls that have not started.
-    pub(super) fn withdraw_server_calls(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn withdraw_server_calls(&mut self, effects: &mut Vec<RoundEffect>) {
         self.drop_waiting_calls(|_| true, effects);
     }
 
@@ -220,7 +246,7 @@ impl Round {
     fn drop_waiting_calls(
         &mut self,
         is_dropped: impl Fn(&Call) -> bool,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<RoundEffect>,
     ) {
         let mut dropped = Vec::new();
         for (slot, call) in self.calls.iter_mut().enumerate() {
@@ -230,18 +256,18 @@ impl Round {
             }
         }
         if !dropped.is_empty() {
-            effects.push(Effect::Withdraw(dropped));
+            effects.push(RoundEffect::Withdraw(dropped));
         }
     }
 
-    fn follow(&mut self, steps: Vec<Step>, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
+    fn follow(&mut self, steps: Vec<Step>, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
         for step in steps {
             match step {
                 Step::Opened(slot) => {
                     debug_assert_eq!(slot.0, self.calls.len(), "slots open in order");
                     self.calls.push(Call::default());
-                    effects.push(Effect::Reserve);
-                    effects.push(Effect::Emit(TurnEvent::Begun));
+                    effects.push(RoundEffect::Reserve);
+                    effects.push(RoundEffect::Emit(TurnEvent::Begun));
                 }
                 Step::Closed(slot) => self.closed(slot.0, rules, effects),
                 Step::Sealed(slot) => self.sealed(slot.0, rules, effects),
@@ -251,7 +277,7 @@ impl Round {
     }
 
     /// The last brace came: a call that only looks may start while the model goes on.
-    fn closed(&mut self, slot: usize, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
+    fn closed(&mut self, slot: usize, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
         let early = rules.start != StartRule::AfterStream && slot < rules.max_calls;
         if early
             && matches!(self.calls[slot].progress, Progress::Open)
@@ -268,14 +294,14 @@ impl Round {
 
     /// The model has moved on: what is not ours is set aside, what is broken is
     /// answered, what may start now starts.
-    fn sealed(&mut self, slot: usize, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
+    fn sealed(&mut self, slot: usize, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
         self.calls[slot].sealed = true;
         if !matches!(self.calls[slot].progress, Progress::Open) {
             return;
         }
         if rules.is_clients(self.assembler.call(Slot(slot))) {
             self.calls[slot].progress = Progress::Clients;
-            effects.push(Effect::Withdraw(vec![slot]));
+            effects.push(RoundEffect::Withdraw(vec![slot]));
             return;
         }
         if slot >= rules.max_calls {
@@ -296,12 +322,12 @@ impl Round {
     }
 
     /// Not one whole object: never run. A client judges its own calls itself.
-    fn invalid(&mut self, slot: usize, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
+    fn invalid(&mut self, slot: usize, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
         self.calls[slot].sealed = true;
         let assembled = self.assembler.call(Slot(slot));
         if rules.is_clients(assembled) && matches!(self.calls[slot].progress, Progress::Open) {
             self.calls[slot].progress = Progress::Clients;
-            effects.push(Effect::Withdraw(vec![slot]));
+            effects.push(RoundEffect::Withdraw(vec![slot]));
             return;
         }
         let reason = assembled.invalid.clone().unwrap_or_default();
@@ -310,22 +336,24 @@ impl Round {
             Progress::Open => self.answer(slot, &error, effects),
             Progress::Ready => {
                 // Its last brace may have come in this very chunk.
-                effects
-                    .retain(|effect| !matches!(effect, Effect::Ready(ready, _) if *ready == slot));
+                effects.retain(
+                    |effect| !matches!(effect, RoundEffect::Ready(ready, _) if *ready == slot),
+                );
                 self.answer(slot, &error, effects);
             }
-            Progress::Running => {
-                self.calls[slot].progress = Progress::Condemned(ToolResult::error(&error));
+            Progress::Running(ref running) => {
+                let running = running.clone();
+                self.calls[slot].progress = Progress::Condemned(running, ToolResult::error(&error));
             }
             Progress::Answered(_) => {
                 self.calls[slot].progress = Progress::Answered(ToolResult::error(&error));
             }
-            Progress::Condemned(_) | Progress::Clients | Progress::Dropped => {}
+            Progress::Condemned(..) | Progress::Clients | Progress::Dropped => {}
         }
     }
 
     /// At the end of the stream the rest starts.
-    fn run_sealed_calls(&mut self, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
+    fn run_sealed_calls(&mut self, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
         for slot in 0..self.calls.len() {
             if self.calls[slot].sealed && matches!(self.calls[slot].progress, Progress::Open) {
                 match self.admit(slot, rules) {
@@ -338,7 +366,7 @@ impl Round {
 
     /// The output limit or a filter stopped the model: what it had not finished
     /// never runs.
-    fn answer_cut_off_calls(&mut self, rules: &Rules<'_>, effects: &mut Vec<Effect>) {
+    fn answer_cut_off_calls(&mut self, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
         let is_cut_off = |call: &Call| !call.sealed && call.is_waiting();
         let cut_off: Vec<usize> =
             (0..self.calls.len()).filter(|slot| is_cut_off(&self.calls[*slot])).collect();
@@ -357,8 +385,18 @@ impl Round {
                      ask for it in smaller pieces"
                 }
             };
+            self.calls[slot].is_cut_off = true;
             self.settle(slot, &ToolError::Failed(reason.to_owned()), effects);
         }
+    }
+
+    fn ending_with_calls(&self) -> Ending {
+        let calls = self.calls.iter().zip(self.assembler.calls());
+        let (cut_off, others): (Vec<_>, Vec<_>) = calls.partition(|(call, _)| call.is_cut_off);
+        if cut_off.is_empty() {
+            return Ending::Calls;
+        }
+        Ending::CutOffCalls { has_whole: others.iter().any(|(_, call)| call.is_closed()) }
     }
 
     fn admit(&mut self, slot: usize, rules: &Rules<'_>) -> Result<Box<AdmittedCall>, ToolError> {
@@ -374,12 +412,17 @@ impl Round {
         admitted.map(Box::new)
     }
 
-    fn hand_over(&mut self, slot: usize, admitted: Box<AdmittedCall>, effects: &mut Vec<Effect>) {
+    fn hand_over(
+        &mut self,
+        slot: usize,
+        admitted: Box<AdmittedCall>,
+        effects: &mut Vec<RoundEffect>,
+    ) {
         let call = &mut self.calls[slot];
         call.progress = Progress::Ready;
         call.headline = admitted.headline();
         admitted.tool().clone_into(&mut call.tool);
-        effects.push(Effect::Ready(slot, admitted));
+        effects.push(RoundEffect::Ready(slot, admitted));
     }
 }
 

@@ -100,6 +100,14 @@ impl<'de> Deserialize<'de> for Pattern {
 /// Families that finish one call before they go on to the next.
 const SEALING_FAMILIES: [&str; 4] = ["claude", "sonnet", "opus", "haiku"];
 
+/// A model that a turn may ask: the requested one or a fallback.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AskedModel {
+    pub(crate) name: String,
+    /// Whether reasoning goes back to it: no rule drops it, and it has refused none.
+    pub(crate) takes_reasoning: bool,
+}
+
 /// What holds for one model: the operator's rules first, then ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct ModelTraits {

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use super::conversation::{AnsweredCall, Conversation, Exchange};
 use super::events::{Failure, Finished, TurnEvent};
 use super::limits::{Repeats, fit_round};
-use super::round::{Ending, Round, Rules};
-use super::settings::{ModelRule, Settings, StartRule, traits_of};
+use super::round::{Ending, Round, RoundEffect, Rules};
+use super::settings::{AskedModel, ModelRule, Settings, StartRule, traits_of};
 use super::tally::Tally;
 use crate::buffers::Exhausted;
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolResult};
@@ -18,7 +16,7 @@ use crate::ids::{SessionId, TurnId};
 use crate::openai::chunk::{Chunk, FinishReason};
 use crate::openai::error::{ApiError, ErrorCode};
 use crate::upstream::retry::{self, Decision};
-use crate::upstream::{self, Fault};
+use crate::upstream::{self, Fault, RequestBody};
 
 /// Everything that can happen to a turn.
 #[derive(Debug)]
@@ -54,7 +52,7 @@ pub(crate) enum Effect {
     /// Asks upstream, after a wait; what was open before is dropped, and places
     /// are counted from 0 again.
     Ask {
-        body: Bytes,
+        body: RequestBody,
         wait: Duration,
     },
     /// Drops the stream that is open.
@@ -76,8 +74,10 @@ pub(crate) struct Start {
     pub(crate) session: SessionId,
     pub(crate) turn: TurnId,
     /// The requested model, then what to try when it cannot be had.
-    pub(crate) models: Vec<String>,
+    pub(crate) models: Vec<AskedModel>,
     pub(crate) conversation: Conversation,
+    /// The client has set a limit of its own on what the model says in one answer.
+    pub(crate) limits_output: bool,
     pub(crate) pipeline: Pipeline,
     pub(crate) client_tools: Arc<[String]>,
     pub(crate) settings: Settings,
@@ -100,6 +100,10 @@ pub(crate) struct TurnState {
     asked_again: bool,
     /// The last round died and was closed with what was whole.
     salvaged: bool,
+    /// So many rounds in a row were cut off within a call.
+    cut_off_rounds: u32,
+    /// The round that runs is the last, and this is why.
+    last: Option<FinishReason>,
     text_was_given: bool,
     tools_ran: bool,
     tally: Tally,
@@ -108,7 +112,13 @@ pub(crate) struct TurnState {
     rule: Option<StartRule>,
     /// Bytes of the conversation, as it was asked last.
     asked: usize,
+    /// How long it has run.
+    elapsed: Duration,
 }
+
+/// After so many rounds in a row that were cut off within a call, the model is not asked
+/// again: it does not heed what it is told of it.
+const MAX_CUT_OFF_ROUNDS: u32 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -130,12 +140,15 @@ impl TurnState {
             failures: 0,
             asked_again: false,
             salvaged: false,
+            cut_off_rounds: 0,
+            last: None,
             text_was_given: false,
             tools_ran: false,
             tally: Tally::default(),
             repeats: Repeats::default(),
             rule: None,
             asked: 0,
+            elapsed: Duration::ZERO,
         }
     }
 
@@ -147,6 +160,7 @@ impl TurnState {
 
     pub(crate) fn on(&mut self, event: Event, elapsed: Duration) -> Vec<Effect> {
         let mut effects = Vec::new();
+        self.elapsed = elapsed;
         match (self.phase, event) {
             (Phase::Over, _)
             | (
@@ -155,13 +169,13 @@ impl TurnState {
             ) => {}
             (Phase::Streaming, Event::Chunk(chunk)) => self.chunk(*chunk, &mut effects),
             (Phase::Streaming, Event::StreamEnded { jitter }) => {
-                self.stream_ended(jitter, elapsed, &mut effects);
+                self.stream_ended(jitter, &mut effects);
             }
             (Phase::Streaming, Event::Faulted { fault, jitter }) => {
                 self.faulted(&fault, jitter, &mut effects);
             }
             (_, Event::Started(position)) => {
-                let event = self.round.started(position);
+                let event = self.round.started(position, elapsed);
                 self.tools_ran |= event.is_some();
                 effects.extend(event.map(Effect::Emit));
             }
@@ -181,7 +195,7 @@ impl TurnState {
             (_, Event::Overloaded) => self.fail(Exhausted.into(), &mut effects),
         }
         if self.phase == Phase::Answering && self.round.is_answered() {
-            self.close_round(elapsed, &mut effects);
+            self.close_round(&mut effects);
         }
         effects
     }
@@ -194,34 +208,51 @@ impl TurnState {
     }
 
     fn chunk(&mut self, chunk: Chunk, effects: &mut Vec<Effect>) {
-        let start = self.start_rule(chunk.model.as_deref());
-        self.round.take(chunk, &rules(&self.start, start), effects);
+        self.start_rule(chunk.model.as_deref());
+        self.in_round(effects, |round, rules, effects| round.take(chunk, rules, effects));
         if self.round.is_full() {
             // Asking again would not help, so no wait is to be spread.
             self.faulted(&Fault::TooManyCalls, 0.0, effects);
         }
     }
 
-    fn stream_ended(&mut self, jitter: f64, elapsed: Duration, effects: &mut Vec<Effect>) {
+    fn stream_ended(&mut self, jitter: f64, effects: &mut Vec<Effect>) {
         effects.push(Effect::Hang);
-        let start = self.start_rule(None);
-        match self.round.end(&rules(&self.start, start), effects) {
+        match self.in_round(effects, Round::end) {
             Ending::Calls => {
-                self.salvaged = false;
-                self.phase = Phase::Answering;
+                self.cut_off_rounds = 0;
+                self.await_answers();
             }
-            Ending::Text => {
-                self.finish(self.cut_off_or(FinishReason::Stop), elapsed, effects);
+            Ending::CutOffCalls { has_whole } => {
+                self.cut_off(has_whole);
+                self.await_answers();
             }
+            Ending::Text => self.finish(self.cut_off_or(FinishReason::Stop), effects),
             Ending::ClientCalls => {
-                self.round.withdraw_server_calls(effects);
-                self.finish(self.cut_off_or(FinishReason::ToolCalls), elapsed, effects);
+                self.in_round(effects, |round, _, effects| round.withdraw_server_calls(effects));
+                self.finish(self.cut_off_or(FinishReason::ToolCalls), effects);
             }
-            Ending::Empty => self.empty(elapsed, effects),
+            Ending::Empty => self.empty(effects),
             Ending::Cut => {
                 let fault = Fault::Died("a tool call was left half open".to_owned());
                 self.faulted(&fault, jitter, effects);
             }
+        }
+    }
+
+    fn await_answers(&mut self) {
+        self.salvaged = false;
+        self.phase = Phase::Answering;
+    }
+
+    /// The model was stopped within a call. It is told so and may try once more; under a
+    /// limit of the client's own that lets no call be whole, that would be in vain.
+    fn cut_off(&mut self, has_whole: bool) {
+        self.cut_off_rounds += 1;
+        let is_length = self.round.finish == Some(FinishReason::Length);
+        let in_vain = is_length && self.start.limits_output && !has_whole;
+        if in_vain || self.cut_off_rounds >= MAX_CUT_OFF_ROUNDS {
+            self.last = self.round.finish;
         }
     }
 
@@ -230,12 +261,12 @@ impl TurnState {
         self.round.finish.filter(|reason| reason.is_cut_off()).unwrap_or(usual)
     }
 
-    fn empty(&mut self, elapsed: Duration, effects: &mut Vec<Effect>) {
+    fn empty(&mut self, effects: &mut Vec<Effect>) {
         if !self.asked_again {
             self.asked_again = true;
             self.ask(Duration::ZERO, effects);
         } else if self.tools_ran && self.text_was_given {
-            self.finish(FinishReason::Stop, elapsed, effects);
+            self.finish(FinishReason::Stop, effects);
         } else {
             let message = "the model answered with neither text nor a tool call, twice; \
                            try again, or ask another model";
@@ -246,17 +277,16 @@ impl TurnState {
     /// Upstream failed. What was whole is kept, what nobody has seen is asked again.
     fn faulted(&mut self, fault: &Fault, jitter: f64, effects: &mut Vec<Effect>) {
         effects.push(Effect::Hang);
-        let start = self.start_rule(None);
-        let rules = rules(&self.start, start);
-        if self.round.has_calls_to_keep() || self.round.has_client_call(&rules) {
-            if self.salvaged || self.round.has_client_call(&rules) {
-                return self.fail(fault.api_error(), effects);
-            }
-            self.salvaged = true;
-            self.round.salvage(&rules, effects);
-            self.phase = Phase::Answering;
-        } else if self.round.forwarded {
+        let has_calls = self.round.has_calls_to_keep();
+        let is_second_death = has_calls && self.salvaged;
+        let is_half_told = self.round.forwarded && !has_calls;
+        if is_second_death || is_half_told || self.round.has_passed_on_a_call() {
             self.fail(fault.api_error(), effects);
+        } else if has_calls {
+            self.in_round(effects, Round::salvage);
+            self.await_answers();
+            self.salvaged = true;
+            self.cut_off_rounds = 0;
         } else {
             self.try_again(fault, jitter, effects);
         }
@@ -264,7 +294,8 @@ impl TurnState {
 
     /// Nothing of this round was forwarded and none of its calls ran.
     fn try_again(&mut self, fault: &Fault, jitter: f64, effects: &mut Vec<Effect>) {
-        if fault.refuses_reasoning() && self.start.conversation.drop_reasoning() {
+        if fault.refuses_reasoning() && self.start.conversation.sends_reasoning() {
+            self.start.models[self.model].takes_reasoning = false;
             effects.push(Effect::RememberRefusal(self.model().to_owned()));
             return self.ask(Duration::ZERO, effects);
         }
@@ -282,9 +313,9 @@ impl TurnState {
     }
 
     /// Every call of the round has its answer: on to the next round.
-    fn close_round(&mut self, elapsed: Duration, effects: &mut Vec<Effect>) {
+    fn close_round(&mut self, effects: &mut Vec<Effect>) {
         self.end_round();
-        let mut round = self.replace_round();
+        let mut round = self.replace_round(effects);
         let message = std::mem::take(&mut round.message);
         let model = self.model().to_owned();
         let (calls, mut results): (Vec<_>, Vec<_>) = round.answers().into_iter().unzip();
@@ -306,9 +337,11 @@ impl TurnState {
         let calls = calls.collect();
         self.start.conversation.push(Exchange { message, calls, model });
         if self.tally.rounds >= self.start.settings.max_rounds {
-            self.finish(FinishReason::Length, elapsed, effects);
-        } else {
-            self.next_round(effects);
+            self.last.get_or_insert(FinishReason::Length);
+        }
+        match self.last {
+            Some(reason) => self.finish(reason, effects),
+            None => self.next_round(effects),
         }
     }
 
@@ -321,15 +354,16 @@ impl TurnState {
     }
 
     fn ask(&mut self, wait: Duration, effects: &mut Vec<Effect>) {
-        self.replace_round();
+        self.replace_round(effects);
         self.phase = Phase::Streaming;
-        let body = self.start.conversation.request(self.model());
-        self.asked = body.len();
+        let body = self.start.conversation.request(&self.start.models[self.model]);
+        self.asked = self.start.conversation.size();
         effects.push(Effect::Ask { body, wait });
     }
 
     /// Puts a fresh round in place, and counts what the old one used.
-    fn replace_round(&mut self) -> Round {
+    fn replace_round(&mut self, effects: &mut Vec<Effect>) -> Round {
+        self.interrupt_tools(effects);
         self.rule = None;
         self.text_was_given |= self.round.gave_text;
         let fresh = Round::new(&rules(&self.start, StartRule::default()), self.text_was_given);
@@ -342,32 +376,51 @@ impl TurnState {
         self.tally.end_round(self.round.usage.take());
     }
 
-    fn finish(&mut self, reason: FinishReason, elapsed: Duration, effects: &mut Vec<Effect>) {
+    fn finish(&mut self, reason: FinishReason, effects: &mut Vec<Effect>) {
         // A round that was closed has been counted, and an empty one stands in its place.
         if self.phase == Phase::Streaming {
             self.end_round();
         }
         let (session, turn) = (self.start.session.clone(), self.start.turn.clone());
-        let summary = self.tally.summary(session, turn, elapsed);
+        let summary = self.tally.summary(session, turn, self.elapsed);
         let finished = Finished { reason, usage: self.tally.usage.take(), summary };
-        effects.push(Effect::Emit(TurnEvent::Finished(Box::new(finished))));
-        self.stop(effects);
+        self.stop(TurnEvent::Finished(Box::new(finished)), effects);
     }
 
     fn fail(&mut self, error: ApiError, effects: &mut Vec<Effect>) {
         let failure = Failure { error, tools_ran: self.tools_ran };
-        effects.push(Effect::Emit(TurnEvent::Failed(Box::new(failure))));
-        self.stop(effects);
+        self.stop(TurnEvent::Failed(Box::new(failure)), effects);
     }
 
-    fn stop(&mut self, effects: &mut Vec<Effect>) {
+    /// The one way out: `last` is the turn's terminal event.
+    fn stop(&mut self, last: TurnEvent, effects: &mut Vec<Effect>) {
+        self.interrupt_tools(effects);
+        effects.push(Effect::Emit(last));
         self.phase = Phase::Over;
         effects.push(Effect::Stop);
     }
 
+    /// No round is left with a tool that is told to have started and not to have ended.
+    fn interrupt_tools(&mut self, effects: &mut Vec<Effect>) {
+        effects.extend(self.round.interrupt(self.elapsed).into_iter().map(Effect::Emit));
+    }
+
+    /// Lets the round act, and takes over what it asks for.
+    fn in_round<T>(
+        &mut self,
+        effects: &mut Vec<Effect>,
+        act: impl FnOnce(&mut Round, &Rules<'_>, &mut Vec<RoundEffect>) -> T,
+    ) -> T {
+        let start = self.start_rule(None);
+        let mut asked = Vec::new();
+        let outcome = act(&mut self.round, &rules(&self.start, start), &mut asked);
+        effects.extend(asked.into_iter().map(Effect::from));
+        outcome
+    }
+
     /// The model that is asked now.
     fn model(&self) -> &str {
-        &self.start.models[self.model]
+        &self.start.models[self.model].name
     }
 
     /// By the names that the model has gone by so far; looked up once a name.
@@ -380,6 +433,17 @@ impl TurnState {
         let rule = traits_of(&names.collect::<Vec<_>>(), &self.start.model_rules).start;
         self.rule = Some(rule);
         rule
+    }
+}
+
+impl From<RoundEffect> for Effect {
+    fn from(effect: RoundEffect) -> Self {
+        match effect {
+            RoundEffect::Emit(event) => Self::Emit(event),
+            RoundEffect::Reserve => Self::Reserve,
+            RoundEffect::Ready(position, call) => Self::Ready(position, call),
+            RoundEffect::Withdraw(positions) => Self::Withdraw(positions),
+        }
     }
 }
 

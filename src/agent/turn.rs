@@ -9,8 +9,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::http::HeaderMap;
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
@@ -21,7 +19,7 @@ use crate::buffers::Share;
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolResult};
 use crate::execution::scheduler::Scheduler;
 use crate::tools::tool::{CallContext, SessionFacts};
-use crate::upstream::{ChunkStream, Client, Fault, StreamEvent};
+use crate::upstream::{ChunkStream, Client, Fault, RequestBody, StreamEvent, TraceHeaders};
 
 /// What a turn works with.
 #[derive(Debug)]
@@ -29,7 +27,7 @@ pub(crate) struct Turn {
     pub(crate) start: Start,
     pub(crate) upstream: Arc<Client>,
     /// Sent along with every round.
-    pub(crate) headers: HeaderMap,
+    pub(crate) headers: TraceHeaders,
     pub(crate) session: Arc<SessionFacts>,
     pub(crate) refusals: Arc<ReasoningRefusals>,
     /// Of what all requests together may keep in memory.
@@ -109,7 +107,7 @@ pub(crate) async fn run(turn: Turn, outbox: Outbox) {
 /// Everything the turn reaches.
 struct World {
     upstream: Arc<Client>,
-    headers: HeaderMap,
+    headers: TraceHeaders,
     refusals: Arc<ReasoningRefusals>,
     pipeline: Arc<Pipeline>,
     max_parallel: usize,
@@ -141,11 +139,12 @@ enum Applied {
 }
 
 impl World {
-    /// The effects, or the turn's end where there is no memory left for it.
+    /// The effects, or the turn's end where there is no memory left for it. What has been
+    /// told by then is told all the same: a tool that ended has ended.
     fn within_budget(
         &mut self,
         state: &mut TurnState,
-        effects: Vec<Effect>,
+        mut effects: Vec<Effect>,
         elapsed: Duration,
     ) -> Vec<Effect> {
         if self.share.hold(state.weight() + self.outbox.weight()).is_ok() {
@@ -153,7 +152,11 @@ impl World {
         }
         let failed = state.on(Event::Overloaded, elapsed);
         // A turn that is over needs no more.
-        if failed.is_empty() { effects } else { failed }
+        if !failed.is_empty() {
+            effects.retain(|effect| matches!(effect, Effect::Emit(_)));
+            effects.extend(failed);
+        }
+        effects
     }
 
     fn apply(&mut self, effect: Effect) -> Applied {
@@ -189,7 +192,7 @@ impl World {
         Applied::Started(started)
     }
 
-    fn ask(&mut self, body: Bytes, wait: Duration) {
+    fn ask(&mut self, body: RequestBody, wait: Duration) {
         let (client, headers) = (Arc::clone(&self.upstream), self.headers.clone());
         self.scheduler = Scheduler::new(self.max_parallel);
         self.context.session.read_state.begin_round();

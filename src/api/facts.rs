@@ -13,12 +13,9 @@ use axum::response::Response;
 use uuid::Uuid;
 
 use super::auth::KeyId;
+use crate::upstream::TraceHeaders;
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
-/// The only headers of a client that go upstream: LiteLLM obeys too many others.
-const FORWARDED: [HeaderName; 2] =
-    [HeaderName::from_static("traceparent"), HeaderName::from_static("tracestate")];
 
 /// The longest request id we repeat.
 const LONGEST_REQUEST_ID: usize = 128;
@@ -29,7 +26,7 @@ pub(crate) struct RequestFacts {
     pub(crate) request_id: RequestId,
     pub(crate) key_id: KeyId,
     /// What goes upstream with it: its id and its trace.
-    pub(crate) upstream_headers: HeaderMap,
+    pub(crate) upstream_headers: TraceHeaders,
 }
 
 /// The client's own id when it is fit to be repeated, else one of ours.
@@ -89,11 +86,7 @@ impl<S: Sync> FromRequestParts<S> for RequestFacts {
         let request_id =
             parts.extensions.get::<RequestId>().cloned().unwrap_or_else(RequestId::random);
         let key_id = parts.extensions.get::<KeyId>().cloned().unwrap_or_else(KeyId::nobody);
-        let mut upstream_headers: HeaderMap = FORWARDED
-            .into_iter()
-            .filter_map(|name| Some((name.clone(), parts.headers.get(name)?.clone())))
-            .collect();
-        upstream_headers.insert(REQUEST_ID, request_id.header());
+        let upstream_headers = TraceHeaders::new(&parts.headers, request_id.header());
         Ok(Self { request_id, key_id, upstream_headers })
     }
 }

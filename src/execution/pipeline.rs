@@ -41,6 +41,7 @@ pub(crate) struct ToolResult {
     /// What the model reads, without the mark of an error.
     pub(crate) text: String,
     pub(crate) is_error: bool,
+    /// What programs are told of it, on a stream.
     pub(crate) structured: Value,
 }
 
@@ -173,7 +174,12 @@ impl ToolResult {
 impl From<Result<ToolOutput, ToolError>> for ToolResult {
     fn from(outcome: Result<ToolOutput, ToolError>) -> Self {
         match outcome {
-            Ok(ToolOutput { text, structured, is_error }) => Self { text, is_error, structured },
+            Ok(ToolOutput { text, mut structured, hooks_only, is_error }) => {
+                if let Some(members) = structured.as_object_mut() {
+                    members.retain(|name, _| !hooks_only.contains(&name.as_str()));
+                }
+                Self { text, is_error, structured }
+            }
             Err(error) => Self::error(&error),
         }
     }

@@ -122,6 +122,9 @@ pub(crate) struct ToolOutput {
     /// The same for programs: hooks and `events` progress. `Null` where there is
     /// nothing beyond the text.
     pub(crate) structured: Value,
+    /// The members of `structured` that are for hooks alone: what a file held before may be
+    /// as long as the file.
+    pub(crate) hooks_only: &'static [&'static str],
     /// Set where the answer is a failure although the tool worked.
     pub(crate) is_error: bool,
 }
@@ -183,6 +186,11 @@ impl ToolOutput {
 
     pub(crate) fn with(mut self, structured: Value) -> Self {
         self.structured = structured;
+        self
+    }
+
+    pub(crate) fn hooks_only(mut self, members: &'static [&'static str]) -> Self {
+        self.hooks_only = members;
         self
     }
 }

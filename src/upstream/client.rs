@@ -5,8 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
-    RETRY_AFTER,
+    ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER,
 };
 use reqwest::{Certificate, ClientBuilder, Method, Proxy, RequestBuilder, Response, Url};
 use rustls::RootCertStore;
@@ -19,13 +18,12 @@ use super::fault::{Fault, Refusal};
 use super::settings::Settings;
 use super::sse::guard::{Caps, TooLarge};
 use super::stream::{ChunkStream, Drains};
+use super::trace::TraceHeaders;
 use crate::buffers::{Buffers, Share};
 use crate::limits::Limits;
 use crate::openai::error_object::ErrorObject;
 use crate::secret::Secret;
 
-/// All of the client's headers that go upstream. LiteLLM obeys others.
-const PASSED_ON: [&str; 3] = ["traceparent", "tracestate", "x-request-id"];
 /// Under this name LiteLLM hands a provider's `Retry-After` on.
 const PROVIDER_RETRY_AFTER: &str = "llm_provider-retry-after";
 /// More of an error's body than any sentence in it needs.
@@ -76,8 +74,8 @@ impl Client {
     /// Asks for a completion. Resolves when the response head came and was good.
     pub(crate) async fn open(
         &self,
-        body: Bytes,
-        headers: &HeaderMap,
+        body: impl Into<reqwest::Body>,
+        headers: &TraceHeaders,
     ) -> Result<ChunkStream, Fault> {
         let request = self
             .request(Method::POST, self.0.completions.clone(), headers)
@@ -101,7 +99,7 @@ impl Client {
         method: Method,
         route: &str,
         content_type: Option<HeaderValue>,
-        headers: &HeaderMap,
+        headers: &TraceHeaders,
         body: reqwest::Body,
     ) -> Result<Response, Fault> {
         let url = self.0.settings.url.join(route);
@@ -115,7 +113,7 @@ impl Client {
     /// Upstream's list of models, as it came.
     pub(crate) async fn models(&self) -> Result<Box<RawValue>, Fault> {
         let url = self.0.settings.url.join("/models");
-        let request = self.request(Method::GET, url, &HeaderMap::new());
+        let request = self.request(Method::GET, url, &TraceHeaders::default());
         let response = self.send(request, SHORT_ANSWER).await?;
         let body =
             timeout(SHORT_ANSWER, whole(response, self.0.caps.response, self.0.buffers.share()))
@@ -129,16 +127,13 @@ impl Client {
         self.models().await.map(drop)
     }
 
-    fn request(&self, method: Method, url: Url, headers: &HeaderMap) -> RequestBuilder {
+    fn request(&self, method: Method, url: Url, headers: &TraceHeaders) -> RequestBuilder {
         self.0.http.request(method, url).headers(self.headers(headers))
     }
 
-    fn headers(&self, from: &HeaderMap) -> HeaderMap {
+    fn headers(&self, trace: &TraceHeaders) -> HeaderMap {
         let authorization = self.0.authorization.iter().map(|value| (AUTHORIZATION, value.clone()));
-        let passed_on = PASSED_ON
-            .iter()
-            .filter_map(|name| Some((HeaderName::from_static(name), from.get(*name)?.clone())));
-        authorization.chain(passed_on).collect()
+        authorization.chain(trace.iter()).collect()
     }
 
     /// A response whose head is good.

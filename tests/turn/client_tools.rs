@@ -236,3 +236,71 @@ async fn a_forced_choice_holds_for_the_first_round_only() {
     let second = upstream.request(1).await.json();
     assert!(matches!(second["tool_choice"].as_str(), None | Some("auto")), "{second:#}");
 }
+
+/// The second call is known first: what goes out keeps the model's order all the same.
+#[tokio::test]
+async fn the_clients_calls_leave_in_the_models_order() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let arguments = r#"{"city":"Lyon"}"#;
+    let piece = |index: u64, part: &str| call_piece(index, part);
+    let nameless = json!({ "index": 0, "id": "call_a", "function": { "arguments": arguments } });
+    let named = json!({ "index": 0, "function": { "name": "weather" } });
+    let unknown = json!({ "index": 0, "function": { "name": "weather", "arguments": arguments } });
+    let late_id = json!({ "index": 0, "id": "call_a", "function": { "arguments": "" } });
+    let entry = |entry: &Value| delta(&json!({ "tool_calls": [entry] }));
+    let second = || vec![call_head(1, "call_b", "weather"), piece(1, arguments)];
+    for pieces in [
+        // The arguments of the first come last.
+        [vec![call_head(0, "call_a", "weather")], second(), vec![piece(0, arguments)]].concat(),
+        // So does its name.
+        [vec![entry(&nameless)], second(), vec![entry(&named)]].concat(),
+        // So do further calls.
+        [
+            vec![call_head(0, "call_a", "weather"), call_head(2, "call_c", "weather")],
+            second(),
+            vec![piece(2, arguments), piece(0, arguments)],
+        ]
+        .concat(),
+        // Its id does, or never.
+        [vec![entry(&unknown)], second(), vec![entry(&late_id)]].concat(),
+    ] {
+        for _ in 0..2 {
+            upstream.round([pieces.clone(), end("tool_calls")].concat());
+        }
+
+        let streamed = server.client().streamed(&with(ask_streamed("Weather?"), tools())).await;
+        let whole = server.client().chat(&with(ask("Weather?"), tools())).await.json();
+
+        for message in [&streamed.message, &whole["choices"][0]["message"]] {
+            let calls = message["tool_calls"].as_array().expect("calls");
+            let mut ids: Vec<_> =
+                calls.iter().map(|call| call["id"].as_str().unwrap_or("")).collect();
+            assert!(
+                calls.iter().all(|call| call["function"]["arguments"] == arguments),
+                "{calls:?}"
+            );
+            if calls.len() == 3 {
+                assert_eq!(ids, ["call_a", "call_c", "call_b"]);
+                ids.remove(1);
+            }
+            assert_eq!(ids[1], "call_b", "{ids:?}");
+        }
+    }
+}
+
+/// What stands behind a server's call goes out as it comes.
+#[tokio::test]
+async fn a_call_of_the_client_waits_for_no_call_of_the_server() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let bash = vec![call_head(0, "c1", "Bash"), call_piece(0, r#"{"command": "#)];
+    let weather = call(1, "call_w", "weather", &json!({ "city": "Lyon" }));
+    let rest = vec![call_piece(0, r#""echo"}"#)];
+    upstream.round([bash, weather, vec![gate("rest")], rest, end("tool_calls")].concat());
+
+    let mut stream = server.client().stream(&with(ask_streamed("Weather?"), tools())).await;
+    stream.until(|event| event.delta()["tool_calls"][0]["id"] == "call_w").await;
+    upstream.open("rest");
+    stream.finish().await;
+}

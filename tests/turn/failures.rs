@@ -6,7 +6,7 @@ use super::{answers, assistant_in};
 use crate::support::chunks::{
     call, call_head, call_piece, done, end, error_frame, gate, raw, says, status, text,
 };
-use crate::support::client::{Answer, ask, ask_streamed};
+use crate::support::client::{Answer, ask, ask_streamed, with};
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::{Step, Upstream};
 
@@ -263,4 +263,57 @@ async fn once_a_tool_has_run_the_client_is_not_to_try_again() {
 
     assert_eq!(refusal.refusal().0, 502);
     assert_eq!(refusal.header("x-should-retry"), Some("false"), "{:?}", refusal.head);
+}
+
+fn weather() -> Value {
+    let tool = json!({ "type": "function", "function": { "name": "weather" } });
+    with(ask_streamed("Weather?"), json!({ "tools": [tool] }))
+}
+
+#[tokio::test]
+async fn a_call_of_the_client_of_which_nothing_was_sent_is_asked_for_again() {
+    for death in [vec![error_frame("dead")], vec![Step::Reset], vec![Step::Close]] {
+        let upstream = Upstream::start();
+        let server = Server::start(&upstream).await;
+        upstream.round([vec![call_head(0, "c1", "weather")], death].concat());
+        upstream.round([call(0, "c2", "weather", &json!({})), end("tool_calls")].concat());
+
+        let answer = server.client().streamed(&weather()).await;
+
+        assert_eq!(answer.finish_reason.as_deref(), Some("tool_calls"));
+        assert_eq!(answer.message["tool_calls"][0]["id"], "c2");
+        assert_eq!(upstream.requests().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_the_client_of_which_something_was_sent_ends_with_an_error_at_once() {
+    for ours in [vec![], call(0, "c0", "Bash", &json!({ "command": "echo once >> ran.txt" }))] {
+        let upstream = Upstream::start();
+        let server = Server::builder(&upstream).free().start().await;
+        let theirs = vec![call_head(1, "c1", "weather"), call_piece(1, "{"), error_frame("dead")];
+        upstream.round([ours, theirs].concat());
+
+        let answer = server.client().streamed(&weather()).await;
+
+        assert_eq!(answer.code(), "upstream_error");
+        assert_eq!(upstream.requests().len(), 1);
+        assert!(!server.workspace().join("ran.txt").exists(), "what waited is not run for nothing");
+    }
+}
+
+#[tokio::test]
+async fn a_round_that_dies_in_a_clients_head_goes_on_from_the_servers_calls() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).free().start().await;
+    let ours = call(0, "c0", "Bash", &json!({ "command": "echo once >> ran.txt" }));
+    upstream.round([ours, vec![call_head(1, "c1", "weather"), error_frame("dead")]].concat());
+    upstream.round([call(0, "c2", "weather", &json!({})), end("tool_calls")].concat());
+
+    let answer = server.client().streamed(&weather()).await;
+
+    assert_eq!(answer.message["tool_calls"][0]["id"], "c2");
+    assert_eq!(server.file("ran.txt"), "once\n");
+    let second = upstream.request(1).await.json();
+    assert_eq!(assistant_in(&second)["tool_calls"].as_array().map(Vec::len), Some(1), "{second:#}");
 }

@@ -161,3 +161,42 @@ async fn a_failure_after_the_head_is_an_error_frame() {
 
     assert_eq!(stream.finish().await.code(), "upstream_auth");
 }
+
+/// A turn that is told to end while a tool of it runs.
+async fn interrupted(mode: &str) -> Transcript {
+    let upstream = Upstream::start();
+    let server =
+        Server::builder(&upstream).free().config("turns.shutdown_grace", r#""1ms""#).start().await;
+    let started = server.workspace().join("started");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &started, rustix::fs::Mode::RWXU).expect("a pipe");
+    let command = json!({ "command": "echo running > started; sleep 1000" });
+    upstream.round(calls(&[("c1", "Bash", command)]));
+    let asked = with(ask_streamed("Wait."), json!({ "toolhand": { "progress": mode } }));
+    let stream = server.client().stream(&asked).await;
+    let reading = tokio::task::spawn_blocking(move || std::fs::read(started));
+    watch("the command to run", reading).await.expect("no panic").expect("a pipe");
+
+    server.terminate();
+    let answer = stream.finish().await;
+
+    assert_eq!(answer.code(), "shutting_down");
+    answer
+}
+
+#[tokio::test]
+async fn a_tool_that_is_interrupted_is_told_to_have_ended() {
+    let answer = interrupted("events").await;
+
+    let ends = answer.progress("tool_end");
+    assert_eq!((answer.progress("tool_start").len(), ends.len()), (1, 1), "{ends:?}");
+    assert_eq!((&ends[0]["id"], &ends[0]["error"]), (&json!("c1"), &json!("interrupted")));
+}
+
+#[tokio::test]
+async fn a_line_that_says_a_tool_began_is_followed_by_one_that_it_ended() {
+    let answer = interrupted("reasoning").await;
+
+    assert!(
+        answer.reasoning().contains("✗ Bash") && answer.reasoning().ends_with(": interrupted\n")
+    );
+}

@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use super::{Progress, Round};
+use super::{Call, Progress, Round, RoundEffect, Running};
 use crate::agent::events::{ToolEnd, ToolStart, TurnEvent};
-use crate::agent::state::Effect;
 use crate::execution::pipeline::ToolResult;
 use crate::execution::schedule::Position;
 use crate::text;
@@ -13,15 +12,21 @@ use crate::tools::tool::ToolError;
 use crate::upstream::assemble::{AssembledCall, Slot};
 
 impl Round {
-    /// `None` for a call that was settled in the same breath as it started.
-    pub(in crate::agent) fn started(&mut self, position: Position) -> Option<TurnEvent> {
+    /// `None` for a call that was settled in the same breath as it started. `now` is how
+    /// long the turn has run.
+    pub(in crate::agent) fn started(
+        &mut self,
+        position: Position,
+        now: Duration,
+    ) -> Option<TurnEvent> {
         let call = self.calls.get_mut(position)?;
         if !matches!(call.progress, Progress::Ready) {
             return None;
         }
-        call.progress = Progress::Running;
+        let id = self.assembler.call(Slot(position)).id.clone();
+        call.progress = Progress::Running(Running { id: id.clone(), since: now });
         Some(TurnEvent::ToolStarted(Box::new(ToolStart {
-            call_id: self.assembler.call(Slot(position)).id.clone(),
+            call_id: id,
             tool: call.tool.clone(),
             headline: call.headline.clone(),
         })))
@@ -34,25 +39,42 @@ impl Round {
         duration: Duration,
     ) -> Option<TurnEvent> {
         let call = self.calls.get_mut(position)?;
-        let result = match std::mem::take(&mut call.progress) {
-            Progress::Running => result,
-            Progress::Condemned(verdict) => verdict,
+        let (running, result) = match std::mem::take(&mut call.progress) {
+            Progress::Running(running) => (running, result),
+            Progress::Condemned(running, verdict) => (running, verdict),
             settled => {
                 call.progress = settled;
                 return None;
             }
         };
         let event = TurnEvent::ToolEnded(Box::new(ToolEnd {
-            call_id: self.assembler.call(Slot(position)).id.clone(),
-            tool: call.tool.clone(),
-            headline: call.headline.clone(),
-            duration,
             chars: result.text.chars().count(),
             error: result.is_error.then(|| first_line(&result.text)),
-            structured: shown(&result.structured),
+            structured: result.structured.clone(),
+            ..call.ended(running.id, duration)
         }));
         call.progress = Progress::Answered(result);
         Some(event)
+    }
+
+    /// The round is over: what runs is told to have ended, as nobody waits for it any more.
+    pub(in crate::agent) fn interrupt(&mut self, now: Duration) -> Vec<TurnEvent> {
+        let interrupted = self.calls.iter_mut().filter_map(|call| {
+            let running = match std::mem::take(&mut call.progress) {
+                Progress::Running(running) | Progress::Condemned(running, _) => running,
+                other => {
+                    call.progress = other;
+                    return None;
+                }
+            };
+            call.progress = Progress::Dropped;
+            let duration = now.saturating_sub(running.since);
+            Some(TurnEvent::ToolEnded(Box::new(ToolEnd {
+                error: Some(ToolError::Cancelled.to_string()),
+                ..call.ended(running.id, duration)
+            })))
+        });
+        interrupted.collect()
     }
 
     /// Whether every call that is to be answered has its answer.
@@ -74,36 +96,48 @@ impl Round {
     }
 
     /// Answers a call that will not run.
-    pub(super) fn answer(&mut self, slot: usize, error: &ToolError, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Withdraw(vec![slot]));
+    pub(super) fn answer(
+        &mut self,
+        slot: usize,
+        error: &ToolError,
+        effects: &mut Vec<RoundEffect>,
+    ) {
+        effects.push(RoundEffect::Withdraw(vec![slot]));
         self.settle(slot, error, effects);
     }
 
     /// The same for one whose place is free already.
-    pub(super) fn settle(&mut self, slot: usize, error: &ToolError, effects: &mut Vec<Effect>) {
-        self.calls[slot].progress = Progress::Answered(ToolResult::error(error));
+    pub(super) fn settle(
+        &mut self,
+        slot: usize,
+        error: &ToolError,
+        effects: &mut Vec<RoundEffect>,
+    ) {
+        let call = &mut self.calls[slot];
+        call.progress = Progress::Answered(ToolResult::error(error));
         let assembled = self.assembler.call(Slot(slot));
-        effects.push(Effect::Emit(TurnEvent::ToolEnded(Box::new(ToolEnd {
-            call_id: assembled.id.clone(),
+        effects.push(RoundEffect::Emit(TurnEvent::ToolEnded(Box::new(ToolEnd {
             tool: assembled.name.clone().unwrap_or_default(),
             headline: String::new(),
-            duration: Duration::ZERO,
-            chars: 0,
             error: Some(first_line(&error.to_string())),
-            structured: serde_json::Value::Null,
+            ..call.ended(assembled.id.clone(), Duration::ZERO)
         }))));
     }
 }
 
-/// What programs are told of an answer. The whole of what a file held before is for
-/// hooks, not for a stream.
-fn shown(structured: &serde_json::Value) -> serde_json::Value {
-    const LEFT_OUT: &str = "original";
-    let mut shown = structured.clone();
-    if let Some(members) = shown.as_object_mut() {
-        members.shift_remove(LEFT_OUT);
+impl Call {
+    /// The end of a call that has no answer.
+    fn ended(&self, call_id: String, duration: Duration) -> ToolEnd {
+        ToolEnd {
+            call_id,
+            tool: self.tool.clone(),
+            headline: self.headline.clone(),
+            duration,
+            chars: 0,
+            error: None,
+            structured: serde_json::Value::Null,
+        }
     }
-    shown
 }
 
 fn first_line(text: &str) -> String {

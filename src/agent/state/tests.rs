@@ -1,5 +1,7 @@
 //! The reducer, driven without a runtime: chunks and answers in, effects out.
 
+mod pairs;
+
 use std::fmt::Write as _;
 
 use schemars::JsonSchema;
@@ -7,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use self::pairs::Pairs;
 use super::*;
 use crate::agent::conversation::Opening;
 use crate::hooks::Hooks;
@@ -67,6 +70,7 @@ struct Bench {
     state: TurnState,
     log: String,
     bodies: Vec<Value>,
+    pairs: Pairs,
     _workspace: TempDir,
 }
 
@@ -96,15 +100,15 @@ impl Bench {
         let mut start = Start {
             session: SessionId::random(),
             turn: TurnId::random(),
-            models: vec![model.to_owned()],
+            models: vec![asked(model)],
             conversation: Conversation::new(Opening {
                 fields: serde_json::from_str(&fields).unwrap(),
                 messages: Vec::new(),
                 tools: Vec::new(),
                 tool_choice: ToolChoice::Auto,
                 parallel_tool_calls: None,
-                echo_reasoning: true,
             }),
+            limits_output: false,
             pipeline,
             client_tools: client_tools.iter().map(|name| (*name).to_owned()).collect(),
             settings: Settings::default(),
@@ -117,6 +121,7 @@ impl Bench {
             state: TurnState::new(start),
             log: String::new(),
             bodies: Vec::new(),
+            pairs: Pairs::default(),
             _workspace: directory,
         };
         let effects = bench.state.begin();
@@ -162,6 +167,16 @@ impl Bench {
         self.on(Event::Faulted { fault: Fault::Died("cut".to_owned()), jitter: 0.5 })
     }
 
+    fn refuse_reasoning(&mut self) -> &mut Self {
+        let error = ErrorObject {
+            message: "property 'reasoning_content' is unsupported".to_owned(),
+            ..ErrorObject::default()
+        };
+        let refusal =
+            upstream::fault::Refusal { status: 400, error, retry_after: None, is_keyless: false };
+        self.on(Event::Faulted { fault: Fault::Status(refusal), jitter: 0.5 })
+    }
+
     fn started(&mut self, position: usize) -> &mut Self {
         self.on(Event::Started(position))
     }
@@ -173,6 +188,9 @@ impl Bench {
 
     fn note(&mut self, effects: Vec<Effect>) {
         for effect in effects {
+            if let Effect::Emit(event) = &effect {
+                self.pairs.note(event);
+            }
             let word = match effect {
                 Effect::Emit(event) => match event {
                     TurnEvent::RoundStarted(round) => format!("round{round}"),
@@ -200,7 +218,7 @@ impl Bench {
                     TurnEvent::Failed(failure) => format!("FAILED:{}", failure.error.code.as_str()),
                 },
                 Effect::Ask { body, wait } => {
-                    self.bodies.push(serde_json::from_slice(&body).unwrap());
+                    self.bodies.push(serde_json::from_slice(&body.to_vec()).unwrap());
                     if wait.is_zero() {
                         "ask".to_owned()
                     } else {
@@ -236,6 +254,10 @@ impl Bench {
     fn messages(&self) -> &Value {
         &self.bodies.last().unwrap()["messages"]
     }
+}
+
+fn asked(model: &str) -> AskedModel {
+    AskedModel { name: model.to_owned(), takes_reasoning: true }
 }
 
 const A: &str = r#"{"at":"a"}"#;
@@ -443,20 +465,13 @@ fn a_model_that_refuses_reasoning_is_asked_without_it_and_remembered() {
     bench.finish("tool_calls").done().answer(0, "x");
     assert_eq!(bench.messages()[0]["reasoning_content"], "hm");
     bench.log();
-    let error = ErrorObject {
-        message: "property 'reasoning_content' is unsupported".to_owned(),
-        ..ErrorObject::default()
-    };
-    let refusal =
-        upstream::fault::Refusal { status: 400, error, retry_after: None, is_keyless: false };
-    bench.on(Event::Faulted { fault: Fault::Status(refusal), jitter: 0.5 });
-    bench.expect("hang refuses:m ask");
+    bench.refuse_reasoning().expect("hang refuses:m ask");
     assert_eq!(bench.messages()[0]["reasoning_content"], Value::Null);
 }
 
 #[test]
 fn fallback_models_are_asked_after_the_retries() {
-    let mut bench = Bench::with("m", &[], |start| start.models.push("n".to_owned()));
+    let mut bench = Bench::with("m", &[], |start| start.models.push(asked("n")));
     bench.die().die().die();
     assert_eq!(bench.bodies.last().unwrap()["model"], "n");
     assert!(bench.log().ends_with("hang ask"));
@@ -555,4 +570,80 @@ fn rounds_without_figures_are_counted_once_each() {
     bench.call(0, "Look", A).started(0).die().answer(0, "x");
     bench.text("Hi").finish("stop").done();
     assert_eq!(bench.state.tally.rounds_without_usage, 2);
+}
+
+#[test]
+fn two_rounds_cut_off_within_a_call_end_the_turn() {
+    for reason in ["length", "content_filter"] {
+        let mut bench = Bench::new("m", &[]);
+        bench.call(0, "Change", r#"{"at"#).finish(reason).done();
+        assert!(bench.log().ends_with("round2 ask"));
+        bench.call(0, "Look", A).call(1, "Change", r#"{"at"#).finish(reason).started(0).done();
+        assert!(!bench.log().contains("FINISHED"), "what runs is waited for");
+        bench.answer(0, "x").expect(&format!("ended:id0 FINISHED:{reason} STOP"));
+    }
+}
+
+#[test]
+fn a_tool_that_runs_is_told_to_have_ended_however_the_turn_ends() {
+    let ends: [(&str, fn(&mut Bench)); 6] = [
+        ("FINISHED:tool_calls", |bench| {
+            bench.call(1, "theirs", "{}").finish("tool_calls").done();
+        }),
+        ("FAILED:stream_died", |bench| {
+            bench.call(1, "theirs", "{").die();
+        }),
+        ("FAILED:shutting_down", |bench| {
+            bench.on(Event::ShuttingDown);
+        }),
+        ("FAILED:turn_time_limit", |bench| {
+            bench.done().on(Event::TimeIsUp);
+        }),
+        ("FAILED:overloaded", |bench| {
+            bench.on(Event::Overloaded);
+        }),
+        ("FAILED:stream_died", |bench| {
+            bench.die().answer(0, "x").call(0, "Look", A).started(0).die();
+        }),
+    ];
+    for (expected, end) in ends {
+        let mut bench = Bench::new("m", &["theirs"]);
+        bench.call(0, "Look", A).started(0);
+        end(&mut bench);
+        let log = bench.log();
+        assert!(log.ends_with(&format!("failed:id0(interrupted) {expected} STOP")), "{log}");
+    }
+}
+
+#[test]
+fn a_tool_ends_under_the_id_it_started_with() {
+    let mut bench = Bench::new("m", &[]);
+    let entry = json!({"index": 0, "function": {"name": "Look", "arguments": A}});
+    bench.delta(&json!({"tool_calls": [entry]})).started(0);
+    bench.delta(&json!({"tool_calls": [{"index": 0, "id": "late"}]})).answer(0, "x");
+    let log = bench.log();
+    let id = log.split_once("started:").unwrap().1.split(' ').next().unwrap();
+    assert!(log.contains(&format!("ended:{id}")), "{log}");
+}
+
+#[test]
+fn a_clients_call_of_which_nothing_was_sent_is_asked_for_again() {
+    let mut bench = Bench::new("m", &["theirs"]);
+    bench.call(0, "theirs", "").die();
+    bench.expect("round1 ask reserve begun hang ask+500ms");
+
+    let mut bench = Bench::new("m", &["theirs"]);
+    bench.call(0, "Look", A).started(0).call(1, "theirs", "").die();
+    bench.expect("round1 ask reserve begun ready:0 started:id0 reserve begun hang withdraw:1");
+    bench.answer(0, "x").expect("ended:id0 round2 ask");
+    assert_eq!(bench.messages()[0]["tool_calls"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_clients_call_waits_until_those_before_it_have_gone_out() {
+    let mut bench = Bench::new("m", &["theirs"]);
+    bench.call(0, "theirs", "").call(1, "theirs", "{}").log();
+    let piece =
+        |index: u64| json!({"tool_calls": [{"index": index, "function": {"arguments": "{"}}]});
+    bench.delta(&piece(0)).expect("client0:id0=theirs{ client1:id1=theirs{}");
 }

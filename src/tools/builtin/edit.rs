@@ -159,6 +159,9 @@ fn apply_all(content: &[u8], replacements: &[Replacement<'_>]) -> Result<Outcome
     })
 }
 
+/// What the file held before.
+const HOOKS_ONLY: &[&str] = &["original"];
+
 fn create(
     target: &Target,
     replacements: &[Replacement<'_>],
@@ -172,7 +175,7 @@ fn create(
         "structured_patch": [],
         "original": null,
     });
-    Ok((content, ToolOutput::text(text).with(structured)))
+    Ok((content, ToolOutput::text(text).with(structured).hooks_only(HOOKS_ONLY)))
 }
 
 fn change(
@@ -211,12 +214,13 @@ fn answer(target: &Target, coded: &Coded<'_>, outcome: &Outcome, standing: Stand
         );
     }
     let _ = write!(text, "{}", hunks.as_deref().map(patch::snippet).unwrap_or_default());
-    ToolOutput::text(text).with(json!({
+    let structured = json!({
         "type": "update",
         "file_path": target.path().to_string_lossy(),
         "structured_patch": hunks,
         "original": hunks.as_ref().map(|_| &old),
-    }))
+    });
+    ToolOutput::text(text).with(structured).hooks_only(HOOKS_ONLY)
 }
 
 fn refused(target: &Target, reason: &str) -> FileError {

@@ -90,7 +90,7 @@ fn new_bytes(
     let Some(current) = current else {
         let answer = ToolOutput::text(format!("Created {path} ({lines} lines)"));
         let structured = structured(target, "create", &json!([]), None);
-        return Ok((content.as_bytes().to_vec(), answer.with(structured)));
+        return Ok((content.as_bytes().to_vec(), answer.with(structured).hooks_only(HOOKS_ONLY)));
     };
 
     let encoding = Encoding::recognise(&current.bytes, true).unwrap_or(Encoding::UTF_8);
@@ -115,8 +115,11 @@ fn new_bytes(
         }
     }
     let structured = structured(target, "update", &json!(hunks), hunks.as_ref().map(|_| &*old));
-    Ok((bytes, ToolOutput::text(text).with(structured)))
+    Ok((bytes, ToolOutput::text(text).with(structured).hooks_only(HOOKS_ONLY)))
 }
+
+/// What the file held before.
+const HOOKS_ONLY: &[&str] = &["original"];
 
 fn structured(target: &Target, kind: &str, patch: &Value, original: Option<&str>) -> Value {
     json!({

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::upstream::RequestBody;
 use crate::upstream::stream::StreamEvent;
 
 /// What the server does with a connection: the answer to each of its requests in
@@ -119,7 +120,7 @@ impl Upstream {
     }
 
     async fn open(&self) -> Result<ChunkStream, Fault> {
-        self.client().open(Bytes::from_static(b"{}"), &HeaderMap::new()).await
+        self.client().open(Bytes::from_static(b"{}"), &TraceHeaders::default()).await
     }
 }
 
@@ -148,9 +149,13 @@ async fn asks_for_a_stream_and_sends_only_what_may_go_upstream() {
     {
         from.insert(name, HeaderValue::from_static("client"));
     }
-    let body = Bytes::from_static(br#"{"stream":true}"#);
+    let headers = TraceHeaders::new(&from, HeaderValue::from_static("ours"));
+    let mut body = RequestBody::default();
+    for piece in [r#"{"stream""#, "", ":true}"] {
+        body.push(Bytes::from_static(piece.as_bytes()));
+    }
 
-    let mut stream = upstream.client().open(body, &from).await.unwrap();
+    let mut stream = upstream.client().open(body, &headers).await.unwrap();
 
     let (text, end) = read(&mut stream).await;
     assert_eq!(text, "hi");
@@ -161,6 +166,7 @@ async fn asks_for_a_stream_and_sends_only_what_may_go_upstream() {
     assert_eq!(body, r#"{"stream":true}"#);
     assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"));
     assert!(head.contains("authorization: Bearer sk-key\r\n"));
+    assert!(head.contains("content-length: 15\r\n") && head.contains("x-request-id: ours\r\n"));
     let mut names: Vec<_> =
         head.lines().skip(1).map(|line| line.split_once(':').unwrap().0).collect();
     names.sort_unstable();
@@ -184,7 +190,7 @@ async fn a_connection_whose_answer_ended_is_used_again() {
     let upstream = upstream(vec![vec![answer, answer, answer]]).await;
     let client = upstream.client();
     for _ in 0..3 {
-        let mut stream = client.open(Bytes::new(), &HeaderMap::new()).await.unwrap();
+        let mut stream = client.open(Bytes::new(), &TraceHeaders::default()).await.unwrap();
         assert!(matches!(read(&mut stream).await.1, Ok(StreamEvent::Done)));
         // The connection goes back in tasks of its own, of this one thread.
         for _ in 0..100 {
@@ -217,7 +223,7 @@ async fn what_is_sent_upstream_is_sent_at_once() {
     let settings =
         Settings { url: format!("http://{address}/v1").parse().unwrap(), ..Settings::default() };
     let client = client(&settings, None).unwrap();
-    let headers = HeaderMap::new();
+    let headers = TraceHeaders::default();
     let mut asking = std::pin::pin!(client.open(Bytes::from_static(b"{}"), &headers));
     let asked = async {
         let (mut connection, peer) = listener.accept().await.unwrap();
@@ -414,7 +420,7 @@ async fn another_route_is_handed_on_with_its_body() {
             Method::POST,
             "/audio/speech?a=%20b",
             Some(content_type),
-            &HeaderMap::new(),
+            &TraceHeaders::default(),
             reqwest::Body::from("--x--"),
         )
         .await

@@ -31,6 +31,7 @@ pub(super) fn answer(
             (false, true) => shown.to_owned(),
             (false, false) => format!("{shown}\n{lines}"),
         },
+        hooks_only: &[],
         structured: json!({
             "stdout": shown,
             "interrupted": finished.cause == Cause::Cancelled,

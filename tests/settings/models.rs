@@ -1,0 +1,125 @@
+//! `[[models]]` and what is remembered of a model: for the one that is asked, be it the
+//! requested one or a fallback.
+
+use serde_json::{Value, json};
+
+use crate::support::chunks::{call, end, reasoning, says, status};
+use crate::support::client::{ask, with};
+use crate::support::server::{Builder, Server};
+use crate::support::upstream::{Step, Upstream};
+
+/// `first` falls back on `second`; one request each.
+fn with_fallback(upstream: &Upstream) -> Builder {
+    Server::builder(upstream)
+        .config("upstream.fallbacks", r#"{ "first" = ["second"] }"#)
+        .config("upstream.retries", "0")
+}
+
+fn away() -> Vec<Step> {
+    status(503, &json!({ "error": { "message": "Busy." } }))
+}
+
+fn refuses_reasoning() -> Vec<Step> {
+    let message = "property 'reasoning_content' is unsupported";
+    status(400, &json!({ "error": { "message": message, "type": "invalid_request_error" } }))
+}
+
+/// A round that thinks and calls.
+fn thinks() -> Vec<Step> {
+    let glob = call(0, "c1", "Glob", &json!({ "pattern": "*" }));
+    [vec![reasoning("I think.")], glob, end("tool_calls")].concat()
+}
+
+/// A question to `model` whose history holds a thought.
+fn history(model: &str) -> Value {
+    let messages = json!([
+        { "role": "user", "content": "One?" },
+        { "role": "assistant", "content": "One.", "reasoning_content": "I thought." },
+        { "role": "user", "content": "Two?" },
+    ]);
+    with(ask(""), json!({ "model": model, "messages": messages }))
+}
+
+/// Each request upstream: the model asked, and the thoughts in it.
+fn sent(upstream: &Upstream) -> Vec<(String, Vec<String>)> {
+    let requests = upstream.requests().into_iter();
+    requests
+        .map(|request| {
+            let body = request.json();
+            let messages = body["messages"].as_array().expect("messages").iter();
+            let thoughts = messages.filter_map(|message| message["reasoning_content"].as_str());
+            let model = body["model"].as_str().expect("a model");
+            (model.to_owned(), thoughts.map(str::to_owned).collect())
+        })
+        .collect()
+}
+
+fn expected(requests: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
+    let owned = |thoughts: &[&str]| thoughts.iter().map(|text| (*text).to_owned()).collect();
+    requests.iter().map(|(model, thoughts)| ((*model).to_owned(), owned(thoughts))).collect()
+}
+
+#[tokio::test]
+async fn a_fallback_has_its_own_rule_for_reasoning() {
+    for (dropping, loud) in [("first", "second"), ("second", "first")] {
+        let upstream = Upstream::start();
+        let table = format!("[[models]]\nmatch = \"{dropping}\"\nreasoning = \"drop\"\n");
+        let server = with_fallback(&upstream).tables(&table).start().await;
+        for round in [away(), thinks(), says("Two.")] {
+            upstream.round(round);
+        }
+
+        server.client().chat(&history("first")).await;
+
+        let told: [&[&str]; 3] = if loud == "first" {
+            [&["I thought."], &[], &[]]
+        } else {
+            [&[], &["I thought."], &["I thought.", "I think."]]
+        };
+        let models = ["first", "second", "second"];
+        let requests: Vec<_> = models.into_iter().zip(told).collect();
+        assert_eq!(sent(&upstream), expected(&requests), "{dropping} drops it");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_refuses_reasoning_refuses_it_for_itself_alone() {
+    let upstream = Upstream::start();
+    let server = with_fallback(&upstream).start().await;
+    for round in [refuses_reasoning(), away(), thinks(), says("Two.")] {
+        upstream.round(round);
+    }
+
+    let answer = server.client().chat(&history("first")).await;
+
+    assert_eq!(answer.text(), "Two.");
+    let requests: [(&str, &[&str]); 4] = [
+        ("first", &["I thought."]),
+        ("first", &[]),
+        ("second", &["I thought."]),
+        ("second", &["I thought.", "I think."]),
+    ];
+    assert_eq!(sent(&upstream), expected(&requests));
+}
+
+#[tokio::test]
+async fn a_refusal_is_remembered_for_a_model_whichever_way_it_is_asked() {
+    let upstream = Upstream::start();
+    let server = with_fallback(&upstream).start().await;
+    for round in [refuses_reasoning(), says("Two."), away(), says("Two."), says("Two.")] {
+        upstream.round(round);
+    }
+
+    for model in ["second", "first", "first"] {
+        assert_eq!(server.client().chat(&history(model)).await.text(), "Two.");
+    }
+
+    let requests: [(&str, &[&str]); 5] = [
+        ("second", &["I thought."]),
+        ("second", &[]),
+        ("first", &["I thought."]),
+        ("second", &[]),
+        ("first", &["I thought."]),
+    ];
+    assert_eq!(sent(&upstream), expected(&requests));
+}
