@@ -23,8 +23,8 @@ use crate::agent::{self, ModelRule, prompt};
 use crate::api::hosts::Authority;
 use crate::api::{auth, cors};
 use crate::limits::Limits;
-use crate::openai::request::Progress;
 use crate::processes::Environment;
+use crate::sessions::request::Progress;
 use crate::{permissions, telemetry, tools, upstream};
 
 /// Every setting, one table a part.

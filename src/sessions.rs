@@ -1,7 +1,8 @@
 //! What a conversation keeps between requests, and its turns. For now a session is
 //! one request: its id is fresh, and what it knows of files ends with the turn.
 
-use std::collections::BTreeMap;
+pub(crate) mod request;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,12 +22,10 @@ use crate::execution::pipeline::Pipeline;
 use crate::hooks::Hooks;
 use crate::ids::{SessionId, TurnId};
 use crate::openai::error::{ApiError, ErrorCode};
-use crate::openai::request::{ChatRequest, Progress, ToolChoice};
-use crate::permissions::{ModeError, Permissions};
+use crate::permissions::Permissions;
 use crate::tools::tool::SessionFacts;
-use crate::tools::toolset::Toolset;
 use crate::upstream;
-use crate::workspace::Workspace;
+use request::{ChatRequest, Progress};
 
 /// The fields by which a client limits what the model says in one answer.
 const OUTPUT_LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
@@ -35,12 +34,8 @@ const OUTPUT_LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pub(crate) upstream: Arc<upstream::Client>,
-    /// Every tool that the operator leaves on.
-    pub(crate) tools: Toolset,
     pub(crate) tool_settings: crate::tools::Settings,
     pub(crate) permissions: Permissions,
-    /// The ones a request may choose, by name; by default it is the permissions' own.
-    pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
     /// What `~` stands for.
     pub(crate) home: PathBuf,
     pub(crate) settings: Settings,
@@ -81,12 +76,11 @@ impl Sessions {
     ) -> Result<RunningTurn, ApiError> {
         let (session, id) = (SessionId::random(), TurnId::random());
         let permissions = self.permissions_for(&request)?;
-        let tools = self.tools_for(&request);
-        let has_tools = tools.names().next().is_some();
+        let has_tools = request.tools.names().next().is_some();
         let facts = SessionFacts::new(Arc::clone(permissions.workspace()));
         let facts = Arc::new(facts.at_home(self.home.clone()));
         let pipeline = Pipeline {
-            tools,
+            tools: request.tools.clone(),
             hooks: Hooks::default(),
             permissions,
             max_result_chars: self.tool_settings.max_result_chars,
@@ -108,34 +102,13 @@ impl Sessions {
     }
 
     fn permissions_for(&self, request: &ChatRequest) -> Result<Permissions, ApiError> {
-        let refused =
-            |error: ModeError| ApiError::new(ErrorCode::ModeNotAllowed, error.to_string());
-        let mode = request.extension.mode.as_deref().map(str::parse).transpose();
-        let permissions = mode
-            .and_then(|mode| self.permissions.tightened(mode))
-            .map_err(|error| refused(error).param("toolhand.mode"))?;
-        let Some(name) = &request.extension.workspace else { return Ok(permissions) };
-        let workspace = self.workspaces.get(name).ok_or_else(|| {
-            let message = format!("there is no workspace named {name:?}");
-            ApiError::new(ErrorCode::InvalidValue, message).param("toolhand.workspace")
+        let permissions = self.permissions.tightened(request.mode).map_err(|error| {
+            ApiError::new(ErrorCode::ModeNotAllowed, error.to_string()).param("toolhand.mode")
         })?;
-        Ok(permissions.with_workspace(Arc::clone(workspace)))
-    }
-
-    /// The server's tools that this request may use.
-    fn tools_for(&self, request: &ChatRequest) -> Toolset {
-        if request.background || matches!(request.tool_choice, ToolChoice::None) {
-            return self.tools.only(&[] as &[&str]);
-        }
-        let mut tools = self
-            .tools
-            .without(&request.extension.deny_tools)
-            .without(&request.replaced_tools)
-            .without_aliases(&request.released_aliases);
-        if let Some(allowed) = &request.extension.allow_tools {
-            tools = tools.only(allowed);
-        }
-        tools
+        Ok(match &request.workspace {
+            Some(workspace) => permissions.with_workspace(Arc::clone(workspace)),
+            None => permissions,
+        })
     }
 
     fn start_of(
@@ -145,21 +118,26 @@ impl Sessions {
         facts: &SessionFacts,
         (session, turn): (SessionId, TurnId),
     ) -> Start {
-        let ChatRequest { model, messages, fields, tool_choice, parallel_tool_calls, .. } = request;
+        let ChatRequest {
+            model,
+            messages,
+            client_tools,
+            fields,
+            tool_choice,
+            parallel_tool_calls,
+            max_rounds,
+            ..
+        } = request;
         let messages = self.with_prompt(messages, &pipeline, facts);
         let limits_output = OUTPUT_LIMITS
             .iter()
             .any(|name| fields.get(*name).is_some_and(|limit| limit.get() != "null"));
-        let client_tools = match tool_choice {
-            ToolChoice::None => Vec::new(),
-            _ => request.client_tools,
-        };
         let definitions = pipeline.tools.definitions().iter().cloned();
         let tools = definitions
             .chain(client_tools.iter().map(|tool| tool.definition.clone().into()))
             .collect();
         let mut settings = self.settings.clone();
-        if let Some(rounds) = request.extension.max_rounds {
+        if let Some(rounds) = max_rounds {
             settings.max_rounds = settings.max_rounds.min(rounds);
         }
         if parallel_tool_calls == Some(false) {

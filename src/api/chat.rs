@@ -32,7 +32,7 @@ use crate::agent::events::{Failure, TurnEvent};
 use crate::buffers::{Exhausted, Share};
 use crate::ids::CompletionId;
 use crate::openai::error::{ApiError, ErrorCode};
-use crate::openai::request::{ChatRequest, Progress};
+use crate::sessions::request::{ChatRequest, Progress};
 
 const SESSION: HeaderName = HeaderName::from_static("x-toolhand-session");
 const TURN: HeaderName = HeaderName::from_static("x-toolhand-turn");
@@ -97,7 +97,7 @@ impl Shape {
             envelope,
             stream: request.stream,
             include_usage: request.include_usage,
-            progress: request.extension.progress.unwrap_or(default_progress),
+            progress: request.progress.unwrap_or(default_progress),
         }
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn face(
             limits: config.limits.clone(),
             unknown_fields: config.upstream.unknown_fields,
             mode: services.permissions.mode(),
-            workspaces: config.server.workspaces.keys().cloned().collect(),
+            workspaces: services.workspaces.clone(),
             max_rounds: config.turns.max_rounds,
             background_models: config.background_models.clone(),
         },
@@ -69,9 +69,7 @@ pub(crate) fn face(
 fn sessions(config: &Config, services: &Services, turns_over: CancellationToken) -> Sessions {
     Sessions {
         upstream: Arc::clone(&services.upstream),
-        tools: services.toolset.clone(),
         tool_settings: config.tools.clone(),
-        workspaces: services.workspaces.clone(),
         home: services.home.clone(),
         permissions: services.permissions.clone(),
         settings: config.turns.clone(),

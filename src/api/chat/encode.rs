@@ -1,5 +1,7 @@
 //! A turn's events as `chat.completion.chunk` events.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -8,8 +10,9 @@ use crate::agent::events::{
 };
 use crate::ids::{SessionId, TurnId};
 use crate::openai::progress_lines;
-use crate::openai::request::Progress;
 use crate::openai::usage::Usage;
+use crate::sessions::request::Progress;
+use crate::tools::tool::ToolError;
 
 /// What stays the same over all chunks of one answer.
 #[derive(Clone, Debug)]
@@ -29,6 +32,8 @@ pub(super) struct Encoder {
     has_begun: bool,
     /// The reasoning that went out last does not end its line.
     line_is_open: bool,
+    /// The tools of which the client was told that they started, and not that they ended.
+    running: Vec<ToolStart>,
 }
 
 /// Ends every stream.
@@ -42,7 +47,24 @@ impl Encoder {
             envelope.created,
             json!(envelope.model),
         );
-        Self { before, progress, include_usage, has_begun: false, line_is_open: false }
+        Self {
+            before,
+            progress,
+            include_usage,
+            has_begun: false,
+            line_is_open: false,
+            running: Vec::new(),
+        }
+    }
+
+    /// The tools that a client who has everything so far believes to run.
+    pub(super) fn running(&self) -> Vec<ToolStart> {
+        self.running.clone()
+    }
+
+    /// What was written since `running` does not go out.
+    pub(super) fn take_back(&mut self, running: Vec<ToolStart>) {
+        self.running = running;
     }
 
     /// Writes what a client sees of `event`; nothing, perhaps.
@@ -57,7 +79,7 @@ impl Encoder {
             TurnEvent::ToolEnded(end) => self.tool_ended(&end, out),
             TurnEvent::RoundStarted(round) => self.round_started(round, out),
             TurnEvent::Finished(finished) => self.finished(&finished, out),
-            TurnEvent::Failed(failure) => Self::failed(&failure, out),
+            TurnEvent::Failed(failure) => self.failed(&failure, out),
         }
     }
 
@@ -126,6 +148,7 @@ impl Encoder {
     }
 
     fn tool_started(&mut self, start: &ToolStart, out: &mut Vec<u8>) {
+        self.running.push(start.clone());
         match self.progress {
             Progress::Reasoning => {
                 self.line(&progress_lines::started(&start.tool, &start.headline), out);
@@ -144,6 +167,7 @@ impl Encoder {
     }
 
     fn tool_ended(&mut self, end: &ToolEnd, out: &mut Vec<u8>) {
+        self.running.retain(|start| start.call_id != end.call_id);
         match self.progress {
             Progress::Reasoning => {
                 let line = match &end.error {
@@ -208,7 +232,12 @@ impl Encoder {
         out.extend_from_slice(DONE);
     }
 
-    fn failed(failure: &Failure, out: &mut Vec<u8>) {
+    /// A turn closes its tools itself. A failure that is not the turn's own (it crashed, or
+    /// there is no memory for its events) leaves that to us.
+    fn failed(&mut self, failure: &Failure, out: &mut Vec<u8>) {
+        for start in std::mem::take(&mut self.running) {
+            self.tool_ended(&interrupted(start), out);
+        }
         out.extend_from_slice(b"data: ");
         out.extend_from_slice(failure.error.body().as_bytes());
         end_event(out);
@@ -271,7 +300,20 @@ impl<'a> Figures<'a> {
     }
 }
 
-fn milliseconds(duration: std::time::Duration) -> u64 {
+fn interrupted(start: ToolStart) -> ToolEnd {
+    let ToolStart { call_id, tool, headline } = start;
+    ToolEnd {
+        call_id,
+        tool,
+        headline,
+        duration: Duration::ZERO,
+        chars: 0,
+        error: Some(ToolError::Cancelled.to_string()),
+        structured: Value::Null,
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -281,4 +323,42 @@ fn write_json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
 
 fn end_event(out: &mut Vec<u8>) {
     out.extend_from_slice(b"\n\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openai::error::{ApiError, ErrorCode};
+
+    #[test]
+    fn a_failure_of_any_kind_ends_the_tools_that_were_told_to_have_started() {
+        let envelope = Envelope { id: "id".to_owned(), created: 1, model: "m".to_owned() };
+        let mut encoder = Encoder::new(&envelope, Progress::Events, false);
+        let start = |id: &str| {
+            let (tool, headline) = ("Read".to_owned(), "a.rs".to_owned());
+            TurnEvent::ToolStarted(Box::new(ToolStart { call_id: id.to_owned(), tool, headline }))
+        };
+        let end = |id: &str| {
+            let (tool, headline) = ("Read".to_owned(), "a.rs".to_owned());
+            let start = ToolStart { call_id: id.to_owned(), tool, headline };
+            TurnEvent::ToolEnded(Box::new(interrupted(start)))
+        };
+        let mut out = Vec::new();
+        encoder.encode(start("c1"), &mut out);
+        encoder.encode(start("c2"), &mut out);
+        encoder.encode(end("c1"), &mut out);
+        let running = encoder.running();
+        encoder.encode(end("c2"), &mut Vec::new());
+        encoder.take_back(running);
+
+        let error = ApiError::new(ErrorCode::Overloaded, "full");
+        let failure = Failure { error, tools_ran: true };
+        encoder.encode(TurnEvent::Failed(Box::new(failure)), &mut out);
+
+        let told = String::from_utf8(out).unwrap();
+        assert_eq!(told.matches("tool_start").count(), 2);
+        assert_eq!(told.matches("tool_end").count(), 2, "{told}");
+        let (last, rest) = told.split_once(r#""tool_end","id":"c2""#).unwrap();
+        assert!(!last.contains(r#""error":{"#) && rest.contains(r#""error":{"#), "{told}");
+    }
 }

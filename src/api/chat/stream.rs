@@ -48,6 +48,7 @@ impl EventStream {
         /// Most chunks of a stream are smaller.
         const USUAL_CHUNK: usize = 512;
         let mut out = Vec::with_capacity(USUAL_CHUNK);
+        let running = self.encoder.running();
         for event in events {
             if event.is_terminal() {
                 self.turn = None;
@@ -55,6 +56,7 @@ impl EventStream {
             self.encoder.encode(event, &mut out);
         }
         if let Err(exhausted) = self.share.hold(out.len()) {
+            self.encoder.take_back(running);
             out = self.overloaded(exhausted);
         }
         Bytes::from(out)

@@ -12,7 +12,8 @@ mod tools;
 
 pub(crate) use self::extract::Validated;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use serde_json::value::RawValue;
@@ -22,11 +23,14 @@ use crate::api::strict_json;
 use crate::limits::Limits;
 use crate::openai::Body;
 use crate::openai::error::{ApiError, ErrorCode};
-use crate::openai::request::{ChatRequest, Extension};
+use crate::openai::request::ToolChoice;
 use crate::permissions::Mode;
+use crate::sessions::request::ChatRequest;
 use crate::tools::settings::Settings as ToolSettings;
 use crate::tools::toolset::Toolset;
 use crate::upstream::settings::UnknownFields;
+use crate::workspace::Workspace;
+use extension::Extension;
 
 /// Fields that we read ourselves and write anew for upstream.
 const READ: [&str; 7] = [
@@ -48,8 +52,8 @@ pub(crate) struct Context {
     pub(crate) unknown_fields: UnknownFields,
     /// The mode of the key; a request may only tighten it.
     pub(crate) mode: Mode,
-    /// The names a request may choose a workspace by.
-    pub(crate) workspaces: BTreeSet<String>,
+    /// The workspaces that a request may choose, by name.
+    pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
     pub(crate) max_rounds: u32,
     pub(crate) background_models: Vec<String>,
 }
@@ -66,28 +70,32 @@ pub(crate) fn validate(
     let stream = fields::stream(&fields)?;
     let history = messages::read(&fields, &context.toolset)?;
     let background = background::is(&fields, &history, headers, &model, &context.background_models);
-    let mut extension = extension::read(&fields, headers, context)?;
+    let extension = extension::read(&fields, headers, context)?;
     let offered = if background { Toolset::default() } else { offered(context, &extension) };
     let mut client = tools::read(&fields, &offered, context)?;
     let choice = tools::choice(&fields, &offered, &client.tools)?;
+    let mut ours = offered.without(&client.replaced).without_aliases(&client.aliases);
     if let Some(only) = &choice.only {
         client.tools.retain(|tool| only.contains(&tool.name));
-        let ours = offered.only(only);
-        extension.allow_tools = Some(ours.names().map(str::to_owned).collect());
+        ours = ours.only(only);
+    }
+    if matches!(choice.choice, ToolChoice::None) {
+        (ours, client.tools) = (Toolset::default(), Vec::new());
     }
     Ok(ChatRequest {
         model: model.into_owned(),
         stream: stream.is_streamed,
         include_usage: stream.include_usage,
         messages: pairs::repair(&history)?,
+        tools: ours,
         tool_choice: choice.choice,
         parallel_tool_calls: fields.get("parallel_tool_calls").and_then(crate::api::json::boolean),
         client_tools: client.tools,
-        replaced_tools: client.replaced,
-        released_aliases: client.aliases,
         fields: forwarded(&fields),
-        extension,
-        background,
+        progress: extension.progress,
+        mode: extension.mode,
+        workspace: extension.workspace,
+        max_rounds: extension.max_rounds,
     })
 }
 

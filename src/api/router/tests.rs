@@ -25,9 +25,9 @@ use crate::api::runs::Runs;
 use crate::api::status::{About, Sandbox};
 use crate::buffers::Buffers;
 use crate::limits::Limits;
-use crate::openai::request::Progress;
 use crate::permissions::{Mode, Permissions};
 use crate::sessions::Sessions;
+use crate::sessions::request::Progress;
 use crate::tools::toolset::Toolset;
 use crate::upstream::settings::UnknownFields;
 use crate::workspace::Workspace;
@@ -86,7 +86,7 @@ fn app() -> App {
             limits: limits.clone(),
             unknown_fields: UnknownFields::Forward,
             mode: Mode::Default,
-            workspaces: BTreeSet::new(),
+            workspaces: BTreeMap::new(),
             max_rounds: 1,
             background_models: Vec::new(),
         },
@@ -120,10 +120,8 @@ fn sessions(upstream: Arc<upstream::Client>, buffers: Buffers) -> Sessions {
     .unwrap();
     Sessions {
         upstream,
-        tools: Toolset::default(),
         home: "/".into(),
         tool_settings: tool_layer::Settings::default(),
-        workspaces: BTreeMap::new(),
         permissions,
         settings: agent::Settings::default(),
         model_rules: Arc::default(),

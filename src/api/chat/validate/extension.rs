@@ -2,6 +2,7 @@
 //! meaning. A field in the body beats its header.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use serde_json::value::RawValue;
@@ -9,11 +10,23 @@ use serde_json::value::RawValue;
 use super::{Context, invalid, required_items, required_object, unsupported};
 use crate::api::json::{self, Object};
 use crate::openai::error::{ApiError, ErrorCode};
-use crate::openai::request::{Extension, Progress};
 use crate::permissions::Mode;
+use crate::sessions::request::Progress;
+use crate::workspace::Workspace;
 
 const KEYS: [&str; 5] = ["progress", "mode", "tools", "workspace", "max_rounds"];
 const HEADER_PREFIX: &str = "x-toolhand-";
+
+/// What the request says in them.
+#[derive(Debug)]
+pub(super) struct Extension {
+    pub(super) progress: Option<Progress>,
+    pub(super) mode: Option<Mode>,
+    pub(super) allow_tools: Option<Vec<String>>,
+    pub(super) deny_tools: Vec<String>,
+    pub(super) workspace: Option<Arc<Workspace>>,
+    pub(super) max_rounds: Option<u32>,
+}
 
 /// One key's value, wherever it came from.
 struct Value<'a> {
@@ -111,10 +124,10 @@ fn read_progress(value: &Value<'_>) -> Result<Progress, ApiError> {
     }
 }
 
-fn read_mode(value: &Value<'_>, current: Mode) -> Result<String, ApiError> {
+fn read_mode(value: &Value<'_>, current: Mode) -> Result<Mode, ApiError> {
     let wanted: Mode =
         value.string()?.parse().map_err(|error| invalid(&value.at, format!("{error}.")))?;
-    current.tightened(wanted).map(|mode| mode.as_str().to_owned()).map_err(|error| {
+    current.tightened(wanted).map_err(|error| {
         ApiError::new(ErrorCode::ModeNotAllowed, format!("{error}.")).param(&value.at)
     })
 }
@@ -150,13 +163,12 @@ fn read_names(names: &RawValue, at: &str, context: &Context) -> Result<Vec<Strin
         .collect()
 }
 
-fn read_workspace(value: &Value<'_>, context: &Context) -> Result<String, ApiError> {
+fn read_workspace(value: &Value<'_>, context: &Context) -> Result<Arc<Workspace>, ApiError> {
     let name = value.string()?;
-    if context.workspaces.contains(name.as_ref()) {
-        return Ok(name.into_owned());
-    }
-    let message = format!("There is no workspace named {name:?} on this server.");
-    Err(invalid(&value.at, message))
+    context.workspaces.get(name.as_ref()).cloned().ok_or_else(|| {
+        let message = format!("There is no workspace named {name:?} on this server.");
+        invalid(&value.at, message)
+    })
 }
 
 /// How many rounds are wanted, and never more than the operator allows.

@@ -13,7 +13,7 @@ use crate::api::chat::retries::Sent;
 use crate::api::facts::RequestFacts;
 use crate::api::{App, body};
 use crate::openai::error::ApiError;
-use crate::openai::request::ChatRequest;
+use crate::sessions::request::ChatRequest;
 
 /// A body of this size is checked where it holds up no other request.
 const LARGE: usize = 1 << 20;

@@ -4,13 +4,11 @@
 
 mod model;
 
-use std::collections::BTreeSet;
-
 use serde_json::{Value, json};
 
 use super::*;
-use crate::openai::request::{Progress, ToolChoice};
 use crate::permissions::{Permit, Reach};
+use crate::sessions::request::Progress;
 use crate::tools::settings::{ClientTools, NameConflict};
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput, erase};
 
@@ -60,10 +58,14 @@ fn context() -> Context {
         limits: Limits::default(),
         unknown_fields: UnknownFields::Forward,
         mode: Mode::Default,
-        workspaces: BTreeSet::from(["docs".to_owned()]),
+        workspaces: BTreeMap::from([("docs".to_owned(), workspace())]),
         max_rounds: 100,
         background_models: vec!["titles".to_owned()],
     }
+}
+
+fn workspace() -> Arc<Workspace> {
+    Arc::new(Workspace::open(vec![std::env::temp_dir()]).unwrap())
 }
 
 /// A request that is fine, with `fields` put into it; `null` takes a field out.
@@ -297,6 +299,11 @@ fn names(request: &ChatRequest) -> Vec<&str> {
     request.client_tools.iter().map(|tool| tool.name.as_str()).collect()
 }
 
+/// The server's tools that the request may use.
+fn ours(request: &ChatRequest) -> Vec<&str> {
+    request.tools.names().collect()
+}
+
 #[test]
 fn v15_a_tool_that_both_sides_have_is_a_conflict() {
     let both = json!({ "tools": [tool("mine"), tool("Bash")] });
@@ -307,22 +314,22 @@ fn v15_a_tool_that_both_sides_have_is_a_conflict() {
     let body = request(both).to_string();
     let request = validate(body.as_bytes(), &HeaderMap::new(), &context).unwrap();
     assert_eq!(names(&request), ["mine", "Bash"]);
-    assert_eq!(request.replaced_tools, ["Bash"]);
+    assert_eq!(ours(&request), ["Read"]);
 }
 
 #[test]
 fn an_alias_of_ours_gives_way_to_a_tool_of_the_client() {
     let request = accept(json!({ "tools": [tool("shell")] }));
 
-    assert_eq!(request.released_aliases, ["shell"]);
-    assert!(request.replaced_tools.is_empty());
+    assert!(request.tools.get("shell").is_none());
+    assert_eq!(ours(&request), ["Bash", "Read"]);
 }
 
 #[test]
 fn a_tool_that_the_request_denies_is_no_conflict() {
     let fields = json!({ "tools": [tool("Bash")], "toolhand": { "tools": { "deny": ["shell"] } } });
 
-    assert_eq!(accept(fields).extension.deny_tools, ["Bash"]);
+    assert_eq!(ours(&accept(fields)), ["Read"]);
 }
 
 #[test]
@@ -401,7 +408,10 @@ fn allowed_tools_narrow_the_request() {
     let request = accept(allowed(&["a", "Read"]));
 
     assert_eq!(names(&request), ["a"]);
-    assert_eq!(request.extension.allow_tools.unwrap(), ["Read"]);
+    assert_eq!(ours(&request), ["Read"]);
+    let mut own = allowed(&["read_file"]);
+    own["tools"] = json!([tool("read_file")]);
+    assert!(ours(&accept(own)).is_empty(), "an alias that the client has taken is none of ours");
     assert!(matches!(request.tool_choice, ToolChoice::Required));
     let param = "tool_choice.allowed_tools.tools[0].function.name";
     refuse(allowed(&["nobody"]), ErrorCode::InvalidValue, param);
@@ -522,20 +532,18 @@ fn toolhand(extension: Value) -> Value {
 
 #[test]
 fn the_extension_is_read_and_what_is_not_there_yet_is_named() {
-    let extension = accept(toolhand(json!({
+    let request = accept(toolhand(json!({
         "progress": "events",
         "mode": "plan",
         "tools": { "allow": ["shell", "Read"], "deny": ["Read"] },
         "workspace": "docs",
         "max_rounds": 500,
-    })))
-    .extension;
-    assert_eq!(extension.progress, Some(Progress::Events));
-    assert_eq!(extension.mode.as_deref(), Some("plan"));
-    assert_eq!(extension.allow_tools.unwrap(), ["Bash", "Read"]);
-    assert_eq!(extension.deny_tools, ["Read"]);
-    assert_eq!(extension.workspace.unwrap(), "docs");
-    assert_eq!(extension.max_rounds, Some(100));
+    })));
+    assert_eq!(request.progress, Some(Progress::Events));
+    assert_eq!(request.mode, Some(Mode::Plan));
+    assert_eq!(ours(&request), ["Bash"]);
+    assert_eq!(request.workspace.unwrap().root(), workspace().root());
+    assert_eq!(request.max_rounds, Some(100));
 
     for key in ["session", "history", "detach", "include", "colour"] {
         let param = format!("toolhand.{key}");
@@ -581,14 +589,14 @@ fn headers_say_the_same_and_the_body_beats_them() {
         ("X-Toolhand-Max-Rounds", "3"),
         ("X-Toolhand-Tools", r#"{"deny": ["Bash"]}"#),
     ];
-    let extension = with_headers(&headers, json!({})).unwrap().extension;
-    assert_eq!(extension.progress, Some(Progress::None));
-    assert_eq!(extension.mode.as_deref(), Some("plan"));
-    assert_eq!(extension.max_rounds, Some(3));
-    assert_eq!(extension.deny_tools, ["Bash"]);
+    let request = with_headers(&headers, json!({})).unwrap();
+    assert_eq!(request.progress, Some(Progress::None));
+    assert_eq!(request.mode, Some(Mode::Plan));
+    assert_eq!(request.max_rounds, Some(3));
+    assert_eq!(ours(&request), ["Read"]);
 
     let both = with_headers(&headers, toolhand(json!({ "progress": "events" }))).unwrap();
-    assert_eq!(both.extension.progress, Some(Progress::Events));
+    assert_eq!(both.progress, Some(Progress::Events));
 
     for header in ["X-Toolhand-Session", "X-Toolhand-History", "X-Toolhand-Colour"] {
         let error = with_headers(&[(header, "x")], json!({})).unwrap_err();
@@ -602,8 +610,9 @@ fn headers_say_the_same_and_the_body_beats_them() {
 #[test]
 fn a_frontends_own_call_shows_all_three_signs() {
     let task = json!([{ "role": "user", "content": "### Task:\nGive the chat a title." }]);
-    let is_background =
-        |headers: &[(&str, &str)], fields: Value| with_headers(headers, fields).unwrap().background;
+    let is_background = |headers: &[(&str, &str)], fields: Value| {
+        ours(&with_headers(headers, fields).unwrap()).is_empty()
+    };
     let with_task = |more: Value| {
         let mut fields = json!({ "stream": false, "messages": task });
         fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
