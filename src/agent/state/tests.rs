@@ -478,6 +478,17 @@ fn fallback_models_are_asked_after_the_retries() {
 }
 
 #[test]
+fn a_fallback_has_its_own_rule_for_starting() {
+    let mut bench = Bench::with("claude-x", &[], |start| start.models.push(asked("n")));
+    bench.die().die().die().log();
+    bench.call(0, "Change", A).call(1, "Change", B).expect("reserve begun reserve begun");
+
+    let mut bench = Bench::with("m", &[], |start| start.models.push(asked("claude-x")));
+    bench.die().die().die().log();
+    bench.call(0, "Change", A).call(1, "Change", B).expect("reserve begun reserve begun ready:0");
+}
+
+#[test]
 fn calls_past_the_limit_of_a_round_are_answered_with_an_error() {
     let mut bench = Bench::with("m", &[], |start| start.settings.max_tool_calls = 1);
     bench.call(0, "Look", A).call(1, "Look", B).finish("tool_calls").started(0).done();
@@ -586,7 +597,8 @@ fn two_rounds_cut_off_within_a_call_end_the_turn() {
 
 #[test]
 fn a_tool_that_runs_is_told_to_have_ended_however_the_turn_ends() {
-    let ends: [(&str, fn(&mut Bench)); 6] = [
+    type End = (&'static str, fn(&mut Bench));
+    let ends: [End; 6] = [
         ("FINISHED:tool_calls", |bench| {
             bench.call(1, "theirs", "{}").finish("tool_calls").done();
         }),

@@ -1,5 +1,5 @@
 //! Whatever happens to a turn: each tool that is told to have started is told to have
-//! ended, once, before the turn's one terminal event.
+//! ended, once, before the turn's one terminal event; and the client's calls come whole.
 
 use std::collections::BTreeSet;
 
@@ -13,6 +13,8 @@ pub(super) struct Pairs {
     running: BTreeSet<String>,
     /// Of the round that runs: ids are labels, and another round may use them again.
     ended: BTreeSet<String>,
+    /// Calls of the client's that have begun to go out.
+    client_calls: usize,
     is_over: bool,
 }
 
@@ -33,6 +35,13 @@ impl Pairs {
                 let id = end.call_id.clone();
                 self.running.remove(&id);
                 assert!(self.ended.insert(id), "{end:?} ended twice");
+            }
+            TurnEvent::ClientCall(call) if call.head.is_some() => {
+                assert_eq!(call.index, self.client_calls, "indexes count from 0");
+                self.client_calls += 1;
+            }
+            TurnEvent::ClientCall(call) => {
+                assert!(call.index < self.client_calls, "{call:?} comes before its head");
             }
             TurnEvent::Finished(_) | TurnEvent::Failed(_) => {
                 assert!(self.running.is_empty(), "{:?} never ended", self.running);
