@@ -4,6 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::support::chunks::{calls, says};
@@ -11,35 +12,41 @@ use crate::support::client::ask;
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::Upstream;
 
-/// In every value that must not be found.
-const MARK: &str = "secret-that-only-one-test-has";
-const UPSTREAM_KEY: &str = "sk-secret-that-only-one-test-has";
+/// Values that must not be found, in whatever starts this server alone.
+struct Secrets(String);
 
-/// Looks at every process, and says nothing of what it finds but how much.
-const LOOK: &str = "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -ac 'that-only-one-test-has'; \
-                    echo the end";
+impl Secrets {
+    fn new() -> Self {
+        Self(format!("sk-{}", uuid::Uuid::new_v4().simple()))
+    }
 
-fn with_secrets(builder: Builder) -> Builder {
-    builder
-        .free()
-        .environment("ANTHROPIC_API_KEY", MARK)
-        .environment("DATABASE_PASSWORD", MARK)
-        .environment("TOOLHAND_UPSTREAM_API_KEY", UPSTREAM_KEY)
-        // A setting, by which one sees that those of the environment still count.
-        .environment("TOOLHAND_TOOLS_ENABLE", "Bash")
-}
+    fn given_to(&self, builder: Builder) -> Builder {
+        builder
+            .free()
+            .environment("ANTHROPIC_API_KEY", &self.0)
+            .environment("DATABASE_PASSWORD", &self.0)
+            .environment("TOOLHAND_UPSTREAM_API_KEY", &self.0)
+            // A setting, by which one sees that those of the environment still count.
+            .environment("TOOLHAND_TOOLS_ENABLE", "Bash")
+    }
 
-/// Has a command look at all environments, and checks that the settings have arrived.
-async fn check_clean(upstream: &Upstream, server: &Server) {
-    let asked = upstream.requests().len();
-    upstream.round(calls(&[("c1", "Bash", json!({ "command": LOOK }))]));
-    upstream.round(says("Done."));
-    assert_eq!(server.client().chat(&ask("Look.")).await.text(), "Done.");
-    assert_eq!(crate::turn::answers(upstream, asked + 1).await, ["0\nthe end"]);
-    let request = upstream.request(asked).await;
-    let key = request.head.header("authorization");
-    assert_eq!(key, Some(format!("Bearer {UPSTREAM_KEY}").as_str()));
-    assert_eq!(request.json()["tools"].as_array().map(Vec::len), Some(1), "tools.enable");
+    /// Has a command look at the environments of all processes, and checks that the
+    /// settings have arrived.
+    async fn check_gone(&self, upstream: &Upstream, server: &Server) {
+        let asked = upstream.requests().len();
+        let look = format!(
+            "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -ac {}; echo the end",
+            self.0
+        );
+        upstream.round(calls(&[("c1", "Bash", json!({ "command": look }))]));
+        upstream.round(says("Done."));
+        assert_eq!(server.client().chat(&ask("Look.")).await.text(), "Done.");
+        assert_eq!(crate::turn::answers(upstream, asked + 1).await, ["0\nthe end"]);
+        let request = upstream.request(asked).await;
+        let key = request.head.header("authorization");
+        assert_eq!(key, Some(format!("Bearer {}", self.0).as_str()));
+        assert_eq!(request.json()["tools"].as_array().map(Vec::len), Some(1), "tools.enable");
+    }
 }
 
 fn entry(server: &Server, name: &str) -> String {
@@ -50,9 +57,10 @@ fn entry(server: &Server, name: &str) -> String {
 #[tokio::test]
 async fn p13_no_environment_holds_a_secret_not_even_for_root() {
     let upstream = Upstream::start();
-    let server = with_secrets(Server::builder(&upstream)).start().await;
+    let secrets = Secrets::new();
+    let server = secrets.given_to(Server::builder(&upstream)).start().await;
 
-    check_clean(&upstream, &server).await;
+    secrets.check_gone(&upstream, &server).await;
 
     assert!(!entry(&server, "environ").contains("TOOLHAND_TOOLS"), "only what is listed stays");
     assert!(entry(&server, "cmdline").contains("serve\0"), "{}", entry(&server, "cmdline"));
@@ -64,9 +72,10 @@ async fn p13_no_environment_holds_a_secret_not_even_for_root() {
 async fn p13_a_variable_that_is_set_by_hand_neither_stops_nor_skips_it() {
     let upstream = Upstream::start();
     for number in ["", "0", "1", "3", "999999", "-1", "x", "../fd/0"] {
-        let builder = with_secrets(Server::builder(&upstream));
+        let secrets = Secrets::new();
+        let builder = secrets.given_to(Server::builder(&upstream));
         let server = builder.environment("TOOLHAND_SECRETS_FD", number).start().await;
-        check_clean(&upstream, &server).await;
+        secrets.check_gone(&upstream, &server).await;
     }
     let server = Server::builder(&upstream).environment("TOOLHAND_SECRETS_FD", "1").start().await;
     assert_eq!(server.client().get("/health").await.status(), 200);
@@ -97,8 +106,9 @@ async fn p13_memory_that_somebody_else_hands_over_is_not_believed() {
             env!("CARGO_BIN_EXE_toolhand")
         );
         let upstream = Upstream::start();
-        let builder = through(with_secrets(Server::builder(&upstream)), &script);
-        check_clean(&upstream, &builder.start().await).await;
+        let secrets = Secrets::new();
+        let builder = through(secrets.given_to(Server::builder(&upstream)), &script);
+        secrets.check_gone(&upstream, &builder.start().await).await;
     }
 }
 
@@ -106,7 +116,8 @@ async fn p13_memory_that_somebody_else_hands_over_is_not_believed() {
 #[tokio::test]
 async fn p13_a_program_whose_file_is_gone_starts_itself_all_the_same() {
     let upstream = Upstream::start();
-    let builder = with_secrets(Server::builder(&upstream));
+    let secrets = Secrets::new();
+    let builder = secrets.given_to(Server::builder(&upstream));
     let copy = builder.home().join("copy");
     fs::copy(env!("CARGO_BIN_EXE_toolhand"), &copy).expect("a copy");
     let script = format!(
@@ -115,7 +126,7 @@ async fn p13_a_program_whose_file_is_gone_starts_itself_all_the_same() {
     );
     let server = through(builder, &script).start().await;
 
-    check_clean(&upstream, &server).await;
+    secrets.check_gone(&upstream, &server).await;
 }
 
 /// Blocked and ignored signals are its starter's decision.
@@ -130,7 +141,7 @@ async fn p13_signals_stay_as_they_were() {
          os.execv('{}', ['toolhand', *sys.argv[1:]])\n",
         env!("CARGO_BIN_EXE_toolhand")
     );
-    let builder = through(with_secrets(Server::builder(&upstream)), &script);
+    let builder = through(Secrets::new().given_to(Server::builder(&upstream)), &script);
     let server = builder.start().await;
 
     let status = entry(&server, "status");
@@ -139,10 +150,6 @@ async fn p13_signals_stay_as_they_were() {
         u64::from_str_radix(line.trim(), 16).expect("bits")
     };
     let bit = |number: i32| 1_u64 << (number - 1);
-    assert_ne!(set("SigBlk:") & bit(libc_usr2()), 0, "{status}");
+    assert_ne!(set("SigBlk:") & bit(Signal::USR2.as_raw()), 0, "{status}");
     assert_ne!(set("SigIgn:") & bit(1), 0, "{status}");
-}
-
-fn libc_usr2() -> i32 {
-    rustix::process::Signal::USR2.as_raw()
 }
