@@ -128,7 +128,11 @@ async fn d14_the_sweep_never_goes_through_a_link() {
 }
 
 async fn write_new(upstream: &Upstream, server: &Server) {
-    upstream.round(calls(&[("c1", "Write", json!({ "file_path": "new.txt", "content": "new\n" }))]));
+    upstream.round(calls(&[(
+        "c1",
+        "Write",
+        json!({ "file_path": "new.txt", "content": "new\n" }),
+    )]));
     upstream.round(says("Done."));
     assert_eq!(server.client().chat(&crate::support::client::ask("Write.")).await.text(), "Done.");
 }

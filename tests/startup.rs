@@ -108,7 +108,7 @@ fn x12_d5_a_file_that_is_none_is_named_and_nobody_waits_for_it() {
         fs::rename(&file, builder.home().join("state/api-key")).expect("the same place");
         let builder = builder.environment("TOOLHAND_API_KEY", "");
         let named: &[&str] = match name {
-            "device" | "link" => &["api-key"],
+            "device" | "link" | "socket" => &["api-key"],
             _ => &["api-key", reason],
         };
         check_refused(builder, named);

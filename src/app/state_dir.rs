@@ -86,8 +86,8 @@ impl StateDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(format!("{KEY}: {error}")),
         };
-        let (bytes, metadata) = named_file::read_open(&file, LONGEST_KEY)
-            .map_err(|error| format!("{KEY} {error}"))?;
+        let (bytes, metadata) =
+            named_file::read_open(&file, LONGEST_KEY).map_err(|error| format!("{KEY} {error}"))?;
         refuse_key_file(metadata.uid(), metadata.mode(), our_user())
             .map_err(|reason| format!("{KEY} {reason}"))?;
         let text = String::from_utf8_lossy(&bytes);

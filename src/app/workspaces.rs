@@ -9,7 +9,8 @@ use crate::config::Config;
 pub(crate) fn warnings(config: &Config, home: &Path) -> Vec<String> {
     let server = &config.server;
     let first = ("the workspace".to_owned(), &server.workspace);
-    let named = server.workspaces.iter().map(|(name, path)| (format!("the workspace {name}"), path));
+    let named =
+        server.workspaces.iter().map(|(name, path)| (format!("the workspace {name}"), path));
     let further = config.permissions.additional_directories.iter();
     let further = further.map(|path| ("an additional directory".to_owned(), path));
     let all = [first].into_iter().chain(named).chain(further);

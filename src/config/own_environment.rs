@@ -90,10 +90,8 @@ pub(crate) fn take() -> (Variables, io::Result<()>) {
 
 /// Returns only if it failed.
 fn start_again(all: &Variables) -> io::Result<()> {
-    let (kept, others): (Vec<_>, Vec<_>) = all
-        .iter()
-        .filter(|(name, _)| *name != HANDED_OVER)
-        .partition(|(name, _)| is_kept(name));
+    let (kept, others): (Vec<_>, Vec<_>) =
+        all.iter().filter(|(name, _)| *name != HANDED_OVER).partition(|(name, _)| is_kept(name));
     let memory = fill_memory(others.into_iter())?;
     let number = memory.as_raw_fd().to_string().into();
     let marker = (OsString::from(HANDED_OVER), number);
@@ -133,7 +131,12 @@ fn fill_memory<'v>(
 fn handed_over(number: &OsStr) -> Option<Variables> {
     let number: RawFd = number.to_str()?.parse().ok().filter(|number| 2 < *number)?;
     let link = format!("/proc/self/fd/{number}");
-    if !fs::read_link(&link).ok()?.as_os_str().as_bytes().starts_with(format!("/memfd:{MEMORY}").as_bytes()) {
+    if !fs::read_link(&link)
+        .ok()?
+        .as_os_str()
+        .as_bytes()
+        .starts_with(format!("/memfd:{MEMORY}").as_bytes())
+    {
         return None;
     }
     let mut memory = OpenOptions::new().read(true).open(link).ok()?;
@@ -160,15 +163,20 @@ mod tests {
 
     #[test]
     fn p13_memory_holds_names_and_values_and_is_read_once() {
-        let variables =
-            Variables::from_iter([("ONE", OsStr::from_bytes(b"a=b\n\xff")), ("TWO", OsStr::new(""))]);
+        let variables = Variables::from_iter([
+            ("ONE", OsStr::from_bytes(b"a=b\n\xff")),
+            ("TWO", OsStr::new("")),
+        ]);
         let memory = fill_memory(variables.iter()).unwrap();
         let number = std::os::fd::IntoRawFd::into_raw_fd(memory);
         let name = OsString::from(number.to_string());
 
         let taken = handed_over(&name).unwrap();
 
-        assert_eq!(format!("{:?}", taken.iter().collect::<Vec<_>>()), format!("{:?}", variables.iter().collect::<Vec<_>>()));
+        assert_eq!(
+            format!("{:?}", taken.iter().collect::<Vec<_>>()),
+            format!("{:?}", variables.iter().collect::<Vec<_>>())
+        );
         let link = format!("/proc/self/fd/{number}");
         let is_still_ours =
             fs::read_link(link).is_ok_and(|to| to.to_string_lossy().contains(MEMORY));
@@ -190,7 +198,9 @@ mod tests {
 
     #[test]
     fn no_setting_and_no_key_is_kept() {
-        for name in ["TOOLHAND_UPSTREAM_PROXY", "TOOLHAND_API_KEY", "OPENAI_API_KEY", "LCX", "PATH2"] {
+        for name in
+            ["TOOLHAND_UPSTREAM_PROXY", "TOOLHAND_API_KEY", "OPENAI_API_KEY", "LCX", "PATH2"]
+        {
             assert!(!is_kept(OsStr::new(name)), "{name}");
         }
         assert!(is_kept(OsStr::new("LC_ALL")) && is_kept(OsStr::new("HOME")));

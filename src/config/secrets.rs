@@ -42,9 +42,9 @@ pub(crate) fn collect(
 /// Whether a client key is long enough.
 pub(crate) fn refuse_short(key: &Secret) -> Result<(), String> {
     match key.expose().len() {
-        length if length < MIN_CLIENT_KEY => Err(format!(
-            "is too short: a client key has at least {MIN_CLIENT_KEY} characters"
-        )),
+        length if length < MIN_CLIENT_KEY => {
+            Err(format!("is too short: a client key has at least {MIN_CLIENT_KEY} characters"))
+        }
         _ => Ok(()),
     }
 }

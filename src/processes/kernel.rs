@@ -65,11 +65,7 @@ pub(super) fn ignore_no_signals() {
 
 /// Makes this process run `program`, with everything else as it is: descriptors, working
 /// directory, signals that are blocked or ignored. Returns only if it failed.
-pub(crate) fn execute(
-    program: &CStr,
-    arguments: &[CString],
-    environment: &[CString],
-) -> io::Error {
+pub(crate) fn execute(program: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
     let list = |texts: &[CString]| -> Vec<_> {
         texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
     };

@@ -217,9 +217,7 @@ mod tests {
     #[test]
     fn p8_a_report_says_no_more_than_it_can() {
         let gone = |leftovers| Event::Reported(Report::Gone { leftovers });
-        let not_started = || {
-            Event::Reported(Report::NotStarted { step: Step::Execute, errno: 2 })
-        };
+        let not_started = || Event::Reported(Report::NotStarted { step: Step::Execute, errno: 2 });
         let again = Event::Reported(Report::Ended { exit: Exit::Code(7), moved: Moved::Nowhere });
         let effects = [Effect::Wait(DRAIN), Effect::Nothing, Effect::Finish];
         let steps = check([ENDED(), again, gone(usize::MAX)], &effects, Cause::ItsOwn);

@@ -64,12 +64,7 @@ impl OwnFiles {
         self.look(own, target, workspace).unwrap_or(true)
     }
 
-    fn look(
-        &self,
-        own: &OwnedFd,
-        target: &Target,
-        workspace: &Workspace,
-    ) -> Result<bool, Errno> {
+    fn look(&self, own: &OwnedFd, target: &Target, workspace: &Workspace) -> Result<bool, Errno> {
         let directory = target.directory();
         if is_beneath(directory, id_of(own)?)? {
             return Ok(true);
@@ -207,7 +202,9 @@ mod tests {
         assert!(covers("ws/one") && covers("ws/two"));
         assert!(!covers("ws/plain") && !covers("ws/twin") && !covers("ws"));
         assert!(!covers("ws/moved") && !covers("ws/new") && !covers("ws/new/er"));
-        for (name, is_own) in [("state", true), ("state/sub", true), ("ws/two", true), ("ws", false)] {
+        for (name, is_own) in
+            [("state", true), ("state/sub", true), ("ws/two", true), ("ws", false)]
+        {
             let metadata = fs::metadata(path(name)).unwrap();
             assert_eq!(own.covers_identity(metadata.dev(), metadata.ino()), is_own, "{name}");
         }
@@ -225,7 +222,8 @@ mod tests {
         let root = home.path().canonicalize().unwrap();
         let own = OwnFiles::in_directory(&root.join("state"));
         let workspace = Workspace::open(vec![root.clone()]).unwrap();
-        let covers = |name: &str| own.covers(&workspace.resolve(&root.join(name)).unwrap(), &workspace);
+        let covers =
+            |name: &str| own.covers(&workspace.resolve(&root.join(name)).unwrap(), &workspace);
 
         assert!(!covers("state/key") && !OwnFiles::default().covers_identity(0, 0));
         fs::create_dir(root.join("state")).unwrap();

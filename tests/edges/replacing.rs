@@ -13,8 +13,7 @@ use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 
 /// `cap_net_raw` as a file carries it: version 2, permitted, effective.
-const CAPABILITY: [u8; 20] =
-    [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
     let mut value = [0; 64];

@@ -100,8 +100,7 @@ impl Module {
     ) -> Self {
         for (name, value) in variables {
             let (name, value) = (name.into(), value.into());
-            self.environment
-                .extend([name.as_bytes(), b"=", value.as_bytes(), b"\0"].concat());
+            self.environment.extend([name.as_bytes(), b"=", value.as_bytes(), b"\0"].concat());
         }
         self
     }
