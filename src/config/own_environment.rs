@@ -146,15 +146,15 @@ fn handed_over(number: &OsStr) -> Option<Variables> {
     drop(take_descriptor(number));
     let mut bytes = Vec::new();
     (&mut memory).take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
-    parse(bytes.strip_prefix(HEADER)?)
+    Some(parse(bytes.strip_prefix(HEADER)?))
 }
 
-fn parse(entries: &[u8]) -> Option<Variables> {
+fn parse(entries: &[u8]) -> Variables {
     let pairs = entries.split(|byte| *byte == 0).filter_map(|entry| {
         let at = entry.iter().position(|byte| *byte == b'=')?;
         Some((OsStr::from_bytes(&entry[..at]), OsStr::from_bytes(&entry[at + 1..])))
     });
-    Some(pairs.collect())
+    pairs.collect()
 }
 
 #[cfg(test)]

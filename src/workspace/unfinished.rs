@@ -131,12 +131,11 @@ fn remove_temporary(directory: &Path, name: &OsStr) -> io::Result<()> {
         directory => directory?,
     };
     match statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Err(Errno::NOENT) => Ok(()),
         Ok(stat) if is_ours(&stat) => {
             tracing::info!(?name, "removing a file that was never finished");
             gone(unlinkat(&directory, name, AtFlags::empty()))
         }
-        Ok(_) => Ok(()),
+        Ok(_) | Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -109,7 +109,7 @@ async fn p8_a_forged_report_is_no_more_than_a_claim() {
         r#"os.write(socket, b'{"Stuck":{"processes":0}}\n')"#,
         r#"os.write(socket, b'{"NotStarted":{"step":"Execute","errno":2}}\n')"#,
         r#"os.write(socket, b'"Lost"\n')"#,
-        r#"os.write(socket, b'\xff\x00 no report\n')"#,
+        r"os.write(socket, b'\xff\x00 no report\n')",
         r"os.write(socket, b'\n')",
         // Never a line: no more of it is kept than a report may have.
         "exec('while 1: os.write(socket, bytes([32]) * 60000)')",
