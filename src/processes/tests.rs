@@ -281,9 +281,10 @@ async fn p8_a_command_can_neither_trace_nor_read_its_supervisor() {
     let directory = TempDir::new().unwrap();
     let own = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(directory.path(), own).unwrap();
-    let script = match rustix::process::geteuid().is_root() {
-        true => r#"exec setpriv --reuid=65534 --regid=65534 --clear-groups "$@""#,
-        false => r#"exec "$@""#,
+    let script = if rustix::process::geteuid().is_root() {
+        r#"exec setpriv --reuid=65534 --regid=65534 --clear-groups "$@""#
+    } else {
+        r#"exec "$@""#
     };
     let path = ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
     let program = starter(directory.path(), script);
