@@ -4,6 +4,7 @@ pub(crate) mod face;
 mod open_files;
 pub(crate) mod services;
 pub(crate) mod state_dir;
+pub(crate) mod workspaces;
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ use crate::api::{self, App, router};
 use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::limits::Limits;
 use crate::permissions::Sandbox;
+use crate::processes;
 
 /// The name under which the first key, or the one of the environment, acts.
 const FIRST_KEY: &str = "default";
@@ -56,7 +58,7 @@ impl Server {
     pub(crate) async fn bind(loaded: Loaded, state: StateDir) -> Result<Self, StartError> {
         let services = Services::of(&loaded)?;
         let forwarded = face::forwarded_routes(&loaded)?;
-        let Loaded { config, secrets, file, .. } = loaded;
+        let Loaded { config, secrets, environment, file, .. } = loaded;
         let (keys, key_path) = client_keys(&config, &secrets, &state)?;
         let listen = config.server.listen;
         let refused = |source| StartError::Listen { address: listen, source };
@@ -65,7 +67,7 @@ impl Server {
         let turns_over = CancellationToken::new();
         let api = face(&config, &services, forwarded, keys, address, turns_over.clone());
         let api = Arc::new(api);
-        warn_of_dangers(&config, file.as_deref());
+        warn_of_dangers(&config, file.as_deref(), &environment.home());
         Ok(Self { listener, address, api, key_path, config, turns_over, _state: state })
     }
 
@@ -86,7 +88,11 @@ impl Server {
         let grace = self.config.turns.shutdown_grace;
         tracing::info!(address = %self.address, "listening");
         let drain = Drain { stop, grace, turns_over: self.turns_over };
-        api::server::run(self.listener, router::router(self.api), limits, drain).await;
+        tokio::select! {
+            () = api::server::run(self.listener, router::router(self.api), limits, drain) => {}
+            () = processes::watch_orphans() => {}
+        }
+        processes::end_supervisors().await;
         tracing::info!("stopped");
     }
 }
@@ -113,7 +119,10 @@ fn client_keys(
 }
 
 /// What the operator chose and should not forget.
-fn warn_of_dangers(config: &Config, file: Option<&Path>) {
+fn warn_of_dangers(config: &Config, file: Option<&Path>, home: &Path) {
+    for warning in workspaces::warnings(config, home) {
+        tracing::warn!("{warning}");
+    }
     let is_root = rustix::process::geteuid().is_root();
     if is_root {
         tracing::warn!("running as root: so does everything the tools do");

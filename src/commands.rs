@@ -17,7 +17,7 @@ use toml::Value;
 
 use crate::config::environment::Variables;
 use crate::config::layers::{Setting, Source};
-use crate::config::{Given, secrets};
+use crate::config::{Given, own_environment};
 
 /// An OpenAI-compatible endpoint that gives any model hands.
 #[derive(Debug, Parser)]
@@ -130,14 +130,12 @@ impl fmt::Display for Failure {
 /// Does what the command line says. A usage error has ended the program with 2.
 pub fn run() -> ExitCode {
     let command = CommandLine::parse().command;
-    let variables = Variables::of_this_process();
-    if let Err(error) =
-        secrets::leave_environment(&variables).and_then(|()| secrets::close_to_others())
-    {
+    // What the program is to keep to itself comes first; it may start once more here.
+    let closed = own_environment::close_to_others();
+    let (variables, left) = own_environment::take();
+    if let Err(error) = closed.and(left) {
         complain(&format!("other processes of this user may be able to read our keys: {error}"));
     }
-    let handed_over = secrets::handed_over(&variables);
-    let variables = variables.with(handed_over);
     let outcome = match command {
         Command::Serve(flags) => serve::run(&flags.given(&variables)),
         Command::Up(flags) => up::run(&flags, &flags.server.given(&variables)),

@@ -14,6 +14,7 @@ pub(crate) mod units;
 
 // Means: memory, programs, directories, logs.
 pub(crate) mod buffers;
+pub(crate) mod named_file;
 pub(crate) mod processes;
 pub(crate) mod telemetry;
 pub(crate) mod workspace;

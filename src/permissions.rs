@@ -13,7 +13,7 @@ pub(crate) use self::rules::{KnownTool, RuleError, Settings};
 
 use self::judge::{Effect, Policy};
 use self::rules::Rules;
-use crate::workspace::{ResolveError, Target, Workspace};
+use crate::workspace::{OwnFiles, ResolveError, Target, Workspace};
 
 mod hidden;
 mod judge;
@@ -82,6 +82,7 @@ pub(crate) struct Permissions {
     denied_tools: Arc<[String]>,
     workspace: Arc<Workspace>,
     hidden: Hidden,
+    own_files: OwnFiles,
 }
 
 impl Permissions {
@@ -97,7 +98,8 @@ impl Permissions {
         let denied = known.iter().filter(|tool| rules.denying(tool.name).is_some());
         let denied_tools = denied.map(|tool| tool.name.to_owned()).collect();
         let policy = Policy { mode: settings.mode, sandbox, rules: Arc::new(rules) };
-        Ok(Self { policy, denied_tools, workspace, hidden })
+        let own_files = hidden.own_files();
+        Ok(Self { policy, denied_tools, workspace, hidden, own_files })
     }
 
     pub(crate) fn mode(&self) -> Mode {
@@ -160,7 +162,8 @@ impl Permissions {
             }
             Err(error) => return Err(self.unreachable(&error)),
         };
-        if self.hidden.covers(target.real_path()) || self.hidden.covers(path) {
+        let is_own_by_name = self.hidden.covers(target.real_path()) || self.hidden.covers(path);
+        if is_own_by_name || self.own_files.covers(&target, &self.workspace) {
             return Err(state_directory(path));
         }
         Ok(target)

@@ -6,9 +6,11 @@
 //! of all that the command starts, so it finds what went into a session of its own
 //! or was orphaned, and it ends the tree when it is told to or when the socket
 //! closes: a dropped future, an aborted turn and a killed server are the same to it.
+//! What outlives a supervisor that was itself ended, the server finds ([`orphans`]).
 
 mod environment;
 mod kernel;
+mod orphans;
 mod output;
 mod plain;
 mod protocol;
@@ -19,8 +21,11 @@ pub(crate) mod supervisor;
 pub(crate) mod test_support;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 pub(crate) use environment::Environment;
+pub(crate) use kernel::{execute, take_descriptor};
+pub(crate) use orphans::{end_supervisors, watch_orphans};
 pub(crate) use protocol::{Exit, Moved};
 pub(crate) use runner::{Command, Finished, Limits, RunError, Runner};
 pub(crate) use steps::Cause;

@@ -17,12 +17,14 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use crate::text::printable;
 
 pub(crate) use identity::Identity;
+pub(crate) use own_files::OwnFiles;
 pub(crate) use replace::ReplaceError;
 pub(crate) use target::Target;
 pub(crate) use unfinished::Unfinished;
 
 mod direct;
 mod identity;
+mod own_files;
 mod replace;
 mod target;
 mod unfinished;
@@ -91,6 +93,10 @@ impl Workspace {
             Some(target) => Ok(target),
             None => walk::resolve(self, path),
         }
+    }
+
+    fn root_handles(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.roots.iter().map(|root| root.handle.as_ref())
     }
 
     /// The innermost root that `path` lies beneath by its spelling, and the rest.

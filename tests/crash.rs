@@ -1,8 +1,10 @@
 //! What a server that was killed leaves behind, and what the next one makes of it.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 
+use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -77,4 +79,97 @@ async fn files_that_a_killed_server_had_not_finished_are_removed() {
 
     assert_eq!(names(&first), ["precious.txt"]);
     assert_eq!(fs::read_dir(notes).expect("a directory").count(), 0);
+}
+
+const TEMPORARY: &str = ".toolhand-0123456789abcdef0123456789abcdef.tmp";
+const ANOTHER: &str = ".toolhand-11111111111111111111111111111111.tmp";
+
+/// A server that has run once, and a directory that is none of its.
+async fn ended_beside_foreign(upstream: &Upstream) -> (Server, std::path::PathBuf) {
+    let mut first = Server::builder(upstream).start().await;
+    assert!(first.stop().expect("a status").success());
+    let foreign = first.state_dir().with_file_name("foreign");
+    fs::create_dir(&foreign).expect("a new directory");
+    for name in [TEMPORARY, ANOTHER, "precious.txt"] {
+        fs::write(foreign.join(name), "keep").expect("a new file");
+    }
+    (first, foreign)
+}
+
+fn count(directory: &Path) -> usize {
+    fs::read_dir(directory).expect("a directory").count()
+}
+
+#[tokio::test]
+async fn d14_the_sweep_never_goes_through_a_link() {
+    let upstream = Upstream::start();
+    let (first, foreign) = ended_beside_foreign(&upstream).await;
+    let notes = first.state_dir().join("unfinished");
+    symlink(foreign.join(TEMPORARY), foreign.join("note-of-a-sort")).expect("a link");
+    fs::remove_dir(&notes).expect("it is empty");
+    symlink(&foreign, &notes).expect("a link");
+
+    let mut second = after(&upstream, &first).start().await;
+    assert!(second.log().contains("unfinished"), "{}", second.log());
+    assert_eq!(count(&foreign), 4);
+    // Nor is anything noted there: a file is written all the same.
+    write_new(&upstream, &second).await;
+    assert_eq!((count(&foreign), first.file("new.txt")), (4, "new\n".to_owned()));
+    assert!(second.stop().expect("a status").success());
+
+    // A note whose directory is reached through a link.
+    fs::remove_file(&notes).expect("the link");
+    fs::create_dir(&notes).expect("a new directory");
+    fs::set_permissions(&notes, fs::Permissions::from_mode(0o700)).expect("our own");
+    symlink(&foreign, first.workspace().join("link")).expect("a link");
+    symlink(first.workspace().join("link").join(TEMPORARY), notes.join(TEMPORARY)).expect("a note");
+    drop(after(&upstream, &first).start().await);
+    assert_eq!((count(&foreign), count(&notes)), (4, 0));
+}
+
+async fn write_new(upstream: &Upstream, server: &Server) {
+    upstream.round(calls(&[(
+        "c1",
+        "Write",
+        json!({ "file_path": "new.txt", "content": "new\n" }),
+    )]));
+    upstream.round(says("Done."));
+    assert_eq!(server.client().chat(&crate::support::client::ask("Write.")).await.text(), "Done.");
+}
+
+#[tokio::test]
+async fn d14_the_sweep_removes_temporary_files_of_ours_and_nothing_else() {
+    let upstream = Upstream::start();
+    let (first, foreign) = ended_beside_foreign(&upstream).await;
+    let notes = first.state_dir().join("unfinished");
+    let name = |letter: char| format!(".toolhand-{}.tmp", letter.to_string().repeat(32));
+    // Notes that name what is no temporary file: a link, a pipe, a directory.
+    symlink(foreign.join("precious.txt"), foreign.join(name('a'))).expect("a link");
+    mkfifoat(CWD, foreign.join(name('b')), Mode::RWXU).expect("a pipe");
+    fs::create_dir(foreign.join(name('c'))).expect("a directory");
+    for letter in ['a', 'b', 'c'] {
+        symlink(foreign.join(name(letter)), notes.join(name(letter))).expect("a note");
+    }
+    // A relative note, one that names another, one of another server's manners.
+    symlink(ANOTHER, notes.join(ANOTHER)).expect("a note");
+    symlink(foreign.join("precious.txt"), notes.join(name('d'))).expect("a note");
+    symlink("\u{1}".repeat(4000), notes.join(name('e'))).expect("a note");
+    // What is no note at all.
+    mkfifoat(CWD, notes.join(name('f')), Mode::RWXU).expect("a pipe");
+    fs::create_dir(notes.join(name('0'))).expect("a directory");
+    fs::write(notes.join("list.bin"), vec![0xff; 1 << 20]).expect("a file");
+    // And one that is as it should be.
+    symlink(foreign.join(TEMPORARY), notes.join(TEMPORARY)).expect("a note");
+
+    drop(after(&upstream, &first).start().await);
+
+    assert!(!foreign.join(TEMPORARY).exists());
+    assert!(foreign.join(ANOTHER).exists() && foreign.join("precious.txt").exists());
+    for letter in ['a', 'b', 'c'] {
+        assert!(foreign.join(name(letter)).symlink_metadata().is_ok(), "{letter}");
+    }
+    for name in [name('f'), name('0'), "list.bin".to_owned()] {
+        assert!(notes.join(&name).symlink_metadata().is_ok(), "{name} is no note");
+    }
+    assert_eq!(count(&notes), 3);
 }

@@ -5,12 +5,16 @@
 mod bodies;
 mod budget;
 mod crowds;
+mod environment;
 mod heads;
 mod limits;
 mod origins;
+mod own_files;
 mod processes;
+mod replacing;
 mod retries;
 mod slow;
+mod supervisors;
 mod values;
 
 use crate::support::server::Server;

@@ -11,9 +11,11 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::support::chunks::{calls, says};
 use crate::support::environment;
 use crate::support::server::{Builder as ServerBuilder, Server};
 use crate::support::up::{Builder, Up};
+use crate::support::upstream::Upstream;
 
 fn ask(request: &str) -> Value {
     json!({ "model": "demo", "messages": [{ "role": "user", "content": request }] })
@@ -206,6 +208,42 @@ async fn a_second_start_needs_no_network_and_even_a_killed_chain_leaves_nothing(
     let ending = tokio::task::spawn_blocking(move || up.end(Signal::KILL));
     let status = ending.await.expect("no panic").expect("it ran");
     assert!(!status.success());
+}
+
+#[tokio::test]
+async fn p13_litellm_alone_gets_the_provider_keys_and_its_environment_shows_none() {
+    // Installs LiteLLM where it is not there yet.
+    drop(Up::shared().await);
+    let provider = Upstream::start();
+    let key = format!("sk-{}", uuid::Uuid::new_v4().simple());
+    let builder = Builder::borrowing().free();
+    let config = builder.home().join("provided.yaml");
+    let yaml = format!(
+        "model_list:\n  - model_name: provided\n    litellm_params:\n      model: openai/provided\n      \
+         api_base: {}\n      api_key: os.environ/A_PROVIDERS_KEY\n",
+        provider.url()
+    );
+    fs::write(&config, yaml).expect("a new file");
+    let builder = builder
+        .argument(&format!("--litellm-config={}", config.display()))
+        .environment("A_PROVIDERS_KEY", &key);
+    let starting = tokio::task::spawn_blocking(move || builder.start());
+    let up = starting.await.expect("up starts");
+    let look = format!(
+        "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -ac {key}; \
+         cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c litellm.proxy.proxy_cli"
+    );
+    provider.round(calls(&[("c1", "Bash", json!({ "command": look }))]));
+    provider.round(says("Done."));
+    let mut body = streamed("Look.");
+    body["model"] = "provided".into();
+
+    let transcript = up.client().streamed(&body).await;
+
+    assert_eq!(transcript.text(), "Done.");
+    let request = provider.request(0).await;
+    assert_eq!(request.head.header("authorization"), Some(format!("Bearer {key}").as_str()));
+    assert_eq!(crate::turn::answers(&provider, 1).await, ["0\n1"]);
 }
 
 #[test]

@@ -2,6 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::Upstream;
@@ -58,6 +62,88 @@ fn a_configuration_that_others_may_write_is_refused() {
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o666)).expect("our own");
     let argument = format!("--config={}", shared.display());
     check_refused(builder.argument(&argument), &["shared.toml"]);
+}
+
+/// What is no file of ours to read, by name.
+fn no_files(home: &Path) -> Vec<(&'static str, &'static str)> {
+    mkfifoat(CWD, home.join("pipe"), Mode::RUSR | Mode::WUSR).expect("a pipe");
+    fs::create_dir(home.join("directory")).expect("a directory");
+    let _kept_by_its_name = UnixListener::bind(home.join("socket")).expect("a socket");
+    symlink("/dev/zero", home.join("device")).expect("a link");
+    symlink("pipe", home.join("link")).expect("a link");
+    let large = fs::File::create(home.join("large")).expect("a file");
+    large.set_len(64 << 30).expect("a hole");
+    fs::set_permissions(home.join("large"), fs::Permissions::from_mode(0o600)).expect("our own");
+    vec![
+        ("pipe", "is not a regular file"),
+        ("directory", "is not a regular file"),
+        ("socket", "is not a regular file"),
+        ("device", "is not a regular file"),
+        ("link", "is not a regular file"),
+        ("large", "is larger than"),
+    ]
+}
+
+#[test]
+fn x12_d5_a_file_that_is_none_is_named_and_nobody_waits_for_it() {
+    for number in 0..6 {
+        let path = |builder: &Builder| {
+            let (name, reason) = no_files(builder.home())[number];
+            (builder.home().join(name).display().to_string(), name, reason)
+        };
+        let builder = Builder::new(NOWHERE);
+        let (file, name, reason) = path(&builder);
+        check_refused(builder.argument(&format!("--config={file}")), &[name, reason]);
+
+        for key in ["upstream.api_key_file", "upstream.ca_file"] {
+            let builder = Builder::new(NOWHERE);
+            let (file, name, reason) = path(&builder);
+            check_refused(builder.config(key, &format!("{file:?}")), &[name, reason]);
+        }
+        let builder = Builder::new(NOWHERE);
+        let (file, name, reason) = path(&builder);
+        fs::create_dir(builder.home().join("state")).expect("a directory");
+        fs::set_permissions(builder.home().join("state"), fs::Permissions::from_mode(0o700))
+            .expect("our own");
+        fs::rename(&file, builder.home().join("state/api-key")).expect("the same place");
+        let builder = builder.environment("TOOLHAND_API_KEY", "");
+        let named: &[&str] = match name {
+            "device" | "link" | "socket" => &["api-key"],
+            _ => &["api-key", reason],
+        };
+        check_refused(builder, named);
+    }
+}
+
+#[test]
+fn x12_a_client_key_has_eight_characters_or_more() {
+    let builder = Builder::new(NOWHERE).environment("TOOLHAND_API_KEY", "sk-1234");
+    check_refused(builder, &["TOOLHAND_API_KEY", "at least 8 characters"]);
+
+    let builder = Builder::new(NOWHERE).environment("TOOLHAND_API_KEY", "");
+    let state = builder.home().join("state");
+    fs::create_dir(&state).expect("a directory");
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).expect("our own");
+    fs::write(state.join("api-key"), "sk-1234\n").expect("a file");
+    fs::set_permissions(state.join("api-key"), fs::Permissions::from_mode(0o600)).expect("ours");
+    check_refused(builder, &["api-key", "at least 8 characters"]);
+}
+
+#[test]
+fn a_limit_of_nothing_is_named() {
+    for (key, value) in [
+        ("limits.body", r#""0""#),
+        ("limits.body", r#""0KiB""#),
+        ("limits.header_time", r#""0s""#),
+        ("limits.slow_client", r#""0""#),
+        ("limits.connections", "0"),
+        ("limits.runs", "-0"),
+        ("limits.wrong_keys_per_minute", "0"),
+    ] {
+        check_refused(Builder::new(NOWHERE).config(key, value), &[key, "must be more than 0"]);
+    }
+    let builder = Builder::new(NOWHERE).environment("TOOLHAND_LIMITS_RUNS", "0");
+    check_refused(builder, &["TOOLHAND_LIMITS_RUNS", "must be more than 0"]);
 }
 
 #[test]
@@ -130,6 +216,35 @@ async fn what_is_dangerous_is_said_at_each_start() {
     };
     let within = said(within, "WARN").await;
     assert!(within.iter().any(|line| line.contains("toolhand.toml")), "{within:?}");
+}
+
+#[tokio::test]
+async fn a_workspace_that_holds_too_much_is_said_at_each_start() {
+    let upstream = Upstream::start();
+    let at = |path: String| {
+        let upstream = &upstream;
+        move || Server::builder(upstream).argument(&format!("--workspace={path}"))
+    };
+    let root = said(at("/".to_owned()), "WARN").await;
+    assert!(root.iter().any(|line| line.contains("the workspace is / ")), "{root:?}");
+
+    let home = || {
+        let builder = Server::builder(&upstream);
+        let home = builder.home().display().to_string();
+        // By another name.
+        symlink(&home, builder.home().join("me")).expect("a link");
+        builder.argument(&format!("--workspace={home}/me"))
+    };
+    let home = said(home, "WARN").await;
+    assert!(home.iter().any(|line| line.contains("your home directory")), "{home:?}");
+
+    let around = || {
+        let builder = Server::builder(&upstream);
+        let state = builder.workspace().join("deep/state").display().to_string();
+        builder.argument(&format!("--state-dir={state}"))
+    };
+    let around = said(around, "WARN").await;
+    assert!(around.iter().any(|line| line.contains("the state directory")), "{around:?}");
 }
 
 #[tokio::test]

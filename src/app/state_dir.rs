@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::config::secrets;
+use crate::named_file;
 use crate::secret::Secret;
 use crate::workspace::Unfinished;
 
@@ -54,7 +56,11 @@ impl StateDir {
         let lock = lock(&directory).map_err(refuse)?;
         if let Err(error) = unfinished(path).sweep() {
             // What is left is in somebody's way, but no danger.
-            tracing::warn!(%error, "files that a killed server left could not be removed");
+            tracing::warn!(
+                %error,
+                "files that a killed server left could not be removed: see unfinished in the \
+                 state directory"
+            );
         }
         Ok(Self { path: path.to_owned(), directory, _lock: lock })
     }
@@ -75,21 +81,23 @@ impl StateDir {
     }
 
     fn read_key(&self) -> Result<Option<Secret>, String> {
-        let mut file = match open_in(&self.directory, KEY, OFlags::RDONLY) {
+        let file = match open_in(&self.directory, KEY, OFlags::RDONLY) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(format!("{KEY}: {error}")),
         };
-        let metadata = file.metadata().map_err(|error| format!("{KEY}: {error}"))?;
-        refuse_key_file(metadata.is_file(), metadata.uid(), metadata.mode(), our_user())
+        let (bytes, metadata) =
+            named_file::read_open(&file, LONGEST_KEY).map_err(|error| format!("{KEY} {error}"))?;
+        refuse_key_file(metadata.uid(), metadata.mode(), our_user())
             .map_err(|reason| format!("{KEY} {reason}"))?;
-        let mut text = String::new();
-        let read = (&mut file).take(LONGEST_KEY).read_to_string(&mut text);
-        read.map_err(|error| format!("{KEY}: {error}"))?;
-        match text.trim() {
-            key if crate::config::secrets::is_sendable(key) => Ok(Some(Secret::new(key))),
-            _ => Err(format!("{KEY} holds no key; delete it and a new one is made")),
+        let text = String::from_utf8_lossy(&bytes);
+        let key = Secret::new(text.trim());
+        if !secrets::is_sendable(key.expose()) {
+            return Err(format!("{KEY} holds no key; delete it and a new one is made"));
         }
+        secrets::refuse_short(&key)
+            .map_err(|reason| format!("{KEY} {reason}; delete it and a new one is made"))?;
+        Ok(Some(key))
     }
 
     /// Written under another name first, so that half a key is never found.
@@ -162,10 +170,7 @@ fn refuse_directory(owner: u32, mode: u32, we: u32) -> Result<(), String> {
     Ok(())
 }
 
-fn refuse_key_file(is_file: bool, owner: u32, mode: u32, we: u32) -> Result<(), String> {
-    if !is_file {
-        return Err("is not a regular file".into());
-    }
+fn refuse_key_file(owner: u32, mode: u32, we: u32) -> Result<(), String> {
     if owner != we {
         return Err(format!("belongs to user {owner}, and we are user {we}"));
     }
@@ -314,7 +319,7 @@ mod tests {
             Err("belongs to user 7, and we are user 1000".into())
         );
         assert_eq!(
-            refuse_key_file(true, 7, 0o600, 1000),
+            refuse_key_file(7, 0o600, 1000),
             Err("belongs to user 7, and we are user 1000".into())
         );
     }

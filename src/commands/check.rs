@@ -9,7 +9,7 @@ use super::signals::run_until_stopped;
 use super::{Failure, print};
 use crate::app::face;
 use crate::app::services::Services;
-use crate::app::state_dir;
+use crate::app::{state_dir, workspaces};
 use crate::config::keys::Keys;
 use crate::config::layers::{Given as Set, lookup};
 use crate::config::{self, Config, Given, Loaded};
@@ -76,12 +76,14 @@ fn parts(loaded: &Loaded, services: &Services, state: &str) -> String {
         format!("sandbox: {}", sandbox(config.sandbox.mode)),
         format!("user: {}", user()),
     ];
+    let warnings = workspaces::warnings(config, &services.home);
+    let warnings = warnings.into_iter().map(|warning| format!("warning: {warning}"));
     let features = face::features(config, services);
     let features = features.into_iter().map(|feature| {
         let state = if feature.on { "" } else { "off: " };
         format!("{}: {state}{}", feature.name, feature.why)
     });
-    lines.into_iter().chain(features).collect::<Vec<_>>().join("\n") + "\n"
+    lines.into_iter().chain(warnings).chain(features).collect::<Vec<_>>().join("\n") + "\n"
 }
 
 fn client_key(config: &Config, is_in_environment: bool) -> &'static str {

@@ -28,10 +28,13 @@ use crate::app::Server;
 use crate::app::state_dir::StateDir;
 use crate::config::environment::Variables;
 use crate::config::{self, Given, Loaded};
-use crate::{demo_model, telemetry};
+use crate::{demo_model, named_file, telemetry};
 
 /// The configuration that LiteLLM is started with.
 const CONFIG: &str = include_str!("../../litellm-config.yaml");
+
+/// Much more than any list of models.
+const LARGEST_CONFIG: u64 = 1 << 20;
 
 /// How LiteLLM learns where the demo model listens.
 const DEMO_BASE: &str = "TOOLHAND_DEMO_BASE";
@@ -130,6 +133,7 @@ impl Chain {
             address: free_address("LiteLLM", flags.litellm_port, "--litellm-port")?,
             key: litellm::random_key(),
             demo_base: demo_base.map(|address| format!("http://{address}/v1")),
+            variables: variables.clone(),
         };
         let model = models::first(&config.yaml).unwrap_or(demo_model::MODEL).to_owned();
         Ok(Self { litellm, demo, model, left_out: config.left_out })
@@ -180,7 +184,8 @@ impl Configuration {
     fn of(flags: &Flags, directory: &Path, variables: &Variables) -> Result<Self, UpError> {
         if let Some(path) = &flags.litellm_config {
             let named = |error| UpError::file(path, error);
-            let yaml = fs::read_to_string(path).map_err(named)?;
+            let (yaml, _) = named_file::read(path, LARGEST_CONFIG).map_err(named)?;
+            let yaml = String::from_utf8_lossy(&yaml).into_owned();
             // LiteLLM is started in another directory.
             let path = path.canonicalize().map_err(named)?;
             return Ok(Self { path, yaml, left_out: Vec::new() });
@@ -193,9 +198,9 @@ impl Configuration {
 }
 
 async fn start(plan: &Plan) -> Result<Litellm, UpError> {
-    let python = install::ensure(&plan.directory).await?;
+    let python = install::ensure(&plan.directory, &plan.variables).await?;
     say("Starting LiteLLM.");
-    let mut litellm = Litellm::start(&python, plan)?;
+    let mut litellm = Litellm::start(&python, plan).await?;
     litellm.ready().await?;
     Ok(litellm)
 }

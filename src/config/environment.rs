@@ -29,7 +29,7 @@ const OTHERS: [&str; 4] = [
     super::secrets::CLIENT_KEY,
     super::secrets::UPSTREAM_KEY,
 ];
-const OTHER_PREFIXES: [&str; 2] = [super::secrets::HANDED_OVER, "TOOLHAND_TEST_"];
+const OTHER_PREFIXES: [&str; 2] = [super::own_environment::HANDED_OVER, "TOOLHAND_TEST_"];
 
 /// Kubernetes describes a service named "toolhand" to all its neighbours so.
 const SERVICE_LINKS: [&str; 2] = ["TOOLHAND_PORT", "TOOLHAND_SERVICE_"];

@@ -1,14 +1,15 @@
 //! Reading files that decide what the server does: only those that nobody else
 //! could have written.
 
-use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::fs::Metadata;
+use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::ConfigError;
 use super::environment::Variables;
 use super::secrets::is_sendable;
+use crate::named_file;
 use crate::secret::Secret;
 
 /// Much more than any configuration, much less than what a device would give.
@@ -64,13 +65,8 @@ pub(crate) fn read_secret(path: &Path) -> Result<Secret, ConfigError> {
 }
 
 fn open_and_read(path: &Path) -> io::Result<(String, Metadata)> {
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("is not a regular file"));
-    }
-    let mut text = String::new();
-    file.take(LARGEST).read_to_string(&mut text)?;
+    let (bytes, metadata) = named_file::read(path, LARGEST)?;
+    let text = String::from_utf8(bytes).map_err(|_| io::Error::other("is not UTF-8"))?;
     Ok((text, metadata))
 }
 

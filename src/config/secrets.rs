@@ -1,20 +1,6 @@
-//! Keys of the environment, and keeping them out of it.
-//!
-//! Whoever may look at a process reads its environment, for as long as it lives.
-//! So a process that was started with keys in it starts itself once more without
-//! them, and hands them over in memory that has no name in the file system.
+//! The keys that we were given, and what a key must be like.
 
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
-
-use rustix::fs::MemfdFlags;
-use rustix::process::DumpableBehavior;
 
 use super::ConfigError;
 use super::environment::Variables;
@@ -25,81 +11,15 @@ use crate::secret::Secret;
 pub(crate) const CLIENT_KEY: &str = "TOOLHAND_API_KEY";
 /// The key we use upstream.
 pub(crate) const UPSTREAM_KEY: &str = "TOOLHAND_UPSTREAM_API_KEY";
-/// Says under which descriptor the keys were handed over.
-pub(crate) const HANDED_OVER: &str = "TOOLHAND_SECRETS_FD";
 
-/// How the memory shows up in `/proc/self/fd`.
-const MEMORY: &str = "toolhand-secrets";
+/// A shorter one could be found by trying.
+const MIN_CLIENT_KEY: usize = 8;
 
 /// Keys that were given, by whatever way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Secrets {
     pub(crate) client_key: Option<Secret>,
     pub(crate) upstream_key: Option<Secret>,
-}
-
-/// Keeps others of the same user from looking into this process: its memory, and
-/// the environment it was started with.
-pub(crate) fn close_to_others() -> io::Result<()> {
-    Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
-}
-
-/// Starts this program once more without the keys that its environment holds.
-///
-/// Returns when there are none, or when it cannot be done.
-pub(crate) fn leave_environment(variables: &Variables) -> io::Result<()> {
-    let given: Vec<_> = [CLIENT_KEY, UPSTREAM_KEY]
-        .into_iter()
-        .filter_map(|name| Some((name, variables.get(name)?.as_encoded_bytes())))
-        .collect();
-    if given.is_empty() {
-        return Ok(());
-    }
-    let mut memory = File::from(rustix::fs::memfd_create(MEMORY, MemfdFlags::empty())?);
-    for (name, value) in &given {
-        memory.write_all(&[name.as_bytes(), b"=", value, b"\0"].concat())?;
-    }
-    let mut arguments = std::env::args_os();
-    let mut again = Command::new(std::env::current_exe()?);
-    if let Some(name) = arguments.next() {
-        again.arg0(name);
-    }
-    again.args(arguments).env(HANDED_OVER, memory.as_raw_fd().to_string());
-    for (name, _) in given {
-        again.env_remove(name);
-    }
-    Err(again.exec())
-}
-
-/// The keys that an earlier self handed over, once: the memory is emptied.
-pub(crate) fn handed_over(variables: &Variables) -> Variables {
-    let Some(number) = variables.get(HANDED_OVER).and_then(|number| number.to_str()) else {
-        return Variables::default();
-    };
-    read_memory(number).map(|bytes| parse_memory(&bytes)).unwrap_or_default()
-}
-
-/// Another descriptor may have that number in a child that inherited the variable.
-fn read_memory(number: &str) -> io::Result<Vec<u8>> {
-    let path = Path::new("/proc/self/fd").join(number);
-    if !fs::read_link(&path)?.to_string_lossy().contains(MEMORY) {
-        return Ok(Vec::new());
-    }
-    let mut memory = OpenOptions::new().read(true).write(true).open(path)?;
-    let mut bytes = Vec::new();
-    memory.read_to_end(&mut bytes)?;
-    memory.set_len(0)?;
-    Ok(bytes)
-}
-
-fn parse_memory(bytes: &[u8]) -> Variables {
-    use std::os::unix::ffi::OsStrExt;
-
-    let pairs = bytes.split(|byte| *byte == 0).filter_map(|entry| {
-        let at = entry.iter().position(|byte| *byte == b'=')?;
-        Some((OsStr::from_bytes(&entry[..at]), OsStr::from_bytes(&entry[at + 1..])))
-    });
-    pairs.collect::<BTreeMap<_, _>>().into_iter().collect()
 }
 
 /// The keys of the environment, and the one of `upstream.api_key_file`.
@@ -111,7 +31,22 @@ pub(crate) fn collect(
         (None, Some(path)) => Some(file::read_secret(path)?),
         (given, _) => given,
     };
-    Ok(Secrets { client_key: secret(variables, CLIENT_KEY)?, upstream_key })
+    let client_key = secret(variables, CLIENT_KEY)?;
+    if let Some(key) = &client_key {
+        refuse_short(key)
+            .map_err(|reason| ConfigError::Invalid(format!("{CLIENT_KEY} {reason}")))?;
+    }
+    Ok(Secrets { client_key, upstream_key })
+}
+
+/// Whether a client key is long enough.
+pub(crate) fn refuse_short(key: &Secret) -> Result<(), String> {
+    match key.expose().len() {
+        length if length < MIN_CLIENT_KEY => {
+            Err(format!("is too short: a client key has at least {MIN_CLIENT_KEY} characters"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn secret(variables: &Variables, name: &str) -> Result<Option<Secret>, ConfigError> {
@@ -132,11 +67,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_holds_names_and_values() {
-        let variables = parse_memory(b"TOOLHAND_API_KEY=th-1=2\0TOOLHAND_UPSTREAM_API_KEY=sk\0");
-        let secrets = collect(&variables, None).unwrap();
-        assert_eq!(secrets.client_key, Some(Secret::new("th-1=2")));
+    fn x12_a_client_key_is_not_short_and_upstreams_may_be() {
+        let given = |key: &str| Variables::from_iter([(CLIENT_KEY, key), (UPSTREAM_KEY, "sk")]);
+        let secrets = collect(&given("th-12345"), None).unwrap();
+        assert_eq!(secrets.client_key, Some(Secret::new("th-12345")));
         assert_eq!(secrets.upstream_key, Some(Secret::new("sk")));
+
+        let error = collect(&given("th-1234"), None).unwrap_err().to_string();
+        assert_eq!(error, "TOOLHAND_API_KEY is too short: a client key has at least 8 characters");
     }
 
     #[test]
@@ -147,11 +85,5 @@ mod tests {
         let broken = Variables::from_iter([(CLIENT_KEY, "th-\n1")]);
         let error = collect(&broken, None).unwrap_err().to_string();
         assert_eq!(error, "TOOLHAND_API_KEY holds characters that no key has");
-    }
-
-    #[test]
-    fn a_stale_descriptor_is_not_read() {
-        let variables = Variables::from_iter([(HANDED_OVER, "0")]);
-        assert!(handed_over(&variables).get(CLIENT_KEY).is_none());
     }
 }

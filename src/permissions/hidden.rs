@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::workspace::OwnFiles;
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hidden(Arc<[PathBuf]>);
 
@@ -15,6 +17,11 @@ impl Hidden {
     /// A directory and all below it, by its name and by where that leads.
     pub(crate) fn directory(path: &Path) -> Self {
         Self([path.to_owned(), real_path_of(path)].into())
+    }
+
+    /// The same by identity, for what a path cannot tell.
+    pub(crate) fn own_files(&self) -> OwnFiles {
+        self.0.first().map(|path| OwnFiles::in_directory(path)).unwrap_or_default()
     }
 
     /// Links in `path` are resolved already.

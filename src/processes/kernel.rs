@@ -1,7 +1,13 @@
-//! The four calls that no safe library offers.
-#![expect(unsafe_code, reason = "fork, clone, close_range and signal have no safe form")]
+//! The calls that no safe library offers.
+#![expect(
+    unsafe_code,
+    reason = "fork, clone, exec, close_range, signal and descriptors by number have no safe form"
+)]
 
+use std::ffi::{CStr, CString};
 use std::io;
+use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
+use std::ptr;
 
 use rustix::process::Pid;
 
@@ -55,6 +61,26 @@ pub(super) fn ignore_no_signals() {
         // itself are refused, and need no reset.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
+}
+
+/// Makes this process run `program`, with everything else as it is: descriptors, working
+/// directory, signals that are blocked or ignored. Returns only if it failed.
+pub(crate) fn execute(program: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
+    let list = |texts: &[CString]| -> Vec<_> {
+        texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
+    };
+    let (arguments, environment) = (list(arguments), list(environment));
+    // SAFETY: both lists end with null and point to texts that outlive the call.
+    unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// The descriptor of that number, which this process was started with. It must belong to
+/// nothing else in this process.
+pub(crate) fn take_descriptor(number: RawFd) -> OwnedFd {
+    // SAFETY: the caller has seen that it is open, and what it is; nothing in this
+    // process has opened it, so nothing else closes it.
+    unsafe { OwnedFd::from_raw_fd(number) }
 }
 
 /// Ends this process at once: no destructor, no exit handler of the parent's.

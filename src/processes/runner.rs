@@ -13,21 +13,29 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::process::Child;
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::environment::Environment;
+use super::orphans::Supervisor;
 use super::output::Capture;
-use super::protocol::{self, Exit, Job, Moved, Order, Report, Step};
+use super::protocol::{self, Exit, Job, Moved, Order, Step};
 use super::steps::{Cause, Effect, Event, Steps};
 use super::supervisor;
 
 /// As much as a pipe holds.
 const READ_BYTES: usize = 64 << 10;
 
-/// An exit is a matter of microseconds, of more on a busy machine.
-const REAP_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a supervisor may take to exit once it said that nothing is left: microseconds,
+/// and more on a busy machine.
+const EXIT_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Longer than any report: a path of 4096 bytes takes 16 kB in it. A command may have got
+/// hold of the socket and write what it likes.
+const MAX_REPORT_BYTES: usize = 64 << 10;
+
+/// As much as a pipe can be made to hold.
+const MAX_UNREAD_BYTES: usize = 1 << 20;
 
 /// Starts programs. One for the whole server.
 #[derive(Clone, Debug)]
@@ -128,15 +136,16 @@ impl Runner {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let (reading, writing) = pipe_with(PipeFlags::CLOEXEC)?;
-        let supervisor = tokio::process::Command::new(&self.supervisor)
+        let mut command = tokio::process::Command::new(&self.supervisor);
+        command
             .arg0("toolhand")
             .arg(supervisor::COMMAND)
             .env_clear()
             .current_dir("/")
             .stdin(OwnedFd::from(theirs))
             .stdout(writing.try_clone()?)
-            .stderr(writing)
-            .spawn()?;
+            .stderr(writing);
+        let supervisor = Supervisor::start(&mut command)?;
         let (reports, orders) = UnixStream::from_std(ours)?.into_split();
         Ok(Run {
             supervisor,
@@ -151,7 +160,7 @@ impl Runner {
 
 /// A command while it runs.
 struct Run {
-    supervisor: Child,
+    supervisor: Supervisor,
     reports: BufReader<OwnedReadHalf>,
     /// When it is dropped the supervisor ends the tree.
     orders: OwnedWriteHalf,
@@ -180,7 +189,7 @@ impl Run {
         let mut is_cancelled = false;
         loop {
             let woken = tokio::select! {
-                _ = self.reports.read_until(b'\n', &mut line) => Woken::Report,
+                () = next_report(&mut self.reports, &mut line) => Woken::Report,
                 read = next_piece(&mut self.output, &mut piece) => Woken::Output(read),
                 () = &mut deadline => Woken::Deadline,
                 () = cancelled.cancelled(), if !is_cancelled => Woken::Cancelled,
@@ -188,7 +197,7 @@ impl Run {
             is_cancelled |= matches!(woken, Woken::Cancelled);
             let event = match woken {
                 Woken::Report => {
-                    let event = reported(&line)?;
+                    let event = reported(&line);
                     line.clear();
                     event
                 }
@@ -201,7 +210,7 @@ impl Run {
             };
             let effect = self.steps.step(event);
             if self.act(effect, deadline.as_mut()).await {
-                return Ok(self.finish(&mut piece).await);
+                return self.finish(&mut piece).await;
             }
         }
     }
@@ -235,34 +244,42 @@ impl Run {
         _ = self.orders.write_all(&protocol::line(message)).await;
     }
 
-    /// Leaves no zombie. After its last report the supervisor only has to exit.
-    async fn reap(&mut self) {
-        if self.steps.stuck.is_none()
-            && timeout(REAP_PATIENCE, self.supervisor.wait()).await.is_err()
+    /// What the supervisor has reported is what it, or whoever speaks in its name, says:
+    /// first everything is made to end, and what is found then counts more.
+    async fn finish(mut self, piece: &mut [u8]) -> Result<Finished, (Step, io::Error)> {
+        let patience = if self.steps.is_over { EXIT_PATIENCE } else { Duration::ZERO };
+        let ended = self.supervisor.end(patience).await;
+        if ended.orphans == 0
+            && let Some((step, errno)) = self.steps.not_started
         {
-            // Stopped by its own command, perhaps; it has nothing to look after any more.
-            _ = self.supervisor.kill().await;
+            return Err((step, io::Error::from_raw_os_error(errno)));
         }
-    }
-
-    async fn finish(mut self, piece: &mut [u8]) -> Finished {
         // All writers have ended, so what they wrote is in the pipe; should another
         // process have got hold of it, we do not wait for that one.
+        let mut unread = MAX_UNREAD_BYTES;
         while let Some(Ok(count @ 1..)) = self.output.as_ref().map(|output| output.try_read(piece))
+            && count <= unread
         {
             self.captured.push(&piece[..count]);
+            unread -= count;
         }
         self.captured.finish();
-        self.reap().await;
-        Finished {
+        Ok(Finished {
             output: self.captured,
             cause: self.steps.cause,
-            exit: self.steps.exit,
+            exit: self.steps.exit.filter(|_| ended.orphans == 0),
             moved: self.steps.moved,
             leftovers: self.steps.leftovers,
-            stuck: self.steps.stuck.unwrap_or(0),
-        }
+            stuck: ended.left,
+        })
     }
+}
+
+/// Reads on to the end of a report, or of what one may have.
+async fn next_report(reports: &mut BufReader<OwnedReadHalf>, line: &mut Vec<u8>) {
+    let room = MAX_REPORT_BYTES.saturating_sub(line.len());
+    // A failure ends the line as the closed socket does.
+    _ = reports.take(room as u64).read_until(b'\n', line).await;
 }
 
 /// How much was read; nothing when the output is closed, and after that never again.
@@ -273,11 +290,7 @@ async fn next_piece(output: &mut Option<pipe::Receiver>, piece: &mut [u8]) -> us
     }
 }
 
-fn reported(line: &[u8]) -> Result<Event, (Step, io::Error)> {
-    match protocol::parse(line) {
-        Ok(Report::NotStarted { step, errno }) => Err((step, io::Error::from_raw_os_error(errno))),
-        Ok(report) => Ok(Event::Reported(report)),
-        // Also the empty line of a closed socket.
-        Err(_) => Ok(Event::SupervisorGone),
-    }
+/// Also the empty line of a closed socket is no report.
+fn reported(line: &[u8]) -> Event {
+    protocol::parse(line).map_or(Event::SupervisorGone, Event::Reported)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::protocol::{CANCEL_GRACE, Exit, Moved, Report};
+use super::protocol::{CANCEL_GRACE, Exit, Moved, Report, Step};
 
 /// How long a command's own time-out leaves it to tidy up.
 const TIMEOUT_GRACE: Duration = Duration::from_secs(2);
@@ -13,6 +13,9 @@ const DRAIN: Duration = Duration::from_millis(500);
 
 /// KILL works at once and the supervisor says so; beyond this we answer without it.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// As many as the kernel can number.
+const MAX_PROCESSES: usize = 1 << 22;
 
 /// Why a command came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +71,10 @@ pub(super) struct Steps {
     pub(super) exit: Option<Exit>,
     pub(super) moved: Moved,
     pub(super) leftovers: usize,
-    /// Processes that could not be ended, or may not have been.
-    pub(super) stuck: Option<usize>,
+    /// The supervisor says that nothing is left; all it has to do then is to exit.
+    pub(super) is_over: bool,
+    /// Why nothing ran, by the supervisor's word.
+    pub(super) not_started: Option<(Step, i32)>,
 }
 
 impl Steps {
@@ -81,30 +86,15 @@ impl Steps {
             exit: None,
             moved: Moved::Not,
             leftovers: 0,
-            stuck: None,
+            is_over: false,
+            not_started: None,
         }
     }
 
     pub(super) fn step(&mut self, event: Event) -> Effect {
         match (event, self.phase) {
-            (Event::Reported(Report::Ended { exit, moved }), phase) => {
-                self.exit = Some(exit);
-                self.moved = moved;
-                self.ended(phase)
-            }
-            (Event::Reported(Report::Gone { leftovers }), _) => {
-                self.leftovers = leftovers;
-                Effect::Finish
-            }
-            (Event::Reported(Report::Stuck { processes }), _) => {
-                self.stuck = Some(processes);
-                Effect::Finish
-            }
-            (Event::Reported(_), _) => Effect::Finish,
-            (Event::SupervisorGone, _) | (Event::Deadline, Phase::Ending) => {
-                self.stuck = Some(1);
-                Effect::Finish
-            }
+            (Event::Reported(report), phase) => self.reported(report, phase),
+            (Event::SupervisorGone, _) | (Event::Deadline, Phase::Ending) => Effect::Finish,
             (Event::OutputClosed, phase) => {
                 self.is_output_closed = true;
                 if phase == Phase::Draining { self.end(CANCEL_GRACE) } else { Effect::Nothing }
@@ -118,6 +108,30 @@ impl Steps {
             (Event::Deadline, Phase::Draining) | (Event::Cancelled, _) => self.end(CANCEL_GRACE),
             (Event::TooMuchOutput, Phase::Draining | Phase::Ending) => Effect::Nothing,
         }
+    }
+
+    /// A command may have written the report itself: the first word on how it ended is
+    /// the one that counts, and no number is taken for more than it can be.
+    fn reported(&mut self, report: Report, phase: Phase) -> Effect {
+        match report {
+            Report::Ended { exit, moved } if self.exit.is_none() => {
+                self.exit = Some(exit);
+                self.moved = moved;
+                return self.ended(phase);
+            }
+            Report::Ended { .. } => return Effect::Nothing,
+            Report::NotStarted { step, errno } if self.exit.is_none() => {
+                self.not_started = Some((step, errno));
+                self.is_over = true;
+            }
+            Report::Gone { leftovers } => {
+                self.leftovers = leftovers.min(MAX_PROCESSES);
+                self.is_over = true;
+            }
+            Report::Lost => self.is_over = true,
+            Report::Stuck { .. } | Report::NotStarted { .. } => {}
+        }
+        Effect::Finish
     }
 
     fn ended(&mut self, phase: Phase) -> Effect {
@@ -194,10 +208,25 @@ mod tests {
     fn p7_an_answer_comes_even_if_the_end_does_not() {
         let events = [Event::Cancelled, Event::Deadline];
         let steps = check(events, &[CANCEL, Effect::Finish], Cause::Cancelled);
-        assert_eq!(steps.stuck, Some(1));
+        assert!(!steps.is_over);
 
         let steps = check([Event::SupervisorGone], &[Effect::Finish], Cause::ItsOwn);
-        assert_eq!((steps.exit, steps.stuck), (None, Some(1)));
+        assert_eq!((steps.exit, steps.is_over), (None, false));
+    }
+
+    #[test]
+    fn p8_a_report_says_no_more_than_it_can() {
+        let gone = |leftovers| Event::Reported(Report::Gone { leftovers });
+        let not_started = || Event::Reported(Report::NotStarted { step: Step::Execute, errno: 2 });
+        let again = Event::Reported(Report::Ended { exit: Exit::Code(7), moved: Moved::Nowhere });
+        let effects = [Effect::Wait(DRAIN), Effect::Nothing, Effect::Finish];
+        let steps = check([ENDED(), again, gone(usize::MAX)], &effects, Cause::ItsOwn);
+        assert_eq!((steps.exit, steps.moved), (Some(Exit::Code(0)), Moved::Not));
+        assert_eq!(steps.leftovers, MAX_PROCESSES);
+
+        let effects = [Effect::Wait(DRAIN), Effect::Finish];
+        let steps = check([ENDED(), not_started()], &effects, Cause::ItsOwn);
+        assert_eq!((steps.not_started, steps.is_over), (None, false));
     }
 
     #[test]

@@ -3,10 +3,9 @@
 //! It is our own binary, re-executed, and two processes really: the *guardian*
 //! forks the *warden*, the warden starts the command and looks after its tree. A
 //! command that kills its parent kills the warden; its orphans then fall to the
-//! guardian, which ends them.
+//! guardian, which ends them. One that kills both is ended by the server.
 
 mod launch;
-mod tree;
 mod warden;
 
 use std::fs::File;
@@ -15,11 +14,12 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::{env, thread};
 
-use rustix::process::{self, Pid, WaitOptions};
+use rustix::process::{self, DumpableBehavior, Pid, WaitOptions};
 use rustix::stdio;
 
 use super::kernel::{self, Fork};
 use super::protocol::{self, Job, Report};
+use super::tree;
 use warden::TICK;
 
 /// The hidden command that makes our binary a supervisor.
@@ -36,6 +36,9 @@ pub fn supervise_if_asked() -> Option<ExitCode> {
 }
 
 fn supervise() -> io::Result<()> {
+    // Before it holds anything: a command of the same user could trace it otherwise, and
+    // speak in its name. The warden inherits this, the command's program does not.
+    process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     kernel::close_others_on_exec()?;
     kernel::ignore_no_signals();
     let socket = UnixStream::from(stdio::stdin().try_clone_to_owned()?);

@@ -263,16 +263,53 @@ async fn a_command_runs_within_limits() {
     assert_eq!(output("trap").await, "", "no signal is ignored");
 }
 
+/// A program that starts `script`, in which `$0` is ours, with the same arguments.
+fn starter(directory: &Path, script: &str) -> std::path::PathBuf {
+    let program = directory.join("toolhand");
+    // Written by another process: one that we fork meanwhile would hold it open, and
+    // what is open for writing cannot be run.
+    let write = r#"printf '#!/bin/sh\nset -- "%s" "$@"\n%s\n' "$1" "$2" >"$3" && chmod 755 "$3""#;
+    let mut shell = std::process::Command::new("/bin/sh");
+    shell.args(["-c", write, "sh"]).arg(test_support::program()).arg(script).arg(&program);
+    assert!(shell.status().unwrap().success());
+    program
+}
+
+/// Root may trace everything, so this is asked as a user who is not.
+#[tokio::test]
+async fn p8_a_command_can_neither_trace_nor_read_its_supervisor() {
+    let directory = TempDir::new().unwrap();
+    let own = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(directory.path(), own).unwrap();
+    let script = if rustix::process::geteuid().is_root() {
+        r#"exec setpriv --reuid=65534 --regid=65534 --clear-groups "$@""#
+    } else {
+        r#"exec "$@""#
+    };
+    let path = ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
+    let program = starter(directory.path(), script);
+    let runner = Runner::new(program, Environment::allowed([path]), None);
+    let text = "read -r _ _ _ above _ </proc/$PPID/stat
+        for process in $PPID $above; do
+            cat /proc/$process/environ 2>/dev/null && echo read
+            ls /proc/$process/fd 2>/dev/null && echo listed
+            python3 -c 'import ctypes, sys
+libc = ctypes.CDLL(None, use_errno=True)
+print(libc.ptrace(16, int(sys.argv[1]), 0, 0), ctypes.get_errno())' $process
+        done
+        cat /proc/self/oom_score_adj";
+
+    let finished = runner.run(&bash(text), LIMITS, &CancellationToken::new()).await.unwrap();
+
+    // -1 and EPERM of both.
+    assert_eq!(finished.output.render(1000, ""), "-1 1\n-1 1\n500\n");
+}
+
 #[tokio::test]
 async fn a_command_ignores_nothing_that_the_server_was_started_to_ignore() {
     let directory = TempDir::new().unwrap();
-    let program = directory.path().join("toolhand");
-    let ours = test_support::program();
-    // Written by another process: one that we fork meanwhile would hold it open, and
-    // what is open for writing cannot be run.
-    let write = r#"printf '#!/bin/sh\ntrap "" HUP INT QUIT CHLD USR1\nexec "%s" "$@"\n' "$1" >"$2" && chmod 700 "$2""#;
-    let mut shell = std::process::Command::new("/bin/sh");
-    assert!(shell.args(["-c", write, "sh"]).args([&ours, &program]).status().unwrap().success());
+    let script = r#"trap "" HUP INT QUIT CHLD USR1; exec "$@""#;
+    let program = starter(directory.path(), script);
     let path = ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
     let runner = Runner::new(program, Environment::allowed([path]), None);
 

@@ -21,6 +21,7 @@ use super::stream::{ChunkStream, Drains};
 use super::trace::TraceHeaders;
 use crate::buffers::{Buffers, Share};
 use crate::limits::Limits;
+use crate::named_file;
 use crate::openai::error_object::ErrorObject;
 use crate::secret::Secret;
 
@@ -28,6 +29,8 @@ use crate::secret::Secret;
 const PROVIDER_RETRY_AFTER: &str = "llm_provider-retry-after";
 /// More of an error's body than any sentence in it needs.
 const ERROR_BODY: usize = 64 << 10;
+/// Every certificate authority that there is takes a quarter of this.
+const LARGEST_CA_FILE: u64 = 1 << 20;
 /// Warm connections for what comes next; those of a rush are not kept when it is over.
 const KEPT_CONNECTIONS: usize = 64;
 /// For a list that upstream has at hand, and for the body of an error.
@@ -267,8 +270,10 @@ fn builder(settings: &Settings) -> Result<ClientBuilder, String> {
 fn own_certificates(settings: &Settings) -> Result<Vec<CertificateDer<'static>>, String> {
     let Some(path) = &settings.ca_file else { return Ok(Vec::new()) };
     let because = |why: String| format!("upstream.ca_file {}: {why}", path.display());
-    let certificates = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+    let (pem, _) =
+        named_file::read(path, LARGEST_CA_FILE).map_err(|error| because(error.to_string()))?;
+    let certificates = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<Vec<_>, _>>()
         .map_err(|error| because(error.to_string()))?;
     if certificates.is_empty() {
         return Err(because("it holds no certificate".into()));

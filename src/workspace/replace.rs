@@ -38,7 +38,8 @@ impl From<Errno> for ReplaceError {
 impl Target {
     /// Puts `contents` where this target is, all or nothing, if the file is still in
     /// the state `before` (`None`: still not there). Missing directories are made.
-    /// Mode, owner and extended attributes of the file are kept.
+    /// Mode, owner and extended attributes of the file are kept, but for those that lend
+    /// rights.
     pub(crate) fn replace(
         &self,
         contents: &[u8],
@@ -208,11 +209,18 @@ impl Drop for Temporary<'_> {
     }
 }
 
+/// Not setuid and setgid: what lends a program its owner's rights was meant for the
+/// contents that were there.
+const KEPT_MODE: u32 = 0o1777;
+
+/// Where file capabilities stand, which lend rights as setuid does.
+const CAPABILITIES: &[u8] = b"security.capability";
+
 /// Owner first, since changing it clears bits of the mode.
 fn keep_attributes(old: &File, new: &File) -> io::Result<()> {
     let (was, is) = (old.metadata()?, new.metadata()?);
     keep_owner(&was, &is, new)?;
-    fchmod(new, Mode::from_raw_mode(was.mode() & 0o7777))?;
+    fchmod(new, Mode::from_raw_mode(was.mode() & KEPT_MODE))?;
     keep_extended(old, new)?;
     Ok(())
 }
@@ -230,7 +238,7 @@ fn keep_owner(was: &Metadata, is: &Metadata, new: &File) -> io::Result<()> {
 }
 
 fn keep_extended(old: impl AsFd, new: impl AsFd) -> Result<(), Errno> {
-    for name in extended_names(&old)? {
+    for name in extended_names(&old)?.into_iter().filter(|name| name != CAPABILITIES) {
         let mut value = vec![0; fgetxattr_query(&old, &name[..])?];
         let length = fgetxattr(&old, &name[..], &mut value[..])?;
         match fsetxattr(&new, &name[..], &value[..length], XattrFlags::empty()) {

@@ -113,6 +113,23 @@ impl Target {
         }
     }
 
+    /// The directory that the target is in, or the nearest one that is there already.
+    pub(super) fn directory(&self) -> &OwnedFd {
+        match &self.place {
+            Place::Root(handle) => handle,
+            Place::Entry { directory, .. } | Place::Missing { directory, .. } => directory,
+        }
+    }
+
+    /// The file or directory itself, if it is there.
+    pub(super) fn entry(&self) -> Option<&OwnedFd> {
+        match &self.place {
+            Place::Root(handle) => Some(handle),
+            Place::Entry { handle, .. } => Some(handle),
+            Place::Missing { .. } => None,
+        }
+    }
+
     /// The directory the target is in, and its name there.
     pub(super) fn leaf(&self, parents: Parents) -> io::Result<(OwnedFd, &OsStr)> {
         match &self.place {

@@ -1,11 +1,17 @@
 //! Notes of the temporary files that stand beside a target for a moment, so that
 //! those of a server that was killed are removed when it starts again.
 
-use std::fs::{self, DirBuilder};
+use std::ffi::OsStr;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, openat2,
+    readlinkat, statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
 use uuid::Uuid;
 
 const PREFIX: &str = ".toolhand-";
@@ -19,7 +25,10 @@ pub(crate) struct Unfinished {
 }
 
 /// Stands as long as this lives.
-pub(super) struct Note(PathBuf);
+pub(super) struct Note {
+    notes: OwnedFd,
+    name: String,
+}
 
 impl Unfinished {
     /// Noted in a directory that is made by [`Self::sweep`].
@@ -27,31 +36,37 @@ impl Unfinished {
         Self { notes: Some(directory) }
     }
 
-    /// Removes what stands in the notes. Whoever wrote them must be gone.
+    /// Removes what stands in the notes. Whoever wrote them must be gone. What cannot be
+    /// removed keeps nothing else from it; the last reason is returned.
     pub(crate) fn sweep(&self) -> io::Result<()> {
-        let Some(directory) = &self.notes else { return Ok(()) };
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        for note in fs::read_dir(directory)? {
-            let note = note?.path();
-            if let Some(file) = temporary_of(&note) {
-                tracing::info!(file = %file.display(), "removing a file that was never finished");
-                gone(fs::remove_file(file))?;
-            }
-            gone(fs::remove_file(note))?;
+        let Some(path) = &self.notes else { return Ok(()) };
+        match mkdirat(CWD, path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
         }
-        Ok(())
+        let notes = open_notes(path)?;
+        let mut outcome = Ok(());
+        for entry in Dir::read_from(&notes)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name != "." && name != ".." {
+                outcome = sweep_note(&notes, name).and(outcome);
+            }
+        }
+        outcome
     }
 
     /// Without a note (no directory, a full disk) a file can be written all the same.
     pub(super) fn note(&self, directory: &Path, name: &str) -> Option<Note> {
-        let note = self.notes.as_ref()?.join(name);
-        symlink(directory.join(name), &note).ok().map(|()| Note(note))
+        let notes = open_notes(self.notes.as_ref()?).ok()?;
+        symlinkat(directory.join(name), &notes, name).ok()?;
+        Some(Note { notes, name: name.to_owned() })
     }
 }
 
 impl Drop for Note {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        _ = unlinkat(&self.notes, &self.name, AtFlags::empty());
     }
 }
 
@@ -60,25 +75,111 @@ pub(super) fn random_name() -> String {
     format!("{PREFIX}{}{SUFFIX}", Uuid::new_v4().simple())
 }
 
-/// The file that a note speaks of, if it is one of ours.
-fn temporary_of(note: &Path) -> Option<PathBuf> {
-    let name = note.file_name()?.to_str()?;
-    let id = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
-    Uuid::try_parse(id).ok()?;
-    let file = fs::read_link(note).ok()?;
-    (file.is_absolute() && file.file_name()? == name).then_some(file)
+/// The directory itself, never what a link in its place leads to, and only if nobody else
+/// can have written in it.
+fn open_notes(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let notes = openat(CWD, path, flags, Mode::empty())
+        .map_err(|error| about(path, &io::Error::from(error).to_string()))?;
+    let stat = fstat(&notes)?;
+    if stat.st_uid != our_user() || stat.st_mode & 0o022 != 0 {
+        return Err(about(path, "it is not ours alone"));
+    }
+    Ok(notes)
 }
 
-fn gone(removed: io::Result<()>) -> io::Result<()> {
-    removed.or_else(|error| match error.kind() {
-        // Its directory may have been replaced by something else since.
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(()),
-        _ => Err(error),
-    })
+fn about(path: &Path, reason: &str) -> io::Error {
+    io::Error::other(format!("{}: {reason}", path.display()))
+}
+
+fn our_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Removes a note, and the file that it speaks of. What is no note stays.
+fn sweep_note(notes: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    let leads_to = match readlinkat(notes, name, Vec::new()) {
+        Ok(leads_to) => leads_to,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::INVAL) => {
+            tracing::warn!(?name, "left in the directory of notes: it is no note");
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let file = Path::new(OsStr::from_bytes(leads_to.as_bytes()));
+    if let Some(directory) = is_temporary(name).then(|| directory_noted(file, name)).flatten() {
+        remove_temporary(directory, name)?;
+    }
+    gone(unlinkat(notes, name, AtFlags::empty()))
+}
+
+fn is_temporary(name: &OsStr) -> bool {
+    let name = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
+    name.is_some_and(|id| Uuid::try_parse(id).is_ok())
+}
+
+/// Where the noted file stands, if the note is as we write them.
+fn directory_noted<'f>(file: &'f Path, name: &OsStr) -> Option<&'f Path> {
+    (file.is_absolute() && file.file_name()? == name).then_some(file.parent()?)
+}
+
+fn remove_temporary(directory: &Path, name: &OsStr) -> io::Result<()> {
+    let directory = match open_without_links(directory) {
+        // It may have been replaced by something else since.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG) => return Ok(()),
+        directory => directory?,
+    };
+    match statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if is_ours(&stat) => {
+            tracing::info!(?name, "removing a file that was never finished");
+            gone(unlinkat(&directory, name, AtFlags::empty()))
+        }
+        Ok(_) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Root may have given its file to the owner of the one that was to be replaced.
+fn is_ours(stat: &Stat) -> bool {
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    is_file && (stat.st_uid == our_user() || our_user() == 0)
+}
+
+/// A path as we note it holds none.
+fn open_without_links(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        // A kernel without it, or a container that forbids it.
+        Err(Errno::NOSYS | Errno::PERM) => {}
+        opened => return opened,
+    }
+    let open = |at: &OwnedFd, name: &OsStr| {
+        openat(at.as_fd(), name, flags | OFlags::NOFOLLOW, Mode::empty())
+    };
+    let mut directory = openat(CWD, "/", flags, Mode::empty())?;
+    for part in path.components() {
+        match part {
+            Component::RootDir | Component::CurDir => {}
+            Component::Normal(name) => directory = open(&directory, name)?,
+            Component::ParentDir | Component::Prefix(_) => return Err(Errno::LOOP),
+        }
+    }
+    Ok(directory)
+}
+
+fn gone(removed: Result<(), Errno>) -> io::Result<()> {
+    match removed {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]

@@ -13,22 +13,22 @@ use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 use crate::support::watch;
 
-struct Shell {
+pub(super) struct Shell {
     upstream: Upstream,
-    server: Server,
+    pub(super) server: Server,
     /// Requests that upstream has had.
     asked: usize,
 }
 
 impl Shell {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let upstream = Upstream::start();
         let server = Server::builder(&upstream).free().start().await;
         Self { upstream, server, asked: 0 }
     }
 
     /// What a model reads that calls Bash with these arguments, one call each.
-    async fn call(&mut self, arguments: &[Value]) -> Vec<String> {
+    pub(super) async fn call(&mut self, arguments: &[Value]) -> Vec<String> {
         let ids: Vec<String> = (0..arguments.len()).map(|number| format!("c{number}")).collect();
         let round: Vec<(&str, &str, Value)> = ids
             .iter()
@@ -42,7 +42,7 @@ impl Shell {
         crate::turn::answers(&self.upstream, self.asked - 1).await
     }
 
-    async fn run(&mut self, command: &str) -> String {
+    pub(super) async fn run(&mut self, command: &str) -> String {
         self.call(&[json!({ "command": command })]).await.remove(0)
     }
 }

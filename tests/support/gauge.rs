@@ -43,18 +43,21 @@ impl Remains {
 }
 
 /// `files` were open before the work began. A connection that is over is closed within
-/// a second or so: as long as there are more than before, they are waited for a while.
+/// a second or so, and a child that has ended is asked for a moment later: as long as
+/// there are more of them than before, they are waited for a while. What still runs is
+/// counted at once.
 pub(crate) async fn remains(server: &Server, files: usize) -> Remains {
     const LOOKS: usize = 50;
+    let running = survivors(server);
     for _ in 0..LOOKS {
-        if open_files(server) <= files + KEPT {
+        if open_files(server) <= files + KEPT && zombies(server) == 0 {
             break;
         }
         sleep(Duration::from_millis(100)).await;
     }
     Remains {
         files: (files, open_files(server)),
-        survivors: survivors(server) + zombies(server),
+        survivors: running + zombies(server),
         peak: memory(server).peak,
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Builder {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     open_files: Option<u32>,
+    /// What is started in place of the server, and starts it.
+    starter: Option<PathBuf>,
 }
 
 /// A running server.
@@ -191,6 +193,7 @@ impl Builder {
             arguments: Vec::new(),
             environment: Vec::new(),
             open_files: None,
+            starter: None,
         };
         builder
             .config("upstream.url", &format!("{upstream:?}"))
@@ -225,6 +228,12 @@ impl Builder {
     /// A shell's usual limit for what it starts, which the program may raise.
     pub(crate) fn open_files(mut self, most: u32) -> Self {
         self.open_files = Some(most);
+        self
+    }
+
+    /// A program that starts the server with the arguments that it is given.
+    pub(crate) fn program(mut self, starter: &Path) -> Self {
+        self.starter = Some(starter.to_owned());
         self
     }
 
@@ -291,7 +300,7 @@ impl Builder {
         let config = self.home.path().join("toolhand.toml");
         fs::write(&config, self.toml()).expect("a configuration");
         fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).expect("our own");
-        let mut command = self.program();
+        let mut command = self.starting();
         command
             .env_clear()
             .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
@@ -308,8 +317,11 @@ impl Builder {
         command
     }
 
-    fn program(&self) -> Command {
+    fn starting(&self) -> Command {
         const PROGRAM: &str = env!("CARGO_BIN_EXE_toolhand");
+        if let Some(starter) = &self.starter {
+            return Command::new(starter);
+        }
         let Some(most) = self.open_files else { return Command::new(PROGRAM) };
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(format!("ulimit -S -n {most}; exec \"$0\" \"$@\"")).arg(PROGRAM);

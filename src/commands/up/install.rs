@@ -3,16 +3,17 @@
 //! A stamp is written last. Where it is missing or another one, an installation was
 //! interrupted or is of another version, and is made anew.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::Command;
 
-use super::python::Python;
+use super::python::{Module, Python};
 use super::{UpError, log, say};
+use crate::config::environment::Variables;
 
 /// Every package with its version and the digests of its files.
 const REQUIREMENTS: &str = include_str!("requirements.txt");
@@ -23,7 +24,7 @@ const STAMP: &str = ".toolhand-installed";
 const STRIDE: usize = 10;
 
 /// The interpreter that has LiteLLM, which is installed first where it is not there.
-pub(super) async fn ensure(directory: &Path) -> Result<Python, UpError> {
+pub(super) async fn ensure(directory: &Path, variables: &Variables) -> Result<Python, UpError> {
     let venv = directory.join("venv");
     let python = Python::new(venv.join("bin/python"));
     if is_stamped(&venv) && python.runs("import litellm_proxy_extras").await {
@@ -39,7 +40,7 @@ pub(super) async fn ensure(directory: &Path) -> Result<Python, UpError> {
         }
         _ => {}
     }
-    let installation = Installation { directory, log: directory.join("install.log") };
+    let installation = Installation { directory, log: directory.join("install.log"), variables };
     installation.make_venv(&system, &venv).await?;
     installation.fill_venv(&python).await?;
     let stamp = venv.join(STAMP);
@@ -56,20 +57,29 @@ fn digest() -> String {
     blake3::hash(REQUIREMENTS.as_bytes()).to_string()
 }
 
+/// What pip has to know of the way to the packages. A provider's key it has not.
+fn is_for_installing(name: &OsStr) -> bool {
+    const NAMES: [&str; 4] =
+        ["SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
+    let name = name.to_string_lossy();
+    name.starts_with("PIP_")
+        || name.to_ascii_lowercase().ends_with("_proxy")
+        || NAMES.contains(&name.as_ref())
+}
+
 struct Installation<'a> {
     directory: &'a Path,
     log: PathBuf,
+    variables: &'a Variables,
 }
 
 impl Installation<'_> {
     async fn make_venv(&self, system: &Python, venv: &Path) -> Result<(), UpError> {
         say("  making a virtual environment");
-        let mut command = system.module("venv", [venv], self.directory);
+        let module = system.module("venv", [venv], self.directory);
         let output = log::create(&self.log)?;
-        command.stdout(Stdio::from(
-            output.try_clone().map_err(|error| UpError::file(&self.log, error))?,
-        ));
-        command.stderr(Stdio::from(output));
+        let errors = output.try_clone().map_err(|error| UpError::file(&self.log, error))?;
+        let command = module.output(Stdio::from(output), Stdio::from(errors));
         let status = self.status(command).await?;
         self.check(status)
     }
@@ -89,24 +99,23 @@ impl Installation<'_> {
             "-r",
             "requirements.txt",
         ];
-        let mut command = python.module("pip", arguments, self.directory);
-        command.stdout(Stdio::piped()).stderr(Stdio::from(log::append(&self.log)?));
+        let wanted = self.variables.iter().filter(|(name, _)| is_for_installing(name));
+        let module = python.module("pip", arguments, self.directory).handing(wanted);
+        let command = module.output(Stdio::piped(), Stdio::from(log::append(&self.log)?));
         let status = self.watch(command).await?;
         self.check(status)
     }
 
-    async fn status(&self, mut command: Command) -> Result<ExitStatus, UpError> {
-        let mut child = command.spawn().map_err(UpError::Start)?;
-        let lifeline = child.stdin.take();
+    async fn status(&self, command: Module) -> Result<ExitStatus, UpError> {
+        let (mut child, lifeline) = command.start().await?;
         let status = child.wait().await.map_err(UpError::Start);
         drop(lifeline);
         status
     }
 
     /// Runs pip to its end and tells how far it is.
-    async fn watch(&self, mut command: Command) -> Result<ExitStatus, UpError> {
-        let mut child = command.spawn().map_err(UpError::Start)?;
-        let lifeline = child.stdin.take();
+    async fn watch(&self, command: Module) -> Result<ExitStatus, UpError> {
+        let (mut child, lifeline) = command.start().await?;
         let output = child.stdout.take().map(|output| BufReader::new(output).lines());
         let mut fetched = 0;
         if let Some(mut lines) = output {
@@ -164,6 +173,16 @@ mod tests {
         assert!(logical.contains("litellm==1.106.2 "));
         assert!(!REQUIREMENTS.contains("://"));
         assert!(packages() > 90);
+    }
+
+    #[test]
+    fn pip_is_told_of_the_way_and_of_no_key() {
+        for name in ["PIP_INDEX_URL", "https_proxy", "NO_PROXY", "SSL_CERT_FILE"] {
+            assert!(is_for_installing(name.as_ref()), "{name}");
+        }
+        for name in ["ANTHROPIC_API_KEY", "PIPELINE_KEY", "TOOLHAND_UPSTREAM_PROXY_KEY"] {
+            assert!(!is_for_installing(name.as_ref()), "{name}");
+        }
     }
 
     #[test]

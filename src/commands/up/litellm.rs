@@ -1,5 +1,6 @@
 //! The LiteLLM process: started on loopback with a key of its own, awaited, watched.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -13,6 +14,7 @@ use uuid::Uuid;
 
 use super::python::Python;
 use super::{DEMO_BASE, UpError, log};
+use crate::config::environment::Variables;
 use crate::secret::Secret;
 
 /// How often a starting LiteLLM is asked; it takes ten seconds and more.
@@ -25,14 +27,11 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const STATUS_LINE: usize = 16;
 
 /// What of the environment would make it do more than this one does.
-const NOT_HANDED_DOWN: [&str; 6] = [
-    "DATABASE_URL",
-    "DIRECT_URL",
-    "LITELLM_SALT_KEY",
-    "CONFIG_FILE_PATH",
-    "WORKER_CONFIG",
-    "TOOLHAND_SECRETS_FD",
-];
+const NOT_HANDED_DOWN: [&str; 5] =
+    ["DATABASE_URL", "DIRECT_URL", "LITELLM_SALT_KEY", "CONFIG_FILE_PATH", "WORKER_CONFIG"];
+
+/// Ours, and no concern of its.
+const OWN_PREFIX: &str = "TOOLHAND_";
 
 const SET: [(&str, &str); 8] = [
     // Does not read `.env` files of the directories above.
@@ -56,6 +55,8 @@ pub(super) struct Plan {
     pub(super) address: SocketAddr,
     pub(super) key: Secret,
     pub(super) demo_base: Option<String>,
+    /// Those that we were given.
+    pub(super) variables: Variables,
 }
 
 impl Plan {
@@ -81,29 +82,28 @@ pub(super) struct Litellm {
 }
 
 impl Litellm {
-    pub(super) fn start(python: &Python, plan: &Plan) -> Result<Self, UpError> {
+    /// It alone gets the environment that we were given, and not where it can be read from
+    /// outside.
+    pub(super) async fn start(python: &Python, plan: &Plan) -> Result<Self, UpError> {
         let log = plan.directory.join("litellm.log");
         let output = log::create(&log)?;
         let errors = output.try_clone().map_err(|error| UpError::file(&log, error))?;
         let port = plan.address.port().to_string();
         let options = ["--host".as_ref(), "127.0.0.1".as_ref(), "--port".as_ref(), port.as_ref()];
         let config = ["--config".as_ref(), plan.config.as_os_str()];
-        let mut command = python.module(
+        let module = python.module(
             "litellm.proxy.proxy_cli",
             options.into_iter().chain(config),
             &plan.directory,
         );
-        for name in NOT_HANDED_DOWN {
-            command.env_remove(name);
-        }
-        command.envs(SET).env("LITELLM_MASTER_KEY", plan.key.expose());
-        command.envs(plan.demo_base.as_ref().map(|base| (DEMO_BASE, base)));
-        let mut child = command
-            .stdout(Stdio::from(output))
-            .stderr(Stdio::from(errors))
-            .spawn()
-            .map_err(UpError::Start)?;
-        let lifeline = child.stdin.take();
+        let (child, lifeline) = module
+            .output(Stdio::from(output), Stdio::from(errors))
+            .handing(plan.variables.iter().filter(|(name, _)| is_handed_down(name)))
+            .handing(SET)
+            .handing([("LITELLM_MASTER_KEY", plan.key.expose())])
+            .handing(plan.demo_base.as_ref().map(|base| (DEMO_BASE, base)))
+            .start()
+            .await?;
         Ok(Self { child, lifeline, address: plan.address, key: plan.key.clone(), log })
     }
 
@@ -142,6 +142,11 @@ impl Litellm {
     fn ended(&self) -> UpError {
         UpError::Ended { log: self.log.clone(), tail: log::tail(&self.log) }
     }
+}
+
+fn is_handed_down(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    !name.starts_with(OWN_PREFIX) && !NOT_HANDED_DOWN.contains(&name.as_ref())
 }
 
 async fn answers(address: SocketAddr, key: &Secret) -> bool {

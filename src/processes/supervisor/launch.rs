@@ -9,7 +9,7 @@ use std::process::Command;
 
 use rustix::fs::Mode;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{self, Pid, Resource, Rlimit};
+use rustix::process::{self, DumpableBehavior, Pid, Resource, Rlimit};
 
 use crate::processes::kernel::{self, Fork};
 use crate::processes::protocol::Job;
@@ -58,13 +58,21 @@ fn become_command(job: &Job) -> io::Error {
     limit(Resource::Core, CORE_BYTES);
     limit(Resource::Nofile, OPEN_FILES);
     limit(Resource::Fsize, FILE_BYTES);
-    // Not every system lets us; the command runs all the same.
-    _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE);
+    lower_value();
     if let Some(mask) = job.umask {
         process::umask(Mode::from_raw_mode(mask));
     }
     let variables = job.environment.iter().map(|(name, value)| (name, value));
     Command::new(OsStr::new(&job.program)).args(&job.arguments).env_clear().envs(variables).exec()
+}
+
+/// Not every system lets us; the command runs all the same.
+fn lower_value() {
+    // The file is root's as long as this process, like its parent, is not to be traced.
+    // It is about to become one that is: it holds nothing that is not the command's.
+    _ = process::set_dumpable_behavior(DumpableBehavior::Dumpable);
+    _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE);
+    _ = process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// At most `most`, and never more than the limit that is there.

@@ -11,8 +11,9 @@ use rustix::io::Errno;
 use rustix::process::{self, Pid, Signal, WaitOptions, WaitStatus};
 use tokio::time::Instant;
 
-use super::{launch, let_go_of_output, tree};
+use super::{launch, let_go_of_output};
 use crate::processes::protocol::{self, CANCEL_GRACE, Exit, Job, Moved, Order, Report, Step};
+use crate::processes::tree;
 
 /// How often a tree that is being ended is looked at again, for what it has started
 /// since.

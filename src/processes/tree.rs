@@ -1,8 +1,9 @@
-//! The processes below this one: who they are, and signals to all of them.
+//! The processes below one: who they are, and signals to all of them.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 
 use rustix::io::Errno;
 use rustix::process::{self, Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal};
@@ -10,16 +11,22 @@ use rustix::process::{self, Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pi
 /// One process, as its line in `/proc` tells it. A pid is used again, a pid with its
 /// start time is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Process {
-    pid: Pid,
+pub(super) struct Process {
+    pub(super) pid: Pid,
     parent: i32,
+    pub(super) session: i32,
     started: u64,
-    is_dead: bool,
+    pub(super) is_dead: bool,
 }
 
 /// Sends the signal to every descendant that still runs; returns how many there were.
 pub(super) fn signal_all(signal: Signal) -> usize {
-    let running = descendants(process::getpid(), &all());
+    signal_below(process::getpid(), signal)
+}
+
+/// The same for the descendants of another process.
+pub(super) fn signal_below(root: Pid, signal: Signal) -> usize {
+    let running = descendants(root, &all());
     for process in &running {
         // One that has ended meanwhile needs no signal.
         _ = send(process, signal);
@@ -46,7 +53,7 @@ pub(super) fn reap() -> io::Result<bool> {
 
 /// The pid may have been given to someone else since we looked: the handle is opened
 /// first and the process behind it checked then.
-fn send(process: &Process, signal: Signal) -> rustix::io::Result<()> {
+pub(super) fn send(process: &Process, signal: Signal) -> rustix::io::Result<()> {
     let handle = match pidfd_open(process.pid, PidfdFlags::empty()) {
         Err(Errno::NOSYS) => return process::kill_process(process.pid, signal),
         opened => opened?,
@@ -63,7 +70,30 @@ fn all() -> Vec<Process> {
     pids.filter_map(|pid| read(Pid::from_raw(pid)?)).collect()
 }
 
-fn read(pid: Pid) -> Option<Process> {
+/// What this process has started itself, and the orphans that it was given, dead ones
+/// included.
+pub(super) fn children() -> Vec<Process> {
+    let Some(tasks) = tasks() else {
+        // A kernel without these lists: all processes are looked at.
+        let parent = process::getpid().as_raw_nonzero().get();
+        return all().into_iter().filter(|process| process.parent == parent).collect();
+    };
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.join("children")).ok());
+    let pids = lists.flat_map(|list| {
+        list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()
+    });
+    pids.filter_map(|pid| read(Pid::from_raw(pid)?)).collect()
+}
+
+/// The threads of this process, where the kernel tells what each has for children.
+fn tasks() -> Option<impl Iterator<Item = PathBuf>> {
+    let own = PathBuf::from("/proc/self/task");
+    let first = own.join(process::getpid().as_raw_nonzero().to_string());
+    first.join("children").exists().then_some(())?;
+    Some(fs::read_dir(own).ok()?.flatten().map(|task| task.path()))
+}
+
+pub(super) fn read(pid: Pid) -> Option<Process> {
     parse(&fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?)
 }
 
@@ -75,11 +105,13 @@ fn parse(stat: &[u8]) -> Option<Process> {
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?;
-    // The 22nd field of the line; two of those after the name are taken.
-    let started = fields.nth(17)?;
+    // The 6th and the 22nd field of the line.
+    let session = fields.nth(1)?;
+    let started = fields.nth(15)?;
     Some(Process {
         pid: Pid::from_raw(pid.parse().ok()?)?,
         parent: parent.parse().ok()?,
+        session: session.parse().ok()?,
         started: started.parse().ok()?,
         is_dead: matches!(state, "Z" | "X"),
     })
@@ -109,14 +141,14 @@ mod tests {
     use super::*;
 
     fn process(pid: i32, parent: i32, is_dead: bool) -> Process {
-        Process { pid: Pid::from_raw(pid).unwrap(), parent, started: 0, is_dead }
+        Process { pid: Pid::from_raw(pid).unwrap(), parent, session: 0, started: 0, is_dead }
     }
 
     #[test]
     fn a_name_may_hold_anything() {
-        let line = b"42 (a) R 7 (\xff b)) S 7 42 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987 0";
+        let line = b"42 (a) R 7 (\xff b)) S 7 42 43 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987 0";
 
-        let expected = Process { started: 987, ..process(42, 7, false) };
+        let expected = Process { started: 987, session: 43, ..process(42, 7, false) };
         assert_eq!(parse(line), Some(expected));
     }
 

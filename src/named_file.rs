@@ -1,0 +1,56 @@
+//! Reads files that the operator has named: regular ones, of a bounded size, and without
+//! ever waiting for who holds the other end of a pipe.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// The whole of it, if it has at most so many bytes.
+pub(crate) fn read(path: &Path, most: u64) -> io::Result<(Vec<u8>, Metadata)> {
+    // Asked first, for opening some devices is an act already; what is there when it is
+    // opened is looked at again.
+    expect_regular(&fs::metadata(path)?)?;
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    read_open(&OpenOptions::new().read(true).custom_flags(flags).open(path)?, most)
+}
+
+/// The same of what is open already.
+pub(crate) fn read_open(file: &File, most: u64) -> io::Result<(Vec<u8>, Metadata)> {
+    let metadata = file.metadata()?;
+    expect_regular(&metadata)?;
+    let mut bytes = Vec::new();
+    // One more tells whether there is more; a length may say nothing (/proc).
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if most < bytes.len() as u64 {
+        return Err(io::Error::other(format!("is larger than {most} bytes")));
+    }
+    Ok((bytes, metadata))
+}
+
+fn expect_regular(metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_file() { Ok(()) } else { Err(io::Error::other("is not a regular file")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
+    use super::*;
+
+    #[test]
+    fn reads_files_and_waits_for_nobody() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("file");
+        fs::write(&path, "1234").unwrap();
+        mkfifoat(CWD, home.path().join("pipe"), Mode::RUSR).unwrap();
+        let error = |path: &Path| read(path, 3).unwrap_err().to_string();
+
+        assert_eq!(read(&path, 4).unwrap().0, b"1234");
+        assert_eq!(error(&path), "is larger than 3 bytes");
+        for what in [&home.path().join("pipe"), home.path(), Path::new("/dev/zero")] {
+            assert_eq!(error(what), "is not a regular file");
+        }
+        assert!(read(Path::new("/proc/self/status"), 1 << 20).is_ok());
+    }
+}
