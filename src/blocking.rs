@@ -15,22 +15,34 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// Checks of request bodies. They compute, so more threads would not help.
-pub(crate) static VALIDATION: Pool =
-    Pool::new("validation", Size { at_once: 4, stuck: 4, threads_each: 1, waiting: 256 });
+pub(crate) static VALIDATION: Pool = Pool::new(
+    "validation",
+    Size { at_once: 4, stuck: 4, threads_each: 1, waiting: 256, max_wait: MAX_WAIT },
+);
 
 /// Resolving the paths that tools were given.
-pub(crate) static RESOLVING: Pool =
-    Pool::new("paths", Size { at_once: 32, stuck: 224, threads_each: 1, waiting: 1024 });
+pub(crate) static RESOLVING: Pool = Pool::new(
+    "paths",
+    Size { at_once: 32, stuck: 224, threads_each: 1, waiting: 1024, max_wait: MAX_WAIT },
+);
 
 /// Tools that read or write one file.
-pub(crate) static FILES: Pool =
-    Pool::new("files", Size { at_once: 32, stuck: 224, threads_each: 1, waiting: 1024 });
+pub(crate) static FILES: Pool = Pool::new(
+    "files",
+    Size { at_once: 32, stuck: 224, threads_each: 1, waiting: 1024, max_wait: MAX_WAIT },
+);
 
 /// Glob and Grep. Few at once: each uses several processors, and may hold the rules of
 /// ignore files (20,000 of them took 160 MB).
 pub(crate) static SEARCHES: Pool = Pool::new(
     "search",
-    Size { at_once: 4, stuck: 28, threads_each: MAX_THREADS_OF_A_SEARCH, waiting: 512 },
+    Size {
+        at_once: 4,
+        stuck: 28,
+        threads_each: MAX_THREADS_OF_A_SEARCH,
+        waiting: 512,
+        max_wait: MAX_WAIT,
+    },
 );
 
 /// More threads hardly make a walk faster: they wait for the disk or for each other.
@@ -51,6 +63,7 @@ pub(crate) struct Size {
     pub(crate) stuck: usize,
     pub(crate) threads_each: usize,
     pub(crate) waiting: usize,
+    pub(crate) max_wait: Duration,
 }
 
 #[derive(Debug)]
@@ -133,7 +146,7 @@ impl Pool {
 
     async fn wait(&self, state: &'static State) -> Result<OwnedSemaphorePermit, Overloaded> {
         let _waiting = Waiting::one_of(self, state)?;
-        let acquired = timeout(MAX_WAIT, Arc::clone(&state.free).acquire_owned()).await;
+        let acquired = timeout(self.size.max_wait, Arc::clone(&state.free).acquire_owned()).await;
         acquired.ok().and_then(Result::ok).ok_or(Overloaded(self.name))
     }
 
@@ -237,7 +250,8 @@ mod tests {
 
     #[tokio::test]
     async fn work_that_hangs_is_replaced_up_to_a_bound_and_then_refused() {
-        let pool = pool(Size { at_once: 1, stuck: 2, threads_each: 1, waiting: 0 });
+        let pool =
+            pool(Size { at_once: 1, stuck: 2, threads_each: 1, waiting: 0, max_wait: MAX_WAIT });
         let mut gates = Vec::new();
         for _ in 0..3 {
             let (gate, work) = gate();
@@ -259,7 +273,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_caller_that_goes_leaves_its_place_to_the_next() {
-        let pool = pool(Size { at_once: 1, stuck: 1, threads_each: 1, waiting: 1 });
+        let pool =
+            pool(Size { at_once: 1, stuck: 1, threads_each: 1, waiting: 1, max_wait: MAX_WAIT });
         let (_gate, work) = gate();
         let mut hanging = Box::pin(pool.run(work));
         assert!(futures::poll!(hanging.as_mut()).is_pending());

@@ -147,7 +147,13 @@ async fn searches_that_hang_are_bounded_and_hold_up_nobody_else() {
     let _gate = Gate::shut("hangs-560");
     let pool: &'static Pool = Box::leak(Box::new(Pool::new(
         "search",
-        Size { at_once: 4, stuck: 8, threads_each: 8, waiting: 100 },
+        Size {
+            at_once: 4,
+            stuck: 8,
+            threads_each: 8,
+            waiting: CALLS,
+            max_wait: Duration::from_secs(2),
+        },
     )));
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..CALLS {
@@ -168,7 +174,7 @@ async fn searches_that_hang_are_bounded_and_hold_up_nobody_else() {
         refused += usize::from(answer.contains("overloaded"));
     }
     assert_eq!(partial + refused, CALLS);
-    assert_eq!(partial, 12, "as many as may hang");
+    assert!((4..=12).contains(&partial), "{partial}, where 4 and 8 may hang");
 }
 
 #[tokio::test]

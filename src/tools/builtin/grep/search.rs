@@ -112,9 +112,10 @@ impl Job for Searching {
         let mut worker = Worker::new(self);
         match &self.what {
             What::File(file) => {
-                let file = file.lock().unwrap_or_else(PoisonError::into_inner).take();
+                // Held until the file is searched: no other thread may think it was.
+                let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
                 worker.searcher.set_binary_detection(BinaryDetection::convert(0));
-                if let Some(file) = file {
+                if let Some(file) = file.take() {
                     worker.search(file, Path::new(""), &self.place.real_path);
                 }
             }
