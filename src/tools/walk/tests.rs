@@ -22,6 +22,11 @@ use crate::workspace::directory::gate::test::Gate;
 
 const IGNORE_FILES: [&str; 4] = [".gitignore", ".ignore", ".rgignore", ".git/info/exclude"];
 
+/// For what takes its time in a debug build.
+fn patient() -> Glob {
+    Glob { search: Search { time_limit: Duration::from_secs(3600), ..Search::default() } }
+}
+
 async fn both(workspace: &Workspace) -> [String; 2] {
     let names = workspace.call(Glob::default(), json!({ "pattern": "*.txt" })).await;
     let texts = workspace.call(Grep::default(), json!({ "pattern": "text" })).await;
@@ -82,10 +87,7 @@ async fn t28_ignore_files_that_are_no_regular_files_are_left_out_and_named() {
 async fn t28_large_ignore_files_count_up_to_a_bound() {
     let ground = workspace();
     ground.write(".ignore", "a.txt\n".repeat(200_000).as_bytes());
-    // Compiling takes its time in a debug build.
-    let glob =
-        Glob { search: Search { time_limit: Duration::from_secs(3600), ..Search::default() } };
-    let answer = ground.call(glob, json!({ "pattern": "*.txt" })).await;
+    let answer = ground.call(patient(), json!({ "pattern": "*.txt" })).await;
     assert!(answer.starts_with("No files found\n"), "{answer}");
     assert!(answer.contains("/.ignore: only its first MiB counts"), "{answer}");
     assert!(answer.contains("/.ignore: only 10000 of its "), "{answer}");
@@ -190,7 +192,7 @@ async fn a_tree_deeper_than_a_stack_and_longer_than_a_path_is_walked() {
     let create = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY;
     drop(openat(&here, "deep.txt", create, Mode::RUSR).unwrap());
 
-    let answer = ground.call(Glob::default(), json!({ "pattern": "*.txt" })).await;
+    let answer = ground.call(patient(), json!({ "pattern": "*.txt" })).await;
 
     assert!(answer.ends_with("/d/d/deep.txt"), "{}", &answer[answer.len().saturating_sub(200)..]);
     assert_eq!(answer.matches("/d").count(), LEVELS + 1);
