@@ -110,7 +110,7 @@ impl Search {
         let job = Arc::new(OnceLock::new());
         let mut worker = slot.spawn({
             let (slot, bounds, job) = (Arc::clone(&slot), Arc::clone(&bounds), Arc::clone(&job));
-            move || work(&slot, prepare(bounds)?, &job)
+            move || Ok(work(&slot, prepare(bounds)?, &job))
         });
         let latest = bounds.deadline + GRACE;
         let mut steps = 0;
@@ -127,11 +127,7 @@ impl Search {
 }
 
 /// What the first thread does: it calls the others, and answers when all is done.
-fn work<J: Job>(
-    slot: &Arc<Slot>,
-    job: J,
-    shared: &OnceLock<Arc<J>>,
-) -> Result<ToolOutput, ToolError> {
+fn work<J: Job>(slot: &Arc<Slot>, job: J, shared: &OnceLock<Arc<J>>) -> ToolOutput {
     let job = Arc::clone(shared.get_or_init(|| Arc::new(job)));
     let threads = available_parallelism().map_or(1, usize::from).min(MAX_THREADS_OF_A_SEARCH);
     for _ in 1..threads {
@@ -139,7 +135,7 @@ fn work<J: Job>(
         slot.spawn(move || job.work());
     }
     job.work();
-    Ok(job.answer())
+    job.answer()
 }
 
 /// The answer when no thread gave one.

@@ -412,7 +412,7 @@ impl Entry<'_> {
         if self.hidden.has(id) || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return None;
         }
-        let nanos = Duration::from_nanos(stat.st_mtime_nsec.try_into().unwrap_or(0));
+        let nanos = Duration::from_nanos(stat.st_mtime_nsec);
         let seconds = Duration::from_secs(stat.st_mtime.unsigned_abs());
         let epoch = SystemTime::UNIX_EPOCH;
         let whole =

@@ -63,7 +63,7 @@ enum What {
     /// A file that was named; the first thread takes it. It is searched whatever ignore
     /// files and globs say, also when it is binary.
     File(Mutex<Option<File>>),
-    Tree(Walk),
+    Tree(Box<Walk>),
 }
 
 impl Searching {
@@ -99,7 +99,7 @@ fn open(scope: &SearchScope, query: &mut Query, bounds: &Arc<Bounds>) -> Result<
     let kind = scope.metadata().map_err(failed)?;
     if kind.is_dir() {
         let walk = Walk::open(scope, query.filter(), Arc::clone(bounds)).map_err(failed)?;
-        return Ok(What::Tree(walk));
+        return Ok(What::Tree(Box::new(walk)));
     }
     if !kind.is_file() {
         return Err(ToolError::Failed(format!("{path} is not a regular file or directory")));

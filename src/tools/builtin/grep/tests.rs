@@ -456,7 +456,10 @@ async fn ignore_files_count_as_for_ripgrep() {
             let ours = sorted(&workspace.call(grep(), arguments).await);
             let globs = glob.into_iter().flat_map(|glob| ["-g", glob]);
             let flags: Vec<&str> = ["-l"].into_iter().chain(globs).chain(["x", "."]).collect();
-            assert_eq!(ours, ripgrep(&workspace, &flags), "seed {seed}, {glob:?}");
+            let mut theirs = ripgrep(&workspace, &flags);
+            // A glob beats the one by which ripgrep leaves these out.
+            theirs.retain(|file| !file.contains(".git/"));
+            assert_eq!(ours, theirs, "seed {seed}, {glob:?}");
         }
         // From inside: given the path, ripgrep 13 matches the rules above it wrongly.
         for path in ["d", "d/e", "e/d/d"] {
