@@ -12,7 +12,8 @@ pub(crate) mod secret;
 pub(crate) mod text;
 pub(crate) mod units;
 
-// Means: memory, programs, directories, logs.
+// Means: memory, threads, programs, directories, logs.
+pub(crate) mod blocking;
 pub(crate) mod buffers;
 pub(crate) mod named_file;
 pub(crate) mod processes;

@@ -7,18 +7,21 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-pub(crate) use self::hidden::Hidden;
+pub(crate) use self::hidden::{Hidden, HiddenFiles};
 pub(crate) use self::mode::{Mode, ModeError};
 pub(crate) use self::rules::{KnownTool, RuleError, Settings};
+pub(crate) use self::scope::SearchScope;
 
 use self::judge::{Effect, Policy};
 use self::rules::Rules;
-use crate::workspace::{OwnFiles, ResolveError, Target, Workspace};
+use crate::blocking::RESOLVING;
+use crate::workspace::{ResolveError, Target, Workspace};
 
 mod hidden;
 mod judge;
 mod mode;
 mod rules;
+mod scope;
 
 /// What a call asks for, as the tool reads its input. Paths are absolute.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +43,7 @@ pub(crate) enum Reach {
 #[derive(Debug)]
 pub(crate) enum Access {
     Read(Target),
-    Search(Target),
+    Search(SearchScope),
     Write(Target),
     Command(String),
     Nothing,
@@ -82,7 +85,6 @@ pub(crate) struct Permissions {
     denied_tools: Arc<[String]>,
     workspace: Arc<Workspace>,
     hidden: Hidden,
-    own_files: OwnFiles,
 }
 
 impl Permissions {
@@ -98,8 +100,7 @@ impl Permissions {
         let denied = known.iter().filter(|tool| rules.denying(tool.name).is_some());
         let denied_tools = denied.map(|tool| tool.name.to_owned()).collect();
         let policy = Policy { mode: settings.mode, sandbox, rules: Arc::new(rules) };
-        let own_files = hidden.own_files();
-        Ok(Self { policy, denied_tools, workspace, hidden, own_files })
+        Ok(Self { policy, denied_tools, workspace, hidden })
     }
 
     pub(crate) fn mode(&self) -> Mode {
@@ -136,15 +137,18 @@ impl Permissions {
         }
         let (permissions, tool) = (self.clone(), tool.to_owned());
         // Resolving blocks on the disk, so it must not run on an async worker.
-        tokio::task::spawn_blocking(move || permissions.permit_blocking(&tool, reach))
+        RESOLVING
+            .run(move || permissions.permit_blocking(&tool, reach))
             .await
-            .map_err(|_| Refusal::Path("resolving the path failed".to_owned()))?
+            .map_err(|overloaded| Refusal::Path(overloaded.to_string()))?
     }
 
     fn permit_blocking(&self, tool: &str, reach: Reach) -> Result<Permit, Refusal> {
         let access = match reach {
             Reach::Read(path) => Access::Read(self.resolve(&path)?),
-            Reach::Search(path) => Access::Search(self.resolve(&path)?),
+            Reach::Search(path) => {
+                Access::Search(SearchScope::new(self.resolve(&path)?, self.hidden.clone()))
+            }
             Reach::Write(path) => Access::Write(self.resolve(&path)?),
             Reach::Command(command) => Access::Command(command),
             Reach::Nothing => Access::Nothing,
@@ -162,8 +166,7 @@ impl Permissions {
             }
             Err(error) => return Err(self.unreachable(&error)),
         };
-        let is_own_by_name = self.hidden.covers(target.real_path()) || self.hidden.covers(path);
-        if is_own_by_name || self.own_files.covers(&target, &self.workspace) {
+        if self.hidden.covers(path) || self.hidden.covers_target(&target, &self.workspace) {
             return Err(state_directory(path));
         }
         Ok(target)
@@ -205,19 +208,28 @@ fn names_of(target: &Target) -> u64 {
 }
 
 impl Permit {
-    /// The file or directory that was permitted.
+    /// The file that was permitted.
+    #[cfg(test)]
     pub(crate) fn target(&self) -> Option<&Target> {
         match &self.0 {
-            Access::Read(target) | Access::Search(target) | Access::Write(target) => Some(target),
-            Access::Command(_) | Access::Nothing => None,
+            Access::Read(target) | Access::Write(target) => Some(target),
+            Access::Search(_) | Access::Command(_) | Access::Nothing => None,
+        }
+    }
+
+    /// What may be searched.
+    pub(crate) fn into_search(self) -> Option<SearchScope> {
+        match self.0 {
+            Access::Search(scope) => Some(scope),
+            _ => None,
         }
     }
 
     /// The same to keep: what is done with it blocks, and does so elsewhere.
     pub(crate) fn into_target(self) -> Option<Target> {
         match self.0 {
-            Access::Read(target) | Access::Search(target) | Access::Write(target) => Some(target),
-            Access::Command(_) | Access::Nothing => None,
+            Access::Read(target) | Access::Write(target) => Some(target),
+            Access::Search(_) | Access::Command(_) | Access::Nothing => None,
         }
     }
 

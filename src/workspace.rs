@@ -16,13 +16,16 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::text::printable;
 
+pub(crate) use directory::{Directory, FileId};
 pub(crate) use identity::Identity;
 pub(crate) use own_files::OwnFiles;
 pub(crate) use replace::ReplaceError;
+use target::HoldingRoot;
 pub(crate) use target::Target;
 pub(crate) use unfinished::Unfinished;
 
 mod direct;
+pub(crate) mod directory;
 mod identity;
 mod own_files;
 mod replace;
@@ -112,6 +115,10 @@ impl Workspace {
 }
 
 impl Root {
+    fn held(&self) -> HoldingRoot {
+        HoldingRoot { real: self.real.clone(), handle: Arc::clone(&self.handle) }
+    }
+
     fn open(given: &Path) -> Result<Self, ResolveError> {
         let failed = |source: io::Error| ResolveError::Io { path: given.to_owned(), source };
         let real = fs::canonicalize(given).map_err(failed)?;

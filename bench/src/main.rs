@@ -9,6 +9,7 @@ mod client;
 mod pass_through;
 mod process;
 mod report;
+mod searches;
 mod turns;
 mod upstream;
 
@@ -29,8 +30,21 @@ fn main() -> ExitCode {
     }
     match std::env::args().nth(1).as_deref() {
         Some("serve") => toolhand::commands::run(),
+        Some("searches") => searches(),
         _ => bench(),
     }
+}
+
+/// The rows of Grep and Glob alone; with the program of another server, that too.
+#[tokio::main]
+async fn searches() -> ExitCode {
+    let upstream = Upstream::start().await;
+    let mut report = Report::default();
+    searches::measure(&upstream, &mut report).await;
+    if let Some(other) = std::env::args().nth(2) {
+        searches::measure_with(other.as_ref(), &upstream, &mut report).await;
+    }
+    report.print()
 }
 
 #[tokio::main]
@@ -39,5 +53,6 @@ async fn bench() -> ExitCode {
     let mut report = Report::default();
     pass_through::measure(&upstream, &mut report).await;
     turns::measure(&upstream, &mut report).await;
+    searches::measure(&upstream, &mut report).await;
     report.print()
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use tempfile::TempDir;
@@ -24,15 +24,36 @@ pub(crate) struct Process {
 /// that is to be seen.
 pub(crate) async fn server(upstream: &str, settings: &str) -> Process {
     let home = home();
+    let workspace = home.path().join("workspace");
+    start_server(&this_path(), upstream, settings, &workspace, home).await
+}
+
+/// The same of this program or another, in a workspace that is there already.
+pub(crate) async fn server_in(
+    program: &Path,
+    upstream: &str,
+    settings: &str,
+    workspace: &Path,
+) -> Process {
+    start_server(program, upstream, settings, workspace, home()).await
+}
+
+async fn start_server(
+    program: &Path,
+    upstream: &str,
+    settings: &str,
+    workspace: &Path,
+    home: TempDir,
+) -> Process {
     let config = home.path().join("toolhand.toml");
     fs::write(&config, format!("upstream.url = \"{upstream}\"\n{settings}")).expect("a file");
-    let mut command = part(this_path());
+    let mut command = part(program.to_owned());
     command
         .args(["serve", "--listen", "127.0.0.1:0"])
         .arg("--config")
         .arg(config)
         .arg("--workspace")
-        .arg(home.path().join("workspace"))
+        .arg(workspace)
         .arg("--state-dir")
         .arg(home.path().join("state"))
         .env("TOOLHAND_API_KEY", KEY);
@@ -52,7 +73,7 @@ fn home() -> TempDir {
     home
 }
 
-fn this_path() -> PathBuf {
+pub(crate) fn this_path() -> PathBuf {
     std::env::current_exe().expect("our own path")
 }
 

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::client::contains;
+use super::searches::{FILE_NAMES, PATTERN};
 
 /// Twenty chunks of text, as fast as they go.
 pub(crate) const CHUNKS: &str = "chunks";
@@ -27,6 +28,10 @@ pub(crate) const TIMED: &str = "timed";
 /// One call that ends at once; when its last brace was sent is noted, and when the
 /// tool says that it began.
 pub(crate) const BRACE: &str = "brace";
+
+/// One call of Grep, and one of Glob.
+pub(crate) const GREP: &str = "grep";
+pub(crate) const GLOB: &str = "glob";
 
 /// A piece of the first word of every answer.
 pub(crate) const FIRST_WORD: &str = "word";
@@ -109,6 +114,10 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
         at_once(shared.chunks.clone())
     } else if asks_for(TIMED) {
         timed(&shared)
+    } else if asks_for(GREP) {
+        searching("Grep", PATTERN)
+    } else if asks_for(GLOB) {
+        searching("Glob", FILE_NAMES)
     } else {
         brace(shared)
     };
@@ -152,7 +161,7 @@ fn timed(shared: &Shared) -> Events {
     let milliseconds = script.waits.as_millis();
     let mut events = vec![(start, event(&json!({ "role": "assistant", "content": "" }), None))];
     for (number, close) in script.closes.iter().enumerate() {
-        let (head, front, back) = call(number, &format!(r#"{{"ms": {milliseconds}"#));
+        let (head, front, back) = call("Wait", number, &format!(r#"{{"ms": {milliseconds}"#));
         let opens = start + close.mul_f64(0.9);
         events.extend([(opens, head), (opens, front), (start + *close, back)]);
     }
@@ -161,10 +170,15 @@ fn timed(shared: &Shared) -> Events {
     at_times(events)
 }
 
+fn searching(tool: &str, pattern: &str) -> Events {
+    let (head, front, back) = call(tool, 0, &format!(r#"{{"pattern": {}"#, json!(pattern)));
+    at_once([vec![head, front, back], ending("tool_calls")].concat())
+}
+
 fn brace(shared: Arc<Shared>) -> Events {
     /// Long enough for the tool to start while the stream is open.
     const OPEN: Duration = Duration::from_millis(5);
-    let (head, front, back) = call(0, r#"{"ms": 0"#);
+    let (head, front, back) = call("Wait", 0, r#"{"ms": 0"#);
     let before = at_once(vec![head, front]);
     let noted = stream::once(async move {
         shared.braces.lock().expect("no holder panics").push(now());
@@ -188,12 +202,12 @@ fn chunks() -> Vec<Bytes> {
 }
 
 /// The head of a call, its arguments but for the brace, and the brace.
-fn call(number: usize, arguments: &str) -> (Bytes, Bytes, Bytes) {
+fn call(tool: &str, number: usize, arguments: &str) -> (Bytes, Bytes, Bytes) {
     let piece =
         |function: Value| json!({ "tool_calls": [{ "index": number, "function": function }] });
     let head = json!({ "tool_calls": [{
         "index": number, "id": format!("call_{number}"), "type": "function",
-        "function": { "name": "Wait", "arguments": "" },
+        "function": { "name": tool, "arguments": "" },
     }]});
     (
         event(&head, None),

@@ -62,7 +62,6 @@ impl Services {
         let workspace = open(config, &config.server.workspace)?;
         let hidden = Hidden::directory(&config.server.state_dir);
         let tools = Toolset::new(builtin::list(&builtin::Services {
-            hidden: hidden.clone(),
             files: Arc::new(Files::new(state_dir::unfinished(&config.server.state_dir))),
             runner: Runner::new(SUPERVISOR, environment.clone(), None),
             bash: config.tools.bash.clone(),

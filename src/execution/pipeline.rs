@@ -228,7 +228,7 @@ mod tests {
         );
         let hooks = hook.map(|verdict| Arc::new(Always(verdict)) as Arc<dyn Hook>);
         let pipeline = Pipeline {
-            tools: Toolset::new(vec![erase(Glob::new(Hidden::nothing()))]),
+            tools: Toolset::new(vec![erase(Glob::default())]),
             hooks: Hooks::for_test(hooks.into_iter().collect()),
             permissions: permissions.unwrap(),
             max_result_chars: None,

@@ -13,14 +13,11 @@ use std::sync::Arc;
 
 use super::tool::{AnyTool, erase};
 use crate::files::Files;
-use crate::permissions::Hidden;
 use crate::processes::Runner;
 
 /// What the tools need of the rest of the program.
 #[derive(Debug)]
 pub(crate) struct Services {
-    /// Paths that no search shows.
-    pub(crate) hidden: Hidden,
     pub(crate) files: Arc<Files>,
     pub(crate) runner: Runner,
     pub(crate) bash: bash::Settings,
@@ -32,8 +29,8 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(read::Read),
         erase(write::Write::new(Arc::clone(&services.files))),
         erase(edit::Edit::new(Arc::clone(&services.files))),
-        erase(glob::Glob::new(services.hidden.clone())),
-        erase(grep::Grep::new(services.hidden.clone())),
+        erase(glob::Glob::default()),
+        erase(grep::Grep::default()),
         erase(bash::Bash::new(services.runner.clone(), services.bash.clone())),
         #[cfg(feature = "bench-tool")]
         erase(wait::Wait),
@@ -71,7 +68,6 @@ mod tests {
 
     fn toolset() -> Toolset {
         Toolset::new(list(&Services {
-            hidden: Hidden::nothing(),
             files: Arc::default(),
             runner: Runner::new("/proc/self/exe", Environment::allowed([]), None),
             bash: bash::Settings::default(),

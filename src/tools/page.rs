@@ -64,10 +64,6 @@ impl<K: Ord> Page<K> {
         self.entries.into_values().map(|entry| entry.text)
     }
 
-    pub(crate) fn into_keys(self) -> impl Iterator<Item = K> {
-        self.entries.into_keys()
-    }
-
     fn forget_the_end(&mut self) {
         while let Some((_, last)) = self.entries.last_key_value() {
             let is_spare = self.lines - last.lines >= self.lines_wanted;

@@ -321,35 +321,50 @@ pub(crate) mod test_support {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::permissions::Access;
+    use crate::permissions::{Access, Hidden, SearchScope};
     use crate::workspace;
 
     /// The calls of one workspace share a session: what one reads, the next knows.
     pub(crate) struct Workspace {
-        directory: tempfile::TempDir,
+        root: PathBuf,
+        _directory: Option<tempfile::TempDir>,
         born: SystemTime,
         context: CallContext,
+        hidden: Hidden,
     }
 
     impl Workspace {
         pub(crate) fn new(files: &[(&str, &str)]) -> Self {
             let directory = tempfile::tempdir().unwrap();
-            let real = directory.path().canonicalize().unwrap();
-            let root = workspace::Workspace::open(vec![real]).unwrap();
-            let session = Arc::new(SessionFacts::new(Arc::new(root)));
-            let workspace = Self {
-                directory,
-                born: SystemTime::now(),
-                context: CallContext { session, cancelled: CancellationToken::new() },
-            };
+            let mut workspace = Self::at(directory.path());
+            workspace._directory = Some(directory);
             for (path, text) in files {
                 workspace.write(path, text.as_bytes());
             }
             workspace
         }
 
+        /// A directory that stays when this is dropped.
+        pub(crate) fn at(root: &Path) -> Self {
+            let root = root.canonicalize().unwrap();
+            let open = workspace::Workspace::open(vec![root.clone()]).unwrap();
+            let session = Arc::new(SessionFacts::new(Arc::new(open)));
+            Self {
+                root,
+                _directory: None,
+                born: SystemTime::now(),
+                context: CallContext { session, cancelled: CancellationToken::new() },
+                hidden: Hidden::nothing(),
+            }
+        }
+
+        /// Hides a directory from searches, as the server does with its own.
+        pub(crate) fn hide(&mut self, directory: &Path) {
+            self.hidden = Hidden::directory(directory);
+        }
+
         pub(crate) fn root(&self) -> PathBuf {
-            self.directory.path().canonicalize().unwrap()
+            self.root.clone()
         }
 
         pub(crate) fn path(&self, relative: &str) -> PathBuf {
@@ -386,7 +401,9 @@ pub(crate) mod test_support {
             };
             Ok(Permit::for_test(match reach {
                 Reach::Read(path) => Access::Read(resolve(path)?),
-                Reach::Search(path) => Access::Search(resolve(path)?),
+                Reach::Search(path) => {
+                    Access::Search(SearchScope::new(resolve(path)?, self.hidden.clone()))
+                }
                 Reach::Write(path) => Access::Write(resolve(path)?),
                 Reach::Command(command) => Access::Command(command),
                 Reach::Nothing => Access::Nothing,

@@ -1,46 +1,80 @@
-//! Walking a directory tree as ripgrep does, within a time and for one call.
+//! Runs a search of Glob or Grep: within a time, on several threads, for one call.
+//!
+//! The call gets its answer at the time limit even when a thread hangs in the file
+//! system: what was found until then is kept where the caller can take it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
-use ignore::{DirEntry, WalkBuilder};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::disk;
 use super::tool::{ToolError, ToolOutput};
-use crate::permissions::Hidden;
+use crate::blocking::{GiveUpOnDrop, MAX_THREADS_OF_A_SEARCH, Pool, SEARCHES, STUCK_AFTER, Slot};
+use crate::text::printable;
 
-/// Their contents are the tools' own, never what a person would look for.
-const VCS_DIRECTORIES: [&str; 6] = [".git", ".svn", ".hg", ".bzr", ".jj", ".sl"];
+pub(crate) use pattern::check_pattern;
+pub(crate) use tree::{Entry, Filter, Walk, reason};
+
+mod node;
+mod pattern;
+mod queue;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod tree;
 
 /// A search that takes longer is better narrowed; the answer says so.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
-/// Longer patterns are a model gone astray, and deep ones overflow the parser.
-const MAX_PATTERN_CHARS: usize = 1024;
-const MAX_BRACE_DEPTH: usize = 10;
+/// Threads that can see that time is up do so at once, and one of them answers. After
+/// this none can.
+const GRACE: Duration = Duration::from_millis(250);
+
+/// Files that an answer names as not searched; then it counts.
+const MAX_NAMED: usize = 5;
 
 /// How a tool searches.
 #[derive(Debug)]
 pub(crate) struct Search {
-    pub(crate) hidden: Hidden,
+    pub(crate) pool: &'static Pool,
     pub(crate) time_limit: Duration,
 }
 
-/// Where one search may not look, until when it may go on, and what it could not look
-/// at.
+/// A search that is under way.
+pub(crate) trait Job: Send + Sync + 'static {
+    /// Searches until nothing is left to do or time is up. Each thread calls this.
+    fn work(&self);
+
+    /// The answer from what was found so far; asked once.
+    fn answer(&self) -> ToolOutput;
+}
+
+/// Until when one search may go on, and what it could not look at.
 #[derive(Debug)]
 pub(crate) struct Bounds {
-    hidden: Hidden,
     deadline: Instant,
     /// Cancelled, or nobody waits any more. Asking the token itself for each file
     /// would make its lock a bottleneck.
     stopped: AtomicBool,
     timed_out: AtomicBool,
-    unreadable: AtomicUsize,
+    /// There were more directories than could be kept waiting.
+    overflowed: AtomicBool,
+    /// Goes up as long as threads come back.
+    steps: AtomicUsize,
+    not_searched: Mutex<Named>,
+    ignore_files: Mutex<Named>,
+}
+
+/// The first of what there is to say of files, and how much there is in all.
+#[derive(Debug, Default)]
+struct Named {
+    first: BTreeSet<String>,
+    total: usize,
 }
 
 /// Stops the work when the call that waits for it is dropped.
@@ -52,41 +86,86 @@ impl Drop for StopOnDrop {
     }
 }
 
-impl Search {
-    pub(crate) fn new(hidden: Hidden) -> Self {
-        Self { hidden, time_limit: TIME_LIMIT }
+impl Default for Search {
+    fn default() -> Self {
+        Self { pool: &SEARCHES, time_limit: TIME_LIMIT }
     }
+}
 
-    /// Runs work until it is done or has seen that its bounds are over.
-    pub(crate) async fn run(
+impl Search {
+    /// Prepares a job and works on it, both in threads of the pool.
+    pub(crate) async fn run<J: Job>(
         &self,
         cancelled: &CancellationToken,
-        work: impl FnOnce(&Bounds) -> Result<ToolOutput, ToolError> + Send + 'static,
+        prepare: impl FnOnce(Arc<Bounds>) -> Result<J, ToolError> + Send + 'static,
     ) -> Result<ToolOutput, ToolError> {
-        let bounds = Arc::new(Bounds::new(self));
-        let _guard = StopOnDrop(Arc::clone(&bounds));
-        let worker = disk::blocking(move || work(&bounds));
-        tokio::select! {
+        let slot = tokio::select! {
             biased;
-            () = cancelled.cancelled() => Err(ToolError::Cancelled),
-            done = worker => done,
+            () = cancelled.cancelled() => return Err(ToolError::Cancelled),
+            slot = self.pool.enter() => slot.map_err(ToolError::failed)?,
+        };
+        let _give_up = GiveUpOnDrop(Arc::clone(&slot));
+        let bounds = Arc::new(Bounds::new(self.time_limit));
+        let _stop = StopOnDrop(Arc::clone(&bounds));
+        let job = Arc::new(OnceLock::new());
+        let mut worker = slot.spawn({
+            let (slot, bounds, job) = (Arc::clone(&slot), Arc::clone(&bounds), Arc::clone(&job));
+            move || Ok(work(&slot, prepare(bounds)?, &job))
+        });
+        let latest = bounds.deadline + GRACE;
+        let mut steps = 0;
+        loop {
+            tokio::select! {
+                biased;
+                () = cancelled.cancelled() => return Err(ToolError::Cancelled),
+                done = &mut worker => return done.map_err(ToolError::failed)?,
+                () = sleep_until(latest) => return late(&bounds, job.get()),
+                () = sleep(STUCK_AFTER) => steps = bounds.release_if_stuck(&slot, steps),
+            }
         }
     }
 }
 
+/// What the first thread does: it calls the others, and answers when all is done.
+fn work<J: Job>(slot: &Arc<Slot>, job: J, shared: &OnceLock<Arc<J>>) -> ToolOutput {
+    let job = Arc::clone(shared.get_or_init(|| Arc::new(job)));
+    let threads = available_parallelism().map_or(1, usize::from).min(MAX_THREADS_OF_A_SEARCH);
+    for _ in 1..threads {
+        let job = Arc::clone(&job);
+        slot.spawn(move || job.work());
+    }
+    job.work();
+    job.answer()
+}
+
+/// The answer when no thread gave one.
+fn late<J: Job>(bounds: &Bounds, job: Option<&Arc<J>>) -> Result<ToolOutput, ToolError> {
+    bounds.timed_out.store(true, Ordering::Relaxed);
+    let hangs = "the search ran out of time before it began: the file system does not answer";
+    job.map(|job| job.answer()).ok_or_else(|| ToolError::failed(hangs))
+}
+
 impl Bounds {
-    fn new(search: &Search) -> Self {
+    fn new(time_limit: Duration) -> Self {
         Self {
-            hidden: search.hidden.clone(),
-            deadline: Instant::now() + search.time_limit,
+            deadline: Instant::now() + time_limit,
             stopped: AtomicBool::new(false),
             timed_out: AtomicBool::new(false),
-            unreadable: AtomicUsize::new(0),
+            overflowed: AtomicBool::new(false),
+            steps: AtomicUsize::new(0),
+            not_searched: Mutex::default(),
+            ignore_files: Mutex::default(),
         }
     }
 
-    /// Whether to stop; remembers that time ran out.
+    /// Whether to stop, asked by a thread that has come back with something done.
     pub(crate) fn is_over(&self) -> bool {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        self.has_ended()
+    }
+
+    /// Whether to stop; remembers that time ran out.
+    fn has_ended(&self) -> bool {
         if self.stopped.load(Ordering::Relaxed) {
             return true;
         }
@@ -97,110 +176,73 @@ impl Bounds {
         late
     }
 
-    pub(crate) fn note_unreadable(&self) {
-        self.unreadable.fetch_add(1, Ordering::Relaxed);
+    /// Lets the next search in when no thread of this one has come back since.
+    fn release_if_stuck(&self, slot: &Slot, before: usize) -> usize {
+        let steps = self.steps.load(Ordering::Relaxed);
+        if steps == before {
+            slot.give_up();
+        }
+        steps
     }
 
-    pub(crate) fn timed_out(&self) -> bool {
-        self.timed_out.load(Ordering::Relaxed)
+    /// A file or directory that could not be searched, and why.
+    pub(crate) fn not_searched(&self, path: &Path, reason: &str) {
+        lock(&self.not_searched).add(path, reason);
+    }
+
+    /// An ignore file, and what of it does not count.
+    fn note_ignore_file(&self, path: &Path, what: &str) {
+        lock(&self.ignore_files).add(path, what);
+    }
+
+    fn note_overflow(&self) {
+        self.overflowed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_partial(&self) -> bool {
+        self.timed_out.load(Ordering::Relaxed) || self.overflowed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn has_searched_all(&self) -> bool {
+        !self.is_partial() && lock(&self.not_searched).total == 0
     }
 
     /// What the answer must say besides its results.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.timed_out() {
+        if self.timed_out.load(Ordering::Relaxed) {
             notes.push(
                 "(incomplete: the search ran out of time; narrow the path or the pattern)"
                     .to_owned(),
             );
         }
-        match self.unreadable.load(Ordering::Relaxed) {
-            0 => {}
-            1 => notes.push("(1 file or directory could not be read)".to_owned()),
-            n => notes.push(format!("({n} files or directories could not be read)")),
+        if self.overflowed.load(Ordering::Relaxed) {
+            notes.push("(incomplete: there are too many directories; narrow the path)".to_owned());
         }
+        lock(&self.not_searched).tell("not searched", &mut notes);
+        lock(&self.ignore_files).tell("ignore file not used in full", &mut notes);
         notes
     }
 }
 
-/// Whether ignore files count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ignores {
-    Honoured,
-    Disregarded,
-}
-
-/// A walk below `root` that sees hidden files, follows no links and leaves out what
-/// ignore files, version control and `bounds` say, and what is not `wanted`.
-///
-/// A user's global ignore file does not count: the answer depends on the tree alone.
-pub(crate) fn tree(
-    root: &Path,
-    ignores: Ignores,
-    bounds: &Bounds,
-    wanted: impl Fn(&DirEntry) -> bool + Send + Sync + 'static,
-) -> WalkBuilder {
-    walk(root, ignores, bounds.hidden.clone(), wanted)
-}
-
-fn walk(
-    root: &Path,
-    ignores: Ignores,
-    hidden: Hidden,
-    wanted: impl Fn(&DirEntry) -> bool + Send + Sync + 'static,
-) -> WalkBuilder {
-    let mut builder = WalkBuilder::new(root);
-    builder.standard_filters(ignores == Ignores::Honoured).hidden(false).git_global(false);
-    if ignores == Ignores::Honoured {
-        builder.add_custom_ignore_filename(".rgignore");
-    }
-    builder.follow_links(false).filter_entry(move |entry| {
-        entry.depth() == 0
-            || (!is_vcs_directory(entry) && wanted(entry) && !hidden.covers(entry.path()))
-    });
-    builder
-}
-
-/// Whether an ignore file leaves out `path` itself, seen from `top` above it.
-pub(crate) fn is_ignored(path: &Path, top: &Path) -> bool {
-    path.ancestors().take_while(|ancestor| *ancestor != top).any(is_left_out)
-}
-
-fn is_left_out(path: &Path) -> bool {
-    let Some(parent) = path.parent() else { return false };
-    let own = path.to_owned();
-    let is_own = move |entry: &DirEntry| entry.path() == own;
-    !walk(parent, Ignores::Honoured, Hidden::nothing(), is_own)
-        .max_depth(Some(1))
-        .build()
-        .flatten()
-        .any(|entry| entry.path() == path)
-}
-
-/// Refuses globs that would overwhelm the parser.
-pub(crate) fn check_pattern(pattern: &str) -> Result<(), ToolError> {
-    if pattern.chars().nth(MAX_PATTERN_CHARS).is_some() {
-        return Err(ToolError::InvalidInput(format!(
-            "the glob is longer than {MAX_PATTERN_CHARS} characters"
-        )));
-    }
-    let (mut depth, mut deepest) = (0_usize, 0);
-    for c in pattern.chars() {
-        match c {
-            '{' => depth += 1,
-            '}' => depth = depth.saturating_sub(1),
-            _ => {}
+impl Named {
+    fn add(&mut self, path: &Path, what: &str) {
+        self.total += 1;
+        self.first.insert(format!("{}: {what}", printable(path.as_os_str().as_encoded_bytes())));
+        if self.first.len() > MAX_NAMED {
+            self.first.pop_last();
         }
-        deepest = deepest.max(depth);
     }
-    if deepest > MAX_BRACE_DEPTH {
-        return Err(ToolError::InvalidInput(format!(
-            "the glob has more than {MAX_BRACE_DEPTH} levels of braces"
-        )));
+
+    fn tell(&self, what: &str, notes: &mut Vec<String>) {
+        notes.extend(self.first.iter().map(|file| format!("({what}: {file})")));
+        let rest = self.total - self.first.len();
+        if rest > 0 {
+            notes.push(format!("({what}: {rest} more)"));
+        }
     }
-    Ok(())
 }
 
-fn is_vcs_directory(entry: &DirEntry) -> bool {
-    VCS_DIRECTORIES.iter().any(|name| entry.file_name() == *name)
+fn lock(named: &Mutex<Named>) -> std::sync::MutexGuard<'_, Named> {
+    named.lock().unwrap_or_else(PoisonError::into_inner)
 }

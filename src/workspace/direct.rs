@@ -17,7 +17,7 @@ use super::target::{Place, Target, open_entry};
 pub(super) fn resolve(workspace: &Workspace, path: &Path) -> Option<Target> {
     let (root, rest) = workspace.locate(path)?;
     let Some(name) = rest.file_name() else {
-        return Some(Target::root(path, &root.real, &root.handle));
+        return Some(Target::root(path, root.held()));
     };
     let directory = open_directory(root.handle.as_ref(), rest.parent()?)?;
     let real = name_of(&directory).filter(|real| real.starts_with(&root.real))?.join(name);
@@ -28,7 +28,7 @@ pub(super) fn resolve(workspace: &Workspace, path: &Path) -> Option<Target> {
         Err(Errno::NOENT) => Place::Missing { directory, below: vec![name] },
         Err(_) => return None,
     };
-    Some(Target::new(path, real, place))
+    Some(Target::new(path, real, place, root.held()))
 }
 
 fn open_directory(root: &OwnedFd, beneath: &Path) -> Option<OwnedFd> {

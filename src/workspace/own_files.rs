@@ -15,10 +15,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::Workspace;
+use super::directory::FileId;
 use super::target::Target;
-
-/// A file on this machine: device and inode.
-type FileId = (u64, u64);
 
 /// The keys, the database and the like stand at the top and are listed first; what is
 /// beyond is one of very many files that sessions keep.
@@ -48,8 +46,8 @@ impl OwnFiles {
 
     /// Whether this is our directory or anything in it, by any name. Lists the directory:
     /// whoever asks for many takes [`Self::identities`] once.
-    pub(crate) fn covers_identity(&self, device: u64, inode: u64) -> bool {
-        self.identities().contains(&(device, inode))
+    fn covers_identity(&self, id: FileId) -> bool {
+        self.identities().contains(&id)
     }
 
     /// Our directory, and all files and directories in it now.
@@ -71,12 +69,12 @@ impl OwnFiles {
         }
         let place = id_of(directory)?;
         let Some(entry) = target.entry() else {
-            return Ok(is_mounted(directory, workspace)? && self.covers_identity(place.0, place.1));
+            return Ok(is_mounted(directory, workspace)? && self.covers_identity(place));
         };
         let stat = fstat(entry)?;
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         // A directory itself may be ours; above it we have looked.
-        if is_directory && (stat.st_dev, stat.st_ino) == id_of(own)? {
+        if is_directory && FileId::of_stat(&stat) == id_of(own)? {
             return Ok(true);
         }
         // With one name, and in the mount that the root is in, it is where its path says.
@@ -85,7 +83,7 @@ impl OwnFiles {
             return Ok(false);
         }
         let own = self.identities();
-        Ok(own.contains(&(stat.st_dev, stat.st_ino)) || own.contains(&place))
+        Ok(own.contains(&FileId::of_stat(&stat)) || own.contains(&place))
     }
 
     fn handle(&self) -> Option<&OwnedFd> {
@@ -99,7 +97,7 @@ impl OwnFiles {
 }
 
 fn id_of(handle: impl AsFd) -> Result<FileId, Errno> {
-    fstat(handle).map(|stat| (stat.st_dev, stat.st_ino))
+    fstat(handle).map(|stat| FileId::of_stat(&stat))
 }
 
 fn open_directory(at: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
@@ -162,7 +160,7 @@ fn list(own: &OwnedFd) -> Result<HashSet<FileId>, Errno> {
             }
             // One that has gone meanwhile is none any more.
             let Ok(stat) = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-            found.insert((stat.st_dev, stat.st_ino));
+            found.insert(FileId::of_stat(&stat));
             if MAX_LISTED <= found.len() {
                 return Ok(found);
             }
@@ -177,7 +175,6 @@ fn list(own: &OwnedFd) -> Result<HashSet<FileId>, Errno> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::MetadataExt as _;
 
     use super::*;
 
@@ -206,7 +203,7 @@ mod tests {
             [("state", true), ("state/sub", true), ("ws/two", true), ("ws", false)]
         {
             let metadata = fs::metadata(path(name)).unwrap();
-            assert_eq!(own.covers_identity(metadata.dev(), metadata.ino()), is_own, "{name}");
+            assert_eq!(own.covers_identity(FileId::of(&metadata)), is_own, "{name}");
         }
 
         // Moved into the workspace it is ours as before.
@@ -225,7 +222,7 @@ mod tests {
         let covers =
             |name: &str| own.covers(&workspace.resolve(&root.join(name)).unwrap(), &workspace);
 
-        assert!(!covers("state/key") && !OwnFiles::default().covers_identity(0, 0));
+        assert!(!covers("state/key") && OwnFiles::default().identities().is_empty());
         fs::create_dir(root.join("state")).unwrap();
         assert!(covers("state/key") && covers("state"));
     }

@@ -4,13 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2, statat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
+
+use super::directory::Directory;
 
 /// A file or directory beneath a root, resolved once; it need not exist yet.
 #[derive(Debug)]
@@ -20,6 +20,14 @@ pub(crate) struct Target {
     /// With every link resolved.
     real: PathBuf,
     place: Place,
+    root: HoldingRoot,
+}
+
+/// The root that a target lies beneath.
+#[derive(Clone, Debug)]
+pub(super) struct HoldingRoot {
+    pub(super) real: PathBuf,
+    pub(super) handle: Arc<OwnedFd>,
 }
 
 /// Where a target is, as handles that no later change of names can redirect.
@@ -46,12 +54,13 @@ pub(super) enum Parents {
 }
 
 impl Target {
-    pub(super) fn new(path: &Path, real: PathBuf, place: Place) -> Self {
-        Self { path: path.to_owned(), real, place }
+    pub(super) fn new(path: &Path, real: PathBuf, place: Place, root: HoldingRoot) -> Self {
+        Self { path: path.to_owned(), real, place, root }
     }
 
-    pub(super) fn root(path: &Path, real: &Path, handle: &Arc<OwnedFd>) -> Self {
-        Self::new(path, real.to_owned(), Place::Root(Arc::clone(handle)))
+    pub(super) fn root(path: &Path, root: HoldingRoot) -> Self {
+        let place = Place::Root(Arc::clone(&root.handle));
+        Self::new(path, root.real.clone(), place, root)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -81,28 +90,14 @@ impl Target {
         regular(openat(&directory, name, READ, Mode::empty())?)
     }
 
-    /// Opens a file below this directory, following no link. An empty path is the
-    /// target itself.
-    pub(crate) fn open_beneath(&self, relative: &Path) -> io::Result<File> {
-        if relative.as_os_str().is_empty() {
-            return self.open_file();
-        }
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        match openat2(self.handle()?, relative, READ, Mode::empty(), resolve) {
-            // A kernel without it, or a container that forbids it.
-            Err(Errno::NOSYS | Errno::PERM) => self.open_step_by_step(relative),
-            opened => regular(opened?),
-        }
+    /// Opens the directory for walking, from the handle that was resolved.
+    pub(crate) fn open_directory(&self) -> io::Result<Directory> {
+        Directory::again(self.handle()?)
     }
 
-    fn open_step_by_step(&self, relative: &Path) -> io::Result<File> {
-        let mut directory = self.handle()?.try_clone_to_owned()?;
-        for part in relative.parent().unwrap_or(Path::new("")).components() {
-            let Component::Normal(name) = part else { return Err(Errno::XDEV.into()) };
-            directory = open_directory(&directory, name)?;
-        }
-        let name = relative.file_name().ok_or(Errno::XDEV)?;
-        regular(openat(&directory, name, READ, Mode::empty())?)
+    /// The root that holds the target: its path, and the directory itself.
+    pub(crate) fn open_root(&self) -> io::Result<(&Path, Directory)> {
+        Ok((&self.root.real, Directory::again(&self.root.handle)?))
     }
 
     fn handle(&self) -> io::Result<BorrowedFd<'_>> {
@@ -150,7 +145,7 @@ impl Target {
     }
 }
 
-const READ: OFlags = OFlags::RDONLY
+pub(super) const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NOCTTY)
@@ -178,7 +173,7 @@ fn make_directory(directory: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     }
 }
 
-fn regular(opened: OwnedFd) -> io::Result<File> {
+pub(super) fn regular(opened: OwnedFd) -> io::Result<File> {
     expect_regular(FileType::from_raw_mode(fstat(&opened)?.st_mode))?;
     Ok(File::from(opened))
 }

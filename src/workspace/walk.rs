@@ -118,10 +118,11 @@ impl Walk<'_> {
     fn arrived(mut self) -> Result<Target, ResolveError> {
         let real = self.real();
         let Some((name, handle)) = self.trail.pop() else {
-            return Ok(Target::root(self.asked, &real, &self.root.handle));
+            return Ok(Target::root(self.asked, self.root.held()));
         };
         let directory = duplicate(self.here()).map_err(|error| self.failed(error))?;
-        Ok(Target::new(self.asked, real, Place::Entry { directory, name, handle }))
+        let place = Place::Entry { directory, name, handle };
+        Ok(Target::new(self.asked, real, place, self.root.held()))
     }
 
     fn missing(self, name: OsString) -> Result<Target, ResolveError> {
@@ -132,7 +133,8 @@ impl Walk<'_> {
         let mut real = self.real();
         real.extend(&below);
         let directory = duplicate(self.here()).map_err(|error| self.failed(error))?;
-        Ok(Target::new(self.asked, real, Place::Missing { directory, below }))
+        let place = Place::Missing { directory, below };
+        Ok(Target::new(self.asked, real, place, self.root.held()))
     }
 
     fn outside(&self, leads_to: &Path) -> ResolveError {

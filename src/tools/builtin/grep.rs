@@ -11,19 +11,17 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::time::Instant;
 
-use crate::permissions::{Hidden, Permit, Reach};
+use crate::permissions::{Permit, Reach};
 use crate::tools::schema::PropertyAliases;
 use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
-use crate::tools::walk::{Bounds, Search};
+use crate::tools::walk::Search;
 
-use query::Query;
-use search::Place;
+use search::Searching;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Grep {
-    search: Search,
+    pub(in crate::tools) search: Search,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -78,12 +76,6 @@ pub(crate) enum OutputMode {
     Count,
 }
 
-impl Grep {
-    pub(crate) fn new(hidden: Hidden) -> Self {
-        Self { search: Search::new(hidden) }
-    }
-}
-
 impl Tool for Grep {
     type Input = GrepInput;
 
@@ -119,22 +111,7 @@ impl Tool for Grep {
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
         let cancelled = context.cancelled.clone();
-        let work = move |bounds: &Bounds| find(&input, &permit, &context, bounds);
-        self.search.run(&cancelled, work).await
+        let prepare = move |bounds| Searching::prepare(&input, permit, &context, bounds);
+        self.search.run(&cancelled, prepare).await
     }
-}
-
-fn find(
-    input: &GrepInput,
-    permit: &Permit,
-    context: &CallContext,
-    bounds: &Bounds,
-) -> Result<ToolOutput, ToolError> {
-    let started = Instant::now();
-    let working_dir = context.session.working_dir();
-    let query = Query::compile(input, &working_dir)?;
-    let target = permit.target().ok_or_else(|| ToolError::failed("nothing was permitted"))?;
-    let place = Place { target, working_dir: &working_dir };
-    let found = search::search(&query, &place, bounds)?;
-    Ok(render::answer(&query, found, bounds, started.elapsed()))
 }

@@ -1,18 +1,17 @@
 //! What the chat handler is given: a request that has passed every check.
 
-use std::panic;
 use std::sync::Arc;
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::HeaderMap;
 use bytes::Bytes;
-use tokio::task::spawn_blocking;
 
 use super::validate;
 use crate::api::chat::retries::Sent;
 use crate::api::facts::RequestFacts;
 use crate::api::{App, body};
-use crate::openai::error::ApiError;
+use crate::blocking::VALIDATION;
+use crate::openai::error::{ApiError, ErrorCode};
 use crate::sessions::request::ChatRequest;
 
 /// A body of this size is checked where it holds up no other request.
@@ -61,6 +60,8 @@ async fn read_aside(
     headers: HeaderMap,
     app: Arc<App>,
 ) -> Result<(ChatRequest, Sent), ApiError> {
-    let checked = spawn_blocking(move || read(&body, &headers, &app)).await;
-    checked.unwrap_or_else(|error| panic::resume_unwind(error.into_panic()))
+    VALIDATION
+        .run(move || read(&body, &headers, &app))
+        .await
+        .map_err(|overloaded| ApiError::new(ErrorCode::Overloaded, overloaded.to_string()))?
 }

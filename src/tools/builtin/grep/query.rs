@@ -9,7 +9,7 @@ use ignore::types::{Types, TypesBuilder};
 
 use super::{GrepInput, OutputMode, pattern};
 use crate::tools::tool::ToolError;
-use crate::tools::walk;
+use crate::tools::walk::{self, Filter};
 
 /// Lines, paths or counts of an answer where the model sets no limit.
 const DEFAULT_LIMIT: usize = 250;
@@ -27,8 +27,8 @@ const MIN_SIMILARITY: f64 = 0.7;
 #[derive(Debug)]
 pub(super) struct Query {
     pub(super) matcher: RegexMatcher,
-    pub(super) globs: Override,
-    pub(super) types: Types,
+    globs: Option<Override>,
+    types: Option<Types>,
     pub(super) mode: OutputMode,
     pub(super) only_matching: bool,
     pub(super) line_numbers: bool,
@@ -46,8 +46,8 @@ impl Query {
         let around = input.around.unwrap_or(0);
         Ok(Self {
             matcher: pattern::compile(input)?,
-            globs: globs(input.glob.as_deref().unwrap_or(""), working_dir)?,
-            types: types(input.file_type.as_deref())?,
+            globs: input.glob.as_deref().map(|text| globs(text, working_dir)).transpose()?,
+            types: input.file_type.as_deref().map(types).transpose()?,
             mode: input.output_mode,
             only_matching: input.only_matching.unwrap_or(false),
             line_numbers: input.line_numbers.unwrap_or(true),
@@ -57,6 +57,21 @@ impl Query {
             after: input.after.unwrap_or(around),
             multiline: input.multiline.unwrap_or(false),
         })
+    }
+
+    /// Of a directory, the files that are wanted.
+    pub(super) fn filter(&mut self) -> Filter {
+        let (globs, types) = (self.globs.take(), self.types.take());
+        Filter { enters_ignored: true, globs, types, ..Filter::default() }
+    }
+
+    /// What a file is that could not be searched for its size.
+    pub(super) fn too_large(&self) -> &'static str {
+        if self.multiline {
+            "it is over 64 MiB, too large for multiline"
+        } else {
+            "a line is over 64 MiB"
+        }
     }
 
     /// One for each thread.
@@ -93,8 +108,7 @@ fn globs(text: &str, working_dir: &Path) -> Result<Override, ToolError> {
     builder.build().map_err(|error| invalid("glob", &error))
 }
 
-fn types(name: Option<&str>) -> Result<Types, ToolError> {
-    let Some(name) = name else { return Ok(Types::empty()) };
+fn types(name: &str) -> Result<Types, ToolError> {
     let mut builder = TypesBuilder::new();
     builder.add_defaults().select(name);
     builder.build().map_err(|error| {

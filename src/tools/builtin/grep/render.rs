@@ -28,7 +28,8 @@ pub(super) fn answer(
     let more = known > end || overflowed;
     let num_lines = lines.len();
     if known == 0 {
-        lines.push("No matches found".to_owned());
+        let scope = if bounds.has_searched_all() { "" } else { " in what was searched" };
+        lines.push(format!("No matches found{scope}"));
     } else if query.offset >= known {
         lines.push(format!("(offset {} is past the end: there are {known} results)", query.offset));
     }
@@ -44,7 +45,7 @@ pub(super) fn answer(
         "num_files": files,
         "num_lines": num_lines,
         "num_matches": (query.mode == OutputMode::Count).then_some(matches),
-        "truncated": more || bounds.timed_out(),
+        "truncated": more || bounds.is_partial(),
         "duration_ms": u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
     }))
 }

@@ -1,26 +1,24 @@
 //! Runs a query over a file or a tree, on all processors.
 
 use std::cmp::Reverse;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use grep::printer::{StandardBuilder, SummaryBuilder, SummaryKind};
 use grep::regex::RegexMatcher;
 use grep::searcher::{BinaryDetection, Searcher, Sink, SinkFinish, SinkMatch};
-use ignore::{DirEntry, WalkState};
+use tokio::time::Instant;
 
-use super::OutputMode;
 use super::query::Query;
+use super::{GrepInput, OutputMode, render};
+use crate::permissions::{Permit, SearchScope};
 use crate::text;
 use crate::tools::page::Page;
-use crate::tools::tool::ToolError;
-use crate::tools::walk::{self, Bounds, Ignores};
-use crate::workspace::Target;
+use crate::tools::tool::{CallContext, ToolError, ToolOutput};
+use crate::tools::walk::{Bounds, Entry, Job, Walk, reason};
 
 /// Longer lines are left out of `content`, with a word on how many matches they have.
 const MAX_COLUMNS: u64 = 500;
@@ -28,15 +26,19 @@ const MAX_COLUMNS: u64 = 500;
 /// Bytes of one file's part of an answer.
 const MAX_BYTES: usize = 8 << 20;
 
-/// What is searched, and from where its paths are told.
-pub(super) struct Place<'a> {
-    pub(super) target: &'a Target,
-    pub(super) working_dir: &'a Path,
+/// From where the paths of what is searched are told.
+#[derive(Debug)]
+struct Place {
+    path: PathBuf,
+    /// With every link resolved.
+    real_path: PathBuf,
+    working_dir: PathBuf,
 }
 
 /// Newest first where time counts, then by path below what is searched.
 type Key = (Option<Reverse<SystemTime>>, PathBuf);
 
+#[derive(Debug)]
 pub(super) struct Found {
     /// The beginning of the answer, in order.
     pub(super) page: Page<Key>,
@@ -45,68 +47,100 @@ pub(super) struct Found {
     pub(super) matches: u64,
 }
 
-pub(super) fn search(
-    query: &Query,
-    place: &Place<'_>,
-    bounds: &Bounds,
-) -> Result<Found, ToolError> {
-    let page = Page::new(query.lines_wanted());
-    let found = Mutex::new(Found { page, files: 0, matches: 0 });
-    let path = place.target.path().display();
-    let kind = place.target.metadata().map_err(|error| match error.kind() {
+/// A call that is under way.
+#[derive(Debug)]
+pub(super) struct Searching {
+    query: Query,
+    place: Place,
+    what: What,
+    bounds: Arc<Bounds>,
+    started: Instant,
+    found: Mutex<Found>,
+}
+
+#[derive(Debug)]
+enum What {
+    /// A file that was named; the first thread takes it. It is searched whatever ignore
+    /// files and globs say, also when it is binary.
+    File(Mutex<Option<File>>),
+    Tree(Box<Walk>),
+}
+
+impl Searching {
+    pub(super) fn prepare(
+        input: &GrepInput,
+        permit: Permit,
+        context: &CallContext,
+        bounds: Arc<Bounds>,
+    ) -> Result<Self, ToolError> {
+        let started = Instant::now();
+        let working_dir = context.session.working_dir();
+        let mut query = Query::compile(input, &working_dir)?;
+        let scope =
+            permit.into_search().ok_or_else(|| ToolError::failed("nothing was permitted"))?;
+        let what = open(&scope, &mut query, &bounds)?;
+        let (path, real_path) = (scope.path().to_owned(), scope.real_path().to_owned());
+        let place = Place { path, real_path, working_dir };
+        let found = Mutex::new(Found::none(&query));
+        Ok(Self { query, place, what, bounds, started, found })
+    }
+
+    fn found(&self) -> MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn open(scope: &SearchScope, query: &mut Query, bounds: &Arc<Bounds>) -> Result<What, ToolError> {
+    let path = scope.path().display();
+    let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => ToolError::Failed(format!("{path} does not exist")),
         _ => ToolError::Failed(format!("{path}: {error}")),
-    })?;
+    };
+    let kind = scope.metadata().map_err(failed)?;
     if kind.is_dir() {
-        search_tree(query, place, bounds, &found);
-    } else if kind.is_file() {
-        search_one(query, place, bounds, &found)?;
-    } else {
+        let walk = Walk::open(scope, query.filter(), Arc::clone(bounds)).map_err(failed)?;
+        return Ok(What::Tree(Box::new(walk)));
+    }
+    if !kind.is_file() {
         return Err(ToolError::Failed(format!("{path} is not a regular file or directory")));
     }
-    Ok(found.into_inner().expect("no searcher panics"))
+    Ok(What::File(Mutex::new(Some(scope.open_file().map_err(failed)?))))
 }
 
-/// A file that was named is searched whatever ignore files and globs say, also when
-/// it is binary.
-fn search_one(
-    query: &Query,
-    place: &Place<'_>,
-    bounds: &Bounds,
-    found: &Mutex<Found>,
-) -> Result<(), ToolError> {
-    let mut worker = Worker::new(query, bounds, found);
-    worker.searcher.set_binary_detection(BinaryDetection::convert(0));
-    let file = place.target.open_file().map_err(ToolError::failed)?;
-    worker.search(file, Path::new(""), place);
-    Ok(())
+impl Job for Searching {
+    fn work(&self) {
+        let mut worker = Worker::new(self);
+        match &self.what {
+            What::File(file) => {
+                // Held until the file is searched: no other thread may think it was.
+                let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+                worker.searcher.set_binary_detection(BinaryDetection::convert(0));
+                if let Some(file) = file.take() {
+                    worker.search(file, Path::new(""), &self.place.real_path);
+                }
+            }
+            What::Tree(walk) => {
+                worker.searcher.set_binary_detection(BinaryDetection::quit(0));
+                walk.work(|entry| worker.consider(entry));
+            }
+        }
+    }
+
+    fn answer(&self) -> ToolOutput {
+        let found = std::mem::replace(&mut *self.found(), Found::none(&self.query));
+        render::answer(&self.query, found, &self.bounds, self.started.elapsed())
+    }
 }
 
-fn search_tree(query: &Query, place: &Place<'_>, bounds: &Bounds, found: &Mutex<Found>) {
-    let root = place.target.real_path();
-    let mut walk = walk::tree(root, Ignores::Honoured, bounds, |_| true);
-    walk.overrides(query.globs.clone()).types(query.types.clone());
-    walk.build_parallel().run(|| {
-        let mut worker = Worker::new(query, bounds, found);
-        worker.searcher.set_binary_detection(BinaryDetection::quit(0));
-        Box::new(move |entry| {
-            if bounds.is_over() {
-                return WalkState::Quit;
-            }
-            match entry {
-                Ok(entry) => worker.consider(&entry, place),
-                Err(_) => bounds.note_unreadable(),
-            }
-            WalkState::Continue
-        })
-    });
+impl Found {
+    fn none(query: &Query) -> Self {
+        Self { page: Page::new(query.lines_wanted()), files: 0, matches: 0 }
+    }
 }
 
 /// One thread's tools. They are reused from file to file.
 struct Worker<'a> {
-    query: &'a Query,
-    bounds: &'a Bounds,
-    found: &'a Mutex<Found>,
+    call: &'a Searching,
     /// A copy for each thread: they share a cache that would become a bottleneck.
     matcher: RegexMatcher,
     searcher: Searcher,
@@ -115,129 +149,129 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(query: &'a Query, bounds: &'a Bounds, found: &'a Mutex<Found>) -> Self {
+    fn new(call: &'a Searching) -> Self {
+        let query = &call.query;
         let (matcher, searcher) = (query.matcher.clone(), query.searcher());
         let mut lines = StandardBuilder::new();
         lines.only_matching(query.only_matching).max_columns(Some(MAX_COLUMNS));
         let mut summary = SummaryBuilder::new();
         let kind = if query.only_matching { SummaryKind::CountMatches } else { SummaryKind::Count };
         summary.kind(kind).path(false).stats(kind == SummaryKind::CountMatches);
-        Self { query, bounds, found, matcher, searcher, lines, summary }
+        Self { call, matcher, searcher, lines, summary }
     }
 
-    fn consider(&mut self, entry: &DirEntry, place: &Place<'_>) {
-        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+    fn consider(&mut self, entry: &Entry<'_>) {
+        if entry.is_directory || self.is_beyond(entry.relative) {
             return;
         }
-        let Some(relative) = place.relative(entry.path()) else { return };
-        if self.is_beyond(relative) {
-            return;
-        }
-        match place.target.open_beneath(relative) {
-            Ok(file) => self.search(file, relative, place),
-            // It vanished while we walked.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(_) => self.bounds.note_unreadable(),
+        match entry.open_file() {
+            Ok(Some(file)) => self.search(file, entry.relative, entry.path),
+            Ok(None) => {}
+            Err(error) => self.call.bounds.not_searched(entry.path, &reason(&error)),
         }
     }
 
     /// In path order, nothing behind a full page can be on it.
     fn is_beyond(&self, relative: &Path) -> bool {
-        self.query.mode == OutputMode::Content
-            && self.found().page.is_closed_to(&(None, relative.to_owned()))
+        self.call.query.mode == OutputMode::Content
+            && self.call.found().page.is_closed_to(&(None, relative.to_owned()))
     }
 
-    fn search(&mut self, file: File, relative: &Path, place: &Place<'_>) {
-        let mut reader = Interruptible { file, bounds: self.bounds };
-        match self.query.mode {
-            OutputMode::Content => {
-                let text = self.lines(reader, &place.shown(relative));
+    fn search(&mut self, file: File, relative: &Path, real_path: &Path) {
+        let mut reader = Interruptible { file, bounds: &self.call.bounds };
+        let shown = self.call.place.shown(relative);
+        let outcome = match self.call.query.mode {
+            OutputMode::Content => self.lines(reader, &shown, real_path).map(|text| {
                 if !text.is_empty() {
                     self.add((None, relative.to_owned()), text, 0);
                 }
-            }
-            OutputMode::Count => {
-                let count = self.count(reader);
+            }),
+            OutputMode::Count => self.count(reader).map(|count| {
                 if count > 0 {
-                    let line = format!("{}:{count}\n", place.shown(relative));
+                    let line = format!("{shown}:{count}\n");
                     self.add((None, relative.to_owned()), line.into_bytes(), count);
                 }
-            }
-            OutputMode::FilesWithMatches => {
-                if self.has_match(&mut reader) {
+            }),
+            OutputMode::FilesWithMatches => self.has_match(&mut reader).map(|has_match| {
+                if has_match {
                     let modified = reader.file.metadata().and_then(|about| about.modified()).ok();
-                    let line = format!("{}\n", place.shown(relative));
+                    let line = format!("{shown}\n");
                     self.add((modified.map(Reverse), relative.to_owned()), line.into_bytes(), 0);
                 }
-            }
+            }),
+        };
+        if let Err(error) = outcome {
+            self.note(&error, real_path);
         }
     }
 
-    fn lines(&mut self, reader: Interruptible<'_>, shown: &str) -> Vec<u8> {
-        let mut out = FirstLines::new(self.query.lines_wanted());
+    fn lines(
+        &mut self,
+        reader: Interruptible<'_>,
+        shown: &str,
+        real_path: &Path,
+    ) -> io::Result<Vec<u8>> {
+        let mut out = FirstLines::new(self.call.query.lines_wanted());
         let mut printer = self.lines.build_no_color(&mut out);
         let sink = printer.sink_with_path(&self.matcher, shown);
         let outcome = self.searcher.search_reader(&self.matcher, reader, sink);
         drop(printer);
-        if !out.is_full {
-            self.note(&outcome);
+        match outcome {
+            Err(error) if !out.is_full && out.text.is_empty() => Err(error),
+            Err(error) if !out.is_full => {
+                // What stands before the line at fault was found all the same.
+                self.note(&error, real_path);
+                Ok(out.into_whole_lines())
+            }
+            _ => Ok(out.into_whole_lines()),
         }
-        out.into_whole_lines()
     }
 
-    fn count(&mut self, reader: Interruptible<'_>) -> u64 {
+    fn count(&mut self, reader: Interruptible<'_>) -> io::Result<u64> {
         let mut out = Vec::new();
         let mut printer = self.summary.build_no_color(&mut out);
         let sink = printer.sink(&self.matcher);
-        let outcome = self.searcher.search_reader(&self.matcher, reader, sink);
+        self.searcher.search_reader(&self.matcher, reader, sink)?;
         drop(printer);
-        self.note(&outcome);
         // Without a path, the printer writes the bare number.
-        str::from_utf8(&out).ok().and_then(|text| text.trim_end().parse().ok()).unwrap_or(0)
+        let count = str::from_utf8(&out).ok().and_then(|text| text.trim_end().parse().ok());
+        Ok(count.unwrap_or(0))
     }
 
-    fn has_match(&mut self, reader: &mut Interruptible<'_>) -> bool {
+    fn has_match(&mut self, reader: &mut Interruptible<'_>) -> io::Result<bool> {
         let mut first = FirstMatch { found: false };
-        let outcome = self.searcher.search_reader(&self.matcher, reader, &mut first);
-        self.note(&outcome);
-        first.found
+        self.searcher.search_reader(&self.matcher, reader, &mut first)?;
+        Ok(first.found)
     }
 
-    fn note(&self, outcome: &io::Result<()>) {
-        if outcome.is_err() && !self.bounds.is_over() {
-            self.bounds.note_unreadable();
+    /// A file that was not searched, or not to its end.
+    fn note(&self, error: &io::Error, path: &Path) {
+        if self.call.bounds.is_over() {
+            return;
         }
+        // The searcher's own error, when what it must hold at once is over its limit.
+        let is_too_large = error.kind() == io::ErrorKind::Other && error.raw_os_error().is_none();
+        let reason =
+            if is_too_large { self.call.query.too_large().to_owned() } else { reason(error) };
+        self.call.bounds.not_searched(path, &reason);
     }
 
     fn add(&self, key: Key, text: Vec<u8>, matches: u64) {
-        let mut found = self.found();
+        let mut found = self.call.found();
         found.files += 1;
         found.matches += matches;
         found.page.insert(key, text);
     }
-
-    fn found(&self) -> MutexGuard<'_, Found> {
-        self.found.lock().expect("no searcher panics")
-    }
 }
 
-impl Place<'_> {
-    /// `path`, which the walk came upon, below what is searched. Only bytes are
-    /// compared: this is done for every file.
-    fn relative<'p>(&self, path: &'p Path) -> Option<&'p Path> {
-        let root = self.target.real_path().as_os_str().as_bytes();
-        let below = path.as_os_str().as_bytes().strip_prefix(root)?;
-        let below = below.strip_prefix(b"/").unwrap_or(below);
-        Some(Path::new(OsStr::from_bytes(below)))
-    }
-
+impl Place {
     /// Relative to the working directory where it lies inside.
     fn shown(&self, relative: &Path) -> String {
-        let mut path = self.target.path().to_owned();
+        let mut path = self.path.clone();
         if !relative.as_os_str().is_empty() {
             path.push(relative);
         }
-        let path = path.strip_prefix(self.working_dir).unwrap_or(&path);
+        let path = path.strip_prefix(&self.working_dir).unwrap_or(&path);
         text::printable(path.as_os_str().as_encoded_bytes())
     }
 }

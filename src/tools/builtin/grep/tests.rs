@@ -7,17 +7,16 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::Grep;
-use crate::permissions::Hidden;
 use crate::tools::tool::erase;
 use crate::tools::tool::test_support::Workspace;
 use crate::tools::walk::Search;
 
 fn grep() -> Grep {
-    Grep::new(Hidden::nothing())
+    Grep::default()
 }
 
 fn hurried() -> Grep {
-    Grep { search: Search { hidden: Hidden::nothing(), time_limit: Duration::ZERO } }
+    Grep { search: Search { time_limit: Duration::ZERO, ..Search::default() } }
 }
 
 /// A small tree with everything that is easily got wrong.
@@ -64,13 +63,17 @@ fn tree() -> Workspace {
 
 /// The same call of ripgrep, its lines sorted.
 fn ripgrep(workspace: &Workspace, arguments: &[&str]) -> Vec<String> {
+    ripgrep_in(&workspace.root(), arguments)
+}
+
+fn ripgrep_in(directory: &std::path::Path, arguments: &[&str]) -> Vec<String> {
     let common = ["--no-config", "--hidden", "--color=never", "--no-heading", "-g", "!.git"];
     let output = Command::new("rg")
         .args(common)
         // Mapped files it searches for NUL only at their beginning.
         .args(["--no-mmap", "--no-ignore-global", "--with-filename", "--max-columns=500"])
         .args(arguments)
-        .current_dir(workspace.root())
+        .current_dir(directory)
         .output()
         .unwrap();
     sorted(&String::from_utf8_lossy(&output.stdout))
@@ -356,10 +359,10 @@ async fn tells_paths_from_the_working_directory() {
 
 #[tokio::test]
 async fn shows_no_hidden_paths() {
-    let workspace = Workspace::new(&[("state/key", "x"), ("a", "x")]);
-    let state = workspace.path("state");
-    let grep = Grep::new(Hidden::directory(&state));
-    assert_eq!(workspace.call(grep, json!({"pattern": "x"})).await, "a");
+    let mut workspace = Workspace::new(&[("state/key", "x"), ("a", "x")]);
+    std::fs::hard_link(workspace.path("state/key"), workspace.path("other name")).unwrap();
+    workspace.hide(&workspace.path("state"));
+    assert_eq!(workspace.call(grep(), json!({"pattern": "x"})).await, "a");
 }
 
 #[tokio::test]
@@ -377,7 +380,7 @@ async fn says_so_when_time_runs_out_and_stops_when_cancelled() {
     let workspace = Workspace::new(&[("a", "x")]);
     let output = workspace.run(&erase(hurried()), json!({"pattern": "x"})).await.unwrap();
     assert_snapshot!(output.text, @r"
-    No matches found
+    No matches found in what was searched
     (incomplete: the search ran out of time; narrow the path or the pattern)
     ");
     assert_eq!(output.structured["truncated"], true);
@@ -386,4 +389,100 @@ async fn says_so_when_time_runs_out_and_stops_when_cancelled() {
 
     workspace.context().cancelled.cancel();
     assert_snapshot!(workspace.call(grep(), json!({"pattern": "x"})).await, @"Error: interrupted");
+}
+
+/// A tree made by a seed: names that meet each other, ignore files of every kind.
+fn seeded(seed: u64) -> Workspace {
+    const RULES: [&str; 16] = [
+        "a",
+        "/a",
+        "d/",
+        "!a",
+        "d/a",
+        "**/b",
+        "*.x",
+        "!d/",
+        "/d/*",
+        "d/**",
+        "[ab]",
+        "!/e/a",
+        "e",
+        "*",
+        "!b",
+        "# no rule",
+    ];
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut below = move |limit: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state % limit as u64).unwrap()
+    };
+    let workspace = Workspace::new(&[]);
+    let mut directories = vec![String::new()];
+    for depth in 0..3 {
+        for parent in directories.clone() {
+            if parent.matches('/').count() == depth {
+                directories.extend(["d", "e"].map(|name| format!("{parent}{name}/")));
+            }
+        }
+    }
+    for directory in &directories {
+        for name in ["a", "b", "c.x"] {
+            workspace.write(&format!("{directory}{name}"), b"x\n");
+        }
+        if below(6) == 0 {
+            workspace.write(&format!("{directory}.git/HEAD"), b"");
+        }
+        for name in [".gitignore", ".ignore", ".rgignore", ".git/info/exclude"] {
+            if below(5) == 0 {
+                let rules: Vec<&str> = (0..=below(3)).map(|_| RULES[below(RULES.len())]).collect();
+                workspace.write(&format!("{directory}{name}"), rules.join("\n").as_bytes());
+            }
+        }
+    }
+    workspace
+}
+
+#[tokio::test]
+async fn ignore_files_count_as_for_ripgrep() {
+    if !has_ripgrep() {
+        return;
+    }
+    for seed in 0..60 {
+        let workspace = seeded(seed);
+        for glob in [None, Some("a"), Some("!b"), Some("/d/**")] {
+            let arguments = json!({"pattern": "x", "glob": glob});
+            let ours = sorted(&workspace.call(grep(), arguments).await);
+            let globs = glob.into_iter().flat_map(|glob| ["-g", glob]);
+            let flags: Vec<&str> = ["-l"].into_iter().chain(globs).chain(["x", "."]).collect();
+            let mut theirs = ripgrep(&workspace, &flags);
+            // A glob beats the one by which ripgrep leaves these out.
+            theirs.retain(|file| !file.contains(".git/"));
+            assert_eq!(ours, theirs, "seed {seed}, {glob:?}");
+        }
+        // From inside: given the path, ripgrep 13 matches the rules above it wrongly.
+        for path in ["d", "d/e", "e/d/d"] {
+            let ours = sorted(&workspace.call(grep(), json!({"pattern": "x", "path": path})).await);
+            let theirs = ripgrep_in(&workspace.path(path), &["-l", "x", "."]);
+            let theirs: Vec<String> = theirs.iter().map(|file| format!("{path}/{file}")).collect();
+            assert_eq!(ours, theirs, "seed {seed}, {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn t16_names_what_it_could_not_search_and_why() {
+    let workspace = Workspace::new(&[("a", "x\n")]);
+    workspace.write("long", &b"a".repeat(65 << 20));
+    let call = async |arguments: Value| workspace.call(grep(), arguments).await;
+    let arguments = json!({"pattern": "needle", "output_mode": "content", "path": "long"});
+    assert_snapshot!(call(arguments).await, @r"
+    No matches found in what was searched
+    (not searched: $WORKSPACE/long: a line is over 64 MiB)
+    ");
+    assert_snapshot!(call(json!({"pattern": "x", "multiline": true})).await, @r"
+    a
+    (not searched: $WORKSPACE/long: it is over 64 MiB, too large for multiline)
+    ");
 }

@@ -1,0 +1,92 @@
+//! What the threads of a walk have yet to do, last in, first out.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Entries that may wait. A walk goes into depth first and reads large directories in
+/// parts, so only a tree made for it comes here; what is beyond is told as left out.
+const MAX_WAITING: usize = 1 << 18;
+
+/// How often a thread without work looks whether the search is over.
+const LOOK: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(super) struct Queue<W> {
+    waiting: Mutex<Waiting<W>>,
+    changed: Condvar,
+    /// Threads without work.
+    idle: AtomicUsize,
+    is_done: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Waiting<W> {
+    work: Vec<W>,
+    /// Threads that have work, and may bring more.
+    busy: usize,
+}
+
+impl<W> Queue<W> {
+    pub(super) fn new(first: W) -> Self {
+        Self {
+            waiting: Mutex::new(Waiting { work: vec![first], busy: 0 }),
+            changed: Condvar::new(),
+            idle: AtomicUsize::new(0),
+            is_done: AtomicBool::new(false),
+        }
+    }
+
+    /// False when there is no room for all.
+    pub(super) fn push(&self, work: impl IntoIterator<Item = W>) -> bool {
+        let mut waiting = self.lock();
+        let room = MAX_WAITING.saturating_sub(waiting.work.len());
+        let mut work = work.into_iter();
+        waiting.work.extend(work.by_ref().take(room));
+        drop(waiting);
+        if self.has_idle() {
+            self.changed.notify_all();
+        }
+        work.next().is_none()
+    }
+
+    pub(super) fn has_idle(&self) -> bool {
+        self.idle.load(Ordering::Relaxed) > 0
+    }
+
+    /// Does work until none is left and no thread can bring more, or it is over.
+    pub(super) fn serve(&self, is_over: impl Fn() -> bool, mut work_on: impl FnMut(W)) {
+        while let Some(work) = self.next(&is_over) {
+            work_on(work);
+            let mut waiting = self.lock();
+            waiting.busy -= 1;
+            if waiting.busy == 0 && waiting.work.is_empty() {
+                self.is_done.store(true, Ordering::Relaxed);
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    fn next(&self, is_over: &impl Fn() -> bool) -> Option<W> {
+        let mut waiting = self.lock();
+        loop {
+            if self.is_done.load(Ordering::Relaxed) || is_over() {
+                return None;
+            }
+            if let Some(work) = waiting.work.pop() {
+                waiting.busy += 1;
+                return Some(work);
+            }
+            self.idle.fetch_add(1, Ordering::Relaxed);
+            waiting = match self.changed.wait_timeout(waiting, LOOK) {
+                Ok((waiting, _)) => waiting,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+            self.idle.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting<W>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
