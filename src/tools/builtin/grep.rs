@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::permissions::{Hidden, Permit, Reach};
+use crate::permissions::{AccessKind, Hidden, Permit, Reach};
 use crate::tools::schema::PropertyAliases;
 use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
 use crate::tools::walk::{Bounds, Search};
@@ -88,6 +88,7 @@ impl Tool for Grep {
     type Input = GrepInput;
 
     const NAME: &'static str = "Grep";
+    const ACCESS: AccessKind = AccessKind::Read;
     const DESCRIPTION: &'static str = "Searches file contents with a regular expression \
         (ripgrep's engine). Hidden files are searched; files that .gitignore leaves out are not.";
     const PROPERTY_ALIASES: PropertyAliases = &[

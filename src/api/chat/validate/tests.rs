@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::openai::request::{Progress, ToolChoice};
-use crate::permissions::{Permit, Reach};
+use crate::permissions::{AccessKind, Permit, Reach};
 use crate::tools::settings::{ClientTools, NameConflict};
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput, erase};
 
@@ -26,6 +26,7 @@ macro_rules! tools {
 
             const NAME: &'static str = $name;
             const ALIASES: &'static [&'static str] = $aliases;
+            const ACCESS: AccessKind = AccessKind::None;
             const DESCRIPTION: &'static str = "Does nothing.";
 
             fn reach(&self, _: &Nothing, _: &CallContext) -> Reach {
