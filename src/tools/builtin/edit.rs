@@ -23,9 +23,9 @@ use crate::tools::disk;
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
 use crate::workspace::Target;
 
-/// How many bytes all replacements of one call may look through together: a thousand of
-/// them in a file of a megabyte, sixteen in the largest.
-const MAX_WORK_BYTES: usize = 1 << 30;
+/// How many bytes all replacements of one call may look through together: five hundred of
+/// them in a file of a megabyte, eight in the largest.
+const MAX_WORK_BYTES: usize = 512 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Edit {
@@ -445,8 +445,16 @@ mod tests {
     async fn a_diff_that_is_left_out_is_said_to_be() {
         let workspace = known("a line\n".repeat(200_000).as_bytes()).await;
         workspace.write("a.txt", format!("first\n{}", "a line\n".repeat(200_000)).as_bytes());
-        assert_snapshot!(replace(&workspace, "first", "FIRST").await, @"");
-        assert_snapshot!(workspace.call(Write::new(Arc::default()), json!({ "file_path": "a.txt", "content": "x\n" })).await, @"");
+        assert_snapshot!(replace(&workspace, "first", "FIRST").await, @r"
+        Edited $WORKSPACE/a.txt (1 replacement)
+        The file had other changes since it was last read.
+        (no diff: texts over 1 MiB are not compared)
+        ");
+        let arguments = json!({ "file_path": "a.txt", "content": "x\n" });
+        assert_snapshot!(workspace.call(Write::new(Arc::default()), arguments).await, @r"
+        Updated $WORKSPACE/a.txt (1 lines)
+        (no diff: texts over 1 MiB are not compared)
+        ");
     }
 
     #[tokio::test]
@@ -457,7 +465,7 @@ mod tests {
             "file_path": "a.txt", "old_string": "a", "new_string": "b".repeat(1 << 18),
             "replace_all": true,
         });
-        assert_snapshot!(edit(&workspace, all).await, @"");
+        assert_snapshot!(edit(&workspace, all).await, @"Error: $WORKSPACE/a.txt: the file would grow past 67108864 bytes, the most that can be edited. Nothing was changed");
         assert_eq!(workspace.read("a.txt"), content.as_bytes());
     }
 

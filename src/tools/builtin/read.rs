@@ -316,7 +316,18 @@ mod tests {
         }
         let all = json!({ "file_path": "empty lines", "limit": u64::MAX });
         answers.push(workspace.call(Read, all).await.lines().last().unwrap().to_owned());
-        assert_snapshot!(answers.join("\n"), @"");
+        assert_snapshot!(answers.join("\n"), @r"
+             1	
+        (PARTIAL: lines 1-1 of 1000000; go on with offset 2)
+        999999	
+        1000000	
+        (PARTIAL: lines 999999-1000000 of 1000000; the end of the file)
+        Error: offset 9007199254740992 is past the end of $WORKSPACE/empty lines, which has 1000000 lines
+        Error: invalid input: `limit`: expected at least 1, got number 0
+        Error: invalid input: `offset`: expected at least 0, got number -1; `limit`: expected at least 1, got number -1
+        Error: offset 18446744073709551615 is past the end of $WORKSPACE/empty lines, which has 1000000 lines
+        LASTLINE
+        ");
     }
 
     #[tokio::test]

@@ -54,7 +54,16 @@ async fn t4_a_path_at_fault_is_a_plain_error_in_every_tool() {
     let shown = answers.join("\n").replace(&long.1, "N300").replace(&long.0, "N256");
     let shown = shown.replace(ground.directory.path().to_str().unwrap(), "$WORKSPACE");
     let size = ground.directory.path().as_os_str().len() + 1 + "d/".len() * 2100;
-    assert_snapshot!(shown.replace(&size.to_string(), "SIZE"), @"");
+    assert_snapshot!(shown.replace(&size.to_string(), "SIZE"), @r"
+    Error: $WORKSPACE/a.txt/b: a part of this path is a file, not a directory
+    Error: $WORKSPACE/a.txt/c/d: a part of this path is a file, not a directory
+    Error: $WORKSPACE/loop/b: the links of this path lead in a circle
+    Error: $WORKSPACE/N256: a name in this path is too long
+    Error: $WORKSPACE/N300/x: a name in this path is too long
+    Error: the path has SIZE bytes; 4096 are the most
+    Error: the path $WORKSPACE/a\u{0}b contains a control character
+    Error: the path $WORKSPACE/a\u{1b}[31mb contains a control character
+    ");
 }
 
 #[tokio::test]
@@ -116,7 +125,7 @@ async fn a_path_that_ends_in_a_slash_names_a_directory() {
     fs::create_dir(ground.directory.path().join("source")).unwrap();
     for path in ["a.txt/", "a.txt/."] {
         let answer = ground.answer_of_all(path).await;
-        assert_snapshot!(answer, @"");
+        assert_snapshot!(answer, @"Error: $WORKSPACE/a.txt is no directory, as the slash at the end of the path says");
     }
     for tool in ["Read", "Write", "Edit"] {
         let answer = ground.call_for(tool, "new/").await;
