@@ -153,6 +153,7 @@ struct Outcome<'a> {
 fn apply_all<'a>(
     content: &'a [u8],
     replacements: &[Replacement<'_>],
+    max_work: usize,
     cancelled: &CancellationToken,
 ) -> Result<Outcome<'a>, String> {
     let start = Outcome {
@@ -164,7 +165,7 @@ fn apply_all<'a>(
     let mut work = 0;
     replacements.iter().enumerate().try_fold(start, |so_far, (index, replacement)| {
         work += so_far.content.len();
-        if work > MAX_WORK_BYTES {
+        if work > max_work {
             let all = replacements.len();
             return Err(format!("{all} edits of a file this long are too much work for one call"));
         }
@@ -190,7 +191,7 @@ fn create(
     replacements: &[Replacement<'_>],
     cancelled: &CancellationToken,
 ) -> Result<(Vec<u8>, ToolOutput), FileError> {
-    let outcome = apply_all(b"", replacements, cancelled);
+    let outcome = apply_all(b"", replacements, MAX_WORK_BYTES, cancelled);
     let content = outcome.map_err(|error| refused(target, &error))?.content;
     let lines = String::from_utf8_lossy(&content).lines().count();
     let text = format!("Created {} ({lines} lines)", target.path().display());
@@ -212,7 +213,7 @@ fn change(
 ) -> Result<(Vec<u8>, ToolOutput), FileError> {
     let coded = Coded::of(&current.bytes).map_err(|error| refused(target, &error))?;
     let modified = || FileError::Modified(target.path().to_owned());
-    let outcome = match apply_all(&coded.text, replacements, cancelled) {
+    let outcome = match apply_all(&coded.text, replacements, MAX_WORK_BYTES, cancelled) {
         // What the model saw may be gone, or stand where it did not look.
         Err(_) if standing == Standing::Changed => return Err(modified()),
         Ok(outcome) if standing == Standing::Changed && !outcome.was_unique => {
@@ -469,16 +470,17 @@ mod tests {
         assert_eq!(workspace.read("a.txt"), content.as_bytes());
     }
 
-    #[tokio::test]
-    async fn t34_edits_without_number_end_when_they_are_too_much_work() {
-        let content = [&b"text\n".repeat(4 << 20)[..], b"a"].concat();
-        let workspace = known(&content).await;
-        let turn = |(old, new)| json!({ "old_string": old, "new_string": new });
-        let edits: Vec<Value> =
-            [("a", "b"), ("b", "a")].repeat(10_000).into_iter().map(turn).collect();
-        let answer = edit(&workspace, json!({ "file_path": "a.txt", "edits": edits })).await;
-        assert!(answer.contains("too much work for one call"), "{answer}");
-        assert_eq!(workspace.read("a.txt"), content);
+    #[test]
+    fn t34_edits_without_number_end_when_they_are_too_much_work() {
+        let edits = [("a", "b"), ("b", "a")].repeat(10_000);
+        let edits: Vec<_> =
+            edits.iter().map(|(old, new)| Replacement { old, new, all: false }).collect();
+        let running = CancellationToken::new();
+        let outcome = |work| apply_all(b"text a", &edits, work, &running).map(|done| done.count);
+        assert_eq!(outcome(20_000 * 6), Ok(20_000));
+        assert!(outcome(20_000 * 6 - 1).unwrap_err().contains("too much work for one call"));
+        running.cancel();
+        assert_eq!(outcome(20_000 * 6), Err("interrupted".to_owned()));
     }
 
     #[tokio::test]

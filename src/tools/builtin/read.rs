@@ -326,7 +326,7 @@ mod tests {
         Error: invalid input: `limit`: expected at least 1, got number 0
         Error: invalid input: `offset`: expected at least 0, got number -1; `limit`: expected at least 1, got number -1
         Error: offset 18446744073709551615 is past the end of $WORKSPACE/empty lines, which has 1000000 lines
-        LASTLINE
+        (PARTIAL: lines 1-12375 of 1000000; go on with offset 12376)
         ");
     }
 
