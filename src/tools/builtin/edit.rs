@@ -497,18 +497,13 @@ mod tests {
             workspace.write("a.txt", content);
             let answer = replace(&workspace, "one", "two").await;
             assert_eq!(answer.starts_with("Edited"), is_edited, "{content:?}: {answer}");
-            let expected: Vec<u8> = match is_edited {
-                true => content
-                    .iter()
-                    .map(|byte| match byte {
-                        b'o' => b't',
-                        b'n' => b'w',
-                        b'e' => b'o',
-                        byte => *byte,
-                    })
-                    .collect(),
-                false => content.to_vec(),
+            let swapped = |byte: &u8| match byte {
+                b'o' if is_edited => b't',
+                b'n' if is_edited => b'w',
+                b'e' if is_edited => b'o',
+                byte => *byte,
             };
+            let expected: Vec<u8> = content.iter().map(swapped).collect();
             assert_eq!(workspace.read("a.txt"), expected);
         }
     }
