@@ -1,12 +1,13 @@
 //! Directories made on the way to a new file, which go again unless the file comes about.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, Mode, fstat, mkdirat, unlinkat};
 use rustix::io::Errno;
 
-use super::target::{duplicate, open_directory};
+use super::target::{Target, duplicate, open_directory};
 
 /// What one call made, the outermost first. Removed when this is dropped, each only if it
 /// is still the directory that was made, and empty.
@@ -44,6 +45,16 @@ impl NewDirectories {
     /// The file is there: its directories stay.
     pub(super) fn keep(mut self) {
         self.0.clear();
+    }
+}
+
+impl Target {
+    /// The directory the target is in, made if it is not there, and its name in it.
+    pub(super) fn leaf_with_parents(
+        &self,
+        new: &mut NewDirectories,
+    ) -> io::Result<(OwnedFd, &OsStr)> {
+        self.leaf(|parent, name| new.enter(parent, name))
     }
 }
 

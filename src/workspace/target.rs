@@ -10,8 +10,6 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, statat};
 use rustix::io::Errno;
 
-use super::directories::NewDirectories;
-
 /// A file or directory beneath a root, resolved once; it need not exist yet.
 #[derive(Debug)]
 pub(crate) struct Target {
@@ -113,14 +111,6 @@ impl Target {
             Place::Entry { handle, .. } => Ok(handle.as_fd()),
             Place::Missing { .. } => Err(Errno::NOENT.into()),
         }
-    }
-
-    /// The same with the directories that are missing on the way to it.
-    pub(super) fn leaf_with_parents(
-        &self,
-        new: &mut NewDirectories,
-    ) -> io::Result<(OwnedFd, &OsStr)> {
-        self.leaf(|parent, name| new.enter(parent, name))
     }
 
     /// The directory the target is in, and its name there. `enter` opens each directory
