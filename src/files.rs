@@ -17,7 +17,10 @@ pub(crate) mod patch;
 mod read_state;
 
 /// What is edited is held in memory, a few times over; larger files are for programs.
-const MAX_EDITED_BYTES: usize = 64 << 20;
+pub(crate) const MAX_EDITED_BYTES: usize = 64 << 20;
+
+/// How often a new file is tried again whose directory was taken away meanwhile.
+const MAX_ATTEMPTS: usize = 10;
 
 /// Changes files, one change of a file at a time. One for the whole server.
 #[derive(Debug, Default)]
@@ -54,6 +57,10 @@ pub(crate) enum FileError {
     Gone(PathBuf),
     #[error("{} has more than {MAX_EDITED_BYTES} bytes, the most that can be edited", .0.display())]
     TooLarge(PathBuf),
+    #[error("{} would grow past {MAX_EDITED_BYTES} bytes, the most that can be edited; nothing was changed", .0.display())]
+    Grown(PathBuf),
+    #[error("File does not exist: {}", .0.display())]
+    Missing(PathBuf),
     #[error("{0}")]
     Refused(String),
     #[error("interrupted")]
@@ -82,17 +89,44 @@ impl Files {
         self.locks.hold(target.real_path(), || {
             let current = Current::read(target)?;
             let standing = known.standing(target, current.as_ref())?;
-            let (bytes, answer) = change(current.as_ref(), standing)?;
+            let changed = change(current.as_ref(), standing);
             if cancelled.is_cancelled() {
                 return Err(FileError::Cancelled);
             }
+            let (bytes, answer) = changed?;
+            if bytes.len() > MAX_EDITED_BYTES {
+                return Err(FileError::Grown(target.path().to_owned()));
+            }
             let before = current.map(|current| current.fingerprint.identity);
-            let identity = target
-                .replace(&bytes, before, &self.unfinished)
-                .map_err(|error| not_replaced(target, error))?;
+            let identity = self.put(target, &bytes, before)?;
             known.wrote(target.real_path(), Fingerprint::of(identity, &bytes));
             Ok(answer)
         })
+    }
+}
+
+impl Files {
+    /// A directory that another call made and took away again, because its own file
+    /// came to nothing, is made anew.
+    fn put(
+        &self,
+        target: &Target,
+        bytes: &[u8],
+        before: Option<Identity>,
+    ) -> Result<Identity, FileError> {
+        let mut attempts = 1;
+        loop {
+            match target.replace(bytes, before, &self.unfinished) {
+                Err(ReplaceError::Io(error))
+                    if error.kind() == io::ErrorKind::NotFound
+                        && before.is_none()
+                        && attempts < MAX_ATTEMPTS =>
+                {
+                    attempts += 1;
+                }
+                replaced => return replaced.map_err(|error| not_replaced(target, error)),
+            }
+        }
     }
 }
 
@@ -144,7 +178,7 @@ impl ReadState {
         if self.has_seen(real) {
             FileError::Gone(path.to_owned())
         } else {
-            FileError::Refused(format!("File does not exist: {}", path.display()))
+            FileError::Missing(path.to_owned())
         }
     }
 }

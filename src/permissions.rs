@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 pub(crate) use self::hidden::{Hidden, HiddenFiles};
+pub(crate) use self::kind::AccessKind;
 pub(crate) use self::mode::{Mode, ModeError};
 pub(crate) use self::rules::{KnownTool, RuleError, Settings};
 pub(crate) use self::scope::SearchScope;
@@ -15,10 +16,11 @@ pub(crate) use self::scope::SearchScope;
 use self::judge::{Effect, Policy};
 use self::rules::Rules;
 use crate::blocking::RESOLVING;
-use crate::workspace::{ResolveError, Target, Workspace};
+use crate::workspace::{ResolveError, Target, Workspace, names_directory};
 
 mod hidden;
 mod judge;
+mod kind;
 mod mode;
 mod rules;
 mod scope;
@@ -97,7 +99,7 @@ impl Permissions {
         hidden: Hidden,
     ) -> Result<Self, RuleError> {
         let rules = Rules::parse(settings, known)?;
-        let denied = known.iter().filter(|tool| rules.denying(tool.name).is_some());
+        let denied = known.iter().filter(|tool| rules.denying(tool.name, tool.access).is_some());
         let denied_tools = denied.map(|tool| tool.name.to_owned()).collect();
         let policy = Policy { mode: settings.mode, sandbox, rules: Arc::new(rules) };
         Ok(Self { policy, denied_tools, workspace, hidden })
@@ -130,8 +132,22 @@ impl Permissions {
         Self { workspace, ..self.clone() }
     }
 
-    /// Resolves what the call reaches for, and judges that.
-    pub(crate) async fn permit(&self, tool: &str, reach: Reach) -> Result<Permit, Refusal> {
+    /// Resolves what the call reaches for, and judges that. A call that reaches for
+    /// something else than its tool has `declared` is refused: the rules would not have
+    /// known the tool for what it is.
+    pub(crate) async fn permit(
+        &self,
+        tool: &str,
+        declared: AccessKind,
+        reach: Reach,
+    ) -> Result<Permit, Refusal> {
+        if reach.kind() != declared {
+            let reached = reach.kind();
+            return Err(Refusal::Policy(format!(
+                "{tool} declares access of the kind {declared:?} and this call has the kind \
+                 {reached:?}; this is a bug of the server"
+            )));
+        }
         if matches!(reach, Reach::Command(_) | Reach::Nothing) {
             return self.permit_blocking(tool, reach);
         }
@@ -143,19 +159,41 @@ impl Permissions {
             .map_err(|overloaded| Refusal::Path(overloaded.to_string()))?
     }
 
+    /// What is there under the name closest to `path`, which is not there, if one is close
+    /// and may be shown.
+    pub(crate) async fn similar(&self, path: PathBuf) -> Option<PathBuf> {
+        let permissions = self.clone();
+        let find = move || {
+            let target = permissions.resolve(&path).ok()?;
+            target.similar(|path| permissions.hidden.covers(path))
+        };
+        RESOLVING.run(find).await.ok()?
+    }
+
     fn permit_blocking(&self, tool: &str, reach: Reach) -> Result<Permit, Refusal> {
         let access = match reach {
             Reach::Read(path) => Access::Read(self.resolve(&path)?),
             Reach::Search(path) => {
                 Access::Search(SearchScope::new(self.resolve(&path)?, self.hidden.clone()))
             }
-            Reach::Write(path) => Access::Write(self.resolve(&path)?),
+            Reach::Write(path) => Access::Write(self.resolve_file(&path)?),
             Reach::Command(command) => Access::Command(command),
             Reach::Nothing => Access::Nothing,
         };
         let verdict = self.policy.judge(tool, effect_of(&access));
         verdict.settle(tool, self.policy.mode).map_err(Refusal::Policy)?;
         Ok(Permit(access))
+    }
+
+    fn resolve_file(&self, path: &Path) -> Result<Target, Refusal> {
+        let target = self.resolve(path)?;
+        if names_directory(path) && target.is_missing() {
+            return Err(Refusal::Path(format!(
+                "{} ends in a slash, so it is the name of a directory; give that of a file",
+                path.display()
+            )));
+        }
+        Ok(target)
     }
 
     fn resolve(&self, path: &Path) -> Result<Target, Refusal> {
@@ -174,7 +212,10 @@ impl Permissions {
 
     fn unreachable(&self, error: &ResolveError) -> Refusal {
         let ResolveError::Outside { leads_to, .. } = error else {
-            return Refusal::Path(error.to_string());
+            return match error {
+                ResolveError::Magic(_) => Refusal::Policy(error.to_string()),
+                _ => Refusal::Path(error.to_string()),
+            };
         };
         let directory = leads_to.parent().unwrap_or(leads_to);
         Refusal::Policy(format!(
@@ -208,12 +249,12 @@ fn names_of(target: &Target) -> u64 {
 }
 
 impl Permit {
-    /// The file that was permitted.
-    #[cfg(test)]
+    /// What was permitted, where it is a place on the disk.
     pub(crate) fn target(&self) -> Option<&Target> {
         match &self.0 {
             Access::Read(target) | Access::Write(target) => Some(target),
-            Access::Search(_) | Access::Command(_) | Access::Nothing => None,
+            Access::Search(scope) => Some(scope.target()),
+            Access::Command(_) | Access::Nothing => None,
         }
     }
 
@@ -272,8 +313,12 @@ mod tests {
 
     use super::*;
 
-    const KNOWN: [KnownTool<'_>; 2] =
-        [KnownTool { name: "Read", aliases: &[] }, KnownTool { name: "Write", aliases: &[] }];
+    const KNOWN: [KnownTool<'_>; 4] = [
+        KnownTool { name: "Read", aliases: &[], access: AccessKind::Read },
+        KnownTool { name: "Write", aliases: &[], access: AccessKind::Edit },
+        KnownTool { name: "Preview", aliases: &[], access: AccessKind::Read },
+        KnownTool { name: "Bash", aliases: &[], access: AccessKind::Command },
+    ];
 
     /// `/…/ws` with the state directory inside it, and `/…/ws-evil` beside it.
     struct Ground(tempfile::TempDir);
@@ -304,7 +349,8 @@ mod tests {
 
         async fn refusal(&self, tool: &str, reach: Reach) -> String {
             let permissions = self.permissions(Mode::BypassPermissions);
-            let refusal = permissions.permit(tool, reach).await.unwrap_err().to_string();
+            let refusal = permissions.permit(tool, reach.kind(), reach).await;
+            let refusal = refusal.unwrap_err().to_string();
             refusal.replace(self.path("").to_str().unwrap().trim_end_matches('/'), "$GROUND")
         }
     }
@@ -314,7 +360,9 @@ mod tests {
         let ground = Ground::new();
         let permissions = ground.permissions(Mode::Plan);
 
-        let permit = permissions.permit("Read", Reach::Read(ground.path("ws/a.txt"))).await;
+        let permit = permissions
+            .permit("Read", AccessKind::Read, Reach::Read(ground.path("ws/a.txt")))
+            .await;
 
         assert_eq!(permit.unwrap().target().unwrap().real_path(), ground.path("ws/a.txt"));
     }
@@ -350,7 +398,8 @@ mod tests {
         let ground = Ground::new();
         let permissions = ground.permissions(Mode::Default);
 
-        assert!(permissions.permit("Read", Reach::Search(ground.path("ws"))).await.is_ok());
+        let search = Reach::Search(ground.path("ws"));
+        assert!(permissions.permit("Read", AccessKind::Read, search).await.is_ok());
     }
 
     #[tokio::test]
@@ -362,6 +411,18 @@ mod tests {
         let permissions =
             Permissions::new(&settings, &KNOWN, Sandbox::Auto, workspace, Hidden::nothing());
 
-        assert_eq!(permissions.unwrap().denied_tools(), ["Read", "Write"]);
+        assert_eq!(permissions.unwrap().denied_tools(), ["Read", "Write", "Preview"]);
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_hides_what_it_does_is_refused() {
+        let ground = Ground::new();
+        let permissions = ground.permissions(Mode::BypassPermissions);
+        let read = || Reach::Read(ground.path("ws/a.txt"));
+
+        let refusal = permissions.permit("Peek", AccessKind::None, read()).await.unwrap_err();
+
+        assert_snapshot!(refusal, @"Peek declares access of the kind None and this call has the kind Read; this is a bug of the server");
+        assert!(permissions.permit("Peek", AccessKind::Read, read()).await.is_ok());
     }
 }

@@ -185,14 +185,13 @@ impl Sessions {
         pipeline: &Pipeline,
         facts: &SessionFacts,
     ) -> Vec<Box<RawValue>> {
-        let tools: Vec<&str> = pipeline.tools.names().collect();
-        if tools.is_empty() {
+        if pipeline.tools.tools().is_empty() {
             return messages;
         }
         let environment = Environment {
             working_dir: &facts.working_dir(),
             date: &prompt::today(),
-            tools: &tools,
+            tools: &pipeline.tools,
         };
         prompt::apply(self.prompt.mode, &prompt::render(environment), messages)
     }

@@ -13,6 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
 
 use crate::text::printable;
 
@@ -25,10 +26,12 @@ pub(crate) use target::Target;
 pub(crate) use unfinished::Unfinished;
 
 mod direct;
+mod directories;
 pub(crate) mod directory;
 mod identity;
 mod own_files;
 mod replace;
+mod similar;
 mod target;
 mod unfinished;
 mod walk;
@@ -58,8 +61,21 @@ pub(crate) enum ResolveError {
     Outside { path: PathBuf, leads_to: PathBuf },
     #[error("{0}")]
     BadPath(String),
-    #[error("{}: {source}", path.display())]
+    /// A link of the kernel's own, to what a process holds open.
+    #[error("{} leads through a link to an open file or another process", .0.display())]
+    Magic(PathBuf),
+    #[error("{}: {}", path.display(), in_words(source))]
     Io { path: PathBuf, source: io::Error },
+}
+
+/// What is wrong with a path that the kernel does not take.
+fn in_words(error: &io::Error) -> String {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOTDIR) => "a part of this path is a file, not a directory".to_owned(),
+        Some(Errno::LOOP) => "the links of this path lead in a circle".to_owned(),
+        Some(Errno::NAMETOOLONG) => "a name in this path is too long".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 /// Where a path inside the workspace leads when that is elsewhere.
@@ -89,13 +105,22 @@ impl Workspace {
     }
 
     /// Finds what `path` leads to, or where it would be made. Links are followed as
-    /// long as they stay beneath the roots.
+    /// long as they stay beneath the roots. What a slash ends is a directory, if it is
+    /// there at all.
     pub(crate) fn resolve(&self, path: &Path) -> Result<Target, ResolveError> {
         check_spelling(path)?;
-        match direct::resolve(self, path) {
-            Some(target) => Ok(target),
-            None => walk::resolve(self, path),
+        let plain = path.components().as_path();
+        let target = match direct::resolve(self, plain) {
+            Some(target) => target,
+            None => walk::resolve(self, plain)?,
+        };
+        if names_directory(path) && target.metadata().is_ok_and(|metadata| !metadata.is_dir()) {
+            let path = plain.display();
+            return Err(ResolveError::BadPath(format!(
+                "{path} is no directory, as the slash at the end of the path says"
+            )));
         }
+        Ok(target)
     }
 
     fn root_handles(&self) -> impl Iterator<Item = &OwnedFd> {
@@ -167,12 +192,22 @@ pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
     whole
 }
 
-/// As [`absolute`], with a leading `~` for `home`.
+/// As [`absolute`], with a leading `~` for `home`. A slash at the end stays.
 pub(crate) fn absolute_from_home(base: &Path, home: &Path, path: &Path) -> PathBuf {
-    match path.strip_prefix("~") {
+    let mut whole = match path.strip_prefix("~") {
         Ok(beneath_home) => absolute(home, beneath_home),
         Err(_) => absolute(base, path),
+    };
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.ends_with(b"/") || bytes.ends_with(b"/.") {
+        whole.push("");
     }
+    whole
+}
+
+/// Whether a path says by its end that it is a directory's.
+pub(crate) fn names_directory(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(b"/")
 }
 
 #[cfg(test)]

@@ -7,6 +7,9 @@ use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
+use crate::permissions::AccessKind;
+use crate::tools::toolset::Toolset;
+
 /// `[prompt]`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -33,8 +36,8 @@ pub(crate) struct Environment<'a> {
     pub(crate) working_dir: &'a Path,
     /// Such as `21 Nov 2026`.
     pub(crate) date: &'a str,
-    /// The names of the server's tools that are offered.
-    pub(crate) tools: &'a [&'a str],
+    /// The server's tools that are offered.
+    pub(crate) tools: &'a Toolset,
 }
 
 /// Such as `21 Nov 2026`, in UTC.
@@ -45,7 +48,6 @@ pub(crate) fn today() -> String {
 
 pub(crate) fn render(environment: Environment<'_>) -> String {
     let Environment { working_dir, date, tools } = environment;
-    let has = |name: &str| tools.contains(&name);
     let mut lines = vec![
         "You can act on a computer through tools. They run on the server that answers this chat, \
          not on the user's own device."
@@ -60,13 +62,36 @@ pub(crate) fn render(environment: Environment<'_>) -> String {
          user what is needed; do not repeat it unchanged."
             .to_owned(),
     ];
-    if has("Edit") || has("Write") {
-        lines.push("Read a file before you change it.".to_owned());
-    }
-    if has("Bash") && has("Read") && has("Grep") {
-        lines.push("Prefer Read, Glob and Grep to shell commands for looking at files.".to_owned());
-    }
+    lines.extend(advice(tools));
     lines.join("\n")
+}
+
+/// What the tools say about themselves, each thing once, and which of them are better
+/// than a command.
+fn advice(tools: &Toolset) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for advice in tools.tools().iter().filter_map(|tool| tool.advice()) {
+        if !lines.iter().any(|line| line == advice) {
+            lines.push(advice.to_owned());
+        }
+    }
+    let of_kind = |kind: AccessKind| {
+        tools.tools().iter().filter(move |tool| tool.access() == kind).map(|tool| tool.name())
+    };
+    let readers: Vec<&str> = of_kind(AccessKind::Read).collect();
+    if of_kind(AccessKind::Command).next().is_some() && !readers.is_empty() {
+        let readers = listed(&readers);
+        lines.push(format!("Prefer {readers} to shell commands for looking at files."));
+    }
+    lines
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [names @ .., last] if !names.is_empty() => format!("{} and {last}", names.join(", ")),
+        names => names.concat(),
+    }
 }
 
 /// The messages with `prompt` in front, joined to a leading system message of the
@@ -118,7 +143,11 @@ fn raw(value: &Value) -> Box<RawValue> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::processes::{Environment as CommandEnvironment, Runner};
+    use crate::tools::builtin;
 
     #[track_caller]
     fn check(mode: PromptMode, messages: &Value, expected: &Value) {
@@ -163,14 +192,30 @@ mod tests {
 
     #[test]
     fn it_speaks_only_of_tools_that_are_offered() {
-        let prompt = |tools| {
-            let environment =
-                Environment { working_dir: Path::new("/ws"), date: "21 Nov 2026", tools };
-            render(environment)
+        let all = every_tool();
+        let prompt = |names: &[&str]| {
+            let (working_dir, date) = (Path::new("/ws"), "21 Nov 2026");
+            render(Environment { working_dir, date, tools: &all.only(names) })
         };
         assert!(prompt(&["Read"]).contains("/ws"));
         assert!(!prompt(&["Read", "Glob", "Grep"]).contains("shell"));
         assert!(!prompt(&["Read"]).contains("before you change"));
         assert!(prompt(&["Read", "Edit"]).contains("before you change"));
+        assert!(
+            prompt(&["Grep", "Bash"])
+                .ends_with("\nPrefer Grep to shell commands for looking at files.")
+        );
+        insta::assert_snapshot!(advice(&all.without(&["Wait"])).join("\n"), @r"
+        Read a file before you change it.
+        Prefer Read, Glob and Grep to shell commands for looking at files.
+        ");
+    }
+
+    fn every_tool() -> Toolset {
+        Toolset::new(builtin::list(&builtin::Services {
+            files: Arc::default(),
+            runner: Runner::new("/proc/self/exe", CommandEnvironment::allowed([]), None),
+            bash: builtin::bash::Settings::default(),
+        }))
     }
 }

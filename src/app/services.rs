@@ -89,11 +89,7 @@ fn permissions(
     workspace: &Arc<Workspace>,
     hidden: Hidden,
 ) -> Result<Permissions, ServiceError> {
-    let known: Vec<KnownTool<'_>> = known
-        .tools()
-        .iter()
-        .map(|tool| KnownTool { name: tool.name(), aliases: tool.aliases() })
-        .collect();
+    let known: Vec<KnownTool<'_>> = known.tools().iter().map(|tool| tool.known()).collect();
     let (settings, sandbox) = (&config.permissions, config.sandbox.mode);
     Ok(Permissions::new(settings, &known, sandbox, Arc::clone(workspace), hidden)?)
 }

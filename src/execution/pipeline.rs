@@ -2,7 +2,9 @@
 //! enabled → validated → hooked → permitted → executed → answered.
 
 use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::future::FutureExt as _;
@@ -10,7 +12,8 @@ use serde_json::Value;
 use tracing::Instrument as _;
 
 use crate::hooks::{self, Hooks};
-use crate::permissions::Permissions;
+use crate::permissions::{AccessKind, Permissions};
+use crate::text::printable;
 use crate::tools::schema::parse_arguments;
 use crate::tools::tool::{
     AnyTool, CallContext, Concurrency, ParsedCall, Start, ToolError, ToolOutput,
@@ -111,6 +114,7 @@ impl Pipeline {
         if let Some(limit) = limit {
             result.text = truncate::cap(result.text, limit, keep);
         }
+        result.text = without_nul(result.text);
         span.in_scope(|| tracing::debug!(is_error = result.is_error, "answered"));
         result
     }
@@ -127,12 +131,13 @@ impl Pipeline {
         let tool = Arc::clone(&admitted.tool);
         let parsed = self.hook(admitted).await?;
         let notes = parsed.notes().join("\n");
-        let permit = self
-            .permissions
-            .permit(tool.name(), parsed.reach(&context))
-            .await
-            .map_err(|refusal| ToolError::Denied(refusal.to_string()))?;
-        let mut output = parsed.execute(permit, context).await?;
+        let reach = parsed.reach(&context);
+        let permit = self.permissions.permit(tool.name(), tool.access(), reach).await?;
+        let sought = permit.target().map(|target| (target.path().to_owned(), target.is_missing()));
+        let mut output = match parsed.execute(permit, context).await {
+            Ok(output) => output,
+            Err(error) => return Err(self.with_similar(error, tool.access(), sought).await),
+        };
         if output.text.is_empty() {
             output.text = format!("({} completed with no output)", tool.name());
         }
@@ -140,6 +145,33 @@ impl Pipeline {
             output.text = format!("{}\n{notes}", output.text);
         }
         Ok(output)
+    }
+
+    /// Where a file is not there, the answer names what may have been meant.
+    async fn with_similar(
+        &self,
+        error: ToolError,
+        access: AccessKind,
+        sought: Option<(PathBuf, bool)>,
+    ) -> ToolError {
+        let (Some((path, is_missing)), message) = (sought, error.to_string()) else {
+            return error;
+        };
+        let is_about_it = match error {
+            ToolError::Missing(_) => true,
+            ToolError::Failed(_) => is_missing && access == AccessKind::Read,
+            _ => false,
+        };
+        if !is_about_it {
+            return error;
+        }
+        match self.permissions.similar(path).await {
+            Some(similar) => {
+                let similar = printable(similar.as_os_str().as_bytes());
+                ToolError::Missing(format!("{message}. The closest name there is {similar}"))
+            }
+            None => error,
+        }
     }
 
     async fn hook(&self, admitted: AdmittedCall) -> Result<Box<dyn ParsedCall>, ToolError> {
@@ -158,6 +190,12 @@ impl Pipeline {
             hooks::Verdict::Block(reason) => Err(ToolError::Denied(reason)),
         }
     }
+}
+
+/// Not every provider takes NUL characters, and no model needs them.
+fn without_nul(text: String) -> String {
+    const SHOWN: &str = "\u{2400}";
+    if text.contains('\0') { text.replace('\0', SHOWN) } else { text }
 }
 
 impl ToolResult {
@@ -192,98 +230,4 @@ impl fmt::Debug for AdmittedCall {
 }
 
 #[cfg(test)]
-mod tests {
-    use futures::future::{BoxFuture, FutureExt as _};
-    use serde_json::json;
-    use tempfile::TempDir;
-    use tokio_util::sync::CancellationToken;
-
-    use super::*;
-    use crate::hooks::{Hook, Verdict};
-    use crate::permissions::{self, Hidden, Sandbox};
-    use crate::tools::builtin::glob::Glob;
-    use crate::tools::tool::{SessionFacts, erase};
-    use crate::workspace::Workspace;
-
-    /// Says the same of every call.
-    struct Always(fn() -> Verdict);
-
-    impl Hook for Always {
-        fn before_call<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Verdict> {
-            async { self.0() }.boxed()
-        }
-    }
-
-    /// Calls `name` in a workspace with the one file `a.txt`.
-    async fn call(name: &str, arguments: &str, hook: Option<fn() -> Verdict>) -> String {
-        let directory: TempDir = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("a.txt"), "").unwrap();
-        let workspace = Arc::new(Workspace::open(vec![directory.path().to_owned()]).unwrap());
-        let permissions = Permissions::new(
-            &permissions::Settings::default(),
-            &[],
-            Sandbox::Auto,
-            Arc::clone(&workspace),
-            Hidden::directory(&directory.path().join("state")),
-        );
-        let hooks = hook.map(|verdict| Arc::new(Always(verdict)) as Arc<dyn Hook>);
-        let pipeline = Pipeline {
-            tools: Toolset::new(vec![erase(Glob::default())]),
-            hooks: Hooks::for_test(hooks.into_iter().collect()),
-            permissions: permissions.unwrap(),
-            max_result_chars: None,
-        };
-        let context = CallContext {
-            session: Arc::new(SessionFacts::new(workspace)),
-            cancelled: CancellationToken::new(),
-        };
-        let call = ToolCall {
-            id: "call_1".to_owned(),
-            name: name.to_owned(),
-            arguments: arguments.to_owned(),
-        };
-        let result = match pipeline.admit(call) {
-            Ok(admitted) => pipeline.run(admitted, context).await,
-            Err(error) => ToolResult::error(&error),
-        };
-        let root = directory.path().canonicalize().unwrap();
-        result.wire_text().replace(root.to_str().unwrap(), "$WORKSPACE")
-    }
-
-    const PATTERN: &str = r#"{"pattern":"*.txt"}"#;
-
-    #[tokio::test]
-    async fn runs_a_permitted_call() {
-        assert_eq!(call("Glob", PATTERN, None).await, "$WORKSPACE/a.txt");
-    }
-
-    #[tokio::test]
-    async fn refuses_a_tool_that_is_not_there() {
-        let answer = call("Glub", PATTERN, None).await;
-        assert!(answer.starts_with("Error: no tool named Glub is available"), "{answer}");
-    }
-
-    #[tokio::test]
-    async fn mentions_what_had_no_effect() {
-        let answer = call("Glob", r#"{"pattern":"*.txt","sandbox":false}"#, None).await;
-        assert!(
-            answer.starts_with("$WORKSPACE/a.txt\n(") && answer.contains("sandbox"),
-            "{answer}"
-        );
-    }
-
-    #[tokio::test]
-    async fn a_hook_may_block_a_call() {
-        let answer = call("Glob", PATTERN, Some(|| Verdict::Block("not today".to_owned()))).await;
-        assert_eq!(answer, "Error: not permitted: not today");
-    }
-
-    #[tokio::test]
-    async fn a_call_that_a_hook_changed_is_checked_anew() {
-        let none =
-            call("Glob", PATTERN, Some(|| Verdict::Rewrite(json!({"pattern": "*.rs"})))).await;
-        assert_eq!(none, "No files found");
-        let wrong = call("Glob", PATTERN, Some(|| Verdict::Rewrite(json!({"pattern": 5})))).await;
-        assert!(wrong.starts_with("Error: invalid input"), "{wrong}");
-    }
-}
+mod tests;

@@ -80,7 +80,7 @@ impl Page {
             length = fill(&mut file, &mut buffer)?;
         }
         let is_whole = length == 0;
-        if encoding.newline() == Newline::Byte && scan.page.contains(&0) {
+        if encoding.holds_nul(&scan.page) {
             return Err(PageError::Binary(Binary("a binary file")));
         }
         Ok(scan.finish(encoding, is_whole))

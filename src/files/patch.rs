@@ -32,11 +32,13 @@ pub(crate) struct Hunk {
 }
 
 /// The hunks that make `new` of `old`; `None` where that was not worth finding out.
-pub(crate) fn between(old: &str, new: &str) -> Option<Vec<Hunk>> {
+/// Bytes that are not UTF-8 are replaced.
+pub(crate) fn between(old: &[u8], new: &[u8]) -> Option<Vec<Hunk>> {
     if old.len().max(new.len()) > MAX_TEXT_BYTES {
         return None;
     }
-    let diff = TextDiff::configure().timeout(TIME_LIMIT).diff_lines(old, new);
+    let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
+    let diff = TextDiff::configure().timeout(TIME_LIMIT).diff_lines(&*old, &*new);
     let groups = diff.grouped_ops(CONTEXT_LINES);
     Some(groups.iter().filter_map(|operations| Hunk::of(&diff, operations)).collect())
 }
@@ -76,8 +78,12 @@ impl Hunk {
     }
 }
 
-/// The hunks as the model reads them, cut where they are long.
-pub(crate) fn snippet(hunks: &[Hunk]) -> String {
+/// The hunks as the model reads them, cut where they are long, or a word on why there
+/// are none.
+pub(crate) fn snippet(hunks: Option<&[Hunk]>) -> String {
+    let Some(hunks) = hunks else {
+        return "\n(no diff: texts over 1 MiB are not compared)".to_owned();
+    };
     let mut snippet = String::new();
     let lines: Vec<String> = hunks
         .iter()
@@ -104,7 +110,7 @@ mod tests {
     fn shows_what_changed_and_three_lines_around() {
         let old = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
         let new = "1\n2\n3\n4\nfive\n6\n7\n8\n9";
-        assert_snapshot!(snippet(&between(old, new).unwrap()), @r"
+        assert_snapshot!(snippet(between(old.as_bytes(), new.as_bytes()).as_deref()), @r"
         @@ -2,8 +2,8 @@
          2
          3
@@ -122,16 +128,16 @@ mod tests {
 
     #[test]
     fn counts_as_diff_does() {
-        let hunks = between("", "a\n").unwrap();
+        let hunks = between(b"", b"a\n").unwrap();
         assert_eq!((hunks[0].old_start, hunks[0].old_lines), (0, 0));
         assert_eq!((hunks[0].new_start, hunks[0].new_lines), (1, 1));
-        assert!(between("a\n", "a\n").unwrap().is_empty());
+        assert!(between(b"a\n", b"a\n").unwrap().is_empty());
     }
 
     #[test]
     fn a_long_diff_is_cut() {
         let new = (0..500).map(|n| n.to_string()).collect::<Vec<_>>().join("\n") + "\n";
-        let snippet = snippet(&between("", &new).unwrap());
+        let snippet = snippet(between(b"", new.as_bytes()).as_deref());
         assert_eq!(snippet.lines().count(), MAX_SHOWN_LINES + 2);
         assert!(snippet.ends_with("(diff cut: 401 more lines)"));
     }

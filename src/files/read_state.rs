@@ -71,19 +71,25 @@ impl ReadState {
         self.lock().round += 1;
     }
 
-    /// The model was shown these lines.
-    pub(crate) fn saw(&self, path: &Path, fingerprint: Fingerprint, lines: RangeInclusive<u64>) {
+    /// The model has seen the file; `whole` are the lines of which it was shown all.
+    pub(crate) fn saw(
+        &self,
+        path: &Path,
+        fingerprint: Fingerprint,
+        whole: Option<RangeInclusive<u64>>,
+    ) {
         let mut known = self.lock();
-        let page = Page { lines, round: known.round };
+        let round = known.round;
         let file = known.file(path, fingerprint);
         if !file.fingerprint.is_same_content(&fingerprint) {
             file.shown.clear();
         }
         file.fingerprint = fingerprint;
+        let Some(lines) = whole else { return };
         if file.shown.len() == MAX_PAGES {
             file.shown.remove(0);
         }
-        file.shown.push(page);
+        file.shown.push(Page { lines, round });
     }
 
     /// The model wrote the file, so it knows it; where its lines stand now, it has
@@ -167,7 +173,7 @@ mod tests {
     fn knows_what_it_saw_or_wrote() {
         let (state, path) = (ReadState::default(), Path::new("/a"));
         assert_eq!(state.knows(path, &fingerprint("one")), None);
-        state.saw(path, fingerprint("one"), 1..=1);
+        state.saw(path, fingerprint("one"), Some(1..=1));
         assert_eq!(state.knows(path, &fingerprint("one")), Some(true));
         assert_eq!(state.knows(path, &fingerprint("two")), Some(false));
         state.wrote(path, fingerprint("two"));
@@ -178,12 +184,12 @@ mod tests {
     fn lines_count_as_shown_when_earlier_rounds_showed_them_all() {
         let (state, path) = (ReadState::default(), Path::new("/a"));
         let shown = |lines| state.was_shown(path, &fingerprint("one"), &lines);
-        state.saw(path, fingerprint("one"), 11..=20);
+        state.saw(path, fingerprint("one"), Some(11..=20));
         assert!(!shown(11..=20), "the same round");
         state.begin_round();
         assert!(shown(11..=20) && shown(12..=15));
         assert!(!shown(5..=15));
-        state.saw(path, fingerprint("one"), 1..=10);
+        state.saw(path, fingerprint("one"), Some(1..=10));
         state.begin_round();
         assert!(shown(5..=15), "from two pages");
         state.wrote(path, fingerprint("one"));
@@ -194,7 +200,7 @@ mod tests {
     fn forgets_the_file_used_longest_ago() {
         let state = ReadState::default();
         for number in 0..=MAX_FILES {
-            state.saw(Path::new(&format!("/{number}")), fingerprint("x"), 1..=1);
+            state.saw(Path::new(&format!("/{number}")), fingerprint("x"), None);
         }
         assert!(!state.has_seen(Path::new("/0")));
         assert!(state.has_seen(Path::new("/1")));

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::Sandbox;
+use super::kind::AccessKind;
 use super::mode::Mode;
 use super::rules::Rules;
 
@@ -27,6 +28,17 @@ pub(super) enum Effect {
     Nothing,
 }
 
+impl Effect {
+    fn kind(self) -> AccessKind {
+        match self {
+            Self::Read => AccessKind::Read,
+            Self::Write { .. } => AccessKind::Edit,
+            Self::Command => AccessKind::Command,
+            Self::Nothing => AccessKind::None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Allow,
@@ -40,13 +52,14 @@ pub(super) enum Verdict {
 
 impl Policy {
     pub(super) fn judge(&self, tool: &str, effect: Effect) -> Verdict {
-        if let Some(rule) = self.rules.denying(tool) {
+        let kind = effect.kind();
+        if let Some(rule) = self.rules.denying(tool, kind) {
             return Verdict::Deny(format!(
                 "the rule `{rule}` in `permissions.deny` forbids {tool}"
             ));
         }
         let verdict = self.judge_past_rules_against(tool, effect);
-        match self.rules.asking(tool) {
+        match self.rules.asking(tool, kind) {
             Some(rule) => held_back(rule, verdict),
             None => verdict,
         }
@@ -71,7 +84,7 @@ impl Policy {
         {
             return shared_file(names);
         }
-        if self.rules.allows(tool) || !changes(effect) {
+        if self.rules.allows(tool, effect.kind()) || !changes(effect) {
             return Verdict::Allow;
         }
         Verdict::Ask { why: None, remedy: format!("with {}", rule_or_mode(tool)) }
@@ -85,7 +98,8 @@ impl Policy {
             ));
         }
         let off = "with `--sandbox off` (commands then have all rights of the server's user)";
-        let is_allowed = self.mode == Mode::BypassPermissions || self.rules.allows(tool);
+        let is_allowed =
+            self.mode == Mode::BypassPermissions || self.rules.allows(tool, AccessKind::Command);
         let also = if is_allowed { String::new() } else { format!(" and {}", rule_or_mode(tool)) };
         let why = Some("there is no sandbox to run it in".to_owned());
         Verdict::Ask { why, remedy: format!("{off}{also}") }
@@ -150,9 +164,9 @@ mod tests {
     use super::*;
 
     const KNOWN: [KnownTool<'_>; 3] = [
-        KnownTool { name: "Read", aliases: &[] },
-        KnownTool { name: "Write", aliases: &[] },
-        KnownTool { name: "Bash", aliases: &["shell"] },
+        KnownTool { name: "Read", aliases: &[], access: AccessKind::Read },
+        KnownTool { name: "Write", aliases: &[], access: AccessKind::Edit },
+        KnownTool { name: "Bash", aliases: &["shell"], access: AccessKind::Command },
     ];
     const READ: (&str, Effect) = ("Read", Effect::Read);
     const WRITE: (&str, Effect) = ("Write", Effect::Write { names: 1 });

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use std::path::PathBuf;
 
+use super::kind::AccessKind;
 use super::mode::Mode;
 
 /// `[permissions]`.
@@ -25,6 +26,7 @@ pub(crate) struct Settings {
 pub(crate) struct KnownTool<'a> {
     pub(crate) name: &'a str,
     pub(crate) aliases: &'a [&'a str],
+    pub(crate) access: AccessKind,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -38,7 +40,16 @@ pub(super) struct Rules {
 struct Rule {
     /// As in the configuration, for messages.
     written: String,
-    tool: String,
+    covers: Covered,
+}
+
+/// What a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Covered {
+    /// The tool of this name alone.
+    Tool(String),
+    /// Every tool that does this, whatever its name.
+    Kind(AccessKind),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,27 +76,27 @@ impl Rules {
         })
     }
 
-    /// The rule that denies `tool`, as written. Who may not read a file may neither
-    /// search nor edit it, which would show it too.
-    pub(super) fn denying(&self, tool: &str) -> Option<&str> {
-        let through_read = |rule: &&Rule| {
-            rule.tool == "Read" && matches!(tool, "Glob" | "Grep" | "Edit" | "Write")
+    /// The rule that denies `tool`, as written. Who may not read files may not edit them
+    /// either, which would show them too.
+    pub(super) fn denying(&self, tool: &str, kind: AccessKind) -> Option<&str> {
+        let through_read = || match kind {
+            AccessKind::Edit => find(&self.deny, tool, AccessKind::Read),
+            _ => None,
         };
-        find(&self.deny, tool)
-            .or_else(|| self.deny.iter().find(through_read).map(|rule| rule.written.as_str()))
+        find(&self.deny, tool, kind).or_else(through_read)
     }
 
-    pub(super) fn asking(&self, tool: &str) -> Option<&str> {
-        find(&self.ask, tool)
+    pub(super) fn asking(&self, tool: &str, kind: AccessKind) -> Option<&str> {
+        find(&self.ask, tool, kind)
     }
 
-    pub(super) fn allows(&self, tool: &str) -> bool {
-        find(&self.allow, tool).is_some()
+    pub(super) fn allows(&self, tool: &str, kind: AccessKind) -> bool {
+        find(&self.allow, tool, kind).is_some()
     }
 }
 
-fn find<'a>(rules: &'a [Rule], tool: &str) -> Option<&'a str> {
-    rules.iter().find(|rule| rule.covers(tool)).map(|rule| rule.written.as_str())
+fn find<'a>(rules: &'a [Rule], tool: &str, kind: AccessKind) -> Option<&'a str> {
+    rules.iter().find(|rule| rule.covers(tool, kind)).map(|rule| rule.written.as_str())
 }
 
 impl Rule {
@@ -96,24 +107,30 @@ impl Rule {
         if name.is_empty() || !name.chars().all(is_name) {
             return Err(RuleError::Malformed { list, rule: written });
         }
-        let Some(tool) =
-            known.iter().find(|tool| tool.name == name || tool.aliases.contains(&name))
-        else {
-            let tools = known.iter().map(|tool| tool.name).collect::<Vec<_>>().join(", ");
-            return Err(RuleError::UnknownTool { list, rule: written, tools });
+        let tool = known.iter().find(|tool| tool.name == name || tool.aliases.contains(&name));
+        let name_or_word = tool.map_or(name, |tool| tool.name);
+        let covers = match AccessKind::from_word(name_or_word) {
+            Some(kind) => Covered::Kind(kind),
+            None if tool.is_some() => Covered::Tool(name_or_word.to_owned()),
+            None => {
+                let tools = known.iter().map(|tool| tool.name).collect::<Vec<_>>().join(", ");
+                return Err(RuleError::UnknownTool { list, rule: written, tools });
+            }
         };
         match rule.strip_prefix(name) {
-            Some("") => Ok(Self { written, tool: tool.name.to_owned() }),
+            Some("") => Ok(Self { written, covers }),
             Some(specifier) if specifier.ends_with(')') => {
-                Err(RuleError::Specifier { list, rule: written, name: tool.name.to_owned() })
+                Err(RuleError::Specifier { list, rule: written, name: name_or_word.to_owned() })
             }
             _ => Err(RuleError::Malformed { list, rule: written }),
         }
     }
 
-    /// `Edit` stands for every way to change a file.
-    fn covers(&self, tool: &str) -> bool {
-        self.tool == tool || (self.tool == "Edit" && tool == "Write")
+    fn covers(&self, tool: &str, kind: AccessKind) -> bool {
+        match &self.covers {
+            Covered::Tool(name) => name == tool,
+            Covered::Kind(covered) => *covered == kind,
+        }
     }
 }
 
@@ -123,11 +140,14 @@ mod tests {
 
     use super::*;
 
-    const KNOWN: [KnownTool<'_>; 4] = [
-        KnownTool { name: "Read", aliases: &["FileRead", "read_file"] },
-        KnownTool { name: "Write", aliases: &["write_file"] },
-        KnownTool { name: "Edit", aliases: &[] },
-        KnownTool { name: "Bash", aliases: &["shell"] },
+    const KNOWN: [KnownTool<'_>; 6] = [
+        KnownTool { name: "Read", aliases: &["FileRead", "read_file"], access: AccessKind::Read },
+        KnownTool { name: "Write", aliases: &["write_file"], access: AccessKind::Edit },
+        KnownTool { name: "Edit", aliases: &["edit_file"], access: AccessKind::Edit },
+        KnownTool { name: "Bash", aliases: &["shell"], access: AccessKind::Command },
+        // Made up: rules have never heard of them.
+        KnownTool { name: "Preview", aliases: &[], access: AccessKind::Read },
+        KnownTool { name: "Rename", aliases: &[], access: AccessKind::Edit },
     ];
 
     fn deny(rule: &str) -> Result<Rules, RuleError> {
@@ -135,19 +155,47 @@ mod tests {
         Rules::parse(&Settings { deny, ..Settings::default() }, &KNOWN)
     }
 
-    #[test]
-    fn a_rule_names_a_tool_or_its_alias() {
-        assert_eq!(deny("Bash").unwrap().denying("Bash"), Some("Bash"));
-        assert_eq!(deny("shell").unwrap().denying("Bash"), Some("shell"));
-        assert_eq!(deny("Bash").unwrap().denying("Read"), None);
+    /// The tools that a rule denies.
+    fn denied(rule: &str) -> String {
+        let rules = deny(rule).unwrap();
+        let denied = KNOWN.iter().filter(|tool| rules.denying(tool.name, tool.access).is_some());
+        denied.map(|tool| tool.name).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
-    fn a_rule_for_edit_covers_write_and_one_against_read_covers_all_that_shows_files() {
-        assert_eq!(deny("Edit").unwrap().denying("Write"), Some("Edit"));
-        assert_eq!(deny("Write").unwrap().denying("Edit"), None);
-        assert_eq!(deny("Read").unwrap().denying("Grep"), Some("Read"));
-        assert_eq!(deny("Read").unwrap().denying("Bash"), None);
+    fn a_rule_names_a_tool_or_its_alias() {
+        assert_eq!(denied("Bash"), "Bash");
+        assert_eq!(denied("shell"), "Bash");
+        assert_eq!(denied("Write"), "Write");
+        assert_eq!(denied("Preview"), "Preview");
+        assert_eq!(deny("shell").unwrap().denying("Bash", AccessKind::Command), Some("shell"));
+    }
+
+    #[test]
+    fn read_and_edit_are_words_for_every_tool_that_does_so() {
+        assert_eq!(denied("Edit"), "Write Edit Rename");
+        assert_eq!(denied("edit_file"), "Write Edit Rename");
+        assert_eq!(denied("Read"), "Read Write Edit Preview Rename");
+        assert_eq!(denied("read_file"), "Read Write Edit Preview Rename");
+    }
+
+    #[test]
+    fn where_reading_is_allowed_or_asked_about_editing_is_not() {
+        let read = || vec!["Read".to_owned()];
+        let settings = Settings { allow: read(), ask: read(), ..Settings::default() };
+        let rules = Rules::parse(&settings, &KNOWN).unwrap();
+        for tool in &KNOWN {
+            let is_reading = tool.access == AccessKind::Read;
+            assert_eq!(rules.allows(tool.name, tool.access), is_reading, "{}", tool.name);
+            assert_eq!(rules.asking(tool.name, tool.access).is_some(), is_reading);
+        }
+    }
+
+    #[test]
+    fn the_words_for_kinds_stand_where_no_tool_bears_them() {
+        let settings = Settings { deny: vec!["Read".to_owned()], ..Settings::default() };
+        let rules = Rules::parse(&settings, &[]).unwrap();
+        assert_eq!(rules.denying("Preview", AccessKind::Read), Some("Read"));
     }
 
     #[test]
@@ -157,11 +205,11 @@ mod tests {
 
         assert_snapshot!(errors.join("\n"), @r#"
         permissions.deny: "Bash(npm *)" has a specifier; rules with a specifier come later, so write only the tool's name, "Bash"
-        permissions.deny: there is no tool "Bsh"; the tools are Read, Write, Edit, Bash
+        permissions.deny: there is no tool "Bsh"; the tools are Read, Write, Edit, Bash, Preview, Rename
         permissions.deny: "Bash(" is no rule; write a tool's name, such as "Read"
         permissions.deny: "" is no rule; write a tool's name, such as "Read"
         permissions.deny: "Read Write" is no rule; write a tool's name, such as "Read"
-        permissions.deny: there is no tool "bash"; the tools are Read, Write, Edit, Bash
+        permissions.deny: there is no tool "bash"; the tools are Read, Write, Edit, Bash, Preview, Rename
         "#);
     }
 }

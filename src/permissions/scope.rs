@@ -20,6 +20,10 @@ impl SearchScope {
         Self { target, hidden }
     }
 
+    pub(super) fn target(&self) -> &Target {
+        &self.target
+    }
+
     /// As it was asked for.
     pub(crate) fn path(&self) -> &Path {
         self.target.path()

@@ -15,6 +15,9 @@ use super::tool::{AnyTool, erase};
 use crate::files::Files;
 use crate::processes::Runner;
 
+/// The advice of every tool that changes a file.
+const READ_FIRST: &str = "Read a file before you change it.";
+
 /// What the tools need of the rest of the program.
 #[derive(Debug)]
 pub(crate) struct Services {

@@ -222,6 +222,31 @@ mod tests {
     }
 
     #[test]
+    fn takes_booleans_as_models_write_them() {
+        for (written, meant) in
+            [(json!("true"), true), (json!("false"), false), (json!(true), true)]
+        {
+            let arguments = json!({"pattern": "true", "parts": [{"old": "false", "all": written}]});
+            let (input, _) = accept(arguments).unwrap();
+            assert_eq!((input.pattern.as_str(), input.parts[0].old.as_str()), ("true", "false"));
+            assert_eq!(input.parts[0].all, meant);
+        }
+        for wrong in [json!("True"), json!("yes"), json!(1), json!("")] {
+            let refusal = refusal(json!({"pattern": "x", "parts": [{"old": "", "all": wrong}]}));
+            assert!(refusal.contains("expected boolean"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn takes_an_empty_path_for_none_and_no_other_empty_text() {
+        let (input, notes) =
+            accept(json!({"pattern": "", "path": "", "parts": [{"old": ""}]})).unwrap();
+        assert_eq!((input.pattern.as_str(), input.path, notes), ("", None, vec![]));
+        assert_eq!(input.parts, [Part { old: String::new(), all: false }]);
+        assert!(refusal(json!({"pattern": "x", "order": ""})).contains("expected one of"));
+    }
+
+    #[test]
     fn takes_aliases_of_properties() {
         let (input, notes) = accept(json!({"pattern": "x", "after_context": "3"})).unwrap();
         assert_eq!((input.after, notes), (Some(3), vec![]));

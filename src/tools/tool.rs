@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::schema::{self, InputSchema, PropertyAliases};
 use crate::files::ReadState;
 use crate::openai::progress_lines::UNKNOWN_TOOL;
-use crate::permissions::{Permit, Reach, Refusal};
+use crate::permissions::{AccessKind, KnownTool, Permit, Reach, Refusal};
 use crate::workspace::Workspace;
 
 /// A capability the model can call.
@@ -33,8 +33,16 @@ pub(crate) trait Tool: Send + Sync + 'static {
     /// Further names that reach this tool, in calls and in rules.
     const ALIASES: &'static [&'static str] = &[];
 
+    /// What kind of thing the calls of this tool reach for. Rules and modes know tools by
+    /// this; a call whose [`Self::reach`] is of another kind does not run.
+    const ACCESS: AccessKind;
+
     /// What the model is told the tool is for.
     const DESCRIPTION: &'static str;
+
+    /// A line of the prompt that goes with the tool. Tools that give the same advice give
+    /// it once.
+    const ADVICE: Option<&'static str> = None;
 
     /// Further names of properties, `(accepted, advertised)`.
     const PROPERTY_ALIASES: PropertyAliases = &[];
@@ -140,6 +148,9 @@ pub(crate) enum ToolError {
     Denied(String),
     #[error("interrupted")]
     Cancelled,
+    /// There is no such file; the pipeline adds what may have been meant.
+    #[error("{0}")]
+    Missing(String),
     #[error("{0}")]
     Failed(String),
 }
@@ -214,12 +225,19 @@ impl From<Refusal> for ToolError {
 pub(crate) trait AnyTool: Send + Sync {
     fn name(&self) -> &str;
     fn aliases(&self) -> &[&'static str];
+    fn access(&self) -> AccessKind;
     fn description(&self) -> &str;
+    fn advice(&self) -> Option<&'static str>;
     /// The `parameters` schema as advertised: flat, every property typed.
     fn input_schema(&self) -> &Value;
     fn start(&self) -> Start;
     fn max_result_chars(&self) -> Option<usize>;
     fn keep(&self) -> Keep;
+
+    /// The tool as rules know it.
+    fn known(&self) -> KnownTool<'_> {
+        KnownTool { name: self.name(), aliases: self.aliases(), access: self.access() }
+    }
 
     /// Normalises, validates and decodes the arguments. Nothing past this point
     /// sees raw JSON.
@@ -264,8 +282,16 @@ impl<T: Tool> AnyTool for Erased<T> {
         T::ALIASES
     }
 
+    fn access(&self) -> AccessKind {
+        T::ACCESS
+    }
+
     fn description(&self) -> &str {
         T::DESCRIPTION
+    }
+
+    fn advice(&self) -> Option<&'static str> {
+        T::ADVICE
     }
 
     fn input_schema(&self) -> &Value {

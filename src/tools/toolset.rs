@@ -166,7 +166,7 @@ impl fmt::Debug for Toolset {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::permissions::{Permit, Reach};
+    use crate::permissions::{AccessKind, Permit, Reach};
     use crate::tools::tool::{CallContext, Tool, ToolOutput, erase};
 
     macro_rules! tool {
@@ -177,6 +177,7 @@ mod tests {
                 type Input = serde_json::Map<String, serde_json::Value>;
                 const NAME: &'static str = $name;
                 const ALIASES: &'static [&'static str] = $aliases;
+                const ACCESS: AccessKind = AccessKind::None;
                 const DESCRIPTION: &'static str = "";
 
                 fn reach(&self, _: &Self::Input, _: &CallContext) -> Reach {

@@ -16,8 +16,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::directories::NewDirectories;
 use super::identity::Identity;
-use super::target::{Parents, Target, open_entry};
+use super::target::{Target, open_directory, open_entry};
 use super::unfinished::{Note, Unfinished, random_name};
 
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +47,11 @@ impl Target {
         before: Option<Identity>,
         unfinished: &Unfinished,
     ) -> Result<Identity, ReplaceError> {
-        let parents = if before.is_some() { Parents::Expect } else { Parents::Make };
-        let (directory, name) = self.leaf(parents)?;
+        let mut new_directories = NewDirectories::default();
+        let (directory, name) = match before {
+            Some(_) => self.leaf(open_directory)?,
+            None => self.leaf_with_parents(&mut new_directories)?,
+        };
         let old = before.map(|_| open_for_replacing(&directory, name)).transpose()?;
         let path = self.real_path().parent().unwrap_or(Path::new("/"));
         let place = Place { directory: &directory, path, unfinished };
@@ -68,6 +72,7 @@ impl Target {
             Err(ReplaceError::Io(_)) => put(place.make_named(old.as_ref())),
             file => file,
         }?;
+        new_directories.keep();
         // The file is replaced already; a directory that cannot be synced (some
         // file systems, directories we may not read) is no reason to say otherwise.
         let _ = sync_directory(&directory);

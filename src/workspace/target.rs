@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 
 use super::directory::Directory;
@@ -46,13 +46,6 @@ pub(super) enum Place {
     },
 }
 
-/// Whether directories that are missing on the way are made.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Parents {
-    Make,
-    Expect,
-}
-
 impl Target {
     pub(super) fn new(path: &Path, real: PathBuf, place: Place, root: HoldingRoot) -> Self {
         Self { path: path.to_owned(), real, place, root }
@@ -63,6 +56,10 @@ impl Target {
         Self::new(path, root.real.clone(), place, root)
     }
 
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -70,6 +67,11 @@ impl Target {
     /// The path with every link resolved, of a file yet to be made too.
     pub(crate) fn real_path(&self) -> &Path {
         &self.real
+    }
+
+    /// Whether there was nothing when the path was resolved.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self.place, Place::Missing { .. })
     }
 
     /// Of what was there when the path was resolved.
@@ -83,7 +85,7 @@ impl Target {
         if matches!(self.place, Place::Root(_)) {
             return Err(not_regular(FileType::Directory));
         }
-        let (directory, name) = self.leaf(Parents::Expect)?;
+        let (directory, name) = self.leaf(open_directory)?;
         // Asked first, for opening some devices is an act already.
         let stat = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
         expect_regular(FileType::from_raw_mode(stat.st_mode))?;
@@ -125,8 +127,12 @@ impl Target {
         }
     }
 
-    /// The directory the target is in, and its name there.
-    pub(super) fn leaf(&self, parents: Parents) -> io::Result<(OwnedFd, &OsStr)> {
+    /// The directory the target is in, and its name there. `enter` opens each directory
+    /// that was not there when the path was resolved.
+    pub(super) fn leaf(
+        &self,
+        mut enter: impl FnMut(&OwnedFd, &OsStr) -> Result<OwnedFd, Errno>,
+    ) -> io::Result<(OwnedFd, &OsStr)> {
         match &self.place {
             Place::Root(_) => Err(not_regular(FileType::Directory)),
             Place::Entry { directory, name, .. } => Ok((duplicate(directory)?, name)),
@@ -134,10 +140,7 @@ impl Target {
                 let mut directory = duplicate(directory)?;
                 let (name, missing) = below.split_last().ok_or(Errno::NOENT)?;
                 for step in missing {
-                    if parents == Parents::Make {
-                        make_directory(&directory, step)?;
-                    }
-                    directory = open_directory(&directory, step)?;
+                    directory = enter(&directory, step)?;
                 }
                 Ok((directory, name))
             }
@@ -160,17 +163,9 @@ pub(super) fn duplicate(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(handle, 0)
 }
 
-fn open_directory(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+pub(super) fn open_directory(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(directory, name, flags, Mode::empty())
-}
-
-/// Its mode is the operator's umask to decide.
-fn make_directory(directory: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
-    match mkdirat(directory, name, Mode::from_raw_mode(0o777)) {
-        Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(error) => Err(error),
-    }
 }
 
 pub(super) fn regular(opened: OwnedFd) -> io::Result<File> {

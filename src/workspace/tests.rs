@@ -53,6 +53,7 @@ impl Ground {
                 }
                 Err(ResolveError::Outside { .. }) => "outside".to_owned(),
                 Err(ResolveError::BadPath(_)) => "bad".to_owned(),
+                Err(ResolveError::Magic(_)) => "magic".to_owned(),
                 Err(ResolveError::Io { source, .. }) => source.kind().to_string(),
             };
             assert_eq!(leads_to, expected, "{path}");

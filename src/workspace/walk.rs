@@ -91,7 +91,7 @@ impl Walk<'_> {
         }
         let file_system = fstatfs(link).map_err(|error| self.failed(error))?;
         if file_system.f_type == PROC_FILE_SYSTEM {
-            return Err(self.failed(Errno::LOOP));
+            return Err(ResolveError::Magic(self.asked.to_owned()));
         }
         let leads_to = readlinkat(link, "", Vec::new()).map_err(|error| self.failed(error))?;
         let leads_to = Path::new(OsStr::from_bytes(leads_to.as_bytes())).to_owned();

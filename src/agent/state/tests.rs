@@ -15,7 +15,7 @@ use crate::agent::conversation::Opening;
 use crate::hooks::Hooks;
 use crate::openai::error_object::ErrorObject;
 use crate::openai::request::ToolChoice;
-use crate::permissions::{self, Hidden, Permissions, Permit, Reach, Sandbox};
+use crate::permissions::{self, AccessKind, Hidden, Permissions, Permit, Reach, Sandbox};
 use crate::tools::tool::{
     AnyTool, CallContext, Concurrency, Start as ToolStart, Tool, ToolError, ToolOutput, erase,
 };
@@ -39,6 +39,7 @@ macro_rules! test_tool {
         impl Tool for $tool {
             type Input = Input;
             const NAME: &'static str = $name;
+            const ACCESS: AccessKind = AccessKind::None;
             const DESCRIPTION: &'static str = "Tests.";
             const START: ToolStart = ToolStart::$start;
             fn concurrency(&self, _: &Input) -> Concurrency {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::permissions::{Permit, Reach};
+use crate::permissions::{AccessKind, Permit, Reach};
 use crate::processes::{Cause, Command, Exit, Finished, Limits, Moved, RunError, Runner};
 use crate::tools::tool::{CallContext, Keep, Tool, ToolError, ToolOutput};
 
@@ -66,6 +66,7 @@ impl Tool for Bash {
 
     const NAME: &'static str = "Bash";
     const ALIASES: &'static [&'static str] = &["shell"];
+    const ACCESS: AccessKind = AccessKind::Command;
     const DESCRIPTION: &'static str = "Runs a command line with bash and answers with what it \
         printed (standard output and standard error together) and its exit code. The working \
         directory stays where the command left it; variables and functions do not. There is \

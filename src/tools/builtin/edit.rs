@@ -6,21 +6,26 @@ mod hints;
 mod indentation;
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use self::apply::{Replacement, apply};
 use crate::files::encoding::Encoding;
 use crate::files::{Current, FileError, Files, Standing, patch};
-use crate::permissions::{Permit, Reach};
+use crate::permissions::{AccessKind, Permit, Reach};
+use crate::tools::builtin::READ_FIRST;
 use crate::tools::disk;
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
 use crate::workspace::Target;
+
+/// How many bytes all replacements of one call may look through together: five hundred of
+/// them in a file of a megabyte, eight in the largest.
+const MAX_WORK_BYTES: usize = 512 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Edit {
@@ -67,6 +72,8 @@ impl Tool for Edit {
 
     const NAME: &'static str = "Edit";
     const ALIASES: &'static [&'static str] = &["FileEdit", "edit_file"];
+    const ACCESS: AccessKind = AccessKind::Edit;
+    const ADVICE: Option<&'static str> = Some(READ_FIRST);
     const DESCRIPTION: &'static str = "Replaces text in a file that was read before. old_string \
         must match the file exactly, indentation included, and occur once unless replace_all is \
         set.";
@@ -106,8 +113,10 @@ fn edit(
     let state = &context.session.read_state;
     let edited =
         files.change(target, state, &context.cancelled, |current, standing| match current {
-            Some(current) => change(target, current, standing, &replacements),
-            None if replacements[0].old.is_empty() => create(target, &replacements),
+            Some(current) => change(target, current, standing, &replacements, &context.cancelled),
+            None if replacements[0].old.is_empty() => {
+                create(target, &replacements, &context.cancelled)
+            }
             None => Err(state.missing(target.path(), target.real_path())),
         });
     edited.map_err(ToolError::from)
@@ -133,25 +142,43 @@ fn replacements(input: &EditInput) -> Result<Vec<Replacement<'_>>, ToolError> {
 }
 
 /// What a run of replacements made of a content.
-#[derive(Default)]
-struct Outcome {
-    content: Vec<u8>,
+struct Outcome<'a> {
+    content: Cow<'a, [u8]>,
     count: usize,
     was_reindented: bool,
     /// Each was found exactly once.
     was_unique: bool,
 }
 
-fn apply_all(content: &[u8], replacements: &[Replacement<'_>]) -> Result<Outcome, String> {
-    let start = Outcome { content: content.to_vec(), was_unique: true, ..Outcome::default() };
+fn apply_all<'a>(
+    content: &'a [u8],
+    replacements: &[Replacement<'_>],
+    max_work: usize,
+    cancelled: &CancellationToken,
+) -> Result<Outcome<'a>, String> {
+    let start = Outcome {
+        content: Cow::Borrowed(content),
+        count: 0,
+        was_reindented: false,
+        was_unique: true,
+    };
+    let mut work = 0;
     replacements.iter().enumerate().try_fold(start, |so_far, (index, replacement)| {
+        work += so_far.content.len();
+        if work > max_work {
+            let all = replacements.len();
+            return Err(format!("{all} edits of a file this long are too much work for one call"));
+        }
+        if cancelled.is_cancelled() {
+            return Err("interrupted".to_owned());
+        }
         let applied =
             apply(&so_far.content, *replacement).map_err(|reason| match replacements {
                 [_] => reason,
                 _ => format!("edit {} of {}: {reason}", index + 1, replacements.len()),
             })?;
         Ok(Outcome {
-            content: applied.content,
+            content: Cow::Owned(applied.content),
             count: so_far.count + applied.count,
             was_reindented: so_far.was_reindented || applied.was_reindented,
             was_unique: so_far.was_unique && applied.count == 1 && !applied.was_reindented,
@@ -165,8 +192,10 @@ const HOOKS_ONLY: &[&str] = &["original"];
 fn create(
     target: &Target,
     replacements: &[Replacement<'_>],
+    cancelled: &CancellationToken,
 ) -> Result<(Vec<u8>, ToolOutput), FileError> {
-    let content = apply_all(b"", replacements).map_err(|error| refused(target, &error))?.content;
+    let outcome = apply_all(b"", replacements, MAX_WORK_BYTES, cancelled);
+    let content = outcome.map_err(|error| refused(target, &error))?.content;
     let lines = String::from_utf8_lossy(&content).lines().count();
     let text = format!("Created {} ({lines} lines)", target.path().display());
     let structured = json!({
@@ -175,7 +204,8 @@ fn create(
         "structured_patch": [],
         "original": null,
     });
-    Ok((content, ToolOutput::text(text).with(structured).hooks_only(HOOKS_ONLY)))
+    let output = ToolOutput::text(text).with(structured).hooks_only(HOOKS_ONLY);
+    Ok((content.into_owned(), output))
 }
 
 fn change(
@@ -183,10 +213,11 @@ fn change(
     current: &Current,
     standing: Standing,
     replacements: &[Replacement<'_>],
+    cancelled: &CancellationToken,
 ) -> Result<(Vec<u8>, ToolOutput), FileError> {
     let coded = Coded::of(&current.bytes).map_err(|error| refused(target, &error))?;
     let modified = || FileError::Modified(target.path().to_owned());
-    let outcome = match apply_all(&coded.text, replacements) {
+    let outcome = match apply_all(&coded.text, replacements, MAX_WORK_BYTES, cancelled) {
         // What the model saw may be gone, or stand where it did not look.
         Err(_) if standing == Standing::Changed => return Err(modified()),
         Ok(outcome) if standing == Standing::Changed && !outcome.was_unique => {
@@ -198,10 +229,13 @@ fn change(
     Ok((bytes, answer(target, &coded, &outcome, standing)))
 }
 
-fn answer(target: &Target, coded: &Coded<'_>, outcome: &Outcome, standing: Standing) -> ToolOutput {
-    let (old, new) =
-        (String::from_utf8_lossy(&coded.text), String::from_utf8_lossy(&outcome.content));
-    let hunks = patch::between(&old, &new);
+fn answer(
+    target: &Target,
+    coded: &Coded<'_>,
+    outcome: &Outcome<'_>,
+    standing: Standing,
+) -> ToolOutput {
+    let hunks = patch::between(&coded.text, &outcome.content);
     let plural = if outcome.count == 1 { "" } else { "s" };
     let mut text =
         format!("Edited {} ({} replacement{plural})", target.path().display(), outcome.count);
@@ -213,12 +247,12 @@ fn answer(target: &Target, coded: &Coded<'_>, outcome: &Outcome, standing: Stand
             "\nold_string matched but for its indentation; new_string was indented like the file.",
         );
     }
-    let _ = write!(text, "{}", hunks.as_deref().map(patch::snippet).unwrap_or_default());
+    text.push_str(&patch::snippet(hunks.as_deref()));
     let structured = json!({
         "type": "update",
         "file_path": target.path().to_string_lossy(),
         "structured_patch": hunks,
-        "original": hunks.as_ref().map(|_| &old),
+        "original": hunks.as_ref().map(|_| String::from_utf8_lossy(&coded.text)),
     });
     ToolOutput::text(text).with(structured).hooks_only(HOOKS_ONLY)
 }
@@ -237,7 +271,8 @@ struct Coded<'a> {
 
 impl<'a> Coded<'a> {
     fn of(bytes: &'a [u8]) -> Result<Self, String> {
-        let encoding = Encoding::recognise(bytes, true).unwrap_or(Encoding::UTF_8);
+        let encoding =
+            Encoding::to_keep(bytes).map_err(|binary| format!("the file is {}", binary.0))?;
         if encoding.is_utf_8() {
             let (mark, text) = bytes.split_at(encoding.mark().len());
             return Ok(Self { text: Cow::Borrowed(text), encoding: None, mark });
@@ -410,6 +445,72 @@ mod tests {
          }
         ");
         assert_eq!(workspace.read("a.txt"), b"if a {\n\tc();\n\td();\n}\n");
+    }
+
+    #[tokio::test]
+    async fn a_diff_that_is_left_out_is_said_to_be() {
+        let workspace = known("a line\n".repeat(200_000).as_bytes()).await;
+        workspace.write("a.txt", format!("first\n{}", "a line\n".repeat(200_000)).as_bytes());
+        assert_snapshot!(replace(&workspace, "first", "FIRST").await, @r"
+        Edited $WORKSPACE/a.txt (1 replacement)
+        The file had other changes since it was last read.
+        (no diff: texts over 1 MiB are not compared)
+        ");
+        let arguments = json!({ "file_path": "a.txt", "content": "x\n" });
+        assert_snapshot!(workspace.call(Write::new(Arc::default()), arguments).await, @r"
+        Updated $WORKSPACE/a.txt (1 lines)
+        (no diff: texts over 1 MiB are not compared)
+        ");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_would_grow_past_the_limit_is_left_alone() {
+        let content = "a".repeat(1 << 20);
+        let workspace = known(content.as_bytes()).await;
+        let all = json!({
+            "file_path": "a.txt", "old_string": "a", "new_string": "b".repeat(1 << 18),
+            "replace_all": true,
+        });
+        assert_snapshot!(edit(&workspace, all).await, @"Error: $WORKSPACE/a.txt: the file would grow past 67108864 bytes, the most that can be edited. Nothing was changed");
+        assert_eq!(workspace.read("a.txt"), content.as_bytes());
+    }
+
+    #[test]
+    fn t34_edits_without_number_end_when_they_are_too_much_work() {
+        let edits = [("a", "b"), ("b", "a")].repeat(10_000);
+        let edits: Vec<_> =
+            edits.iter().map(|(old, new)| Replacement { old, new, all: false }).collect();
+        let running = CancellationToken::new();
+        let outcome = |work| apply_all(b"text a", &edits, work, &running).map(|done| done.count);
+        assert_eq!(outcome(20_000 * 6), Ok(20_000));
+        assert!(outcome(20_000 * 6 - 1).unwrap_err().contains("too much work for one call"));
+        running.cancel();
+        assert_eq!(outcome(20_000 * 6), Err("interrupted".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn t17_what_only_looks_like_text_is_edited_byte_for_byte_or_not_at_all() {
+        let workspace = known(b"one\n").await;
+        for (content, is_edited) in [
+            (&b"\xff\xfe\0\0o\0\0\0n\0\0\0e\0\0\0"[..], false),
+            (b"\0\0\xfe\xff\0\0\0o\0\0\0n\0\0\0e", false),
+            (b"\xff\xfeo\0n\0e\0\n\0\0\0", true),
+            (b"\xff\xfeo\0n\0e\0\n\0\0\xd8", false),
+            (b"\xef\xbb\xbfone\0\xff", true),
+            (b"one\0\xff", true),
+        ] {
+            workspace.write("a.txt", content);
+            let answer = replace(&workspace, "one", "two").await;
+            assert_eq!(answer.starts_with("Edited"), is_edited, "{content:?}: {answer}");
+            let swapped = |byte: &u8| match byte {
+                b'o' if is_edited => b't',
+                b'n' if is_edited => b'w',
+                b'e' if is_edited => b'o',
+                byte => *byte,
+            };
+            let expected: Vec<u8> = content.iter().map(swapped).collect();
+            assert_eq!(workspace.read("a.txt"), expected);
+        }
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::permissions::{Permit, Reach};
+use crate::permissions::{AccessKind, Permit, Reach};
 use crate::text;
 use crate::tools::page::Page;
 use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
@@ -55,6 +55,7 @@ impl Tool for Glob {
     type Input = GlobInput;
 
     const NAME: &'static str = "Glob";
+    const ACCESS: AccessKind = AccessKind::Read;
     const DESCRIPTION: &'static str = "Finds files whose path matches a glob, newest first. \
         Files that .gitignore leaves out are not listed. To search file contents, use Grep.";
     const START: Start = Start::Closed;

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::permissions::{Permit, Reach};
+use crate::permissions::{AccessKind, Permit, Reach};
 use crate::tools::schema::PropertyAliases;
 use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
 use crate::tools::walk::Search;
@@ -80,6 +80,7 @@ impl Tool for Grep {
     type Input = GrepInput;
 
     const NAME: &'static str = "Grep";
+    const ACCESS: AccessKind = AccessKind::Read;
     const DESCRIPTION: &'static str = "Searches file contents with a regular expression \
         (ripgrep's engine). Hidden files are searched; files that .gitignore leaves out are not.";
     const PROPERTY_ALIASES: PropertyAliases = &[

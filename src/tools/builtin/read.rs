@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::files::Fingerprint;
 use crate::files::encoding::Binary;
 use crate::files::page::{Page, PageError, Total, Wanted};
-use crate::permissions::{Permit, Reach};
+use crate::permissions::{AccessKind, Permit, Reach};
 use crate::tools::disk;
 use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
 use crate::workspace::{Identity, Target};
@@ -40,6 +40,7 @@ impl Tool for Read {
 
     const NAME: &'static str = "Read";
     const ALIASES: &'static [&'static str] = &["FileRead", "read_file"];
+    const ACCESS: AccessKind = AccessKind::Read;
     const DESCRIPTION: &'static str = "Reads a text file. Each line comes with its number and a \
         tab, which are not part of the file. Long files come in pages: go on with offset where \
         the answer says PARTIAL. Lines over 2000 characters are cut. It reads files only; list \
@@ -89,7 +90,7 @@ fn read(target: &Target, wanted: Wanted, context: &CallContext) -> Result<ToolOu
     let view = render::View::of(&page);
     let (lines, shown) = (view.range(), view.lines());
     let was_shown = page.lines > 0 && state.was_shown(target.real_path(), &fingerprint, &lines);
-    state.saw(target.real_path(), fingerprint, lines.clone());
+    state.saw(target.real_path(), fingerprint, view.is_whole().then(|| lines.clone()));
 
     let path = target.path().display();
     let text = match page.total {
@@ -127,11 +128,13 @@ fn past_the_end(target: &Target, page: &Page) -> ToolError {
 
 fn not_read(target: &Target, error: &io::Error, context: &CallContext) -> ToolError {
     let path = target.path().display();
-    ToolError::Failed(match error.kind() {
-        io::ErrorKind::NotFound => format!(
+    if error.kind() == io::ErrorKind::NotFound {
+        return ToolError::Missing(format!(
             "File does not exist: {path}. The working directory is {}",
             context.session.working_dir().display()
-        ),
+        ));
+    }
+    ToolError::Failed(match error.kind() {
         io::ErrorKind::IsADirectory => {
             format!("{path} is {error}; list it with Glob")
         }
@@ -253,6 +256,77 @@ mod tests {
         (decoded from windows-1252)
              1	ä ö ü ß ä ö�
         (bytes that are not UTF-8 are shown as �)
+        ");
+    }
+
+    #[tokio::test]
+    async fn t17_no_nul_character_is_shown_wherever_it_stands() {
+        let utf_16 =
+            |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>();
+        let utf_32 = |text: &str| text.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
+        let far = "line\n".repeat(20_000);
+        let contents: [Vec<u8>; 6] = [
+            utf_32("\u{feff}one\ntwo\n"),
+            [b"\xff\xfe".to_vec(), vec![0; 100]].concat(),
+            utf_16("\u{feff}one\n\0\n"),
+            utf_16(&format!("\u{feff}{far}\0\n")),
+            utf_16(&format!("{far}\0\n")),
+            format!("\u{feff}{far}\0\n").into_bytes(),
+        ];
+        for (number, content) in contents.iter().enumerate() {
+            let workspace = Workspace::new(&[]);
+            workspace.write("a", content);
+            let first = workspace.call(Read, json!({ "file_path": "a", "limit": 1 })).await;
+            let late = json!({ "file_path": "a", "offset": 19_990 });
+            let late = workspace.call(Read, late).await;
+            assert!(!first.contains('\0') && !late.contains('\0'), "{number}: {first:?} {late:?}");
+            assert!(late.contains("only text files can be read"), "{number}: {late:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_that_was_cut_is_shown_again() {
+        let workspace = Workspace::new(&[("a.txt", &format!("1\n{}\n3\n", "x".repeat(3000)))]);
+        let all = json!({ "file_path": "a.txt" });
+        let first = workspace.call(Read, all.clone()).await;
+        assert!(first.contains("line cut at 2000 characters"), "{first}");
+        workspace.context().session.read_state.begin_round();
+        assert_eq!(workspace.call(Read, all).await, first);
+        let whole = json!({ "file_path": "a.txt", "limit": 1 });
+        workspace.call(Read, whole.clone()).await;
+        workspace.context().session.read_state.begin_round();
+        assert!(workspace.call(Read, whole).await.contains("has not changed"));
+    }
+
+    #[tokio::test]
+    async fn no_number_of_lines_is_too_much() {
+        let workspace = Workspace::new(&[("empty lines", &"\n".repeat(1_000_000))]);
+        let mut answers = Vec::new();
+        for (offset, limit) in
+            [(json!(1), json!(1)), (json!(999_999), json!(10)), (json!(1_u64 << 53), json!(1))]
+        {
+            let arguments = json!({ "file_path": "empty lines", "offset": offset, "limit": limit });
+            answers.push(workspace.call(Read, arguments).await);
+        }
+        for (offset, limit) in
+            [(json!(0), json!(0)), (json!(-1), json!(-1)), (json!(u64::MAX), json!(1))]
+        {
+            let arguments = json!({ "file_path": "empty lines", "offset": offset, "limit": limit, "pages": "1" });
+            answers.push(workspace.call(Read, arguments).await);
+        }
+        let all = json!({ "file_path": "empty lines", "limit": u64::MAX });
+        answers.push(workspace.call(Read, all).await.lines().last().unwrap().to_owned());
+        assert_snapshot!(answers.join("\n"), @r"
+             1	
+        (PARTIAL: lines 1-1 of 1000000; go on with offset 2)
+        999999	
+        1000000	
+        (PARTIAL: lines 999999-1000000 of 1000000; the end of the file)
+        Error: offset 9007199254740992 is past the end of $WORKSPACE/empty lines, which has 1000000 lines
+        Error: invalid input: `limit`: expected at least 1, got number 0
+        Error: invalid input: `offset`: expected at least 0, got number -1; `limit`: expected at least 1, got number -1
+        Error: offset 18446744073709551615 is past the end of $WORKSPACE/empty lines, which has 1000000 lines
+        (PARTIAL: lines 1-12375 of 1000000; go on with offset 12376)
         ");
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::permissions::{Permit, Reach};
+use crate::permissions::{AccessKind, Permit, Reach};
 use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
 
 #[derive(Debug)]
@@ -21,6 +21,7 @@ impl Tool for Wait {
     type Input = WaitInput;
 
     const NAME: &'static str = "Wait";
+    const ACCESS: AccessKind = AccessKind::None;
     const DESCRIPTION: &'static str = "Waits, and does nothing else.";
     const START: Start = Start::Closed;
 

@@ -1,6 +1,5 @@
 //! Writes a whole file: a new one, or over one the model has read.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::files::encoding::Encoding;
 use crate::files::{Current, FileError, Files, Standing, line_ends, patch};
-use crate::permissions::{Permit, Reach};
+use crate::permissions::{AccessKind, Permit, Reach};
+use crate::tools::builtin::READ_FIRST;
 use crate::tools::disk;
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
 use crate::workspace::Target;
@@ -40,6 +40,8 @@ impl Tool for Write {
 
     const NAME: &'static str = "Write";
     const ALIASES: &'static [&'static str] = &["FileWrite", "write_file"];
+    const ACCESS: AccessKind = AccessKind::Edit;
+    const ADVICE: Option<&'static str> = Some(READ_FIRST);
     const DESCRIPTION: &'static str = "Writes a whole file. A file that exists already must have \
         been read first, and its encoding and line endings are kept. To change a part of a file, \
         use Edit.";
@@ -93,7 +95,9 @@ fn new_bytes(
         return Ok((content.as_bytes().to_vec(), answer.with(structured).hooks_only(HOOKS_ONLY)));
     };
 
-    let encoding = Encoding::recognise(&current.bytes, true).unwrap_or(Encoding::UTF_8);
+    let encoding = Encoding::to_keep(&current.bytes).map_err(|binary| {
+        FileError::Refused(format!("{path} is {}; nothing was written", binary.0))
+    })?;
     let (old, _) = encoding.decode(&current.bytes);
     let new = line_ends::like(&old, content);
     // A mark that the model wrote itself must not be there twice.
@@ -105,14 +109,11 @@ fn new_bytes(
             error.0
         ))
     })?;
-    let hunks = patch::between(&old, &new);
+    let hunks = patch::between(old.as_bytes(), new.as_bytes());
     let mut text = format!("Updated {path} ({lines} lines)");
     match &hunks {
         Some(hunks) if hunks.is_empty() => text.push_str("\nThe content is the same as before."),
-        Some(hunks) => text.push_str(&patch::snippet(hunks)),
-        None => {
-            let _ = write!(text, "\n(too long to compare)");
-        }
+        hunks => text.push_str(&patch::snippet(hunks.as_deref())),
     }
     let structured = structured(target, "update", &json!(hunks), hunks.as_ref().map(|_| &*old));
     Ok((bytes, ToolOutput::text(text).with(structured).hooks_only(HOOKS_ONLY)))
@@ -134,6 +135,7 @@ impl From<FileError> for ToolError {
     fn from(error: FileError) -> Self {
         match error {
             FileError::Cancelled => Self::Cancelled,
+            FileError::Missing(_) => Self::Missing(error.to_string()),
             error => Self::failed(error),
         }
     }
@@ -228,6 +230,48 @@ mod tests {
         assert_eq!(workspace.read("real.txt"), b"y");
         assert!(write(&workspace, "out", "y").await.contains("outside the workspace"));
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn t24_a_failed_write_leaves_no_new_directories() {
+        let workspace = Workspace::new(&[("kept/a", "")]);
+        let long = "n".repeat(256);
+        for path in [format!("new/er/{long}"), format!("kept/new/{long}/x"), format!("{long}/x")] {
+            let answer = write(&workspace, &path, "x").await;
+            assert!(answer.starts_with("Error: "), "{answer}");
+        }
+        let names: Vec<_> = fs::read_dir(workspace.root()).unwrap().collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+        assert_eq!(fs::read_dir(workspace.path("kept")).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn t25_a_failed_write_takes_no_directory_away_from_another() {
+        let workspace = Workspace::new(&[]);
+        let tool = Write::new(Arc::default());
+        for round in 0..50 {
+            // Both are judged while no directory is there yet.
+            let calls = ["n".repeat(256), "a".to_owned()].map(|name| {
+                let path = workspace.path(&format!("new{round}/er/{name}"));
+                let permit = workspace.permit(Reach::Write(path.clone())).unwrap();
+                let input = WriteInput { file_path: path, content: "x".to_owned() };
+                tool.execute(input, permit, workspace.context())
+            });
+            let [failed, written] = calls;
+            let (failed, written) = tokio::join!(failed, written);
+            assert!(failed.is_err(), "{failed:?}");
+            assert!(written.is_ok(), "{written:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn t18_the_longest_name_there_can_be_is_written() {
+        let workspace = Workspace::new(&[]);
+        let name = "n".repeat(255);
+        assert!(write(&workspace, &name, "one\n").await.starts_with("Created"));
+        assert!(write(&workspace, &name, "two\n").await.starts_with("Updated"));
+        assert_eq!(workspace.read(&name), b"two\n");
+        assert_eq!(fs::read_dir(workspace.root()).unwrap().count(), 1);
     }
 
     #[tokio::test]

@@ -5,8 +5,12 @@ use serde_json::{Map, Number, Value};
 /// Doubles hold every integer up to here.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Converts integers written as whole floats or as digits, drops `null` for what
-/// may be left out, and takes away keys the schema does not know. Returns those.
+/// Optional properties of these names are left out where they are empty: an empty path or
+/// glob means none.
+const EMPTY_IS_NONE: [&str; 3] = ["path", "glob", "type"];
+
+/// Converts integers written as whole floats or as digits and booleans written as text,
+/// drops `null` and empty paths for what may be left out, and takes away keys the schema does not know. Returns those.
 pub(super) fn normalise(schema: &Value, arguments: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
     walk(schema, arguments, "", &mut unknown);
@@ -20,6 +24,11 @@ fn walk(schema: &Value, value: &mut Value, path: &str, unknown: &mut Vec<String>
                 *value = integer;
             }
         }
+        (Some("boolean"), value) => match value.as_str() {
+            Some("true") => *value = true.into(),
+            Some("false") => *value = false.into(),
+            _ => {}
+        },
         (Some("array"), Value::Array(items)) => {
             for (index, item) in items.iter_mut().enumerate() {
                 walk(&schema["items"], item, &format!("{path}[{index}]"), unknown);
@@ -50,7 +59,9 @@ fn keep_known(
         if !known && !name.starts_with('_') {
             unknown.push(joined(path, name));
         }
-        known && (!value.is_null() || required.iter().any(|needed| needed == name))
+        let is_none = value.is_null()
+            || (value.as_str() == Some("") && EMPTY_IS_NONE.contains(&name.as_str()));
+        known && (!is_none || required.iter().any(|needed| needed == name))
     });
 }
 

@@ -7,7 +7,8 @@ mod model;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::permissions::{Permit, Reach};
+use crate::openai::request::ToolChoice;
+use crate::permissions::{AccessKind, Permit, Reach};
 use crate::sessions::request::Progress;
 use crate::tools::settings::{ClientTools, NameConflict};
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput, erase};
@@ -24,6 +25,7 @@ macro_rules! tools {
 
             const NAME: &'static str = $name;
             const ALIASES: &'static [&'static str] = $aliases;
+            const ACCESS: AccessKind = AccessKind::None;
             const DESCRIPTION: &'static str = "Does nothing.";
 
             fn reach(&self, _: &Nothing, _: &CallContext) -> Reach {

@@ -1,12 +1,10 @@
 //! Replacing text in bytes: what is outside a match stays as it is, byte for byte.
 
-use std::borrow::Cow;
-
 use memchr::memmem;
 
-use super::folded::Folded;
+use super::folded::{WayBack, fold, line_of};
 use super::{hints, indentation};
-use crate::files::line_ends;
+use crate::files::{MAX_EDITED_BYTES, line_ends};
 
 /// Line numbers in an error; more would not help.
 const MAX_LINES_NAMED: usize = 20;
@@ -38,23 +36,26 @@ pub(super) fn apply(content: &[u8], replacement: Replacement<'_>) -> Result<Appl
     if old.is_empty() {
         return fill(content, replacement.new);
     }
-    let folded = Folded::new(content);
-    let matches: Vec<usize> = memmem::find_iter(&folded.bytes, old.as_bytes()).collect();
-    match matches.as_slice() {
-        [] => match indentation::find(&folded.bytes, &old, &new) {
-            Some(found) => Ok(Applied {
-                content: replaced(content, &folded, &[found.start], found.length, &found.new),
-                count: 1,
-                was_reindented: true,
-            }),
-            None => Err(hints::not_found(&folded.bytes, &old)),
+    let folded = fold(content);
+    let finder = memmem::Finder::new(old.as_bytes());
+    match finder.find_iter(&folded).count() {
+        0 => match indentation::find(&folded, &old, &new) {
+            Some(found) => {
+                let place = std::iter::once(found.start);
+                let content = replaced(content, place, found.length, &found.new)?;
+                Ok(Applied { content, count: 1, was_reindented: true })
+            }
+            None => Err(hints::not_found(&folded, &old)),
         },
-        [_, _, ..] if !replacement.all => Err(several(&folded, &matches)),
-        _ => Ok(Applied {
-            content: replaced(content, &folded, &matches, old.len(), &new),
-            count: matches.len(),
-            was_reindented: false,
-        }),
+        count if count > 1 && !replacement.all => {
+            let first = finder.find_iter(&folded).take(MAX_LINES_NAMED);
+            let lines = first.map(|start| line_of(&folded, start).to_string()).collect::<Vec<_>>();
+            Err(several(count, &lines))
+        }
+        count => {
+            let content = replaced(content, finder.find_iter(&folded), old.len(), &new)?;
+            Ok(Applied { content, count, was_reindented: false })
+        }
     }
 }
 
@@ -68,50 +69,77 @@ fn fill(content: &[u8], new: &str) -> Result<Applied, String> {
     Ok(Applied { content: new.as_bytes().to_vec(), count: 1, was_reindented: false })
 }
 
-fn several(folded: &Folded, matches: &[usize]) -> String {
-    let lines: Vec<String> = matches
-        .iter()
-        .take(MAX_LINES_NAMED)
-        .map(|start| folded.line_of(*start).to_string())
-        .collect();
-    let more = if matches.len() > MAX_LINES_NAMED { ", …" } else { "" };
+fn several(count: usize, lines: &[String]) -> String {
+    let more = if count > lines.len() { ", …" } else { "" };
     format!(
-        "old_string was found {} times, at lines {}{more}; add text around it to make it unique, \
-         or set replace_all",
-        matches.len(),
+        "old_string was found {count} times, at lines {}{more}; add text around it to make it \
+         unique, or set replace_all",
         lines.join(", ")
     )
 }
 
-/// `content` with `new` for each match of `length` folded bytes.
+/// `content` with `new` for each match of `length` folded bytes. A text that would grow
+/// past what can be edited is not put together first.
 fn replaced(
     content: &[u8],
-    folded: &Folded,
-    matches: &[usize],
+    matches: impl Iterator<Item = usize>,
     length: usize,
     new: &str,
-) -> Vec<u8> {
+) -> Result<Vec<u8>, String> {
+    let most = MAX_EDITED_BYTES.max(content.len());
     let mut whole = Vec::with_capacity(content.len() + new.len());
+    let mut way_back = WayBack::new(content);
+    let mut inserted = Inserted::new(content, new);
     let mut copied = 0;
     for start in matches {
-        let (from, to) = (folded.original(*start), folded.original(start + length));
+        let (from, to) = (way_back.original(start), way_back.original(start + length));
         whole.extend_from_slice(&content[copied..from]);
-        whole.extend_from_slice(with_line_ends_at(content, from, to, new).as_bytes());
+        whole.extend_from_slice(inserted.at(from).as_bytes());
         copied = to;
+        if whole.len() + (content.len() - copied) > most {
+            return Err(format!(
+                "the file would grow past {most} bytes, the most that can be edited"
+            ));
+        }
     }
     whole.extend_from_slice(&content[copied..]);
-    whole
+    Ok(whole)
 }
 
-/// Inserted lines end as those they replace, or else as the next or previous one.
-fn with_line_ends_at<'a>(content: &[u8], from: usize, to: usize, new: &'a str) -> Cow<'a, str> {
-    let ends_at = memchr::memchr(b'\n', &content[from..to])
-        .map(|at| from + at)
-        .or_else(|| memchr::memchr(b'\n', &content[to..]).map(|at| to + at))
-        .or_else(|| memchr::memrchr(b'\n', &content[..from]));
-    match ends_at {
-        Some(at) if at > 0 && content[at - 1] == b'\r' => Cow::Owned(line_ends::with_returns(new)),
-        _ => Cow::Borrowed(new),
+/// The new text with the line ends of the place that it comes to: those of the lines that
+/// it replaces, or else of the next or the previous one.
+struct Inserted<'a> {
+    content: &'a [u8],
+    as_given: &'a str,
+    /// With `\r\n`, where that makes a difference.
+    returned: Option<String>,
+    /// The first line end that the last place asked for may have; `None` past the last.
+    next: Option<usize>,
+    last: Option<usize>,
+}
+
+impl<'a> Inserted<'a> {
+    fn new(content: &'a [u8], new: &'a str) -> Self {
+        let is_mixed = new.contains('\n') && memmem::find(content, b"\r\n").is_some();
+        Self {
+            content,
+            as_given: new,
+            returned: is_mixed.then(|| line_ends::with_returns(new)),
+            next: memchr::memchr(b'\n', content),
+            last: memchr::memrchr(b'\n', content),
+        }
+    }
+
+    /// The text for a match that begins at `from`, which is behind the one before.
+    fn at(&mut self, from: usize) -> &str {
+        let Some(returned) = &self.returned else { return self.as_given };
+        if self.next.is_some_and(|next| next < from) {
+            self.next = memchr::memchr(b'\n', &self.content[from..]).map(|at| from + at);
+        }
+        match self.next.or(self.last) {
+            Some(end) if end > 0 && self.content[end - 1] == b'\r' => returned,
+            _ => self.as_given,
+        }
     }
 }
 
@@ -168,6 +196,36 @@ mod tests {
     #[test]
     fn equal_texts_change_nothing() {
         assert!(edit(b"a\n", "a\r\n", "a\n", false).unwrap_err().contains("the same"));
+    }
+
+    #[test]
+    fn a_hundred_thousand_matches_are_replaced_in_one_pass() {
+        let content = b"ab".repeat(1 << 20);
+        let edited = edit(&content, "a", "x\ny", true).unwrap();
+        assert_eq!(edited.len(), content.len() * 2);
+        let content = [&content[..], b"\r\n"].concat();
+        let edited = edit(&content, "a", "x\ny", true).unwrap();
+        assert!(edited.starts_with(b"x\r\nybx\r\nyb"));
+        let content = [b"\r\n", &content[..content.len() - 2]].concat();
+        let edited = edit(&content, "a", "x\ny", true).unwrap();
+        assert!(edited.ends_with(b"x\r\nyb"));
+    }
+
+    #[test]
+    fn what_would_grow_too_large_is_refused() {
+        let content = b"a".repeat(1 << 20);
+        let error = edit(&content, "a", &"b".repeat(1 << 19), true).unwrap_err();
+        assert!(error.contains("would grow"), "{error}");
+    }
+
+    #[test]
+    fn whole_lines_are_looked_for_in_one_pass() {
+        let content = b"\n".repeat(8 << 20);
+        let old = format!("{}x", "\n".repeat(1 << 18));
+        assert!(edit(&content, &old, "y", false).unwrap_err().starts_with("old_string was not"));
+        let content = b"    a\n".repeat(1 << 18);
+        let old = format!("{}\tb", "\ta\n".repeat(1 << 17));
+        assert!(edit(&content, &old, "y", false).unwrap_err().starts_with("old_string was not"));
     }
 
     proptest! {

@@ -1,37 +1,56 @@
 //! A file's bytes with `\r\n` read as `\n`, and the way back.
 
-use memchr::memchr_iter;
-use memchr::memmem;
+use std::borrow::Cow;
 
-pub(super) struct Folded {
-    pub(super) bytes: Vec<u8>,
-    /// Offsets in `bytes` of the line feeds that lost a `\r` before them.
-    shortened: Vec<usize>,
+use memchr::{memchr_iter, memmem};
+
+/// `content` with every `\r\n` as `\n`.
+pub(super) fn fold(content: &[u8]) -> Cow<'_, [u8]> {
+    let mut ends = memmem::find_iter(content, b"\r\n").peekable();
+    if ends.peek().is_none() {
+        return Cow::Borrowed(content);
+    }
+    let mut bytes = Vec::with_capacity(content.len());
+    let mut copied = 0;
+    for end in ends {
+        bytes.extend_from_slice(&content[copied..end]);
+        copied = end + 1;
+    }
+    bytes.extend_from_slice(&content[copied..]);
+    Cow::Owned(bytes)
 }
 
-impl Folded {
-    pub(super) fn new(content: &[u8]) -> Self {
-        let mut bytes = Vec::with_capacity(content.len());
-        let mut shortened = Vec::new();
-        let mut copied = 0;
-        for end in memmem::find_iter(content, b"\r\n") {
-            bytes.extend_from_slice(&content[copied..end]);
-            shortened.push(bytes.len());
-            copied = end + 1;
+/// The number of the line that `offset` is in, from 1.
+pub(super) fn line_of(folded: &[u8], offset: usize) -> usize {
+    memchr_iter(b'\n', &folded[..offset]).count() + 1
+}
+
+/// Finds offsets of the folded text in the content, one after the other: a table of
+/// all line ends would be larger than the file.
+pub(super) struct WayBack<'a> {
+    ends: memmem::FindIter<'a, 'static>,
+    /// Where the next `\r\n` stands in the content.
+    next: Option<usize>,
+    /// Line ends that lay before the last offset.
+    shortened: usize,
+}
+
+impl<'a> WayBack<'a> {
+    pub(super) fn new(content: &'a [u8]) -> Self {
+        let mut ends = memmem::find_iter(content, b"\r\n");
+        let next = ends.next();
+        Self { ends, next, shortened: 0 }
+    }
+
+    /// The offset in the content that `offset` in the folded text stands for; before the
+    /// `\r` where the line end was shortened. No offset may be before the one asked for
+    /// last.
+    pub(super) fn original(&mut self, offset: usize) -> usize {
+        while self.next.is_some_and(|end| end < offset + self.shortened) {
+            self.shortened += 1;
+            self.next = self.ends.next();
         }
-        bytes.extend_from_slice(&content[copied..]);
-        Self { bytes, shortened }
-    }
-
-    /// The offset in the content that `offset` in `bytes` stands for; before the
-    /// `\r` where the line end was shortened.
-    pub(super) fn original(&self, offset: usize) -> usize {
-        offset + self.shortened.partition_point(|shortened| *shortened < offset)
-    }
-
-    /// The number of the line that `offset` is in, from 1.
-    pub(super) fn line_of(&self, offset: usize) -> usize {
-        memchr_iter(b'\n', &self.bytes[..offset]).count() + 1
+        offset + self.shortened
     }
 }
 
@@ -41,11 +60,13 @@ mod tests {
 
     #[test]
     fn finds_the_way_back() {
-        let folded = Folded::new(b"a\r\nb\nc\r\n\rd");
-        assert_eq!(folded.bytes, b"a\nb\nc\n\rd");
+        let content = b"a\r\nb\nc\r\n\rd";
+        let folded = fold(content);
+        assert_eq!(*folded, b"a\nb\nc\n\rd"[..]);
+        let mut way_back = WayBack::new(content);
         let originals: Vec<usize> =
-            (0..=folded.bytes.len()).map(|offset| folded.original(offset)).collect();
+            (0..=folded.len()).map(|offset| way_back.original(offset)).collect();
         assert_eq!(originals, [0, 1, 3, 4, 5, 6, 8, 9, 10]);
-        assert_eq!(folded.line_of(4), 3);
+        assert_eq!(line_of(&folded, 4), 3);
     }
 }

@@ -1,13 +1,20 @@
 //! What to tell the model of a text that was not found.
 
-use crate::text;
+mod similarity;
 
-/// Comparing is a courtesy, so it is bounded.
-const MAX_LINES: usize = 20_000;
+use self::similarity::Pattern;
+
+/// Of a line, what is compared and quoted.
 const MAX_LINE_BYTES: usize = 300;
 
 /// Below this a line resembles nothing in particular.
 const MIN_SIMILARITY: f64 = 0.5;
+
+/// The same for a line that has no word of the text: likeness may be chance.
+const MIN_SIMILARITY_WITHOUT_WORD: f64 = 0.7;
+
+/// The lines of the text by which lines of the file that are equally near are told apart.
+const MAX_LINES_COMPARED: usize = 8;
 
 pub(super) fn not_found(content: &[u8], old: &str) -> String {
     let mut message = "old_string was not found".to_owned();
@@ -31,19 +38,76 @@ fn has_line_numbers(old: &str) -> bool {
     })
 }
 
-/// The line of the file most like the first line of the text.
+/// A line of the file, and how near it is.
+struct Candidate<'a> {
+    rank: Rank,
+    number: usize,
+    line: &'a [u8],
+    /// Another line, with another text, is as near.
+    is_ambiguous: bool,
+}
+
+/// Compared in this order.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+struct Rank {
+    similarity: f64,
+    shares_word: bool,
+    /// The same of the lines that follow.
+    following: f64,
+}
+
+/// The line of the file most like the first line of the text that has a word in it. One
+/// pass over the file; none where that line cannot be told from another.
 fn nearest_line(content: &[u8], old: &str) -> Option<(usize, String)> {
-    let wanted = old.lines().map(without_number).find(|line| !line.is_empty())?;
-    let wanted = text::prefix(wanted, MAX_LINE_BYTES);
-    let mut nearest = (MIN_SIMILARITY, None);
-    for (index, line) in content.split(|byte| *byte == b'\n').take(MAX_LINES).enumerate() {
-        let line = String::from_utf8_lossy(&line[..line.len().min(MAX_LINE_BYTES)]);
-        let similarity = strsim::sorensen_dice(wanted, line.trim());
-        if similarity > nearest.0 {
-            nearest = (similarity, Some((index + 1, line.trim().to_owned())));
+    let lines = old.lines().map(without_number).skip_while(|line| !similarity::has_word(line));
+    let mut lines = lines.take(MAX_LINES_COMPARED).map(|line| Pattern::new(shown(line.as_bytes())));
+    let mut first = lines.next()?;
+    let mut following: Vec<Pattern<'_>> = lines.collect();
+    let mut nearest: Option<Candidate<'_>> = None;
+    for (number, start, line) in lines_of(content) {
+        let line = shown(line);
+        let similarity = first.similarity(line);
+        if similarity <= MIN_SIMILARITY
+            || nearest.as_ref().is_some_and(|nearest| similarity < nearest.rank.similarity)
+        {
+            continue;
+        }
+        let shares_word = first.shares_word(line);
+        if !shares_word && similarity <= MIN_SIMILARITY_WITHOUT_WORD {
+            continue;
+        }
+        let below = lines_of(&content[start..]).skip(1).zip(&mut following);
+        let following = below.map(|((_, _, line), pattern)| pattern.similarity(shown(line))).sum();
+        let rank = Rank { similarity, shares_word, following };
+        match &mut nearest {
+            Some(nearest) if rank < nearest.rank => {}
+            Some(nearest) if rank == nearest.rank => nearest.is_ambiguous |= nearest.line != line,
+            _ => nearest = Some(Candidate { rank, number, line, is_ambiguous: false }),
         }
     }
-    nearest.1
+    let nearest = nearest.filter(|nearest| !nearest.is_ambiguous)?;
+    Some((nearest.number, String::from_utf8_lossy(nearest.line).into_owned()))
+}
+
+/// Each line with its number and where it begins.
+fn lines_of(content: &[u8]) -> impl Iterator<Item = (usize, usize, &[u8])> {
+    let mut next = 0;
+    content.split(|byte| *byte == b'\n').enumerate().map(move |(index, line)| {
+        let start = next;
+        next += line.len() + 1;
+        (index + 1, start, line)
+    })
+}
+
+/// As much of a line as counts, without the blanks around it.
+fn shown(line: &[u8]) -> &[u8] {
+    let line = line.trim_ascii_start();
+    let mut end = line.len().min(MAX_LINE_BYTES);
+    // Not in the middle of a character.
+    while end < line.len() && end > 0 && line[end] & 0xc0 == 0x80 {
+        end -= 1;
+    }
+    line[..end].trim_ascii_end()
 }
 
 fn without_number(line: &str) -> &str {
@@ -65,5 +129,38 @@ mod tests {
         assert_snapshot!(not_found(content, "println!(\"hullo\");"), @r#"old_string was not found. The nearest line is 2: `println!("hello");`"#);
         assert_snapshot!(not_found(content, "     2\t    println!(\"hello\");"), @r#"old_string was not found; it seems to hold Read's line numbers, so leave out the numbers and the tab after them. The nearest line is 2: `println!("hello");`"#);
         assert_snapshot!(not_found(content, "something else"), @"old_string was not found");
+    }
+
+    #[test]
+    fn the_whole_file_is_searched_for_it() {
+        let lines: Vec<String> = (1..=60_000).map(|n| format!("    let value = {n};")).collect();
+        let content = [lines.join("\n"), "    let sum = total(&rows);".to_owned()].join("\n");
+        assert_snapshot!(not_found(content.as_bytes(), "let sum = totl(&rows);"), @"old_string was not found. The nearest line is 60001: `let sum = total(&rows);`");
+        assert_snapshot!(not_found(content.as_bytes(), "let valu = 51234;"), @"old_string was not found. The nearest line is 51234: `let value = 51234;`");
+    }
+
+    #[test]
+    fn of_lines_that_are_alike_those_that_follow_decide() {
+        let content = b"if a {\n    one();\n}\nif a {\n    two();\n}\n";
+        assert_snapshot!(not_found(content, "if a {\n    two( );\n}"), @"old_string was not found. The nearest line is 4: `if a {`");
+    }
+
+    #[test]
+    fn no_line_is_named_rather_than_a_wrong_one() {
+        let content = b"first = compute(1)\nfirst = compute(2)\nfirst = compute(3)\n";
+        assert_snapshot!(not_found(content, "first = compute(7)"), @"old_string was not found");
+        let content = "})();\n".repeat(100) + "});\n";
+        assert_snapshot!(not_found(content.as_bytes(), "});)"), @"old_string was not found");
+        assert_snapshot!(not_found("x\ny\n".as_bytes(), "{"), @"old_string was not found");
+    }
+
+    #[test]
+    fn a_large_file_is_searched_in_one_pass() {
+        let rows = b"abcdefgh ijklmnop qrstuvwx yz\n".repeat((8 << 20) / 30);
+        let content = [&rows[..], b"the needle in question\n"].concat();
+        let hint = not_found(&content, "the needel in question");
+        assert!(hint.ends_with("`the needle in question`"), "{hint}");
+        let empty = vec![b'\n'; 8 << 20];
+        assert_eq!(not_found(&empty, "the needle"), "old_string was not found");
     }
 }

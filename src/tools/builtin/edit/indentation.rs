@@ -2,6 +2,10 @@
 
 use std::collections::HashMap;
 
+use memchr::{memchr_iter, memmem};
+
+use crate::files::MAX_EDITED_BYTES;
+
 /// Where the lines were found, and the new text indented like them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
@@ -11,57 +15,53 @@ pub(super) struct Found {
 }
 
 /// The one place in `content` (line ends folded) where `old` stands but for its
-/// indentation; `None` where there is none, several, or the indentation follows no rule.
+/// indentation; `None` where there is none, several, the indentation follows no rule, or
+/// the new text would become larger than what can be edited.
 pub(super) fn find(content: &[u8], old: &str, new: &str) -> Option<Found> {
     let ends_line = old.ends_with('\n');
     let wanted: Vec<&str> = old.strip_suffix('\n').unwrap_or(old).split('\n').collect();
     if wanted.iter().all(|line| line.trim().is_empty()) {
         return None;
     }
-    let lines = lines_of(content);
-    let is_match = |window: &&[Line<'_>]| {
-        window.iter().zip(&wanted).all(|(line, wanted)| line.is_like(wanted))
-    };
-    let mut matches = lines.windows(wanted.len()).filter(is_match);
-    let window = matches.next()?;
-    if matches.next().is_some() {
+    let start = only_place(content, &wanted)?;
+    let lines: Vec<&[u8]> = lines_of(&content[start..]).take(wanted.len()).collect();
+    let end = start + lines.iter().map(|line| line.len() + 1).sum::<usize>() - 1;
+    if ends_line && end == content.len() {
         return None;
     }
-    let (first, last) = (window.first()?, window.last()?);
-    if ends_line && last.end == content.len() {
+    let new = Indents::between(&wanted, &lines)?.apply_to_all(new)?;
+    Some(Found { start, length: end + usize::from(ends_line) - start, new })
+}
+
+/// Where the wanted lines begin, if they stand in one place only. One search of the whole
+/// text: comparing line by line takes for ever where many are alike.
+fn only_place(content: &[u8], wanted: &[&str]) -> Option<usize> {
+    let text = unindented(lines_of(content));
+    let wanted = unindented(wanted.iter().map(|line| line.as_bytes()));
+    let finder = memmem::Finder::new(&wanted);
+    let found = finder.find(&text)?;
+    if finder.find(&text[found + 1..]).is_some() {
         return None;
     }
-    let indents = Indents::between(&wanted, window)?;
-    let end = last.end + usize::from(ends_line);
-    let new = new.split('\n').map(|line| indents.apply(line)).collect::<Vec<_>>().join("\n");
-    Some(Found { start: first.start, length: end - first.start, new })
-}
-
-/// A line of the file, without its end.
-struct Line<'a> {
-    start: usize,
-    end: usize,
-    text: &'a [u8],
-}
-
-fn lines_of(content: &[u8]) -> Vec<Line<'_>> {
-    let mut start = 0;
-    content
-        .split(|byte| *byte == b'\n')
-        .map(|text| {
-            let line = Line { start, end: start + text.len(), text };
-            start = line.end + 1;
-            line
-        })
-        .collect()
-}
-
-impl Line<'_> {
-    fn is_like(&self, wanted: &str) -> bool {
-        let [mine, theirs] =
-            [self.text, wanted.as_bytes()].map(|line| line.split_at(indent(line)).1);
-        mine == theirs
+    let lines_before = memchr_iter(b'\n', &text[..found]).count();
+    match lines_before.checked_sub(1) {
+        None => Some(0),
+        Some(line) => memchr_iter(b'\n', content).nth(line).map(|end| end + 1),
     }
+}
+
+/// The lines without their indentation, a line feed before and behind each.
+fn unindented<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut text = vec![b'\n'];
+    for line in lines {
+        text.extend_from_slice(&line[indent(line)..]);
+        text.push(b'\n');
+    }
+    text
+}
+
+fn lines_of(content: &[u8]) -> impl Iterator<Item = &[u8]> {
+    content.split(|byte| *byte == b'\n')
 }
 
 /// Spaces and tabs at the beginning.
@@ -69,35 +69,55 @@ fn indent(line: &[u8]) -> usize {
     line.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count()
 }
 
-/// What each indentation of the old text is in the file.
-struct Indents<'a>(HashMap<&'a str, String>);
+/// What each indentation of the old text is in the file, the deepest first.
+struct Indents<'a>(Vec<(&'a str, String)>);
 
 impl<'a> Indents<'a> {
-    fn between(wanted: &[&'a str], found: &[Line<'_>]) -> Option<Self> {
-        let mut indents = HashMap::new();
+    fn between(wanted: &[&'a str], found: &[&[u8]]) -> Option<Self> {
+        let mut indents: HashMap<&str, &[u8]> = HashMap::new();
         for (wanted, line) in wanted.iter().zip(found) {
             if wanted.trim().is_empty() {
                 continue;
             }
             let mine = &wanted[..indent(wanted.as_bytes())];
-            let theirs = String::from_utf8_lossy(&line.text[..indent(line.text)]).into_owned();
-            if indents.insert(mine, theirs.clone()).is_some_and(|before| before != theirs) {
+            let theirs = &line[..indent(line)];
+            if indents.insert(mine, theirs).is_some_and(|before| before != theirs) {
                 return None;
             }
         }
+        let mut indents: Vec<_> = indents
+            .into_iter()
+            .map(|(mine, theirs)| (mine, String::from_utf8_lossy(theirs).into_owned()))
+            .collect();
+        indents.sort_by_key(|(mine, _)| std::cmp::Reverse(mine.len()));
         Some(Self(indents))
     }
 
-    fn apply(&self, line: &str) -> String {
-        if line.trim().is_empty() {
-            return line.to_owned();
+    fn apply_to_all(&self, text: &str) -> Option<String> {
+        let mut whole = String::with_capacity(text.len());
+        for (index, line) in text.split('\n').enumerate() {
+            if index > 0 {
+                whole.push('\n');
+            }
+            self.apply(line, &mut whole);
+            if whole.len() > MAX_EDITED_BYTES {
+                return None;
+            }
         }
-        let (mine, rest) = line.split_at(indent(line.as_bytes()));
+        Some(whole)
+    }
+
+    fn apply(&self, line: &str, whole: &mut String) {
+        let mine = &line[..indent(line.as_bytes())];
         // Deeper than any line that was matched: what is more is kept.
-        let known = (0..=mine.len()).rev().find_map(|length| {
-            self.0.get(&mine[..length]).map(|theirs| format!("{theirs}{}", &mine[length..]))
-        });
-        format!("{}{rest}", known.as_deref().unwrap_or(mine))
+        let known = self.0.iter().find(|(known, _)| mine.starts_with(known));
+        match known.filter(|_| !line.trim().is_empty()) {
+            Some((known, theirs)) => {
+                whole.push_str(theirs);
+                whole.push_str(&line[known.len()..]);
+            }
+            None => whole.push_str(line),
+        }
     }
 }
 
@@ -123,6 +143,13 @@ mod tests {
         );
         check("  a\n  b\n", ("a\nb\n", "c\n"), Some(("  a\n  b\n", "  c\n")));
         check("  a\n", ("    a", "    b\n      c"), Some(("  a", "  b\n    c")));
+    }
+
+    #[test]
+    fn an_indentation_of_any_depth_is_taken_in_one_pass() {
+        let deep = format!("{}b", " ".repeat(1 << 19));
+        check("\ta\n", ("    a", &deep), Some(("\ta", &format!("\t{}", &deep[4..]))));
+        check("\ta\n", ("\t\ta", &deep), Some(("\ta", &deep)));
     }
 
     #[test]

@@ -22,12 +22,14 @@ pub(super) struct View<'a> {
     text: String,
     lines: u64,
     has_broken_bytes: bool,
+    has_cut_lines: bool,
 }
 
 impl<'a> View<'a> {
     pub(super) fn of(page: &'a Page) -> Self {
         let (decoded, has_broken_bytes) = page.encoding.decode(&page.bytes);
-        let mut view = Self { page, text: String::new(), lines: 0, has_broken_bytes };
+        let (text, has_cut_lines) = (String::new(), false);
+        let mut view = Self { page, text, lines: 0, has_broken_bytes, has_cut_lines };
         let mut room = MAX_CHARS - NOTE_CHARS;
         for line in decoded.split_inclusive('\n').take(usize::try_from(page.lines).unwrap_or(0)) {
             let numbered = numbered(page.first + view.lines, line);
@@ -37,6 +39,7 @@ impl<'a> View<'a> {
             }
             room -= chars;
             view.text.push_str(&numbered);
+            view.has_cut_lines |= is_too_long(line);
             view.lines += 1;
         }
         view.has_broken_bytes &= view.text.contains(char::REPLACEMENT_CHARACTER);
@@ -45,6 +48,11 @@ impl<'a> View<'a> {
 
     pub(super) fn lines(&self) -> u64 {
         self.lines
+    }
+
+    /// Whether all the lines are shown whole.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.has_cut_lines
     }
 
     /// The numbers of the lines shown.
@@ -88,6 +96,11 @@ impl<'a> View<'a> {
         };
         Some(format!("(PARTIAL: lines {first}-{last} of {total}; {how})"))
     }
+}
+
+/// The line's own end aside.
+fn is_too_long(line: &str) -> bool {
+    line.trim_end_matches(['\r', '\n']).chars().nth(MAX_LINE_CHARS).is_some()
 }
 
 fn numbered(number: u64, line: &str) -> String {

@@ -1,0 +1,98 @@
+//! What a tool declares about itself binds it, and is what the rules know of it.
+
+use serde_json::Map;
+
+use super::*;
+use crate::permissions::{KnownTool, Permit, Reach};
+use crate::tools::tool::{Tool, erase};
+
+/// Two tools that no rule has heard of: both show a file, and one does not say so.
+macro_rules! file_tool {
+    ($type:ident, $access:ident) => {
+        struct $type;
+
+        impl Tool for $type {
+            type Input = Map<String, Value>;
+            const NAME: &'static str = stringify!($type);
+            const ACCESS: AccessKind = AccessKind::$access;
+            const DESCRIPTION: &'static str = "Shows a file.";
+
+            fn reach(&self, _: &Self::Input, context: &CallContext) -> Reach {
+                Reach::Read(context.resolve(Some("a.txt".as_ref())))
+            }
+
+            fn headline(&self, _: &Self::Input) -> String {
+                String::new()
+            }
+
+            async fn execute(
+                &self,
+                _: Self::Input,
+                _: Permit,
+                _: CallContext,
+            ) -> Result<ToolOutput, ToolError> {
+                Ok(ToolOutput::text("shown"))
+            }
+        }
+    };
+}
+
+file_tool!(Preview, Read);
+file_tool!(Peek, None);
+
+impl Ground {
+    /// The same with the two tools, and these rules against them.
+    fn denying(rules: &[&str]) -> Self {
+        let mut ground = Self::new();
+        let tools = Toolset::new(vec![erase(Preview), erase(Peek)]);
+        let known: Vec<KnownTool<'_>> = tools.tools().iter().map(|tool| tool.known()).collect();
+        let settings = permissions::Settings {
+            mode: Mode::BypassPermissions,
+            deny: rules.iter().map(|rule| (*rule).to_owned()).collect(),
+            ..permissions::Settings::default()
+        };
+        let workspace = Arc::clone(ground.pipeline.permissions.workspace());
+        let permissions =
+            Permissions::new(&settings, &known, Sandbox::Off, workspace, Hidden::nothing());
+        ground.pipeline.permissions = permissions.unwrap();
+        ground.pipeline.tools = tools;
+        ground
+    }
+}
+
+#[tokio::test]
+async fn a_new_file_tool_does_not_slip_past_a_rule_against_reading() {
+    let free = Ground::denying(&[]);
+    assert_eq!(free.call("Preview", "").await, "shown");
+    let denied = Ground::denying(&["Read"]);
+    assert_eq!(denied.pipeline.permissions.denied_tools(), ["Preview"]);
+    let answer = denied.call("Preview", "").await;
+    assert!(answer.starts_with("Error: not permitted: the rule `Read`"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_tool_that_declares_less_than_it_does_never_runs() {
+    for rules in [&[][..], &["Read"]] {
+        let answer = Ground::denying(rules).call("Peek", "").await;
+        assert!(answer.starts_with("Error: not permitted: Peek declares"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn every_tool_reaches_for_what_it_declares() {
+    let ground = Ground::new();
+    for tool in ground.pipeline.tools.tools() {
+        let required = tool.input_schema()["required"].as_array();
+        let value = |name: &Value| match &tool.input_schema()["properties"][name.as_str()?]["type"]
+        {
+            Value::String(kind) if kind == "string" => {
+                Some((name.as_str()?.to_owned(), json!("x")))
+            }
+            _ => Some((name.as_str()?.to_owned(), json!(1))),
+        };
+        let arguments: Map<String, Value> =
+            required.into_iter().flatten().filter_map(value).collect();
+        let call = Arc::clone(tool).parse(arguments.into()).unwrap();
+        assert_eq!(call.reach(&ground.context).kind(), tool.access(), "{}", tool.name());
+    }
+}

@@ -1,0 +1,39 @@
+//! Kinds of access: what rules and modes know of a tool beside its name.
+
+use super::Reach;
+
+/// What a tool does. Each tool declares its own, and is held to it: a call that reaches
+/// for anything else is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AccessKind {
+    /// Shows files or their names.
+    Read,
+    /// Changes files.
+    Edit,
+    /// Runs programs.
+    Command,
+    /// Touches nothing outside the session.
+    None,
+}
+
+impl AccessKind {
+    /// The kind that a word in a rule stands for. All other words are names of tools.
+    pub(super) fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "Read" => Some(Self::Read),
+            "Edit" => Some(Self::Edit),
+            _ => None,
+        }
+    }
+}
+
+impl Reach {
+    pub(crate) fn kind(&self) -> AccessKind {
+        match self {
+            Self::Read(_) | Self::Search(_) => AccessKind::Read,
+            Self::Write(_) => AccessKind::Edit,
+            Self::Command(_) => AccessKind::Command,
+            Self::Nothing => AccessKind::None,
+        }
+    }
+}
