@@ -270,6 +270,38 @@ fn a_brace_after_a_closed_object_without_a_new_id_is_a_new_call() {
 }
 
 #[test]
+fn an_empty_object_that_another_follows_is_nothing() {
+    check(&["0 #a Read {}", r#"0 {"p":1}"#], &[r#"a Read {"p":1}"#]);
+    check(
+        &["0 #a Read {}{} { }\n", r#"0 {"p":1}{"p":2}"#],
+        &[r#"a Read {"p":1}"#, r#"a_2 Read {"p":2}"#],
+    );
+    check(&["- Read {", "- }", r#"- Read {"p":1}"#], &[r#"* Read {"p":1}"#]);
+    check(
+        &["0 #a Read {}", "1 #b Grep {}", r#"0 {"p":1}"#, r#"1 {"p":2}"#],
+        &[r#"a Read {"p":1}"#, r#"b Grep {"p":2}"#],
+    );
+    check(&["0 #a Read {}", "0 #b Grep {}"], &["a Read {}", "b Grep {}"]);
+}
+
+#[test]
+fn an_index_that_comes_late_is_not_another_one() {
+    check(&["- #a Read {", "0 #a Read }"], &["a Read {}"]);
+    check(&["- #a Read {", "0 #a Read }", "1 #a Grep {}"], &["a Read {}", "* Grep {}"]);
+}
+
+#[test]
+fn a_name_in_fragments_may_come_behind_the_arguments() {
+    check(&[r#"0 #a Gr {"p":1}"#, "0 #a", "0 Nobody "], &[r#"a Gr {"p":1}"#, "* Nobody {}"]);
+    let mut assembler = assembler();
+    let fragment =
+        CallDelta { index: Some(0), name: Some("ep".to_owned()), ..CallDelta::default() };
+    assembler.push(&[delta(r#"0 #a Gr {"p":1}"#), fragment]);
+    assert_eq!(assembler.calls().len(), 1);
+    assert_eq!(assembler.calls()[0].name.as_deref(), Some("Grep"));
+}
+
+#[test]
 fn another_name_after_a_closed_object_is_a_new_call() {
     check(&["0 Read {}", "0 Grep ", "0 {}"], &["* Read {}", "* Grep {}"]);
     check(&["0 ListTasks ", "0 Read {}"], &["* ListTasks {}", "* Read {}"]);
