@@ -26,8 +26,7 @@ impl Round {
                 continue;
             };
             // A name may still grow until the arguments have begun, an id may come late.
-            let is_known =
-                call.sealed || (assembled.has_own_id() && !assembled.arguments.is_empty());
+            let is_known = call.sealed || (assembled.has_own_id() && assembled.has_arguments());
             if call.sent.is_none() && !is_known {
                 continue;
             }
