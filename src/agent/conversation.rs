@@ -160,8 +160,7 @@ impl Conversation {
 
     /// What the model said, with everything its deltas brought, and its calls.
     fn assistant(&self, exchange: &Exchange, calls: Vec<Value>, is_own: bool) -> Value {
-        let content = &exchange.message.content;
-        let content = if content.is_empty() { Value::Null } else { json!(content) };
+        let content = exchange.message.content(self.echo_reasoning && is_own);
         let mut message = json!({ "role": "assistant", "content": content });
         for (name, value) in exchange.message.members(self.echo_reasoning && is_own) {
             message[name] = value.clone();

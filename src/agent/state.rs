@@ -11,6 +11,7 @@ use super::limits::{Repeats, fit_round};
 use super::round::{Ending, Round, Rules};
 use super::settings::{ModelRule, Settings, StartRule, traits_of};
 use super::tally::Tally;
+use super::unknown::Unknown;
 use crate::buffers::Exhausted;
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolResult};
 use crate::execution::schedule::Position;
@@ -108,6 +109,8 @@ pub(crate) struct TurnState {
     rule: Option<StartRule>,
     /// Bytes of the conversation, as it was asked last.
     asked: usize,
+    /// What the last round that was closed had beside its choices.
+    unknown: Unknown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +139,7 @@ impl TurnState {
             repeats: Repeats::default(),
             rule: None,
             asked: 0,
+            unknown: Unknown::default(),
         }
     }
 
@@ -196,9 +200,10 @@ impl TurnState {
     fn chunk(&mut self, chunk: Chunk, effects: &mut Vec<Effect>) {
         let start = self.start_rule(chunk.model.as_deref());
         self.round.take(chunk, &rules(&self.start, start), effects);
-        if self.round.is_full() {
-            // Asking again would not help, so no wait is to be spread.
-            self.faulted(&Fault::TooManyCalls, 0.0, effects);
+        if self.round.is_overfull() {
+            // None of it is kept, and asking again would not help.
+            effects.push(Effect::Hang);
+            self.fail(Fault::TooManyCalls.api_error(), effects);
         }
     }
 
@@ -286,6 +291,7 @@ impl TurnState {
         self.end_round();
         let mut round = self.replace_round();
         let message = std::mem::take(&mut round.message);
+        self.unknown = std::mem::take(&mut round.unknown);
         let model = self.model().to_owned();
         let (calls, mut results): (Vec<_>, Vec<_>) = round.answers().into_iter().unzip();
         fit_round(&mut results, self.start.max_round_chars);
@@ -346,10 +352,12 @@ impl TurnState {
         // A round that was closed has been counted, and an empty one stands in its place.
         if self.phase == Phase::Streaming {
             self.end_round();
+            self.unknown = std::mem::take(&mut self.round.unknown);
         }
+        let unknown = std::mem::take(&mut self.unknown).into_members();
         let (session, turn) = (self.start.session.clone(), self.start.turn.clone());
         let summary = self.tally.summary(session, turn, elapsed);
-        let finished = Finished { reason, usage: self.tally.usage.take(), summary };
+        let finished = Finished { reason, usage: self.tally.usage.take(), summary, unknown };
         effects.push(Effect::Emit(TurnEvent::Finished(Box::new(finished))));
         self.stop(effects);
     }
