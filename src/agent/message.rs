@@ -47,7 +47,7 @@ impl AssistantMessage {
         if let Some(text) = parts::plain_text(&part) {
             return self.content.push_str(text);
         }
-        self.parts.extend(text_part(std::mem::take(&mut self.content)));
+        self.parts.extend(text_part(&std::mem::take(&mut self.content)));
         self.parts.push(part);
     }
 
@@ -56,7 +56,7 @@ impl AssistantMessage {
         let is_kept = |part: &&Value| keep_reasoning || Part::of(part) != Part::Reasoning;
         let parts: Vec<Value> = self.parts.iter().filter(is_kept).cloned().collect();
         if parts.iter().any(|part| parts::plain_text(part).is_none()) {
-            return parts.into_iter().chain(text_part(self.content.clone())).collect();
+            return parts.into_iter().chain(text_part(&self.content)).collect();
         }
         let texts = parts.iter().filter_map(parts::plain_text).chain([self.content.as_str()]);
         let text: String = texts.collect();
@@ -96,7 +96,7 @@ impl AssistantMessage {
     }
 }
 
-fn text_part(text: String) -> Option<Value> {
+fn text_part(text: &str) -> Option<Value> {
     (!text.is_empty()).then(|| json!({ "type": "text", "text": text }))
 }
 
