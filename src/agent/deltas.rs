@@ -1,13 +1,13 @@
 //! Which members of the model's deltas the client sees, and how.
 
-use indexmap::IndexMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::events::{RawDelta, TurnEvent};
+use crate::openai::chunk::RawMembers;
 
-/// Members that stay between us and upstream. They hold lists, and the OpenAI
-/// SDK's stream helper dies of lists whose entries have no `index`.
+/// Members that stay between us and upstream: lists of reasoning, and what a provider
+/// wants back.
 const HIDDEN: [&str; 5] = [
     "thinking_blocks",
     "reasoning_details",
@@ -19,7 +19,7 @@ const HIDDEN: [&str; 5] = [
 /// The events that pass one chunk's delta on, without its calls.
 pub(super) fn for_client(
     content: Option<String>,
-    members: IndexMap<String, Box<RawValue>>,
+    members: RawMembers,
     logprobs: Option<Box<RawValue>>,
 ) -> Vec<TurnEvent> {
     let mut events = Vec::new();
@@ -31,7 +31,7 @@ pub(super) fn for_client(
         match text_of(&value) {
             Some(text) if text.is_empty() => {}
             Some(text) => events.push(TurnEvent::Member { name, text }),
-            None if holds_no_list(&value) => raw.push((name, value)),
+            None if is_readable(&value) => raw.push((name, value)),
             None => {}
         }
     }
@@ -49,15 +49,9 @@ fn text_of(value: &RawValue) -> Option<String> {
     value.get().starts_with('"').then(|| serde_json::from_str(value.get()).ok())?
 }
 
-fn holds_no_list(value: &RawValue) -> bool {
-    fn check(value: &Value) -> bool {
-        match value {
-            Value::Array(_) => false,
-            Value::Object(members) => members.values().all(check),
-            _ => true,
-        }
-    }
-    serde_json::from_str(value.get()).is_ok_and(|value| check(&value))
+/// Not too deep for a client's parser.
+pub(super) fn is_readable(value: &RawValue) -> bool {
+    serde_json::from_str::<Value>(value.get()).is_ok()
 }
 
 #[cfg(test)]
@@ -83,12 +77,23 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_blocks_stay_here() {
+    fn lists_of_reasoning_stay_here_and_others_pass() {
         check(
             None,
-            r#"{"thinking_blocks": [], "annotations": [1], "deep": {"a": [2]}, "provider_specific_fields": {}}"#,
+            r#"{"thinking_blocks": [], "reasoning_details": [{}], "provider_specific_fields": {}}"#,
             "[]",
         );
+        check(
+            None,
+            r#"{"annotations": [1]}"#,
+            r#"[Raw(RawDelta { text: None, members: [("annotations", RawValue([1]))], logprobs: None })]"#,
+        );
+    }
+
+    #[test]
+    fn what_is_too_deep_to_be_read_stays_here() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        check(None, &format!(r#"{{"deep": {deep}}}"#), "[]");
     }
 
     #[test]

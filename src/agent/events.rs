@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::ids::{SessionId, TurnId};
-use crate::openai::chunk::{CallKind, FinishReason};
+use crate::openai::chunk::{CallKind, FinishReason, RawMembers};
 use crate::openai::error::{ApiError, ErrorCode};
 use crate::openai::usage::Usage;
 
@@ -76,6 +76,8 @@ pub(crate) struct Finished {
     /// Summed over all rounds; `None` when none of them had figures.
     pub(crate) usage: Option<Usage>,
     pub(crate) summary: Summary,
+    /// What stood beside the choices of the last round and nobody here knows.
+    pub(crate) unknown: RawMembers,
 }
 
 /// The `toolhand` member of an answer.
@@ -155,6 +157,9 @@ impl TurnEvent {
                 members + delta.logprobs.as_ref().map_or(0, |raw| raw.get().len())
             }
             Self::ClientCall(call) => call.arguments.len(),
+            Self::Finished(finished) => {
+                finished.unknown.iter().map(|(name, raw)| name.len() + raw.get().len()).sum()
+            }
             _ => 0,
         }
     }

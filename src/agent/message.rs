@@ -3,12 +3,17 @@
 
 use indexmap::IndexMap;
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use super::parts::{self, Part};
 
 /// What the deltas of one round have brought, but for the calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AssistantMessage {
-    pub(crate) content: String,
+    /// The text; behind `parts`, where there are some.
+    content: String,
+    /// What was no plain text in a content that came as a list, and the text before it.
+    parts: Vec<Value>,
     members: IndexMap<String, Value>,
 }
 
@@ -26,20 +31,41 @@ const REASONING_MEMBERS: [&str; 6] = [
 const PIECE_MEMBERS: [&str; 6] = ["thinking", "text", "summary", "data", "signature", "transcript"];
 
 /// Members that are an answer, though there is no text.
-const ANSWERS: [&str; 2] = ["refusal", "audio"];
+const ANSWERS: [&str; 4] = ["refusal", "audio", "images", "annotations"];
 
 /// Blocks that come whole: two of them are two, and each is as the provider sealed it.
 const WHOLE_BLOCK: &str = "redacted_thinking";
 
 impl AssistantMessage {
+    pub(crate) fn push_text(&mut self, text: &str) {
+        self.content.push_str(text);
+    }
+
+    /// Adds a part of a content that came as a list.
+    pub(crate) fn push_part(&mut self, part: &RawValue) {
+        let Ok(part) = serde_json::from_str(part.get()) else { return };
+        if let Some(text) = parts::plain_text(&part) {
+            return self.content.push_str(text);
+        }
+        self.parts.extend(text_part(&std::mem::take(&mut self.content)));
+        self.parts.push(part);
+    }
+
+    /// `content` as it goes back: a text, unless there was more in it.
+    pub(crate) fn content(&self) -> Value {
+        content_of(self.parts.iter().cloned().chain(text_part(&self.content)).collect())
+    }
+
     pub(crate) fn push_member(&mut self, name: &str, value: &RawValue) {
         let Ok(value) = serde_json::from_str(value.get()) else { return };
         match self.members.get_mut(name) {
-            Some(known) => join(known, value),
+            Some(known) => join_member(name, known, value),
             None if value.is_null() => {}
             None => {
                 let mut first = value;
-                close_list(&mut first);
+                if is_reasoning(name) {
+                    close_list(&mut first);
+                }
                 self.members.insert(name.to_owned(), first);
             }
         }
@@ -52,12 +78,47 @@ impl AssistantMessage {
 
     pub(crate) fn has_reasoning(&self) -> bool {
         self.members.keys().any(|name| is_reasoning(name))
+            || self.parts.iter().any(|part| Part::of(part) == Part::Reasoning)
     }
 
     /// Whether it holds nothing that answers a user: reasoning does not.
     pub(crate) fn says_nothing(&self) -> bool {
-        let answers = |name: &&str| self.members.get(*name).is_some_and(|value| value != "");
-        self.content.is_empty() && !ANSWERS.iter().any(answers)
+        let answers = |name: &&str| self.members.get(*name).is_some_and(says_something);
+        let is_answer = |part: &Value| Part::of(part) != Part::Reasoning;
+        self.content.is_empty() && !self.parts.iter().any(is_answer) && !ANSWERS.iter().any(answers)
+    }
+}
+
+/// A list of parts, or the text that they are where they are nothing else.
+fn content_of(parts: Vec<Value>) -> Value {
+    if parts.iter().any(|part| parts::plain_text(part).is_none()) {
+        return parts.into();
+    }
+    let text: String = parts.iter().filter_map(parts::plain_text).collect();
+    if text.is_empty() { Value::Null } else { text.into() }
+}
+
+/// `content` of ours without the parts that are reasoning.
+pub(crate) fn content_without_reasoning(content: Value) -> Value {
+    match content {
+        Value::Array(mut parts) => {
+            parts.retain(|part| Part::of(part) != Part::Reasoning);
+            content_of(parts)
+        }
+        other => other,
+    }
+}
+
+fn text_part(text: &str) -> Option<Value> {
+    (!text.is_empty()).then(|| json!({ "type": "text", "text": text }))
+}
+
+fn says_something(value: &Value) -> bool {
+    match value {
+        Value::String(text) => !text.is_empty(),
+        Value::Array(entries) => entries.iter().any(|entry| !entry.is_null()),
+        Value::Object(members) => !members.is_empty(),
+        _ => true,
     }
 }
 
@@ -78,9 +139,18 @@ pub(crate) fn without_reasoning(message: &RawValue) -> Option<Box<RawValue>> {
     (members.len() < all).then(|| to_raw_value(&members).ok())?
 }
 
+/// Adds a later delta's member to what is known of it. Entries of a list are each one of
+/// their own, but for those of reasoning, which come in pieces.
+pub(crate) fn join_member(name: &str, known: &mut Value, value: Value) {
+    match (known, value) {
+        (Value::Array(entries), Value::Array(more)) if !is_reasoning(name) => entries.extend(more),
+        (known, value) => join(known, value),
+    }
+}
+
 /// Strings are concatenated, blocks joined piece by piece, objects merged; of
 /// anything else the last one counts.
-pub(crate) fn join(known: &mut Value, value: Value) {
+fn join(known: &mut Value, value: Value) {
     match (known, value) {
         (_, Value::Null) => {}
         (Value::String(text), Value::String(more)) => text.push_str(&more),
@@ -236,6 +306,39 @@ mod tests {
         assert!(says_nothing("refusal", r#""""#) && says_nothing("refusal", "null"));
         assert!(!says_nothing("refusal", r#""I cannot""#));
         assert!(!says_nothing("audio", r#"{"id": "a"}"#));
+        for list in ["images", "annotations"] {
+            assert!(says_nothing(list, "[]") && says_nothing(list, "[null]"));
+            assert!(!says_nothing(list, r#"[{"type": "a"}]"#));
+        }
+    }
+
+    #[test]
+    fn entries_of_lists_are_each_one_of_their_own() {
+        let picture = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
+        check(
+            &[json!({"images": [picture("a")]}), json!({"images": [picture("b"), picture("c")]})],
+            &json!({"images": [picture("a"), picture("b"), picture("c")]}),
+        );
+    }
+
+    #[test]
+    fn a_content_of_parts_goes_back_as_it_came() {
+        let mut message = AssistantMessage::default();
+        let mut push = |part: Value| {
+            message.push_part(&serde_json::value::to_raw_value(&part).unwrap());
+            message.content()
+        };
+        let text = |text: &str| json!({"type": "text", "text": text});
+
+        assert_eq!(push(text("a")), "a");
+        assert_eq!(push(text("b")), "ab");
+        let thought = json!({"type": "thinking", "thinking": [text("hm")]});
+        assert_eq!(push(thought.clone()), json!([text("ab"), thought]));
+        assert_eq!(push(text("c")), json!([text("ab"), thought, text("c")]));
+
+        assert_eq!(content_without_reasoning(message.content()), "abc");
+        assert!(message.has_reasoning() && !message.says_nothing());
+        assert_eq!(AssistantMessage::default().content(), Value::Null);
     }
 
     #[test]

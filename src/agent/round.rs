@@ -18,7 +18,9 @@ use crate::upstream::assemble::{Assembler, End, Slot, Step};
 use super::deltas;
 use super::events::TurnEvent;
 use super::message::AssistantMessage;
+use super::parts;
 use super::settings::StartRule;
+use super::unknown::Unknown;
 use super::weight;
 use client_calls::{ClientSent, PassedOn};
 
@@ -49,6 +51,7 @@ pub(super) struct Round {
     calls: Vec<Call>,
     pub(super) finish: Option<FinishReason>,
     pub(super) usage: Option<Usage>,
+    pub(super) unknown: Unknown,
     /// The model that answered, as it calls itself.
     pub(super) model: Option<String>,
     /// Text or reasoning of this round has gone to the client.
@@ -70,8 +73,8 @@ struct Call {
     sealed: bool,
     /// The model was stopped within it, and is told so.
     is_cut_off: bool,
-    /// Whole and understood, and waiting for the end of the stream.
-    admitted: Option<Box<AdmittedCall>>,
+    /// Whole and judged, and waiting until it may start or be refused.
+    admitted: Option<Result<Box<AdmittedCall>, ToolError>>,
     headline: String,
     /// The tool's own name, once it was admitted.
     tool: String,
@@ -136,6 +139,7 @@ impl Round {
             calls: Vec::new(),
             finish: None,
             usage: None,
+            unknown: Unknown::default(),
             model: None,
             forwarded: false,
             gave_text: false,
@@ -147,24 +151,33 @@ impl Round {
 
     /// Roughly what it keeps in memory, in bytes.
     pub(super) fn weight(&self) -> usize {
-        self.weight + self.calls.len() * weight::CALL
+        self.weight + self.unknown.weight() + self.calls.len() * weight::CALL
     }
 
     pub(super) fn take(&mut self, chunk: Chunk, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
-        let Chunk { model, delta, finish_reason, usage, logprobs } = chunk;
-        let Delta { content, tool_calls, members } = delta;
+        let Chunk { has_choice: _, model, delta, finish_reason, usage, logprobs, unknown } = chunk;
+        let Delta { content, parts, tool_calls, members } = delta;
         self.model = self.model.take().or(model);
         if let Some(usage) = usage {
             self.usage = Some(usage);
         }
+        if let Some(unknown) = unknown {
+            self.unknown.take(unknown);
+        }
         self.weight += weight::of(content.as_deref(), &members, &tool_calls);
+        self.weight += weight::of_parts(&parts);
         for (name, raw) in &members {
             self.message.push_member(name, raw);
         }
         if let Some(text) = &content {
-            self.message.content.push_str(text);
+            self.message.push_text(text);
         }
-        for mut event in deltas::for_client(content, members, logprobs) {
+        for part in &parts {
+            self.message.push_part(part);
+        }
+        let of_parts = parts.iter().filter_map(|part| parts::for_client(part));
+        let events = deltas::for_client(content, members, logprobs).into_iter().chain(of_parts);
+        for mut event in events {
             self.forwarded = true;
             if let Some(text) = event.text_mut() {
                 if self.follows_text && !self.gave_text {
@@ -176,16 +189,19 @@ impl Round {
         }
         if !tool_calls.is_empty() {
             let steps = self.assembler.push(&tool_calls);
+            if self.is_overfull() {
+                // The turn ends here: nothing of this chunk may start.
+                return;
+            }
             self.follow(steps, rules, effects);
             self.pass_on_client_calls(rules, effects);
         }
-        if let Some(reason) = finish_reason
-            && self.finish.is_none()
-        {
+        if let Some(reason) = finish_reason {
             let reason = FinishReason::of(&reason);
+            let reason = self.finish.map_or(reason, |known| known.then(reason));
             self.finish = Some(reason);
             if !reason.is_cut_off() {
-                let steps = self.assembler.finish(End::Finished);
+                let steps = self.assembler.finish_reason();
                 self.follow(steps, rules, effects);
                 self.pass_on_client_calls(rules, effects);
             }
@@ -193,8 +209,8 @@ impl Round {
     }
 
     /// The answer holds more calls than can be taken.
-    pub(super) fn is_full(&self) -> bool {
-        self.assembler.is_full()
+    pub(super) fn is_overfull(&self) -> bool {
+        self.assembler.is_overfull()
     }
 
     /// The stream came to its proper end. Says what the round was, and starts or
@@ -270,6 +286,9 @@ impl Round {
                     effects.push(RoundEffect::Emit(TurnEvent::Begun));
                 }
                 Step::Closed(slot) => self.closed(slot.0, rules, effects),
+                // What was judged was not its input. If it started all the same, its
+                // tool takes none.
+                Step::Reopened(slot) => self.calls[slot.0].admitted = None,
                 Step::Sealed(slot) => self.sealed(slot.0, rules, effects),
                 Step::Invalid(slot) => self.invalid(slot.0, rules, effects),
             }
@@ -282,12 +301,12 @@ impl Round {
         if early
             && matches!(self.calls[slot].progress, Progress::Open)
             && !rules.is_clients(self.assembler.call(Slot(slot)))
-            && let Ok(admitted) = self.admit(slot, rules)
         {
-            if admitted.starts_when_closed() {
-                self.hand_over(slot, admitted, effects);
-            } else {
-                self.calls[slot].admitted = Some(admitted);
+            match self.admit(slot, rules) {
+                Ok(admitted) if admitted.starts_when_closed() => {
+                    self.hand_over(slot, admitted, effects);
+                }
+                judged => self.calls[slot].admitted = Some(judged),
             }
         }
     }
@@ -317,7 +336,7 @@ impl Round {
             Ok(admitted) if rules.may_start_when_sealed(admitted.concurrency()) => {
                 self.hand_over(slot, admitted, effects);
             }
-            Ok(admitted) => self.calls[slot].admitted = Some(admitted),
+            judged @ Ok(_) => self.calls[slot].admitted = Some(judged),
         }
     }
 
@@ -400,14 +419,15 @@ impl Round {
     }
 
     fn admit(&mut self, slot: usize, rules: &Rules<'_>) -> Result<Box<AdmittedCall>, ToolError> {
-        if let Some(admitted) = self.calls[slot].admitted.take() {
-            return Ok(admitted);
+        if let Some(judged) = self.calls[slot].admitted.take() {
+            return judged;
         }
+        let input = self.assembler.take_input(Slot(slot)).unwrap_or_default();
         let call = self.assembler.call(Slot(slot));
         let admitted = rules.pipeline.admit(ToolCall {
             id: call.id.clone(),
             name: call.name.clone().unwrap_or_default(),
-            arguments: call.arguments.clone(),
+            input,
         });
         admitted.map(Box::new)
     }

@@ -9,6 +9,7 @@ use super::limits::{Repeats, fit_round};
 use super::round::{Ending, Round, RoundEffect, Rules};
 use super::settings::{AskedModel, ModelRule, Settings, StartRule, traits_of};
 use super::tally::Tally;
+use super::unknown::Unknown;
 use crate::buffers::Exhausted;
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolResult};
 use crate::execution::schedule::Position;
@@ -114,6 +115,8 @@ pub(crate) struct TurnState {
     asked: usize,
     /// How long it has run.
     elapsed: Duration,
+    /// What the last round that was closed had beside its choices.
+    unknown: Unknown,
 }
 
 /// After so many rounds in a row that were cut off within a call, the model is not asked
@@ -149,6 +152,7 @@ impl TurnState {
             rule: None,
             asked: 0,
             elapsed: Duration::ZERO,
+            unknown: Unknown::default(),
         }
     }
 
@@ -210,9 +214,10 @@ impl TurnState {
     fn chunk(&mut self, chunk: Chunk, effects: &mut Vec<Effect>) {
         self.start_rule(chunk.model.as_deref());
         self.in_round(effects, |round, rules, effects| round.take(chunk, rules, effects));
-        if self.round.is_full() {
-            // Asking again would not help, so no wait is to be spread.
-            self.faulted(&Fault::TooManyCalls, 0.0, effects);
+        if self.round.is_overfull() {
+            // None of it is kept, and asking again would not help.
+            effects.push(Effect::Hang);
+            self.fail(Fault::TooManyCalls.api_error(), effects);
         }
     }
 
@@ -317,6 +322,7 @@ impl TurnState {
         self.end_round();
         let mut round = self.replace_round(effects);
         let message = std::mem::take(&mut round.message);
+        self.unknown = std::mem::take(&mut round.unknown);
         let model = self.model().to_owned();
         let (calls, mut results): (Vec<_>, Vec<_>) = round.answers().into_iter().unzip();
         fit_round(&mut results, self.start.max_round_chars);
@@ -380,10 +386,12 @@ impl TurnState {
         // A round that was closed has been counted, and an empty one stands in its place.
         if self.phase == Phase::Streaming {
             self.end_round();
+            self.unknown = std::mem::take(&mut self.round.unknown);
         }
+        let unknown = std::mem::take(&mut self.unknown).into_members();
         let (session, turn) = (self.start.session.clone(), self.start.turn.clone());
         let summary = self.tally.summary(session, turn, self.elapsed);
-        let finished = Finished { reason, usage: self.tally.usage.take(), summary };
+        let finished = Finished { reason, usage: self.tally.usage.take(), summary, unknown };
         self.stop(TurnEvent::Finished(Box::new(finished)), effects);
     }
 

@@ -21,6 +21,11 @@ pub(super) fn of(
     content.map_or(0, str::len) + members.sum::<usize>() + calls.iter().map(of_call).sum::<usize>()
 }
 
+/// The parts of a content that came as a list.
+pub(super) fn of_parts(parts: &[Box<RawValue>]) -> usize {
+    parts.iter().map(|part| parsed(part)).sum()
+}
+
 /// A text is kept as long as it is. What is no text is kept in parts, the smallest of
 /// which is written in two bytes.
 fn parsed(raw: &RawValue) -> usize {

@@ -25,6 +25,10 @@ impl IntoResponse for ApiError {
         if let Some(wait) = self.retry_after {
             headers.insert(RETRY_AFTER, whole_seconds(wait).into());
         }
+        if self.code == ErrorCode::UpstreamAuth {
+            // A key that is wrong stays wrong until an operator has mended it.
+            headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
         if leaves_the_body_unread(self.code) {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }

@@ -14,7 +14,6 @@ use tracing::Instrument as _;
 use crate::hooks::{self, Hooks};
 use crate::permissions::{AccessKind, Permissions};
 use crate::text::printable;
-use crate::tools::schema::parse_arguments;
 use crate::tools::tool::{
     AnyTool, CallContext, Concurrency, ParsedCall, Start, ToolError, ToolOutput,
 };
@@ -26,14 +25,13 @@ use crate::tools::truncate;
 pub(crate) struct ToolCall {
     pub(crate) id: String,
     pub(crate) name: String,
-    /// As it came; empty means `{}`.
-    pub(crate) arguments: String,
+    /// Its arguments, parsed where they were put together.
+    pub(crate) input: Value,
 }
 
 /// A call to a tool that exists, with arguments that tool understands.
 pub(crate) struct AdmittedCall {
     call: ToolCall,
-    arguments: Value,
     tool: Arc<dyn AnyTool>,
     parsed: Box<dyn ParsedCall>,
 }
@@ -67,7 +65,7 @@ impl AdmittedCall {
     /// shared call of a local tool. `{}` for a tool that has properties may be
     /// the beginning of something else.
     pub(crate) fn starts_when_closed(&self) -> bool {
-        let is_empty = self.arguments.as_object().is_some_and(serde_json::Map::is_empty);
+        let is_empty = self.call.input.as_object().is_some_and(serde_json::Map::is_empty);
         let takes_any =
             self.tool.input_schema()["properties"].as_object().is_some_and(|all| !all.is_empty());
         self.tool.start() == Start::Closed
@@ -92,9 +90,8 @@ impl Pipeline {
         let Some(tool) = self.tools.get(&call.name).cloned() else {
             return Err(self.tools.unavailable(&call.name));
         };
-        let arguments = parse_arguments(&call.arguments)?;
-        let parsed = Arc::clone(&tool).parse(arguments.clone())?;
-        Ok(AdmittedCall { call, arguments, tool, parsed })
+        let parsed = Arc::clone(&tool).parse(call.input.clone())?;
+        Ok(AdmittedCall { call, tool, parsed })
     }
 
     /// Hooked, permitted, executed and answered. Cannot fail: a failure, even a
@@ -175,8 +172,8 @@ impl Pipeline {
     }
 
     async fn hook(&self, admitted: AdmittedCall) -> Result<Box<dyn ParsedCall>, ToolError> {
-        let AdmittedCall { arguments, tool, parsed, .. } = admitted;
-        match self.hooks.before_call(tool.name(), &arguments).await {
+        let AdmittedCall { call, tool, parsed } = admitted;
+        match self.hooks.before_call(tool.name(), &call.input).await {
             hooks::Verdict::Continue => Ok(parsed),
             hooks::Verdict::Rewrite(arguments) => {
                 let rewritten = tool.parse(arguments)?;

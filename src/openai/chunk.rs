@@ -4,6 +4,8 @@ mod frame;
 mod parse;
 mod surrogates;
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -13,9 +15,14 @@ pub(crate) use self::frame::Frames;
 use super::error_object::ErrorObject;
 use super::usage::Usage;
 
-/// A chunk, with what the turn looks into; the rest of it is not ours to pass on.
+/// Members as they came, by name.
+pub(crate) type RawMembers = IndexMap<String, Box<RawValue>>;
+
+/// A chunk, with what the turn looks into.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
+    /// Choice 0 is in it. A chunk with neither that nor usage is no progress.
+    pub(crate) has_choice: bool,
     pub(crate) model: Option<String>,
     /// Choice 0; other choices are ignored.
     pub(crate) delta: Delta,
@@ -24,6 +31,9 @@ pub(crate) struct Chunk {
     pub(crate) usage: Option<Usage>,
     /// A log-probability list that belongs to the text of this chunk.
     pub(crate) logprobs: Option<Box<RawValue>>,
+    /// The top-level members that nobody here knows: `citations`, `service_tier`, …
+    /// `None` where there are none; shared by the chunks of one frame.
+    pub(crate) unknown: Option<Arc<RawMembers>>,
 }
 
 /// What one chunk adds to the assistant's message.
@@ -31,11 +41,13 @@ pub(crate) struct Chunk {
 pub(crate) struct Delta {
     /// `content`, when it is a string.
     pub(crate) content: Option<String>,
+    /// `content`, when it is a list.
+    pub(crate) parts: Vec<Box<RawValue>>,
     pub(crate) tool_calls: Vec<CallDelta>,
     /// Every further member but `role`, as it came: `reasoning_content`,
     /// `thinking_blocks`, `refusal`, `provider_specific_fields`, … A `null` adds
     /// nothing and is left out.
-    pub(crate) members: IndexMap<String, Box<RawValue>>,
+    pub(crate) members: RawMembers,
 }
 
 /// What a tool takes.
@@ -79,6 +91,8 @@ pub(crate) enum FinishReason {
 pub(crate) enum BadChunk {
     /// `{"error": …}`: upstream says itself that it failed.
     Error(ErrorObject),
+    /// Neither choices nor usage nor an error, a ping say: read over.
+    Nothing,
     /// No JSON, or none of a chunk's shape. The text is for the log.
     Malformed(String),
 }
@@ -88,6 +102,11 @@ impl Chunk {
     /// `message` is taken as the one delta. A lone surrogate is read as U+FFFD.
     pub(crate) fn parse(payload: &str) -> Result<Self, BadChunk> {
         parse::chunk(&surrogates::repaired(payload))
+    }
+
+    /// Whether it brings the answer forward. A stream of other chunks is a silent one.
+    pub(crate) fn is_progress(&self) -> bool {
+        self.has_choice || self.usage.is_some()
     }
 }
 
@@ -110,7 +129,8 @@ impl CallKind {
 }
 
 impl FinishReason {
-    /// A word we do not know means a proper end, as `stop` does.
+    /// A word we do not know means a proper end, as `stop` does. Words of failure never
+    /// get here: a chunk with one is read as an error.
     pub(crate) fn of(word: &str) -> Self {
         match word {
             "length" | "max_tokens" => Self::Length,
@@ -118,6 +138,12 @@ impl FinishReason {
             "tool_calls" | "function_call" => Self::ToolCalls,
             _ => Self::Stop,
         }
+    }
+
+    /// The reason of an answer that gave `self` and later `next`: a cut counts, whatever
+    /// is said of it then, and hides no earlier one.
+    pub(crate) fn then(self, next: Self) -> Self {
+        if next.is_cut_off() && !self.is_cut_off() { next } else { self }
     }
 
     /// Whether the model was stopped before it was done.

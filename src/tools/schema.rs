@@ -13,9 +13,6 @@ use serde_json::{Map, Value};
 
 use super::tool::ToolError;
 
-/// The most bytes of arguments one call may have; more is a model gone astray.
-const MAX_ARGUMENTS: usize = 1 << 20;
-
 /// `(accepted, advertised)`.
 pub(crate) type PropertyAliases = &'static [(&'static str, &'static str)];
 
@@ -66,26 +63,6 @@ impl InputSchema {
             Some(complaint) => Err(ToolError::InvalidInput(complaint)),
         }
     }
-}
-
-/// The arguments of a call as the model wrote them. What does not parse is never
-/// repaired.
-pub(crate) fn parse_arguments(text: &str) -> Result<Value, ToolError> {
-    if text.len() > MAX_ARGUMENTS {
-        return Err(ToolError::InvalidInput(format!(
-            "the arguments are {} bytes long, and a call may have at most {MAX_ARGUMENTS}; \
-             do it in smaller pieces",
-            text.len()
-        )));
-    }
-    if text.trim_ascii().is_empty() {
-        return Ok(Value::Object(Map::new()));
-    }
-    serde_json::from_str(text).map_err(|error| {
-        ToolError::InvalidInput(format!(
-            "the arguments are not one JSON object: {error}; nothing was run"
-        ))
-    })
 }
 
 /// What is left to go wrong after validation, such as a number too large for its type.
@@ -299,19 +276,6 @@ mod tests {
         insta::assert_snapshot!(refusal(Value::Null), @"invalid input: expected an object with `pattern` (string), `path` (string, optional), `-A` (integer, optional), `order` (string, optional), `parts` (array, optional), `ratio` (number, optional), got null");
     }
 
-    #[test]
-    fn parses_arguments_strictly() {
-        assert_eq!(parse_arguments("").unwrap(), json!({}));
-        assert_eq!(parse_arguments(" \n").unwrap(), json!({}));
-        let refusal = |text: &str| parse_arguments(text).unwrap_err().to_string();
-        insta::assert_snapshot!(refusal("{"), @"invalid input: the arguments are not one JSON object: EOF while parsing an object at line 1 column 1; nothing was run");
-        insta::assert_snapshot!(refusal(r#"{"a":1} x"#), @"invalid input: the arguments are not one JSON object: trailing characters at line 1 column 9; nothing was run");
-        insta::assert_snapshot!(refusal("```json\n{}\n```"), @"invalid input: the arguments are not one JSON object: expected value at line 1 column 1; nothing was run");
-        insta::assert_snapshot!(refusal(r#"{"a":1,}"#), @"invalid input: the arguments are not one JSON object: trailing comma at line 1 column 8; nothing was run");
-        insta::assert_snapshot!(refusal(&" ".repeat(MAX_ARGUMENTS + 1)), @"invalid input: the arguments are 1048577 bytes long, and a call may have at most 1048576; do it in smaller pieces");
-        assert!(parse_arguments(&"[".repeat(10_000)).is_err());
-    }
-
     fn any_json() -> impl Strategy<Value = Value> {
         let key = prop_oneof![
             Just("pattern".to_owned()),
@@ -346,11 +310,6 @@ mod tests {
                 prop_assert!(refusal.starts_with("invalid input: "), "{refusal}");
                 prop_assert!(refusal.len() < 4_000, "{refusal}");
             }
-        }
-
-        #[test]
-        fn whatever_is_written_is_parsed_or_refused(text in ".{0,200}") {
-            drop(parse_arguments(&text));
         }
     }
 }

@@ -21,13 +21,18 @@ use call::Stage;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Slot(pub(crate) usize);
 
-/// What a delta, or the end, made of a call. Each is told once a call.
+/// What a delta, or the end, made of a call. Each is told once a call, unless it is
+/// reopened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// It has its place in the order from here on; its name may still be missing.
     Opened(Slot),
-    /// Its last brace came and it parses. More may follow and make it invalid.
+    /// Its last brace came, it parses, and its name is a tool's. More may follow and
+    /// make it invalid.
     Closed(Slot),
+    /// It was closed, but its empty object was nothing: another one follows, and it is
+    /// closed again then.
+    Reopened(Slot),
     /// The model has moved on from it, and it is whole.
     Sealed(Slot),
     /// It will never run: [`AssembledCall::invalid`] says why.
@@ -55,6 +60,9 @@ pub(crate) struct Assembler {
     /// Every id that a call has.
     taken: HashSet<String>,
     is_cut: bool,
+    /// The stream has ended in order.
+    is_over: bool,
+    is_overfull: bool,
     steps: Vec<Step>,
     /// The calls that have changed, until someone has looked.
     changed: BTreeSet<usize>,
@@ -74,6 +82,8 @@ impl Assembler {
             by_id: HashMap::new(),
             taken: HashSet::new(),
             is_cut: false,
+            is_over: false,
+            is_overfull: false,
             steps: Vec::new(),
             changed: BTreeSet::new(),
         }
@@ -88,14 +98,19 @@ impl Assembler {
         &self.calls[slot.0]
     }
 
+    /// See [`AssembledCall::take_input`].
+    pub(crate) fn take_input(&mut self, slot: Slot) -> Option<serde_json::Value> {
+        self.calls[slot.0].take_input()
+    }
+
     /// The calls that have changed since this was asked last, in their order.
     pub(crate) fn take_changed(&mut self) -> BTreeSet<usize> {
         std::mem::take(&mut self.changed)
     }
 
-    /// There are as many calls as a round may have, and nothing more is read.
-    pub(crate) fn is_full(&self) -> bool {
-        self.calls.len() >= MOST_CALLS
+    /// There are more calls than a round may have, and nothing more is read.
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.is_overfull
     }
 
     /// The round ended as if in order, but a call was left half open: upstream was
@@ -112,19 +127,29 @@ impl Assembler {
         std::mem::take(&mut self.steps)
     }
 
+    /// A `finish_reason` came that is no cut: the model is done with what is whole. A
+    /// call that is still open goes on.
+    pub(crate) fn finish_reason(&mut self) -> Vec<Step> {
+        if !self.calls.iter().any(AssembledCall::is_half_open) {
+            (0..self.calls.len()).for_each(|at| self.seal(at));
+        }
+        std::mem::take(&mut self.steps)
+    }
+
     /// The stream has ended. Told twice, the second time adds nothing.
     pub(crate) fn finish(&mut self, end: End) -> Vec<Step> {
         if end == End::Finished {
             self.is_cut = self.calls.iter().any(AssembledCall::is_half_open);
             if !self.is_cut {
+                self.is_over = true;
                 self.seal_all();
             }
         }
         std::mem::take(&mut self.steps)
     }
 
-    /// Arguments that never came are none: only now is that known, as pieces of
-    /// several calls may come in turn.
+    /// Arguments that never came are none: only now is that known, as they may come
+    /// behind other calls, and behind the `finish_reason`.
     fn seal_all(&mut self) {
         for at in 0..self.calls.len() {
             self.calls[at].fill_empty();
@@ -133,10 +158,10 @@ impl Assembler {
     }
 
     fn take(&mut self, delta: &CallDelta) {
-        if adds_nothing(delta) || self.is_full() {
+        if adds_nothing(delta) || self.is_overfull {
             return;
         }
-        let at = self.place(delta);
+        let Some(at) = self.place(delta) else { return };
         self.calls[at].take_members(delta);
         if let Some(name) = &delta.name {
             self.calls[at].take_name(name, &*self.is_tool);
@@ -144,8 +169,9 @@ impl Assembler {
         self.read(at, delta.arguments.as_deref().unwrap_or_default());
     }
 
-    /// The call that a delta belongs to; opens one where it is a new call's head.
-    fn place(&mut self, delta: &CallDelta) -> usize {
+    /// The call that a delta belongs to; opens one where it is a new call's head, if
+    /// there is room for it.
+    fn place(&mut self, delta: &CallDelta) -> Option<usize> {
         let Some(at) = self.meant(delta) else {
             return self.open(delta.index, delta.id.as_deref());
         };
@@ -156,7 +182,7 @@ impl Assembler {
             return self.open(index, id.as_deref());
         }
         self.learn(at, delta);
-        at
+        Some(at)
     }
 
     /// The call that index and id point to. `None`: none yet.
@@ -174,7 +200,7 @@ impl Assembler {
         }
         if let Some(&at) = self.by_id.get(id) {
             // The model uses one id twice: another index and a name are another call.
-            let is_elsewhere = delta.index.is_some() && delta.index != self.calls[at].index;
+            let is_elsewhere = delta.index.zip(self.calls[at].index).is_some_and(|(a, b)| a != b);
             return (!is_elsewhere || delta.name.is_none()).then_some(at);
         }
         // An id that comes late, for a call that has none yet.
@@ -213,9 +239,12 @@ impl Assembler {
         if name == new {
             return false;
         }
-        let is_whole_name = (self.is_tool)(name) && (self.is_tool)(new);
-        call.is_over()
-            || (call.is_empty() && is_whole_name && !(self.is_tool)(&call.joined_with(new)))
+        let is_joined = (self.is_tool)(&call.joined_with(new));
+        if (self.is_tool)(name) {
+            call.is_over() || (call.is_empty() && (self.is_tool)(new) && !is_joined)
+        } else {
+            call.is_over() && !is_joined
+        }
     }
 
     /// A call without an index or id adopts one that comes late.
@@ -237,7 +266,7 @@ impl Assembler {
     }
 
     /// Opens a call under the id that came with it, or a fresh one.
-    fn open(&mut self, index: Option<u64>, id: Option<&str>) -> usize {
+    fn open(&mut self, index: Option<u64>, id: Option<&str>) -> Option<usize> {
         let own = match id {
             Some(id) if !self.taken.contains(id) => id.to_owned(),
             _ => CallId::random().to_string(),
@@ -245,8 +274,17 @@ impl Assembler {
         self.open_as(own, index, id.map(str::to_owned))
     }
 
-    fn open_as(&mut self, own: String, index: Option<u64>, wire_id: Option<String>) -> usize {
+    fn open_as(
+        &mut self,
+        own: String,
+        index: Option<u64>,
+        wire_id: Option<String>,
+    ) -> Option<usize> {
         let at = self.calls.len();
+        if at == MOST_CALLS {
+            self.is_overfull = true;
+            return None;
+        }
         self.taken.insert(own.clone());
         if let Some(index) = index {
             self.by_index.insert(index, at);
@@ -259,20 +297,20 @@ impl Assembler {
         if let Some(before) = at.checked_sub(1) {
             self.seal(before);
         }
-        at
+        Some(at)
     }
 
     /// Opens the call of a further object in the same place.
-    fn open_next(&mut self, at: usize) -> usize {
+    fn open_next(&mut self, at: usize) -> Option<usize> {
         let call = &self.calls[at];
         let (name, index, wire_id) = (call.name.clone(), call.index, call.wire_id.clone());
         let own = self.derived_id(wire_id.as_deref());
-        let next = self.open_as(own, index, wire_id);
+        let next = self.open_as(own, index, wire_id)?;
         if let Some(name) = name {
             self.calls[next].take_name(&name, &*self.is_tool);
         }
         self.calls[at].next = Some(next);
-        next
+        Some(next)
     }
 
     /// `ID_2` for the second call of an id; a fresh one where that would not do.
@@ -291,20 +329,31 @@ impl Assembler {
             if self.calls[at].invalid.is_some() && !was_invalid {
                 self.steps.push(Step::Invalid(Slot(at)));
             }
+            if let Some(rest) = rest.filter(|_| !self.calls[at].is_surely_whole()) {
+                self.reopen(at);
+                text = rest;
+                continue;
+            }
             self.close(at);
             self.changed.insert(at);
             let Some(rest) = rest else { return };
-            if self.is_full() {
-                return;
-            }
-            at = self.open_next(at);
-            text = rest;
+            let Some(next) = self.open_next(at) else { return };
+            (at, text) = (next, rest);
         }
+    }
+
+    /// The empty object so far was nothing, since another one follows.
+    fn reopen(&mut self, at: usize) {
+        if self.calls[at].is_closed() {
+            self.steps.push(Step::Reopened(Slot(at)));
+        }
+        self.calls[at].reopen();
     }
 
     fn close(&mut self, at: usize) {
         let call = &mut self.calls[at];
-        if call.is_runnable() && !call.is_closed() {
+        let is_tool = call.name.as_ref().is_some_and(|name| (self.is_tool)(name));
+        if is_tool && call.is_runnable() && !call.is_closed() {
             call.stage = Stage::Closed;
             self.steps.push(Step::Closed(Slot(at)));
         }
@@ -313,9 +362,11 @@ impl Assembler {
         }
     }
 
+    /// An empty object may be nothing, until the stream is over.
     fn seal(&mut self, at: usize) {
         let call = &mut self.calls[at];
-        if call.is_runnable() && !call.is_sealed() {
+        let is_whole = self.is_over || call.is_surely_whole();
+        if is_whole && call.is_runnable() && !call.is_sealed() {
             call.stage = Stage::Sealed;
             self.changed.insert(at);
             self.steps.push(Step::Sealed(Slot(at)));

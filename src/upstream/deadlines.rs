@@ -24,7 +24,8 @@ pub(crate) struct Deadlines {
     end: Duration,
     last_bytes: Instant,
     last_data: Instant,
-    finished: Option<Instant>,
+    /// A `finish_reason` came.
+    is_finished: bool,
 }
 
 impl Deadlines {
@@ -35,7 +36,7 @@ impl Deadlines {
             end: settings.end_timeout,
             last_bytes: now,
             last_data: now,
-            finished: None,
+            is_finished: false,
         }
     }
 
@@ -47,20 +48,20 @@ impl Deadlines {
         self.last_data = now;
     }
 
-    /// The model has finished; from here on only the end is waited for.
-    pub(crate) fn finished(&mut self, now: Instant) {
-        self.finished.get_or_insert(now);
+    /// A `finish_reason` came with the last data. What comes behind it counts, so the
+    /// end is waited for from the last of that on.
+    pub(crate) fn finished(&mut self) {
+        self.is_finished = true;
     }
 
     pub(crate) fn is_finished(&self) -> bool {
-        self.finished.is_some()
+        self.is_finished
     }
 
     /// When to look again.
     pub(crate) fn next(&self) -> Instant {
-        let end = self.finished.map(|finished| finished + self.end);
         let silence = (self.last_bytes + self.idle).min(self.last_data + self.comment);
-        end.map_or(silence, |end| end.min(silence))
+        if self.is_finished { silence.min(self.last_data + self.end) } else { silence }
     }
 
     pub(crate) fn expired(&self, now: Instant) -> Option<Expired> {
@@ -114,9 +115,24 @@ mod tests {
     #[test]
     fn after_the_end_only_the_done_is_waited_for() {
         let (mut deadlines, start) = deadlines();
-        deadlines.finished(start + SECOND);
-        deadlines.finished(start + 2 * SECOND);
+        deadlines.data_came(start + SECOND);
+        deadlines.finished();
         assert_eq!(deadlines.next(), start + 3 * SECOND);
         assert_eq!(deadlines.expired(start + 3 * SECOND), Some(Expired::End));
+    }
+
+    #[test]
+    fn u19_what_comes_behind_the_end_starts_the_wait_anew() {
+        let (mut deadlines, start) = deadlines();
+        deadlines.finished();
+        for second in 1..30 {
+            let now = start + second * SECOND;
+            deadlines.bytes_came(now);
+            deadlines.data_came(now);
+            assert_eq!(deadlines.next(), now + 2 * SECOND);
+            assert_eq!(deadlines.expired(now + SECOND), None);
+        }
+        deadlines.bytes_came(start + 30 * SECOND);
+        assert_eq!(deadlines.expired(start + 31 * SECOND), Some(Expired::End));
     }
 }

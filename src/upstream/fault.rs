@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::assemble::MOST_CALLS;
 use super::sse::guard::TooLarge;
 use crate::buffers::Exhausted;
-use crate::openai::chunk::BadChunk;
 use crate::openai::error::{ApiError, ErrorCode};
 use crate::openai::error_object::ErrorObject;
 
@@ -209,15 +208,6 @@ fn own_words(error: &ErrorObject, instead: &str) -> String {
     if text.is_empty() { instead.to_owned() } else { text }
 }
 
-impl From<BadChunk> for Fault {
-    fn from(bad: BadChunk) -> Self {
-        match bad {
-            BadChunk::Error(error) => Self::Frame(error),
-            BadChunk::Malformed(why) => Self::Protocol(why),
-        }
-    }
-}
-
 impl From<Exhausted> for Fault {
     fn from(_: Exhausted) -> Self {
         Self::Overloaded
@@ -249,7 +239,7 @@ impl fmt::Display for Fault {
             Self::NotACompletion(excerpt) => write!(f, "no completion: {}", sentence(excerpt)),
             Self::TooLarge(TooLarge::Line(cap)) => write!(f, "a line over {cap} bytes"),
             Self::TooLarge(TooLarge::Response(cap)) => write!(f, "a response over {cap} bytes"),
-            Self::TooManyCalls => write!(f, "{MOST_CALLS} tool calls in one answer"),
+            Self::TooManyCalls => write!(f, "more than {MOST_CALLS} tool calls in one answer"),
             Self::Overloaded => f.write_str("limits.buffers is used up"),
         }
     }

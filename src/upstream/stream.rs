@@ -98,9 +98,11 @@ impl ChunkStream {
     fn note(&mut self, event: Result<StreamEvent, Fault>) -> Result<StreamEvent, Fault> {
         match &event {
             Ok(StreamEvent::Chunk(chunk)) => {
-                self.deadlines.data_came(Instant::now());
-                if chunk.finish_reason.is_some() {
-                    self.deadlines.finished(Instant::now());
+                if chunk.is_progress() {
+                    self.deadlines.data_came(Instant::now());
+                }
+                if chunk.finish_reason.is_some() && !self.deadlines.is_finished() {
+                    self.deadlines.finished();
                     self.alarm.as_mut().reset(self.deadlines.next());
                 }
             }

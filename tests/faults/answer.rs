@@ -158,7 +158,10 @@ impl Answer {
             2 => ("upstream_rate_limited", true, data(frame(json!(429)))),
             3 => ("upstream_rejected", false, data(frame(json!("400")))),
             4 => ("upstream_invalid", true, "data: {\"choices\": garbage".to_owned()),
-            5 => ("upstream_invalid", true, "data: {\"id\": \"no choices\"}".to_owned()),
+            5 => {
+                let choice = json!({ "index": 0, "delta": {}, "finish_reason": "network_error" });
+                ("upstream_error", true, chunk(Means::Nothing, &json!([choice])).line)
+            }
             _ => ("upstream_invalid", false, format!(": {}", "x".repeat(70 << 10))),
         };
         let at = dice.below(self.pieces.len() + 1);
@@ -308,7 +311,9 @@ fn said_text(dice: &mut Dice, word: &str) -> Piece {
 /// What says nothing.
 fn noise(dice: &mut Dice) -> Piece {
     let elsewhere = json!([{ "index": 1, "delta": { "content": "not this" } }]);
-    let line = match dice.below(5) {
+    let line = match dice.below(7) {
+        5 => "data: {\"type\": \"ping\"}".to_owned(),
+        6 => "data: {\"id\": \"x\", \"choices\": null}".to_owned(),
         0 => ": keep-alive".to_owned(),
         1 => "event: ping".to_owned(),
         2 => "data:".to_owned(),

@@ -111,6 +111,7 @@ impl Event {
             return Self::Comment(comment.trim().to_owned());
         }
         let data = text.strip_prefix("data: ").unwrap_or_else(|| panic!("no data event: {text:?}"));
+        assert!(!data.contains(['\n', '\r']), "an event of several lines: {text:?}");
         if data == "[DONE]" {
             return Self::Done;
         }

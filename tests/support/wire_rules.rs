@@ -85,13 +85,26 @@ fn check_choice(choice: &Value, broken: &mut Vec<String>) {
     if !matches!(delta.get("content"), None | Some(Value::Null | Value::String(_))) {
         broken.push(format!("content that is no text: {choice}"));
     }
-    if delta.iter().any(|(name, value)| value.is_array() && name != "tool_calls") {
+    if delta.iter().any(|(name, value)| name != "tool_calls" && breaks_a_helper(value)) {
         broken.push(format!("a list that breaks the SDK's helper: {choice}"));
     }
     let reasons = ["stop", "length", "tool_calls", "content_filter"];
     let reason = &choice["finish_reason"];
     if !reason.is_null() && !reason.as_str().is_some_and(|reason| reasons.contains(&reason)) {
         broken.push(format!("a reason OpenAI does not know: {choice}"));
+    }
+}
+
+/// Lists are joined by the `index` of their entries, which must be there; or they hold
+/// texts and numbers alone.
+fn breaks_a_helper(value: &Value) -> bool {
+    let is_plain = |entry: &Value| entry.is_string() || entry.is_number() || entry.is_boolean();
+    match value {
+        Value::Array(entries) => {
+            !entries.iter().all(is_plain) && !entries.iter().all(|entry| entry["index"].is_u64())
+        }
+        Value::Object(members) => members.values().any(breaks_a_helper),
+        _ => false,
     }
 }
 

@@ -1,9 +1,9 @@
 //! Answers of text alone.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::chunks::{
-    call, calls, delta, done, end, finish, gate, reasoning, says, text, usage,
+    call, calls, delta, done, end, event, finish, gate, reasoning, says, status, text, usage,
 };
 use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::Server;
@@ -157,6 +157,234 @@ async fn a_refusal_is_an_answer_and_so_is_sound() {
         json!({ "id": "a", "transcript": "hey", "data": "QUJD" })
     );
     assert_eq!(upstream.requests().len(), 3, "nothing was asked twice");
+}
+
+/// What one delta, as an answer of its own, comes to: the chunks' deltas as the client
+/// gets them, and the message of the same answer unstreamed.
+async fn answered(deltas: &[Value]) -> (Vec<Value>, Value) {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let round = || [deltas.iter().map(delta).collect(), end("stop")].concat();
+    upstream.round(round());
+    upstream.round(round());
+    let streamed = server.client().streamed(&ask_streamed("Draw.")).await;
+    assert_eq!(streamed.finish_reason.as_deref(), Some("stop"));
+    let whole = server.client().chat(&ask("Draw.")).await;
+    assert_eq!(whole.status(), 200);
+    assert_eq!(upstream.requests().len(), 2, "nothing was asked twice");
+    let told = streamed.events.iter().map(Event::delta).cloned().collect();
+    (told, whole.json()["choices"][0]["message"].clone())
+}
+
+fn picture(name: &str) -> Value {
+    json!({ "type": "image_url", "image_url": { "url": format!("data:image/png;base64,{name}") } })
+}
+
+fn numbered(mut entry: Value, index: u64) -> Value {
+    entry["index"] = index.into();
+    entry
+}
+
+#[tokio::test]
+async fn pictures_are_an_answer() {
+    let deltas = [
+        json!({ "images": [picture("A")] }),
+        json!({ "images": [picture("B"), picture("C")] }),
+        // As LiteLLM numbers them: anew in each chunk.
+        json!({ "images": [numbered(picture("D"), 0)] }),
+    ];
+
+    let (told, message) = answered(&deltas).await;
+
+    let images = told.iter().filter_map(|delta| delta["images"].as_array()).flatten();
+    let expected: Vec<_> =
+        (0..4).zip(["A", "B", "C", "D"]).map(|(at, name)| numbered(picture(name), at)).collect();
+    assert_eq!(images.cloned().collect::<Vec<_>>(), expected);
+    let whole = [picture("A"), picture("B"), picture("C"), numbered(picture("D"), 0)];
+    assert_eq!(message["images"], json!(whole));
+}
+
+#[tokio::test]
+async fn annotations_are_an_answer_and_are_kept_beside_text() {
+    let cited = |url: &str| json!({ "type": "url_citation", "url_citation": { "url": url } });
+    let deltas = [
+        json!({ "annotations": [cited("a")] }),
+        json!({ "content": "Text.", "annotations": [numbered(cited("b"), 7), cited("c")] }),
+    ];
+    for deltas in [&deltas[..1], &deltas[..]] {
+        let (told, message) = answered(deltas).await;
+        let count = if deltas.len() == 1 { 1 } else { 3 };
+        let entries: Vec<_> =
+            told.iter().filter_map(|delta| delta["annotations"].as_array()).flatten().collect();
+        let indexes: Vec<_> = entries.iter().filter_map(|entry| entry["index"].as_u64()).collect();
+        assert_eq!(indexes, [0, 7, 8][..count]);
+        assert_eq!(message["annotations"].as_array().map(Vec::len), Some(count));
+    }
+}
+
+#[tokio::test]
+async fn a_content_that_is_a_list_is_an_answer() {
+    let part = |text: &str| json!({ "type": "text", "text": text });
+    let thought = json!({ "type": "thinking", "thinking": [part("hm")] });
+    let deltas = [
+        json!({ "content": [thought.clone(), part("One ")] }),
+        json!({ "content": [part("two"), picture("A"), { "type": "sound", "data": "x" }] }),
+        json!({ "content": "." }),
+    ];
+
+    let (told, message) = answered(&deltas).await;
+
+    let texts: Vec<_> = told.iter().filter_map(|delta| delta["content"].as_str()).collect();
+    assert_eq!(texts.concat(), "One two.");
+    assert!(told.iter().all(|delta| !delta["content"].is_array()), "{told:?}");
+    assert_eq!(message["content"], "One two.");
+    assert_eq!(message["images"], json!([picture("A")]));
+    assert_eq!(message["content_parts"], json!([{ "type": "sound", "data": "x" }]));
+    let part = numbered(json!({ "type": "sound", "data": "x" }), 0);
+    assert!(told.iter().any(|delta| delta["content_parts"] == json!([part])), "{told:?}");
+    assert!(!format!("{told:?}{message:?}").contains("thinking"));
+
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    for _ in 0..2 {
+        upstream.round([vec![delta(&json!({ "content": [thought] }))], end("stop")].concat());
+    }
+    let nothing = server.client().chat(&ask("Well?")).await;
+    assert_eq!(nothing.refusal(), (502, "empty_response".to_owned()), "a thought is no answer");
+}
+
+#[tokio::test]
+async fn lists_of_odd_entries_cannot_break_a_helper() {
+    let deltas = [
+        json!({ "content": "Text.", "images": [], "tags": ["a"], "deep": { "list": [{ "a": 1 }] } }),
+        json!({ "images": [null, { "a": 1 }, [1], "x"], "tags": [{ "b": 1 }, 2], "deep": { "list": [{ "a": 2 }] } }),
+        json!({ "images": [{ "index": "1" }, { "index": -1 }], "tags": ["c"], "thinking_blocks": [{}] }),
+    ];
+
+    let (told, _) = answered(&deltas).await;
+
+    let entries = |path: &str| -> Vec<Value> {
+        let lists = told.iter().filter_map(|delta| delta.pointer(path)?.as_array());
+        lists.flatten().cloned().collect()
+    };
+    assert_eq!(
+        entries("/images"),
+        [json!({ "a": 1, "index": 0 }), json!({ "index": 1 }), json!({ "index": 2 })]
+    );
+    assert_eq!(entries("/tags"), [json!("a"), json!(2), json!("c")]);
+    assert_eq!(
+        entries("/deep/list"),
+        [json!({ "a": 1, "index": 0 }), json!({ "a": 2, "index": 1 })]
+    );
+    assert!(told.iter().all(|delta| delta.get("thinking_blocks").is_none()));
+}
+
+#[tokio::test]
+async fn what_was_no_text_goes_back_to_the_model() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).file("notes.txt", "needle\n").start().await;
+    let part = |text: &str| json!({ "type": "text", "text": text });
+    let said = [
+        json!({ "content": "I " }),
+        json!({ "content": [part("draw"), picture("A")], "images": [picture("B")] }),
+        json!({ "content": [part(" and read.")], "images": [picture("C")] }),
+    ];
+    let read = call(0, "c1", "Read", &json!({ "file_path": "notes.txt" }));
+    upstream.round([said.iter().map(delta).collect(), read.clone(), end("tool_calls")].concat());
+    let parts = [json!({ "content": [part("Only ")] }), json!({ "content": [part("text.")] })];
+    upstream.round([parts.iter().map(delta).collect(), read, end("tool_calls")].concat());
+    upstream.round(says("Done."));
+
+    let answer = server.client().streamed(&ask_streamed("Draw.")).await;
+
+    assert_eq!(answer.text(), "I draw and read.\n\nOnly text.\n\nDone.");
+    let asked = upstream.request(2).await.json();
+    let said: Vec<_> = asked["messages"]
+        .as_array()
+        .expect("messages")
+        .iter()
+        .filter(|message| message["role"] == "assistant")
+        .collect();
+    assert_eq!(said[0]["content"], json!([part("I draw"), picture("A"), part(" and read.")]));
+    assert_eq!(said[0]["images"], json!([picture("B"), picture("C")]));
+    assert_eq!(said[1]["content"], "Only text.");
+}
+
+#[tokio::test]
+async fn members_beside_the_choices_stand_at_the_end() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).file("notes.txt", "needle\n").start().await;
+    let read = || call(0, "c1", "Read", &json!({ "file_path": "notes.txt" }));
+    let chunk = |delta: Value, members: Value| {
+        let chunk = json!({ "id": "up", "object": "o", "created": 1, "model": "m",
+                            "choices": [{ "index": 0, "delta": delta }], "toolhand": "no", "obfuscation": "xx" });
+        event(&with(chunk, members))
+    };
+    let first =
+        || chunk(json!({ "content": "I read." }), json!({ "stale": true, "service_tier": "old" }));
+    let last = || {
+        let one = chunk(
+            json!({ "content": "The " }),
+            json!({ "citations": [{ "url": "u" }], "system_fingerprint": "fp", "service_tier": null }),
+        );
+        let two = chunk(
+            json!({ "content": "end." }),
+            json!({ "service_tier": "flex", "x_groq": { "id": 1.5 }, "x_large": "x".repeat(100_000) }),
+        );
+        let azure = event(&json!({ "choices": [], "prompt_filter_results": [] }));
+        [vec![azure, one, two], end("stop")].concat()
+    };
+    let expected = json!({ "citations": [{ "url": "u" }], "system_fingerprint": "fp", "service_tier": "flex",
+                           "x_groq": { "id": 1.5 }, "prompt_filter_results": [] });
+    let check = |body: &Value| {
+        for (name, value) in expected.as_object().expect("members") {
+            assert_eq!(&body[name], value, "{name}");
+        }
+        let unwanted = ["stale", "x_large", "obfuscation"];
+        assert!(unwanted.iter().all(|name| body.get(*name).is_none()), "{body}");
+        assert!(body["toolhand"]["rounds"] == 2 && body["id"] != "up", "{body}");
+    };
+
+    upstream.round([vec![first()], read(), end("tool_calls")].concat());
+    upstream.round(last());
+    let streamed = server.client().streamed(&ask_streamed("Read.")).await;
+    let chunks = streamed.events.iter().filter_map(|event| match event {
+        Event::Chunk(chunk) => Some(chunk),
+        _ => None,
+    });
+    for chunk in chunks {
+        if chunk["choices"][0]["finish_reason"].is_string() {
+            check(chunk);
+        } else {
+            assert!(chunk.get("citations").is_none() && chunk.get("service_tier").is_none());
+        }
+    }
+
+    upstream.round([vec![first()], read(), end("tool_calls")].concat());
+    upstream.round(last());
+    check(&server.client().chat(&ask("Read.")).await.json());
+
+    let whole = json!({ "object": "chat.completion", "citations": ["u"], "choices": [{
+        "index": 0, "message": { "role": "assistant", "content": "Yes.", "annotations": [{ "a": 1 }] }, "finish_reason": "stop",
+    }]});
+    upstream.round(status(200, &whole));
+    let answer = server.client().chat(&ask("Well?")).await.json();
+    assert_eq!(answer["citations"], json!(["u"]));
+    assert_eq!(answer["choices"][0]["message"]["annotations"], json!([{ "a": 1 }]));
+}
+
+#[tokio::test]
+async fn a_whole_answer_says_whether_it_is_a_refusal() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    upstream.round(says("Yes."));
+    upstream.round([vec![delta(&json!({ "refusal": "No." }))], end("stop")].concat());
+
+    let message = |body: Value| body["choices"][0]["message"].clone();
+    let said = message(server.client().chat(&ask("Well?")).await.json());
+    assert_eq!(said, json!({ "role": "assistant", "content": "Yes.", "refusal": null }));
+    let refused = message(server.client().chat(&ask("Well?")).await.json());
+    assert_eq!(refused, json!({ "role": "assistant", "content": null, "refusal": "No." }));
 }
 
 #[tokio::test]

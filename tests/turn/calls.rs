@@ -123,7 +123,7 @@ async fn arguments_that_do_not_parse_never_run() {
     for (arguments, told) in [
         (
             r#"{"command": touch ran}"#,
-            "the arguments are no JSON: expected ident at line 1 column 14",
+            "the arguments are not one JSON object: expected ident at line 1 column 14",
         ),
         (
             r#"{"command": "touch ran"} and so on"#,

@@ -258,13 +258,130 @@ async fn u33_of_five_hundred_calls_thirty_two_are_looked_at() {
 }
 
 #[tokio::test]
-async fn u33_a_million_calls_are_not_kept() {
-    let arguments = Value::from("{}".repeat(1_000_000));
+async fn u33_more_than_ten_thousand_calls_are_an_error() {
+    let in_one_text = command("a").repeat(10_050);
+    let head = json!([{ "index": 0, "id": "c1", "function": { "name": "Bash", "arguments": in_one_text } }]);
+    let read = json!({ "file_path": "notes.txt" }).to_string();
+    let many = (0..10_050).map(|at| {
+        let function = json!({ "name": "Read", "arguments": read });
+        entries(&json!([{ "index": at, "id": format!("c{at}"), "function": function }]))
+    });
+    for round in [vec![entries(&head)], many.collect()] {
+        let upstream = Upstream::start();
+        let server = Server::builder(&upstream).free().file("notes.txt", "needle\n").start().await;
+        upstream.round([round, end("tool_calls")].concat());
 
-    let ran = run(call(0, "c1", "Bash", &arguments)).await;
+        let refusal = server.client().chat(&ask("Go on.")).await;
 
-    assert!(ran.labels.is_empty());
-    assert!(ran.answers.len() < 10_000, "{} are kept and answered", ran.answers.len());
+        assert_eq!(refusal.refusal(), (502, "upstream_invalid".to_owned()));
+        assert!(!server.workspace().join("ran.txt").exists());
+        assert_eq!(upstream.requests().len(), 1, "it is not asked again");
+    }
+}
+
+#[tokio::test]
+async fn arguments_may_come_behind_the_finish_reason() {
+    let head = |name: &str| json!([{ "index": 0, "id": "x", "function": { "name": name, "arguments": "" } }]);
+    let piece = |text: &str| entries(&json!([{ "index": 0, "function": { "arguments": text } }]));
+    let (one, two) = halves("a");
+    for round in [
+        vec![entries(&head("Bash")), finish("tool_calls"), piece(&one), piece(&two), done()],
+        vec![entries(&head("Bash")), piece(&one), finish("tool_calls"), piece(&two), done()],
+        vec![
+            entries(&head("Bash")),
+            piece("{}"),
+            finish("tool_calls"),
+            piece(&command("a")),
+            done(),
+        ],
+    ] {
+        let ran = run_to(round).await;
+        assert_eq!(ran.labels, ["a"]);
+        assert_eq!(ran.calls.len(), 1, "{:?}", ran.calls);
+    }
+}
+
+#[tokio::test]
+async fn an_empty_object_before_the_real_one_is_nothing() {
+    let piece =
+        |at: u64, text: &str| entries(&json!([{ "index": at, "function": { "arguments": text } }]));
+    let head = |at: u64, text: &str| {
+        let function = json!({ "name": "Bash", "arguments": text });
+        entries(&json!([{ "index": at, "id": format!("c{at}"), "function": function }]))
+    };
+    check(vec![head(0, "{}"), piece(0, &command("a"))], &["a"]).await;
+    check(vec![head(0, &format!(" {{ }}\n{}", command("a")))], &["a"]).await;
+    let (one, two) = halves("b");
+    check(
+        vec![
+            head(0, "{"),
+            piece(0, "}"),
+            head(1, "{}"),
+            piece(0, &command("a")),
+            piece(1, &one),
+            piece(1, &two),
+        ],
+        &["a", "b"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_clients_call_has_no_empty_object_in_front() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let weather = json!({ "type": "function", "function": { "name": "weather", "parameters": { "type": "object" } } });
+    for pieces in [vec!["{}", "{\"city\":", "\"Oslo\"}"], vec!["{", "}", "{\"city\":\"Oslo\"}"]] {
+        let head =
+            json!([{ "index": 0, "id": "c1", "function": { "name": "weather", "arguments": "" } }]);
+        let piece =
+            |text: &&str| entries(&json!([{ "index": 0, "function": { "arguments": text } }]));
+        let pieces: Vec<_> = pieces.iter().map(piece).collect();
+        upstream.round([vec![entries(&head)], pieces, end("tool_calls")].concat());
+        let body = with(ask_streamed("Hi"), json!({ "tools": [weather] }));
+        let told = server.client().streamed(&body).await;
+        let calls = told.message["tool_calls"].as_array().expect("calls");
+        assert_eq!(calls.len(), 1, "{calls:?}");
+        assert_eq!(calls[0]["function"]["arguments"], r#"{"city":"Oslo"}"#);
+    }
+    let head =
+        json!([{ "index": 0, "id": "c1", "function": { "name": "weather", "arguments": "{}" } }]);
+    upstream.round([vec![entries(&head)], end("tool_calls")].concat());
+    let body = with(ask_streamed("Hi"), json!({ "tools": [weather] }));
+    let told = server.client().streamed(&body).await;
+    assert_eq!(told.message["tool_calls"][0]["function"]["arguments"], "{}");
+}
+
+#[tokio::test]
+async fn t34_an_argument_of_ten_megabytes_is_not_taken() {
+    let head = json!([{ "index": 0, "id": "c1", "function": { "name": "Bash", "arguments": "{\"command\":\"" } }]);
+    let piece = entries(&json!([{ "index": 0, "function": { "arguments": "x".repeat(1 << 20) } }]));
+    let last = entries(&json!([{ "index": 0, "function": { "arguments": "\"}" } }]));
+    let ran = run([vec![entries(&head)], vec![piece; 10], vec![last]].concat()).await;
+    assert_eq!(ran.calls[0].2, json!({}), "the history is bounded too");
+    assert!(
+        ran.answers[0].contains("longer than 1048576 bytes")
+            && ran.answers[0].contains("smaller pieces"),
+        "{}",
+        ran.answers[0]
+    );
+}
+
+#[tokio::test]
+async fn what_does_not_parse_is_told_in_one_way_with_its_position() {
+    for (arguments, position) in [
+        (r#"{"command":tru}"#, "line 1 column 15"),
+        (r#"{"command":"touch ran.txt"} x"#, "byte 29"),
+        ("[1]", "byte 1"),
+    ] {
+        let head = json!([{ "index": 0, "id": "c1", "function": { "name": "Bash", "arguments": arguments } }]);
+        let ran = run(vec![entries(&head)]).await;
+        let answer = &ran.answers[0];
+        let is_told =
+            answer.starts_with("Error: invalid input: the arguments are not one JSON object: ");
+        assert!(is_told && answer.contains(position), "{answer}");
+        assert!(ran.labels.is_empty());
+    }
 }
 
 #[tokio::test]

@@ -111,9 +111,14 @@ async fn u7_a_key_that_upstream_refuses_is_never_shown() {
         let refusal = server.client().chat(&ask("Hi")).await;
 
         check_refusal(&refusal, 502, "upstream_auth");
+        assert_eq!(refusal.header("x-should-retry"), Some("false"), "{:?}", refusal.head);
         let body = String::from_utf8_lossy(&refusal.body).into_owned();
         assert!(!body.contains(KEY) && !body.contains("Incorrect"), "{body}");
         assert_eq!(upstream.requests()[0].head.header("authorization"), Some(&*bearer(KEY)));
+        upstream.round(status(code, &json!({ "error": { "message": told, "code": "1" } })));
+        let streamed = server.client().chat(&ask_streamed("Hi")).await;
+        check_refusal(&streamed, 502, "upstream_auth");
+        assert_eq!(streamed.header("x-should-retry"), Some("false"), "{:?}", streamed.head);
         server.stop();
         assert!(server.log().contains(&format!("status {code}")), "{}", server.log());
         assert!(!server.log().contains(KEY), "{}", server.log());

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::{Rounds, body_of, check_refusal, stream_head};
 use crate::support::chunks::{
-    call, call_head, call_piece, delta, done, end, error_frame, event, finish, raw, says, text,
-    usage,
+    call, call_head, call_piece, delta, done, end, error_frame, event, finish, raw, says, status,
+    text, usage,
 };
 use crate::support::client::{Client, ask, ask_streamed, with};
 use crate::support::faults::{Asked, FaultUpstream, Step, answer, framed, head};
@@ -259,9 +259,114 @@ async fn u22_chunks_without_their_one_choice() {
     let told = server.client().streamed(&body).await;
     assert_eq!(told.text(), "One.");
     assert_eq!(told.usage.expect("figures")["total_tokens"], 9);
+}
 
-    check_broken(vec![text("One."), event(&json!({ "id": "x" }))], "upstream_invalid", "One.")
+/// JSON that brings neither choices nor figures nor an error.
+const NOTHING: [&str; 8] = [
+    r#"{"id":"x"}"#,
+    r#"{"type":"ping"}"#,
+    "{}",
+    r#"{"choices":null}"#,
+    r#"{"choices":null,"usage":null,"error":null}"#,
+    r#"{"choices":[null]}"#,
+    r#"{"choices":[]}"#,
+    r#"{"usage":"none yet"}"#,
+];
+
+#[tokio::test]
+async fn u22_what_brings_nothing_is_read_over() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).file("notes.txt", "needle\n").start().await;
+    let pings: Vec<_> = NOTHING.iter().map(|ping| raw(format!("data: {ping}\n\n"))).collect();
+    let read = call(0, "c1", "Read", &json!({ "file_path": "notes.txt" }));
+    let between = |steps: Vec<upstream::Step>| {
+        let each = steps.into_iter().map(|step| [pings.clone(), vec![step]].concat());
+        each.collect::<Vec<_>>().concat()
+    };
+    upstream.round(between([read, end("tool_calls")].concat()));
+    upstream.round(between([vec![text("One "), text("two.")], end("stop")].concat()));
+    let told = server.client().streamed(&ask_streamed("Hi")).await;
+    assert_eq!((told.text(), told.finish_reason.as_deref()), ("One two.", Some("stop")));
+    assert_eq!(told.toolhand["tool_calls"], 1);
+
+    // Alone they are an answer that died, not garbage.
+    for _ in 0..3 {
+        upstream.round(pings.clone());
+    }
+    check_refusal(&server.client().chat(&ask("Hi")).await, 502, "upstream_error");
+}
+
+#[tokio::test]
+async fn u22_a_choice_may_be_null_or_have_no_delta() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let choices = |choices: &str| raw(format!("data: {{\"choices\":{choices}}}\n\n"));
+    upstream.round(vec![
+        text("One "),
+        choices(r#"[{"index":0,"delta":null}]"#),
+        choices(r#"[{"index":0}]"#),
+        choices(r#"[null,{"index":0,"delta":{"content":"two."}}]"#),
+        choices(r#"[{"index":0,"delta":null,"finish_reason":"stop"}]"#),
+        done(),
+    ]);
+    let told = server.client().streamed(&ask_streamed("Hi")).await;
+    assert_eq!((told.text(), told.finish_reason.as_deref()), ("One two.", Some("stop")));
+}
+
+#[tokio::test]
+async fn a_reason_that_is_a_word_of_failure_is_an_error_frame() {
+    for word in ["error", "malformed_function_call", "network_error", "ERROR", "request_failed"] {
+        check_broken([vec![text("Half")], end(word)].concat(), "upstream_error", "Half").await;
+        check_broken(
+            vec![text("Half"), finish("stop"), finish(word), done()],
+            "upstream_error",
+            "Half",
+        )
         .await;
+        check_salvaged(end(word)).await;
+
+        // Nothing had gone out: asked again, as after any error frame.
+        let upstream = Upstream::start();
+        let server = Server::start(&upstream).await;
+        upstream.round(end(word));
+        let whole = json!({ "object": "chat.completion", "choices": [{
+            "index": 0, "message": { "role": "assistant", "content": "Half" }, "finish_reason": word,
+        }]});
+        upstream.round(status(200, &whole));
+        upstream.round(says("There."));
+        assert_eq!(server.client().chat(&ask("Hi")).await.text(), "There.", "{word}");
+    }
+}
+
+#[tokio::test]
+async fn of_several_reasons_one_that_cuts_off_counts() {
+    for (reasons, told) in [
+        (["stop", "length"], "length"),
+        (["length", "stop"], "length"),
+        (["stop", "content_filter"], "content_filter"),
+        (["tool_calls", "stop"], "stop"),
+        (["length", "content_filter"], "length"),
+    ] {
+        let upstream = Upstream::start();
+        let server = Server::start(&upstream).await;
+        let [first, second] = reasons;
+        upstream.round(vec![text("One "), finish(first), text("two."), finish(second), done()]);
+        let answer = server.client().streamed(&ask_streamed("Hi")).await;
+        assert_eq!(answer.text(), "One two.", "{reasons:?}");
+        assert_eq!(answer.finish_reason.as_deref(), Some(told), "{reasons:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_stands_in_several_lines_upstream_is_one_line_here() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let spread = "{\ndata: \"choices\": [{\ndata: \"delta\": {\"content\": \"One.\", \"mood\": {\ndata: \"is\": \"calm\"}},\n\
+                  data: \"logprobs\": {\ndata: \"content\": [\ndata: ]}}],\ndata: \"x_spread\": {\ndata: \"a\": 1}}";
+    upstream.round([vec![raw(format!("data: {spread}\n\n"))], end("stop")].concat());
+    let told = server.client().streamed(&ask_streamed("Hi")).await;
+    assert_eq!((told.text(), told.finish_reason.as_deref()), ("One.", Some("stop")));
+    assert!(told.events.iter().any(|event| event.delta()["mood"]["is"] == "calm"));
 }
 
 #[tokio::test]

@@ -3,10 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use super::{Rounds, body_of, check_refusal, stream_head};
-use crate::support::chunks::{call, finish, text};
+use crate::support::chunks::{call, call_head, call_piece, finish, text};
 use crate::support::client::{ask, ask_streamed};
 use crate::support::faults::{FaultUpstream, Step, answer};
 use crate::support::server::{Builder, Server};
+use crate::support::upstream;
 
 /// A server for which one kind of silence is long after 100 ms.
 async fn impatient(upstream: &FaultUpstream, limit: &str) -> Server {
@@ -53,7 +54,9 @@ async fn u3_a_stream_that_falls_silent_is_a_timeout() {
 async fn u4_comments_are_no_progress() {
     let pings = Step::Forever(b": ping\n\n".to_vec(), Duration::from_millis(5));
     let empty = Step::Forever(b"event: ping\ndata:\n\n".to_vec(), Duration::from_millis(5));
-    for noise in [pings, empty] {
+    let typed = Step::Forever(b"data: {\"type\":\"ping\"}\n\n".to_vec(), Duration::from_millis(5));
+    let null = Step::Forever(b"data: {\"choices\":null}\n\n".to_vec(), Duration::from_millis(5));
+    for noise in [pings, empty, typed, null] {
         let (_rounds, upstream) = Rounds::start([vec![Step::Bytes(stream_head()), noise]]);
         let server = impatient(&upstream, "upstream.comment_timeout").await;
         check_refusal(&server.client().chat(&ask("Hi")).await, 504, "upstream_timeout");
@@ -104,6 +107,51 @@ async fn u5_a_short_wait_is_waited_for() {
 
     assert_eq!(server.client().chat(&ask("Hi")).await.text(), "Done.");
     assert_eq!(rounds.asked(), 2);
+}
+
+#[tokio::test]
+async fn u19_each_piece_behind_the_reason_starts_the_wait_anew() {
+    const PAUSE: Duration = Duration::from_millis(700);
+    let paused = |pieces: &[upstream::Step]| {
+        let each = pieces
+            .iter()
+            .map(|piece| [Step::Sleep(PAUSE), Step::Bytes(body_of(std::slice::from_ref(piece)))]);
+        each.flatten().collect::<Vec<_>>()
+    };
+    let words: Vec<_> = ["One ", "two ", "three ", "four."].map(text).to_vec();
+    let begun = [stream_head(), body_of(&[finish("stop")])].concat();
+    let said = [vec![Step::Bytes(begun)], paused(&words), vec![Step::Hang]].concat();
+    let pieces = ["{\"file_path\"", ":", "\"notes.txt\"", "}"].map(|piece| call_piece(0, piece));
+    let begun =
+        [stream_head(), body_of(&[call_head(0, "c1", "Read"), finish("tool_calls")])].concat();
+    let called = [vec![Step::Bytes(begun)], paused(&pieces), vec![Step::Hang]].concat();
+    let (rounds, upstream) = Rounds::start([said, called]);
+    let server = Builder::new(&upstream.url())
+        .file("notes.txt", "needle\n")
+        .config("upstream.end_timeout", r#""2s""#)
+        .start()
+        .await;
+
+    let told = server.client().streamed(&ask_streamed("Hi")).await;
+    assert_eq!((told.text(), told.finish_reason.as_deref()), ("One two three four.", Some("stop")));
+
+    assert_eq!(server.client().chat(&ask("Hi")).await.text(), "Done.");
+    assert_eq!(rounds.asked(), 3);
+    let asked = rounds.asked.lock().expect("no holder panics");
+    let answers = crate::turn::answers_in(&asked[2].json());
+    assert!(answers.len() == 1 && answers[0].contains("needle"), "{answers:?}");
+}
+
+#[tokio::test]
+async fn u19_pings_behind_the_reason_hold_nothing_open() {
+    let whole = [stream_head(), body_of(&[text("There."), finish("stop")])].concat();
+    let ping = b"data: {\"type\":\"ping\"}\n\n".to_vec();
+    let pings = Step::Forever(ping, Duration::from_millis(5));
+    let (_rounds, upstream) = Rounds::start([vec![Step::Bytes(whole), pings]]);
+    let server = Builder::new(&upstream.url()).start().await;
+
+    let told = server.client().streamed(&ask_streamed("Hi")).await;
+    assert_eq!((told.text(), told.finish_reason.as_deref()), ("There.", Some("stop")));
 }
 
 #[tokio::test]

@@ -37,8 +37,7 @@ impl WrittenRound {
     pub(super) fn new(exchange: Exchange, is_first: bool) -> Self {
         let Exchange { message, calls, model } = exchange;
         let has_reasoning = message.has_reasoning();
-        let content = if message.content.is_empty() { Value::Null } else { json!(message.content) };
-        let mut assistant = json!({ "role": "assistant", "content": content });
+        let mut assistant = json!({ "role": "assistant", "content": message.content() });
         for (name, value) in message.members(true) {
             assistant[name] = value.clone();
         }
@@ -72,6 +71,8 @@ impl WrittenRound {
         if form == Form::Foreign || self.has_reasoning {
             self.rewrite(|messages| {
                 drop_reasoning(&mut messages[0]);
+                let content = messages[0]["content"].take();
+                messages[0]["content"] = message::content_without_reasoning(content);
                 if form == Form::Foreign {
                     rename_calls(messages, number);
                 }

@@ -78,7 +78,7 @@ impl Round {
     fn turn_of(&self, slot: usize, rules: &Rules<'_>) -> Turn {
         let (call, assembled) = (&self.calls[slot], self.assembler.call(Slot(slot)));
         // A name may still grow until the arguments have begun, an id may come late.
-        let is_known = call.sealed || (assembled.has_own_id() && !assembled.arguments.is_empty());
+        let is_known = call.sealed || (assembled.has_own_id() && assembled.has_arguments());
         match &assembled.name {
             Some(_) if rules.is_clients(assembled) && is_known => Turn::Begin,
             Some(_) if rules.is_clients(assembled) => Turn::Wait,

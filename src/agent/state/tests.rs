@@ -498,17 +498,47 @@ fn calls_past_the_limit_of_a_round_are_answered_with_an_error() {
 }
 
 #[test]
-fn an_answer_of_too_many_calls_is_closed_like_one_that_died() {
-    let arguments = A.repeat(upstream::assemble::MOST_CALLS + 1);
+fn u33_an_answer_of_too_many_calls_is_an_error_and_starts_nothing() {
+    let most = A.repeat(upstream::assemble::MOST_CALLS);
+    for (name, tools) in [("Look", &[][..]), ("theirs", &["theirs"])] {
+        let mut bench = Bench::new("m", tools);
+        bench.call(0, name, &format!("{most}{A}"));
+        bench.expect("round1 ask hang FAILED:upstream_invalid STOP");
+    }
 
-    let mut ours = Bench::new("m", &[]);
-    ours.call(0, "Look", &arguments);
-    let log = ours.log();
-    assert!(log.contains("hang") && !log.contains("FAILED"));
+    let mut bench = Bench::new("m", &[]);
+    bench.call(0, "Look", A).started(0).answer(0, "seen").log();
+    bench.call(1, "Look", &most).expect("hang FAILED:upstream_invalid STOP");
 
-    let mut theirs = Bench::new("m", &["theirs"]);
-    theirs.call(0, "theirs", &arguments);
-    assert!(theirs.log().ends_with("hang FAILED:upstream_invalid STOP"));
+    let mut bench = Bench::new("m", &[]);
+    bench.call(0, "Look", &most);
+    let log = bench.log();
+    assert!(log.contains("ready:31") && !log.contains("ready:32") && !log.contains("FAILED"));
+}
+
+#[test]
+fn a_call_with_an_empty_object_in_front_starts_with_the_real_one() {
+    let mut bench = Bench::new("claude-x", &[]);
+    bench.call(0, "Look", "{}").expect("round1 ask reserve begun");
+    bench.delta(&json!({"tool_calls": [{"index": 0, "function": {"arguments": A}}]}));
+    bench.expect("ready:0").started(0).answer(0, "seen").finish("tool_calls").done();
+    bench.expect("started:id0 ended:id0 hang round2 ask");
+    assert_eq!(bench.messages()[0]["tool_calls"][0]["function"]["arguments"], A);
+}
+
+#[test]
+fn arguments_behind_the_finish_reason_are_their_calls() {
+    let mut bench = Bench::new("claude-x", &[]);
+    bench.call(0, "Change", "").finish("tool_calls").expect("round1 ask reserve begun");
+    bench.delta(&json!({"tool_calls": [{"index": 0, "function": {"arguments": B}}]}));
+    bench.finish("length").expect("");
+    bench.done();
+    assert!(bench.log().contains("cut off by the output limit"));
+
+    let mut bench = Bench::new("m", &[]);
+    bench.call(0, "Change", r#"{"at":"#).finish("stop");
+    bench.delta(&json!({"tool_calls": [{"index": 0, "function": {"arguments": r#""a"}"#}}]}));
+    bench.done().expect("round1 ask reserve begun hang ready:0");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::encode::{Envelope, Extension, Figures};
 use crate::agent::events::{ClientCallDelta, Finished, RawDelta, TurnEvent};
 use crate::agent::message;
-use crate::openai::chunk::CallKind;
+use crate::openai::chunk::{CallKind, RawMembers};
 
 /// What has come so far.
 #[derive(Debug, Default)]
@@ -51,7 +51,10 @@ impl Collected {
         self.content.push_str(delta.text.as_deref().unwrap_or_default());
         for (name, value) in delta.members {
             let value = serde_json::from_str(value.get()).unwrap_or_default();
-            message::join(self.members.entry(name).or_insert(Value::Null), value);
+            match self.members.get_mut(&name) {
+                Some(known) => message::join_member(&name, known, value),
+                None => drop(self.members.insert(name, value)),
+            }
         }
         let logprobs: Option<Map<String, Value>> =
             delta.logprobs.and_then(|raw| serde_json::from_str(raw.get()).ok());
@@ -77,15 +80,17 @@ impl Collected {
 
     /// The `chat.completion` object.
     pub(super) fn into_completion<'a>(
-        self,
+        mut self,
         envelope: &'a Envelope,
         finished: &'a Finished,
     ) -> Completion<'a> {
         let tool_calls: Vec<Value> = self.calls.into_iter().map(Call::into_entry).collect();
-        let says_nothing = self.content.is_empty() && !tool_calls.is_empty();
+        let refusal = self.members.shift_remove("refusal").filter(Value::is_string);
+        let is_elsewhere = !tool_calls.is_empty() || refusal.is_some();
         let message = Message {
             role: "assistant",
-            content: (!says_nothing).then_some(self.content),
+            content: (!(self.content.is_empty() && is_elsewhere)).then_some(self.content),
+            refusal,
             members: self.members,
             tool_calls,
         };
@@ -102,6 +107,7 @@ impl Collected {
             }],
             usage: Figures::of(finished.usage.as_ref()),
             toolhand: Extension::of(&finished.summary),
+            unknown: &finished.unknown,
         }
     }
 }
@@ -115,6 +121,8 @@ pub(super) struct Completion<'a> {
     choices: [Choice; 1],
     usage: Figures<'a>,
     toolhand: Extension<'a>,
+    #[serde(flatten)]
+    unknown: &'a RawMembers,
 }
 
 #[derive(Debug, Serialize)]
@@ -129,6 +137,7 @@ struct Choice {
 struct Message {
     role: &'static str,
     content: Option<String>,
+    refusal: Option<Value>,
     #[serde(flatten)]
     members: Map<String, Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]

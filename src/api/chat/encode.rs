@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::lists::Lists;
 use crate::agent::events::{
     ClientCallDelta, Failure, Finished, RawDelta, Summary, ToolEnd, ToolStart, TurnEvent,
 };
@@ -34,6 +36,7 @@ pub(super) struct Encoder {
     line_is_open: bool,
     /// The tools of which the client was told that they started, and not that they ended.
     running: Vec<ToolStart>,
+    lists: Lists,
 }
 
 /// Ends every stream.
@@ -54,6 +57,7 @@ impl Encoder {
             has_begun: false,
             line_is_open: false,
             running: Vec::new(),
+            lists: Lists::default(),
         }
     }
 
@@ -118,15 +122,23 @@ impl Encoder {
             separator = b",";
         }
         for (name, value) in &delta.members {
+            let is_list = value.get().contains('[');
+            let list = is_list.then(|| self.lists.number(name, parsed(value)));
+            if list == Some(None) {
+                continue;
+            }
             out.extend_from_slice(std::mem::replace(&mut separator, b","));
             write_json(out, name);
             out.push(b':');
-            out.extend_from_slice(value.get().as_bytes());
+            match list.flatten() {
+                Some(numbered) => write_json(out, &numbered),
+                None => write_raw(out, value),
+            }
         }
         out.push(b'}');
         if let Some(logprobs) = &delta.logprobs {
             out.extend_from_slice(br#","logprobs":"#);
-            out.extend_from_slice(logprobs.get().as_bytes());
+            write_raw(out, logprobs);
         }
         out.extend_from_slice(br#","finish_reason":null}]}"#);
         end_event(out);
@@ -220,6 +232,12 @@ impl Encoder {
         write_json(out, finished.reason.as_str());
         out.extend_from_slice(br#"}],"toolhand":"#);
         write_json(out, &Extension::of(&finished.summary));
+        for (name, value) in &finished.unknown {
+            out.push(b',');
+            write_json(out, name);
+            out.push(b':');
+            write_raw(out, value);
+        }
         out.push(b'}');
         end_event(out);
         if self.include_usage {
@@ -319,6 +337,16 @@ fn milliseconds(duration: Duration) -> u64 {
 
 fn write_json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     serde_json::to_writer(out, value).expect("writing to memory does not fail");
+}
+
+/// As upstream wrote it, but in one line: only a space between two tokens can be another.
+fn write_raw(out: &mut Vec<u8>, value: &RawValue) {
+    let in_one_line = |&byte: &u8| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte };
+    out.extend(value.get().as_bytes().iter().map(in_one_line));
+}
+
+fn parsed(value: &RawValue) -> Value {
+    serde_json::from_str(value.get()).unwrap_or_default()
 }
 
 fn end_event(out: &mut Vec<u8>) {

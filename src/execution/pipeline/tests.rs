@@ -74,7 +74,7 @@ impl Ground {
         let call = ToolCall {
             id: "call_1".to_owned(),
             name: name.to_owned(),
-            arguments: arguments.to_owned(),
+            input: serde_json::from_str(arguments).unwrap(),
         };
         let result = match self.pipeline.admit(call) {
             Ok(admitted) => self.pipeline.run(admitted, self.context.clone()).await,

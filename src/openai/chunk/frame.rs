@@ -5,10 +5,12 @@
 //! has to be read: JSON with another string in a string's place is the same but for
 //! the string.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{BadChunk, Chunk, Delta};
+use super::{BadChunk, Chunk, Delta, RawMembers};
 
 /// What the chunks of one stream have in common, learned as they come.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +25,8 @@ pub(crate) struct Frames {
 struct Frame {
     before: Box<str>,
     after: Box<str>,
+    /// What stands beside the choices is the same in each of its chunks.
+    unknown: Option<Arc<RawMembers>>,
 }
 
 impl Frames {
@@ -32,20 +36,20 @@ impl Frames {
     /// As [`Chunk::parse`], but that the model's name stands in the first chunk of a
     /// frame only.
     pub(crate) fn read(&mut self, payload: &str) -> Result<Chunk, BadChunk> {
-        if let Some(text) = self.frame.as_ref().and_then(|frame| frame.text_of(payload)) {
-            return Ok(of_text(text));
+        if let Some(chunk) = self.frame.as_ref().and_then(|frame| frame.chunk_of(payload)) {
+            return Ok(chunk);
         }
         let chunk = Chunk::parse(payload)?;
         if self.learned < Self::TRIES && is_text_alone(&chunk) {
             self.learned += 1;
-            self.frame = Frame::of(payload);
+            self.frame = Frame::of(payload, chunk.unknown.clone());
         }
         Ok(chunk)
     }
 }
 
 impl Frame {
-    fn of(payload: &str) -> Option<Self> {
+    fn of(payload: &str, unknown: Option<Arc<RawMembers>>) -> Option<Self> {
         #[derive(Deserialize)]
         struct Envelope<'a> {
             #[serde(borrow)]
@@ -65,7 +69,14 @@ impl Frame {
         let literal = choice.delta.content.get();
         let start = literal.as_ptr().addr() - payload.as_ptr().addr();
         let after = payload.get(start + literal.len()..)?;
-        Some(Self { before: payload.get(..start)?.into(), after: after.into() })
+        Some(Self { before: payload.get(..start)?.into(), after: after.into(), unknown })
+    }
+
+    fn chunk_of(&self, payload: &str) -> Option<Chunk> {
+        let content = Some(self.text_of(payload)?);
+        let delta = Delta { content, ..Delta::default() };
+        let unknown = self.unknown.clone();
+        Some(Chunk { has_choice: true, delta, unknown, ..Chunk::default() })
     }
 
     fn text_of(&self, payload: &str) -> Option<String> {
@@ -76,18 +87,16 @@ impl Frame {
 
 /// Whether another text makes another such chunk, with nothing else in it.
 fn is_text_alone(chunk: &Chunk) -> bool {
-    let Chunk { model: _, delta, finish_reason, usage, logprobs } = chunk;
-    let Delta { content, tool_calls, members } = delta;
+    let Chunk { has_choice: _, model: _, delta, finish_reason, usage, logprobs, unknown: _ } =
+        chunk;
+    let Delta { content, parts, tool_calls, members } = delta;
     content.is_some()
+        && parts.is_empty()
         && tool_calls.is_empty()
         && members.is_empty()
         && finish_reason.is_none()
         && usage.is_none()
         && logprobs.is_none()
-}
-
-fn of_text(text: String) -> Chunk {
-    Chunk { delta: Delta { content: Some(text), ..Delta::default() }, ..Chunk::default() }
 }
 
 #[cfg(test)]
@@ -133,6 +142,8 @@ mod tests {
         check(&texts.map(payload));
         let two = r#"{"choices":[{"delta":{"content":"a"}},{"delta":{"content":"b"}}]}"#;
         check(&[two.to_owned(), two.replace('b', "c"), two.replace('a', "c")]);
+        let null = r#"{"choices":null,"content":"a"}"#;
+        check(&[payload(r#""a""#), null.to_owned(), payload(r#""b""#), "{}".to_owned()]);
         let named_twice = r#"{"choices":[{"delta":{"content":"a","content":"b"}}]}"#;
         check(&[named_twice.to_owned(), named_twice.replace('b', "c")]);
     }
@@ -151,6 +162,24 @@ mod tests {
         fn any_text_is_read_as_without_a_frame(texts in prop::collection::vec(".*", 1..6)) {
             let literal = |text: &String| serde_json::to_string(text).unwrap();
             check(&texts.iter().map(|text| payload(&literal(text))).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn what_stands_beside_the_choices_is_read_as_without_a_frame(
+            chunks in prop::collection::vec(("[a-z]{0,3}", 0..3_usize, prop::bool::ANY, 0..4_usize), 1..8),
+        ) {
+            const MEMBERS: [&str; 3] =
+                ["", r#","citations":["u"],"x":null"#, r#","service_tier":"flex","obfuscation":"r""#];
+            let payload = |(text, members, is_behind, kind): &(String, usize, bool, usize)| {
+                let (before, behind) = if *is_behind { ("", MEMBERS[*members]) } else { (MEMBERS[*members], "") };
+                let choices = match kind {
+                    0 => "null".to_owned(),
+                    1 => format!(r#"[{{"delta":{{"content":["{text}"]}}}}]"#),
+                    _ => format!(r#"[{{"delta":{{"content":"{text}"}}}}]"#),
+                };
+                format!(r#"{{"id":"c"{before},"choices":{choices}{behind}}}"#)
+            };
+            check(&chunks.iter().map(payload).collect::<Vec<_>>());
         }
 
         #[test]

@@ -5,15 +5,17 @@
 
 mod members;
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 use serde::de::{Error, IgnoredAny, MapAccess};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::{BadChunk, CallDelta, CallKind, Chunk, Delta};
+use super::{BadChunk, CallDelta, CallKind, Chunk, Delta, RawMembers};
 use crate::openai::error_object::ErrorObject;
 use crate::openai::usage::Usage;
-use members::{Filled, Members, Scalar};
+use members::{Content, Filled, Members, Scalar};
 
 pub(super) fn chunk(payload: &str) -> Result<Chunk, BadChunk> {
     let Filled(envelope) = serde_json::from_str::<Filled<Envelope>>(payload)
@@ -21,25 +23,41 @@ pub(super) fn chunk(payload: &str) -> Result<Chunk, BadChunk> {
     if let Some(error) = envelope.error {
         return Err(BadChunk::Error(error));
     }
-    if envelope.choice.is_none() && envelope.chunk.usage.is_none() {
-        return Err(BadChunk::Malformed("neither choices nor usage in it".into()));
+    if !envelope.has_choices && envelope.chunk.usage.is_none() {
+        return Err(BadChunk::Nothing);
     }
     let mut chunk = envelope.chunk;
-    if let Some(choice) = envelope.choice {
-        chunk.delta = choice.delta;
-        chunk.finish_reason = choice.finish_reason;
-        chunk.logprobs = choice.logprobs;
+    if !envelope.unknown.is_empty() {
+        chunk.unknown = Some(Arc::new(envelope.unknown));
     }
+    let Some(choice) = envelope.choice else { return Ok(chunk) };
+    if let Some(word) = choice.finish_reason.as_deref().filter(|word| is_failure(word)) {
+        let message = format!("finish_reason is {word:?}");
+        return Err(BadChunk::Error(ErrorObject { message, ..ErrorObject::default() }));
+    }
+    chunk.has_choice = true;
+    chunk.delta = choice.delta;
+    chunk.finish_reason = choice.finish_reason;
+    chunk.logprobs = choice.logprobs;
     Ok(chunk)
+}
+
+/// Whether a `finish_reason` says that the answer failed.
+fn is_failure(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    word.contains("error") || word.contains("fail") || word == "malformed_function_call"
 }
 
 /// The top level of a chunk.
 #[derive(Default)]
 struct Envelope {
     chunk: Chunk,
-    /// `None` where `choices` is missing; an empty list is an empty choice.
+    /// `choices` is a list, perhaps an empty one.
+    has_choices: bool,
+    /// Choice 0.
     choice: Option<Choice>,
     error: Option<ErrorObject>,
+    unknown: RawMembers,
 }
 
 #[derive(Default)]
@@ -56,10 +74,16 @@ impl Members for Envelope {
     fn member<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             "model" => self.chunk.model = map.next_value::<Scalar>()?.text(),
-            "choices" => self.choice = map.next_value::<Option<Vec<_>>>()?.map(first_choice),
+            "choices" => {
+                let choices: Option<Vec<Option<Filled<_>>>> = map.next_value()?;
+                self.has_choices = choices.is_some();
+                self.choice = choices.and_then(first_choice);
+            }
             "usage" => self.chunk.usage = usage(map.next_value()?),
             "error" => self.error = map.next_value()?,
-            _ => ignore(map)?,
+            // Ours, whatever upstream sets there; and OpenAI's padding of each chunk.
+            "id" | "object" | "created" | "toolhand" | "obfuscation" => ignore(map)?,
+            _ => keep_raw(&mut self.unknown, name, map.next_value()?),
         }
         Ok(())
     }
@@ -86,19 +110,20 @@ impl Members for Delta {
 
     fn member<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
-            "content" => self.content = map.next_value::<Scalar>()?.text(),
+            "content" => {
+                (self.content, self.parts) = match map.next_value()? {
+                    Content::Text(text) => (Some(text), Vec::new()),
+                    Content::Parts(parts) => (None, parts),
+                    Content::Other => (None, Vec::new()),
+                }
+            }
             "tool_calls" => {
                 let calls: Option<Vec<Option<Filled<_>>>> = map.next_value()?;
                 self.tool_calls =
                     calls.into_iter().flatten().flatten().map(|filled| filled.0).collect();
             }
             "role" | "function_call" => ignore(map)?,
-            _ => {
-                let value: Box<RawValue> = map.next_value()?;
-                if value.get() != "null" {
-                    self.members.insert(name.to_owned(), value);
-                }
-            }
+            _ => keep_raw(&mut self.members, name, map.next_value()?),
         }
         Ok(())
     }
@@ -181,9 +206,9 @@ fn message(mut delta: Delta) -> Delta {
     delta
 }
 
-fn first_choice(choices: Vec<Filled<Choice>>) -> Choice {
-    let mut choices = choices.into_iter().map(|filled| filled.0);
-    choices.find(|choice| choice.index.unwrap_or(0) == 0).unwrap_or_default()
+fn first_choice(choices: Vec<Option<Filled<Choice>>>) -> Option<Choice> {
+    let mut choices = choices.into_iter().flatten().map(|filled| filled.0);
+    choices.find(|choice| choice.index.unwrap_or(0) == 0)
 }
 
 /// Counts that cannot be read are no counts, and no reason to end a stream.
@@ -206,6 +231,12 @@ fn or_default<T: Default>(filled: Option<Filled<T>>) -> T {
 
 fn keep(members: &mut IndexMap<String, Value>, name: &str, value: Value) {
     if !value.is_null() {
+        members.insert(name.to_owned(), value);
+    }
+}
+
+fn keep_raw(members: &mut RawMembers, name: &str, value: Box<RawValue>) {
+    if value.get() != "null" {
         members.insert(name.to_owned(), value);
     }
 }

@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 use super::scanner::Scanner;
 use crate::openai::chunk::{CallDelta, CallKind};
 
-/// The longest arguments of one call, in bytes: what is longer is no argument but
+/// The most bytes of arguments one call may have: what is longer is no argument but
 /// a file, or a model that does not stop.
-const LONGEST: usize = 1 << 20;
+const MAX_ARGUMENTS: usize = 1 << 20;
 /// A name in fragments is put together up to here; OpenAI's names end at 64.
 const LONGEST_NAME: usize = 256;
 
@@ -23,8 +23,10 @@ pub(crate) struct AssembledCall {
     /// The text as it came, without what stands around the object; `{}` once a call
     /// without arguments is sealed.
     pub(crate) arguments: String,
-    /// The arguments, parsed; from the moment they are whole.
-    pub(crate) input: Option<Value>,
+    /// The arguments are whole and parse.
+    is_whole: bool,
+    /// The arguments, parsed; from the moment they are whole until they are taken.
+    pub(super) input: Option<Value>,
     /// Provider fields, to be sent back beside `function`, and in it.
     pub(crate) members: IndexMap<String, Value>,
     pub(crate) function_members: IndexMap<String, Value>,
@@ -43,6 +45,8 @@ pub(crate) struct AssembledCall {
     joined_name: String,
     /// Bytes of arguments that came.
     received: usize,
+    /// There is more in its object than there is in an empty one.
+    has_members: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,6 +72,11 @@ impl AssembledCall {
         self.stage == Stage::Sealed
     }
 
+    /// The arguments, parsed: of a call that was closed or sealed, once.
+    pub(crate) fn take_input(&mut self) -> Option<Value> {
+        self.input.take()
+    }
+
     /// Whether its id came from upstream; it may still come.
     pub(crate) fn has_own_id(&self) -> bool {
         self.wire_id.is_some()
@@ -82,7 +91,7 @@ impl AssembledCall {
     /// The call as an entry of an assistant message's `tool_calls`. Arguments that
     /// are no JSON object are left out: many providers refuse such history.
     pub(crate) fn to_message(&self) -> Value {
-        let is_whole = self.input.is_some() || self.kind == CallKind::Custom;
+        let is_whole = self.is_whole || self.kind == CallKind::Custom;
         let arguments = if is_whole { &self.arguments } else { "{}" };
         let mut function = Map::new();
         function.insert("name".into(), json!(self.name));
@@ -97,8 +106,12 @@ impl AssembledCall {
     }
 
     /// What the model said as arguments from byte `start` on, for who judges them
-    /// himself: of an invalid call with all that makes it so.
+    /// himself: of an invalid call with all that makes it so. Nothing yet of an object
+    /// that may turn out to be nothing.
     pub(crate) fn said_from(&self, start: usize) -> String {
+        if !self.has_arguments() && !self.is_sealed() {
+            return String::new();
+        }
         let stray = if self.invalid.is_some() { self.stray.as_str() } else { "" };
         let object = self.arguments.get(start..).unwrap_or_default();
         let beyond = stray.get(start.saturating_sub(self.arguments.len())..).unwrap_or_default();
@@ -109,21 +122,33 @@ impl AssembledCall {
         self.arguments.is_empty()
     }
 
+    /// Its arguments have begun, and not only with an empty object, which may turn out to
+    /// be nothing.
+    pub(crate) fn has_arguments(&self) -> bool {
+        self.has_members || self.invalid.is_some()
+    }
+
+    /// Whole, and not an empty object, which only the end of the stream makes whole.
+    pub(super) fn is_surely_whole(&self) -> bool {
+        self.is_whole && (self.has_members || self.kind == CallKind::Custom)
+    }
+
     /// Nothing that comes can belong to its object any more.
     pub(super) fn is_over(&self) -> bool {
-        self.input.is_some() || self.invalid.is_some()
+        self.is_whole || self.invalid.is_some()
     }
 
     pub(super) fn is_runnable(&self) -> bool {
-        self.input.is_some() && self.invalid.is_none() && self.name.is_some()
+        self.is_whole && self.invalid.is_none() && self.name.is_some()
     }
 
     pub(super) fn fill_empty(&mut self) {
         if self.kind == CallKind::Custom {
-            // Only the end of the stream ends a text.
-            self.input = Some(json!(self.arguments));
+            // Only the end of the stream ends a text; its client reads it as it is.
+            self.is_whole = true;
         } else if self.is_empty() && self.invalid.is_none() {
             self.arguments = "{}".into();
+            self.is_whole = true;
             self.input = Some(json!({}));
         }
     }
@@ -142,7 +167,7 @@ impl AssembledCall {
         let joined = self.joined_with(piece);
         match &self.name {
             None => self.name = Some(piece.to_owned()),
-            Some(name) if self.is_closed() || is_tool(name) => return,
+            Some(name) if self.is_sealed() || is_tool(name) => return,
             Some(_) if is_tool(&joined) => self.name = Some(joined.clone()),
             Some(_) if is_tool(piece) => self.name = Some(piece.to_owned()),
             Some(name) if name == piece => return,
@@ -167,7 +192,7 @@ impl AssembledCall {
             self.take_object(text);
             return None;
         }
-        if self.input.is_some() {
+        if self.is_whole {
             return self.further_object(text, "after the end of the object");
         }
         let text = if self.is_empty() { self.first_object(text)? } else { text };
@@ -186,11 +211,15 @@ impl AssembledCall {
 
     /// False when it is too much.
     fn take_object(&mut self, piece: &str) -> bool {
-        let fits = self.arguments.len() + piece.len() <= LONGEST;
+        let fits = self.arguments.len() + piece.len() <= MAX_ARGUMENTS;
         if fits {
+            let is_blank = |byte| matches!(byte, b'{' | b'}' | b' ' | b'\t' | b'\n' | b'\r');
+            self.has_members |= self.kind == CallKind::Custom || !piece.bytes().all(is_blank);
             self.arguments.push_str(piece);
         } else {
-            self.invalid = Some(format!("the arguments are longer than {LONGEST} bytes"));
+            let why = "the most that one call may have; do it in smaller pieces";
+            self.invalid =
+                Some(format!("the arguments are longer than {MAX_ARGUMENTS} bytes, {why}"));
             self.stray.push_str(piece);
         }
         fits
@@ -216,14 +245,30 @@ impl AssembledCall {
     }
 
     fn unexpected(&self, what: char, place: &str) -> String {
-        format!("unexpected {what:?} {place}, at byte {}", self.received + 1)
+        format!("{NOT_ONE_OBJECT}: unexpected {what:?} {place}, at byte {}", self.received + 1)
     }
 
-    /// The one strict parse, at the last brace.
+    /// The one strict parse, at the last brace. What does not parse is never repaired.
     fn parse(&mut self) {
         match serde_json::from_str(&self.arguments) {
-            Ok(input) => self.input = Some(input),
-            Err(error) => self.invalid = Some(format!("the arguments are no JSON: {error}")),
+            Ok(input) => {
+                self.is_whole = true;
+                self.input = Some(input);
+            }
+            Err(error) => self.invalid = Some(format!("{NOT_ONE_OBJECT}: {error}")),
         }
     }
+
+    /// Forgets an empty object that another one follows: it was nothing.
+    pub(super) fn reopen(&mut self) {
+        self.arguments.clear();
+        self.stray.clear();
+        self.scanner = Scanner::default();
+        self.is_whole = false;
+        self.input = None;
+        self.stage = Stage::Open;
+    }
 }
+
+/// What the model is told of arguments that do not parse; the position follows.
+const NOT_ONE_OBJECT: &str = "the arguments are not one JSON object";

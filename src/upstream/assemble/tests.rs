@@ -42,6 +42,7 @@ fn run(deltas: &[&str], end: End) -> (Vec<String>, Assembler) {
     let words = steps.iter().map(|step| match step {
         Step::Opened(slot) => format!("open {}", slot.0),
         Step::Closed(slot) => format!("close {}", slot.0),
+        Step::Reopened(slot) => format!("reopen {}", slot.0),
         Step::Sealed(slot) => format!("seal {}", slot.0),
         Step::Invalid(slot) => format!("invalid {}", slot.0),
     });
@@ -92,7 +93,7 @@ fn a_call_in_pieces_is_put_together() {
 #[test]
 fn a_call_closes_at_its_last_brace_and_seals_when_another_opens() {
     check_steps(
-        &["0 #a Read {", "0 }", "1 #b Grep {}"],
+        &["0 #a Read {", r#"0 "p":1}"#, r#"1 #b Grep {"p":1}"#],
         End::Finished,
         &["open 0", "close 0", "open 1", "seal 0", "close 1", "seal 1"],
     );
@@ -101,7 +102,7 @@ fn a_call_closes_at_its_last_brace_and_seals_when_another_opens() {
 #[test]
 fn a_call_that_closes_after_another_opened_is_sealed_at_once() {
     check_steps(
-        &["0 #a Read {", "1 #b Grep {", "0 }", "1 }"],
+        &[r#"0 #a Read {"p":"#, r#"1 #b Grep {"p":"#, "0 1}", "1 2}"],
         End::Finished,
         &["open 0", "open 1", "close 0", "seal 0", "close 1", "seal 1"],
     );
@@ -218,7 +219,7 @@ fn u31_a_half_open_call_at_a_normal_end_is_a_cut() {
 
 #[test]
 fn u31_a_call_before_the_cut_stays_sealed() {
-    let (steps, assembler) = run(&["0 #a Read {}", "1 #b Grep {"], End::Finished);
+    let (steps, assembler) = run(&[r#"0 #a Read {"p":1}"#, "1 #b Grep {"], End::Finished);
     assert_eq!(steps, ["open 0", "close 0", "open 1", "seal 0"]);
     assert!(assembler.is_cut());
 }
@@ -240,7 +241,7 @@ fn empty_arguments_are_an_empty_object_once_the_round_ended() {
 #[test]
 fn heads_before_any_piece_do_not_seal_a_call_without_its_arguments() {
     check_steps(
-        &["0 #a Read ", "1 #b Grep ", "0 {", "1 {}", r#"0 "p":1}"#],
+        &["0 #a Read ", "1 #b Grep ", "0 {", r#"1 {"p":2}"#, r#"0 "p":1}"#],
         End::Finished,
         &["open 0", "open 1", "close 1", "close 0", "seal 0", "seal 1"],
     );
@@ -252,21 +253,62 @@ fn several_objects_in_one_text_are_several_calls() {
         &["0 #a Bash {\"c\":1", "0 }{\"c\"", "0 :2} \n{\"c\":3}"],
         &[r#"a Bash {"c":1}"#, r#"a_2 Bash {"c":2}"#, r#"a_3 Bash {"c":3}"#],
     );
-    check(&["0 Bash {}{}"], &["* Bash {}", "* Bash {}"]);
-    check_steps(&["0 #a Bash {}{"], End::CutOff, &["open 0", "close 0", "open 1", "seal 0"]);
+    check(&["0 Bash {\"c\":1}{}"], &["* Bash {\"c\":1}", "* Bash {}"]);
+    check_steps(&["0 #a Bash {\"c\":1}{"], End::CutOff, &["open 0", "close 0", "open 1", "seal 0"]);
 }
 
 #[test]
 fn a_derived_id_is_fresh_where_it_would_be_taken_or_too_long() {
-    check(&["0 #a_2 Read {}", "1 #a Bash {}{}"], &["a_2 Read {}", "a Bash {}", "a_3 Bash {}"]);
-    let long = "x".repeat(38);
-    check(&[&format!("0 #{long} Bash {{}}{{}}")], &[&format!("{long} Bash {{}}"), "* Bash {}"]);
+    check(
+        &["0 #a_2 Read {}", "1 #a Bash {\"c\":1}{}"],
+        &["a_2 Read {}", "a Bash {\"c\":1}", "a_3 Bash {}"],
+    );
+    let (long, object) = ("x".repeat(38), "{\"c\":1}");
+    check(
+        &[&format!("0 #{long} Bash {object}{{}}")],
+        &[&format!("{long} Bash {object}"), "* Bash {}"],
+    );
 }
 
 #[test]
 fn a_brace_after_a_closed_object_without_a_new_id_is_a_new_call() {
-    check(&["0 #a Read {}", r#"0 Read {"p":1}"#], &["a Read {}", r#"a_2 Read {"p":1}"#]);
-    check(&["- Read {}", "- Read {}"], &["* Read {}", "* Read {}"]);
+    check(
+        &[r#"0 #a Read {"p":1}"#, r#"0 Read {"p":2}"#],
+        &[r#"a Read {"p":1}"#, r#"a_2 Read {"p":2}"#],
+    );
+    check(&[r#"- Read {"p":1}"#, "- Read {}"], &[r#"* Read {"p":1}"#, "* Read {}"]);
+}
+
+#[test]
+fn an_empty_object_that_another_follows_is_nothing() {
+    check(&["0 #a Read {}", r#"0 {"p":1}"#], &[r#"a Read {"p":1}"#]);
+    check(
+        &["0 #a Read {}{} { }\n", r#"0 {"p":1}{"p":2}"#],
+        &[r#"a Read {"p":1}"#, r#"a_2 Read {"p":2}"#],
+    );
+    check(&["- Read {", "- }", r#"- Read {"p":1}"#], &[r#"* Read {"p":1}"#]);
+    check(
+        &["0 #a Read {}", "1 #b Grep {}", r#"0 {"p":1}"#, r#"1 {"p":2}"#],
+        &[r#"a Read {"p":1}"#, r#"b Grep {"p":2}"#],
+    );
+    check(&["0 #a Read {}", "0 #b Grep {}"], &["a Read {}", "b Grep {}"]);
+}
+
+#[test]
+fn an_index_that_comes_late_is_not_another_one() {
+    check(&["- #a Read {", "0 #a Read }"], &["a Read {}"]);
+    check(&["- #a Read {", "0 #a Read }", "1 #a Grep {}"], &["a Read {}", "* Grep {}"]);
+}
+
+#[test]
+fn a_name_in_fragments_may_come_behind_the_arguments() {
+    check(&[r#"0 #a Gr {"p":1}"#, "0 #a", "0 Nobody "], &[r#"a Gr {"p":1}"#, "* Nobody {}"]);
+    let mut assembler = assembler();
+    let fragment =
+        CallDelta { index: Some(0), name: Some("ep".to_owned()), ..CallDelta::default() };
+    assembler.push(&[delta(r#"0 #a Gr {"p":1}"#), fragment]);
+    assert_eq!(assembler.calls().len(), 1);
+    assert_eq!(assembler.calls()[0].name.as_deref(), Some("Grep"));
 }
 
 #[test]
@@ -290,10 +332,13 @@ fn any_other_byte_after_the_object_makes_the_call_invalid() {
     assert_eq!(steps, ["open 0", "close 0", "invalid 0"]);
     assert_eq!(
         assembler.calls()[0].invalid.as_deref(),
-        Some("unexpected 'x' after the end of the object, at byte 4")
+        Some(
+            "the arguments are not one JSON object: \
+             unexpected 'x' after the end of the object, at byte 4"
+        )
     );
     check_steps(
-        &["0 #a Read {}", "1 #b Read {}", "0 ]"],
+        &[r#"0 #a Read {"p":1}"#, r#"1 #b Read {"p":2}"#, "0 ]"],
         End::Finished,
         &["open 0", "close 0", "open 1", "seal 0", "close 1", "invalid 0", "seal 1"],
     );
@@ -307,8 +352,12 @@ fn what_is_no_object_or_no_json_is_invalid_and_says_where() {
         assert!(!assembler.is_cut());
         assembler.calls()[0].invalid.clone().unwrap()
     };
-    assert_eq!(reason(" [1]"), "unexpected '[' where an object should begin, at byte 2");
-    assert_eq!(reason("null"), "unexpected 'n' where an object should begin, at byte 1");
+    assert_eq!(
+        reason(" [1]"),
+        "the arguments are not one JSON object: \
+         unexpected '[' where an object should begin, at byte 2"
+    );
+    assert!(reason("null").ends_with("unexpected 'n' where an object should begin, at byte 1"));
     assert!(reason(r#"{"a":tru}"#).contains("column 9"), "{}", reason(r#"{"a":tru}"#));
     assert!(reason(r#"{"a":1,}"#).contains("column 8"));
     assert!(reason("{]").contains("column 2"));
@@ -355,7 +404,7 @@ fn what_a_model_said_is_kept_with_what_makes_it_invalid() {
 fn a_name_may_come_after_the_arguments() {
     check_steps(&["0 #a {}", "0 Read "], End::Finished, &["open 0", "close 0", "seal 0"]);
     check_steps(
-        &["0 #a {}", "1 #b Grep {}", "0 Read "],
+        &[r#"0 #a {"p":1}"#, r#"1 #b Grep {"p":1}"#, "0 Read "],
         End::Finished,
         &["open 0", "open 1", "close 1", "close 0", "seal 0", "seal 1"],
     );
@@ -409,18 +458,56 @@ fn history_never_holds_arguments_that_are_no_json() {
 }
 
 #[test]
-fn no_more_calls_are_kept_than_any_model_means() {
-    let in_one_text = delta(&format!("0 #a ListTasks {}", "{}".repeat(MOST_CALLS + 10)));
-    let mut assembler = assembler();
-    assembler.push(&[in_one_text, delta("1 #b ListTasks {}")]);
-    assert!(assembler.is_full());
-    assert_eq!(assembler.calls().len(), MOST_CALLS);
+fn u33_more_calls_than_any_model_means_are_told_and_not_kept() {
+    for (count, is_overfull) in [(MOST_CALLS, false), (MOST_CALLS + 1, true)] {
+        let in_one_text = delta(&format!("0 #a Read {}", r#"{"p":1}"#.repeat(count)));
+        let one_by_one = (0..count).map(|at| delta(&format!("{at} #c{at} Read {{}}")));
+        for deltas in [vec![in_one_text], one_by_one.collect()] {
+            let mut assembler = assembler();
+            assembler.push(&deltas);
+            assert_eq!(assembler.is_overfull(), is_overfull);
+            assert_eq!(assembler.calls().len(), MOST_CALLS);
+        }
+    }
+}
 
-    let one_by_one: Vec<CallDelta> =
-        (0..MOST_CALLS + 10).map(|at| delta(&format!("{at} #c{at} ListTasks {{}}"))).collect();
-    let mut assembler = self::assembler();
-    assembler.push(&one_by_one);
-    assert_eq!(assembler.calls().len(), MOST_CALLS);
+#[test]
+fn a_great_many_empty_objects_are_one_and_cost_little() {
+    let mut assembler = assembler();
+    let steps = assembler.push(&[delta(&format!("0 #a Read {}", "{}".repeat(100_000)))]);
+    assert_eq!(steps, [Step::Opened(Slot(0)), Step::Closed(Slot(0))]);
+    let mut steps = assembler.push(&[delta("0 {}{}")]);
+    steps.extend(assembler.finish(End::Finished));
+    let slot = Slot(0);
+    assert_eq!(steps, [Step::Reopened(slot), Step::Closed(slot), Step::Sealed(slot)]);
+    assert_eq!(assembler.calls().len(), 1);
+}
+
+#[test]
+fn a_finish_reason_seals_what_is_whole_and_leaves_the_rest_open() {
+    let words = |deltas: &[&str], behind: &[&str]| {
+        let mut assembler = assembler();
+        let mut steps = assembler.push(&deltas.iter().map(|text| delta(text)).collect::<Vec<_>>());
+        steps.extend(assembler.finish_reason());
+        steps.extend(assembler.finish_reason());
+        let before = steps.len();
+        steps.extend(assembler.push(&behind.iter().map(|text| delta(text)).collect::<Vec<_>>()));
+        steps.extend(assembler.finish(End::Finished));
+        (format!("{:?}", &steps[..before]), format!("{:?}", &steps[before..]), assembler)
+    };
+    let (before, behind, _) = words(&[r#"0 #a Read {"p":1}"#], &[]);
+    assert!(before.ends_with("Sealed(Slot(0))]") && behind == "[]");
+
+    for open in ["0 #a Read ", "0 #a Read {}", "0 #a Read {"] {
+        let tail = if open.ends_with('{') { r#"0 "p":1}"# } else { r#"0 {"p":1}"# };
+        let (before, behind, assembler) = words(&[open], &[tail]);
+        assert!(!before.contains("Sealed") && behind.ends_with("Sealed(Slot(0))]"), "{open}");
+        assert_eq!(assembler.calls().len(), 1);
+        assert_eq!(assembler.calls()[0].arguments, r#"{"p":1}"#);
+    }
+    let (_, behind, assembler) = words(&["0 #a Read ", "1 #b Grep {}"], &[]);
+    assert_eq!(behind, "[Sealed(Slot(0)), Sealed(Slot(1))]");
+    assert_eq!(assembler.calls()[0].arguments, "{}");
 }
 
 #[test]
@@ -431,6 +518,6 @@ fn what_has_changed_is_told_once() {
     assembler.push(&[delta("0 }")]);
     assert_eq!(assembler.take_changed().into_iter().collect::<Vec<_>>(), [0]);
     assembler.finish(End::Finished);
-    assert_eq!(assembler.take_changed().into_iter().collect::<Vec<_>>(), [1]);
+    assert_eq!(assembler.take_changed().into_iter().collect::<Vec<_>>(), [0, 1]);
     assert!(assembler.take_changed().is_empty());
 }

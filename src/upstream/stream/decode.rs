@@ -168,16 +168,18 @@ fn joined(mut held: Vec<u8>, read: Bytes) -> Bytes {
     held.into()
 }
 
-/// What an event says. `None`: nothing, as a comment does.
+/// What an event says. `None`: nothing, as a comment or a ping does.
 fn read(event: &Event, frames: &mut Frames) -> Option<Result<StreamEvent, Fault>> {
     let data = event.data()?;
     match data.trim() {
         "" => None,
         "[DONE]" => Some(Ok(StreamEvent::Done)),
-        payload => Some(match frames.read(payload) {
-            Ok(chunk) => Ok(StreamEvent::Chunk(Box::new(chunk))),
-            Err(bad) => Err(bad.into()),
-        }),
+        payload => match frames.read(payload) {
+            Ok(chunk) => Some(Ok(StreamEvent::Chunk(Box::new(chunk)))),
+            Err(BadChunk::Error(error)) => Some(Err(Fault::Frame(error))),
+            Err(BadChunk::Malformed(why)) => Some(Err(Fault::Protocol(why))),
+            Err(BadChunk::Nothing) => None,
+        },
     }
 }
 
@@ -185,7 +187,7 @@ fn whole(body: &[u8]) -> Result<StreamEvent, Fault> {
     match Chunk::parse(&String::from_utf8_lossy(body)) {
         Ok(chunk) => Ok(StreamEvent::Chunk(Box::new(chunk))),
         Err(BadChunk::Error(error)) => Err(Fault::Frame(error)),
-        Err(BadChunk::Malformed(_)) => Err(not_a_completion(body)),
+        Err(BadChunk::Malformed(_) | BadChunk::Nothing) => Err(not_a_completion(body)),
     }
 }
 

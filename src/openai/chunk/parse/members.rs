@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
 /// A type that is filled member by member, from a JSON object.
 pub(super) trait Members: Default {
@@ -146,5 +147,67 @@ impl<'de> Visitor<'de> for ScalarVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Scalar, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(Scalar::Other)
+    }
+}
+
+/// The `content` of a message: a text, or a list of parts.
+pub(super) enum Content {
+    Text(String),
+    Parts(Vec<Box<RawValue>>),
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ContentVisitor)
+    }
+}
+
+struct ContentVisitor;
+
+impl<'de> Visitor<'de> for ContentVisitor {
+    type Value = Content;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Content, E> {
+        Ok(Content::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Content, A::Error> {
+        let mut parts = Vec::new();
+        while let Some(part) = seq.next_element::<Box<RawValue>>()? {
+            if part.get() != "null" {
+                parts.push(part);
+            }
+        }
+        Ok(Content::Parts(parts))
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Content, E> {
+        Ok(Content::Other)
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Content, E> {
+        Ok(Content::Other)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Content, E> {
+        Ok(Content::Other)
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Content, E> {
+        Ok(Content::Other)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Content, E> {
+        Ok(Content::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Content, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Content::Other)
     }
 }

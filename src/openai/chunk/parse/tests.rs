@@ -153,8 +153,6 @@ fn what_is_no_chunk_is_malformed() {
         "{",
         "nonsense",
         "[]",
-        "{}",
-        r#"{"choices":null}"#,
         r#"{"choices":7}"#,
         r#"{"choices":[7]}"#,
         r#"{"choices":[{"delta":{"tool_calls":7}}]}"#,
@@ -162,6 +160,61 @@ fn what_is_no_chunk_is_malformed() {
     ] {
         assert!(matches!(fault(payload), BadChunk::Malformed(_)), "{payload}");
     }
+}
+
+#[test]
+fn what_brings_neither_choices_nor_usage_is_nothing() {
+    for payload in [
+        "{}",
+        r#"{"type":"ping"}"#,
+        r#"{"choices":null}"#,
+        r#"{"choices":null,"usage":null,"error":null,"citations":["u"]}"#,
+        r#"{"usage":"none"}"#,
+    ] {
+        assert_eq!(fault(payload), BadChunk::Nothing, "{payload}");
+    }
+    for payload in
+        [r#"{"choices":[]}"#, r#"{"choices":[null]}"#, r#"{"choices":[{"index":1,"delta":{}}]}"#]
+    {
+        assert!(!read(payload).is_progress(), "{payload}");
+    }
+    for payload in [r#"{"choices":[null,{}]}"#, r#"{"choices":[],"usage":{"prompt_tokens":1}}"#] {
+        assert!(read(payload).is_progress(), "{payload}");
+    }
+}
+
+#[test]
+fn a_reason_that_is_a_word_of_failure_is_an_error() {
+    let of = |word: &str| {
+        Chunk::parse(&format!(r#"{{"choices":[{{"delta":{{}},"finish_reason":"{word}"}}]}}"#))
+    };
+    for word in
+        ["error", "ERROR", "Network_Error", "malformed_function_call", "x_failed", "Failure"]
+    {
+        assert!(matches!(of(word), Err(BadChunk::Error(_))), "{word}");
+    }
+    for word in ["stop", "length", "eos", "content_filter", "OTHER", "malformed"] {
+        assert!(of(word).is_ok(), "{word}");
+    }
+}
+
+#[test]
+fn a_content_that_is_a_list_is_kept_in_parts() {
+    let delta = delta(r#"{"content":[{"type":"text","text":"a"}, null, "b", 1.10]}"#);
+    assert_eq!(delta.content, None);
+    let parts: Vec<_> = delta.parts.iter().map(|part| part.get()).collect();
+    assert_eq!(parts, [r#"{"type":"text","text":"a"}"#, r#""b""#, "1.10"]);
+}
+
+#[test]
+fn members_beside_the_choices_are_kept_unless_they_are_ours() {
+    let chunk = read(
+        r#"{"id":"x","object":"o","created":1,"model":"m","toolhand":{},"obfuscation":"r",
+            "choices":[],"usage":null,"error":null,"service_tier":null,"citations":[ 1 ]}"#,
+    );
+    let unknown = chunk.unknown.unwrap();
+    let unknown: Vec<_> = unknown.iter().map(|(name, raw)| (name.as_str(), raw.get())).collect();
+    assert_eq!(unknown, [("citations", "[ 1 ]")]);
 }
 
 #[test]
@@ -203,6 +256,7 @@ fn reads_every_recorded_payload() {
         for payload in text.lines().filter_map(|line| line.strip_prefix("data: ")) {
             match Chunk::parse(payload) {
                 Ok(_) | Err(BadChunk::Error(_)) => {}
+                Err(BadChunk::Nothing) => panic!("{path:?}: {payload}"),
                 Err(BadChunk::Malformed(_)) => assert_eq!(payload, "[DONE]", "{path:?}"),
             }
         }

@@ -237,6 +237,23 @@ fn empty_payloads_and_comments_are_nothing() {
 }
 
 #[test]
+fn u22_what_brings_nothing_is_read_over_and_no_end() {
+    let mut decoder = Decoder::new(CAPS);
+    let nothing = b"data: {\"type\":\"ping\"}\n\ndata: {\"choices\":null}\n\ndata: {}\n\n";
+    decoder.push(Bytes::copy_from_slice(nothing));
+    assert!(decoder.next().is_none());
+    assert!(matches!(last(nothing), Err(Fault::Died(_))));
+    assert!(matches!(last(b"{\"type\":\"ping\"}"), Err(Fault::NotACompletion(_))));
+}
+
+#[test]
+fn a_word_of_failure_is_an_error_frame_streamed_or_whole() {
+    let choice = r#"{"choices":[{"message":{"content":"half"},"finish_reason":"Error"}]}"#;
+    assert!(matches!(last(choice.as_bytes()), Err(Fault::Frame(_))));
+    assert!(matches!(last(format!("data: {choice}\n\n").as_bytes()), Err(Fault::Frame(_))));
+}
+
+#[test]
 fn u9_html_and_json_of_another_kind_are_no_completion() {
     let excerpt = |stream: &[u8]| match last(stream) {
         Err(Fault::NotACompletion(excerpt)) => excerpt,

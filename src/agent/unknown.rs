@@ -1,0 +1,113 @@
+//! The members beside the choices of a round's chunks that nobody here knows:
+//! `citations`, `system_fingerprint`, `service_tier` and the like.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::deltas::is_readable;
+use crate::openai::chunk::RawMembers;
+
+/// More than any provider sends, and little for a turn.
+const MAX_BYTES: usize = 64 << 10;
+
+/// The last value of each member.
+#[derive(Debug, Default)]
+pub(super) struct Unknown {
+    members: RawMembers,
+    bytes: usize,
+    /// What was taken last: most chunks of a stream share theirs.
+    last: Option<Arc<RawMembers>>,
+}
+
+impl Unknown {
+    pub(super) fn take(&mut self, members: Arc<RawMembers>) {
+        if self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &members)) {
+            return;
+        }
+        for (name, value) in &*members {
+            self.set(name, value);
+        }
+        self.last = Some(members);
+    }
+
+    /// What is too large or too deep is left out.
+    fn set(&mut self, name: &str, value: &RawValue) {
+        let known = self.members.get(name).map(|known| known.get());
+        if known == Some(value.get()) {
+            return;
+        }
+        if let Some(known) = known {
+            self.bytes -= size(name, known);
+        }
+        let bytes = self.bytes + size(name, value.get());
+        if bytes <= MAX_BYTES && is_readable(value) {
+            self.bytes = bytes;
+            self.members.insert(name.to_owned(), value.to_owned());
+        } else {
+            self.members.swap_remove(name);
+        }
+    }
+
+    /// Roughly what it keeps, in bytes: what was taken last may be kept twice.
+    pub(super) fn weight(&self) -> usize {
+        2 * self.bytes
+    }
+
+    pub(super) fn into_members(self) -> RawMembers {
+        self.members
+    }
+}
+
+fn size(name: &str, value: &str) -> usize {
+    /// What an entry takes besides its texts.
+    const ENTRY: usize = 96;
+    ENTRY + name.len() + value.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(unknown: &mut Unknown, members: &str) {
+        unknown.take(Arc::new(serde_json::from_str(members).unwrap()));
+    }
+
+    fn shown(unknown: &Unknown) -> String {
+        serde_json::to_string(&unknown.members).unwrap()
+    }
+
+    #[test]
+    fn the_last_value_of_a_member_counts() {
+        let mut unknown = Unknown::default();
+        take(&mut unknown, r#"{"a":1,"b":[2]}"#);
+        take(&mut unknown, r#"{"b":3}"#);
+        assert_eq!(shown(&unknown), r#"{"a":1,"b":3}"#);
+    }
+
+    #[test]
+    fn what_is_shared_counts_again_behind_something_else() {
+        let mut unknown = Unknown::default();
+        let shared = Arc::new(serde_json::from_str(r#"{"a":1}"#).unwrap());
+        unknown.take(Arc::clone(&shared));
+        take(&mut unknown, r#"{"a":2}"#);
+        unknown.take(shared);
+        assert_eq!(shown(&unknown), r#"{"a":1}"#);
+    }
+
+    #[test]
+    fn too_much_is_left_out() {
+        let mut unknown = Unknown::default();
+        take(&mut unknown, r#"{"a":1,"b":2}"#);
+        take(&mut unknown, &format!(r#"{{"a":"{}"}}"#, "x".repeat(MAX_BYTES)));
+        take(&mut unknown, &format!(r#"{{"c":{}{}}}"#, "[".repeat(200), "]".repeat(200)));
+        assert_eq!(shown(&unknown), r#"{"b":2}"#);
+        for at in 0..10_000 {
+            take(&mut unknown, &format!(r#"{{"n{at}":0}}"#));
+        }
+        assert!(unknown.weight() <= 2 * MAX_BYTES && unknown.members.len() < 1000);
+        for at in 0..10_000 {
+            take(&mut unknown, &format!(r#"{{"n{at}":null}}"#));
+        }
+    }
+}
