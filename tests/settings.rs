@@ -2,5 +2,6 @@
 //! tests need anyway are shown there.
 
 mod face;
+mod limits;
 mod tools;
 mod upstream;
