@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::text;
+
 /// Every error code a client can meet, before a stream or in its error frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorCode {
@@ -123,13 +125,26 @@ impl ErrorCode {
     }
 }
 
+fn shortened(words: String, bytes: usize) -> String {
+    if words.len() <= bytes { words } else { text::shortened(&words, bytes).into_owned() }
+}
+
 impl ApiError {
+    /// What a message repeats of a request is no reason to send it back whole: a long
+    /// one loses its middle.
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), param: None, retry_after: None }
+        const MAX_MESSAGE: usize = 4000;
+        Self {
+            code,
+            message: shortened(message.into(), MAX_MESSAGE),
+            param: None,
+            retry_after: None,
+        }
     }
 
     pub(crate) fn param(mut self, param: impl Into<String>) -> Self {
-        self.param = Some(param.into());
+        const MAX_PARAM: usize = 280;
+        self.param = Some(shortened(param.into(), MAX_PARAM));
         self
     }
 
