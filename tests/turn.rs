@@ -3,6 +3,7 @@
 mod answers;
 mod calls;
 mod client_tools;
+mod events;
 mod failures;
 mod leaving;
 mod merging;

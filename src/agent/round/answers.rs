@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Progress, Round};
-use crate::agent::events::{ToolEnd, ToolStart, TurnEvent};
+use crate::agent::events::{Headline, Structured, ToolEnd, ToolStart, TurnEvent};
 use crate::agent::state::Effect;
 use crate::execution::pipeline::ToolResult;
 use crate::execution::schedule::Position;
@@ -23,7 +23,7 @@ impl Round {
         Some(TurnEvent::ToolStarted(Box::new(ToolStart {
             call_id: self.assembler.call(Slot(position)).id.clone(),
             tool: call.tool.clone(),
-            headline: call.headline.clone(),
+            headline: Headline::new(call.headline.clone()),
         })))
     }
 
@@ -34,7 +34,7 @@ impl Round {
         duration: Duration,
     ) -> Option<TurnEvent> {
         let call = self.calls.get_mut(position)?;
-        let result = match std::mem::take(&mut call.progress) {
+        let mut result = match std::mem::take(&mut call.progress) {
             Progress::Running => result,
             Progress::Condemned(verdict) => verdict,
             settled => {
@@ -45,12 +45,13 @@ impl Round {
         let event = TurnEvent::ToolEnded(Box::new(ToolEnd {
             call_id: self.assembler.call(Slot(position)).id.clone(),
             tool: call.tool.clone(),
-            headline: call.headline.clone(),
+            headline: Headline::new(call.headline.clone()),
             duration,
             chars: result.text.chars().count(),
             error: result.is_error.then(|| first_line(&result.text)),
-            structured: shown(&result.structured),
+            structured: Structured::new(shown(std::mem::take(&mut result.structured))),
         }));
+        self.weight += result.text.len();
         call.progress = Progress::Answered(result);
         Some(event)
     }
@@ -86,24 +87,23 @@ impl Round {
         effects.push(Effect::Emit(TurnEvent::ToolEnded(Box::new(ToolEnd {
             call_id: assembled.id.clone(),
             tool: assembled.name.clone().unwrap_or_default(),
-            headline: String::new(),
+            headline: Headline::default(),
             duration: Duration::ZERO,
             chars: 0,
             error: Some(first_line(&error.to_string())),
-            structured: serde_json::Value::Null,
+            structured: Structured::default(),
         }))));
     }
 }
 
 /// What programs are told of an answer. The whole of what a file held before is for
 /// hooks, not for a stream.
-fn shown(structured: &serde_json::Value) -> serde_json::Value {
+fn shown(mut structured: serde_json::Value) -> serde_json::Value {
     const LEFT_OUT: &str = "original";
-    let mut shown = structured.clone();
-    if let Some(members) = shown.as_object_mut() {
+    if let Some(members) = structured.as_object_mut() {
         members.shift_remove(LEFT_OUT);
     }
-    shown
+    structured
 }
 
 fn first_line(text: &str) -> String {

@@ -128,14 +128,14 @@ impl Encoder {
     fn tool_started(&mut self, start: &ToolStart, out: &mut Vec<u8>) {
         match self.progress {
             Progress::Reasoning => {
-                self.line(&progress_lines::started(&start.tool, &start.headline), out);
+                self.line(&progress_lines::started(&start.tool, start.headline.as_str()), out);
             }
             Progress::Events => self.event(
                 &json!({
                     "type": "tool_start",
                     "id": start.call_id,
                     "tool": start.tool,
-                    "argument": start.headline,
+                    "argument": start.headline.as_str(),
                 }),
                 out,
             ),
@@ -147,10 +147,13 @@ impl Encoder {
         match self.progress {
             Progress::Reasoning => {
                 let line = match &end.error {
-                    Some(error) => progress_lines::failed(&end.tool, &end.headline, error),
-                    None => {
-                        progress_lines::ended(&end.tool, &end.headline, end.duration, end.chars)
-                    }
+                    Some(error) => progress_lines::failed(&end.tool, end.headline.as_str(), error),
+                    None => progress_lines::ended(
+                        &end.tool,
+                        end.headline.as_str(),
+                        end.duration,
+                        end.chars,
+                    ),
                 };
                 self.line(&line, out);
             }
@@ -159,11 +162,12 @@ impl Encoder {
                     "type": "tool_end",
                     "id": end.call_id,
                     "tool": end.tool,
-                    "argument": end.headline,
+                    "argument": end.headline.as_str(),
                     "duration_ms": milliseconds(end.duration),
                     "chars": end.chars,
                     "error": end.error,
-                    "structured": end.structured,
+                    "structured": end.structured.value,
+                    "structured_bytes": end.structured.bytes,
                 }),
                 out,
             ),
