@@ -18,7 +18,7 @@ use table::Table;
 async fn soak() {
     let mut table = Table::default();
     table.measure("idle", memory::idle()).await;
-    table.measure("large", memory::a_large_message()).await;
+    table.measure("large", memory::a_large_request()).await;
     table.measure("streams", memory::ordinary_streams()).await;
     table.measure("hostile", hostile::streams()).await;
     table.measure("sixty", hostile::sixty_of_a_kind()).await;

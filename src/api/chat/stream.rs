@@ -54,7 +54,7 @@ impl EventStream {
             }
             self.encoder.encode(event, &mut out);
         }
-        if let Err(exhausted) = self.share.hold(out.len()) {
+        if let Err(exhausted) = self.share.hold(out.capacity()) {
             out = self.overloaded(exhausted);
         }
         Bytes::from(out)
