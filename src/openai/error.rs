@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::text;
-
 /// Every error code a client can meet, before a stream or in its error frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorCode {
@@ -125,13 +123,18 @@ impl ErrorCode {
     }
 }
 
-fn shortened(words: String, bytes: usize) -> String {
-    if words.len() <= bytes { words } else { text::shortened(&words, bytes).into_owned() }
+fn shortened(mut words: String, bytes: usize) -> String {
+    if words.len() > bytes {
+        let end = (0..=bytes).rev().find(|end| words.is_char_boundary(*end)).unwrap_or(0);
+        words.truncate(end);
+        words.push('…');
+    }
+    words
 }
 
 impl ApiError {
     /// What a message repeats of a request is no reason to send it back whole: a long
-    /// one loses its middle.
+    /// one loses its end.
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         const MAX_MESSAGE: usize = 4000;
         Self {
@@ -143,7 +146,7 @@ impl ApiError {
     }
 
     pub(crate) fn param(mut self, param: impl Into<String>) -> Self {
-        const MAX_PARAM: usize = 280;
+        const MAX_PARAM: usize = 300;
         self.param = Some(shortened(param.into(), MAX_PARAM));
         self
     }
