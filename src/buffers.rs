@@ -70,6 +70,11 @@ impl Share {
         self.taken = wanted;
         Ok(())
     }
+
+    /// The same for what is held long: what is smaller than a step is not free.
+    pub(crate) fn hold_rounded_up(&mut self, bytes: usize) -> Result<(), Exhausted> {
+        self.hold(bytes.checked_next_multiple_of(STEP).ok_or(Exhausted)?)
+    }
 }
 
 impl Drop for Share {

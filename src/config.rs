@@ -9,7 +9,6 @@ pub(crate) mod keys;
 pub(crate) mod layers;
 pub(crate) mod own_environment;
 pub(crate) mod secrets;
-mod zero;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -169,9 +168,6 @@ impl Config {
             let at = layers.source(key).cloned();
             Err(ConfigError::BadValue { at, key: key.to_owned(), reason })
         };
-        if let Some(key) = zero::limit(layers) {
-            return bad(&key, "must be more than 0".into());
-        }
         let server = &self.server;
         if !server.workspace.is_dir() {
             return bad("server.workspace", no_directory(&server.workspace));

@@ -4,53 +4,66 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
-/// The defaults are config.md's; the reasons stand in `toolhand.example.toml`.
+/// The defaults are config.md's; the reasons stand in `toolhand.example.toml`. None
+/// may be 0: that would refuse everything, and most likely means "no limit".
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Limits {
     /// The largest JSON body, in bytes.
-    #[serde(with = "crate::units::size")]
+    #[serde(deserialize_with = "above_zero::size")]
     pub(crate) body: usize,
     /// The largest multipart body of a forwarded route; it is streamed.
-    #[serde(with = "crate::units::size")]
+    #[serde(deserialize_with = "above_zero::size")]
     pub(crate) upload: usize,
     /// How long a body may take, unless it keeps coming at 8 kB/s.
-    #[serde(with = "crate::units::duration")]
+    #[serde(deserialize_with = "above_zero::duration")]
     pub(crate) body_time: Duration,
     /// Tools that one request may declare.
+    #[serde(deserialize_with = "above_zero::count")]
     pub(crate) client_tools: usize,
     /// The largest schema of one of them, in bytes.
-    #[serde(with = "crate::units::size")]
+    #[serde(deserialize_with = "above_zero::size")]
     pub(crate) schema: usize,
+    /// Messages in one request.
+    #[serde(deserialize_with = "above_zero::count")]
+    pub(crate) messages: usize,
+    /// Tool calls in all of its messages together.
+    #[serde(deserialize_with = "above_zero::count")]
+    pub(crate) calls: usize,
     /// From the first byte (or the connect) to the end of the head.
-    #[serde(with = "crate::units::duration")]
+    #[serde(deserialize_with = "above_zero::duration")]
     pub(crate) header_time: Duration,
     /// A kept connection without a request.
-    #[serde(with = "crate::units::duration")]
+    #[serde(deserialize_with = "above_zero::duration")]
     pub(crate) idle_connection: Duration,
-    #[serde(with = "crate::units::size")]
+    #[serde(deserialize_with = "above_zero::size")]
     pub(crate) head_bytes: usize,
+    #[serde(deserialize_with = "above_zero::count")]
     pub(crate) connections: usize,
     /// Of them, those of one peer that has shown no valid key.
+    #[serde(deserialize_with = "above_zero::count")]
     pub(crate) unauthenticated_per_peer: usize,
     /// Turns that run at once, of all keys.
+    #[serde(deserialize_with = "above_zero::count")]
     pub(crate) runs: usize,
+    #[serde(deserialize_with = "above_zero::count")]
     pub(crate) runs_per_key: usize,
     /// Wrong keys of one peer before 429.
+    #[serde(deserialize_with = "above_zero::count")]
     pub(crate) wrong_keys_per_minute: u32,
     /// One line of an upstream stream.
-    #[serde(with = "crate::units::size")]
+    #[serde(deserialize_with = "above_zero::size")]
     pub(crate) line: usize,
     /// One upstream response.
-    #[serde(with = "crate::units::size")]
+    #[serde(deserialize_with = "above_zero::size")]
     pub(crate) response: usize,
     /// All buffers of all streams together.
-    #[serde(with = "crate::units::size")]
+    #[serde(deserialize_with = "above_zero::size")]
     pub(crate) buffers: usize,
     /// How long a client may take nothing of its answer.
-    #[serde(with = "crate::units::duration")]
+    #[serde(deserialize_with = "above_zero::duration")]
     pub(crate) slow_client: Duration,
 }
 
@@ -62,6 +75,8 @@ impl Default for Limits {
             body_time: Duration::from_secs(30),
             client_tools: 512,
             schema: 1 << 20,
+            messages: 10_000,
+            calls: 50_000,
             header_time: Duration::from_secs(10),
             idle_connection: Duration::from_secs(75),
             head_bytes: 64 << 10,
@@ -75,5 +90,36 @@ impl Default for Limits {
             buffers: 256 << 20,
             slow_client: Duration::from_secs(60),
         }
+    }
+}
+
+/// Reads a limit of each kind, and refuses 0.
+mod above_zero {
+    use serde::de::Error;
+
+    use super::{Deserialize, Deserializer, Duration};
+    use crate::units;
+
+    fn check<T: Default + PartialEq, E: Error>(value: T) -> Result<T, E> {
+        if value == T::default() {
+            return Err(E::custom("0 would refuse everything: a limit is at least 1"));
+        }
+        Ok(value)
+    }
+
+    pub(super) fn count<'de, T, D>(from: D) -> Result<T, D::Error>
+    where
+        T: Deserialize<'de> + Default + PartialEq,
+        D: Deserializer<'de>,
+    {
+        T::deserialize(from).and_then(check)
+    }
+
+    pub(super) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
+        units::size::deserialize(from).and_then(check)
+    }
+
+    pub(super) fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        units::duration::deserialize(from).and_then(check)
     }
 }

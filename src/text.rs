@@ -1,5 +1,7 @@
 //! Cutting and cleaning text at character borders.
 
+use std::borrow::Cow;
+
 /// The longest prefix of `text` with at most `bytes` bytes that ends at a character border.
 pub(crate) fn prefix(text: &str, bytes: usize) -> &str {
     if text.len() <= bytes {
@@ -19,6 +21,14 @@ pub(crate) fn suffix(text: &str, bytes: usize) -> &str {
         start += 1;
     }
     &text[start..]
+}
+
+/// `text` with `…` in the place of its middle, where it is longer than `bytes`.
+pub(crate) fn shortened(text: &str, bytes: usize) -> Cow<'_, str> {
+    if text.len() <= bytes {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("{}…{}", prefix(text, bytes / 2), suffix(text, bytes / 2)))
 }
 
 /// A file name as one line of text: what is no UTF-8, controls the terminal or

@@ -2,6 +2,7 @@
 //! tests need anyway are shown there.
 
 mod face;
+mod limits;
 mod models;
 mod tools;
 mod upstream;

@@ -130,23 +130,6 @@ fn x12_a_client_key_has_eight_characters_or_more() {
 }
 
 #[test]
-fn a_limit_of_nothing_is_named() {
-    for (key, value) in [
-        ("limits.body", r#""0""#),
-        ("limits.body", r#""0KiB""#),
-        ("limits.header_time", r#""0s""#),
-        ("limits.slow_client", r#""0""#),
-        ("limits.connections", "0"),
-        ("limits.runs", "-0"),
-        ("limits.wrong_keys_per_minute", "0"),
-    ] {
-        check_refused(Builder::new(NOWHERE).config(key, value), &[key, "must be more than 0"]);
-    }
-    let builder = Builder::new(NOWHERE).environment("TOOLHAND_LIMITS_RUNS", "0");
-    check_refused(builder, &["TOOLHAND_LIMITS_RUNS", "must be more than 0"]);
-}
-
-#[test]
 fn a_state_directory_is_ours_alone() {
     let builder = Builder::new(NOWHERE);
     let open = builder.home().join("open");

@@ -4,6 +4,7 @@ mod answers;
 mod calls;
 mod client_tools;
 mod cut_off;
+mod events;
 mod failures;
 mod leaving;
 mod merging;

@@ -206,8 +206,9 @@ impl TurnState {
 
     /// Roughly what the turn keeps in memory, in bytes.
     pub(crate) fn weight(&self) -> usize {
-        /// What grows piece by piece has up to as much room again.
-        const ROOM: usize = 2;
+        /// What grows piece by piece has up to as much room again, and leaves as much
+        /// behind, which the allocator keeps for a while.
+        const ROOM: usize = 3;
         self.asked + ROOM * self.round.weight()
     }
 

@@ -10,7 +10,16 @@ use crate::openai::chunk::CallDelta;
 pub(super) const CALL: usize = 1024;
 
 /// What one value takes besides its text, be it as short as `0`.
-const VALUE: usize = 32;
+const VALUE: usize = size_of::<Value>();
+
+/// What a member of an object takes besides its name and its value.
+const MEMBER: usize = 64;
+
+/// As much of an id or a name is counted in [`CALL`].
+const USUAL: usize = 64;
+
+/// An id is kept by the call, and by those who look for it.
+const COPIES: usize = 5;
 
 pub(super) fn of(
     content: Option<&str>,
@@ -26,26 +35,44 @@ pub(super) fn of_parts(parts: &[Box<RawValue>]) -> usize {
     parts.iter().map(|part| parsed(part)).sum()
 }
 
-/// A text is kept as long as it is. What is no text is kept in parts, the smallest of
-/// which is written in two bytes.
+/// A text is kept as long as it is. What is no text is kept in parts, which stand
+/// behind a comma, a colon or a bracket that is in no text.
 fn parsed(raw: &RawValue) -> usize {
     let raw = raw.get();
-    if raw.starts_with('"') { raw.len() } else { raw.len() * VALUE / 2 }
+    if raw.starts_with('"') {
+        return raw.len();
+    }
+    let (mut is_text, mut is_escaped, mut size) = (false, false, VALUE + raw.len());
+    for byte in raw.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b',' | b'[' | b'{' if !is_text => size += VALUE,
+            b':' if !is_text => size += MEMBER,
+            _ => {}
+        }
+    }
+    size
 }
 
 fn of_call(delta: &CallDelta) -> usize {
     let members = delta.members.iter().chain(&delta.function_members);
+    let beyond =
+        |text: &Option<String>| text.as_ref().map_or(0, |text| text.len().saturating_sub(USUAL));
     delta.arguments.as_ref().map_or(0, String::len)
-        + members.map(|(name, value)| name.len() + of_value(value)).sum::<usize>()
+        + COPIES * (beyond(&delta.id) + beyond(&delta.name))
+        + members.map(|(name, value)| MEMBER + name.len() + of_value(value)).sum::<usize>()
 }
 
-fn of_value(value: &Value) -> usize {
+/// What a value takes with all that is in it.
+pub(super) fn of_value(value: &Value) -> usize {
     VALUE
         + match value {
             Value::String(text) => text.len(),
             Value::Array(items) => items.iter().map(of_value).sum(),
             Value::Object(members) => {
-                members.iter().map(|(name, value)| name.len() + of_value(value)).sum()
+                members.iter().map(|(name, value)| MEMBER + name.len() + of_value(value)).sum()
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         }
@@ -60,14 +87,19 @@ mod tests {
     #[test]
     fn counts_what_is_kept_and_not_how_it_was_sent() {
         let members = serde_json::from_str(r#"{"a": "text", "list": [0,0,0]}"#).unwrap();
-        assert_eq!(of(Some("hello"), &members, &[]), 5 + 1 + 6 + 4 + 7 * 16);
+        assert_eq!(of(Some("hello"), &members, &[]), 5 + 1 + 6 + 4 + 7 + 4 * VALUE);
+        let members = serde_json::from_str(r#"{"m": {"t": "a, [\"{:"}}"#).unwrap();
+        let inner = r#"{"t": "a, [\"{:"}"#.len();
+        assert_eq!(of(None, &members, &[]), 1 + inner + 2 * VALUE + MEMBER);
 
         let call = CallDelta {
             index: Some(0),
+            id: Some("c".repeat(1064)),
             arguments: Some("{}".to_owned()),
             members: [("m".to_owned(), json!([1, "two"]))].into_iter().collect(),
             ..CallDelta::default()
         };
-        assert_eq!(of(None, &IndexMap::new(), &[call]), 2 + 1 + 3 * 32 + 3);
+        let member = MEMBER + 1 + 3 * VALUE + 3;
+        assert_eq!(of(None, &IndexMap::new(), &[call]), 2 + COPIES * 1000 + member);
     }
 }

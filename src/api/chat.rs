@@ -2,6 +2,7 @@
 
 mod collect;
 mod encode;
+mod kept;
 mod lists;
 mod log;
 pub(crate) mod retries;

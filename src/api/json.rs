@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::strict_json::Key;
@@ -47,8 +47,54 @@ pub(crate) fn number(value: &RawValue) -> Option<f64> {
     serde_json::from_str(value.get()).ok()
 }
 
-pub(crate) fn items(value: &RawValue) -> Option<Vec<&RawValue>> {
-    serde_json::from_str(value.get()).ok()
+/// The items of a list, and no more than one beyond `most`: enough to tell that there
+/// are too many. `None`: it is no list.
+pub(crate) fn items(value: &RawValue, most: usize) -> Option<Vec<&RawValue>> {
+    let mut items = Vec::new();
+    for_each_item(value, |item| {
+        items.push(item);
+        if items.len() > most { Err(()) } else { Ok(()) }
+    })?
+    .unwrap_or_default();
+    Some(items)
+}
+
+/// Hands over the items of a list one by one, and stops at the first error; none of
+/// them is kept, however many there are. `None`: it is no list.
+pub(crate) fn for_each_item<'a, E>(
+    value: &'a RawValue,
+    mut each: impl FnMut(&'a RawValue) -> Result<(), E>,
+) -> Option<Result<(), E>> {
+    if kind(value) != Kind::Array {
+        return None;
+    }
+    let mut outcome = Ok(());
+    let items = Items(|item| {
+        outcome = each(item);
+        outcome.is_ok()
+    });
+    let _ended = serde_json::Deserializer::from_str(value.get()).deserialize_seq(items);
+    Some(outcome)
+}
+
+/// Reads a list until the function says that it has seen enough.
+struct Items<F>(F);
+
+impl<'de, F: FnMut(&'de RawValue) -> bool> Visitor<'de> for Items<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
+        while let Some(item) = items.next_element()? {
+            if !(self.0)(item) {
+                return Err(A::Error::custom("enough"));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A value that [`RawValue`] has seen to be JSON when it was made of JSON.
@@ -66,12 +112,16 @@ pub(crate) fn array(items: &[Box<RawValue>]) -> Box<RawValue> {
     serde_json::value::to_raw_value(items).expect("raw values are JSON")
 }
 
+/// Members of an object that we look into, or a body's: more than any has, and few
+/// enough to be searched one by one. What is only passed on may have any number.
+pub(crate) const MAX_MEMBERS: usize = 4096;
+
 /// An object's members, in their order.
 #[derive(Clone, Debug)]
 pub(crate) struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Object<'a> {
-    /// `None` when `json` is another kind of value.
+    /// `None` when `json` is another kind of value, or has more than [`MAX_MEMBERS`].
     pub(crate) fn parse(json: &'a str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }
@@ -135,6 +185,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut members = Vec::new();
                 while let Some((Key(key), value)) = map.next_entry()? {
+                    if members.len() == MAX_MEMBERS {
+                        return Err(A::Error::custom("too many members"));
+                    }
                     members.push((key, value));
                 }
                 Ok(members)
@@ -169,6 +222,34 @@ mod tests {
         let changed = object.with(&[("b", Some(&new)), ("c", None), ("d", Some(&new))]);
 
         assert_eq!(changed.get(), r#"{"a":1.10,"b":"new","d":"new"}"#);
+    }
+
+    #[test]
+    fn of_a_list_no_more_is_read_than_is_asked_for() {
+        let list = raw("[1, [2], 3, 4]".to_owned());
+        let read = |most| {
+            let items = items(&list, most).unwrap();
+            items.iter().map(|item| item.get()).collect::<Vec<_>>()
+        };
+        assert_eq!(read(9), ["1", "[2]", "3", "4"]);
+        assert_eq!(read(2), ["1", "[2]", "3"]);
+        assert!(items(&raw("{}".to_owned()), 9).is_none());
+        let mut seen = 0;
+        let stopped = for_each_item(&list, |item| {
+            seen += 1;
+            if item.get() == "[2]" { Err("stop") } else { Ok(()) }
+        });
+        assert_eq!((stopped, seen), (Some(Err("stop")), 2));
+    }
+
+    #[test]
+    fn an_object_of_very_many_members_is_not_looked_into() {
+        let object = |members: usize| {
+            let members: Vec<_> = (0..members).map(|n| format!("\"{n}\":1")).collect();
+            Object::parse(&format!("{{{}}}", members.join(","))).is_some()
+        };
+        assert!(object(MAX_MEMBERS));
+        assert!(!object(MAX_MEMBERS + 1));
     }
 
     #[test]

@@ -43,7 +43,7 @@ fn find<'a>(models: &'a RawValue, id: &str) -> Result<Option<&'a RawValue>, ApiE
 }
 
 fn entries(models: &RawValue) -> Result<Vec<&RawValue>, ApiError> {
-    let data = Object::of(models).and_then(|list| json::items(list.get("data")?));
+    let data = Object::of(models).and_then(|list| json::items(list.get("data")?, usize::MAX));
     data.ok_or_else(|| {
         ApiError::new(ErrorCode::UpstreamInvalid, "Upstream did not answer with a list of models.")
     })

@@ -7,14 +7,19 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
+use std::hash::BuildHasher;
 
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::json::Object;
+use super::json::{MAX_MEMBERS, Object};
 use crate::openai::error::{ApiError, ErrorCode};
+use crate::text;
 
 /// Up to this many keys a list is searched faster than a set is filled.
 const FEW_KEYS: usize = 16;
+
+/// As much of a key as an error names.
+const MAX_NAMED: usize = 200;
 
 /// Checks that `body` is one JSON value in which every key, number and string can
 /// be read in one way only, at most 127 levels deep.
@@ -28,10 +33,14 @@ pub(crate) fn check(body: &[u8]) -> Result<(), ApiError> {
 /// The members of `body`, which must be a JSON object that passes [`check`].
 pub(crate) fn object(body: &[u8]) -> Result<Object<'_>, ApiError> {
     check(body)?;
-    str::from_utf8(body)
-        .ok()
-        .and_then(Object::parse)
-        .ok_or_else(|| ApiError::new(ErrorCode::InvalidValue, "The body must be a JSON object."))
+    str::from_utf8(body).ok().and_then(Object::parse).ok_or_else(|| {
+        let message = if body.trim_ascii_start().starts_with(b"{") {
+            format!("The body has more than {MAX_MEMBERS} fields.")
+        } else {
+            "The body must be a JSON object.".to_owned()
+        };
+        ApiError::new(ErrorCode::InvalidValue, message)
+    })
 }
 
 /// Reads any value and keeps nothing of it.
@@ -86,6 +95,7 @@ impl<'de> Visitor<'de> for Strict {
         let mut seen = SeenKeys::default();
         while let Some(Key(key)) = members.next_key()? {
             if let Some(twice) = seen.add(key) {
+                let twice = text::shortened(&twice, MAX_NAMED);
                 return Err(de::Error::custom(format_args!(
                     "the key {twice:?} stands there twice"
                 )));
@@ -96,24 +106,27 @@ impl<'de> Visitor<'de> for Strict {
     }
 }
 
+/// The keys of one object. Of many, only a hash is kept each, whose seed no client
+/// knows: a body of two million keys would otherwise take five times its size. That
+/// two of so many have the same one happens once in ten million such bodies.
 #[derive(Default)]
 struct SeenKeys<'de> {
     few: Vec<Cow<'de, str>>,
-    many: HashSet<Cow<'de, str>>,
+    many: HashSet<u64>,
 }
 
 impl<'de> SeenKeys<'de> {
     /// Gives `key` back when it was seen before.
     fn add(&mut self, key: Cow<'de, str>) -> Option<Cow<'de, str>> {
-        if self.few.contains(&key) || self.many.contains(&key) {
+        if self.few.contains(&key) {
             return Some(key);
         }
         if self.few.len() < FEW_KEYS {
             self.few.push(key);
-        } else {
-            self.many.insert(key);
+            return None;
         }
-        None
+        let is_new = self.many.insert(self.many.hasher().hash_one(&key));
+        (!is_new).then_some(key)
     }
 }
 

@@ -123,13 +123,31 @@ impl ErrorCode {
     }
 }
 
+fn shortened(mut words: String, bytes: usize) -> String {
+    if words.len() > bytes {
+        let end = (0..=bytes).rev().find(|end| words.is_char_boundary(*end)).unwrap_or(0);
+        words.truncate(end);
+        words.push('…');
+    }
+    words
+}
+
 impl ApiError {
+    /// What a message repeats of a request is no reason to send it back whole: a long
+    /// one loses its end.
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), param: None, retry_after: None }
+        const MAX_MESSAGE: usize = 4000;
+        Self {
+            code,
+            message: shortened(message.into(), MAX_MESSAGE),
+            param: None,
+            retry_after: None,
+        }
     }
 
     pub(crate) fn param(mut self, param: impl Into<String>) -> Self {
-        self.param = Some(param.into());
+        const MAX_PARAM: usize = 300;
+        self.param = Some(shortened(param.into(), MAX_PARAM));
         self
     }
 

@@ -44,6 +44,17 @@ impl Usage {
         merge(&mut self.0, &other.0);
     }
 
+    /// Roughly what it takes in memory, in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        /// A count with its place in a map.
+        const COUNT: usize = 128;
+        fn of(counts: &Map<String, Value>) -> usize {
+            let inner = |value: &Value| value.as_object().map_or(0, of);
+            counts.iter().map(|(name, value)| COUNT + name.len() + inner(value)).sum()
+        }
+        of(&self.0)
+    }
+
     pub(crate) fn prompt_tokens(&self) -> u64 {
         self.0.get("prompt_tokens").and_then(Value::as_u64).unwrap_or(0)
     }

@@ -1,6 +1,7 @@
 //! The events in a byte stream: [`guard`] cuts them out, [`Event::data`] reads them.
 
 pub(crate) mod guard;
+mod pieces;
 
 use std::borrow::Cow;
 use std::convert::Infallible;

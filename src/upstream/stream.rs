@@ -87,8 +87,9 @@ impl ChunkStream {
     }
 
     fn push(&mut self, bytes: Bytes) -> Result<(), Fault> {
-        /// A line is read into as much text again before it is let go.
-        const READING: usize = 2;
+        /// A line is put together, and read into as much text again, before its pieces
+        /// are let go.
+        const READING: usize = 3;
         self.decoder.push(bytes);
         let held = self.share.hold(READING * self.decoder.held());
         held.or_else(|exhausted| self.end_here(Err(exhausted.into())).map(drop))

@@ -1,4 +1,4 @@
-//! Two hundred streams at once, of peers that do all to fill the memory.
+//! Many streams at once, of peers that do all to fill the memory.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::table::Line;
-use crate::support::chunks::{call_head, flood, raw, reasoning, text};
+use crate::support::chunks::{call_head, call_piece, flood, raw, reasoning, text};
 use crate::support::client::{ask, with};
 use crate::support::gauge;
 use crate::support::http::{Framing, Reader};
@@ -16,6 +16,7 @@ use crate::support::server::Server;
 use crate::support::upstream::{Step, Upstream};
 
 const STREAMS: usize = 200;
+const SIXTY: usize = 60;
 const MOST_MIB: u64 = 512;
 /// `limits.slow_client` of this server.
 const SLOW_CLIENT: Duration = Duration::from_secs(3);
@@ -45,10 +46,52 @@ enum Reading {
     Late,
     /// A little at a time.
     Slowly,
+    /// As much as comes, then for a while nothing.
+    WithPauses,
 }
 
+/// A stream that means harm: what upstream sends, and how its client reads.
+type Hostile = (&'static str, Vec<Step>, Reading);
+
+/// Two hundred of every kind, each kind read in every way.
 pub(super) async fn streams() -> Line {
+    let kinds = kinds();
+    let readings = [Reading::Streamed, Reading::Whole, Reading::Late, Reading::Slowly];
+    let streams = (0..STREAMS).map(|number| {
+        let (model, steps) = kinds[number % kinds.len()].clone();
+        (model, steps, readings[number / kinds.len() % readings.len()])
+    });
     let mut line = Line::new("hostile streams (R7)");
+    attack(&mut line, "", streams).await;
+    line
+}
+
+/// Sixty of one kind at a server of their own, so that each kind has its peak.
+pub(super) async fn sixty_of_a_kind() -> Line {
+    let mut line = Line::new("sixty of a kind (R7)");
+    for hostile in worst() {
+        attack(&mut line, hostile.0, std::iter::repeat_n(hostile.clone(), SIXTY)).await;
+    }
+    let mixed = worst().into_iter().cycle().take(SIXTY);
+    attack(&mut line, "mixed", mixed).await;
+    line
+}
+
+/// The kinds that came closest to the limit.
+fn worst() -> Vec<Hostile> {
+    let words = "All work and no play makes Jack a dull boy. ".repeat(20);
+    let long = flood(text(&words.repeat(20)));
+    let pieces = flood(call_piece(0, &"x".repeat(30_000)));
+    let arguments = call_piece(0, r#"{"file_path": "a", "content": ""#);
+    vec![
+        ("line", vec![raw("data: "), flood(raw("x".repeat(1 << 16)))], Reading::Streamed),
+        ("paused", vec![long.clone()], Reading::WithPauses),
+        ("unread", vec![long], Reading::Late),
+        ("arguments", vec![call_head(0, "c", "Write"), arguments, pieces], Reading::Streamed),
+    ]
+}
+
+async fn attack(line: &mut Line, name: &str, streams: impl Iterator<Item = Hostile>) {
     let upstream = Upstream::start();
     let slow_client = format!("\"{}s\"", SLOW_CLIENT.as_secs());
     let server = Server::builder(&upstream)
@@ -58,30 +101,24 @@ pub(super) async fn streams() -> Line {
         .start()
         .await;
     let before = gauge::open_files(&server);
-    let kinds = kinds();
-    let readings = [Reading::Streamed, Reading::Whole, Reading::Late, Reading::Slowly];
-    let mut streams = JoinSet::new();
-    for number in 0..STREAMS {
-        let (model, steps) = &kinds[number % kinds.len()];
-        let reading = readings[number / kinds.len() % readings.len()];
-        upstream.round_of(model, steps.clone());
+    let mut running = JoinSet::new();
+    for (model, steps, reading) in streams {
+        upstream.round_of(model, steps);
         let is_streamed = !matches!(reading, Reading::Whole);
         let body = with(ask("Hi"), json!({ "model": model, "stream": is_streamed }));
         let client = server.client();
-        streams.spawn(async move { ending(client.start(&body).await, reading).await });
+        running.spawn(async move { ending(client.start(&body).await, reading).await });
     }
-    let (mut terminal_events, mut false_stops) = (0, 0);
-    while let Some(ending) = streams.join_next().await {
+    line.runs += running.len();
+    while let Some(ending) = running.join_next().await {
         let ending = ending.expect("no panic");
-        terminal_events += usize::from(ending.errors == 1);
-        false_stops += ending.stops;
+        *line.terminal_events.get_or_insert_default() += usize::from(ending.errors == 1);
+        *line.false_stops.get_or_insert_default() += ending.stops;
     }
-    line.runs = STREAMS;
-    line.terminal_events = Some(terminal_events);
-    line.false_stops = Some(false_stops);
-    line.note(format!("{} MiB sent by upstream", upstream.flooded() >> 20));
-    line.leaves(gauge::remains(&server, before).await, MOST_MIB);
-    line
+    let remains = gauge::remains(&server, before).await;
+    let (sent, peak) = (upstream.flooded() >> 20, remains.peak >> 20);
+    line.note(format!("{name} {peak} MiB of {sent} MiB sent by upstream").trim().to_owned());
+    line.leaves(remains, MOST_MIB);
 }
 
 /// What a client has seen.
@@ -94,6 +131,7 @@ struct Ending {
 async fn ending(mut answer: Reader<TcpStream>, reading: Reading) -> Ending {
     let pause = match reading {
         Reading::Slowly => Duration::from_millis(1),
+        Reading::WithPauses => Duration::from_millis(100),
         Reading::Late => {
             sleep(2 * SLOW_CLIENT).await;
             Duration::ZERO

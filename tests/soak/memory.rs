@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 
 use super::table::Line;
@@ -30,32 +30,57 @@ pub(super) async fn idle() -> Line {
 }
 
 /// V24: less than a second of computing, less than five times its size.
-pub(super) async fn a_large_message() -> Line {
-    const SIZE: usize = 20 << 20;
-    let mut line = Line::new("a message of 20 MB (V24)");
-    let upstream = Upstream::start();
-    for (kind, text) in [
-        ("plain", "word ".repeat(SIZE / 5)),
-        ("escapes", "\"\n\\\t".repeat(SIZE / 8)),
-        ("zero width", "\u{200b}".repeat(SIZE / 3)),
-    ] {
+pub(super) async fn a_large_request() -> Line {
+    let mut line = Line::new("a request of 20 MB (V24)");
+    for (kind, members) in large_requests() {
         // Each at a server of its own, for its peak and its time.
+        let upstream = Upstream::start();
         let server = Server::start(&upstream).await;
         upstream.round(says("Read."));
-        let body =
-            with(ask_streamed("Hi"), json!({ "messages": [{ "role": "user", "content": text }] }));
+        let body = with(ask_streamed("Hi"), members);
+        let size = body.to_string().len();
         let (rss, cpu) = (gauge::memory(&server).now, gauge::cpu_time(&server));
         server.client().streamed(&body).await;
         let grown = gauge::memory(&server).peak - rss;
         let cpu = gauge::cpu_time(&server).saturating_sub(cpu);
         #[expect(clippy::cast_precision_loss, reason = "a ratio to be read")]
-        let ratio = grown as f64 / body.to_string().len() as f64;
+        let ratio = grown as f64 / size as f64;
         line.runs += 1;
         line.note(format!("{kind}: {} ms, {ratio:.1} x its size", cpu.as_millis()));
         line.must(cpu < Duration::from_secs(1), || format!("{kind} took {cpu:?}"));
         line.must(ratio < 5.0, || format!("{kind} took {ratio:.1} times its size"));
     }
     line
+}
+
+/// One large text, and great numbers of small things.
+fn large_requests() -> Vec<(&'static str, Value)> {
+    const SIZE: usize = 20 << 20;
+    const CALLS: usize = 50_000;
+    let content = |content: Value| json!({ "messages": [{ "role": "user", "content": content }] });
+    let calls = |id: fn(usize) -> String| {
+        let arguments = json!({ "text": "x".repeat(SIZE / CALLS - 100) }).to_string();
+        let call = |number: usize| {
+            let function = json!({ "name": "f", "arguments": arguments });
+            json!({ "id": id(number), "type": "function", "function": function })
+        };
+        let calls: Vec<Value> = (0..CALLS).map(call).collect();
+        let user = json!({ "role": "user", "content": "Go on." });
+        json!({ "messages": [{ "role": "assistant", "tool_calls": calls }, user] })
+    };
+    let key = "k".repeat(SIZE / 120);
+    let deep = (0..120).fold(json!({}), |inner, _| json!({ key.clone(): inner }));
+    let keys: Map<String, Value> = (0..SIZE / 14).map(|n| (n.to_string(), json!(1))).collect();
+    vec![
+        ("plain", content("word ".repeat(SIZE / 5).into())),
+        ("escapes", content("\"\n\\\t".repeat(SIZE / 8).into())),
+        ("zero width", content("\u{200b}".repeat(SIZE / 3).into())),
+        ("parts", content(vec![json!({ "type": "text", "text": "" }); SIZE / 26].into())),
+        ("calls", calls(|number| format!("call_{number}"))),
+        ("calls of one id", calls(|_| "call_0".to_owned())),
+        ("deep metadata", json!({ "metadata": deep })),
+        ("wide metadata", json!({ "metadata": keys })),
+    ]
 }
 
 /// All are open at once, half said, before any goes on.

@@ -1,5 +1,6 @@
 //! The one table: a line a part, and whether each keeps its limits.
 
+use std::env;
 use std::fmt::Display;
 
 use tokio::time::Instant;
@@ -53,7 +54,7 @@ impl Line {
         self.must(after <= before + KEPT, || format!("{before} files open, then {after}"));
         self.must(survivors == 0, || format!("{survivors} processes left"));
         self.must(peak <= most * MIB, || format!("{} MiB of {most} MiB", peak / MIB));
-        self.remains = Some(remains);
+        self.remains = Some(self.remains.map_or(remains, |others| others.and(remains)));
     }
 
     pub(super) fn must(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
@@ -67,9 +68,20 @@ impl Line {
     }
 }
 
+/// Part of a part's name: only such parts are measured.
+const ONLY: &str = "SOAK_ONLY";
+
 impl Table {
+    /// Measures a part, unless another one alone is asked for, and shows its line.
+    pub(super) async fn measure(&mut self, name: &str, part: impl Future<Output = Line>) {
+        let only = env::var(ONLY).unwrap_or_default();
+        if name.contains(&only) {
+            self.add(part.await);
+        }
+    }
+
     /// Shows a line as soon as it is known.
-    pub(super) fn add(&mut self, mut line: Line) {
+    fn add(&mut self, mut line: Line) {
         if !std::mem::replace(&mut self.has_begun, true) {
             show(&row([
                 "part",

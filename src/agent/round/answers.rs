@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Call, Progress, Round, RoundEffect, Running};
-use crate::agent::events::{ToolEnd, ToolStart, TurnEvent};
+use crate::agent::events::{Headline, Structured, ToolEnd, ToolStart, TurnEvent};
 use crate::execution::pipeline::ToolResult;
 use crate::execution::schedule::Position;
 use crate::text;
@@ -28,7 +28,7 @@ impl Round {
         Some(TurnEvent::ToolStarted(Box::new(ToolStart {
             call_id: id,
             tool: call.tool.clone(),
-            headline: call.headline.clone(),
+            headline: Headline::new(call.headline.clone()),
         })))
     }
 
@@ -39,7 +39,7 @@ impl Round {
         duration: Duration,
     ) -> Option<TurnEvent> {
         let call = self.calls.get_mut(position)?;
-        let (running, result) = match std::mem::take(&mut call.progress) {
+        let (running, mut result) = match std::mem::take(&mut call.progress) {
             Progress::Running(running) => (running, result),
             Progress::Condemned(running, verdict) => (running, verdict),
             settled => {
@@ -50,9 +50,10 @@ impl Round {
         let event = TurnEvent::ToolEnded(Box::new(ToolEnd {
             chars: result.text.chars().count(),
             error: result.is_error.then(|| first_line(&result.text)),
-            structured: result.structured.clone(),
+            structured: Structured::new(std::mem::take(&mut result.structured)),
             ..call.ended(running.id, duration)
         }));
+        self.weight += result.text.len();
         call.progress = Progress::Answered(result);
         Some(event)
     }
@@ -118,7 +119,7 @@ impl Round {
         let assembled = self.assembler.call(Slot(slot));
         effects.push(RoundEffect::Emit(TurnEvent::ToolEnded(Box::new(ToolEnd {
             tool: assembled.name.clone().unwrap_or_default(),
-            headline: String::new(),
+            headline: Headline::default(),
             error: Some(first_line(&error.to_string())),
             ..call.ended(assembled.id.clone(), Duration::ZERO)
         }))));
@@ -131,11 +132,11 @@ impl Call {
         ToolEnd {
             call_id,
             tool: self.tool.clone(),
-            headline: self.headline.clone(),
+            headline: Headline::new(self.headline.clone()),
             duration,
             chars: 0,
             error: None,
-            structured: serde_json::Value::Null,
+            structured: Structured::default(),
         }
     }
 }

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::lists::Lists;
 use crate::agent::events::{
-    ClientCallDelta, Failure, Finished, RawDelta, Summary, ToolEnd, ToolStart, TurnEvent,
+    ClientCallDelta, Failure, Finished, RawDelta, Structured, Summary, ToolEnd, ToolStart,
+    TurnEvent,
 };
 use crate::ids::{SessionId, TurnId};
 use crate::openai::progress_lines;
@@ -163,14 +164,14 @@ impl Encoder {
         self.running.push(start.clone());
         match self.progress {
             Progress::Reasoning => {
-                self.line(&progress_lines::started(&start.tool, &start.headline), out);
+                self.line(&progress_lines::started(&start.tool, start.headline.as_str()), out);
             }
             Progress::Events => self.event(
                 &json!({
                     "type": "tool_start",
                     "id": start.call_id,
                     "tool": start.tool,
-                    "argument": start.headline,
+                    "argument": start.headline.as_str(),
                 }),
                 out,
             ),
@@ -183,10 +184,13 @@ impl Encoder {
         match self.progress {
             Progress::Reasoning => {
                 let line = match &end.error {
-                    Some(error) => progress_lines::failed(&end.tool, &end.headline, error),
-                    None => {
-                        progress_lines::ended(&end.tool, &end.headline, end.duration, end.chars)
-                    }
+                    Some(error) => progress_lines::failed(&end.tool, end.headline.as_str(), error),
+                    None => progress_lines::ended(
+                        &end.tool,
+                        end.headline.as_str(),
+                        end.duration,
+                        end.chars,
+                    ),
                 };
                 self.line(&line, out);
             }
@@ -195,11 +199,12 @@ impl Encoder {
                     "type": "tool_end",
                     "id": end.call_id,
                     "tool": end.tool,
-                    "argument": end.headline,
+                    "argument": end.headline.as_str(),
                     "duration_ms": milliseconds(end.duration),
                     "chars": end.chars,
                     "error": end.error,
-                    "structured": end.structured,
+                    "structured": end.structured.value,
+                    "structured_bytes": end.structured.bytes,
                 }),
                 out,
             ),
@@ -327,7 +332,7 @@ fn interrupted(start: ToolStart) -> ToolEnd {
         duration: Duration::ZERO,
         chars: 0,
         error: Some(ToolError::Cancelled.to_string()),
-        structured: Value::Null,
+        structured: Structured::default(),
     }
 }
 
@@ -356,6 +361,7 @@ fn end_event(out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::events::Headline;
     use crate::openai::error::{ApiError, ErrorCode};
 
     #[test]
@@ -363,11 +369,11 @@ mod tests {
         let envelope = Envelope { id: "id".to_owned(), created: 1, model: "m".to_owned() };
         let mut encoder = Encoder::new(&envelope, Progress::Events, false);
         let start = |id: &str| {
-            let (tool, headline) = ("Read".to_owned(), "a.rs".to_owned());
+            let (tool, headline) = ("Read".to_owned(), Headline::new("a.rs".to_owned()));
             TurnEvent::ToolStarted(Box::new(ToolStart { call_id: id.to_owned(), tool, headline }))
         };
         let end = |id: &str| {
-            let (tool, headline) = ("Read".to_owned(), "a.rs".to_owned());
+            let (tool, headline) = ("Read".to_owned(), Headline::new("a.rs".to_owned()));
             let start = ToolStart { call_id: id.to_owned(), tool, headline };
             TurnEvent::ToolEnded(Box::new(interrupted(start)))
         };

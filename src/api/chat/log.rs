@@ -2,6 +2,9 @@
 
 use crate::agent::events::{ClientCallDelta, TurnEvent};
 
+/// Lists and texts that grow have up to as much room again.
+const ROOM: usize = 2;
+
 /// The events in their order; pieces of one text are kept as one.
 #[derive(Debug, Default)]
 pub(super) struct Log {
@@ -20,12 +23,23 @@ pub(super) struct Cursor {
 
 impl Log {
     pub(super) fn push(&mut self, event: &TurnEvent) {
-        self.bytes += event.weight();
         let is_absorbed = self.events.last_mut().is_some_and(|last| last.absorb(event));
-        if !is_absorbed {
-            self.bytes += size_of::<TurnEvent>();
-            self.events.push(event.clone());
+        if is_absorbed {
+            // A text that grows has up to as much room again.
+            self.bytes += ROOM * event.weight();
+        } else {
+            self.bytes += Self::size_of(event);
+            self.events.push(event.to_keep());
         }
+    }
+
+    /// Roughly what keeping one more event takes, in bytes.
+    pub(super) fn size_of(event: &TurnEvent) -> usize {
+        let kept = match event {
+            TurnEvent::ToolEnded(_) => event.to_keep().weight(),
+            event => event.weight(),
+        };
+        ROOM * (size_of::<TurnEvent>() + kept)
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -8,9 +8,9 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderName};
 use tokio::time::Instant;
 
+use super::kept::KeptMemory;
 use super::run::{Joined, Listener, Run};
 use crate::api::auth::KeyId;
-use crate::buffers::Buffers;
 use crate::openai::error::{ApiError, ErrorCode};
 
 const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
@@ -25,8 +25,8 @@ const AGE: Duration = Duration::from_secs(600);
 /// Turns that have ended and are remembered.
 const COUNT: usize = 1024;
 
-/// What is kept of all turns together, in bytes. A turn that finds no room is not
-/// told again: who asks hears that it has run.
+/// What is kept of all turns together, in bytes: the turns that ended first give way.
+/// A turn that finds no room is not told again: who asks hears that it has run.
 const MEMORY: usize = 32 << 20;
 
 /// How often is looked for what to forget.
@@ -52,7 +52,7 @@ enum Name {
 #[derive(Debug)]
 pub(crate) struct Retries {
     runs: Mutex<Known>,
-    memory: Buffers,
+    memory: KeptMemory,
 }
 
 #[derive(Debug, Default)]
@@ -102,13 +102,13 @@ impl Name {
 
 impl Default for Retries {
     fn default() -> Self {
-        Self { runs: Mutex::default(), memory: Buffers::new(MEMORY) }
+        Self { runs: Mutex::default(), memory: KeptMemory::new(MEMORY) }
     }
 }
 
 impl Retries {
     /// What all logs together take.
-    pub(super) fn memory(&self) -> &Buffers {
+    pub(super) fn memory(&self) -> &KeptMemory {
         &self.memory
     }
 

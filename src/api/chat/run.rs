@@ -3,28 +3,34 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Wake, Waker, ready};
 
 use tokio::time::Instant;
 
 use super::Shape;
+use super::kept::{Forgettable, KeptMemory};
 use super::log::{Cursor, Log};
 use crate::agent::events::{Failure, TurnEvent};
 use crate::agent::outbox::Inbox;
 use crate::api::runs::Place;
-use crate::buffers::{Buffers, Share};
+use crate::buffers::Share;
 use crate::ids::{SessionId, TurnId};
 use crate::openai::error::{ApiError, ErrorCode};
 use crate::sessions::RunningTurn;
 
 /// The most that is kept of one turn: a long answer, many times over.
-const MOST_OF_ONE: usize = 256 << 10;
+const MOST_OF_ONE: usize = 512 << 10;
+
+/// The number of no listener.
+const NOBODY: usize = 0;
 
 pub(super) struct Run {
     pub(super) session: SessionId,
     pub(super) turn: TurnId,
     pub(super) shape: Shape,
+    /// Of what is kept of all turns.
+    memory: KeptMemory,
     told: Mutex<Told>,
     waiting: Mutex<Vec<(usize, Waker)>>,
 }
@@ -95,7 +101,7 @@ impl Run {
         place: Place,
         shape: Shape,
         keep: Keep,
-        memory: &Buffers,
+        memory: &KeptMemory,
     ) -> Listener {
         let (session, id) = (turn.session.clone(), turn.id.clone());
         if !shape.stream {
@@ -113,8 +119,14 @@ impl Run {
             ended: None,
             source: Source::Turn { turn, _place: place },
         };
-        let run =
-            Self { session, turn: id, shape, told: Mutex::new(told), waiting: Mutex::default() };
+        let run = Self {
+            session,
+            turn: id,
+            shape,
+            memory: memory.clone(),
+            told: Mutex::new(told),
+            waiting: Mutex::default(),
+        };
         Arc::new(run).listener()
     }
 
@@ -210,6 +222,15 @@ impl Run {
     }
 }
 
+/// Who still listens to the end is told that it cannot be said again.
+impl Forgettable for Run {
+    fn forget(&self) {
+        let mut told = self.told();
+        told.log = None;
+        told.sole = Some(NOBODY);
+    }
+}
+
 /// News of the turn are news for all who listen.
 impl Wake for Run {
     fn wake(self: Arc<Self>) {
@@ -222,7 +243,7 @@ impl Told {
         self.tools_ran || outcome_is_kept && self.succeeded
     }
 
-    fn note(&mut self, events: &VecDeque<TurnEvent>) {
+    fn note(&mut self, events: &VecDeque<TurnEvent>, memory: &KeptMemory) {
         for event in events {
             self.tools_ran |= matches!(event, TurnEvent::ToolStarted(_));
             self.succeeded |= matches!(event, TurnEvent::Finished(_));
@@ -231,7 +252,7 @@ impl Told {
                 self.ended = Some(Instant::now());
             }
         }
-        let is_kept = self.log.as_mut().is_none_or(|kept| kept.push(events));
+        let is_kept = self.log.as_mut().is_none_or(|kept| kept.push(events, memory));
         if !is_kept {
             self.log = None;
         }
@@ -261,13 +282,17 @@ impl Told {
 }
 
 impl Kept {
-    /// False when it would become too much.
-    fn push(&mut self, events: &VecDeque<TurnEvent>) -> bool {
+    /// False when it would become too much; then nothing was copied.
+    fn push(&mut self, events: &VecDeque<TurnEvent>, memory: &KeptMemory) -> bool {
+        let more: usize = events.iter().map(Log::size_of).sum();
+        let bytes = self.log.bytes() + more;
+        if bytes > MOST_OF_ONE || memory.hold(&mut self.share, bytes).is_err() {
+            return false;
+        }
         for event in events {
             self.log.push(event);
         }
-        let bytes = self.log.bytes();
-        bytes <= MOST_OF_ONE && self.share.hold(bytes).is_ok()
+        true
     }
 }
 
@@ -288,7 +313,8 @@ impl Listener {
         let events = ready!(turn.events.poll_take(&mut Context::from_waker(&all)));
         let events = events.unwrap_or_else(crashed);
         let was_kept = told.log.is_some();
-        told.note(&events);
+        told.note(&events, &run.memory);
+        let may_be_forgotten = told.log.is_some() && told.ended.is_some();
         match &told.log {
             Some(kept) => *cursor = kept.log.end(),
             None if was_kept => told.sole = Some(*number),
@@ -296,6 +322,10 @@ impl Listener {
         }
         let others_listen = told.listeners > 1;
         drop(told);
+        if may_be_forgotten {
+            let ended: Weak<Run> = Arc::downgrade(run);
+            run.memory.ended(ended);
+        }
         if others_listen {
             run.wake_all();
         }

@@ -55,7 +55,7 @@ impl EventStream {
             }
             self.encoder.encode(event, &mut out);
         }
-        if let Err(exhausted) = self.share.hold(out.len()) {
+        if let Err(exhausted) = self.share.hold(out.capacity()) {
             self.encoder.take_back(running);
             out = self.overloaded(exhausted);
         }

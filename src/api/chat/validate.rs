@@ -8,17 +8,20 @@ mod extract;
 mod fields;
 mod messages;
 mod pairs;
+mod tool_calls;
 mod tools;
 
 pub(crate) use self::extract::Validated;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use serde_json::value::RawValue;
 
-use crate::api::json::Object;
+use crate::api::json::{self, Kind, MAX_MEMBERS, Object};
 use crate::api::strict_json;
 use crate::limits::Limits;
 use crate::openai::Body;
@@ -26,6 +29,7 @@ use crate::openai::error::{ApiError, ErrorCode};
 use crate::openai::request::ToolChoice;
 use crate::permissions::Mode;
 use crate::sessions::request::ChatRequest;
+use crate::text;
 use crate::tools::settings::Settings as ToolSettings;
 use crate::tools::toolset::Toolset;
 use crate::upstream::settings::UnknownFields;
@@ -68,7 +72,7 @@ pub(crate) fn validate(
     fields::check(&fields, context.unknown_fields)?;
     let model = fields::model(&fields)?;
     let stream = fields::stream(&fields)?;
-    let history = messages::read(&fields, &context.toolset)?;
+    let mut history = messages::read(&fields, &context.toolset, &context.limits)?;
     let background = background::is(&fields, &history, headers, &model, &context.background_models);
     let extension = extension::read(&fields, headers, context)?;
     let offered = if background { Toolset::default() } else { offered(context, &extension) };
@@ -86,10 +90,10 @@ pub(crate) fn validate(
         model: model.into_owned(),
         stream: stream.is_streamed,
         include_usage: stream.include_usage,
-        messages: pairs::repair(&history)?,
+        messages: pairs::repair(&mut history)?,
         tools: ours,
         tool_choice: choice.choice,
-        parallel_tool_calls: fields.get("parallel_tool_calls").and_then(crate::api::json::boolean),
+        parallel_tool_calls: fields.get("parallel_tool_calls").and_then(json::boolean),
         client_tools: client.tools,
         fields: forwarded(&fields),
         progress: extension.progress,
@@ -116,38 +120,65 @@ fn forwarded(fields: &Object<'_>) -> Body {
         .collect()
 }
 
-fn missing(field: &str) -> ApiError {
-    ApiError::new(ErrorCode::MissingField, format!("The field {field:?} is missing.")).param(field)
+/// What is named by `param` is written out for an error only: of a million parts none
+/// has its place made into a text.
+fn missing(param: impl Display) -> ApiError {
+    let param = param.to_string();
+    let message = format!("The field {param:?} is missing.");
+    ApiError::new(ErrorCode::MissingField, message).param(param)
 }
 
-fn invalid(param: impl Into<String>, message: impl Into<String>) -> ApiError {
-    ApiError::new(ErrorCode::InvalidValue, message).param(param)
+fn invalid(param: impl Display, message: impl Into<String>) -> ApiError {
+    ApiError::new(ErrorCode::InvalidValue, message).param(param.to_string())
 }
 
-fn unsupported(param: impl Into<String>, message: impl Into<String>) -> ApiError {
-    ApiError::new(ErrorCode::UnsupportedValue, message).param(param)
+fn unsupported(param: impl Display, message: impl Into<String>) -> ApiError {
+    ApiError::new(ErrorCode::UnsupportedValue, message).param(param.to_string())
+}
+
+/// A text of the client's, as an error repeats it.
+fn quoted(text: &str) -> String {
+    const SHOWN: usize = 100;
+    format!("{:?}", text::shortened(text, SHOWN))
 }
 
 /// The string at `param`, which stands in `object` as `name`.
 fn required_string<'a>(
     object: &Object<'a>,
     name: &str,
-    param: &str,
-) -> Result<std::borrow::Cow<'a, str>, ApiError> {
+    param: impl Display,
+) -> Result<Cow<'a, str>, ApiError> {
     match object.get(name) {
         None => Err(missing(param)),
-        Some(value) => crate::api::json::string(value)
-            .ok_or_else(|| invalid(param, format!("{param} must be a string."))),
+        Some(value) => {
+            json::string(value).ok_or_else(|| invalid(&param, format!("{param} must be a string.")))
+        }
     }
 }
 
-fn required_items<'a>(value: &'a RawValue, param: &str) -> Result<Vec<&'a RawValue>, ApiError> {
-    crate::api::json::items(value)
-        .ok_or_else(|| invalid(param, format!("{param} must be an array.")))
+/// At most so many items, and one more where there are too many.
+fn required_items(
+    value: &RawValue,
+    most: usize,
+    param: impl Display,
+) -> Result<Vec<&RawValue>, ApiError> {
+    json::items(value, most).ok_or_else(|| not_an_array(param))
 }
 
-fn required_object<'a>(value: &'a RawValue, param: &str) -> Result<Object<'a>, ApiError> {
-    Object::of(value).ok_or_else(|| invalid(param, format!("{param} must be an object.")))
+fn not_an_array(param: impl Display) -> ApiError {
+    let message = format!("{param} must be an array.");
+    invalid(param, message)
+}
+
+fn required_object<'a>(value: &'a RawValue, param: impl Display) -> Result<Object<'a>, ApiError> {
+    Object::of(value).ok_or_else(|| {
+        let wanted = match json::kind(value) {
+            Kind::Object => format!("have at most {MAX_MEMBERS} members"),
+            _ => "be an object".to_owned(),
+        };
+        let message = format!("{param} must {wanted}.");
+        invalid(param, message)
+    })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 use bytes::Bytes;
 
 use super::Event;
+use super::pieces::Pieces;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
@@ -34,7 +35,7 @@ pub(crate) struct Guard {
     /// How far into `read` line ends were looked for.
     scanned: usize,
     /// The beginning of the event at hand, from earlier reads.
-    held: Vec<u8>,
+    held: Pieces,
     /// Bytes of the line at hand, in `held` and `read`.
     line: usize,
     /// Non-empty lines of the event at hand.
@@ -55,7 +56,7 @@ impl Guard {
             caps,
             read: Bytes::new(),
             scanned: 0,
-            held: Vec::new(),
+            held: Pieces::default(),
             line: 0,
             lines: 0,
             carriage_returns: false,
@@ -166,7 +167,7 @@ impl Guard {
             cut
         } else {
             self.held.extend_from_slice(&cut);
-            Bytes::from(std::mem::take(&mut self.held))
+            Bytes::from(self.held.take())
         };
         if std::mem::take(&mut self.at_start) && bytes.starts_with(BYTE_ORDER_MARK) {
             let _ = bytes.split_to(BYTE_ORDER_MARK.len());

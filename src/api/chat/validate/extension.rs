@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use serde_json::value::RawValue;
 
-use super::{Context, invalid, required_items, required_object, unsupported};
+use super::{Context, invalid, quoted, required_items, required_object, unsupported};
 use crate::api::json::{self, Object};
 use crate::openai::error::{ApiError, ErrorCode};
 use crate::permissions::Mode;
@@ -15,6 +15,8 @@ use crate::sessions::request::Progress;
 use crate::workspace::Workspace;
 
 const KEYS: [&str; 5] = ["progress", "mode", "tools", "workspace", "max_rounds"];
+/// More tools than any server has.
+const MAX_NAMED: usize = 1024;
 const HEADER_PREFIX: &str = "x-toolhand-";
 
 /// What the request says in them.
@@ -118,7 +120,8 @@ fn read_progress(value: &Value<'_>) -> Result<Progress, ApiError> {
         "events" => Ok(Progress::Events),
         "none" => Ok(Progress::None),
         other => {
-            let message = format!("{other:?} is no progress: use reasoning, events or none.");
+            let message =
+                format!("{} is no progress: use reasoning, events or none.", quoted(other));
             Err(unsupported(&value.at, message))
         }
     }
@@ -148,7 +151,11 @@ fn read_tools(value: &Value<'_>, context: &Context) -> Result<Narrowed, ApiError
 }
 
 fn read_names(names: &RawValue, at: &str, context: &Context) -> Result<Vec<String>, ApiError> {
-    required_items(names, at)?
+    let named = required_items(names, MAX_NAMED, at)?;
+    if named.len() > MAX_NAMED {
+        return Err(invalid(at, format!("{at} must name at most {MAX_NAMED} tools.")));
+    }
+    named
         .into_iter()
         .enumerate()
         .map(|(index, name)| {
@@ -157,7 +164,9 @@ fn read_names(names: &RawValue, at: &str, context: &Context) -> Result<Vec<Strin
                 .ok_or_else(|| invalid(&at, format!("{at} must be a tool's name.")))?;
             match context.toolset.get(&name) {
                 Some(tool) => Ok(tool.name().to_owned()),
-                None => Err(invalid(&at, format!("The server has no tool named {name:?}."))),
+                None => {
+                    Err(invalid(&at, format!("The server has no tool named {}.", quoted(&name))))
+                }
             }
         })
         .collect()
@@ -166,7 +175,7 @@ fn read_names(names: &RawValue, at: &str, context: &Context) -> Result<Vec<Strin
 fn read_workspace(value: &Value<'_>, context: &Context) -> Result<Arc<Workspace>, ApiError> {
     let name = value.string()?;
     context.workspaces.get(name.as_ref()).cloned().ok_or_else(|| {
-        let message = format!("There is no workspace named {name:?} on this server.");
+        let message = format!("There is no workspace named {} on this server.", quoted(&name));
         invalid(&value.at, message)
     })
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::{invalid, missing, required_string, unsupported};
+use super::{invalid, missing, quoted, required_string, unsupported};
 use crate::api::json::{self, Kind, Object};
 use crate::api::refused;
 use crate::openai::error::ApiError;
@@ -77,7 +77,10 @@ pub(super) fn check(fields: &Object<'_>, unknown: UnknownFields) -> Result<(), A
         match shape_of(name) {
             Some(shape) => check_shape(name, value, shape)?,
             None if unknown == UnknownFields::Refuse => {
-                return Err(unsupported(name, format!("The field {name:?} is not known here.")));
+                return Err(unsupported(
+                    name,
+                    format!("The field {} is not known here.", quoted(name)),
+                ));
             }
             None => {}
         }
@@ -123,9 +126,9 @@ fn is_integer(value: &RawValue) -> bool {
 }
 
 fn is_stop(value: &RawValue) -> bool {
-    let are_strings =
-        |items: Vec<&RawValue>| items.iter().all(|item| json::kind(item) == Kind::String);
-    json::kind(value) == Kind::String || json::items(value).is_some_and(are_strings)
+    let is_string = |item: &RawValue| json::kind(item) == Kind::String;
+    let check = |item: &RawValue| if is_string(item) { Ok(()) } else { Err(()) };
+    is_string(value) || json::for_each_item(value, check) == Some(Ok(()))
 }
 
 /// One answer a request: `n` may only say so.

@@ -1,32 +1,36 @@
 //! The messages one by one: roles, and the shape of what they hold.
 
 use std::borrow::Cow;
+use std::fmt::Arguments;
 
 use serde_json::value::RawValue;
 
-use super::{invalid, missing, required_items, required_object, required_string};
+use super::tool_calls::{self, Call};
+use super::{
+    invalid, missing, not_an_array, quoted, required_items, required_object, required_string,
+};
 use crate::api::json::{self, Kind, Object};
+use crate::limits::Limits;
 use crate::openai::error::ApiError;
 use crate::openai::progress_lines;
 use crate::tools::toolset::Toolset;
 
-/// More messages than any conversation has.
-const MOST_MESSAGES: usize = 10_000;
-
-/// What a tool call without readable arguments has.
-const NO_ARGUMENTS: &str = "{}";
-
 /// A message that has the right shape.
 #[derive(Debug)]
 pub(super) struct Message<'a> {
+    /// Its place in the client's list.
+    pub(super) place: usize,
     pub(super) role: Role,
     pub(super) content: Option<&'a RawValue>,
-    /// As it goes upstream: the client's bytes unless something had to be mended.
-    pub(super) json: Cow<'a, RawValue>,
-    /// The ids of the calls an assistant made.
-    pub(super) calls: Vec<Cow<'a, str>>,
-    /// The call that a tool's message answers.
+    pub(super) json: &'a RawValue,
+    /// Members that go upstream in another shape; `None`: not at all.
+    pub(super) changes: Vec<(&'static str, Option<Box<RawValue>>)>,
+    /// The calls an assistant made.
+    pub(super) calls: Vec<Call<'a>>,
+    /// The id of the call that a tool's message answers, empty where it has none.
     pub(super) answers: Option<Cow<'a, str>>,
+    /// It says nothing and calls nothing: no provider takes it.
+    pub(super) is_empty: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,102 +57,133 @@ impl Role {
 }
 
 /// `tools` are those whose progress a client may send back.
-pub(super) fn read<'a>(fields: &Object<'a>, tools: &Toolset) -> Result<Vec<Message<'a>>, ApiError> {
+pub(super) fn read<'a>(
+    fields: &Object<'a>,
+    tools: &Toolset,
+    limits: &Limits,
+) -> Result<Vec<Message<'a>>, ApiError> {
     let messages = fields.get("messages").ok_or_else(|| missing("messages"))?;
-    let messages = required_items(messages, "messages")?;
+    let messages = required_items(messages, limits.messages, "messages")?;
     if messages.is_empty() {
         return Err(invalid("messages", "messages must hold at least one message."));
     }
-    if messages.len() > MOST_MESSAGES {
-        let message = format!("messages must hold at most {MOST_MESSAGES} messages.");
-        return Err(invalid("messages", message));
+    if messages.len() > limits.messages {
+        return Err(too_many("messages", limits.messages, "limits.messages"));
     }
-    let read = |(index, message)| read_one(message, tools, &format!("messages[{index}]"));
+    let mut calls_left = limits.calls;
+    let read = |(place, message)| {
+        let message = read_one(message, place, tools, calls_left)?;
+        let calls = message.calls.len();
+        calls_left = calls_left
+            .checked_sub(calls)
+            .ok_or_else(|| too_many("tool calls", limits.calls, "limits.calls"))?;
+        Ok(message)
+    };
     messages.into_iter().enumerate().map(read).collect()
 }
 
-fn read_one<'a>(json: &'a RawValue, tools: &Toolset, at: &str) -> Result<Message<'a>, ApiError> {
+fn too_many(what: &str, most: usize, limit: &str) -> ApiError {
+    invalid("messages", format!("A request may hold at most {most} {what} ({limit})."))
+}
+
+fn read_one<'a>(
+    json: &'a RawValue,
+    place: usize,
+    tools: &Toolset,
+    most_calls: usize,
+) -> Result<Message<'a>, ApiError> {
+    let at = format_args!("messages[{place}]");
     let object = required_object(json, at)?;
-    let role_at = format!("{at}.role");
-    let role = required_string(&object, "role", &role_at)?;
+    let role = required_string(&object, "role", format_args!("{at}.role"))?;
     let role = Role::of(&role).ok_or_else(|| {
         let known = "developer, system, user, assistant, tool or function";
-        invalid(role_at, format!("{role:?} is no role: use {known}."))
+        let message = format!("{} is no role: use {known}.", quoted(&role));
+        invalid(format_args!("{at}.role"), message)
     })?;
     check_name(&object, at)?;
     check_content(&object, role, at)?;
     let mut message = Message {
+        place,
         role,
         content: object.get("content"),
-        json: Cow::Borrowed(json),
+        json,
+        changes: Vec::new(),
         calls: Vec::new(),
         answers: None,
+        is_empty: false,
     };
     match role {
-        Role::Assistant => read_assistant(&mut message, &object, tools, at)?,
-        Role::Tool => {
-            let param = format!("{at}.tool_call_id");
-            message.answers = Some(required_string(&object, "tool_call_id", &param)?);
-        }
+        Role::Assistant => read_assistant(&mut message, &object, tools, most_calls, at)?,
+        Role::Tool => read_answer(&mut message, &object, at)?,
         Role::Function if object.get("name").is_none() => {
-            return Err(missing(&format!("{at}.name")));
+            return Err(missing(format_args!("{at}.name")));
         }
         Role::Instruction | Role::User | Role::Function => {}
     }
     Ok(message)
 }
 
-fn check_name(object: &Object<'_>, at: &str) -> Result<(), ApiError> {
+fn check_name(object: &Object<'_>, at: Arguments<'_>) -> Result<(), ApiError> {
     match object.get("name").map(json::kind) {
         None | Some(Kind::String) => Ok(()),
-        Some(_) => Err(invalid(format!("{at}.name"), format!("{at}.name must be a string."))),
+        Some(_) => Err(invalid(format_args!("{at}.name"), format!("{at}.name must be a string."))),
     }
 }
 
-fn check_content(object: &Object<'_>, role: Role, at: &str) -> Result<(), ApiError> {
-    let param = format!("{at}.content");
+fn check_content(object: &Object<'_>, role: Role, at: Arguments<'_>) -> Result<(), ApiError> {
+    let param = format_args!("{at}.content");
     let Some(content) = object.get("content") else {
-        return if may_be_empty(object, role) { Ok(()) } else { Err(missing(&param)) };
+        let may_be_missing = matches!(role, Role::Assistant | Role::Tool | Role::Function);
+        return if may_be_missing { Ok(()) } else { Err(missing(param)) };
     };
     match json::kind(content) {
         Kind::String => Ok(()),
-        Kind::Array => required_items(content, &param)?
-            .into_iter()
-            .enumerate()
-            .try_for_each(|(index, part)| check_part(part, &format!("{param}[{index}]"))),
+        Kind::Array => {
+            let mut index = 0;
+            let check = |part| {
+                check_part(part, format_args!("{param}[{index}]"))?;
+                index += 1;
+                Ok(())
+            };
+            json::for_each_item(content, check).unwrap_or_else(|| Err(not_an_array(param)))
+        }
         _ => Err(invalid(param, "A message's content must be a string or an array of parts.")),
     }
 }
 
-fn may_be_empty(object: &Object<'_>, role: Role) -> bool {
-    let says_something_else = || {
-        ["tool_calls", "function_call", "refusal", "audio"]
-            .iter()
-            .filter_map(|member| object.get(member))
-            .any(|value| value.get() != "[]")
-    };
-    role == Role::Function || (role == Role::Assistant && says_something_else())
-}
-
 /// A part of a kind we do not know is upstream's to judge.
-fn check_part(part: &RawValue, at: &str) -> Result<(), ApiError> {
+fn check_part(part: &RawValue, at: Arguments<'_>) -> Result<(), ApiError> {
     let part = required_object(part, at)?;
-    let kind = required_string(&part, "type", &format!("{at}.type"))?;
+    let kind = required_string(&part, "type", format_args!("{at}.type"))?;
     match kind.as_ref() {
-        "text" => required_string(&part, "text", &format!("{at}.text")).map(|_| ()),
-        "image_url" => check_image(&part, &format!("{at}.image_url")),
+        "text" => check_text(&part, format_args!("{at}.text")),
+        "image_url" => check_image(&part, format_args!("{at}.image_url")),
         _ => Ok(()),
     }
 }
 
+fn check_text(part: &Object<'_>, at: Arguments<'_>) -> Result<(), ApiError> {
+    match part.get("text").map(json::kind) {
+        Some(Kind::String) => Ok(()),
+        Some(_) => Err(invalid(at, format!("{at} must be a string."))),
+        None => Err(missing(at)),
+    }
+}
+
 /// An image is named by a URL that upstream can see; never by a file of ours.
-fn check_image(part: &Object<'_>, at: &str) -> Result<(), ApiError> {
+fn check_image(part: &Object<'_>, at: Arguments<'_>) -> Result<(), ApiError> {
     let image = part.get("image_url").ok_or_else(|| missing(at))?;
-    let (url, param) = match Object::of(image) {
-        Some(image) => (image.get("url"), format!("{at}.url")),
-        None => (Some(image), at.to_owned()),
-    };
-    let url = url.ok_or_else(|| missing(&param))?;
+    match json::kind(image) {
+        Kind::Object => {
+            let param = format_args!("{at}.url");
+            let image = required_object(image, at)?;
+            check_url(image.get("url").ok_or_else(|| missing(param))?, param)
+        }
+        _ => check_url(image, at),
+    }
+}
+
+fn check_url(url: &RawValue, at: Arguments<'_>) -> Result<(), ApiError> {
     let is_remote = json::string(url).is_some_and(|url| {
         ["http://", "https://", "data:"].iter().any(|scheme| {
             url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
@@ -157,7 +192,7 @@ fn check_image(part: &Object<'_>, at: &str) -> Result<(), ApiError> {
     if is_remote {
         Ok(())
     } else {
-        Err(invalid(param, "An image must be an http, https or data URL."))
+        Err(invalid(at, "An image must be an http, https or data URL."))
     }
 }
 
@@ -165,27 +200,51 @@ fn read_assistant<'a>(
     message: &mut Message<'a>,
     object: &Object<'a>,
     tools: &Toolset,
-    at: &str,
+    most_calls: usize,
+    at: Arguments<'_>,
 ) -> Result<(), ApiError> {
-    let mut mended_calls = None;
     if let Some(calls) = object.get("tool_calls") {
-        let calls = read_calls(calls, &format!("{at}.tool_calls"))?;
-        mended_calls = calls.mended;
-        message.calls = calls.ids;
+        message.calls = tool_calls::read(calls, most_calls, format_args!("{at}.tool_calls"))?;
+        if message.calls.is_empty() {
+            message.changes.push(("tool_calls", None));
+        }
     }
     let reasoning = object.string("reasoning_content");
-    let own_reasoning = reasoning.as_deref().and_then(|text| without_ours(text, tools));
-    let mut changes: Vec<(&str, Option<&RawValue>)> = Vec::new();
-    if let Some(calls) = &mended_calls {
-        changes.push(("tool_calls", Some(calls)));
+    if let Some(own) = reasoning.as_deref().and_then(|text| without_ours(text, tools)) {
+        let kept = (!own.trim().is_empty()).then(|| json::quoted(&own));
+        message.changes.push(("reasoning_content", kept));
     }
-    let own_json = own_reasoning.as_deref().map(json::quoted);
-    if let Some(own) = &own_reasoning {
-        let kept = own_json.as_deref().filter(|_| !own.trim().is_empty());
-        changes.push(("reasoning_content", kept));
+    let calls_something = !message.calls.is_empty() || object.get("function_call").is_some();
+    if message.content.is_none() && !calls_something {
+        message.is_empty = says_nothing(object, &message.changes);
+        message.changes.push(("content", Some(json::quoted(""))));
     }
-    if !changes.is_empty() {
-        message.json = Cow::Owned(object.with(&changes));
+    Ok(())
+}
+
+/// Whether nothing is left of the message but its role.
+fn says_nothing(object: &Object<'_>, changes: &[(&str, Option<Box<RawValue>>)]) -> bool {
+    let is_taken_out =
+        |name: &str| changes.iter().any(|(changed, value)| *changed == name && value.is_none());
+    let is_nothing = |(name, value): (&str, &RawValue)| {
+        matches!(name, "role" | "name") || json::is_null(value) || is_taken_out(name)
+    };
+    object.members().all(is_nothing)
+}
+
+/// A tool that answered nothing gave an empty text.
+fn read_answer<'a>(
+    message: &mut Message<'a>,
+    object: &Object<'a>,
+    at: Arguments<'_>,
+) -> Result<(), ApiError> {
+    let id = match object.get("tool_call_id") {
+        None => Cow::Borrowed(""),
+        Some(_) => required_string(object, "tool_call_id", format_args!("{at}.tool_call_id"))?,
+    };
+    message.answers = Some(id);
+    if message.content.is_none() {
+        message.changes.push(("content", Some(json::quoted(""))));
     }
     Ok(())
 }
@@ -196,68 +255,16 @@ fn without_ours(reasoning: &str, tools: &Toolset) -> Option<String> {
     (own.len() < reasoning.len()).then_some(own)
 }
 
-struct Calls<'a> {
-    ids: Vec<Cow<'a, str>>,
-    /// The whole list anew, when arguments had to be mended.
-    mended: Option<Box<RawValue>>,
-}
-
-fn read_calls<'a>(calls: &'a RawValue, at: &str) -> Result<Calls<'a>, ApiError> {
-    let mut ids: Vec<Cow<'_, str>> = Vec::new();
-    let mut whole: Vec<Cow<'_, RawValue>> = Vec::new();
-    for (index, call) in required_items(calls, at)?.into_iter().enumerate() {
-        let at = format!("{at}[{index}]");
-        let object = required_object(call, &at)?;
-        let id_at = format!("{at}.id");
-        let id = required_string(&object, "id", &id_at)?;
-        if id.is_empty() || ids.contains(&id) {
-            return Err(invalid(id_at, format!("{id:?} must be the id of one call only.")));
+impl Message<'_> {
+    /// As it goes upstream: the client's bytes unless something had to be repaired.
+    pub(super) fn to_json(&self, more: Option<(&str, &RawValue)>) -> Box<RawValue> {
+        if self.changes.is_empty() && more.is_none() {
+            return self.json.to_owned();
         }
-        ids.push(id);
-        whole.push(read_call(call, &object, &at)?);
+        let changes = self.changes.iter().map(|(name, value)| (*name, value.as_deref()));
+        let more = more.map(|(name, value)| (name, Some(value)));
+        let changes: Vec<_> = changes.chain(more).collect();
+        let object = Object::of(self.json).expect("it was read as one");
+        object.with(&changes)
     }
-    let is_mended = whole.iter().any(|call| matches!(call, Cow::Owned(_)));
-    let mended = is_mended.then(|| {
-        let whole: Vec<_> = whole.into_iter().map(Cow::into_owned).collect();
-        json::array(&whole)
-    });
-    Ok(Calls { ids, mended })
-}
-
-/// A call with arguments that are JSON; upstream's providers parse them.
-fn read_call<'a>(
-    call: &'a RawValue,
-    object: &Object<'a>,
-    at: &str,
-) -> Result<Cow<'a, RawValue>, ApiError> {
-    let kind = object.string("type");
-    if kind.as_deref() == Some("custom") {
-        return Ok(Cow::Borrowed(call));
-    }
-    if object.get("type").is_some() && kind.as_deref() != Some("function") {
-        return Err(invalid(format!("{at}.type"), "A tool call is a function or custom."));
-    }
-    let function_at = format!("{at}.function");
-    let function = object.get("function").ok_or_else(|| missing(&function_at))?;
-    let function = required_object(function, &function_at)?;
-    required_string(&function, "name", &format!("{function_at}.name"))?;
-    Ok(match mended_arguments(function.get("arguments")) {
-        None => Cow::Borrowed(call),
-        Some(arguments) => {
-            let arguments = json::quoted(&arguments);
-            let function = function.with(&[("arguments", Some(&arguments))]);
-            Cow::Owned(object.with(&[("function", Some(&function))]))
-        }
-    })
-}
-
-/// What stands in for arguments that are no JSON text; `None` when they are.
-fn mended_arguments(arguments: Option<&RawValue>) -> Option<String> {
-    let Some(arguments) = arguments else { return Some(NO_ARGUMENTS.to_owned()) };
-    let Some(text) = json::string(arguments) else { return Some(arguments.get().to_owned()) };
-    if matches!(text.trim(), "" | "null") {
-        return Some(NO_ARGUMENTS.to_owned());
-    }
-    let is_json = serde_json::from_str::<&RawValue>(&text).is_ok();
-    (!is_json).then(|| serde_json::json!({ "text": text }).to_string())
 }

@@ -1,12 +1,12 @@
 //! Every tool call has exactly one answer, right behind its message and in the
 //! order of the calls: providers pair them by id, or by position.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use serde_json::value::RawValue;
 
-use super::invalid;
 use super::messages::{Message, Role};
+use super::{invalid, missing, quoted, tool_calls};
 use crate::api::json;
 use crate::openai::error::{ApiError, ErrorCode};
 
@@ -18,51 +18,70 @@ const INTERRUPTED: &str = "Error: interrupted";
 struct Pairs(HashMap<usize, Vec<Option<usize>>>);
 
 /// The messages as they go upstream.
-pub(super) fn repair(messages: &[Message<'_>]) -> Result<Vec<Box<RawValue>>, ApiError> {
+pub(super) fn repair(messages: &mut Vec<Message<'_>>) -> Result<Vec<Box<RawValue>>, ApiError> {
+    messages.retain(|message| !message.is_empty);
+    if messages.is_empty() {
+        return Err(invalid("messages", "No message in messages says anything."));
+    }
     let pairs = Pairs::of(messages)?;
     pairs.check_end(messages)?;
+    tool_calls::repair(messages);
     let mut repaired = Vec::with_capacity(messages.len());
-    for (place, message) in messages.iter().enumerate() {
+    for (at, message) in messages.iter().enumerate() {
         if message.role == Role::Tool {
             continue;
         }
-        repaired.push(message.json.clone().into_owned());
-        for (id, answer) in message.calls.iter().zip(pairs.answers(place)) {
+        repaired.push(message.to_json(None));
+        for (call, answer) in message.calls.iter().zip(pairs.answers(at)) {
             repaired.push(match answer {
-                Some(place) => messages[*place].json.clone().into_owned(),
-                None => interrupted(id),
+                Some(answer) => answer_to(call.sent_id(), &messages[*answer]),
+                None => interrupted(call.sent_id()),
             });
         }
     }
     Ok(repaired)
 }
 
+/// Calls of one id that wait for their answers, all of the latest message that has it.
+#[derive(Default)]
+struct Waiting {
+    asked: usize,
+    slots: VecDeque<usize>,
+}
+
 impl Pairs {
-    /// Gives each answer to the nearest call before it that has its id.
+    /// Gives each answer to the nearest message before it that has a call of its id,
+    /// there to the first one without an answer. Where all have one it is dropped.
     fn of(messages: &[Message<'_>]) -> Result<Self, ApiError> {
-        let mut pairs = HashMap::new();
-        let mut latest: HashMap<&str, (usize, usize)> = HashMap::new();
+        let mut pairs: HashMap<usize, Vec<Option<usize>>> = HashMap::new();
+        let mut latest: HashMap<&str, Waiting> = HashMap::new();
         let mut unknown = Vec::new();
-        for (place, message) in messages.iter().enumerate() {
+        for (at, message) in messages.iter().enumerate() {
             if !message.calls.is_empty() {
-                pairs.insert(place, vec![None; message.calls.len()]);
+                pairs.insert(at, vec![None; message.calls.len()]);
             }
-            for (slot, id) in message.calls.iter().enumerate() {
-                latest.insert(id, (place, slot));
+            for (slot, call) in message.calls.iter().enumerate() {
+                let waiting = latest.entry(&call.id).or_default();
+                if waiting.asked != at {
+                    *waiting = Waiting { asked: at, slots: VecDeque::new() };
+                }
+                waiting.slots.push_back(slot);
             }
             let Some(id) = &message.answers else { continue };
-            let Some((asked, slot)) = latest.get(id.as_ref()) else {
-                unknown.push((place, id.as_ref()));
+            let Some(waiting) = latest.get_mut(id.as_ref()) else {
+                unknown.push((message.place, id.as_ref()));
                 continue;
             };
-            let answer = pairs.get_mut(asked).map(|answers| &mut answers[*slot]);
-            if answer.is_some_and(|answer| answer.replace(place).is_some()) {
-                let message = format!("The tool call {id:?} has more than one answer.");
-                return Err(invalid(format!("messages[{place}].tool_call_id"), message));
+            let slot = waiting.slots.pop_front();
+            if let (Some(slot), Some(answers)) = (slot, pairs.get_mut(&waiting.asked)) {
+                answers[slot] = Some(at);
             }
         }
         match unknown.first() {
             None => Ok(Self(pairs)),
+            Some((place, "")) if is_without_id(messages, *place) => {
+                Err(missing(format_args!("messages[{place}].tool_call_id")))
+            }
             Some((place, _)) => Err(ApiError::new(
                 ErrorCode::UnknownToolCall,
                 format!("No tool call before it has the id of {}.", listed(&unknown)),
@@ -71,8 +90,8 @@ impl Pairs {
         }
     }
 
-    fn answers(&self, place: usize) -> &[Option<usize>] {
-        self.0.get(&place).map_or(&[], Vec::as_slice)
+    fn answers(&self, at: usize) -> &[Option<usize>] {
+        self.0.get(&at).map_or(&[], Vec::as_slice)
     }
 
     /// A client that answers calls at the end of its list answers all of them.
@@ -88,7 +107,7 @@ impl Pairs {
             .iter()
             .zip(self.answers(asked))
             .filter(|(_, answer)| answer.is_none())
-            .map(|(id, _)| (asked, id.as_ref()))
+            .map(|(call, _)| (asked, call.id.as_ref()))
             .collect();
         if missing.is_empty() {
             return Ok(());
@@ -98,8 +117,30 @@ impl Pairs {
     }
 }
 
+/// Whether the message there names no call at all, not even an empty id.
+fn is_without_id(messages: &[Message<'_>], place: usize) -> bool {
+    let message = messages.iter().find(|message| message.place == place);
+    let object = message.and_then(|message| json::Object::of(message.json));
+    object.is_some_and(|object| object.get("tool_call_id").is_none())
+}
+
 fn listed(ids: &[(usize, &str)]) -> String {
-    ids.iter().map(|(_, id)| format!("{id:?}")).collect::<Vec<_>>().join(", ")
+    /// As many as anyone reads.
+    const SHOWN: usize = 20;
+    let mut listed =
+        ids.iter().take(SHOWN).map(|(_, id)| quoted(id)).collect::<Vec<_>>().join(", ");
+    if let Some(more) = ids.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        listed.push_str(&format!(" and {more} more"));
+    }
+    listed
+}
+
+/// The answer under the id that its call has upstream.
+fn answer_to(id: &str, answer: &Message<'_>) -> Box<RawValue> {
+    if answer.answers.as_deref() == Some(id) {
+        return answer.to_json(None);
+    }
+    answer.to_json(Some(("tool_call_id", &json::quoted(id))))
 }
 
 fn interrupted(id: &str) -> Box<RawValue> {

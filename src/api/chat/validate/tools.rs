@@ -3,7 +3,8 @@
 use serde_json::value::RawValue;
 
 use super::{
-    Context, invalid, missing, required_items, required_object, required_string, unsupported,
+    Context, invalid, missing, quoted, required_items, required_object, required_string,
+    unsupported,
 };
 use crate::api::json::{self, Kind, Object};
 use crate::openai::error::{ApiError, ErrorCode};
@@ -13,6 +14,9 @@ use crate::tools::toolset::Toolset;
 
 /// OpenAI's limit on a tool's name.
 const LONGEST_NAME: usize = 64;
+
+/// More names than there are tools.
+const MAX_ALLOWED: usize = 1024;
 
 /// The kinds of tools that a client may declare. LiteLLM acts on others by itself.
 const KINDS: [&str; 2] = ["function", "custom"];
@@ -32,8 +36,8 @@ pub(super) fn read(
 ) -> Result<ClientTools, ApiError> {
     let mut client = ClientTools::default();
     let Some(declared) = fields.get("tools") else { return Ok(client) };
-    let declared = required_items(declared, "tools")?;
     let most = context.limits.client_tools;
+    let declared = required_items(declared, most, "tools")?;
     if declared.len() > most {
         return Err(invalid("tools", format!("A request may declare at most {most} tools.")));
     }
@@ -53,9 +57,10 @@ pub(super) fn read(
 
 fn read_one(tool: &RawValue, at: &str, largest_schema: usize) -> Result<ClientTool, ApiError> {
     let object = required_object(tool, at)?;
-    let kind = required_string(&object, "type", &format!("{at}.type"))?;
+    let kind = required_string(&object, "type", format_args!("{at}.type"))?;
     if !KINDS.contains(&kind.as_ref()) {
-        let message = format!("Tools of type {kind:?} are not supported: use function or custom.");
+        let message =
+            format!("Tools of type {} are not supported: use function or custom.", quoted(&kind));
         return Err(unsupported(format!("{at}.type"), message));
     }
     let at = format!("{at}.{kind}");
@@ -155,7 +160,7 @@ fn read_word(word: &str) -> Result<ToolChoice, ApiError> {
         "auto" => Ok(ToolChoice::Auto),
         "none" => Ok(ToolChoice::None),
         "required" => Ok(ToolChoice::Required),
-        _ => Err(invalid("tool_choice", format!("{word:?} is no tool_choice."))),
+        _ => Err(invalid("tool_choice", format!("{} is no tool_choice.", quoted(word)))),
     }
 }
 
@@ -177,7 +182,10 @@ fn named(
 ) -> Result<String, ApiError> {
     let kind = required_string(object, "type", &format!("{at}.type"))?;
     if !KINDS.contains(&kind.as_ref()) {
-        return Err(unsupported(format!("{at}.type"), format!("{kind:?} cannot be chosen.")));
+        return Err(unsupported(
+            format!("{at}.type"),
+            format!("{} cannot be chosen.", quoted(&kind)),
+        ));
     }
     let at = format!("{at}.{kind}");
     let target = object.get(&kind).ok_or_else(|| missing(&at))?;
@@ -186,7 +194,7 @@ fn named(
     if is_there(&name) {
         Ok(name.into_owned())
     } else {
-        Err(invalid(param, format!("There is no tool named {name:?} in this request.")))
+        Err(invalid(param, format!("There is no tool named {} in this request.", quoted(&name))))
     }
 }
 
@@ -204,7 +212,11 @@ fn read_allowed(object: &Object<'_>, is_there: &dyn Fn(&str) -> bool) -> Result<
     };
     let tools_at = format!("{at}.tools");
     let tools = allowed.get("tools").ok_or_else(|| missing(&tools_at))?;
-    let names = required_items(tools, &tools_at)?
+    let tools = required_items(tools, MAX_ALLOWED, &tools_at)?;
+    if tools.len() > MAX_ALLOWED {
+        return Err(invalid(tools_at, format!("At most {MAX_ALLOWED} tools can be allowed.")));
+    }
+    let names = tools
         .into_iter()
         .enumerate()
         .map(|(index, tool)| {

@@ -139,16 +139,11 @@ fn wrong_message(message: &Value) -> Vec<String> {
             });
             wrong.extend(members);
         }
-        Value::Null => {
-            let calls = message["tool_calls"].as_array().is_some_and(|calls| !calls.is_empty());
-            let is_odd = !message["tool_calls"].is_null() && !message["tool_calls"].is_array();
-            if role != "function" && !(role == "assistant" && (calls || is_odd)) {
-                wrong.push(".content".to_owned());
-            }
-        }
+        Value::Null if ["assistant", "tool", "function"].contains(&role) => {}
         _ => wrong.push(".content".to_owned()),
     }
-    if role == "tool" && !message["tool_call_id"].is_string() {
+    let id = &message["tool_call_id"];
+    if role == "tool" && !(id.is_string() || id.is_null()) {
         wrong.push(".tool_call_id".to_owned());
     }
     if role == "assistant" {
@@ -181,13 +176,11 @@ fn wrong_calls(calls: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     for (at, call) in calls.iter().enumerate() {
         let at = |member: &str| format!(".tool_calls[{at}]{member}");
-        let id = call["id"].as_str().unwrap_or_default();
-        let is_double = calls.iter().filter(|other| other["id"] == call["id"]).count() > 1;
         if !call.is_object() {
             wrong.push(at(""));
             continue;
         }
-        if id.is_empty() || is_double {
+        if !(call["id"].is_string() || call["id"].is_null()) {
             wrong.push(at(".id"));
         }
         if !call["function"]["name"].is_string() {
@@ -200,25 +193,38 @@ fn wrong_calls(calls: &Value) -> Vec<String> {
 
 fn ids(message: &Value) -> Vec<&str> {
     let calls = message["tool_calls"].as_array().filter(|_| message["role"] == "assistant");
-    calls.into_iter().flatten().filter_map(|call| call["id"].as_str()).collect()
+    calls.into_iter().flatten().map(|call| call["id"].as_str().unwrap_or_default()).collect()
 }
 
-/// Answers without a call, second answers, and calls left open at the end.
+/// An assistant's message that says nothing is as if it were not there.
+fn is_empty(message: &Value) -> bool {
+    let is_nothing = |name: &str| message[name].is_null() || message[name] == json!([]);
+    let is_silent = message["content"].is_null() && is_nothing("tool_calls");
+    message["role"] == "assistant" && is_silent
+}
+
+/// Answers without a call, and calls left open at the end.
 fn wrong_pairs(messages: &[Value]) -> BTreeSet<String> {
     let mut wrong = BTreeSet::new();
-    let mut answered = BTreeSet::new();
-    for (at, message) in messages.iter().enumerate() {
-        let id = message["tool_call_id"].as_str().filter(|_| message["role"] == "tool");
-        let Some(id) = id else { continue };
-        let asked = messages[..at].iter().rposition(|earlier| ids(earlier).contains(&id));
-        if !asked.is_some_and(|asked| answered.insert((asked, id))) {
+    let answers = |message: &Value| message["role"] == "tool";
+    let id_of = |message: &Value| message["tool_call_id"].as_str().unwrap_or_default().to_owned();
+    for (at, message) in messages.iter().enumerate().filter(|(_, message)| answers(message)) {
+        let id = id_of(message);
+        if !messages[..at].iter().any(|earlier| ids(earlier).contains(&id.as_str())) {
             wrong.insert(format!("messages[{at}].tool_call_id"));
         }
     }
-    let last = messages.iter().rposition(|message| message["role"] != "tool");
-    if let Some(last) = last.filter(|last| last + 1 < messages.len())
-        && ids(&messages[last]).iter().any(|id| !answered.contains(&(last, *id)))
-    {
+    let said: Vec<&Value> = messages.iter().filter(|message| !is_empty(message)).collect();
+    let last = said.iter().rposition(|message| !answers(message));
+    if let Some(last) = last.filter(|last| last + 1 < said.len()) {
+        let asked = ids(said[last]);
+        let count = |id: &str| asked.iter().filter(|other| **other == id).count();
+        let told = |id: &str| said[last..].iter().filter(|m| answers(m) && id_of(m) == id).count();
+        if asked.iter().any(|id| count(id) > told(id)) {
+            wrong.insert("messages".to_owned());
+        }
+    }
+    if said.is_empty() {
         wrong.insert("messages".to_owned());
     }
     wrong
@@ -281,7 +287,8 @@ fn fields() -> impl Strategy<Value = Map<String, Value>> {
 }
 
 fn call() -> impl Strategy<Value = Value> {
-    let id = prop_oneof![19 => select(vec!["a", "b", "c"]).prop_map(Value::from), 1 => any_value()];
+    let id =
+        prop_oneof![19 => select(vec!["a", "b", "c", ""]).prop_map(Value::from), 1 => any_value()];
     let function = prop_oneof![
         9 => select(vec!["{}", "{", "", "null", "[1]"])
             .prop_map(|arguments| json!({ "name": "Read", "arguments": arguments })),
@@ -328,7 +335,7 @@ fn message() -> impl Strategy<Value = Value> {
         6 => (prop::option::of(content()), vec(call(), 0..3)).prop_map(|(content, calls)| {
             json!({ "role": "assistant", "content": content, "tool_calls": calls })
         }),
-        6 => prop_oneof![9 => select(vec!["a", "b", "c"]).prop_map(Value::from), 1 => any_value()]
+        6 => prop_oneof![9 => select(vec!["a", "b", "c", ""]).prop_map(Value::from), 1 => any_value()]
             .prop_map(|id| json!({ "role": "tool", "tool_call_id": id, "content": "x" })),
         1 => (odd, content()).prop_map(|(role, content)| json!({ "role": role, "content": content })),
         1 => any_value().prop_filter("no object", |value| !value.is_object()),
@@ -459,6 +466,8 @@ proptest! {
             }
             prop_assert!(owed.is_empty());
             owed = ids(message);
+            let unique: BTreeSet<_> = owed.iter().filter(|id| !id.is_empty()).collect();
+            prop_assert_eq!(unique.len(), owed.len());
             for call in message["tool_calls"].as_array().into_iter().flatten() {
                 let arguments = call["function"]["arguments"].as_str().expect("text");
                 prop_assert!(serde_json::from_str::<Value>(arguments).is_ok(), "{}", arguments);

@@ -1,0 +1,138 @@
+//! The memory for what is kept of turns, so that retries can be told it again. It is
+//! one for all; the turns that ended first give theirs up.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::buffers::{Buffers, Exhausted, Share};
+
+/// A turn that has ended, and what is kept of it.
+pub(super) trait Forgettable: Send + Sync {
+    /// Keeps nothing of it any longer, and gives its memory back.
+    fn forget(&self);
+}
+
+/// Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub(super) struct KeptMemory {
+    budget: Buffers,
+    /// In the order in which they ended.
+    ended: Arc<Mutex<VecDeque<Weak<dyn Forgettable>>>>,
+}
+
+/// Of the turns that have ended, many are forgotten soon: their places are freed when
+/// there are so many.
+const PLACES: usize = 4096;
+
+impl KeptMemory {
+    pub(super) fn new(most: usize) -> Self {
+        Self { budget: Buffers::new(most), ended: Arc::default() }
+    }
+
+    pub(super) fn share(&self) -> Share {
+        self.budget.share()
+    }
+
+    /// Makes `share` count so many bytes; turns that have ended are forgotten for it,
+    /// the oldest first. Where that is not enough, nothing has changed for `share`.
+    pub(super) fn hold(&self, share: &mut Share, bytes: usize) -> Result<(), Exhausted> {
+        loop {
+            let held = share.hold_rounded_up(bytes);
+            if held.is_ok() {
+                return held;
+            }
+            // The lock is free again before the turn is touched.
+            let oldest = self.ended.lock().expect("no holder panics").pop_front();
+            let Some(oldest) = oldest else { return held };
+            if let Some(turn) = oldest.upgrade() {
+                turn.forget();
+            }
+        }
+    }
+
+    /// From now on the turn may be forgotten.
+    pub(super) fn ended(&self, turn: Weak<dyn Forgettable>) {
+        let mut ended = self.ended.lock().expect("no holder panics");
+        if ended.len() >= PLACES {
+            ended.retain(|turn| turn.strong_count() > 0);
+        }
+        ended.push_back(turn);
+    }
+}
+
+impl fmt::Debug for KeptMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeptMemory").field("budget", &self.budget).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: usize = 32 << 20;
+
+    /// What is kept of one turn.
+    struct Turn(Mutex<Option<Share>>);
+
+    impl Forgettable for Turn {
+        fn forget(&self) {
+            self.0.lock().unwrap().take();
+        }
+    }
+
+    impl Turn {
+        fn is_kept(&self) -> bool {
+            self.0.lock().unwrap().is_some()
+        }
+    }
+
+    fn turn(memory: &KeptMemory, bytes: usize) -> Option<Arc<Turn>> {
+        let mut share = memory.share();
+        let held = memory.hold(&mut share, bytes);
+        held.is_ok().then(|| Arc::new(Turn(Mutex::new(Some(share)))))
+    }
+
+    fn ended(memory: &KeptMemory, bytes: usize) -> Arc<Turn> {
+        let turn = turn(memory, bytes).expect("room");
+        let weak: Weak<Turn> = Arc::downgrade(&turn);
+        memory.ended(weak);
+        turn
+    }
+
+    #[test]
+    fn the_turns_that_ended_first_give_way() {
+        let memory = KeptMemory::new(MOST);
+        let turns: Vec<_> = (0..100).map(|_| ended(&memory, 1 << 20)).collect();
+
+        let kept: Vec<bool> = turns.iter().map(|turn| turn.is_kept()).collect();
+
+        assert_eq!(kept, [vec![false; 68], vec![true; 32]].concat());
+        let large = ended(&memory, 30 << 20);
+        assert!(large.is_kept());
+        assert_eq!(turns.iter().filter(|turn| turn.is_kept()).count(), 2);
+    }
+
+    #[test]
+    fn a_turn_that_runs_does_not_give_way() {
+        let memory = KeptMemory::new(MOST);
+        let running: Vec<_> = (0..32).map(|_| turn(&memory, 1 << 20).expect("room")).collect();
+
+        assert!(turn(&memory, 1).is_none());
+
+        assert!(running.iter().all(|turn| turn.is_kept()));
+    }
+
+    #[test]
+    fn small_ones_count_too_and_those_that_are_gone_leave_no_trace() {
+        let memory = KeptMemory::new(MOST);
+        let small: Vec<_> = (0..3000).map(|_| ended(&memory, 1)).collect();
+        assert_eq!(small.iter().filter(|turn| turn.is_kept()).count(), 2048);
+        drop(small);
+        for _ in 0..3 * PLACES {
+            ended(&memory, 1);
+        }
+        assert!(memory.ended.lock().unwrap().len() <= PLACES);
+    }
+}

@@ -1,0 +1,144 @@
+//! The tool calls of an assistant's message: their shape, their arguments, and an id
+//! for each that no other call has.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt::Arguments;
+
+use serde_json::value::RawValue;
+
+use super::messages::Message;
+use super::{invalid, missing, required_items, required_object, required_string};
+use crate::api::json::{self, Object};
+use crate::openai::error::ApiError;
+
+/// What a tool call without readable arguments has.
+const NO_ARGUMENTS: &str = "{}";
+
+/// Mistral takes nine letters and digits for an id, and nothing else.
+const OWN_ID: usize = 9;
+
+/// One call of the history. It is never run.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    /// As the client sent it; empty where it has none.
+    pub(super) id: Cow<'a, str>,
+    /// Ours, where the client's is empty or another call of the message has it.
+    pub(super) own_id: Option<String>,
+    /// With arguments that are JSON.
+    json: Cow<'a, RawValue>,
+}
+
+impl Call<'_> {
+    /// The id that it has upstream.
+    pub(super) fn sent_id(&self) -> &str {
+        self.own_id.as_deref().unwrap_or(&self.id)
+    }
+}
+
+/// Reads at most one call more than `most`.
+pub(super) fn read<'a>(
+    calls: &'a RawValue,
+    most: usize,
+    at: Arguments<'_>,
+) -> Result<Vec<Call<'a>>, ApiError> {
+    let read = |(index, call)| read_one(call, format_args!("{at}[{index}]"));
+    required_items(calls, most, at)?.into_iter().enumerate().map(read).collect()
+}
+
+/// A call with arguments that are JSON; upstream's providers parse them.
+fn read_one<'a>(call: &'a RawValue, at: Arguments<'_>) -> Result<Call<'a>, ApiError> {
+    let object = required_object(call, at)?;
+    let id = match object.get("id") {
+        None => Cow::Borrowed(""),
+        Some(_) => required_string(&object, "id", format_args!("{at}.id"))?,
+    };
+    let kind = object.string("type");
+    if kind.as_deref() == Some("custom") {
+        return Ok(Call { id, own_id: None, json: Cow::Borrowed(call) });
+    }
+    if object.get("type").is_some() && kind.as_deref() != Some("function") {
+        return Err(invalid(format_args!("{at}.type"), "A tool call is a function or custom."));
+    }
+    let function_at = format_args!("{at}.function");
+    let function = object.get("function").ok_or_else(|| missing(function_at))?;
+    let function = required_object(function, function_at)?;
+    required_string(&function, "name", format_args!("{function_at}.name"))?;
+    let json = match repaired_arguments(function.get("arguments")) {
+        None => Cow::Borrowed(call),
+        Some(arguments) => {
+            let arguments = json::quoted(&arguments);
+            let function = function.with(&[("arguments", Some(&arguments))]);
+            Cow::Owned(object.with(&[("function", Some(&function))]))
+        }
+    };
+    Ok(Call { id, own_id: None, json })
+}
+
+/// What stands in for arguments that are no JSON text; `None` when they are.
+fn repaired_arguments(arguments: Option<&RawValue>) -> Option<String> {
+    let Some(arguments) = arguments else { return Some(NO_ARGUMENTS.to_owned()) };
+    let Some(text) = json::string(arguments) else { return Some(arguments.get().to_owned()) };
+    if matches!(text.trim(), "" | "null") {
+        return Some(NO_ARGUMENTS.to_owned());
+    }
+    let is_json = serde_json::from_str::<&RawValue>(&text).is_ok();
+    (!is_json).then(|| serde_json::json!({ "text": text }).to_string())
+}
+
+/// Gives an id of ours to each call that has none, or one that a call before it in the
+/// same message has: the same one whenever the same list is sent, and none that any
+/// other call has. Then writes the lists of calls that changed.
+pub(super) fn repair(messages: &mut [Message<'_>]) {
+    let doubles: Vec<_> = messages.iter().map(doubles).collect();
+    let mut taken: HashSet<String> = HashSet::new();
+    if doubles.iter().any(|doubles| !doubles.is_empty()) {
+        let calls = messages.iter().flat_map(|message| &message.calls);
+        let ours = |id: &&Cow<'_, str>| id.len() == OWN_ID;
+        taken.extend(calls.map(|call| &call.id).filter(ours).map(ToString::to_string));
+    }
+    for (message, doubles) in messages.iter_mut().zip(doubles) {
+        for slot in doubles {
+            let id = free_id(message.place, slot, &taken);
+            taken.insert(id.clone());
+            message.calls[slot].own_id = Some(id);
+        }
+        if message.calls.iter().any(Call::is_changed) {
+            let calls: Vec<_> = message.calls.iter_mut().map(Call::take_json).collect();
+            message.changes.push(("tool_calls", Some(json::array(&calls))));
+        }
+    }
+}
+
+/// The calls of a message whose id is empty, or that of a call before them.
+fn doubles(message: &Message<'_>) -> Vec<usize> {
+    let mut seen = HashSet::with_capacity(message.calls.len());
+    let is_double = |id: &str| id.is_empty() || !seen.insert(id.to_owned());
+    let calls = message.calls.iter().map(|call| call.id.as_ref());
+    let double: Vec<bool> = calls.map(is_double).collect();
+    double.iter().enumerate().filter(|(_, double)| **double).map(|(slot, _)| slot).collect()
+}
+
+fn free_id(place: usize, slot: usize, taken: &HashSet<String>) -> String {
+    let id = |attempt: u64| {
+        let name = format!("history {place}/{slot}/{attempt}");
+        let mut id = blake3::hash(name.as_bytes()).to_hex().to_string();
+        id.truncate(OWN_ID);
+        id
+    };
+    (0..).map(id).find(|id| !taken.contains(id)).expect("more ids than a request has calls")
+}
+
+impl Call<'_> {
+    fn is_changed(&self) -> bool {
+        self.own_id.is_some() || matches!(self.json, Cow::Owned(_))
+    }
+
+    /// As it goes upstream. It is asked for once.
+    fn take_json(&mut self) -> Box<RawValue> {
+        let json = std::mem::replace(&mut self.json, Cow::Borrowed(RawValue::NULL)).into_owned();
+        let Some(id) = &self.own_id else { return json };
+        let id = json::quoted(id);
+        Object::of(&json).expect("it was read as one").with(&[("id", Some(&id))])
+    }
+}

@@ -1,0 +1,68 @@
+//! Bytes that wait for the end of their line, in pieces of one size.
+//!
+//! A vector that grows is copied again and again, and what it leaves behind is more
+//! than it holds: sixty long lines at once took twice what was counted for them.
+
+/// Large enough to be few, small enough to be no loss where the last is half empty.
+const PIECE: usize = 64 << 10;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pieces {
+    full: Vec<Vec<u8>>,
+    last: Vec<u8>,
+}
+
+impl Pieces {
+    pub(crate) fn len(&self) -> usize {
+        self.full.len() * PIECE + self.last.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.last.is_empty() && self.full.is_empty()
+    }
+
+    pub(crate) fn extend_from_slice(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(PIECE - self.last.len()));
+            self.last.extend_from_slice(now);
+            bytes = later;
+            if self.last.len() == PIECE {
+                self.full.push(std::mem::take(&mut self.last));
+                self.last.reserve_exact(if bytes.is_empty() { 0 } else { PIECE });
+            }
+        }
+    }
+
+    /// All of it in one, and nothing is left.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        let Self { full, last } = std::mem::take(self);
+        if full.is_empty() {
+            return last;
+        }
+        let mut whole = Vec::with_capacity(full.len() * PIECE + last.len());
+        for piece in full.into_iter().chain([last]) {
+            whole.extend_from_slice(&piece);
+        }
+        whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_in_comes_out_however_it_was_cut() {
+        let bytes: Vec<u8> = (0..300_000_u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
+        for cut in [1000, PIECE - 1, PIECE, PIECE + 1, 300_000] {
+            let mut pieces = Pieces::default();
+            for piece in bytes.chunks(cut) {
+                pieces.extend_from_slice(piece);
+            }
+            assert_eq!(pieces.len(), bytes.len());
+            assert!(pieces.full.iter().all(|piece| piece.capacity() <= 2 * PIECE));
+            assert_eq!(pieces.take(), bytes, "in cuts of {cut}");
+            assert!(pieces.is_empty() && pieces.len() == 0);
+        }
+    }
+}
