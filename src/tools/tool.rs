@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::schema::{self, InputSchema, PropertyAliases};
+use super::schema::{self, InputSchema, InvalidInput, PropertyAliases};
 use crate::files::ReadState;
 use crate::openai::progress_lines::UNKNOWN_TOOL;
 use crate::permissions::{Permit, Reach, Refusal};
@@ -184,6 +184,12 @@ impl ToolOutput {
     pub(crate) fn with(mut self, structured: Value) -> Self {
         self.structured = structured;
         self
+    }
+}
+
+impl From<InvalidInput> for ToolError {
+    fn from(InvalidInput(reason): InvalidInput) -> Self {
+        Self::InvalidInput(reason)
     }
 }
 
