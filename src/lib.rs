@@ -12,7 +12,7 @@ pub(crate) mod secret;
 pub(crate) mod text;
 pub(crate) mod units;
 
-// Means: memory, programs, directories, logs.
+// Infrastructure: memory, programs, directories, logs.
 pub(crate) mod buffers;
 pub(crate) mod processes;
 pub(crate) mod telemetry;
@@ -36,7 +36,10 @@ pub(crate) mod agent;
 // What outlives a round: for now one request.
 pub(crate) mod sessions;
 
-// The face towards clients, and the model for trials.
+// Connections, their deadlines, and the checks of who is asking.
+pub(crate) mod http;
+
+// The routes, and the model for trials.
 pub(crate) mod api;
 pub(crate) mod demo_model;
 

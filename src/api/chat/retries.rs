@@ -9,8 +9,8 @@ use axum::http::{HeaderMap, HeaderName};
 use tokio::time::Instant;
 
 use super::run::{Joined, Listener, Run};
-use crate::api::auth::KeyId;
 use crate::buffers::Buffers;
+use crate::ids::KeyId;
 use crate::openai::error::{ApiError, ErrorCode};
 
 const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");

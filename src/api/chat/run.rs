@@ -12,7 +12,7 @@ use super::Shape;
 use super::log::{Cursor, Log};
 use crate::agent::events::{Failure, TurnEvent};
 use crate::agent::outbox::Inbox;
-use crate::api::runs::Place;
+use crate::api::runs::RunPermit;
 use crate::buffers::{Buffers, Share};
 use crate::ids::{SessionId, TurnId};
 use crate::openai::error::{ApiError, ErrorCode};
@@ -50,7 +50,7 @@ struct Told {
 enum Source {
     Turn {
         turn: RunningTurn,
-        _place: Place,
+        _permit: RunPermit,
     },
     /// Everyone has left, and the turn is being stopped.
     Left(Inbox),
@@ -92,7 +92,7 @@ impl Run {
     /// The first listener of a turn.
     pub(super) fn begin(
         mut turn: RunningTurn,
-        place: Place,
+        permit: RunPermit,
         shape: Shape,
         keep: Keep,
         memory: &Buffers,
@@ -111,7 +111,7 @@ impl Run {
             succeeded: false,
             is_cancelled: false,
             ended: None,
-            source: Source::Turn { turn, _place: place },
+            source: Source::Turn { turn, _permit: permit },
         };
         let run =
             Self { session, turn: id, shape, told: Mutex::new(told), waiting: Mutex::default() };
