@@ -8,6 +8,7 @@ pub(crate) mod file;
 pub(crate) mod keys;
 pub(crate) mod layers;
 pub(crate) mod secrets;
+mod variables;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
