@@ -339,6 +339,15 @@ async fn host_and_origin_come_before_the_key() {
 }
 
 #[tokio::test]
+async fn h15_a_foreign_page_without_an_origin_may_load_the_open_routes_alone() {
+    let server = server();
+    for (path, status) in [("/health", 200), ("/ready", 503), ("/v1/models", 403), ("/no", 403)] {
+        let outcome = ask("GET", path).with("sec-fetch-site", "cross-site").outcome(&server);
+        assert_eq!(outcome.await.0, status, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn h13_only_allowed_origins_have_their_preflight_answered() {
     let server = server();
     let preflight = |origin: &str| {
