@@ -70,7 +70,7 @@ impl Crate {
         let mut reader = Reader::default();
         for (path, text) in sources {
             let file = syn::parse_file(text).expect("our own source parses");
-            reader.read_module(path.clone(), path.clone(), &file.items);
+            reader.read_module(path, path.clone(), &file.items);
         }
         let Reader { mut modules, tests } = reader;
         modules.retain(|path, _| !tests.iter().any(|test| path.starts_with(test)));
@@ -157,14 +157,14 @@ struct Reader {
 }
 
 impl Reader {
-    fn read_module(&mut self, file: ModulePath, path: ModulePath, items: &[Item]) {
+    fn read_module(&mut self, file: &ModulePath, path: ModulePath, items: &[Item]) {
         let mut names = Names(Module { file: file.clone(), ..Module::default() });
         for item in items {
             if let Item::Mod(inner) = item {
                 let path = child(&path, &inner.ident.to_string());
                 match &inner.content {
                     _ if is_for_tests(&inner.attrs) => self.tests.push(path),
-                    Some((_, items)) => self.read_module(file.clone(), path, items),
+                    Some((_, items)) => self.read_module(file, path, items),
                     None => {}
                 }
             } else {
