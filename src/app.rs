@@ -1,6 +1,6 @@
 //! The only `new` of each service, and the server that they make up.
 
-pub(crate) mod face;
+pub(crate) mod api_state;
 mod open_files;
 pub(crate) mod services;
 pub(crate) mod state_dir;
@@ -14,13 +14,14 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use self::face::face;
+use self::api_state::api_state;
 use self::services::Services;
 use self::state_dir::{StateDir, StateError};
-use crate::api::auth::{Key, Keys};
-use crate::api::server::Drain;
-use crate::api::{self, App, router};
+use crate::api::router;
+use crate::api::state::ApiState;
 use crate::config::{Config, ConfigError, Loaded, Secrets};
+use crate::http::auth::{Key, Keys};
+use crate::http::server::{self, Drain};
 use crate::limits::Limits;
 use crate::permissions::Sandbox;
 use crate::processes;
@@ -33,7 +34,7 @@ const FIRST_KEY: &str = "default";
 pub(crate) struct Server {
     listener: TcpListener,
     address: SocketAddr,
-    api: Arc<App>,
+    api: ApiState,
     key_path: Option<PathBuf>,
     config: Config,
     /// Fires when the grace of running turns is over.
@@ -57,7 +58,7 @@ impl Server {
     /// Builds every service and takes the address.
     pub(crate) async fn bind(loaded: Loaded, state: StateDir) -> Result<Self, StartError> {
         let services = Services::of(&loaded)?;
-        let forwarded = face::forwarded_routes(&loaded)?;
+        let forwarded = api_state::forwarded_routes(&loaded)?;
         let Loaded { config, secrets, environment, file, .. } = loaded;
         let (keys, key_path) = client_keys(&config, &secrets, &state)?;
         let listen = config.server.listen;
@@ -65,8 +66,7 @@ impl Server {
         let listener = TcpListener::bind(listen).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let turns_over = CancellationToken::new();
-        let api = face(&config, &services, forwarded, keys, address, turns_over.clone());
-        let api = Arc::new(api);
+        let api = api_state(&config, &services, forwarded, keys, address, turns_over.clone());
         warn_of_dangers(&config, file.as_deref(), &environment.home());
         Ok(Self { listener, address, api, key_path, config, turns_over, _state: state })
     }
@@ -89,7 +89,7 @@ impl Server {
         tracing::info!(address = %self.address, "listening");
         let drain = Drain { stop, grace, turns_over: self.turns_over };
         tokio::select! {
-            () = api::server::run(self.listener, router::router(self.api), limits, drain) => {}
+            () = server::run(self.listener, router::router(self.api), limits, drain) => {}
             () = processes::watch_orphans() => {}
         }
         processes::end_supervisors().await;
@@ -104,7 +104,7 @@ fn client_keys(
     secrets: &Secrets,
     state: &StateDir,
 ) -> Result<(Keys, Option<PathBuf>), StateError> {
-    let required = |key: &str| Keys::Required(vec![Key::of_secret(FIRST_KEY, key)]);
+    let required = |key: &str| Keys::Required(vec![Key::from_secret(FIRST_KEY, key)]);
     if !config.auth.required {
         return Ok((Keys::NotRequired, None));
     }

@@ -9,6 +9,7 @@ pub(crate) mod keys;
 pub(crate) mod layers;
 pub(crate) mod own_environment;
 pub(crate) mod secrets;
+mod variables;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -21,8 +22,8 @@ use self::keys::Keys;
 use self::layers::{Layers, Setting, Source};
 pub(crate) use self::secrets::Secrets;
 use crate::agent::{self, ModelRule, prompt};
-use crate::api::hosts::Authority;
-use crate::api::{auth, cors};
+use crate::http::hosts::Authority;
+use crate::http::{auth, cors};
 use crate::limits::Limits;
 use crate::processes::Environment;
 use crate::sessions::request::Progress;

@@ -12,7 +12,7 @@ pub(crate) mod secret;
 pub(crate) mod text;
 pub(crate) mod units;
 
-// Means: memory, threads, programs, directories, logs.
+// Infrastructure: memory, threads, programs, directories, logs.
 pub(crate) mod blocking;
 pub(crate) mod buffers;
 pub(crate) mod named_file;
@@ -38,7 +38,10 @@ pub(crate) mod agent;
 // What outlives a round: for now one request.
 pub(crate) mod sessions;
 
-// The face towards clients, and the model for trials.
+// Connections, their deadlines, and the checks of who is asking.
+pub(crate) mod http;
+
+// The routes, and the model for trials.
 pub(crate) mod api;
 pub(crate) mod demo_model;
 

@@ -23,6 +23,11 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Whether a key fits into a header.
+pub(crate) fn is_sendable(key: &str) -> bool {
+    !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

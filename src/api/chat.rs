@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions`.
+//! `POST /v1/chat/completions`: starts a turn and answers with its events.
 
 mod collect;
 mod encode;
@@ -23,31 +23,44 @@ use tokio::time::{Instant, timeout_at};
 
 use self::collect::{Collected, Completion};
 use self::encode::{Encoder, Envelope};
-use self::retries::Sent;
+use self::retries::{Retries, Sent};
 use self::run::{Keep, Listener, Run};
 use self::stream::EventStream;
-use super::App;
-use super::errors::never_retry;
-use super::facts::RequestFacts;
-use super::held::held;
+use super::request_context::RequestContext;
+use super::runs::RunLimits;
 use crate::agent::events::{Failure, TurnEvent};
-use crate::buffers::{Exhausted, Share};
+use crate::buffers::{Buffers, Exhausted, Share};
+use crate::http::budgeted_body::budgeted_body;
+use crate::http::errors::never_retry;
+use crate::http::headers::{SESSION, TURN};
 use crate::ids::CompletionId;
 use crate::openai::error::{ApiError, ErrorCode};
+use crate::sessions::Sessions;
 use crate::sessions::request::{ChatRequest, Progress};
 
-const SESSION: HeaderName = HeaderName::from_static("x-toolhand-session");
-const TURN: HeaderName = HeaderName::from_static("x-toolhand-turn");
 /// Tells nginx and its kin to pass each chunk on at once.
 const NO_BUFFERING: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 
+/// What chat completions are answered with.
+#[derive(Debug)]
+pub(crate) struct Chat {
+    pub(crate) turns: Sessions,
+    pub(crate) runs: RunLimits,
+    /// Turns that a retry may come back to.
+    pub(crate) retries: Retries,
+    pub(crate) buffers: Buffers,
+}
+
 /// Answers one chat completion.
-pub(crate) async fn create(State(app): State<Arc<App>>, request: validate::Validated) -> Response {
-    let validate::Validated { request, facts, sent } = request;
-    let key = facts.key_id.clone();
-    let start = || start(&app, request, facts, sent);
-    let listener = match app.retries.listen(&key, sent, start).await {
+pub(crate) async fn create(
+    State(chat): State<Arc<Chat>>,
+    request: validate::Validated,
+) -> Response {
+    let validate::Validated { request, context, sent } = request;
+    let key = context.key_id.clone();
+    let start = || start(&chat, request, context, sent);
+    let listener = match chat.retries.listen(&key, sent, start).await {
         Ok(listener) => listener,
         Err(error) if error.code == ErrorCode::Cancelled => {
             return never_retry(error.into_response());
@@ -58,25 +71,25 @@ pub(crate) async fn create(State(app): State<Arc<App>>, request: validate::Valid
     let session = (SESSION, header(&run.session.to_string()));
     let id = (TURN, header(&run.turn.to_string()));
     let response = if run.shape.stream {
-        streamed(&app, listener, &run.shape).await
+        streamed(&chat, listener, &run.shape).await
     } else {
-        whole(listener, &run.shape, app.buffers.share()).await
+        whole(listener, &run.shape, chat.buffers.share()).await
     };
     ([session, id], response).into_response()
 }
 
 /// A new turn, if there is room for one.
 fn start(
-    app: &App,
+    chat: &Chat,
     request: ChatRequest,
-    facts: RequestFacts,
+    context: RequestContext,
     sent: Sent,
 ) -> Result<Listener, ApiError> {
-    let place = app.runs.enter(&facts.key_id, &app.limits)?;
-    let shape = Shape::of(&request, app.turns.default_progress());
-    let turn = app.turns.start(request, facts.upstream_headers)?;
+    let permit = chat.runs.permit(&context.key_id)?;
+    let shape = Shape::of(&request, chat.turns.default_progress());
+    let turn = chat.turns.start(request, context.upstream_headers)?;
     let keep = if turn.has_tools || sent.is_named() { Keep::All } else { Keep::Nothing };
-    Ok(Run::begin(turn, place, shape, keep, app.retries.memory()))
+    Ok(Run::begin(turn, permit, shape, keep, chat.retries.memory()))
 }
 
 /// How the answer is to look.
@@ -106,8 +119,8 @@ impl Shape {
 
 /// Holds the head back until there is something to say, so that a quick failure
 /// has its own status.
-async fn streamed(app: &App, mut listener: Listener, shape: &Shape) -> Response {
-    let deadline = Instant::now() + app.turns.settings().head_hold;
+async fn streamed(chat: &Chat, mut listener: Listener, shape: &Shape) -> Response {
+    let deadline = Instant::now() + chat.turns.settings().head_hold;
     let mut first = VecDeque::new();
     while !first.iter().any(TurnEvent::releases_head) {
         match timeout_at(deadline, listener.take()).await {
@@ -124,8 +137,8 @@ async fn streamed(app: &App, mut listener: Listener, shape: &Shape) -> Response 
         listener,
         first,
         encoder,
-        app.turns.settings().keep_alive,
-        app.buffers.share(),
+        chat.turns.settings().keep_alive,
+        chat.buffers.share(),
     );
     let content_type = (CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     ([content_type, NO_BUFFERING], Body::from_stream(body)).into_response()
@@ -165,7 +178,7 @@ async fn whole(mut listener: Listener, shape: &Shape, mut memory: Share) -> Resp
 fn json(completion: &Completion<'_>, memory: Share) -> Result<Response, Exhausted> {
     let content_type = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let body = serde_json::to_vec(completion).expect("writing to memory does not fail");
-    let body = held(body.into(), memory)?;
+    let body = budgeted_body(body.into(), memory)?;
     Ok(([content_type], body).into_response())
 }
 

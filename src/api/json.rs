@@ -7,8 +7,6 @@ use std::fmt::Write as _;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::strict_json::Key;
-
 /// What a value is, told by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -195,6 +193,33 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
         }
 
         from.deserialize_map(Members).map(Self)
+    }
+}
+
+/// A key or a string, borrowed from the body unless it is written with escapes.
+pub(super) struct Key<'de>(pub(super) Cow<'de, str>);
+
+impl<'de> Deserialize<'de> for Key<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct KeyVisitor;
+
+        impl<'de> Visitor<'de> for KeyVisitor {
+            type Value = Key<'de>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a key")
+            }
+
+            fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Key<'de>, E> {
+                Ok(Key(Cow::Borrowed(key)))
+            }
+
+            fn visit_str<E>(self, key: &str) -> Result<Key<'de>, E> {
+                Ok(Key(Cow::Owned(key.to_owned())))
+            }
+        }
+
+        from.deserialize_str(KeyVisitor)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `GET /v1/models` and `GET /v1/models/{id}`: upstream's list.
+//! `GET /v1/models` and `GET /v1/models/{id}`: passes on upstream's list.
 
 use std::sync::Arc;
 
@@ -7,31 +7,36 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::value::RawValue;
 
-use super::App;
-use super::errors::told;
-use super::held::held;
 use super::json::{self, Object};
+use super::upstream_fault::to_api_error;
+use crate::buffers::Buffers;
+use crate::http::budgeted_body::budgeted_body;
 use crate::openai::error::{ApiError, ErrorCode};
+use crate::upstream::Client;
 
-pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    let models = app.upstream.models().await.map_err(|fault| told(&fault))?;
+pub(crate) async fn list(
+    State(upstream): State<Arc<Client>>,
+    State(buffers): State<Buffers>,
+) -> Result<Response, ApiError> {
+    let models = upstream.models().await.map_err(|fault| to_api_error(&fault))?;
     entries(&models)?;
-    answer(&app, &models)
+    answer(&models, &buffers)
 }
 
 pub(crate) async fn show(
-    State(app): State<Arc<App>>,
+    State(upstream): State<Arc<Client>>,
+    State(buffers): State<Buffers>,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
-    let models = app.upstream.models().await.map_err(|fault| told(&fault))?;
+    let models = upstream.models().await.map_err(|fault| to_api_error(&fault))?;
     let model = find(&models, &id)?.ok_or_else(|| {
         ApiError::new(ErrorCode::ModelNotFound, format!("There is no model {id:?}.")).param("model")
     })?;
-    answer(&app, model)
+    answer(model, &buffers)
 }
 
-fn answer(app: &App, json: &RawValue) -> Result<Response, ApiError> {
-    let body = held(json.get().to_owned().into(), app.buffers.share())?;
+fn answer(json: &RawValue, buffers: &Buffers) -> Result<Response, ApiError> {
+    let body = budgeted_body(json.get().to_owned().into(), buffers.share())?;
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 

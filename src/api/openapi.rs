@@ -1,4 +1,4 @@
-//! `GET /openapi.yaml`: what this server understands, for programs.
+//! `GET /openapi.yaml`: describes this API.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;

@@ -1,7 +1,7 @@
-//! The `/v1` routes that are forwarded as they are, streamed both ways.
+//! Forwards further `/v1` routes as they are, streamed both ways.
 //!
-//! Only named routes: behind an upstream lie administrative ones, which its key
-//! must not open to our clients.
+//! Only named routes: an upstream has administrative ones, which its key must not open
+//! to our clients.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,14 +16,15 @@ use axum::response::Response;
 use futures::stream::{self, Stream};
 use tokio::time::timeout;
 
-use super::App;
-use super::body::{self, Incoming};
-use super::errors::told;
-use super::facts::RequestFacts;
 use super::multipart::FieldNames;
+use super::request_context::RequestContext;
+use super::upstream_fault::to_api_error;
 use super::{refused, strict_json};
-use crate::buffers::Share;
+use crate::buffers::{Buffers, Share};
+use crate::http::body::{self, Incoming};
+use crate::limits::Limits;
 use crate::openai::error::{ApiError, ErrorCode};
+use crate::upstream::Client;
 
 /// The routes of OpenAI's that stand behind one name.
 const GROUPS: [(&str, &[&str]); 6] = [
@@ -86,22 +87,23 @@ fn is_plain(segment: &str) -> bool {
 }
 
 pub(crate) async fn forward(
-    State(app): State<Arc<App>>,
-    facts: RequestFacts,
+    State(upstream): State<Arc<Client>>,
+    State(limits): State<Arc<Limits>>,
+    State(buffers): State<Buffers>,
+    context: RequestContext,
     request: Request,
 ) -> Result<Response, ApiError> {
     let route = route_of(request.uri())?;
     let method = request.method().clone();
     let upload = Upload::default();
-    let outgoing = outgoing(&app, request, upload.clone()).await?;
-    let answer = app
-        .upstream
-        .forward(method, &route, outgoing.content_type, &facts.upstream_headers, outgoing.body)
-        .await;
+    let Outgoing { content_type, body, _share } =
+        outgoing(request, &limits, buffers.share(), upload.clone()).await?;
+    let headers = &context.upstream_headers;
+    let answer = upstream.forward(method, &route, content_type, headers, body).await;
     match (upload.failure(), answer) {
         (Some(error), _) => Err(error),
-        (None, Ok(answer)) => Ok(relayed(answer, app.upstream.settings().idle_timeout)),
-        (None, Err(fault)) => Err(told(&fault)),
+        (None, Ok(answer)) => Ok(relayed(answer, upstream.settings().idle_timeout)),
+        (None, Err(fault)) => Err(to_api_error(&fault)),
     }
 }
 
@@ -128,22 +130,26 @@ struct Outgoing {
     _share: Option<Share>,
 }
 
-async fn outgoing(app: &App, request: Request, upload: Upload) -> Result<Outgoing, ApiError> {
+async fn outgoing(
+    request: Request,
+    limits: &Limits,
+    share: Share,
+    upload: Upload,
+) -> Result<Outgoing, ApiError> {
     if matches!(*request.method(), Method::GET | Method::DELETE) {
         return Ok(Outgoing { content_type: None, body: Bytes::new().into(), _share: None });
     }
     let content_type = request.headers().get(CONTENT_TYPE).cloned();
     let is_multipart = body::media_type(request.headers())? == "multipart/form-data";
     if !is_multipart || !takes_multipart(request.uri().path()) {
-        let share = app.buffers.share();
-        let (bytes, share) = body::read_json(request, &app.limits, share).await?;
+        let (bytes, share) = body::read_json(request, limits, share).await?;
         refused::check(&strict_json::object(&bytes)?)?;
         return Ok(Outgoing { content_type, body: bytes.into(), _share: Some(share) });
     }
     let boundary = content_type.as_ref().and_then(|value| value.to_str().ok());
     let names = FieldNames::of(boundary.unwrap_or_default())?;
-    body::declared_length(request.headers(), app.limits.upload)?;
-    let incoming = Incoming::new(request.into_body(), app.limits.upload, app.limits.body_time);
+    body::declared_length(request.headers(), limits.upload)?;
+    let incoming = Incoming::new(request.into_body(), limits.upload, limits.body_time);
     let body = reqwest::Body::wrap_stream(watched(incoming, names, upload));
     Ok(Outgoing { content_type, body, _share: None })
 }

@@ -1,4 +1,5 @@
-//! `GET /ready`: upstream answers. Open, without details; asking often costs little.
+//! `GET /ready`: tells whether upstream answers. Needs no key and gives no details; asking
+//! often costs little.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,33 +11,39 @@ use axum::response::IntoResponse;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::App;
 use crate::upstream::Client;
 
 /// How long an answer of upstream is repeated.
-const KEPT: Duration = Duration::from_secs(2);
+const MAX_AGE: Duration = Duration::from_secs(2);
 
 /// Whether upstream answered when it was last asked.
-#[derive(Debug, Default)]
-pub(crate) struct Readiness(Mutex<Option<(Instant, bool)>>);
+#[derive(Debug)]
+pub(crate) struct Readiness {
+    upstream: Arc<Client>,
+    last: Mutex<Option<(Instant, bool)>>,
+}
 
 impl Readiness {
-    /// Those who ask at once wait for one probe together.
-    pub(crate) async fn is_reachable(&self, upstream: &Client) -> bool {
-        let mut last = self.0.lock().await;
+    pub(crate) fn new(upstream: Arc<Client>) -> Self {
+        Self { upstream, last: Mutex::default() }
+    }
+
+    /// Requests at the same time wait for one probe together.
+    pub(crate) async fn is_reachable(&self) -> bool {
+        let mut last = self.last.lock().await;
         if let Some((asked, reachable)) = *last
-            && asked.elapsed() < KEPT
+            && asked.elapsed() < MAX_AGE
         {
             return reachable;
         }
-        let reachable = upstream.probe().await.is_ok();
+        let reachable = self.upstream.probe().await.is_ok();
         *last = Some((Instant::now(), reachable));
         reachable
     }
 }
 
-pub(crate) async fn show(State(app): State<Arc<App>>) -> impl IntoResponse {
-    let (status, body) = if app.readiness.is_reachable(&app.upstream).await {
+pub(crate) async fn show(State(readiness): State<Arc<Readiness>>) -> impl IntoResponse {
+    let (status, body) = if readiness.is_reachable().await {
         (StatusCode::OK, r#"{"status":"ready"}"#)
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"not_ready"}"#)

@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, PatternID};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use super::json::Key;
 use super::json::Object;
-use super::strict_json::Key;
 use crate::openai::error::{ApiError, ErrorCode};
 use crate::text;
 

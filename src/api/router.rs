@@ -1,4 +1,4 @@
-//! Every route on one page.
+//! Lists every route on one page, with the checks before it.
 
 use std::sync::Arc;
 
@@ -11,51 +11,70 @@ use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::passthrough::Routes;
-use super::{
-    App, auth, chat, cors, errors, facts, framed, health, hosts, models, openapi, passthrough,
-    ready, server, status, tools,
-};
+use super::state::ApiState;
+use super::{chat, health, models, openapi, passthrough, ready, status, tools};
+use crate::http::{admission, auth, cors, errors, hosts, request_id, transfer_encoding};
 use crate::openai::error::{ApiError, ErrorCode};
 
-/// The whole server as a service. A request passes the layers in this order: it is
-/// named, its panics are caught, it is turned away when there is no room, its framing,
-/// host and origin are checked, CORS is answered; then come its key and its route. They
-/// stand around the routes and not on each: a route is cloned for each request, with
-/// every layer on it.
-pub(crate) fn router(app: Arc<App>) -> Router {
-    let cors = Arc::new(cors::layer(&app.settings.allow_origins));
+/// The whole server as a service. Each request gets its id, and its panics are caught.
+/// The open routes are tried first; behind them stand all others.
+///
+/// Layers stand around the routers and not on each route where they can: a route is
+/// cloned for each request, with every layer on it.
+pub(crate) fn router(state: ApiState) -> Router {
     let layers = ServiceBuilder::new()
-        .layer(from_fn(facts::identify))
-        .layer(CatchPanicLayer::custom(errors::panicked))
-        .layer(from_fn(server::turn_away))
-        .layer(from_fn(framed::check))
-        .layer(from_fn_with_state(app.clone(), hosts::check))
-        .layer(from_fn_with_state(cors, cors::answer));
-    Router::new().fallback_service(layers.service(routes(app)))
+        .layer(from_fn(request_id::identify))
+        .layer(CatchPanicLayer::custom(errors::panicked));
+    let all = open_routes(&state).fallback_service(guarded(state));
+    Router::new().fallback_service(layers.service(all))
 }
 
-fn routes(app: Arc<App>) -> Router {
-    let open = Router::new()
+/// The routes that need no key. They are answered when there is no room for more
+/// connections, too.
+fn open_routes(state: &ApiState) -> Router {
+    let cors = Arc::new(cors::layer(&state.hosts.origins));
+    let layers = ServiceBuilder::new()
+        .layer(from_fn(transfer_encoding::check))
+        .layer(from_fn_with_state(Arc::clone(&state.hosts), hosts::check_open))
+        .layer(from_fn_with_state(cors, cors::answer));
+    Router::new()
         .route("/health", get(health::show))
         .route("/ready", get(ready::show))
-        .method_not_allowed_fallback(method_not_allowed);
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(layers)
+        .with_state(state.clone())
+}
 
-    let with_key = Router::new()
+/// Every other route, behind the checks in their order: is there room for the
+/// connection, is the body's length plain, are host and origin allowed; then CORS, and
+/// at last the key.
+fn guarded(state: ApiState) -> Router {
+    let cors = Arc::new(cors::layer(&state.hosts.origins));
+    let layers = ServiceBuilder::new()
+        .layer(from_fn(admission::turn_away))
+        .layer(from_fn(transfer_encoding::check))
+        .layer(from_fn_with_state(Arc::clone(&state.hosts), hosts::check))
+        .layer(from_fn_with_state(cors, cors::answer));
+    let routes = routes_with_key(state).fallback(unknown_route);
+    Router::new().fallback_service(layers.service(routes))
+}
+
+fn routes_with_key(state: ApiState) -> Router {
+    Router::new()
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::show))
-        .merge(forwarded(&app.settings.forwarded))
+        .merge(forwarded(&state.forwarded))
         .route("/toolhand/v1/status", get(status::show))
         .route("/toolhand/v1/tools", get(tools::list))
         .route("/openapi.yaml", get(openapi::show))
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(app.clone(), auth::require_key));
-
-    open.merge(with_key).fallback(unknown_route).with_state(app)
+        .layer(from_fn_with_state(Arc::clone(&state.authenticator), auth::require_key))
+        .with_state(state)
 }
 
 /// `upstream.passthrough`: OpenAI's routes, and whatever else the operator names.
-fn forwarded(routes: &Routes) -> Router<Arc<App>> {
+fn forwarded(routes: &Routes) -> Router<ApiState> {
     let mut all = Router::new();
     for route in &routes.known {
         all = all.route(&format!("/v1/{route}"), post(passthrough::forward));
@@ -67,11 +86,6 @@ fn forwarded(routes: &Routes) -> Router<Arc<App>> {
             .route(&format!("/v1/{route}/{{*rest}}"), any);
     }
     all
-}
-
-/// The routes that need no key.
-pub(crate) fn is_open(path: &str) -> bool {
-    matches!(path, "/health" | "/ready")
 }
 
 async fn unknown_route(request: Request) -> ApiError {

@@ -1,4 +1,4 @@
-//! `GET /toolhand/v1/status`: what this server is, what is on and what is not.
+//! `GET /toolhand/v1/status`: tells what this server is, what is on and what is not.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use axum::response::IntoResponse;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::App;
-use super::auth::Keys;
+use super::ready::Readiness;
 
 /// What does not change while the server runs; `app` knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
     pub(crate) started: Instant,
+    pub(crate) upstream_url: String,
+    pub(crate) auth_required: bool,
     pub(crate) workspace: PathBuf,
     pub(crate) permission_mode: String,
     pub(crate) sandbox: Sandbox,
@@ -26,7 +27,7 @@ pub(crate) struct About {
 pub(crate) struct Sandbox {
     /// As configured: `auto`, `required` or `off`.
     pub(crate) mode: String,
-    /// What holds commands back in fact.
+    /// What confines commands in fact.
     pub(crate) level: String,
     pub(crate) why: String,
 }
@@ -62,19 +63,19 @@ struct Auth {
     required: bool,
 }
 
-pub(crate) async fn show(State(app): State<Arc<App>>) -> impl IntoResponse {
-    let About { started, workspace, permission_mode, sandbox, features } = app.about.clone();
+pub(crate) async fn show(
+    State(about): State<Arc<About>>,
+    State(readiness): State<Arc<Readiness>>,
+) -> impl IntoResponse {
+    let about = about.as_ref().clone();
     Json(Status {
         version: env!("CARGO_PKG_VERSION"),
-        uptime_seconds: started.elapsed().as_secs(),
-        upstream: Upstream {
-            url: app.upstream.settings().url.to_string(),
-            reachable: app.readiness.is_reachable(&app.upstream).await,
-        },
-        sandbox,
-        auth: Auth { required: !matches!(app.keys, Keys::NotRequired) },
-        workspace: workspace.display().to_string(),
-        permission_mode,
-        features,
+        uptime_seconds: about.started.elapsed().as_secs(),
+        upstream: Upstream { url: about.upstream_url, reachable: readiness.is_reachable().await },
+        sandbox: about.sandbox,
+        auth: Auth { required: about.auth_required },
+        workspace: about.workspace.display().to_string(),
+        permission_mode: about.permission_mode,
+        features: about.features,
     })
 }

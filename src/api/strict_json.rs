@@ -9,9 +9,9 @@ use std::collections::HashSet;
 use std::fmt;
 use std::hash::BuildHasher;
 
-use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::json::{MAX_MEMBERS, Object};
+use super::json::{Key, MAX_MEMBERS, Object};
 use crate::openai::error::{ApiError, ErrorCode};
 use crate::text;
 
@@ -127,33 +127,6 @@ impl<'de> SeenKeys<'de> {
         }
         let is_new = self.many.insert(self.many.hasher().hash_one(&key));
         (!is_new).then_some(key)
-    }
-}
-
-/// A key or a string, borrowed from the body unless it is written with escapes.
-pub(crate) struct Key<'de>(pub(crate) Cow<'de, str>);
-
-impl<'de> Deserialize<'de> for Key<'de> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct KeyVisitor;
-
-        impl<'de> Visitor<'de> for KeyVisitor {
-            type Value = Key<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a key")
-            }
-
-            fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Borrowed(key)))
-            }
-
-            fn visit_str<E>(self, key: &str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Owned(key.to_owned())))
-            }
-        }
-
-        from.deserialize_str(KeyVisitor)
     }
 }
 

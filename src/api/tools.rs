@@ -1,14 +1,12 @@
-//! `GET /toolhand/v1/tools`: the definitions as they go upstream.
-
-use std::sync::Arc;
+//! `GET /toolhand/v1/tools`: lists the definitions as they go upstream.
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use serde_json::json;
 
-use super::App;
+use crate::tools::toolset::Toolset;
 
-pub(crate) async fn list(State(app): State<Arc<App>>) -> impl IntoResponse {
-    Json(json!({ "object": "list", "data": app.chat.toolset.definitions() }))
+pub(crate) async fn list(State(toolset): State<Toolset>) -> impl IntoResponse {
+    Json(json!({ "object": "list", "data": toolset.definitions() }))
 }

@@ -7,7 +7,7 @@ use toml::Table;
 
 use super::signals::run_until_stopped;
 use super::{Failure, print};
-use crate::app::face;
+use crate::app::api_state;
 use crate::app::services::Services;
 use crate::app::{state_dir, workspaces};
 use crate::config::keys::Keys;
@@ -21,7 +21,7 @@ const EXAMPLE: &str = include_str!("../../toolhand.example.toml");
 pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
     let loaded = config::load(given)?;
     let services = Services::of(&loaded)?;
-    face::forwarded_routes(&loaded)?;
+    api_state::forwarded_routes(&loaded)?;
     let state = state_dir::inspect(&loaded.config.server.state_dir)?;
     print(&configuration(&loaded)?);
     print(&parts(&loaded, &services, state));
@@ -78,7 +78,7 @@ fn parts(loaded: &Loaded, services: &Services, state: &str) -> String {
     ];
     let warnings = workspaces::warnings(config, &services.home);
     let warnings = warnings.into_iter().map(|warning| format!("warning: {warning}"));
-    let features = face::features(config, services);
+    let features = api_state::features(config, services);
     let features = features.into_iter().map(|feature| {
         let state = if feature.on { "" } else { "off: " };
         format!("{}: {state}{}", feature.name, feature.why)

@@ -1,13 +1,11 @@
 //! Settings of the environment: `TOOLHAND_` and the key's path in capitals.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-
 use toml::Value;
 
 use super::ConfigError;
 use super::keys::{Key, Keys, Kind, nearest};
 use super::layers::{Setting, Source};
+pub(crate) use super::variables::Variables;
 
 const PREFIX: &str = "TOOLHAND_";
 
@@ -33,54 +31,6 @@ const OTHER_PREFIXES: [&str; 2] = [super::own_environment::HANDED_OVER, "TOOLHAN
 
 /// Kubernetes describes a service named "toolhand" to all its neighbours so.
 const SERVICE_LINKS: [&str; 2] = ["TOOLHAND_PORT", "TOOLHAND_SERVICE_"];
-
-/// The variables of a process.
-#[derive(Clone, Default)]
-pub(crate) struct Variables(BTreeMap<OsString, OsString>);
-
-impl Variables {
-    /// Those of this process.
-    pub(crate) fn of_this_process() -> Self {
-        Self(std::env::vars_os().collect())
-    }
-
-    /// An empty one is as good as none.
-    pub(crate) fn get(&self, name: &str) -> Option<&OsString> {
-        self.0.get(&OsString::from(name)).filter(|value| !value.is_empty())
-    }
-
-    /// These, and `more` over them.
-    pub(crate) fn with(mut self, more: Self) -> Self {
-        self.0.extend(more.0);
-        self
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&OsString, &OsString)> {
-        self.0.iter()
-    }
-}
-
-impl<N: Into<OsString>, V: Into<OsString>> FromIterator<(N, V)> for Variables {
-    fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
-        Self(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
-    }
-}
-
-impl IntoIterator for Variables {
-    type Item = (OsString, OsString);
-    type IntoIter = std::collections::btree_map::IntoIter<OsString, OsString>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
-    }
-}
-
-/// Values may be secrets.
-impl std::fmt::Debug for Variables {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.keys()).finish()
-    }
-}
 
 /// What the environment sets. A name that only looks like ours is an error.
 pub(crate) fn settings(keys: &Keys, variables: &Variables) -> Result<Vec<Setting>, ConfigError> {
@@ -164,6 +114,8 @@ fn parse(kind: Kind, text: &str) -> Result<Value, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde::Deserialize;
 
     use super::*;

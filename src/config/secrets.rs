@@ -6,6 +6,7 @@ use super::ConfigError;
 use super::environment::Variables;
 use super::file;
 use crate::secret::Secret;
+pub(crate) use crate::secret::is_sendable;
 
 /// A key that our clients may use.
 pub(crate) const CLIENT_KEY: &str = "TOOLHAND_API_KEY";
@@ -55,11 +56,6 @@ fn secret(variables: &Variables, name: &str) -> Result<Option<Secret>, ConfigErr
         Some(text) if is_sendable(text) => Ok(Some(Secret::new(text))),
         _ => Err(ConfigError::Invalid(format!("{name} holds characters that no key has"))),
     }
-}
-
-/// Whether a key fits into a header.
-pub(crate) fn is_sendable(key: &str) -> bool {
-    !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 #[cfg(test)]

@@ -11,8 +11,6 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::tool::ToolError;
-
 /// `(accepted, advertised)`.
 pub(crate) type PropertyAliases = &'static [(&'static str, &'static str)];
 
@@ -23,6 +21,11 @@ pub(crate) struct InputSchema {
     validator: Validator,
     aliases: PropertyAliases,
 }
+
+/// Why arguments were refused, in words for the model.
+#[derive(Debug, thiserror::Error)]
+#[error("invalid input: {0}")]
+pub(crate) struct InvalidInput(pub(crate) String);
 
 impl InputSchema {
     /// The schema of `T`, flat enough for every provider's translation.
@@ -47,12 +50,9 @@ impl InputSchema {
     }
 
     /// Arguments that fit the schema, and what of them had no effect.
-    pub(crate) fn accept(&self, arguments: Value) -> Result<(Value, Vec<String>), ToolError> {
+    pub(crate) fn accept(&self, arguments: Value) -> Result<(Value, Vec<String>), InvalidInput> {
         let Value::Object(mut arguments) = arguments else {
-            return Err(ToolError::InvalidInput(report::not_an_object(
-                &arguments,
-                &self.advertised,
-            )));
+            return Err(InvalidInput(report::not_an_object(&arguments, &self.advertised)));
         };
         rename(&mut arguments, self.aliases);
         let mut arguments = Value::Object(arguments);
@@ -60,16 +60,16 @@ impl InputSchema {
         let complaint = report::complaint(self.validator.iter_errors(&arguments));
         match complaint {
             None => Ok((arguments, report::ignored(&unknown))),
-            Some(complaint) => Err(ToolError::InvalidInput(complaint)),
+            Some(complaint) => Err(InvalidInput(complaint)),
         }
     }
 }
 
 /// What is left to go wrong after validation, such as a number too large for its type.
-pub(crate) fn decode<T: DeserializeOwned>(arguments: Value) -> Result<T, ToolError> {
+pub(crate) fn decode<T: DeserializeOwned>(arguments: Value) -> Result<T, InvalidInput> {
     serde_path_to_error::deserialize(arguments).map_err(|error| {
         let reason = format!("`{}`: {}", error.path(), error.inner());
-        ToolError::InvalidInput(crate::text::prefix(&reason, report::MAX_LINE).to_owned())
+        InvalidInput(crate::text::prefix(&reason, report::MAX_LINE).to_owned())
     })
 }
 

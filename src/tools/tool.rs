@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::schema::{self, InputSchema, PropertyAliases};
+use super::schema::{self, InputSchema, InvalidInput, PropertyAliases};
 use crate::files::ReadState;
 use crate::openai::progress_lines::UNKNOWN_TOOL;
 use crate::permissions::{AccessKind, KnownTool, Permit, Reach, Refusal};
@@ -203,6 +203,12 @@ impl ToolOutput {
     pub(crate) fn hooks_only(mut self, members: &'static [&'static str]) -> Self {
         self.hooks_only = members;
         self
+    }
+}
+
+impl From<InvalidInput> for ToolError {
+    fn from(InvalidInput(reason): InvalidInput) -> Self {
+        Self::InvalidInput(reason)
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::kept::KeptMemory;
 use super::run::{Joined, Listener, Run};
-use crate::api::auth::KeyId;
+use crate::ids::KeyId;
 use crate::openai::error::{ApiError, ErrorCode};
 
 const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");

@@ -13,7 +13,7 @@ use super::kept::{Forgettable, KeptMemory};
 use super::log::{Cursor, Log};
 use crate::agent::events::{Failure, TurnEvent};
 use crate::agent::outbox::Inbox;
-use crate::api::runs::Place;
+use crate::api::runs::RunPermit;
 use crate::buffers::Share;
 use crate::ids::{SessionId, TurnId};
 use crate::openai::error::{ApiError, ErrorCode};
@@ -56,7 +56,7 @@ struct Told {
 enum Source {
     Turn {
         turn: RunningTurn,
-        _place: Place,
+        _permit: RunPermit,
     },
     /// Everyone has left, and the turn is being stopped.
     Left(Inbox),
@@ -98,7 +98,7 @@ impl Run {
     /// The first listener of a turn.
     pub(super) fn begin(
         mut turn: RunningTurn,
-        place: Place,
+        permit: RunPermit,
         shape: Shape,
         keep: Keep,
         memory: &KeptMemory,
@@ -117,7 +117,7 @@ impl Run {
             succeeded: false,
             is_cancelled: false,
             ended: None,
-            source: Source::Turn { turn, _place: place },
+            source: Source::Turn { turn, _permit: permit },
         };
         let run = Self {
             session,

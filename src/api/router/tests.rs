@@ -1,4 +1,4 @@
-//! The router, enumerated: what stands before every route, and what it refuses.
+//! Tests every route that there is, and the checks before it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,16 +14,16 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::*;
-use crate::api::Settings;
-use crate::api::auth::{Key, Keys, WrongKeys};
+use crate::api::chat::Chat;
 use crate::api::chat::retries::Retries;
 use crate::api::chat::validate::Context;
-use crate::api::facts::Peer;
-use crate::api::hosts::AllowedHosts;
 use crate::api::ready::Readiness;
-use crate::api::runs::Runs;
+use crate::api::runs::RunLimits;
 use crate::api::status::{About, Sandbox};
 use crate::buffers::Buffers;
+use crate::http::auth::{Authenticator, Key, Keys};
+use crate::http::hosts::{AllowedHosts, HostPolicy};
+use crate::http::peer::Peer;
 use crate::limits::Limits;
 use crate::permissions::{Mode, Permissions};
 use crate::sessions::Sessions;
@@ -57,7 +57,7 @@ const WITH_KEY: [(&str, &str); 17] = [
     ("GET", "/openapi.yaml"),
 ];
 
-fn app() -> App {
+fn state(keys: Keys) -> ApiState {
     let limits = Limits { body: 10_000, ..Limits::default() };
     // Nothing listens on port 1: every probe and every forwarded request fails at once.
     let url = "http://127.0.0.1:1/v1".parse().unwrap();
@@ -68,19 +68,21 @@ fn app() -> App {
     let upstream =
         upstream::Client::new(&upstream_settings, &limits, None, buffers.clone()).unwrap();
     let upstream = Arc::new(upstream);
-    App {
+    let chat = Chat {
         turns: sessions(Arc::clone(&upstream), buffers.clone()),
-        settings: Settings {
-            allow_origins: vec![ORIGIN.parse().unwrap()],
-            trusted_proxies: Vec::new(),
-            forwarded: Routes::named(&upstream_settings.passthrough).unwrap(),
-        },
-        hosts: AllowedHosts::new("127.0.0.1:8787".parse().unwrap(), Vec::new()),
-        keys: Keys::Required(vec![Key::of_secret("k", "th-key")]),
-        wrong_keys: WrongKeys::default(),
-        runs: Runs::default(),
+        runs: RunLimits::new(&limits),
         retries: Retries::default(),
-        chat: Context {
+        buffers: buffers.clone(),
+    };
+    ApiState {
+        forwarded: Arc::new(Routes::named(&upstream_settings.passthrough).unwrap()),
+        hosts: Arc::new(HostPolicy {
+            hosts: AllowedHosts::new("127.0.0.1:8787".parse().unwrap(), Vec::new()),
+            origins: vec![ORIGIN.parse().unwrap()],
+        }),
+        authenticator: Arc::new(Authenticator::new(keys, limits.wrong_keys_per_minute, Vec::new())),
+        chat: Arc::new(chat),
+        validation: Arc::new(Context {
             toolset: Toolset::default(),
             tools: tool_layer::Settings::default(),
             limits: limits.clone(),
@@ -89,18 +91,20 @@ fn app() -> App {
             workspaces: BTreeMap::new(),
             max_rounds: 1,
             background_models: Vec::new(),
-        },
+        }),
+        readiness: Arc::new(Readiness::new(Arc::clone(&upstream))),
         upstream,
         buffers,
-        limits,
-        readiness: Readiness::default(),
-        about: About {
+        limits: Arc::new(limits),
+        about: Arc::new(About {
             started: Instant::now(),
+            upstream_url: upstream_settings.url.to_string(),
+            auth_required: true,
             workspace: "/work".into(),
             permission_mode: "default".into(),
             sandbox: Sandbox { mode: "off".into(), level: "none".into(), why: String::new() },
             features: Vec::new(),
-        },
+        }),
     }
 }
 
@@ -174,8 +178,12 @@ impl Ask {
     }
 }
 
+fn keys() -> Keys {
+    Keys::Required(vec![Key::from_secret("k", "th-key")])
+}
+
 fn server() -> Router {
-    router(Arc::new(app()))
+    router(state(keys()))
 }
 
 #[track_caller]
@@ -186,10 +194,14 @@ fn is(outcome: (u16, String), status: u16, code: &str) {
 
 /// The path of every route there is, however it came to be one: axum's own list.
 fn paths() -> BTreeSet<String> {
-    let app = Arc::new(app());
-    // None stands beside the routes, where the key would not be asked for.
-    assert!(listed(&router(app.clone())).is_empty());
-    listed(&routes(app))
+    let state = state(keys());
+    // None stands beside the two lists, where no check would be made.
+    assert!(listed(&router(state.clone())).is_empty());
+    assert!(listed(&guarded(state.clone())).is_empty());
+    let mut paths = listed(&open_routes(&state));
+    assert_eq!(paths.iter().collect::<Vec<_>>(), ["/health", "/ready"]);
+    paths.extend(listed(&routes_with_key(state)));
+    paths
 }
 
 fn listed(router: &Router) -> BTreeSet<String> {
@@ -325,6 +337,15 @@ async fn host_and_origin_come_before_the_key() {
 }
 
 #[tokio::test]
+async fn h15_a_foreign_page_without_an_origin_may_load_the_open_routes_alone() {
+    let server = server();
+    for (path, status) in [("/health", 200), ("/ready", 503), ("/v1/models", 403), ("/no", 403)] {
+        let outcome = ask("GET", path).with("sec-fetch-site", "cross-site").outcome(&server);
+        assert_eq!(outcome.await.0, status, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn h13_only_allowed_origins_have_their_preflight_answered() {
     let server = server();
     let preflight = |origin: &str| {
@@ -410,8 +431,8 @@ async fn an_upstream_that_is_away_is_said_to_be() {
 
 #[tokio::test]
 async fn what_one_key_has_asked_for_is_nothing_to_another() {
-    let keys = vec![Key::of_secret("a", "th-key"), Key::of_secret("b", "th-other")];
-    let server = router(Arc::new(App { keys: Keys::Required(keys), ..app() }));
+    let keys = vec![Key::from_secret("a", "th-key"), Key::from_secret("b", "th-other")];
+    let server = router(state(Keys::Required(keys)));
     let asked = |key: &'static str, question: &str| {
         let body =
             format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{question}"}}]}}"#);
@@ -433,7 +454,7 @@ async fn a_handler_that_panics_is_an_answer() {
 
 #[tokio::test]
 async fn without_auth_no_key_is_asked_for() {
-    let open = App { keys: Keys::NotRequired, ..app() };
+    let open = router(state(Keys::NotRequired));
 
-    is(ask("GET", "/toolhand/v1/tools").outcome(&router(Arc::new(open))).await, 200, "");
+    is(ask("GET", "/toolhand/v1/tools").outcome(&open).await, 200, "");
 }

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRef, FromRequest, FromRequestParts, Request};
 use axum::http::HeaderMap;
 use bytes::Bytes;
 
-use super::validate;
+use super::{Context, validate};
 use crate::api::chat::retries::Sent;
-use crate::api::facts::RequestFacts;
-use crate::api::{App, body};
+use crate::api::request_context::RequestContext;
 use crate::blocking::VALIDATION;
+use crate::buffers::Buffers;
+use crate::http::body;
 use crate::openai::error::{ApiError, ErrorCode};
 use crate::sessions::request::ChatRequest;
 
@@ -20,48 +21,57 @@ const LARGE: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Validated {
     pub(crate) request: ChatRequest,
-    pub(crate) facts: RequestFacts,
+    pub(crate) context: RequestContext,
     /// How it is known again when it is sent again.
     pub(crate) sent: Sent,
 }
 
-impl FromRequest<Arc<App>> for Validated {
+impl<S: Sync> FromRequest<S> for Validated
+where
+    Arc<Context>: FromRef<S>,
+    Buffers: FromRef<S>,
+{
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let rules = Arc::<Context>::from_ref(state);
         let (mut parts, body) = request.into_parts();
-        let Ok(facts) = RequestFacts::from_request_parts(&mut parts, app).await;
+        let Ok(context) = RequestContext::from_request_parts(&mut parts, state).await;
         let headers = parts.headers.clone();
-        let share = app.buffers.share();
+        let share = Buffers::from_ref(state).share();
         let request = Request::from_parts(parts, body);
-        let (body, _share) = body::read_json(request, &app.limits, share).await?;
+        let (body, _share) = body::read_json(request, &rules.limits, share).await?;
         let (request, sent) = if body.len() < LARGE {
-            read(&body, &headers, app)?
+            read(&body, &headers, &rules)?
         } else {
-            read_aside(body, headers, app.clone()).await?
+            read_aside(body, headers, rules).await?
         };
         tracing::info!(
-            request = %facts.request_id,
-            key = %facts.key_id,
+            request = %context.request_id,
+            key = %context.key_id,
             model = request.model,
             messages = request.messages.len(),
             "chat completion"
         );
-        Ok(Self { request, facts, sent })
+        Ok(Self { request, context, sent })
     }
 }
 
-fn read(body: &[u8], headers: &HeaderMap, app: &App) -> Result<(ChatRequest, Sent), ApiError> {
-    Ok((validate(body, headers, &app.chat)?, Sent::of(headers, body)))
+fn read(
+    body: &[u8],
+    headers: &HeaderMap,
+    rules: &Context,
+) -> Result<(ChatRequest, Sent), ApiError> {
+    Ok((validate(body, headers, rules)?, Sent::of(headers, body)))
 }
 
 async fn read_aside(
     body: Bytes,
     headers: HeaderMap,
-    app: Arc<App>,
+    rules: Arc<Context>,
 ) -> Result<(ChatRequest, Sent), ApiError> {
     VALIDATION
-        .run(move || read(&body, &headers, &app))
+        .run(move || read(&body, &headers, &rules))
         .await
         .map_err(|overloaded| ApiError::new(ErrorCode::Overloaded, overloaded.to_string()))?
 }

@@ -1,5 +1,5 @@
-//! Reads the body of a request: its kind, its size and its pace are bounded
-//! before a byte of it is understood.
+//! Reads the body of a request, after checking its media type and within limits of size
+//! and time (`docs/threats.md`, H14, H17, H18, H21).
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::limits::Limits;
 use crate::openai::error::{ApiError, ErrorCode};
 
 /// A body that keeps coming at this many bytes a second may take as long as it needs.
-const SLOWEST: u128 = 8_000;
+const MIN_BYTES_PER_SECOND: u128 = 8_000;
 
-/// Reads a JSON body whole; it is not looked into.
-/// The share counts it until it is dropped.
+/// Reads a JSON body whole, without parsing it. The share counts the body until the
+/// share is dropped.
 pub(crate) async fn read_json(
     request: Request,
     limits: &Limits,
@@ -38,8 +38,8 @@ pub(crate) async fn read_json(
     Ok((whole.into(), share))
 }
 
-/// The media type without its parameters, in lower case. A body that is packed is
-/// refused: its size would be known only after unpacking.
+/// The media type without its parameters, in lower case. A compressed body is
+/// refused: its size would be known only after decompression.
 pub(crate) fn media_type(headers: &HeaderMap) -> Result<String, ApiError> {
     if headers.get_all(CONTENT_ENCODING).iter().any(|coding| coding != "identity") {
         return Err(unsupported("Send the body without a Content-Encoding."));
@@ -72,32 +72,32 @@ fn too_large(limit: usize) -> ApiError {
     ApiError::new(ErrorCode::BodyTooLarge, message)
 }
 
-/// A body as it comes, held to its limit and its pace.
+/// A body as it arrives, within its limits of size and time.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     body: Body,
     limit: usize,
     received: usize,
-    pace: Pace,
+    timer: BodyTimer,
 }
 
 impl Incoming {
     pub(crate) fn new(body: Body, limit: usize, time: Duration) -> Self {
-        Self { body, limit, received: 0, pace: Pace::new(time) }
+        Self { body, limit, received: 0, timer: BodyTimer::new(time) }
     }
 
     /// The next piece; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         loop {
             let asked = Instant::now();
-            let frame = timeout_at(asked + self.pace.left(), self.body.frame()).await;
+            let frame = timeout_at(asked + self.timer.left(), self.body.frame()).await;
             let frame = frame.map_err(|_| {
                 ApiError::new(ErrorCode::RequestTimeout, "The body came too slowly.")
             })?;
             let Some(frame) = frame.transpose().map_err(|_| broken())? else { return Ok(None) };
             let Ok(piece) = frame.into_data() else { continue };
             self.received += piece.len();
-            self.pace.count(piece.len(), asked.elapsed());
+            self.timer.count(piece.len(), asked.elapsed());
             if self.received > self.limit {
                 return Err(too_large(self.limit));
             }
@@ -110,16 +110,17 @@ fn broken() -> ApiError {
     ApiError::new(ErrorCode::InvalidValue, "The body is broken off or badly framed.")
 }
 
-/// How long the client may let us wait: each time anew, as long as enough comes
-/// within it. While upstream does not take what came, nobody waits for the client.
+/// Counts how long we have waited for the client. It starts anew whenever enough has
+/// come within the time. While upstream takes nothing we do not wait for the client, so
+/// that time does not count.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+struct BodyTimer {
     time: Duration,
     waited: Duration,
     received: usize,
 }
 
-impl Pace {
+impl BodyTimer {
     fn new(time: Duration) -> Self {
         Self { time, waited: Duration::ZERO, received: 0 }
     }
@@ -131,7 +132,7 @@ impl Pace {
     fn count(&mut self, bytes: usize, waited: Duration) {
         self.received += bytes;
         self.waited += waited;
-        if self.received as u128 * 1_000 >= SLOWEST * self.time.as_millis() {
+        if self.received as u128 * 1_000 >= MIN_BYTES_PER_SECOND * self.time.as_millis() {
             *self = Self::new(self.time);
         }
     }

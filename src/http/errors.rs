@@ -1,17 +1,14 @@
-//! How an error becomes a response.
+//! Turns an error into a response.
 
 use std::any::Any;
 use std::time::Duration;
 
 use axum::http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
+use super::headers::SHOULD_RETRY;
 use crate::openai::error::{ApiError, ErrorCode};
-use crate::upstream::Fault;
-
-/// What the SDKs obey before they look at the status.
-pub(crate) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
@@ -36,19 +33,13 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// The answer for a handler that panicked.
+/// Answers for a handler that panicked.
 pub(crate) fn panicked(_cause: Box<dyn Any + Send>) -> Response {
     ApiError::new(ErrorCode::Internal, "The server failed while handling this request.")
         .into_response()
 }
 
-/// What the client is told of an upstream fault; the log is told all of it.
-pub(crate) fn told(fault: &Fault) -> ApiError {
-    tracing::warn!(%fault, "upstream failed");
-    fault.api_error()
-}
-
-/// Marks a response as one that must not be sent again: its tools have run.
+/// Tells the SDKs not to send the request again: its tools have run.
 pub(crate) fn never_retry(mut response: Response) -> Response {
     response.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static("false"));
     response

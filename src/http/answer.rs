@@ -1,5 +1,4 @@
-//! The body of an answer on its way to the wire, piece by piece as the client
-//! takes it.
+//! Hands the body of an answer to hyper, piece by piece as the client takes it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,13 +9,13 @@ use axum::body::{Body, Bytes};
 use axum::response::Response;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-use super::pace::{Go, Pace};
-use super::phase::Answering;
+use super::connection_state::Answering;
+use super::write_stall::{Permission, WriteStall};
 use crate::openai::error::{ApiError, ErrorCode};
 
-/// The most that is handed to hyper at once, as it copies what it is handed: far
-/// more than one write takes.
-const PIECE: usize = 64 << 10;
+/// The most that is handed to hyper at once, since hyper copies it: far more than one
+/// write takes.
+const MAX_PIECE: usize = 64 << 10;
 
 /// A response body that keeps its request alive until it is sent.
 #[derive(Debug)]
@@ -25,35 +24,35 @@ pub(super) struct ResponseBody {
     /// What is left of a frame that is larger than a piece.
     rest: Bytes,
     kind: Kind,
-    /// What was sent so far ends with an event, not in the middle of one.
+    /// What was sent so far ends with a whole event.
     ends_event: bool,
-    pace: Arc<Pace>,
+    stall: Arc<WriteStall>,
     /// `limits.slow_client`.
-    patience: Duration,
+    slow_client: Duration,
     _answering: Answering,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A stream of events, which can be told how it ends.
+    /// A stream of events, which can end with an error event.
     Events,
     Other,
-    /// Nothing more is said.
-    Over,
+    /// Nothing more is sent.
+    Ended,
 }
 
-/// The client took nothing for too long; hyper closes the connection for it.
+/// The client took nothing for too long. hyper closes the connection on this error.
 #[derive(Debug, thiserror::Error)]
 #[error("the client takes nothing of its answer")]
-struct Untaken;
+struct SlowClient;
 
 type Polled = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
 
 impl ResponseBody {
-    pub(super) fn of(
+    pub(super) fn wrap(
         response: Response,
-        pace: Arc<Pace>,
-        patience: Duration,
+        stall: Arc<WriteStall>,
+        slow_client: Duration,
         answering: Answering,
     ) -> hyper::Response<Self> {
         let content_type = response.headers().get(hyper::header::CONTENT_TYPE);
@@ -66,8 +65,8 @@ impl ResponseBody {
             rest,
             kind,
             ends_event: true,
-            pace,
-            patience,
+            stall,
+            slow_client,
             _answering: answering,
         })
     }
@@ -85,35 +84,36 @@ impl ResponseBody {
                 ended => return Poll::Ready(ended),
             }
         }
-        let piece = self.rest.split_to(self.rest.len().min(PIECE));
+        let piece = self.rest.split_to(self.rest.len().min(MAX_PIECE));
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
-    /// The client has taken nothing for too long. Whatever still works on the answer
-    /// ends here, and a stream that had not ended gets its one terminal event.
-    fn give_up(&mut self, cx: &mut Context<'_>) -> Polled {
-        let kind = std::mem::replace(&mut self.kind, Kind::Over);
+    /// Ends the answer of a client that has taken nothing for too long. This drops
+    /// whatever still works on it; a stream that had not ended gets its one terminal
+    /// event.
+    fn poll_terminate(&mut self, cx: &mut Context<'_>) -> Polled {
+        let kind = std::mem::replace(&mut self.kind, Kind::Ended);
         let has_ended = matches!(Pin::new(&mut self.body).poll_frame(cx), Poll::Ready(None));
         self.body = Body::empty();
         let rest = std::mem::take(&mut self.rest);
         Poll::Ready(match kind {
-            Kind::Over => None,
-            Kind::Other => Some(Err(axum::Error::new(Untaken))),
+            Kind::Ended => None,
+            Kind::Other => Some(Err(axum::Error::new(SlowClient))),
             Kind::Events if has_ended => (!rest.is_empty()).then(|| Ok(Frame::data(rest))),
             Kind::Events => {
                 let end = if self.ends_event { "" } else { "\n\n" };
-                let word = last_word(self.patience);
-                let last = [&rest[..], end.as_bytes(), word.as_bytes()].concat();
+                let error = terminal_event(self.slow_client);
+                let last = [&rest[..], end.as_bytes(), error.as_bytes()].concat();
                 Some(Ok(Frame::data(last.into())))
             }
         })
     }
 }
 
-fn last_word(patience: Duration) -> String {
+fn terminal_event(slow_client: Duration) -> String {
     let message = format!(
         "Nothing of the answer was read for {} s, so it was ended; read it as it comes.",
-        patience.as_secs_f64()
+        slow_client.as_secs_f64()
     );
     let error = ApiError::new(ErrorCode::SlowClient, message);
     format!("data: {}\n\ndata: [DONE]\n\n", error.body())
@@ -124,9 +124,9 @@ impl HttpBody for ResponseBody {
     type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
-        match ready!(self.pace.poll_go(cx)) {
-            Go::On => self.poll_piece(cx),
-            Go::Stop => self.give_up(cx),
+        match ready!(self.stall.poll_permission(cx)) {
+            Permission::Continue => self.poll_piece(cx),
+            Permission::Terminate => self.poll_terminate(cx),
         }
     }
 

@@ -1,9 +1,10 @@
-//! The bytes of one connection, with the deadlines and the size of each head.
+//! Reads and writes the bytes of one connection, and enforces the deadline and the size
+//! of each head (`docs/threats.md`, H19, H20, H22, H24).
 //!
-//! hyper has one timer for the head and for waiting between requests, and lets
-//! heads of half again the limit pass; so both are kept here, where the bytes are.
-//! It also reads on behind a request that it answers, which would hide the next head
-//! from us; so it is shown one message at a time.
+//! hyper has one timer for the head and for waiting between requests, and lets heads of
+//! half again the limit pass. So both are kept here, where the bytes are. hyper also
+//! reads on behind a request that it answers, which would hide the next head from us. So
+//! it is given one message at a time.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -20,41 +21,41 @@ use tokio::time::{Instant, Sleep, sleep};
 use tracing::{debug, warn};
 
 use super::admission::Admission;
+use super::connection_state::{ConnectionState, Phase};
 use super::framing;
-use super::pace::{Pace, Stall, Verdict};
-use super::phase::{ANSWERING, HEAD, IDLE, Phase};
 use super::refusal::Refusal;
+use super::write_stall::{StallOutcome, StallTimer, WriteStall};
 use crate::limits::Limits;
 
 /// How much is read at once where a message may end within it.
 const PIECE: usize = 8192;
 
-/// Who is on trial has this part of `limits.header_time` to ask.
-const HURRY: u32 = 20;
+/// A probationary connection has this part of `limits.header_time` for its first head.
+const PROBATION_PART: u32 = 20;
 
-/// How much may wait in the kernel to be sent. What waits there can no longer be
-/// merged, nor can its pace be seen; the kernel's own choice is 4 MiB. Throughput
-/// is the same: what is on its way does not count.
-const UNSENT: u32 = 16 << 10;
+/// The most that may wait in the kernel to be sent; its own choice is 4 MiB. Events
+/// that wait there can no longer be merged, and it is not seen whether the client takes
+/// them. Throughput is the same: bytes in flight do not count.
+const MAX_UNSENT: u32 = 16 << 10;
 
-/// A stream to a client. What a socket can do beyond that is nothing to others.
+/// A stream to a client. Only a TCP socket has bounds to set; tests use pipes.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin {
-    /// Bounds what waits in the kernel to be sent, and for how long, by the patience
-    /// there is with a slow client.
-    fn bound_unsent(&self, _patience: Duration) {}
+    /// Bounds what waits in the kernel to be sent, and for how long, given
+    /// `limits.slow_client`.
+    fn bound_unsent(&self, _slow_client: Duration) {}
 
-    /// From now on the kernel takes as much as it has room for.
+    /// Lets the kernel accept as much as it has room for from now on.
     fn lift_bound(&self) {}
 }
 
 impl Socket for TcpStream {
-    fn bound_unsent(&self, patience: Duration) {
+    fn bound_unsent(&self, slow_client: Duration) {
         let socket = SockRef::from(self);
-        // A host that is gone acknowledges nothing. Where there is more to say it is
-        // noticed as a slow client, with a last word: so this has to come after that.
+        // A host that is gone acknowledges nothing. Where there is more to send, it is
+        // noticed as a slow client and gets a terminal event: this must come after that.
         let set = socket
-            .set_tcp_notsent_lowat(UNSENT)
-            .and_then(|()| socket.set_tcp_user_timeout(Some(2 * patience)));
+            .set_tcp_notsent_lowat(MAX_UNSENT)
+            .and_then(|()| socket.set_tcp_user_timeout(Some(2 * slow_client)));
         if let Err(error) = set {
             debug!(%error, "cannot bound what waits to be sent");
         }
@@ -67,12 +68,12 @@ impl Socket for TcpStream {
     }
 }
 
-/// A stream whose heads come in time and stay small. hyper is handed one message
-/// at a time: what comes behind waits here, and in the kernel.
+/// A stream whose heads come in time and stay small. It gives hyper one message at a
+/// time: what comes behind waits here, and in the kernel.
 #[derive(Debug)]
 pub(super) struct Wire<IO> {
     stream: IO,
-    phase: Arc<Phase>,
+    state: Arc<ConnectionState>,
     admission: Arc<Admission>,
     header_time: Duration,
     idle_time: Duration,
@@ -83,18 +84,18 @@ pub(super) struct Wire<IO> {
     /// When the deadline was set.
     since: Instant,
     deadline: Pin<Box<Sleep>>,
-    /// The phase the deadline was set for.
-    timed: u8,
+    /// The phase that the deadline was set for.
+    timed: Phase,
     refusal: Option<Refusal>,
-    /// Something was said that the client may still have to read.
-    has_spoken: bool,
-    pace: Arc<Pace>,
-    stall: Stall,
-    /// The last word to an overdue client was taken: nothing more is heard of it.
+    /// Something was written that the client may still have to read.
+    has_written: bool,
+    stall: Arc<WriteStall>,
+    stall_timer: StallTimer,
+    /// The terminal event of an overdue client was accepted: nothing more is read.
     is_over: bool,
 }
 
-/// How much of the message hyper has been handed.
+/// How much of the message hyper has been given.
 #[derive(Debug)]
 enum Message {
     /// So many bytes of a head.
@@ -116,16 +117,16 @@ impl Message {
 impl<IO: Socket> Wire<IO> {
     pub(super) fn new(
         stream: IO,
-        phase: Arc<Phase>,
-        pace: Arc<Pace>,
+        state: Arc<ConnectionState>,
+        stall: Arc<WriteStall>,
         admission: Arc<Admission>,
         limits: &Limits,
     ) -> Self {
-        let hurry = if admission.is_hurried() { HURRY } else { 1 };
+        let part = if admission.has_short_deadline() { PROBATION_PART } else { 1 };
         stream.bound_unsent(limits.slow_client);
         Self {
             stream,
-            phase,
+            state,
             admission,
             header_time: limits.header_time,
             idle_time: limits.idle_connection,
@@ -133,12 +134,12 @@ impl<IO: Socket> Wire<IO> {
             message: Message::new(),
             ahead: BytesMut::new(),
             since: Instant::now(),
-            deadline: Box::pin(sleep(limits.header_time / hurry)),
-            timed: HEAD,
+            deadline: Box::pin(sleep(limits.header_time / part)),
+            timed: Phase::ReadingHead,
             refusal: None,
-            has_spoken: false,
-            pace,
-            stall: Stall::new(limits.slow_client),
+            has_written: false,
+            stall,
+            stall_timer: StallTimer::new(limits.slow_client),
             is_over: false,
         }
     }
@@ -149,34 +150,34 @@ impl<IO: Socket> Wire<IO> {
     }
 
     /// Whether the client may still have something to read.
-    pub(super) fn has_spoken(&self) -> bool {
-        self.has_spoken
+    pub(super) fn has_written(&self) -> bool {
+        self.has_written
     }
 
     pub(super) fn get_mut(&mut self) -> &mut IO {
         &mut self.stream
     }
 
-    fn set_deadline(&mut self, phase: u8) {
-        let time = if phase == IDLE { self.idle_time } else { self.header_time };
+    fn set_deadline(&mut self, phase: Phase) {
+        let time = if phase == Phase::Idle { self.idle_time } else { self.header_time };
         self.since = Instant::now();
         self.deadline.as_mut().reset(self.since + time);
         self.timed = phase;
     }
 
-    /// Whether the client took too long with its head, or its next request.
-    fn poll_deadline(&mut self, phase: u8, cx: &mut Context<'_>) -> io::Result<()> {
+    /// Fails when the client took too long with its head, or with its next request.
+    fn poll_deadline(&mut self, phase: Phase, cx: &mut Context<'_>) -> io::Result<()> {
         if self.timed != phase {
             self.set_deadline(phase);
         }
-        if !self.pace.is_flowing() {
-            // It is not idle: the end of its answer still waits to be taken.
+        if !self.stall.is_flowing() {
+            // It is not idle: the end of its answer is still unsent.
             return Ok(());
         }
         while self.deadline.as_mut().poll(cx).is_ready() {
             let whole_time = self.since + self.header_time;
-            let was_hurried = phase == HEAD && self.deadline.deadline() < whole_time;
-            if !was_hurried || !self.admission.may_stay() {
+            let was_short = phase == Phase::ReadingHead && self.deadline.deadline() < whole_time;
+            if !was_short || !self.admission.may_stay() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             self.deadline.as_mut().reset(whole_time);
@@ -184,21 +185,21 @@ impl<IO: Socket> Wire<IO> {
         Ok(())
     }
 
-    /// The kernel took none of a write.
+    /// The kernel accepted none of a write.
     fn stalled(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        match self.stall.no_room(&self.pace, cx) {
-            Verdict::Wait => {}
-            Verdict::Overdue => {
-                let waited = self.stall.patience();
+        match self.stall_timer.no_room(&self.stall, cx) {
+            StallOutcome::Wait => {}
+            StallOutcome::Overdue => {
+                let waited = self.stall_timer.slow_client();
                 warn!(code = "slow_client", ?waited, "a client does not read its answer");
                 self.stream.lift_bound();
             }
-            Verdict::Gone => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            StallOutcome::GiveUp => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
         }
         Poll::Pending
     }
 
-    /// Hands out some of what was read ahead.
+    /// Gives hyper some of what was read ahead.
     fn hand_out(&mut self, count: usize, buffer: &mut ReadBuf<'_>) {
         buffer.put_slice(&self.ahead.split_to(count));
         if self.ahead.is_empty() {
@@ -208,10 +209,10 @@ impl<IO: Socket> Wire<IO> {
 
     /// Reads from the socket, unless something waits already. False at the end of
     /// the stream.
-    fn poll_ahead(&mut self, most: usize, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+    fn poll_ahead(&mut self, max: usize, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if self.ahead.is_empty() {
             let mut piece = [MaybeUninit::uninit(); PIECE];
-            let mut piece = ReadBuf::uninit(&mut piece[..most.min(PIECE)]);
+            let mut piece = ReadBuf::uninit(&mut piece[..max.min(PIECE)]);
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut piece))?;
             self.ahead.extend_from_slice(piece.filled());
         }
@@ -226,17 +227,17 @@ impl<IO: Socket> Wire<IO> {
         if !ready!(self.poll_ahead(PIECE, cx))? {
             return Poll::Ready(Ok(()));
         }
-        if self.phase.get() == IDLE {
-            self.phase.set(HEAD);
-            self.poll_deadline(HEAD, cx)?;
+        if self.state.phase() == Phase::Idle {
+            self.state.set_phase(Phase::ReadingHead);
+            self.poll_deadline(Phase::ReadingHead, cx)?;
         }
         let Message::Head { end, bytes } = &mut self.message else { return Poll::Pending };
-        let most = (self.head_limit - *bytes).min(self.ahead.len()).min(buffer.remaining());
+        let max = (self.head_limit - *bytes).min(self.ahead.len()).min(buffer.remaining());
         if *bytes == self.head_limit {
             self.refusal = Some(Refusal::HeadTooLarge);
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         }
-        let count = end.end_in(&self.ahead[..most]).unwrap_or(most);
+        let count = end.end_in(&self.ahead[..max]).unwrap_or(max);
         *bytes += count;
         self.hand_out(count, buffer);
         Poll::Ready(Ok(()))
@@ -249,21 +250,21 @@ impl<IO: Socket> Wire<IO> {
     ) -> Poll<io::Result<()>> {
         let Message::Body(body) = &mut self.message else { return Poll::Pending };
         let room = buffer.remaining();
-        let most = match body {
-            framing::Body::Left(left) => usize::try_from(*left).unwrap_or(usize::MAX),
+        let max = match body {
+            framing::Body::Remaining(left) => usize::try_from(*left).unwrap_or(usize::MAX),
             framing::Body::Chunked(_) => PIECE,
-            framing::Body::Lost => {
+            framing::Body::Invalid => {
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             }
         };
-        if self.ahead.is_empty() && most >= room && !matches!(body, framing::Body::Chunked(_)) {
+        if self.ahead.is_empty() && max >= room && !matches!(body, framing::Body::Chunked(_)) {
             let before = buffer.filled().len();
             ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
             let (_, is_whole) = body.take(&buffer.filled()[before..]);
             self.end_message_if(is_whole);
             return Poll::Ready(Ok(()));
         }
-        if !ready!(self.poll_ahead(most, cx))? {
+        if !ready!(self.poll_ahead(max, cx))? {
             return Poll::Ready(Ok(()));
         }
         let Message::Body(body) = &mut self.message else { return Poll::Pending };
@@ -280,10 +281,10 @@ impl<IO: Socket> Wire<IO> {
         }
     }
 
-    /// While a request is answered, what comes behind it is not for hyper yet; but
-    /// the end of the stream is.
+    /// While a request is answered, hyper is not given what comes behind it, but is told
+    /// of the end of the stream.
     fn poll_behind(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.phase.wake_after_answer(cx.waker());
+        self.state.wake_after_answer(cx.waker());
         if self.ahead.is_empty() && !ready!(self.poll_ahead(PIECE, cx))? {
             return Poll::Ready(Ok(()));
         }
@@ -297,13 +298,13 @@ impl<IO: Socket> AsyncRead for Wire<IO> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Some(body) = self.phase.take_body() {
-            let is_empty = matches!(body, framing::Body::Left(0));
+        if let Some(body) = self.state.take_body() {
+            let is_empty = matches!(body, framing::Body::Remaining(0));
             self.message = if is_empty { Message::Whole } else { Message::Body(body) };
         }
-        let phase = self.phase.get();
-        if phase == ANSWERING {
-            self.timed = ANSWERING;
+        let phase = self.state.phase();
+        if phase == Phase::Answering {
+            self.timed = Phase::Answering;
         } else if self.is_over {
             return Poll::Ready(Ok(()));
         } else {
@@ -326,7 +327,7 @@ impl<IO: Socket> AsyncWrite for Wire<IO> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if let Some(refusal) = Refusal::of_hyper(bytes) {
+        if let Some(refusal) = Refusal::from_hyper(bytes) {
             self.refusal = Some(refusal);
             return Poll::Ready(Ok(bytes.len()));
         }
@@ -334,21 +335,21 @@ impl<IO: Socket> AsyncWrite for Wire<IO> {
             return self.stalled(cx);
         };
         let written = written?;
-        self.has_spoken = true;
+        self.has_written = true;
         let this = &mut *self;
-        this.stall.progress(&this.pace);
-        if self.phase.get() == IDLE {
+        this.stall_timer.progress(&this.stall);
+        if self.state.phase() == Phase::Idle {
             // The end of an answer: the client is still reading.
-            self.set_deadline(IDLE);
+            self.set_deadline(Phase::Idle);
         }
         Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.phase.get() == IDLE {
-            // hyper need not read before the next request comes: see to the wake-up here.
-            self.poll_deadline(IDLE, cx)?;
-            if self.pace.is_overdue() && !self.is_over {
+        if self.state.phase() == Phase::Idle {
+            // hyper need not read before the next request comes: set the wake-up here.
+            self.poll_deadline(Phase::Idle, cx)?;
+            if self.stall.is_overdue() && !self.is_over {
                 self.is_over = true;
                 cx.waker().wake_by_ref();
             }

@@ -1,4 +1,5 @@
-//! Refuses a body whose length two readers could understand differently.
+//! Refuses a body whose length a proxy could understand differently than we do
+//! (request smuggling: `docs/threats.md`, H26).
 //!
 //! hyper reads such a body safely, by its own rules. But a proxy in front of us may
 //! have other rules, and would take a part of the body for a request, or the reverse.
@@ -13,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use crate::openai::error::{ApiError, ErrorCode};
 
 pub(crate) async fn check(request: Request, next: Next) -> Response {
-    if is_plain(request.headers()) {
+    if is_unambiguous(request.headers()) {
         return next.run(request).await;
     }
     let message = "Send the body with a Content-Length, or with 'Transfer-Encoding: chunked' \
@@ -23,9 +24,9 @@ pub(crate) async fn check(request: Request, next: Next) -> Response {
     response
 }
 
-/// Of two lengths hyper lets none pass that differ, and where chunks come it forgets
-/// the length; that leaves the coding.
-fn is_plain(headers: &HeaderMap) -> bool {
+/// Looks at the coding only: hyper refuses two lengths that differ, and drops the length
+/// of a chunked body.
+fn is_unambiguous(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let is_chunked =
         codings.next().is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
@@ -43,7 +44,7 @@ mod tests {
             let name: axum::http::HeaderName = name.parse().unwrap();
             map.append(name, value.parse().unwrap());
         }
-        assert_eq!(is_plain(&map), expected, "{headers:?}");
+        assert_eq!(is_unambiguous(&map), expected, "{headers:?}");
     }
 
     #[test]

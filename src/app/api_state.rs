@@ -1,4 +1,4 @@
-//! Puts together what the HTTP face shares.
+//! Puts together what the API shares.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,16 +7,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::services::Services;
-use crate::api::auth::{Keys, WrongKeys};
+use crate::api::chat::Chat;
 use crate::api::chat::retries::Retries;
 use crate::api::chat::validate::Context;
-use crate::api::hosts::{AllowedHosts, Origin};
 use crate::api::passthrough::Routes;
 use crate::api::ready::Readiness;
-use crate::api::runs::Runs;
+use crate::api::runs::RunLimits;
+use crate::api::state::ApiState;
 use crate::api::status::{About, Feature, Sandbox};
-use crate::api::{App, Settings};
 use crate::config::{Config, ConfigError, Loaded};
+use crate::http::auth::{Authenticator, Keys};
+use crate::http::hosts::{AllowedHosts, HostPolicy, Origin};
 use crate::permissions;
 use crate::sessions::Sessions;
 
@@ -28,41 +29,51 @@ pub(crate) fn forwarded_routes(loaded: &Loaded) -> Result<Routes, ConfigError> {
     })
 }
 
-pub(crate) fn face(
+pub(crate) fn api_state(
     config: &Config,
     services: &Services,
     forwarded: Routes,
     keys: Keys,
     address: SocketAddr,
     turns_over: CancellationToken,
-) -> App {
-    App {
-        about: about(config, services),
-        settings: Settings {
-            allow_origins: config.cors.allow_origins.clone(),
-            trusted_proxies: config.server.trusted_proxies.clone(),
-            forwarded,
-        },
-        limits: config.limits.clone(),
-        hosts: AllowedHosts::new(address, config.server.allowed_hosts.clone()),
+) -> ApiState {
+    let hosts = AllowedHosts::new(address, config.server.allowed_hosts.clone());
+    let about = about(config, services, !matches!(keys, Keys::NotRequired));
+    let authenticator = Authenticator::new(
         keys,
-        wrong_keys: WrongKeys::default(),
-        runs: Runs::default(),
+        config.limits.wrong_keys_per_minute,
+        config.server.trusted_proxies.clone(),
+    );
+    let chat = Chat {
+        turns: sessions(config, services, turns_over),
+        runs: RunLimits::new(&config.limits),
         retries: Retries::default(),
-        chat: Context {
-            toolset: services.toolset.clone(),
-            tools: config.tools.clone(),
-            limits: config.limits.clone(),
-            unknown_fields: config.upstream.unknown_fields,
-            mode: services.permissions.mode(),
-            workspaces: services.workspaces.clone(),
-            max_rounds: config.turns.max_rounds,
-            background_models: config.background_models.clone(),
-        },
+        buffers: services.buffers.clone(),
+    };
+    ApiState {
+        hosts: Arc::new(HostPolicy { hosts, origins: config.cors.allow_origins.clone() }),
+        authenticator: Arc::new(authenticator),
+        chat: Arc::new(chat),
+        validation: Arc::new(validation(config, services)),
+        forwarded: Arc::new(forwarded),
         upstream: Arc::clone(&services.upstream),
         buffers: services.buffers.clone(),
-        readiness: Readiness::default(),
-        turns: sessions(config, services, turns_over),
+        limits: Arc::new(config.limits.clone()),
+        readiness: Arc::new(Readiness::new(Arc::clone(&services.upstream))),
+        about: Arc::new(about),
+    }
+}
+
+fn validation(config: &Config, services: &Services) -> Context {
+    Context {
+        toolset: services.toolset.clone(),
+        tools: config.tools.clone(),
+        limits: config.limits.clone(),
+        unknown_fields: config.upstream.unknown_fields,
+        mode: services.permissions.mode(),
+        workspaces: services.workspaces.clone(),
+        max_rounds: config.turns.max_rounds,
+        background_models: config.background_models.clone(),
     }
 }
 
@@ -82,9 +93,11 @@ fn sessions(config: &Config, services: &Services, turns_over: CancellationToken)
     }
 }
 
-fn about(config: &Config, services: &Services) -> About {
+fn about(config: &Config, services: &Services, auth_required: bool) -> About {
     About {
         started: Instant::now(),
+        upstream_url: config.upstream.url.to_string(),
+        auth_required,
         workspace: config.server.workspace.clone(),
         permission_mode: services.permissions.mode().to_string(),
         sandbox: sandbox(config.sandbox.mode),

@@ -1,7 +1,7 @@
-//! Who may ask: the key of a request, and what guessing costs.
+//! Checks the key of each request, and slows down a peer that guesses (`docs/threats.md`,
+//! H1 to H4).
 
 use std::collections::HashMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,17 +16,16 @@ use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use tokio::time::Instant;
 
-use super::App;
-use super::facts::Peer;
-use super::hosts;
-use super::server::Admission;
+use super::admission::Admission;
+use super::peer::Peer;
+use crate::ids::KeyId;
 use crate::openai::error::{ApiError, ErrorCode};
 
-/// How long a wrong key counts.
+/// How long a wrong key counts: `limits.wrong_keys_per_minute`.
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// Beyond this many peers, those whose minute is over are forgotten.
-const PEERS_KEPT: usize = 1024;
+const MAX_PEERS: usize = 1024;
 
 /// `[auth]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -42,37 +41,20 @@ impl Default for Settings {
     }
 }
 
-/// Names a key in logs and scopes what it owns; says nothing of the key itself.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct KeyId(Arc<str>);
-
-impl KeyId {
-    /// Everyone, on a server that asks for no key.
-    pub(crate) fn nobody() -> Self {
-        Self("nobody".into())
-    }
-}
-
-impl fmt::Display for KeyId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 /// A client key, as its hash.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
-    pub(crate) id: KeyId,
+    id: KeyId,
     sha256: [u8; 32],
 }
 
 impl Key {
-    pub(crate) fn of_secret(id: &str, secret: &str) -> Self {
-        Self { id: KeyId(id.into()), sha256: digest(secret.as_bytes()) }
+    pub(crate) fn from_secret(id: &str, secret: &str) -> Self {
+        Self { id: KeyId::new(id), sha256: digest(secret.as_bytes()) }
     }
 }
 
-/// Every key that is let in, or that none is asked for.
+/// The keys that are accepted, if one is required at all.
 #[derive(Clone, Debug)]
 pub(crate) enum Keys {
     Required(Vec<Key>),
@@ -98,16 +80,38 @@ fn digest(secret: &[u8]) -> [u8; 32] {
     Sha256::digest(secret).into()
 }
 
-/// Lets a request through when its key is known. Stands before the body is read.
+/// What requests are authenticated against.
+#[derive(Debug)]
+pub(crate) struct Authenticator {
+    keys: Keys,
+    wrong_keys: WrongKeys,
+    /// `limits.wrong_keys_per_minute`.
+    wrong_keys_per_minute: u32,
+    /// `server.trusted_proxies`: peers whose `X-Forwarded-For` counts.
+    trusted_proxies: Vec<IpAddr>,
+}
+
+impl Authenticator {
+    pub(crate) fn new(
+        keys: Keys,
+        wrong_keys_per_minute: u32,
+        trusted_proxies: Vec<IpAddr>,
+    ) -> Self {
+        Self { keys, wrong_keys: WrongKeys::default(), wrong_keys_per_minute, trusted_proxies }
+    }
+}
+
+/// Puts the [`KeyId`] into the extensions of the request, or refuses it. Runs before
+/// the body is read.
 pub(crate) async fn require_key(
-    State(app): State<Arc<App>>,
+    State(authenticator): State<Arc<Authenticator>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    match authenticate(&app, &request) {
+    match authenticate(&authenticator, &request) {
         Ok(key) => {
             if let Some(admission) = request.extensions().get::<Arc<Admission>>() {
-                admission.key_shown();
+                admission.authenticate();
             }
             request.extensions_mut().insert(key);
             next.run(request).await
@@ -116,19 +120,21 @@ pub(crate) async fn require_key(
     }
 }
 
-fn authenticate(app: &App, request: &Request) -> Result<KeyId, ApiError> {
-    if matches!(app.keys, Keys::NotRequired) {
+fn authenticate(authenticator: &Authenticator, request: &Request) -> Result<KeyId, ApiError> {
+    let Authenticator { keys, wrong_keys, wrong_keys_per_minute, trusted_proxies } = authenticator;
+    if matches!(keys, Keys::NotRequired) {
         return Ok(KeyId::nobody());
     }
     let Some(presented) = bearer(request.headers())? else { return Err(refused()) };
-    if let Some(key) = app.keys.find(presented) {
+    if let Some(key) = keys.find(presented) {
         return Ok(key);
     }
-    let peer = request.extensions().get::<Peer>().map(|peer| {
-        hosts::client_address(peer.0, request.headers(), &app.settings.trusted_proxies)
-    });
+    let client = request
+        .extensions()
+        .get::<Peer>()
+        .map(|peer| peer.client_address(request.headers(), trusted_proxies));
     let now = Instant::now();
-    match peer.and_then(|peer| app.wrong_keys.count(peer, app.limits.wrong_keys_per_minute, now)) {
+    match client.and_then(|client| wrong_keys.count(client, *wrong_keys_per_minute, now)) {
         Some(wait) => Err(ApiError::new(
             ErrorCode::TooManyWrongKeys,
             "Too many wrong API keys came from this address. Wait, then use a valid one.",
@@ -146,7 +152,7 @@ fn refused() -> ApiError {
     )
 }
 
-/// The one credential channel.
+/// The key in `Authorization`, the only place where one is looked for.
 fn bearer(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
     let mut sent = headers.get_all(AUTHORIZATION).iter();
     let first = sent.next();
@@ -164,7 +170,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
 
 /// How many wrong keys each peer sent within its minute.
 #[derive(Debug, Default)]
-pub(crate) struct WrongKeys(Mutex<HashMap<IpAddr, Count>>);
+struct WrongKeys(Mutex<HashMap<IpAddr, Count>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Count {
@@ -176,7 +182,7 @@ impl WrongKeys {
     /// Counts one more of `peer`; past `limit` a minute, how long to wait.
     fn count(&self, peer: IpAddr, limit: u32, now: Instant) -> Option<Duration> {
         let mut peers = self.0.lock().expect("no holder panics");
-        if peers.len() >= PEERS_KEPT {
+        if peers.len() >= MAX_PEERS {
             peers.retain(|_, count| now < count.since + WINDOW);
         }
         let count = peers.entry(peer).or_insert(Count { since: now, wrong: 0 });
@@ -195,7 +201,10 @@ mod tests {
     use super::*;
 
     fn keys() -> Keys {
-        Keys::Required(vec![Key::of_secret("key_1", "th-one"), Key::of_secret("key_2", "th-two")])
+        Keys::Required(vec![
+            Key::from_secret("key_1", "th-one"),
+            Key::from_secret("key_2", "th-two"),
+        ])
     }
 
     #[test]

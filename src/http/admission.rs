@@ -1,32 +1,31 @@
-//! Who gets a connection, and who may keep it.
+//! Admits connections within `limits.connections` and `limits.unauthenticated_per_peer`
+//! (`docs/threats.md`, H23).
 //!
-//! A peer that has shown no valid key keeps a few connections; further ones are
-//! on trial: each has to ask quickly, gets its one answer, and stays only when
-//! the key was right. So a burst of honest clients passes whole, a health check
-//! is answered, and a flood of silent connections is soon gone. Beyond the number
-//! of connections in all, a few are still told that there is no room.
+//! A peer that has shown no valid key keeps a few connections. Further ones are
+//! probationary: each has a short deadline for its request, gets its one answer, and
+//! stays only when the key was right. So a burst of honest clients passes whole, a
+//! health check is answered, and a flood of silent connections is soon gone. Beyond the
+//! number of connections in all, a few are still told that there is no room.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::api::router;
 use crate::limits::Limits;
 use crate::openai::error::{ApiError, ErrorCode};
 
-/// Beyond the limit of connections, this many at a time are told so; the rest is
-/// closed without a word.
-const TURNED_AWAY_AT_ONCE: usize = 64;
+/// Beyond the limit of connections, this many at a time are told so. The rest is closed
+/// without an answer.
+const MAX_TURNED_AWAY: usize = 64;
 
-/// What who is turned away should wait.
+/// `Retry-After` of a connection that is turned away.
 const WAIT: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Every connection there is.
+/// Counts every connection there is.
 #[derive(Debug)]
 pub(super) struct Admissions {
     connections: usize,
@@ -36,28 +35,38 @@ pub(super) struct Admissions {
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// Kept and on trial.
+    /// Admitted and probationary.
     all: usize,
-    on_trial: usize,
+    probationary: usize,
     turned_away: usize,
-    peers: HashMap<IpAddr, OfPeer>,
+    peers: HashMap<IpAddr, PeerCounts>,
 }
 
 #[derive(Debug, Default)]
-struct OfPeer {
+struct PeerCounts {
     connections: usize,
     /// Those that have shown a valid key.
-    with_key: usize,
+    authenticated: usize,
 }
 
-/// One connection's standing; its place is free when it is dropped.
+/// The permission of one connection to exist. Dropping it frees its place.
 #[derive(Debug)]
 pub(crate) struct Admission {
     admissions: Arc<Admissions>,
     pub(super) peer: IpAddr,
-    is_turned_away: bool,
-    on_trial: AtomicBool,
-    has_shown_key: AtomicBool,
+    /// Locked before the counts, where both are.
+    status: Mutex<Status>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    /// There was no room: the connection is told so and closed.
+    TurnedAway,
+    /// Its peer is beyond `limits.unauthenticated_per_peer`.
+    Probationary,
+    Admitted,
+    /// It has shown a valid key.
+    Authenticated,
 }
 
 impl Admissions {
@@ -72,33 +81,29 @@ impl Admissions {
     /// `None` when not even a refusal can be afforded.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Arc<Admission>> {
         let mut counts = self.counts();
-        let of_peer = counts.peers.get(&peer);
-        let is_stranger = of_peer.is_some_and(|of_peer| !self.is_welcome(of_peer, 1));
+        let own = counts.peers.get(&peer);
+        let is_probationary = own.is_some_and(|own| !self.is_within_limit(own, 1));
         let is_full = counts.all >= self.connections
-            // Strangers leave half of all places to others.
-            || is_stranger && counts.on_trial >= self.connections / 2;
-        if is_full && counts.turned_away >= TURNED_AWAY_AT_ONCE {
+            // Probationary connections leave half of all places to others.
+            || is_probationary && counts.probationary >= self.connections / 2;
+        if is_full && counts.turned_away >= MAX_TURNED_AWAY {
             return None;
         }
-        if is_full {
+        let status = if is_full {
             counts.turned_away += 1;
+            Status::TurnedAway
         } else {
             counts.all += 1;
-            counts.on_trial += usize::from(is_stranger);
+            counts.probationary += usize::from(is_probationary);
             counts.peers.entry(peer).or_default().connections += 1;
-        }
-        Some(Arc::new(Admission {
-            admissions: Arc::clone(self),
-            peer,
-            is_turned_away: is_full,
-            on_trial: AtomicBool::new(is_stranger && !is_full),
-            has_shown_key: AtomicBool::new(false),
-        }))
+            if is_probationary { Status::Probationary } else { Status::Admitted }
+        };
+        Some(Arc::new(Admission { admissions: Arc::clone(self), peer, status: Mutex::new(status) }))
     }
 
-    /// Whether a peer may keep what it has and `more`.
-    fn is_welcome(&self, of_peer: &OfPeer, more: usize) -> bool {
-        of_peer.with_key > 0 || of_peer.connections + more <= self.unauthenticated_per_peer
+    /// Whether a peer may keep its connections and `more`.
+    fn is_within_limit(&self, own: &PeerCounts, more: usize) -> bool {
+        own.authenticated > 0 || own.connections + more <= self.unauthenticated_per_peer
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -107,62 +112,76 @@ impl Admissions {
 }
 
 impl Admission {
-    /// Whether it must ask quickly.
-    pub(super) fn is_hurried(&self) -> bool {
-        self.is_turned_away || self.on_trial.load(Ordering::Relaxed)
+    /// Whether its first head has to come sooner than `limits.header_time`.
+    pub(super) fn has_short_deadline(&self) -> bool {
+        matches!(*self.status(), Status::TurnedAway | Status::Probationary)
     }
 
-    /// Whether it may go on after its first answer. A trial ends when any
+    /// Whether it may go on after its first answer. A probation ends when any
     /// connection of the peer has shown a key, or enough of them have gone.
     pub(super) fn may_stay(&self) -> bool {
-        if !self.is_hurried() {
-            return true;
+        let mut status = self.status();
+        match *status {
+            Status::Admitted | Status::Authenticated => return true,
+            Status::TurnedAway => return false,
+            Status::Probationary => {}
         }
         let mut counts = self.admissions.counts();
-        let of_peer = counts.peers.get(&self.peer);
-        let is_welcome = of_peer.is_some_and(|of_peer| self.admissions.is_welcome(of_peer, 0));
-        let may_stay = is_welcome && !self.is_turned_away;
-        if may_stay && self.on_trial.swap(false, Ordering::Relaxed) {
-            counts.on_trial -= 1;
+        let own = counts.peers.get(&self.peer);
+        let may_stay = own.is_some_and(|own| self.admissions.is_within_limit(own, 0));
+        if may_stay {
+            *status = Status::Admitted;
+            counts.probationary -= 1;
         }
         may_stay
     }
 
-    /// A valid key came over this connection.
-    pub(crate) fn key_shown(&self) {
-        if self.is_turned_away || self.has_shown_key.swap(true, Ordering::Relaxed) {
+    /// Records that a valid key came over this connection.
+    pub(super) fn authenticate(&self) {
+        let mut status = self.status();
+        if matches!(*status, Status::TurnedAway | Status::Authenticated) {
             return;
         }
-        if let Some(of_peer) = self.admissions.counts().peers.get_mut(&self.peer) {
-            of_peer.with_key += 1;
+        let mut counts = self.admissions.counts();
+        if *status == Status::Probationary {
+            counts.probationary -= 1;
         }
+        if let Some(own) = counts.peers.get_mut(&self.peer) {
+            own.authenticated += 1;
+        }
+        *status = Status::Authenticated;
+    }
+
+    fn status(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().expect("no holder panics")
     }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
+        let status = *self.status();
         let mut counts = self.admissions.counts();
-        if self.is_turned_away {
+        if status == Status::TurnedAway {
             counts.turned_away -= 1;
             return;
         }
         counts.all -= 1;
-        counts.on_trial -= usize::from(*self.on_trial.get_mut());
-        if let Some(of_peer) = counts.peers.get_mut(&self.peer) {
-            of_peer.connections -= 1;
-            of_peer.with_key -= usize::from(*self.has_shown_key.get_mut());
-            if of_peer.connections == 0 {
+        counts.probationary -= usize::from(status == Status::Probationary);
+        if let Some(own) = counts.peers.get_mut(&self.peer) {
+            own.connections -= 1;
+            own.authenticated -= usize::from(status == Status::Authenticated);
+            if own.connections == 0 {
                 counts.peers.remove(&self.peer);
             }
         }
     }
 }
 
-/// Who has been turned away hears it, unless it only asks how we are.
+/// Tells a connection for which there is no room so. Stands before all routes but the
+/// open ones, so that a health check is still answered.
 pub(crate) async fn turn_away(request: Request, next: Next) -> Response {
     let admission = request.extensions().get::<Arc<Admission>>();
-    let is_turned_away = admission.is_some_and(|admission| admission.is_turned_away);
-    if !is_turned_away || router::is_open(request.uri().path()) {
+    if !admission.is_some_and(|admission| *admission.status() == Status::TurnedAway) {
         return next.run(request).await;
     }
     let message = "The server has as many connections as it can take. Try again in a moment.";
@@ -204,10 +223,10 @@ mod tests {
         let admissions = admissions(100, 3);
         let mut connections = admit(&admissions, PEER, 10);
 
-        connections[9].key_shown();
-        connections[9].key_shown();
+        connections[9].authenticate();
+        connections[9].authenticate();
         assert_eq!(staying(&connections), 10);
-        assert_eq!(admissions.counts().on_trial, 0);
+        assert_eq!(admissions.counts().probationary, 0);
 
         drop(connections.pop());
         connections.extend(admit(&admissions, PEER, 1));
@@ -215,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_ends_when_others_have_made_room() {
+    fn a_probation_ends_when_others_have_made_room() {
         let admissions = admissions(100, 3);
         let mut connections = admit(&admissions, PEER, 4);
         assert!(!connections[3].may_stay());
@@ -226,18 +245,19 @@ mod tests {
     }
 
     #[test]
-    fn strangers_leave_half_of_the_places_to_others() {
+    fn probationary_connections_leave_half_of_the_places_to_others() {
         let admissions = admissions(10, 1);
-        let strangers = admit(&admissions, PEER, 20);
+        let connections = admit(&admissions, PEER, 20);
+        let is_turned_away = |one: &&Arc<Admission>| *one.status() == Status::TurnedAway;
 
-        assert_eq!(strangers.iter().filter(|one| one.is_turned_away).count(), 14);
+        assert_eq!(connections.iter().filter(is_turned_away).count(), 14);
         assert!(admit(&admissions, OTHER, 1)[0].may_stay());
     }
 
     #[test]
     fn when_all_is_full_a_few_are_told_and_the_rest_closed() {
         let admissions = admissions(2, 100);
-        let mut connections = admit(&admissions, PEER, 2 + TURNED_AWAY_AT_ONCE);
+        let mut connections = admit(&admissions, PEER, 2 + MAX_TURNED_AWAY);
         assert!(admissions.admit(PEER).is_none());
         assert_eq!(staying(&connections), 2);
 
@@ -250,13 +270,13 @@ mod tests {
     fn nothing_is_counted_of_those_who_have_left() {
         let admissions = admissions(10, 1);
         let connections = admit(&admissions, PEER, 20);
-        connections[2].key_shown();
-        connections[19].key_shown();
+        connections[2].authenticate();
+        connections[19].authenticate();
         assert!(connections[1].may_stay());
         drop(connections);
 
         let counts = admissions.counts();
-        assert_eq!((counts.all, counts.on_trial, counts.turned_away), (0, 0, 0));
+        assert_eq!((counts.all, counts.probationary, counts.turned_away), (0, 0, 0));
         assert!(counts.peers.is_empty());
     }
 }

@@ -1,16 +1,7 @@
-//! Accepts connections and speaks HTTP/1.1 on them.
+//! Accepts connections, serves HTTP/1.1 on them, and drains them at the end.
 //!
-//! The loop is our own, over hyper, because a connection needs deadlines and a
-//! head limit that a ready-made server does not have: see [`wire`].
-
-mod admission;
-mod answer;
-mod departure;
-mod framing;
-mod pace;
-mod phase;
-mod refusal;
-mod wire;
+//! The loop is our own, over hyper, because a connection needs deadlines and a head
+//! limit that a ready-made server does not have: see [`super::wire`].
 
 use std::convert::Infallible;
 use std::io;
@@ -37,50 +28,50 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::debug;
 
-use super::facts::Peer;
+use super::admission::{Admission, Admissions};
+use super::answer::ResponseBody;
+use super::connection_state::ConnectionState;
+use super::disconnect::disconnect;
+use super::peer::Peer;
+use super::refusal::Refusal;
+use super::wire::{Socket, Wire};
+use super::write_stall::WriteStall;
 use crate::limits::Limits;
-pub(crate) use admission::{Admission, turn_away};
-
-use admission::Admissions;
-use answer::ResponseBody;
-use departure::departure;
-use pace::Pace;
-use phase::Phase;
-use refusal::Refusal;
-use wire::{Socket, Wire};
 
 /// How long to wait after an accept that failed for want of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long what a client still sends is read away after our last byte, so that a
-/// reset does not take the answer from it.
+/// How long the bytes that a client still sends are read and dropped after our last
+/// byte: to close with bytes unread is a reset, which can take the answer from it.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// hyper has one bound for what it reads ahead and what it holds to be written. A
 /// head must fit, and what is written must not pile up there.
-const BESIDES_THE_HEAD: usize = 64 << 10;
+const MAX_UNWRITTEN: usize = 64 << 10;
 
-/// How the server comes to its end.
+/// How the server stops.
 #[derive(Debug)]
 pub(crate) struct Drain {
-    /// No new connections from here on.
+    /// Cancelled when no new connections are to be accepted.
     pub(crate) stop: CancellationToken,
     /// How long running turns may go on then.
     pub(crate) grace: Duration,
-    /// Fires near the end of the grace: each turn that still runs says its terminal error.
+    /// We cancel it near the end of the grace: each turn that still runs then ends with
+    /// its terminal error.
     pub(crate) turns_over: CancellationToken,
 }
 
-/// What writing terminal errors takes to clients that read, at most this and this part
-/// of the grace: they are to arrive within it.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-const PART_OF_GRACE: u32 = 10;
+/// The end of the grace that is kept for writing terminal errors, so that they arrive
+/// within it: at most this long, and at most this part of the grace.
+const MAX_TERMINAL_TIME: Duration = Duration::from_secs(2);
+const TERMINAL_PART_OF_GRACE: u32 = 10;
 
-/// A grace of milliseconds leaves no time for any words: then it takes this much longer.
-const SHORTEST_WORDS: Duration = Duration::from_millis(500);
+/// A grace of milliseconds leaves no time to write errors: then stopping takes this much
+/// longer.
+const MIN_TERMINAL_TIME: Duration = Duration::from_millis(500);
 
-/// Serves until it is to stop; then nothing new is accepted, and every connection has
-/// the grace to end its request.
+/// Serves until it is told to stop. Then it accepts nothing new, and every connection
+/// has the grace to end its request.
 pub(crate) async fn run(listener: TcpListener, router: Router, limits: Arc<Limits>, drain: Drain) {
     let Drain { stop: shutdown, grace, turns_over } = drain;
     let admissions = Admissions::new(&limits);
@@ -102,17 +93,17 @@ pub(crate) async fn run(listener: TcpListener, router: Router, limits: Arc<Limit
         }
     }
     drop(listener);
-    let last_words = LAST_WORDS.min(grace / PART_OF_GRACE);
-    if timeout(grace.saturating_sub(last_words), all_ended(&mut connections)).await.is_ok() {
+    let terminal_time = MAX_TERMINAL_TIME.min(grace / TERMINAL_PART_OF_GRACE);
+    if timeout(grace.saturating_sub(terminal_time), all_ended(&mut connections)).await.is_ok() {
         return;
     }
     turns_over.cancel();
-    if timeout(last_words.max(SHORTEST_WORDS), all_ended(&mut connections)).await.is_err() {
+    if timeout(terminal_time.max(MIN_TERMINAL_TIME), all_ended(&mut connections)).await.is_err() {
         connections.shutdown().await;
     }
 }
 
-/// The next connection. What is written to it is sent at once.
+/// Accepts the next connection. What is written to it is sent at once.
 async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, peer) = listener.accept().await?;
     if let Err(error) = stream.set_nodelay(true) {
@@ -140,33 +131,34 @@ async fn serve(
     limits: Arc<Limits>,
     shutdown: CancellationToken,
 ) {
-    let phase = Arc::new(Phase::default());
-    let departure = departure(&stream, phase.clone());
+    let state = Arc::new(ConnectionState::default());
+    let disconnected = disconnect(&stream, state.clone());
     tokio::select! {
-        () = departure => debug!("a client left its answer"),
-        () = serve_on(stream, handler, &limits, shutdown, phase) => {}
+        () = disconnected => debug!("a client left its answer"),
+        () = serve_on(stream, handler, &limits, shutdown, state) => {}
     }
 }
 
-/// One connection, until it ends.
+/// Serves one connection until it ends.
 async fn serve_on<IO>(
     stream: IO,
     handler: Handler,
     limits: &Limits,
     shutdown: CancellationToken,
-    phase: Arc<Phase>,
+    state: Arc<ConnectionState>,
 ) where
     IO: Socket,
 {
-    let pace = Arc::<Pace>::default();
-    let patience = limits.slow_client;
+    let stall = Arc::<WriteStall>::default();
+    let slow_client = limits.slow_client;
     let admission = handler.admission.clone();
-    let service = PhasedHandler { handler, phase: phase.clone(), pace: pace.clone(), patience };
-    let wire = Wire::new(stream, phase, pace, admission, limits);
+    let service =
+        TrackedHandler { handler, state: state.clone(), stall: stall.clone(), slow_client };
+    let wire = Wire::new(stream, state, stall, admission, limits);
     let mut connection = http1::Builder::new()
         .header_read_timeout(None)
         .writev(false)
-        .max_buf_size(limits.head_bytes + BESIDES_THE_HEAD)
+        .max_buf_size(limits.head_bytes + MAX_UNWRITTEN)
         .serve_connection(TokioIo::new(wire), service);
     let mut is_stopping = false;
     let ended = loop {
@@ -183,17 +175,18 @@ async fn serve_on<IO>(
     if let Err(error) = &ended {
         debug!(%error, "a connection ended");
     }
-    if refusal.is_some() || ended.is_ok() && wire.has_spoken() {
+    if refusal.is_some() || ended.is_ok() && wire.has_written() {
         close(wire.get_mut(), refusal).await;
     }
 }
 
-/// Says the last word, then waits a little until the client has read it.
+/// Writes the refusal, if there is one, then waits up to [`LINGER`] until the client has
+/// read what was sent.
 async fn close<IO>(stream: &mut IO, refusal: Option<Refusal>)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
-    let goodbye = async {
+    let closing = async {
         if let Some(refusal) = refusal {
             stream.write_all(refusal.response().as_bytes()).await?;
         }
@@ -202,7 +195,7 @@ where
         while stream.read(&mut unread).await? > 0 {}
         io::Result::Ok(())
     };
-    if let Ok(Err(error)) = timeout(LINGER, goodbye).await {
+    if let Ok(Err(error)) = timeout(LINGER, closing).await {
         debug!(%error, "a connection ended before its last answer was read");
     }
 }
@@ -231,25 +224,25 @@ impl Handler {
     }
 }
 
-/// The same, telling the wire when a head is complete and when its answer is out.
-struct PhasedHandler {
+/// A [`Handler`] that tells the wire when a head is complete and when its answer is out.
+struct TrackedHandler {
     handler: Handler,
-    phase: Arc<Phase>,
-    pace: Arc<Pace>,
+    state: Arc<ConnectionState>,
+    stall: Arc<WriteStall>,
     /// `limits.slow_client`.
-    patience: Duration,
+    slow_client: Duration,
 }
 
-impl Service<hyper::Request<Incoming>> for PhasedHandler {
+impl Service<hyper::Request<Incoming>> for TrackedHandler {
     type Response = hyper::Response<ResponseBody>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
 
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
-        let guard = self.phase.head_complete(request.body());
+        let guard = self.state.head_complete(request.body());
         let answer = self.handler.answer(request);
-        let (pace, patience) = (self.pace.clone(), self.patience);
-        Box::pin(async move { Ok(ResponseBody::of(answer.await, pace, patience, guard)) })
+        let (stall, slow_client) = (self.stall.clone(), self.slow_client);
+        Box::pin(async move { Ok(ResponseBody::wrap(answer.await, stall, slow_client, guard)) })
     }
 }
 

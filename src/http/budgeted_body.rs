@@ -1,4 +1,4 @@
-//! A body in one piece that counts against the budget until it is sent.
+//! Sends a body in one piece, which counts against the memory budget until it is sent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,20 +8,20 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use crate::buffers::{Exhausted, Share};
 
-/// Whoever sends it keeps it until the last of it was taken.
+/// hyper keeps it until the client has taken its last byte.
 #[derive(Debug)]
-struct Held {
+struct BudgetedBody {
     bytes: Option<Bytes>,
     _share: Share,
 }
 
-/// `share` is what counts the bytes from now on.
-pub(crate) fn held(bytes: Bytes, mut share: Share) -> Result<Body, Exhausted> {
+/// `share` counts the bytes from now on.
+pub(crate) fn budgeted_body(bytes: Bytes, mut share: Share) -> Result<Body, Exhausted> {
     share.hold(bytes.len())?;
-    Ok(Body::new(Held { bytes: Some(bytes), _share: share }))
+    Ok(Body::new(BudgetedBody { bytes: Some(bytes), _share: share }))
 }
 
-impl HttpBody for Held {
+impl HttpBody for BudgetedBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 

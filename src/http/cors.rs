@@ -1,18 +1,18 @@
-//! Lets pages of configured origins call us. Others never get here: see [`super::hosts`].
+//! Answers CORS for pages of the configured origins. [`super::hosts`] refuses all others
+//! before.
 
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::header::{ORIGIN, RETRY_AFTER};
-use axum::http::{HeaderName, HeaderValue, Method};
+use axum::http::{HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 use serde::Deserialize;
 use tower::{Layer, ServiceExt};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
-use super::errors::SHOULD_RETRY;
-use super::facts::REQUEST_ID;
+use super::headers::{REQUEST_ID, SESSION, SHOULD_RETRY, TURN};
 use super::hosts::Origin;
 
 /// `[cors]`.
@@ -28,13 +28,7 @@ pub(crate) fn layer(origins: &[Origin]) -> CorsLayer {
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods([Method::GET, Method::POST])
         .allow_headers(AllowHeaders::mirror_request())
-        .expose_headers([
-            REQUEST_ID,
-            RETRY_AFTER,
-            SHOULD_RETRY,
-            HeaderName::from_static("x-toolhand-session"),
-            HeaderName::from_static("x-toolhand-turn"),
-        ])
+        .expose_headers([REQUEST_ID, RETRY_AFTER, SHOULD_RETRY, SESSION, TURN])
 }
 
 /// Only a request of a page is answered with CORS headers, and only a page's

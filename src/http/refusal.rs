@@ -1,27 +1,27 @@
-//! What is answered to bytes that never became a request.
+//! Answers bytes that never became a request.
 
 use axum::http::StatusCode;
 
-use crate::api::facts::RequestId;
+use crate::ids::RequestId;
 use crate::openai::error::{ApiError, ErrorCode};
 
-/// Why a head was not taken.
+/// Why a head was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     HeadTooLarge,
     UriTooLong,
-    NoHttp,
+    NotHttp,
 }
 
 impl Refusal {
     /// Recognises the bare answer that hyper writes by itself to what it cannot
-    /// read; each of our own carries a request id.
-    pub(super) fn of_hyper(written: &[u8]) -> Option<Self> {
+    /// read: each of our own carries a request id.
+    pub(super) fn from_hyper(written: &[u8]) -> Option<Self> {
         let status = written.strip_prefix(b"HTTP/1.1 ").or(written.strip_prefix(b"HTTP/1.0 "))?;
         let refusal = match status.get(..3)? {
             b"431" => Self::HeadTooLarge,
             b"414" => Self::UriTooLong,
-            b"400" => Self::NoHttp,
+            b"400" => Self::NotHttp,
             _ => return None,
         };
         let is_ours = written.windows(12).any(|bytes| bytes == b"x-request-id");
@@ -35,7 +35,7 @@ impl Refusal {
                 ApiError::new(ErrorCode::HeadersTooLarge, "The head of the request is too large.")
             }
             Self::UriTooLong => ApiError::new(ErrorCode::UriTooLong, "The URI is too long."),
-            Self::NoHttp => ApiError::new(ErrorCode::InvalidValue, "This is not valid HTTP/1.1."),
+            Self::NotHttp => ApiError::new(ErrorCode::InvalidValue, "This is not valid HTTP/1.1."),
         };
         let status = error.code.status();
         let reason = StatusCode::from_u16(status).ok().and_then(|code| code.canonical_reason());
@@ -55,13 +55,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_bare_answers_are_hypers() {
+    fn only_bare_answers_are_from_hyper() {
         let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\n\r\n";
         let ours = b"HTTP/1.1 400 Bad Request\r\nx-request-id: 1\r\n\r\n";
 
-        assert_eq!(Refusal::of_hyper(bare), Some(Refusal::HeadTooLarge));
-        assert_eq!(Refusal::of_hyper(ours), None);
-        assert_eq!(Refusal::of_hyper(b"HTTP/1.1 100 Continue\r\n\r\n"), None);
-        assert_eq!(Refusal::of_hyper(b"data: HTTP/1.1 400"), None);
+        assert_eq!(Refusal::from_hyper(bare), Some(Refusal::HeadTooLarge));
+        assert_eq!(Refusal::from_hyper(ours), None);
+        assert_eq!(Refusal::from_hyper(b"HTTP/1.1 100 Continue\r\n\r\n"), None);
+        assert_eq!(Refusal::from_hyper(b"data: HTTP/1.1 400"), None);
     }
 }

@@ -1,7 +1,8 @@
-//! Where a request says it goes and comes from: `Host`, `Origin`, `Sec-Fetch-Site`.
+//! Refuses requests for foreign hosts and from foreign pages, by `Host`, `Origin` and
+//! `Sec-Fetch-Site` (`docs/threats.md`, H7 to H13).
 //!
-//! A page in somebody's browser can reach a loopback port; these checks, before
-//! the key is looked at, keep it out even when a name was rebound to us.
+//! A page in somebody's browser can reach a loopback port. These checks come before
+//! the key is looked at, and keep the page out even when a name was rebound to us.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -15,11 +16,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::de::{Deserialize, Deserializer, Error as _};
 
-use super::{App, router};
 use crate::openai::error::{ApiError, ErrorCode};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// The methods that any of our routes knows.
 const METHODS: HeaderValue = HeaderValue::from_static("GET,HEAD,POST,DELETE");
@@ -47,6 +46,22 @@ pub(crate) struct AllowedHosts {
 /// An exact origin, `https://chat.example.com` or `http://localhost:3000`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Origin(String);
+
+/// What requests are checked against.
+#[derive(Clone, Debug)]
+pub(crate) struct HostPolicy {
+    pub(crate) hosts: AllowedHosts,
+    /// `cors.allow_origins`.
+    pub(crate) origins: Vec<Origin>,
+}
+
+/// Whether a page that names no origin may load a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ForeignPages {
+    Refused,
+    /// A link to `/health` on a status page is no attack.
+    Allowed,
+}
 
 impl AllowedHosts {
     /// Loopback names and the bound address, all with the bound port, and what the
@@ -148,31 +163,49 @@ impl<'de> Deserialize<'de> for Authority {
     }
 }
 
-/// Turns away what is not meant for us or comes from a foreign page.
-pub(crate) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    match judge(&app.hosts, &app.settings.allow_origins, &request) {
+/// Stands before the routes that need a key.
+pub(crate) async fn check(
+    State(policy): State<Arc<HostPolicy>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match judge(&policy, ForeignPages::Refused, &request) {
         Ok(()) => next.run(request).await,
-        Err(error) => {
-            let is_of_method = error.code == ErrorCode::MethodNotAllowed;
-            let mut response = error.into_response();
-            if is_of_method {
-                response.headers_mut().insert(ALLOW, METHODS);
-            }
-            response
-        }
+        Err(error) => refusal(error),
     }
 }
 
-fn judge(hosts: &AllowedHosts, origins: &[Origin], request: &Request) -> Result<(), ApiError> {
-    check_host(hosts, request.headers())?;
+/// The same before the open routes.
+pub(crate) async fn check_open(
+    State(policy): State<Arc<HostPolicy>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match judge(&policy, ForeignPages::Allowed, &request) {
+        Ok(()) => next.run(request).await,
+        Err(error) => refusal(error),
+    }
+}
+
+fn refusal(error: ApiError) -> Response {
+    let names_methods = error.code == ErrorCode::MethodNotAllowed;
+    let mut response = error.into_response();
+    if names_methods {
+        response.headers_mut().insert(ALLOW, METHODS);
+    }
+    response
+}
+
+fn judge(policy: &HostPolicy, pages: ForeignPages, request: &Request) -> Result<(), ApiError> {
+    check_host(&policy.hosts, request.headers())?;
     if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
         return Err(ApiError::new(
             ErrorCode::MethodNotAllowed,
             format!("{} is not supported.", request.method()),
         ));
     }
-    check_target(hosts, request.uri())?;
-    check_origin(origins, request.headers(), router::is_open(request.uri().path()))
+    check_target(&policy.hosts, request.uri())?;
+    check_origin(&policy.origins, request.headers(), pages)
 }
 
 fn check_host(hosts: &AllowedHosts, headers: &HeaderMap) -> Result<(), ApiError> {
@@ -203,7 +236,11 @@ fn foreign_host() -> ApiError {
     )
 }
 
-fn check_origin(origins: &[Origin], headers: &HeaderMap, is_open: bool) -> Result<(), ApiError> {
+fn check_origin(
+    origins: &[Origin],
+    headers: &HeaderMap,
+    pages: ForeignPages,
+) -> Result<(), ApiError> {
     let foreign = |message| Err(ApiError::new(ErrorCode::OriginNotAllowed, message));
     let mut sent = headers.get_all(ORIGIN).iter().peekable();
     if sent.peek().is_some() {
@@ -219,29 +256,11 @@ fn check_origin(origins: &[Origin], headers: &HeaderMap, is_open: bool) -> Resul
     }
     let is_own_page =
         headers.get_all(SEC_FETCH_SITE).iter().all(|site| site == "same-origin" || site == "none");
-    if is_open || is_own_page {
+    if is_own_page || pages == ForeignPages::Allowed {
         Ok(())
     } else {
         foreign("Requests from foreign pages are refused.")
     }
-}
-
-/// Who really asks: behind a proxy of the operator's, the nearest address that is
-/// not such a proxy.
-pub(crate) fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) -> IpAddr {
-    if !trusted.contains(&peer) {
-        return peer;
-    }
-    let hops: Vec<&str> = headers
-        .get_all(FORWARDED_FOR)
-        .iter()
-        .flat_map(|list| list.to_str().unwrap_or_default().split(','))
-        .collect();
-    hops.iter()
-        .rev()
-        .map_while(|hop| hop.trim().parse().ok())
-        .find(|hop| !trusted.contains(hop))
-        .unwrap_or(peer)
 }
 
 #[cfg(test)]
@@ -255,13 +274,14 @@ mod tests {
             "127.0.0.1:8787".parse().unwrap(),
             vec!["host.docker.internal:9000".parse().unwrap(), "chat.lan".parse().unwrap()],
         );
-        let origins = ["https://good.com".parse().unwrap()];
+        let policy = HostPolicy { hosts, origins: vec!["https://good.com".parse().unwrap()] };
         let mut request = Request::builder().uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let request = request.body(Body::empty()).unwrap();
-        judge(&hosts, &origins, &request).map_or_else(|error| error.code.status(), |()| 200)
+        let judged = judge(&policy, ForeignPages::Refused, &request);
+        judged.map_or_else(|error| error.code.status(), |()| 200)
     }
 
     #[track_caller]
@@ -374,16 +394,5 @@ mod tests {
         for wrong in ["*", "null", "https://a.b/", "https://*.b", "chat.example.com", "file://x"] {
             assert!(wrong.parse::<Origin>().is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn forwarded_addresses_count_only_behind_a_proxy_of_ours() {
-        let [proxy, client, other] = [1, 2, 3].map(|last| IpAddr::from([10, 0, 0, last]));
-        let mut headers = HeaderMap::new();
-        headers.insert(FORWARDED_FOR, "9.9.9.9, 10.0.0.2, 10.0.0.1".parse().unwrap());
-
-        assert_eq!(client_address(other, &headers, &[proxy]), other);
-        assert_eq!(client_address(proxy, &headers, &[proxy]), client);
-        assert_eq!(client_address(proxy, &HeaderMap::new(), &[proxy]), proxy);
     }
 }

@@ -1,9 +1,9 @@
-//! Where the messages of a connection end: heads, and the bodies behind them.
+//! Finds where the messages of a connection end: heads, and the bodies behind them.
 //!
-//! hyper reads what they say; this only finds the border to the next message, so
-//! that each head is counted and timed from its own first byte.
+//! hyper reads what they say. This only finds the border to the next message, so that
+//! each head is counted and timed from its own first byte (`docs/threats.md`, H19, H24).
 
-/// A line as far as it has come.
+/// The line that is being read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Line {
     #[default]
@@ -49,13 +49,13 @@ impl Head {
 #[derive(Debug)]
 pub(super) enum Body {
     /// So many bytes are still to come.
-    Left(u64),
+    Remaining(u64),
     Chunked(Chunked),
-    /// Larger than anything can be.
-    Lost,
+    /// A chunk is larger than any can be.
+    Invalid,
 }
 
-/// Where a chunked body stands.
+/// What comes next in a chunked body.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Chunked {
     Size(u64),
@@ -74,30 +74,30 @@ impl Body {
     /// How many of these bytes belong to the body, and whether it ends with them.
     pub(super) fn take(&mut self, bytes: &[u8]) -> (usize, bool) {
         match self {
-            Self::Left(left) => {
+            Self::Remaining(left) => {
                 let taken = take(left, bytes.len());
                 (taken, *left == 0)
             }
             Self::Chunked(_) => self.take_chunked(bytes),
-            Self::Lost => (bytes.len(), false),
+            Self::Invalid => (bytes.len(), false),
         }
     }
 
     fn take_chunked(&mut self, bytes: &[u8]) -> (usize, bool) {
         let mut at = 0;
-        while let (Self::Chunked(place), Some(byte)) = (&mut *self, bytes.get(at)) {
-            if let Chunked::Data(left) = place {
+        while let (Self::Chunked(next), Some(byte)) = (&mut *self, bytes.get(at)) {
+            if let Chunked::Data(left) = next {
                 at += take(left, bytes.len() - at);
                 if *left == 0 {
-                    *place = Chunked::Size(0);
+                    *next = Chunked::Size(0);
                 }
                 continue;
             }
             at += 1;
-            match place.next(*byte) {
+            match next.after(*byte) {
                 Some(Chunked::Trailers(Line::Return)) if *byte == b'\n' => return (at, true),
-                Some(next) => *place = next,
-                None => *self = Self::Lost,
+                Some(after) => *next = after,
+                None => *self = Self::Invalid,
             }
         }
         (bytes.len(), false)
@@ -105,14 +105,14 @@ impl Body {
 }
 
 impl Chunked {
-    /// The place behind one more byte; `None` where there cannot be one. The end of
-    /// the body is the empty line of the trailers, still standing.
-    fn next(self, byte: u8) -> Option<Self> {
+    /// What comes after one more byte; `None` where that byte cannot stand. The body ends
+    /// with the empty line of the trailers.
+    fn after(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
             (Self::Size(size), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 let digit = char::from(byte).to_digit(16)?;
                 let size = size.checked_mul(16)?.checked_add(u64::from(digit))?;
-                Self::Size(Some(size).filter(|size| *size <= LARGEST)?)
+                Self::Size(Some(size).filter(|size| *size <= MAX_CHUNK)?)
             }
             (Self::Size(0) | Self::Extension(0), b'\n') => Self::Trailers(Line::Empty),
             (Self::Size(size) | Self::Extension(size), b'\n') => Self::Data(size + LINE_END),
@@ -127,8 +127,8 @@ impl Chunked {
     }
 }
 
-/// No chunk that is meant has a size like this; hyper takes each that 64 bits hold.
-const LARGEST: u64 = 1 << 48;
+/// More than any client means to send; hyper accepts each size that 64 bits hold.
+const MAX_CHUNK: u64 = 1 << 48;
 
 /// Behind the data of a chunk.
 const LINE_END: u64 = 2;
@@ -197,13 +197,13 @@ mod tests {
         for size in ["fffffffffffffffff", "ffffffffffffffff", "1000000000001"] {
             let mut body = Body::chunked();
             body.take(format!("{size}\r\n{{}}\r\n0\r\n\r\n").as_bytes());
-            assert!(matches!(body, Body::Lost), "{size}");
+            assert!(matches!(body, Body::Invalid), "{size}");
         }
     }
 
     #[test]
     fn a_body_of_a_length_ends_with_its_last_byte() {
-        let mut body = Body::Left(5);
+        let mut body = Body::Remaining(5);
 
         assert_eq!(body.take(b"abc"), (3, false));
         assert_eq!(body.take(b"deGET /"), (2, true));

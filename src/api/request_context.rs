@@ -1,0 +1,31 @@
+//! Tells a handler whose request it answers, and what goes upstream with it.
+
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+
+use crate::http::request_id::header_value;
+use crate::ids::{KeyId, RequestId};
+use crate::upstream::TraceHeaders;
+
+/// What is known of a request before its body is read.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestContext {
+    pub(crate) request_id: RequestId,
+    pub(crate) key_id: KeyId,
+    /// The request's id and its trace.
+    pub(crate) upstream_headers: TraceHeaders,
+}
+
+impl<S: Sync> FromRequestParts<S> for RequestContext {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        let request_id =
+            parts.extensions.get::<RequestId>().cloned().unwrap_or_else(RequestId::random);
+        let key_id = parts.extensions.get::<KeyId>().cloned().unwrap_or_else(KeyId::nobody);
+        let upstream_headers = TraceHeaders::new(&parts.headers, header_value(&request_id));
+        Ok(Self { request_id, key_id, upstream_headers })
+    }
+}

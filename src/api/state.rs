@@ -1,0 +1,83 @@
+//! Holds what the routes share. A handler takes the part that it needs, as axum's
+//! `State` of that type.
+
+use std::sync::Arc;
+
+use axum::extract::FromRef;
+
+use super::chat::{Chat, validate};
+use super::passthrough::Routes;
+use super::ready::Readiness;
+use super::status::About;
+use crate::buffers::Buffers;
+use crate::http::auth::Authenticator;
+use crate::http::hosts::HostPolicy;
+use crate::limits::Limits;
+use crate::tools::toolset::Toolset;
+use crate::upstream;
+
+/// `app` makes the only one; clones share everything.
+#[derive(Clone, Debug)]
+pub(crate) struct ApiState {
+    pub(crate) hosts: Arc<HostPolicy>,
+    pub(crate) authenticator: Arc<Authenticator>,
+    pub(crate) chat: Arc<Chat>,
+    /// What chat requests are checked against, and the tools they are offered.
+    pub(crate) validation: Arc<validate::Context>,
+    /// `upstream.passthrough`.
+    pub(crate) forwarded: Arc<Routes>,
+    pub(crate) upstream: Arc<upstream::Client>,
+    /// What all requests together may keep in memory.
+    pub(crate) buffers: Buffers,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) readiness: Arc<Readiness>,
+    pub(crate) about: Arc<About>,
+}
+
+impl FromRef<ApiState> for Arc<Chat> {
+    fn from_ref(state: &ApiState) -> Self {
+        Arc::clone(&state.chat)
+    }
+}
+
+impl FromRef<ApiState> for Arc<validate::Context> {
+    fn from_ref(state: &ApiState) -> Self {
+        Arc::clone(&state.validation)
+    }
+}
+
+impl FromRef<ApiState> for Toolset {
+    fn from_ref(state: &ApiState) -> Self {
+        state.validation.toolset.clone()
+    }
+}
+
+impl FromRef<ApiState> for Arc<upstream::Client> {
+    fn from_ref(state: &ApiState) -> Self {
+        Arc::clone(&state.upstream)
+    }
+}
+
+impl FromRef<ApiState> for Buffers {
+    fn from_ref(state: &ApiState) -> Self {
+        state.buffers.clone()
+    }
+}
+
+impl FromRef<ApiState> for Arc<Limits> {
+    fn from_ref(state: &ApiState) -> Self {
+        Arc::clone(&state.limits)
+    }
+}
+
+impl FromRef<ApiState> for Arc<Readiness> {
+    fn from_ref(state: &ApiState) -> Self {
+        Arc::clone(&state.readiness)
+    }
+}
+
+impl FromRef<ApiState> for Arc<About> {
+    fn from_ref(state: &ApiState) -> Self {
+        Arc::clone(&state.about)
+    }
+}

@@ -1,0 +1,10 @@
+//! Turns an upstream fault into the error that the client is told.
+
+use crate::openai::error::ApiError;
+use crate::upstream::Fault;
+
+/// Logs the whole fault; the client is told less.
+pub(crate) fn to_api_error(fault: &Fault) -> ApiError {
+    tracing::warn!(%fault, "upstream failed");
+    fault.api_error()
+}

@@ -1,0 +1,24 @@
+//! Serves HTTP/1.1: accepts connections, enforces their deadlines, checks who is asking.
+//!
+//! [`server`] runs the connections. The other public files are the checks and the
+//! bodies that `api` puts around its routes and uses in them.
+
+pub(crate) mod admission;
+mod answer;
+pub(crate) mod auth;
+pub(crate) mod body;
+pub(crate) mod budgeted_body;
+mod connection_state;
+pub(crate) mod cors;
+mod disconnect;
+pub(crate) mod errors;
+mod framing;
+pub(crate) mod headers;
+pub(crate) mod hosts;
+pub(crate) mod peer;
+mod refusal;
+pub(crate) mod request_id;
+pub(crate) mod server;
+pub(crate) mod transfer_encoding;
+mod wire;
+mod write_stall;

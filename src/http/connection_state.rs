@@ -1,0 +1,79 @@
+//! Tells the wire of a connection what its handler is doing.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Waker;
+
+use futures::task::AtomicWaker;
+use hyper::body::Body as HttpBody;
+
+use super::framing;
+
+/// What a connection is doing. The wire and the handler share it.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionState {
+    now: Mutex<Now>,
+    /// The task that waits to read on.
+    reader: AtomicWaker,
+}
+
+#[derive(Debug, Default)]
+struct Now {
+    phase: Phase,
+    /// The body behind the head that hyper has just read, until the wire asks for it.
+    body: Option<framing::Body>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// A head is being read, or the first one is awaited.
+    #[default]
+    ReadingHead,
+    /// A request is being answered: its own deadlines hold.
+    Answering,
+    /// Kept open for a further request.
+    Idle,
+}
+
+impl ConnectionState {
+    pub(super) fn phase(&self) -> Phase {
+        self.now().phase
+    }
+
+    pub(super) fn set_phase(&self, phase: Phase) {
+        self.now().phase = phase;
+    }
+
+    /// Wakes this task when the answer is out.
+    pub(super) fn wake_after_answer(&self, reader: &Waker) {
+        self.reader.register(reader);
+    }
+
+    /// Says that a request with this body is being answered, until the guard is
+    /// dropped.
+    pub(super) fn head_complete(self: &Arc<Self>, body: &impl HttpBody) -> Answering {
+        let length = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
+        let body = length.map_or_else(framing::Body::chunked, framing::Body::Remaining);
+        *self.now() = Now { phase: Phase::Answering, body: Some(body) };
+        Answering(self.clone())
+    }
+
+    /// The body behind the head that hyper has just read, once.
+    pub(super) fn take_body(&self) -> Option<framing::Body> {
+        self.now().body.take()
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().expect("no holder panics")
+    }
+}
+
+/// A request whose answer is not out yet.
+#[derive(Debug)]
+pub(super) struct Answering(Arc<ConnectionState>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.set_phase(Phase::Idle);
+        self.0.reader.wake();
+    }
+}

@@ -1,0 +1,139 @@
+//! Detects a client that takes nothing of its answer, and ends it after
+//! `limits.slow_client` (`docs/threats.md`, H32).
+//!
+//! A write that the kernel accepts is progress. While it accepts none, no more of the
+//! answer is asked for, so that the turn behind it waits and merges its events.
+
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::task::AtomicWaker;
+use tokio::time::{Instant, Sleep, sleep};
+
+/// How long the kernel is given to accept the error event of an overdue client, which
+/// may never read it.
+const LAST_WRITE: Duration = Duration::from_secs(1);
+
+/// Whether the client of a connection takes what it is sent. The wire and the answers
+/// that are sent over it share this.
+#[derive(Debug, Default)]
+pub(super) struct WriteStall {
+    stage: Mutex<Stage>,
+    /// The answer that waits until it may send on.
+    answer: AtomicWaker,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// The kernel accepted all it was offered.
+    #[default]
+    Flowing,
+    /// The kernel had no room the last time.
+    Blocked,
+    /// The kernel has had no room for too long: the connection is about to end.
+    Overdue,
+}
+
+/// What an answer may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Permission {
+    Continue,
+    /// Send the terminal event and nothing more.
+    Terminate,
+}
+
+impl WriteStall {
+    pub(super) fn is_flowing(&self) -> bool {
+        self.stage() == Stage::Flowing
+    }
+
+    pub(super) fn is_overdue(&self) -> bool {
+        self.stage() == Stage::Overdue
+    }
+
+    /// Pending while what was handed over before still waits to be sent.
+    pub(super) fn poll_permission(&self, cx: &Context<'_>) -> Poll<Permission> {
+        if self.is_flowing() {
+            return Poll::Ready(Permission::Continue);
+        }
+        // The stage is read after this, so that no change of it goes unnoticed.
+        self.answer.register(cx.waker());
+        match self.stage() {
+            Stage::Flowing => Poll::Ready(Permission::Continue),
+            Stage::Overdue => Poll::Ready(Permission::Terminate),
+            Stage::Blocked => Poll::Pending,
+        }
+    }
+
+    fn stage(&self) -> Stage {
+        *self.stage.lock().expect("no holder panics")
+    }
+
+    fn change(&self, from: Stage, to: Stage) {
+        let mut stage = self.stage.lock().expect("no holder panics");
+        if *stage != from {
+            return;
+        }
+        *stage = to;
+        drop(stage);
+        if to != Stage::Blocked {
+            self.answer.wake();
+        }
+    }
+}
+
+/// Measures the time without progress of one connection.
+#[derive(Debug)]
+pub(super) struct StallTimer {
+    /// `limits.slow_client`.
+    slow_client: Duration,
+    /// Set while the kernel has no room.
+    alarm: Option<Pin<Box<Sleep>>>,
+}
+
+/// What to do about a write for which the kernel had no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StallOutcome {
+    Wait,
+    /// The client has just become overdue: its terminal event is due.
+    Overdue,
+    /// The terminal event was not accepted either.
+    GiveUp,
+}
+
+impl StallTimer {
+    pub(super) fn new(slow_client: Duration) -> Self {
+        Self { slow_client, alarm: None }
+    }
+
+    /// The kernel accepted something.
+    pub(super) fn progress(&mut self, stall: &WriteStall) {
+        if self.alarm.is_some() && !stall.is_overdue() {
+            self.alarm = None;
+            stall.change(Stage::Blocked, Stage::Flowing);
+        }
+    }
+
+    /// The kernel had no room. Wakes the task when it has had none for too long.
+    pub(super) fn no_room(&mut self, stall: &WriteStall, cx: &mut Context<'_>) -> StallOutcome {
+        stall.change(Stage::Flowing, Stage::Blocked);
+        let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep(self.slow_client)));
+        if alarm.as_mut().poll(cx).is_pending() {
+            return StallOutcome::Wait;
+        }
+        if stall.is_overdue() {
+            return StallOutcome::GiveUp;
+        }
+        alarm.as_mut().reset(Instant::now() + LAST_WRITE);
+        stall.change(Stage::Blocked, Stage::Overdue);
+        cx.waker().wake_by_ref();
+        StallOutcome::Overdue
+    }
+
+    /// `limits.slow_client`.
+    pub(super) fn slow_client(&self) -> Duration {
+        self.slow_client
+    }
+}
