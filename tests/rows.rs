@@ -1,17 +1,15 @@
-//! Which rows of the security tables (H: HTTP, V: requests, U: upstream faults,
-//! P: processes) have a test, and which wait for a part that is not built yet.
+//! Holds the rows of `docs/threats.md` against the tests: which have one, and which
+//! wait for a part that is not built yet.
 //!
-//! A test is of a row when its name begins with it: `u13_…`, or `v1_v2_…` for two.
+//! A test is of a row when its name begins with it (`u13_…`, or `v1_v2_…` for two), or
+//! when the row names it.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::ops::RangeInclusive;
 
 use ignore::Walk;
 
-/// A table's letter and its rows.
-const TABLES: &[(char, RangeInclusive<u32>)] =
-    &[('h', 1..=35), ('u', 1..=39), ('v', 1..=28), ('p', 1..=17)];
+const THREATS: &str = include_str!("../docs/threats.md");
 
 /// Rows without a test of their own: what brings or measures them instead.
 const DEFERRED: &[(&str, &str)] = &[
@@ -26,45 +24,77 @@ const DEFERRED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn every_row_of_the_security_tables_has_a_test_or_a_reason() {
-    let tested = tested_rows();
+fn every_row_of_the_threats_has_a_test_or_a_reason() {
+    let names = test_names();
+    let mut tested: BTreeSet<String> = names.iter().flat_map(|name| rows_of(name)).collect();
+    tested.extend(named_in_their_row(&names));
     let deferred: BTreeSet<String> = DEFERRED.iter().map(|(row, _)| (*row).to_owned()).collect();
-    let rows = TABLES.iter().flat_map(|(table, rows)| rows.clone().map(move |row| (*table, row)));
-    let rows: BTreeSet<String> = rows.map(|(table, row)| format!("{table}{row}")).collect();
+    let rows: BTreeSet<String> = threats().map(|(row, _)| row).collect();
+    assert!(rows.len() > 100, "docs/threats.md has other tables than this test reads: {rows:?}");
 
     let missing: Vec<_> = rows.difference(&tested).filter(|row| !deferred.contains(*row)).collect();
     assert!(missing.is_empty(), "rows without a test: {missing:?}");
     let both: Vec<_> = deferred.intersection(&tested).collect();
     assert!(both.is_empty(), "deferred, and yet there is a test: {both:?}");
+    let unknown: Vec<_> = tested.union(&deferred).filter(|row| !rows.contains(*row)).collect();
+    assert!(unknown.is_empty(), "no such rows in docs/threats.md: {unknown:?}");
 }
 
 #[test]
 fn the_row_of_a_test_is_the_beginning_of_its_name() {
-    let rows = |line: &str| rows_of(line).collect::<Vec<_>>();
-    assert_eq!(rows("    async fn u13_a_line_is_bounded() {"), ["u13"]);
-    assert_eq!(rows("fn v1_v22_the_body() {"), ["v1", "v22"]);
-    assert!(rows("fn a_u13_in_the_middle() {").is_empty());
-    assert!(rows("/// fn u13_in_words").is_empty());
-    assert!(rows("fn under_score() {").is_empty());
+    assert_eq!(rows_of("u13_a_line_is_bounded"), ["u13"]);
+    assert_eq!(rows_of("v1_v22_the_body"), ["v1", "v22"]);
+    assert!(rows_of("a_u13_in_the_middle").is_empty());
+    assert!(rows_of("under_score").is_empty());
+    assert_eq!(name_of("    async fn u13_a_line() {"), Some("u13_a_line"));
+    assert_eq!(name_of("/// fn u13_in_words() {"), None);
 }
 
-/// The rows that a test in the sources is named by.
-fn tested_rows() -> BTreeSet<String> {
+/// Each row of the tables, and the rest of its line.
+fn threats() -> impl Iterator<Item = (String, &'static str)> {
+    THREATS.lines().filter_map(|line| {
+        let (row, rest) = line.strip_prefix("| ")?.split_once(" |")?;
+        let row = row.to_lowercase();
+        is_row(&row).then_some((row, rest))
+    })
+}
+
+/// The rows that name a test that there is. One that names another fails.
+fn named_in_their_row(names: &BTreeSet<String>) -> Vec<String> {
+    let is_test_name = |word: &str| word.matches('_').count() > 1 && !word.contains(['.', '<']);
+    let mut rows = Vec::new();
+    for (row, line) in threats() {
+        // Every second piece stands between backticks.
+        for word in line.split('`').skip(1).step_by(2).filter(|word| is_test_name(word)) {
+            assert!(names.contains(word), "{row} names {word}, and there is no such test");
+            rows.push(row.clone());
+        }
+    }
+    rows
+}
+
+/// The names of all functions in the sources.
+fn test_names() -> BTreeSet<String> {
     let files = ["src", "tests"].into_iter().flat_map(Walk::new).flatten();
     let rust = files.filter(|file| file.path().extension().is_some_and(|end| end == "rs"));
     let sources = rust.map(|file| fs::read_to_string(file.path()).expect("UTF-8"));
-    sources.flat_map(|source| source.lines().flat_map(rows_of).collect::<Vec<_>>()).collect()
+    let names = |source: String| source.lines().filter_map(name_of).map(str::to_owned).collect();
+    sources.flat_map(|source| -> Vec<String> { names(source) }).collect()
 }
 
-/// The rows in the name of the function that `line` begins.
-fn rows_of(line: &str) -> impl Iterator<Item = String> {
+/// The name of the function that `line` begins.
+fn name_of(line: &str) -> Option<&str> {
     let line = line.trim_start();
-    let name = line.strip_prefix("async fn ").or(line.strip_prefix("fn ")).unwrap_or_default();
-    let words = name.split(['_', '(']).take_while(|word| is_row(word));
-    words.map(str::to_owned).collect::<Vec<_>>().into_iter()
+    let name = line.strip_prefix("async fn ").or(line.strip_prefix("fn "))?;
+    name.split(['(', '<']).next()
+}
+
+/// The rows in the name of a function.
+fn rows_of(name: &str) -> Vec<String> {
+    name.split('_').take_while(|word| is_row(word)).map(str::to_owned).collect()
 }
 
 fn is_row(word: &str) -> bool {
-    let number = word.strip_prefix(['h', 'v', 'u', 'p']);
+    let number = word.strip_prefix(['h', 'v', 'u', 't', 'p', 'd', 'x']);
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
