@@ -10,10 +10,10 @@ mod parts;
 pub(crate) mod prompt;
 mod round;
 pub(crate) mod settings;
+mod size_estimate;
 pub(crate) mod state;
-mod tally;
+mod stats;
 pub(crate) mod turn;
 mod unknown;
-mod weight;
 
-pub(crate) use settings::{ModelRule, Settings};
+pub(crate) use settings::{ModelRule, TurnSettings};

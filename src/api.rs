@@ -4,6 +4,7 @@
 //! accepted the connection and checked who is asking.
 
 pub(crate) mod chat;
+pub(crate) mod denied_fields;
 mod health;
 pub(crate) mod json;
 mod models;
@@ -11,7 +12,6 @@ pub(crate) mod multipart;
 mod openapi;
 pub(crate) mod passthrough;
 pub(crate) mod ready;
-pub(crate) mod refused;
 pub(crate) mod request_context;
 pub(crate) mod router;
 pub(crate) mod runs;

@@ -57,7 +57,7 @@ pub(crate) enum StartError {
 impl Server {
     /// Builds every service and takes the address.
     pub(crate) async fn bind(loaded: Loaded, state: StateDir) -> Result<Self, StartError> {
-        let services = Services::of(&loaded)?;
+        let services = Services::from_config(&loaded)?;
         let forwarded = api_state::forwarded_routes(&loaded)?;
         let Loaded { config, secrets, environment, file, .. } = loaded;
         let (keys, key_path) = client_keys(&config, &secrets, &state)?;

@@ -14,6 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::sync;
+
 /// Checks of request bodies. They compute, so more threads would not help.
 pub(crate) static VALIDATION: Pool = Pool::new(
     "validation",
@@ -185,7 +187,7 @@ impl Slot {
     /// Lets other work in although this has not come back, as far as the pool has room
     /// for stuck work.
     pub(crate) fn give_up(&self) {
-        let mut hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hold = sync::lock(&self.hold);
         let is_counted = matches!(*hold, Hold::Counted { .. });
         let grows = |stuck: usize| (stuck < self.max_stuck).then_some(stuck + 1);
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What the program does when it is called.
+//! Runs the command that the program was called with.
 
 pub(crate) mod check;
 pub(crate) mod demo_model;
@@ -17,7 +17,7 @@ use toml::Value;
 
 use crate::config::environment::Variables;
 use crate::config::layers::{Setting, Source};
-use crate::config::{Given, own_environment};
+use crate::config::{ConfigInput, own_environment};
 
 /// An OpenAI-compatible endpoint that gives any model hands.
 #[derive(Debug, Parser)]
@@ -79,7 +79,7 @@ pub(crate) struct ServerFlags {
 
 impl ServerFlags {
     /// Everything that was set from outside of the file.
-    pub(crate) fn given(&self, variables: &Variables) -> Given {
+    pub(crate) fn given(&self, variables: &Variables) -> ConfigInput {
         let texts = [
             ("--listen", "server.listen", &self.listen),
             ("--upstream", "upstream.url", &self.upstream),
@@ -98,7 +98,7 @@ impl ServerFlags {
         let given = texts
             .into_iter()
             .filter_map(|(flag, path, value)| Some((flag, path, Value::String(value.clone()?))));
-        Given {
+        ConfigInput {
             file: self.config.clone(),
             flags: given.chain(no_auth).map(setting).collect(),
             variables: variables.clone(),
@@ -134,7 +134,7 @@ pub fn run() -> ExitCode {
     let closed = own_environment::close_to_others();
     let (variables, left) = own_environment::take();
     if let Err(error) = closed.and(left) {
-        complain(&format!("other processes of this user may be able to read our keys: {error}"));
+        print_error(&format!("other processes of this user may be able to read our keys: {error}"));
     }
     let outcome = match command {
         Command::Serve(flags) => serve::run(&flags.given(&variables)),
@@ -144,7 +144,7 @@ pub fn run() -> ExitCode {
         Command::Tools(flags) => tools::run(&flags, &variables),
     };
     outcome.unwrap_or_else(|failure| {
-        complain(&failure.to_string());
+        print_error(&failure.to_string());
         ExitCode::FAILURE
     })
 }
@@ -156,6 +156,6 @@ pub(crate) fn print(text: &str) {
 }
 
 /// One line on stderr.
-fn complain(reason: &str) {
+fn print_error(reason: &str) {
     drop(writeln!(io::stderr().lock(), "toolhand: {reason}"));
 }

@@ -1,4 +1,4 @@
-//! Where settings come from: flag over environment over file over default.
+//! Loads the settings: flag over environment over file over default.
 //!
 //! What a setting means is said where it is used; here they are only put together,
 //! checked against each other, and read. No other module reads the environment.
@@ -36,17 +36,17 @@ pub(crate) struct Config {
     pub(crate) progress: Progress,
     pub(crate) background_models: Vec<String>,
     pub(crate) server: Server,
-    pub(crate) cors: cors::Settings,
-    pub(crate) auth: auth::Settings,
-    pub(crate) upstream: upstream::Settings,
-    pub(crate) turns: agent::Settings,
+    pub(crate) cors: cors::CorsSettings,
+    pub(crate) auth: auth::AuthSettings,
+    pub(crate) upstream: upstream::UpstreamSettings,
+    pub(crate) turns: agent::TurnSettings,
     pub(crate) models: Vec<ModelRule>,
-    pub(crate) tools: tools::Settings,
-    pub(crate) permissions: permissions::Settings,
+    pub(crate) tools: tools::ToolSettings,
+    pub(crate) permissions: permissions::PermissionSettings,
     pub(crate) sandbox: Sandbox,
-    pub(crate) prompt: prompt::Settings,
+    pub(crate) prompt: prompt::PromptSettings,
     pub(crate) limits: Limits,
-    pub(crate) log: telemetry::Settings,
+    pub(crate) log: telemetry::LogSettings,
 }
 
 /// `[server]`.
@@ -109,7 +109,7 @@ fn did_you_mean(hint: Option<&str>) -> String {
 
 /// What was set from outside of the file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Given {
+pub(crate) struct ConfigInput {
     /// `--config`.
     pub(crate) file: Option<PathBuf>,
     pub(crate) flags: Vec<Setting>,
@@ -128,8 +128,8 @@ pub(crate) struct Loaded {
 }
 
 /// Reads, merges and checks all settings.
-pub(crate) fn load(given: &Given) -> Result<Loaded, ConfigError> {
-    let keys = Keys::of::<Config>();
+pub(crate) fn load(given: &ConfigInput) -> Result<Loaded, ConfigError> {
+    let keys = Keys::for_type::<Config>();
     let mut layers = Layers::default();
     let file = file::locate(given.file.as_deref(), &given.variables);
     if let Some(path) = &file {

@@ -1,4 +1,4 @@
-//! How tool calls are run: when ([`schedule`]), by whom ([`scheduler`]), and
+//! Runs tool calls: when ([`schedule`]), by whom ([`scheduler`]), and
 //! through which steps ([`pipeline`]).
 
 pub(crate) mod pipeline;

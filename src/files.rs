@@ -1,4 +1,4 @@
-//! What the model knows of files, and writing that leaves no half file behind.
+//! Tracks what the model knows of files, and writes files whole or not at all.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::locks::Locks;
 pub(crate) use self::read_state::{Fingerprint, ReadState};
-use crate::workspace::{Identity, ReplaceError, Target, Unfinished};
+use crate::workspace::{Identity, ReplaceError, Target, TempFiles};
 
 pub(crate) mod encoding;
 pub(crate) mod line_ends;
@@ -26,19 +26,19 @@ const MAX_ATTEMPTS: usize = 10;
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     locks: Locks,
-    unfinished: Unfinished,
+    temp_files: TempFiles,
 }
 
 /// A whole file as it is now.
 #[derive(Debug)]
-pub(crate) struct Current {
+pub(crate) struct FileSnapshot {
     pub(crate) bytes: Vec<u8>,
     pub(crate) fingerprint: Fingerprint,
 }
 
 /// What the model's knowledge of a file is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Freshness {
     /// There is no such file yet.
     New,
     /// The file is as the model knows it.
@@ -70,8 +70,8 @@ pub(crate) enum FileError {
 }
 
 impl Files {
-    pub(crate) fn new(unfinished: Unfinished) -> Self {
-        Self { locks: Locks::default(), unfinished }
+    pub(crate) fn new(temp_files: TempFiles) -> Self {
+        Self { locks: Locks::default(), temp_files }
     }
 
     /// Lets `change` make the target's new bytes from what is there now, and puts
@@ -84,12 +84,12 @@ impl Files {
         target: &Target,
         known: &ReadState,
         cancelled: &CancellationToken,
-        change: impl FnOnce(Option<&Current>, Standing) -> Result<(Vec<u8>, T), FileError>,
+        change: impl FnOnce(Option<&FileSnapshot>, Freshness) -> Result<(Vec<u8>, T), FileError>,
     ) -> Result<T, FileError> {
         self.locks.hold(target.real_path(), || {
-            let current = Current::read(target)?;
-            let standing = known.standing(target, current.as_ref())?;
-            let changed = change(current.as_ref(), standing);
+            let current = FileSnapshot::read(target)?;
+            let freshness = known.freshness(target, current.as_ref())?;
+            let changed = change(current.as_ref(), freshness);
             if cancelled.is_cancelled() {
                 return Err(FileError::Cancelled);
             }
@@ -99,7 +99,7 @@ impl Files {
             }
             let before = current.map(|current| current.fingerprint.identity);
             let identity = self.put(target, &bytes, before)?;
-            known.wrote(target.real_path(), Fingerprint::of(identity, &bytes));
+            known.wrote(target.real_path(), Fingerprint::from_bytes(identity, &bytes));
             Ok(answer)
         })
     }
@@ -116,7 +116,7 @@ impl Files {
     ) -> Result<Identity, FileError> {
         let mut attempts = 1;
         loop {
-            match target.replace(bytes, before, &self.unfinished) {
+            match target.replace(bytes, before, &self.temp_files) {
                 Err(ReplaceError::Io(error))
                     if error.kind() == io::ErrorKind::NotFound
                         && before.is_none()
@@ -138,7 +138,7 @@ fn not_replaced(target: &Target, error: ReplaceError) -> FileError {
     }
 }
 
-impl Current {
+impl FileSnapshot {
     /// `None` where there is no file.
     fn read(target: &Target) -> Result<Option<Self>, FileError> {
         let failed =
@@ -147,7 +147,7 @@ impl Current {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file.map_err(failed)?,
         };
-        let before = Identity::of(&file.metadata().map_err(failed)?);
+        let before = Identity::from_metadata(&file.metadata().map_err(failed)?);
         let mut bytes = Vec::new();
         // One byte more, to see whether there is more.
         let limit = u64::try_from(MAX_EDITED_BYTES + 1).unwrap_or(u64::MAX);
@@ -155,21 +155,25 @@ impl Current {
         if bytes.len() > MAX_EDITED_BYTES {
             return Err(FileError::TooLarge(target.path().to_owned()));
         }
-        if Identity::of(&file.metadata().map_err(failed)?) != before {
+        if Identity::from_metadata(&file.metadata().map_err(failed)?) != before {
             return Err(FileError::Modified(target.path().to_owned()));
         }
-        let fingerprint = Fingerprint::of(before, &bytes);
+        let fingerprint = Fingerprint::from_bytes(before, &bytes);
         Ok(Some(Self { bytes, fingerprint }))
     }
 }
 
 impl ReadState {
-    fn standing(&self, target: &Target, current: Option<&Current>) -> Result<Standing, FileError> {
-        let Some(current) = current else { return Ok(Standing::New) };
+    fn freshness(
+        &self,
+        target: &Target,
+        current: Option<&FileSnapshot>,
+    ) -> Result<Freshness, FileError> {
+        let Some(current) = current else { return Ok(Freshness::New) };
         match self.knows(target.real_path(), &current.fingerprint) {
             None => Err(FileError::Unread(target.path().to_owned())),
-            Some(true) => Ok(Standing::Known),
-            Some(false) => Ok(Standing::Changed),
+            Some(true) => Ok(Freshness::Known),
+            Some(false) => Ok(Freshness::Changed),
         }
     }
 

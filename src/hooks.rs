@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// What the hooks say of a call before it is judged by the permissions.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum HookVerdict {
     Continue,
     Rewrite(Value),
     #[cfg_attr(not(test), expect(dead_code, reason = "no setting brings a hook yet"))]
@@ -20,7 +20,8 @@ pub(crate) enum Verdict {
 
 /// One hook.
 pub(crate) trait Hook: Send + Sync {
-    fn before_call<'a>(&'a self, tool: &'a str, arguments: &'a Value) -> BoxFuture<'a, Verdict>;
+    fn before_call<'a>(&'a self, tool: &'a str, arguments: &'a Value)
+    -> BoxFuture<'a, HookVerdict>;
 }
 
 #[derive(Clone, Default)]
@@ -29,16 +30,16 @@ pub(crate) struct Hooks(Vec<Arc<dyn Hook>>);
 impl Hooks {
     /// Asks one hook after the other, each seeing what the one before made of the
     /// call; the first that blocks decides.
-    pub(crate) async fn before_call(&self, tool: &str, arguments: &Value) -> Verdict {
+    pub(crate) async fn before_call(&self, tool: &str, arguments: &Value) -> HookVerdict {
         let mut rewritten = None;
         for hook in &self.0 {
             match hook.before_call(tool, rewritten.as_ref().unwrap_or(arguments)).await {
-                Verdict::Continue => {}
-                Verdict::Rewrite(arguments) => rewritten = Some(arguments),
-                block @ Verdict::Block(_) => return block,
+                HookVerdict::Continue => {}
+                HookVerdict::Rewrite(arguments) => rewritten = Some(arguments),
+                block @ HookVerdict::Block(_) => return block,
             }
         }
-        rewritten.map_or(Verdict::Continue, Verdict::Rewrite)
+        rewritten.map_or(HookVerdict::Continue, HookVerdict::Rewrite)
     }
 }
 

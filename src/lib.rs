@@ -5,16 +5,19 @@
 //! keeps it so.
 
 // Vocabulary: what every layer above speaks of.
+pub(crate) mod errors;
 pub(crate) mod ids;
 pub(crate) mod limits;
 pub(crate) mod openai;
+pub(crate) mod progress_lines;
 pub(crate) mod secret;
+pub(crate) mod sync;
 pub(crate) mod text;
 pub(crate) mod units;
 
 // Infrastructure: memory, threads, programs, directories, logs.
 pub(crate) mod blocking;
-pub(crate) mod buffers;
+pub(crate) mod memory_budget;
 pub(crate) mod named_file;
 pub(crate) mod processes;
 pub(crate) mod telemetry;

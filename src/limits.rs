@@ -1,4 +1,4 @@
-//! What one client, one stream and all of them together may take: `[limits]`.
+//! The settings of `[limits]`: for one client, one stream, and all together.
 //!
 //! One struct, so that a test can fill it with milliseconds and bytes.
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
-/// The defaults are config.md's; the reasons stand in `toolhand.example.toml`. None
+/// The reasons for the defaults stand in `toolhand.example.toml`. None
 /// may be 0: that would refuse everything, and most likely means "no limit".
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]

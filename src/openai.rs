@@ -4,9 +4,7 @@
 //! that nothing is lost or rewritten on its way through.
 
 pub(crate) mod chunk;
-pub(crate) mod error;
 pub(crate) mod error_object;
-pub(crate) mod progress_lines;
 pub(crate) mod request;
 pub(crate) mod usage;
 

@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-pub(crate) use self::hidden::{Hidden, HiddenFiles};
+pub(crate) use self::excluded::{ExcludedPaths, HiddenFiles};
 pub(crate) use self::kind::AccessKind;
 pub(crate) use self::mode::{Mode, ModeError};
-pub(crate) use self::rules::{KnownTool, RuleError, Settings};
+pub(crate) use self::rules::{KnownTool, PermissionSettings, RuleError};
 pub(crate) use self::scope::SearchScope;
 
-use self::judge::{Effect, Policy};
+use self::judge::{AccessEffect, Policy};
 use self::rules::Rules;
 use crate::blocking::RESOLVING;
 use crate::workspace::{ResolveError, Target, Workspace, names_directory};
 
-mod hidden;
+mod excluded;
 mod judge;
 mod kind;
 mod mode;
@@ -27,7 +27,7 @@ mod scope;
 
 /// What a call asks for, as the tool reads its input. Paths are absolute.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum AccessRequest {
     Read(PathBuf),
     /// A directory (or file) that is searched or listed.
     Search(PathBuf),
@@ -86,23 +86,23 @@ pub(crate) struct Permissions {
     policy: Policy,
     denied_tools: Arc<[String]>,
     workspace: Arc<Workspace>,
-    hidden: Hidden,
+    excluded: ExcludedPaths,
 }
 
 impl Permissions {
     /// `known` are all tools there are, whether enabled or not.
     pub(crate) fn new(
-        settings: &Settings,
+        settings: &PermissionSettings,
         known: &[KnownTool<'_>],
         sandbox: Sandbox,
         workspace: Arc<Workspace>,
-        hidden: Hidden,
+        excluded: ExcludedPaths,
     ) -> Result<Self, RuleError> {
         let rules = Rules::parse(settings, known)?;
         let denied = known.iter().filter(|tool| rules.denying(tool.name, tool.access).is_some());
         let denied_tools = denied.map(|tool| tool.name.to_owned()).collect();
         let policy = Policy { mode: settings.mode, sandbox, rules: Arc::new(rules) };
-        Ok(Self { policy, denied_tools, workspace, hidden })
+        Ok(Self { policy, denied_tools, workspace, excluded })
     }
 
     pub(crate) fn mode(&self) -> Mode {
@@ -139,22 +139,22 @@ impl Permissions {
         &self,
         tool: &str,
         declared: AccessKind,
-        reach: Reach,
+        access_request: AccessRequest,
     ) -> Result<Permit, Refusal> {
-        if reach.kind() != declared {
-            let reached = reach.kind();
+        if access_request.kind() != declared {
+            let reached = access_request.kind();
             return Err(Refusal::Policy(format!(
                 "{tool} declares access of the kind {declared:?} and this call has the kind \
                  {reached:?}; this is a bug of the server"
             )));
         }
-        if matches!(reach, Reach::Command(_) | Reach::Nothing) {
-            return self.permit_blocking(tool, reach);
+        if matches!(access_request, AccessRequest::Command(_) | AccessRequest::Nothing) {
+            return self.permit_blocking(tool, access_request);
         }
         let (permissions, tool) = (self.clone(), tool.to_owned());
         // Resolving blocks on the disk, so it must not run on an async worker.
         RESOLVING
-            .run(move || permissions.permit_blocking(&tool, reach))
+            .run(move || permissions.permit_blocking(&tool, access_request))
             .await
             .map_err(|overloaded| Refusal::Path(overloaded.to_string()))?
     }
@@ -165,20 +165,24 @@ impl Permissions {
         let permissions = self.clone();
         let find = move || {
             let target = permissions.resolve(&path).ok()?;
-            target.similar(|path| permissions.hidden.covers(path))
+            target.similar(|path| permissions.excluded.covers(path))
         };
         RESOLVING.run(find).await.ok()?
     }
 
-    fn permit_blocking(&self, tool: &str, reach: Reach) -> Result<Permit, Refusal> {
-        let access = match reach {
-            Reach::Read(path) => Access::Read(self.resolve(&path)?),
-            Reach::Search(path) => {
-                Access::Search(SearchScope::new(self.resolve(&path)?, self.hidden.clone()))
+    fn permit_blocking(
+        &self,
+        tool: &str,
+        access_request: AccessRequest,
+    ) -> Result<Permit, Refusal> {
+        let access = match access_request {
+            AccessRequest::Read(path) => Access::Read(self.resolve(&path)?),
+            AccessRequest::Search(path) => {
+                Access::Search(SearchScope::new(self.resolve(&path)?, self.excluded.clone()))
             }
-            Reach::Write(path) => Access::Write(self.resolve_file(&path)?),
-            Reach::Command(command) => Access::Command(command),
-            Reach::Nothing => Access::Nothing,
+            AccessRequest::Write(path) => Access::Write(self.resolve_file(&path)?),
+            AccessRequest::Command(command) => Access::Command(command),
+            AccessRequest::Nothing => Access::Nothing,
         };
         let verdict = self.policy.judge(tool, effect_of(&access));
         verdict.settle(tool, self.policy.mode).map_err(Refusal::Policy)?;
@@ -199,12 +203,12 @@ impl Permissions {
     fn resolve(&self, path: &Path) -> Result<Target, Refusal> {
         let target = match self.workspace.resolve(path) {
             Ok(target) => target,
-            Err(ResolveError::Outside { leads_to, .. }) if self.hidden.covers(&leads_to) => {
+            Err(ResolveError::Outside { leads_to, .. }) if self.excluded.covers(&leads_to) => {
                 return Err(state_directory(path));
             }
             Err(error) => return Err(self.unreachable(&error)),
         };
-        if self.hidden.covers(path) || self.hidden.covers_target(&target, &self.workspace) {
+        if self.excluded.covers(path) || self.excluded.covers_target(&target, &self.workspace) {
             return Err(state_directory(path));
         }
         Ok(target)
@@ -234,12 +238,12 @@ fn state_directory(path: &Path) -> Refusal {
     ))
 }
 
-fn effect_of(access: &Access) -> Effect {
+fn effect_of(access: &Access) -> AccessEffect {
     match access {
-        Access::Read(_) | Access::Search(_) => Effect::Read,
-        Access::Write(target) => Effect::Write { names: names_of(target) },
-        Access::Command(_) => Effect::Command,
-        Access::Nothing => Effect::Nothing,
+        Access::Read(_) | Access::Search(_) => AccessEffect::Read,
+        Access::Write(target) => AccessEffect::Write { names: names_of(target) },
+        Access::Command(_) => AccessEffect::Command,
+        Access::Nothing => AccessEffect::Nothing,
     }
 }
 
@@ -340,16 +344,22 @@ mod tests {
         }
 
         fn permissions(&self, mode: Mode) -> Permissions {
-            let settings = Settings { mode, ..Settings::default() };
+            let settings = PermissionSettings { mode, ..PermissionSettings::default() };
             let workspace = Arc::new(Workspace::open(vec![self.path("ws")]).unwrap());
             let state = self.path("ws/state");
-            Permissions::new(&settings, &KNOWN, Sandbox::Auto, workspace, Hidden::directory(&state))
-                .unwrap()
+            Permissions::new(
+                &settings,
+                &KNOWN,
+                Sandbox::Auto,
+                workspace,
+                ExcludedPaths::below(&state),
+            )
+            .unwrap()
         }
 
-        async fn refusal(&self, tool: &str, reach: Reach) -> String {
+        async fn refusal(&self, tool: &str, access_request: AccessRequest) -> String {
             let permissions = self.permissions(Mode::BypassPermissions);
-            let refusal = permissions.permit(tool, reach.kind(), reach).await;
+            let refusal = permissions.permit(tool, access_request.kind(), access_request).await;
             let refusal = refusal.unwrap_err().to_string();
             refusal.replace(self.path("").to_str().unwrap().trim_end_matches('/'), "$GROUND")
         }
@@ -361,7 +371,7 @@ mod tests {
         let permissions = ground.permissions(Mode::Plan);
 
         let permit = permissions
-            .permit("Read", AccessKind::Read, Reach::Read(ground.path("ws/a.txt")))
+            .permit("Read", AccessKind::Read, AccessRequest::Read(ground.path("ws/a.txt")))
             .await;
 
         assert_eq!(permit.unwrap().target().unwrap().real_path(), ground.path("ws/a.txt"));
@@ -372,8 +382,8 @@ mod tests {
         let ground = Ground::new();
         symlink(ground.path("ws-evil"), ground.path("ws/link")).unwrap();
 
-        let beside = ground.refusal("Read", Reach::Read(ground.path("ws-evil/x"))).await;
-        let linked = ground.refusal("Write", Reach::Write(ground.path("ws/link/x"))).await;
+        let beside = ground.refusal("Read", AccessRequest::Read(ground.path("ws-evil/x"))).await;
+        let linked = ground.refusal("Write", AccessRequest::Write(ground.path("ws/link/x"))).await;
 
         assert_snapshot!(beside, @r#"$GROUND/ws-evil/x is outside the workspace. The file tools reach only $GROUND/ws and what the operator adds, for this path with `permissions.additional_directories = ["$GROUND/ws-evil"]`"#);
         assert_snapshot!(linked, @r#"$GROUND/ws/link/x is outside the workspace: it leads to $GROUND/ws-evil/x. The file tools reach only $GROUND/ws and what the operator adds, for this path with `permissions.additional_directories = ["$GROUND/ws-evil"]`"#);
@@ -384,9 +394,11 @@ mod tests {
         let ground = Ground::new();
         symlink("state", ground.path("ws/link")).unwrap();
 
-        let by_name = ground.refusal("Read", Reach::Read(ground.path("ws/state/keys.toml"))).await;
-        let by_link = ground.refusal("Write", Reach::Write(ground.path("ws/link/new"))).await;
-        let itself = ground.refusal("Grep", Reach::Search(ground.path("ws/link"))).await;
+        let by_name =
+            ground.refusal("Read", AccessRequest::Read(ground.path("ws/state/keys.toml"))).await;
+        let by_link =
+            ground.refusal("Write", AccessRequest::Write(ground.path("ws/link/new"))).await;
+        let itself = ground.refusal("Grep", AccessRequest::Search(ground.path("ws/link"))).await;
 
         assert_snapshot!(by_name, @"$GROUND/ws/state/keys.toml is in the server's own state directory, which file tools touch in no mode");
         assert_snapshot!(by_link, @"$GROUND/ws/link/new is in the server's own state directory, which file tools touch in no mode");
@@ -398,7 +410,7 @@ mod tests {
         let ground = Ground::new();
         let permissions = ground.permissions(Mode::Default);
 
-        let search = Reach::Search(ground.path("ws"));
+        let search = AccessRequest::Search(ground.path("ws"));
         assert!(permissions.permit("Read", AccessKind::Read, search).await.is_ok());
     }
 
@@ -406,10 +418,11 @@ mod tests {
     async fn a_denied_tool_is_named_so_that_it_is_not_offered() {
         let ground = Ground::new();
         let workspace = Arc::clone(ground.permissions(Mode::Default).workspace());
-        let settings = Settings { deny: vec!["Read".to_owned()], ..Settings::default() };
+        let settings =
+            PermissionSettings { deny: vec!["Read".to_owned()], ..PermissionSettings::default() };
 
         let permissions =
-            Permissions::new(&settings, &KNOWN, Sandbox::Auto, workspace, Hidden::nothing());
+            Permissions::new(&settings, &KNOWN, Sandbox::Auto, workspace, ExcludedPaths::none());
 
         assert_eq!(permissions.unwrap().denied_tools(), ["Read", "Write", "Preview"]);
     }
@@ -418,7 +431,7 @@ mod tests {
     async fn a_tool_that_hides_what_it_does_is_refused() {
         let ground = Ground::new();
         let permissions = ground.permissions(Mode::BypassPermissions);
-        let read = || Reach::Read(ground.path("ws/a.txt"));
+        let read = || AccessRequest::Read(ground.path("ws/a.txt"));
 
         let refusal = permissions.permit("Peek", AccessKind::None, read()).await.unwrap_err();
 

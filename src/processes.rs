@@ -8,24 +8,24 @@
 //! closes: a dropped future, an aborted turn and a killed server are the same to it.
 //! What outlives a supervisor that was itself ended, the server finds ([`orphans`]).
 
+mod command_state;
 mod environment;
 mod kernel;
 mod orphans;
 mod output;
-mod plain;
 mod protocol;
 mod runner;
-mod steps;
 pub(crate) mod supervisor;
+mod terminal;
 #[cfg(test)]
 pub(crate) mod test_support;
 #[cfg(test)]
 mod tests;
 mod tree;
 
+pub(crate) use command_state::EndCause;
 pub(crate) use environment::Environment;
 pub(crate) use kernel::{execute, take_descriptor};
 pub(crate) use orphans::{end_supervisors, watch_orphans};
-pub(crate) use protocol::{Exit, Moved};
+pub(crate) use protocol::{Exit, FinalDirectory};
 pub(crate) use runner::{Command, Finished, Limits, RunError, Runner};
-pub(crate) use steps::Cause;

@@ -1,4 +1,4 @@
-//! What a conversation keeps between requests, and its turns. For now a session is
+//! Starts turns, and keeps what a conversation keeps between them. For now a session is
 //! one request: its id is fresh, and what it knows of files ends with the turn.
 
 pub(crate) mod request;
@@ -14,16 +14,16 @@ use crate::agent::conversation::{Conversation, Opening};
 use crate::agent::outbox::{Inbox, outbox};
 use crate::agent::prompt::{self, Environment};
 use crate::agent::settings::{AskedModel, ReasoningRule, traits_of};
-use crate::agent::state::Start;
+use crate::agent::state::TurnStart;
 use crate::agent::turn::{self, ReasoningRefusals, Turn};
-use crate::agent::{ModelRule, Settings};
-use crate::buffers::Buffers;
+use crate::agent::{ModelRule, TurnSettings};
+use crate::errors::{ApiError, ErrorCode};
 use crate::execution::pipeline::Pipeline;
 use crate::hooks::Hooks;
 use crate::ids::{SessionId, TurnId};
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::memory_budget::MemoryBudget;
 use crate::permissions::Permissions;
-use crate::tools::tool::SessionFacts;
+use crate::tools::tool::SessionContext;
 use crate::upstream;
 use request::{ChatRequest, Progress};
 
@@ -34,16 +34,16 @@ const OUTPUT_LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pub(crate) upstream: Arc<upstream::Client>,
-    pub(crate) tool_settings: crate::tools::Settings,
+    pub(crate) tool_settings: crate::tools::ToolSettings,
     pub(crate) permissions: Permissions,
     /// What `~` stands for.
     pub(crate) home: PathBuf,
-    pub(crate) settings: Settings,
+    pub(crate) settings: TurnSettings,
     pub(crate) model_rules: Arc<[ModelRule]>,
-    pub(crate) prompt: prompt::Settings,
+    pub(crate) prompt: prompt::PromptSettings,
     pub(crate) progress: Progress,
     pub(crate) refusals: Arc<ReasoningRefusals>,
-    pub(crate) buffers: Buffers,
+    pub(crate) memory_budget: MemoryBudget,
     pub(crate) shutdown: CancellationToken,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct RunningTurn {
 }
 
 impl Sessions {
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &TurnSettings {
         &self.settings
     }
 
@@ -77,22 +77,22 @@ impl Sessions {
         let (session, id) = (SessionId::random(), TurnId::random());
         let permissions = self.permissions_for(&request)?;
         let has_tools = request.tools.names().next().is_some();
-        let facts = SessionFacts::new(Arc::clone(permissions.workspace()));
-        let facts = Arc::new(facts.at_home(self.home.clone()));
+        let context = SessionContext::new(Arc::clone(permissions.workspace()));
+        let context = Arc::new(context.at_home(self.home.clone()));
         let pipeline = Pipeline {
             tools: request.tools.clone(),
             hooks: Hooks::default(),
             permissions,
             max_result_chars: self.tool_settings.max_result_chars,
         };
-        let start = self.start_of(request, pipeline, &facts, (session.clone(), id.clone()));
+        let start = self.start_of(request, pipeline, &context, (session.clone(), id.clone()));
         let turn = Turn {
             start,
             upstream: Arc::clone(&self.upstream),
             headers,
-            session: facts,
+            session: context,
             refusals: Arc::clone(&self.refusals),
-            share: self.buffers.share(),
+            reservation: self.memory_budget.reservation(),
             shutdown: self.shutdown.clone(),
         };
         let (outbox, events) = outbox();
@@ -115,9 +115,9 @@ impl Sessions {
         &self,
         request: ChatRequest,
         pipeline: Pipeline,
-        facts: &SessionFacts,
+        context: &SessionContext,
         (session, turn): (SessionId, TurnId),
-    ) -> Start {
+    ) -> TurnStart {
         let ChatRequest {
             model,
             messages,
@@ -128,7 +128,7 @@ impl Sessions {
             max_rounds,
             ..
         } = request;
-        let messages = self.with_prompt(messages, &pipeline, facts);
+        let messages = self.with_prompt(messages, &pipeline, context);
         let limits_output = OUTPUT_LIMITS
             .iter()
             .any(|name| fields.get(*name).is_some_and(|limit| limit.get() != "null"));
@@ -143,7 +143,7 @@ impl Sessions {
         if parallel_tool_calls == Some(false) {
             settings.max_parallel_tools = 1;
         }
-        Start {
+        TurnStart {
             session,
             turn,
             models: self.models(model),
@@ -183,13 +183,13 @@ impl Sessions {
         &self,
         messages: Vec<Box<RawValue>>,
         pipeline: &Pipeline,
-        facts: &SessionFacts,
+        context: &SessionContext,
     ) -> Vec<Box<RawValue>> {
         if pipeline.tools.tools().is_empty() {
             return messages;
         }
         let environment = Environment {
-            working_dir: &facts.working_dir(),
+            working_dir: &context.working_dir(),
             date: &prompt::today(),
             tools: &pipeline.tools,
         };

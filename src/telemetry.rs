@@ -10,14 +10,14 @@ use tracing_subscriber::EnvFilter;
 /// `[log]`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Settings {
-    pub(crate) format: Format,
-    pub(crate) level: Level,
+pub(crate) struct LogSettings {
+    pub(crate) format: LogFormat,
+    pub(crate) level: LogLevel,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Format {
+pub(crate) enum LogFormat {
     #[default]
     Text,
     Json,
@@ -25,15 +25,15 @@ pub(crate) enum Format {
 
 /// What is logged, in the filter syntax of `tracing`: `info`, `warn,toolhand=debug`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Level(String);
+pub(crate) struct LogLevel(String);
 
-impl Default for Level {
+impl Default for LogLevel {
     fn default() -> Self {
         Self("info".into())
     }
 }
 
-impl FromStr for Level {
+impl FromStr for LogLevel {
     type Err = String;
 
     /// A bare word must be a level: the syntax would take `inof` as the name of a
@@ -53,22 +53,22 @@ impl FromStr for Level {
     }
 }
 
-impl<'de> Deserialize<'de> for Level {
+impl<'de> Deserialize<'de> for LogLevel {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
 /// Starts the log. A second call changes nothing.
-pub(crate) fn start(settings: &Settings) {
+pub(crate) fn start(settings: &LogSettings) {
     let log = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(&settings.level.0))
         .with_writer(|| OneLine(io::stderr()))
         .with_ansi(false);
     // Only tests start it twice.
     drop(match settings.format {
-        Format::Text => log.try_init(),
-        Format::Json => log.json().flatten_event(true).try_init(),
+        LogFormat::Text => log.try_init(),
+        LogFormat::Json => log.json().flatten_event(true).try_init(),
     });
 }
 
@@ -126,10 +126,10 @@ mod tests {
     #[test]
     fn a_filter_that_would_log_nothing_is_refused() {
         for good in ["info", "off", "warn,toolhand=debug", "toolhand[turn]=trace", "DEBUG"] {
-            assert!(good.parse::<Level>().is_ok(), "{good}");
+            assert!(good.parse::<LogLevel>().is_ok(), "{good}");
         }
         for bad in ["inof", "", "info,hyper", "toolhand=loud"] {
-            assert!(bad.parse::<Level>().is_err(), "{bad}");
+            assert!(bad.parse::<LogLevel>().is_err(), "{bad}");
         }
     }
 }

@@ -18,6 +18,6 @@ mod trace;
 pub(crate) use body::RequestBody;
 pub(crate) use client::Client;
 pub(crate) use fault::Fault;
-pub(crate) use settings::Settings;
+pub(crate) use settings::UpstreamSettings;
 pub(crate) use stream::{ChunkStream, StreamEvent};
 pub(crate) use trace::TraceHeaders;

@@ -23,7 +23,7 @@ pub(crate) use own_files::OwnFiles;
 pub(crate) use replace::ReplaceError;
 use target::HoldingRoot;
 pub(crate) use target::Target;
-pub(crate) use unfinished::Unfinished;
+pub(crate) use temp_files::TempFiles;
 
 mod direct;
 mod directories;
@@ -33,7 +33,7 @@ mod own_files;
 mod replace;
 mod similar;
 mod target;
-mod unfinished;
+mod temp_files;
 mod walk;
 
 /// What the kernel takes in one path; longer ones are a mistake or an attack.

@@ -1,4 +1,4 @@
-//! What commands leave behind: nothing, however the server ends.
+//! Commands leave nothing behind, however the server ends.
 
 use std::fs::{self, File};
 use std::io::Read;

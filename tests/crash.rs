@@ -1,4 +1,4 @@
-//! What a server that was killed leaves behind, and what the next one makes of it.
+//! Kills the server, and looks at what it leaves behind and what the next one makes of it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

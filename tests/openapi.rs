@@ -241,7 +241,7 @@ fn literal(expression: &syn::Expr) -> Option<String> {
 
 #[test]
 fn the_document_lists_every_error_code() {
-    let rows = include_str!("../src/openai/error.rs").lines();
+    let rows = include_str!("../src/errors.rs").lines();
     let rows = rows.filter(|line| line.trim_start().starts_with("Self::") && line.contains("=> ("));
     let known: Vec<&str> = rows.filter_map(|line| line.rsplit('"').nth(1)).collect();
     assert!(!known.is_empty());

@@ -1,7 +1,7 @@
 //! What the keys of the configuration change, seen from outside; those that other
 //! tests need anyway are shown there.
 
-mod face;
+mod http;
 mod limits;
 mod models;
 mod tools;

@@ -9,14 +9,15 @@ use tokio::process::Command;
 
 pub(crate) mod chunks;
 pub(crate) mod client;
-pub(crate) mod dice;
 pub(crate) mod faults;
-pub(crate) mod gauge;
+pub(crate) mod faulty_proxy;
 pub(crate) mod http;
 mod processes;
+pub(crate) mod resources;
+pub(crate) mod seeded;
 pub(crate) mod server;
 pub(crate) mod stream;
-pub(crate) mod toxic;
+pub(crate) mod sync;
 pub(crate) mod up;
 pub(crate) mod upstream;
 pub(crate) mod wire_rules;

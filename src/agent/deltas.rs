@@ -1,4 +1,4 @@
-//! Which members of the model's deltas the client sees, and how.
+//! Selects the members of the model's deltas that the client sees.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -8,7 +8,7 @@ use crate::openai::chunk::RawMembers;
 
 /// Members that stay between us and upstream: lists of reasoning, and what a provider
 /// wants back.
-const HIDDEN: [&str; 5] = [
+const WITHHELD_MEMBERS: [&str; 5] = [
     "thinking_blocks",
     "reasoning_details",
     "reasoning_items",
@@ -25,7 +25,7 @@ pub(super) fn for_client(
     let mut events = Vec::new();
     let mut raw = Vec::new();
     for (name, value) in members {
-        if HIDDEN.contains(&name.as_str()) {
+        if WITHHELD_MEMBERS.contains(&name.as_str()) {
             continue;
         }
         match text_of(&value) {

@@ -1,4 +1,4 @@
-//! What a turn tells whoever listens, in the order it happens.
+//! The events of a turn, in the order they happen.
 
 use std::io;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::weight;
+use super::size_estimate;
+use crate::errors::{ApiError, ErrorCode};
 use crate::ids::{SessionId, TurnId};
 use crate::openai::chunk::{CallKind, FinishReason, RawMembers};
-use crate::openai::error::{ApiError, ErrorCode};
 use crate::openai::usage::Usage;
 
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ impl Structured {
         if written.0 > Self::MAX_BYTES {
             return Self { value: Value::Null, bytes: written.0, size: 0 };
         }
-        let size = weight::of_value(&value);
+        let size = size_estimate::size_of_value(&value);
         Self { value, bytes: written.0, size }
     }
 
@@ -238,12 +238,12 @@ impl TurnEvent {
     }
 
     /// Roughly what waiting costs in memory beside the event's own size, in bytes.
-    pub(crate) fn weight(&self) -> usize {
+    pub(crate) fn size_estimate(&self) -> usize {
         match self {
             Self::Begun | Self::RoundStarted(_) => 0,
             Self::Text(text) => text.len(),
             Self::Member { name, text } => name.len() + text.len(),
-            Self::Raw(delta) => size_of::<RawDelta>() + delta.weight(),
+            Self::Raw(delta) => size_of::<RawDelta>() + delta.size_estimate(),
             Self::ToolStarted(start) => {
                 size_of::<ToolStart>()
                     + start.call_id.len()
@@ -264,7 +264,7 @@ impl TurnEvent {
                     finished.unknown.iter().map(|(name, raw)| name.len() + raw.get().len());
                 size_of::<Finished>()
                     + unknown.sum::<usize>()
-                    + finished.usage.as_ref().map_or(0, Usage::weight)
+                    + finished.usage.as_ref().map_or(0, Usage::size_estimate)
             }
             Self::Failed(failure) => {
                 let ApiError { message, param, .. } = &failure.error;
@@ -275,7 +275,7 @@ impl TurnEvent {
 }
 
 impl RawDelta {
-    fn weight(&self) -> usize {
+    fn size_estimate(&self) -> usize {
         /// What a member takes besides its name and its text.
         const MEMBER: usize = size_of::<(String, Box<RawValue>)>();
         let members = self.members.iter().map(|(name, raw)| MEMBER + name.len() + raw.get().len());
@@ -305,29 +305,29 @@ mod tests {
 
     #[test]
     fn a_call_weighs_what_it_holds_and_not_how_it_is_written() {
-        let bare = ended(Value::Null).weight();
+        let bare = ended(Value::Null).size_estimate();
         assert!(bare >= 600, "{bare}");
-        let text = ended(json!("x".repeat(10_000))).weight() - bare;
+        let text = ended(json!("x".repeat(10_000))).size_estimate() - bare;
         assert!((10_000..11_000).contains(&text), "{text}");
         // Two bytes each in JSON, and a whole value each in memory.
-        let numbers = ended(json!(vec![0; 10_000])).weight() - bare;
+        let numbers = ended(json!(vec![0; 10_000])).size_estimate() - bare;
         assert!(numbers >= 10_000 * size_of::<Value>(), "{numbers}");
         let started = TurnEvent::ToolStarted(Box::new(ToolStart {
             call_id: "c".repeat(100_000),
             tool: String::new(),
             headline: Headline::default(),
         }));
-        assert!(started.weight() >= 100_000);
+        assert!(started.size_estimate() >= 100_000);
         let raw = |text: &str| RawValue::from_string(json!(text).to_string()).unwrap();
         let delta = TurnEvent::Raw(Box::new(RawDelta {
             text: Some("t".repeat(1000)),
             members: vec![("n".repeat(1000), raw(&"m".repeat(1000)))],
             logprobs: Some(raw(&"l".repeat(1000))),
         }));
-        assert!(delta.weight() >= 4000);
+        assert!(delta.size_estimate() >= 4000);
         let error = ApiError::new(ErrorCode::Internal, "m".repeat(1000));
         let failed = TurnEvent::Failed(Box::new(Failure { error, tools_ran: false }));
-        assert!(failed.weight() >= 1000);
+        assert!(failed.size_estimate() >= 1000);
     }
 
     #[test]
@@ -344,7 +344,7 @@ mod tests {
         let TurnEvent::ToolEnded(kept) = event.to_keep() else { panic!("another event") };
         assert_eq!(kept.structured.value, Value::Null);
         assert_eq!(kept.structured.bytes, 1014);
-        assert!(event.to_keep().weight() + 1000 <= event.weight());
+        assert!(event.to_keep().size_estimate() + 1000 <= event.size_estimate());
     }
 
     #[test]

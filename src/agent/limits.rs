@@ -1,7 +1,7 @@
-//! What bounds the answers of a turn: their size in one round, and their sameness.
+//! Bounds the answers of a turn: their size in one round, and their repetition.
 
 use crate::execution::pipeline::ToolResult;
-use crate::tools::tool::Keep;
+use crate::tools::tool::Truncation;
 use crate::tools::truncate;
 
 /// Cuts the largest answers of one round until all together have at most
@@ -18,7 +18,7 @@ pub(super) fn fit_round(results: &mut [ToolResult], max_chars: usize) {
         }
         let allowed = sizes[position].saturating_sub(excess);
         let text = std::mem::take(&mut results[position].text);
-        results[position].text = truncate::cap(text, allowed, Keep::HeadAndTail);
+        results[position].text = truncate::cap(text, allowed, Truncation::HeadAndTail);
         sizes[position] = allowed;
     }
 }
@@ -33,7 +33,7 @@ pub(super) struct Repeats {
 }
 
 /// The call with which a model is told that it goes in circles.
-const NOTED_FROM: u32 = 3;
+const MIN_REPEATS_NOTED: u32 = 3;
 
 impl Repeats {
     /// `answer`, with a note from the third time on.
@@ -54,7 +54,7 @@ impl Repeats {
             self.last = Some(this.clone());
         }
         let answer = this.2;
-        if self.times < NOTED_FROM {
+        if self.times < MIN_REPEATS_NOTED {
             return answer;
         }
         format!(

@@ -78,13 +78,13 @@ impl AssistantMessage {
 
     pub(crate) fn has_reasoning(&self) -> bool {
         self.members.keys().any(|name| is_reasoning(name))
-            || self.parts.iter().any(|part| Part::of(part) == Part::Reasoning)
+            || self.parts.iter().any(|part| Part::from_value(part) == Part::Reasoning)
     }
 
     /// Whether it holds nothing that answers a user: reasoning does not.
     pub(crate) fn says_nothing(&self) -> bool {
         let answers = |name: &&str| self.members.get(*name).is_some_and(says_something);
-        let is_answer = |part: &Value| Part::of(part) != Part::Reasoning;
+        let is_answer = |part: &Value| Part::from_value(part) != Part::Reasoning;
         self.content.is_empty() && !self.parts.iter().any(is_answer) && !ANSWERS.iter().any(answers)
     }
 }
@@ -102,7 +102,7 @@ fn content_of(parts: Vec<Value>) -> Value {
 pub(crate) fn content_without_reasoning(content: Value) -> Value {
     match content {
         Value::Array(mut parts) => {
-            parts.retain(|part| Part::of(part) != Part::Reasoning);
+            parts.retain(|part| Part::from_value(part) != Part::Reasoning);
             content_of(parts)
         }
         other => other,

@@ -1,42 +1,44 @@
-//! The queue between a turn and its listener.
+//! The queue between a turn and its reader.
 //!
 //! Nothing waits in order to be merged, but pieces of one text that wait behind
 //! a slow reader become one: frontends stall on thousands of tiny deltas. A turn
-//! whose listener is far behind stops reading from upstream ([`Outbox::room`]).
+//! whose subscriber is far behind stops reading from upstream ([`Outbox::room`]).
 
 use std::collections::VecDeque;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use super::events::TurnEvent;
+
+use crate::sync;
 
 /// How much may wait before the turn stops reading: enough to ride out a short
 /// stall, little enough for a thousand streams.
 const HIGH_WATER: usize = 64 * 1024;
 
 /// What an event takes besides its text.
-const ENVELOPE: usize = 64;
+const EVENT_OVERHEAD: usize = 64;
 
 /// Pieces that are handed over at once: more than the answers of most models come in
 /// at a time, few for a frontend.
-const HANDFUL: usize = 16;
+const BATCH: usize = 16;
 
 /// The turn's end.
 #[derive(Debug)]
 pub(crate) struct Outbox(Arc<Mutex<Queue>>);
 
-/// The listener's end.
+/// The subscriber's end.
 #[derive(Debug)]
 pub(crate) struct Inbox(Arc<Mutex<Queue>>);
 
 #[derive(Debug, Default)]
 struct Queue {
     events: VecDeque<TurnEvent>,
-    weight: usize,
+    size_estimate: usize,
     closed: bool,
     /// The reader wants to hear of nothing but the end, or of much.
-    is_patient: bool,
+    waits_for_end: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
@@ -46,29 +48,25 @@ pub(crate) fn outbox() -> (Outbox, Inbox) {
     (Outbox(Arc::clone(&queue)), Inbox(queue))
 }
 
-fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
-    queue.lock().expect("no holder panics")
-}
-
 impl Outbox {
-    /// Puts an event into the queue; the listener hears of it at [`Self::flush`]. One
+    /// Puts an event into the queue; the subscriber hears of it at [`Self::flush`]. One
     /// that waits for it gets it as it is, one that is busy may get it with others.
     pub(crate) fn push(&self, event: TurnEvent) {
-        let mut queue = lock(&self.0);
-        queue.weight += event.weight();
-        let is_behind = queue.reader.is_none() || queue.is_patient;
+        let mut queue = sync::lock(&self.0);
+        queue.size_estimate += event.size_estimate();
+        let is_behind = queue.reader.is_none() || queue.waits_for_end;
         let is_absorbed =
             is_behind && queue.events.back_mut().is_some_and(|last| last.absorb(&event));
         if !is_absorbed {
-            queue.weight += ENVELOPE;
+            queue.size_estimate += EVENT_OVERHEAD;
             queue.events.push_back(event);
         }
     }
 
-    /// Wakes the listener for what waits.
+    /// Wakes the subscriber for what waits.
     pub(crate) fn flush(&self) {
-        let mut queue = lock(&self.0);
-        if !queue.has_news() {
+        let mut queue = sync::lock(&self.0);
+        if !queue.is_due() {
             return;
         }
         if let Some(reader) = queue.reader.take() {
@@ -79,7 +77,7 @@ impl Outbox {
 
     /// Awaits `next`, and flushes whenever that means to wait. What one read of the
     /// socket brought comes piece by piece, each handed over by another task: so
-    /// that task has its turn before the listener is woken, and the pieces go out
+    /// that task has its turn before the subscriber is woken, and the pieces go out
     /// in one write. Nothing waits for what has not arrived.
     pub(crate) async fn flush_before<T>(&self, next: impl Future<Output = T>) -> T {
         let mut next = pin!(next);
@@ -87,7 +85,7 @@ impl Outbox {
         std::future::poll_fn(|context| {
             let polled = next.as_mut().poll(context);
             if polled.is_pending() {
-                if has_yielded || !lock(&self.0).is_awaited() {
+                if has_yielded || !sync::lock(&self.0).is_awaited() {
                     self.flush();
                 } else {
                     has_yielded = true;
@@ -99,12 +97,12 @@ impl Outbox {
         .await
     }
 
-    /// Lets the listener have what waits before it is many pieces: only once it has
+    /// Lets the subscriber have what waits before it is many pieces: only once it has
     /// tried to pass them on does it turn out to be busy, and further ones merge.
     pub(crate) async fn hand_over(&self) {
         let is_due = {
-            let queue = lock(&self.0);
-            queue.is_awaited() && queue.events.len() >= HANDFUL
+            let queue = sync::lock(&self.0);
+            queue.is_awaited() && queue.events.len() >= BATCH
         };
         if is_due {
             self.flush();
@@ -113,15 +111,15 @@ impl Outbox {
     }
 
     /// What waits, in bytes.
-    pub(crate) fn weight(&self) -> usize {
-        lock(&self.0).weight
+    pub(crate) fn size_estimate(&self) -> usize {
+        sync::lock(&self.0).size_estimate
     }
 
-    /// Resolves when the listener is not too far behind. Cancel-safe.
-    pub(crate) async fn room(&self) {
+    /// Resolves when the subscriber is not too far behind. Cancel-safe.
+    pub(crate) async fn wait_for_room(&self) {
         std::future::poll_fn(|context| {
-            let mut queue = lock(&self.0);
-            if queue.weight < HIGH_WATER {
+            let mut queue = sync::lock(&self.0);
+            if queue.size_estimate < HIGH_WATER {
                 return Poll::Ready(());
             }
             queue.writer = Some(context.waker().clone());
@@ -133,7 +131,7 @@ impl Outbox {
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        let mut queue = lock(&self.0);
+        let mut queue = sync::lock(&self.0);
         queue.closed = true;
         if let Some(reader) = queue.reader.take() {
             drop(queue);
@@ -144,22 +142,22 @@ impl Drop for Outbox {
 
 impl Queue {
     /// Whether there is what the reader waits for.
-    fn has_news(&self) -> bool {
-        let enough = if self.is_patient { HIGH_WATER } else { 1 };
-        self.closed || self.weight >= enough
+    fn is_due(&self) -> bool {
+        let enough = if self.waits_for_end { HIGH_WATER } else { 1 };
+        self.closed || self.size_estimate >= enough
     }
 
     /// Whether something waits for a reader that waits for it.
     fn is_awaited(&self) -> bool {
-        self.reader.is_some() && self.has_news()
+        self.reader.is_some() && self.is_due()
     }
 }
 
 impl Inbox {
     /// For an answer that goes out whole: from now on nothing is handed over before
     /// the turn has ended, unless it is more than should wait.
-    pub(crate) fn be_patient(&mut self) {
-        lock(&self.0).is_patient = true;
+    pub(crate) fn wait_for_end(&mut self) {
+        sync::lock(&self.0).waits_for_end = true;
     }
 
     /// Everything that waits; `None` when the turn is gone and nothing is left.
@@ -167,8 +165,8 @@ impl Inbox {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<VecDeque<TurnEvent>>> {
-        let mut queue = lock(&self.0);
-        if !queue.has_news() {
+        let mut queue = sync::lock(&self.0);
+        if !queue.is_due() {
             queue.reader = Some(context.waker().clone());
             return Poll::Pending;
         }
@@ -176,7 +174,7 @@ impl Inbox {
             return Poll::Ready(None);
         }
         let events = std::mem::take(&mut queue.events);
-        queue.weight = 0;
+        queue.size_estimate = 0;
         if let Some(writer) = queue.writer.take() {
             drop(queue);
             writer.wake();
@@ -261,7 +259,7 @@ mod tests {
     #[tokio::test]
     async fn a_patient_reader_hears_of_the_end_and_of_much() {
         let (outbox, mut inbox) = outbox();
-        inbox.be_patient();
+        inbox.wait_for_end();
         outbox.push(text("a"));
         assert!(inbox.take().now_or_never().is_none());
 
@@ -281,7 +279,7 @@ mod tests {
             outbox.push(text("abc"));
         }
 
-        assert!(outbox.room().now_or_never().is_some());
+        assert!(outbox.wait_for_room().now_or_never().is_some());
     }
 
     #[tokio::test]
@@ -295,7 +293,7 @@ mod tests {
             sizes
         };
         let speaking = async {
-            for _ in 0..2 * HANDFUL {
+            for _ in 0..2 * BATCH {
                 outbox.hand_over().await;
                 outbox.push(text("a"));
             }
@@ -304,7 +302,7 @@ mod tests {
 
         let (sizes, ()) = futures::join!(listening, speaking);
 
-        assert_eq!(sizes, [HANDFUL, HANDFUL]);
+        assert_eq!(sizes, [BATCH, BATCH]);
     }
 
     #[test]
@@ -321,11 +319,11 @@ mod tests {
     async fn a_turn_waits_for_a_reader_far_behind() {
         let (outbox, mut inbox) = outbox();
         outbox.push(text(&"x".repeat(HIGH_WATER)));
-        assert!(outbox.room().now_or_never().is_none());
+        assert!(outbox.wait_for_room().now_or_never().is_none());
 
         inbox.take().await;
 
-        outbox.room().await;
+        outbox.wait_for_room().await;
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ pub(super) enum Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    pub(super) fn of(part: &'a Value) -> Self {
+    pub(super) fn from_value(part: &'a Value) -> Self {
         let text = |name: &str| part.get(name).and_then(Value::as_str);
         match part.get("type").and_then(Value::as_str) {
             _ if part.is_string() => Self::Text(part.as_str().unwrap_or_default()),
@@ -32,7 +32,7 @@ impl<'a> Part<'a> {
 
 /// The text of a part that is nothing but text.
 pub(super) fn plain_text(part: &Value) -> Option<&str> {
-    let Part::Text(text) = Part::of(part) else { return None };
+    let Part::Text(text) = Part::from_value(part) else { return None };
     let is_plain = |name: &String| matches!(name.as_str(), "type" | "text" | "index");
     part.as_object().is_none_or(|members| members.keys().all(is_plain)).then_some(text)
 }
@@ -46,7 +46,7 @@ pub(super) fn for_client(raw: &RawValue) -> Option<TurnEvent> {
         let members = vec![(name.to_owned(), entries)];
         Some(TurnEvent::Raw(Box::new(RawDelta { text: None, members, logprobs: None })))
     };
-    match Part::of(&part) {
+    match Part::from_value(&part) {
         Part::Text("") | Part::Refusal("") | Part::Reasoning => None,
         Part::Text(text) => Some(TurnEvent::Text(text.to_owned())),
         Part::Refusal(text) => {

@@ -1,4 +1,4 @@
-//! What the model is told before the conversation begins.
+//! Renders the system prompt.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -13,7 +13,7 @@ use crate::tools::toolset::Toolset;
 /// `[prompt]`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Settings {
+pub(crate) struct PromptSettings {
     pub(crate) mode: PromptMode,
 }
 
@@ -215,7 +215,7 @@ mod tests {
         Toolset::new(builtin::list(&builtin::Services {
             files: Arc::default(),
             runner: Runner::new("/proc/self/exe", CommandEnvironment::allowed([]), None),
-            bash: builtin::bash::Settings::default(),
+            bash: builtin::bash::BashSettings::default(),
         }))
     }
 }

@@ -20,13 +20,13 @@ use super::events::TurnEvent;
 use super::message::AssistantMessage;
 use super::parts;
 use super::settings::StartRule;
+use super::size_estimate;
 use super::unknown::Unknown;
-use super::weight;
 use client_calls::{ClientSent, PassedOn};
 
 /// What a round needs to know of its turn.
 #[derive(Debug)]
-pub(super) struct Rules<'a> {
+pub(super) struct RoundRules<'a> {
     pub(super) pipeline: &'a Pipeline,
     pub(super) client_tools: &'a Arc<[String]>,
     pub(super) start: StartRule,
@@ -61,7 +61,7 @@ pub(super) struct Round {
     /// Text of an earlier round has, so this round's begins with a blank line.
     follows_text: bool,
     /// Roughly what it keeps of what came, in bytes.
-    weight: usize,
+    size_estimate: usize,
     passed_on: PassedOn,
 }
 
@@ -90,7 +90,7 @@ enum Progress {
     Ready,
     Running(Running),
     /// Runs, but turned out to be none: the result will be its answer.
-    Condemned(Running, ToolResult),
+    RunningInvalid(Running, ToolResult),
     Answered(ToolResult),
     /// One of the client's own tools; not ours to run.
     Clients,
@@ -128,7 +128,7 @@ pub(super) enum Ending {
 }
 
 impl Round {
-    pub(super) fn new(rules: &Rules<'_>, follows_text: bool) -> Self {
+    pub(super) fn new(rules: &RoundRules<'_>, follows_text: bool) -> Self {
         let (tools, client_tools) = (rules.pipeline.tools.clone(), Arc::clone(rules.client_tools));
         let is_tool = move |name: &str| {
             tools.get(name).is_some() || client_tools.iter().any(|tool| tool == name)
@@ -144,17 +144,24 @@ impl Round {
             forwarded: false,
             gave_text: false,
             follows_text,
-            weight: 0,
+            size_estimate: 0,
             passed_on: PassedOn::default(),
         }
     }
 
     /// Roughly what it keeps in memory, in bytes.
-    pub(super) fn weight(&self) -> usize {
-        self.weight + self.unknown.weight() + self.calls.len() * weight::CALL
+    pub(super) fn size_estimate(&self) -> usize {
+        self.size_estimate
+            + self.unknown.size_estimate()
+            + self.calls.len() * size_estimate::CALL_OVERHEAD
     }
 
-    pub(super) fn take(&mut self, chunk: Chunk, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
+    pub(super) fn take(
+        &mut self,
+        chunk: Chunk,
+        rules: &RoundRules<'_>,
+        effects: &mut Vec<RoundEffect>,
+    ) {
         let Chunk { has_choice: _, model, delta, finish_reason, usage, logprobs, unknown } = chunk;
         let Delta { content, parts, tool_calls, members } = delta;
         self.model = self.model.take().or(model);
@@ -164,8 +171,9 @@ impl Round {
         if let Some(unknown) = unknown {
             self.unknown.take(unknown);
         }
-        self.weight += weight::of(content.as_deref(), &members, &tool_calls);
-        self.weight += weight::of_parts(&parts);
+        self.size_estimate +=
+            size_estimate::size_of_delta(content.as_deref(), &members, &tool_calls);
+        self.size_estimate += size_estimate::size_of_parts(&parts);
         for (name, raw) in &members {
             self.message.push_member(name, raw);
         }
@@ -197,7 +205,7 @@ impl Round {
             self.pass_on_client_calls(rules, effects);
         }
         if let Some(reason) = finish_reason {
-            let reason = FinishReason::of(&reason);
+            let reason = FinishReason::from_word(&reason);
             let reason = self.finish.map_or(reason, |known| known.then(reason));
             self.finish = Some(reason);
             if !reason.is_cut_off() {
@@ -215,7 +223,7 @@ impl Round {
 
     /// The stream came to its proper end. Says what the round was, and starts or
     /// answers every server call that is left.
-    pub(super) fn end(&mut self, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) -> Ending {
+    pub(super) fn end(&mut self, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) -> Ending {
         let cut_off = self.finish.is_some_and(FinishReason::is_cut_off);
         let end = if cut_off { End::CutOff } else { End::Finished };
         let steps = self.assembler.finish(end);
@@ -239,7 +247,7 @@ impl Round {
     }
 
     /// The stream died. What is whole runs, what is not is taken out.
-    pub(super) fn salvage(&mut self, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
+    pub(super) fn salvage(&mut self, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
         self.drop_waiting_calls(|call| !call.sealed, effects);
         self.run_sealed_calls(rules, effects);
     }
@@ -248,7 +256,7 @@ impl Round {
     pub(super) fn has_calls_to_keep(&self) -> bool {
         self.calls.iter().any(|call| match call.progress {
             Progress::Open | Progress::Ready => call.sealed,
-            Progress::Running(_) | Progress::Condemned(..) | Progress::Answered(_) => true,
+            Progress::Running(_) | Progress::RunningInvalid(..) | Progress::Answered(_) => true,
             Progress::Clients | Progress::Dropped => false,
         })
     }
@@ -276,7 +284,7 @@ impl Round {
         }
     }
 
-    fn follow(&mut self, steps: Vec<Step>, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
+    fn follow(&mut self, steps: Vec<Step>, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
         for step in steps {
             match step {
                 Step::Opened(slot) => {
@@ -296,7 +304,7 @@ impl Round {
     }
 
     /// The last brace came: a call that only looks may start while the model goes on.
-    fn closed(&mut self, slot: usize, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
+    fn closed(&mut self, slot: usize, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
         let early = rules.start != StartRule::AfterStream && slot < rules.max_calls;
         if early
             && matches!(self.calls[slot].progress, Progress::Open)
@@ -313,7 +321,7 @@ impl Round {
 
     /// The model has moved on: what is not ours is set aside, what is broken is
     /// answered, what may start now starts.
-    fn sealed(&mut self, slot: usize, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
+    fn sealed(&mut self, slot: usize, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
         self.calls[slot].sealed = true;
         if !matches!(self.calls[slot].progress, Progress::Open) {
             return;
@@ -341,7 +349,7 @@ impl Round {
     }
 
     /// Not one whole object: never run. A client judges its own calls itself.
-    fn invalid(&mut self, slot: usize, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
+    fn invalid(&mut self, slot: usize, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
         self.calls[slot].sealed = true;
         let assembled = self.assembler.call(Slot(slot));
         if rules.is_clients(assembled) && matches!(self.calls[slot].progress, Progress::Open) {
@@ -362,17 +370,18 @@ impl Round {
             }
             Progress::Running(ref running) => {
                 let running = running.clone();
-                self.calls[slot].progress = Progress::Condemned(running, ToolResult::error(&error));
+                self.calls[slot].progress =
+                    Progress::RunningInvalid(running, ToolResult::error(&error));
             }
             Progress::Answered(_) => {
                 self.calls[slot].progress = Progress::Answered(ToolResult::error(&error));
             }
-            Progress::Condemned(..) | Progress::Clients | Progress::Dropped => {}
+            Progress::RunningInvalid(..) | Progress::Clients | Progress::Dropped => {}
         }
     }
 
     /// At the end of the stream the rest starts.
-    fn run_sealed_calls(&mut self, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
+    fn run_sealed_calls(&mut self, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
         for slot in 0..self.calls.len() {
             if self.calls[slot].sealed && matches!(self.calls[slot].progress, Progress::Open) {
                 match self.admit(slot, rules) {
@@ -385,7 +394,7 @@ impl Round {
 
     /// The output limit or a filter stopped the model: what it had not finished
     /// never runs.
-    fn answer_cut_off_calls(&mut self, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
+    fn answer_cut_off_calls(&mut self, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
         let is_cut_off = |call: &Call| !call.sealed && call.is_waiting();
         let cut_off: Vec<usize> =
             (0..self.calls.len()).filter(|slot| is_cut_off(&self.calls[*slot])).collect();
@@ -418,7 +427,11 @@ impl Round {
         Ending::CutOffCalls { has_whole: others.iter().any(|(_, call)| call.is_closed()) }
     }
 
-    fn admit(&mut self, slot: usize, rules: &Rules<'_>) -> Result<Box<AdmittedCall>, ToolError> {
+    fn admit(
+        &mut self,
+        slot: usize,
+        rules: &RoundRules<'_>,
+    ) -> Result<Box<AdmittedCall>, ToolError> {
         if let Some(judged) = self.calls[slot].admitted.take() {
             return judged;
         }
@@ -453,7 +466,7 @@ impl Call {
     }
 }
 
-impl Rules<'_> {
+impl RoundRules<'_> {
     /// Whether a sealed call may start before the stream ends. What the client
     /// must do first is only known then, so its presence holds exclusive calls back.
     fn may_start_when_sealed(&self, concurrency: Concurrency) -> bool {

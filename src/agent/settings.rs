@@ -1,4 +1,4 @@
-//! What bounds a turn, and what is particular to a model: `[turns]`, `[[models]]`.
+//! The settings of turns and of models: `[turns]`, `[[models]]`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 /// `[turns]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Settings {
+pub(crate) struct TurnSettings {
     /// Upstream requests of one turn; past it the answer ends with `length`.
     pub(crate) max_rounds: u32,
     #[serde(with = "crate::units::duration")]
@@ -28,7 +28,7 @@ pub(crate) struct Settings {
     pub(crate) shutdown_grace: Duration,
 }
 
-impl Default for Settings {
+impl Default for TurnSettings {
     fn default() -> Self {
         Self {
             max_rounds: 100,

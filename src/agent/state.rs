@@ -1,4 +1,4 @@
-//! What a turn does next: (state, event) → effects. Pure.
+//! The state of a turn: (state, event) → effects. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use super::conversation::{AnsweredCall, Conversation, Exchange};
 use super::events::{Failure, Finished, TurnEvent};
 use super::limits::{Repeats, fit_round};
-use super::round::{Ending, Round, RoundEffect, Rules};
-use super::settings::{AskedModel, ModelRule, Settings, StartRule, traits_of};
-use super::tally::Tally;
+use super::round::{Ending, Round, RoundEffect, RoundRules};
+use super::settings::{AskedModel, ModelRule, StartRule, TurnSettings, traits_of};
+use super::stats::TurnStats;
 use super::unknown::Unknown;
-use crate::buffers::Exhausted;
+use crate::errors::{ApiError, ErrorCode};
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolResult};
 use crate::execution::schedule::Position;
 use crate::ids::{SessionId, TurnId};
+use crate::memory_budget::Exhausted;
 use crate::openai::chunk::{Chunk, FinishReason};
-use crate::openai::error::{ApiError, ErrorCode};
 use crate::upstream::retry::{self, Decision};
 use crate::upstream::{self, Fault, RequestBody};
 
@@ -48,7 +48,7 @@ pub(crate) enum Event {
 
 /// Everything a turn does to the world.
 #[derive(Debug)]
-pub(crate) enum Effect {
+pub(crate) enum TurnEffect {
     Emit(TurnEvent),
     /// Asks upstream, after a wait; what was open before is dropped, and places
     /// are counted from 0 again.
@@ -57,7 +57,7 @@ pub(crate) enum Effect {
         wait: Duration,
     },
     /// Drops the stream that is open.
-    Hang,
+    CloseStream,
     /// Gives the next call its place.
     Reserve,
     Ready(Position, Box<AdmittedCall>),
@@ -71,7 +71,7 @@ pub(crate) enum Effect {
 
 /// How a turn begins.
 #[derive(Debug)]
-pub(crate) struct Start {
+pub(crate) struct TurnStart {
     pub(crate) session: SessionId,
     pub(crate) turn: TurnId,
     /// The requested model, then what to try when it cannot be had.
@@ -81,16 +81,16 @@ pub(crate) struct Start {
     pub(crate) limits_output: bool,
     pub(crate) pipeline: Pipeline,
     pub(crate) client_tools: Arc<[String]>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: TurnSettings,
     pub(crate) model_rules: Arc<[ModelRule]>,
-    pub(crate) upstream: Arc<upstream::Settings>,
+    pub(crate) upstream: Arc<upstream::UpstreamSettings>,
     pub(crate) max_round_chars: usize,
 }
 
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "four things that may each have happened")]
 pub(crate) struct TurnState {
-    start: Start,
+    start: TurnStart,
     round: Round,
     phase: Phase,
     /// Which of `start.models` is asked.
@@ -107,7 +107,7 @@ pub(crate) struct TurnState {
     last: Option<FinishReason>,
     text_was_given: bool,
     tools_ran: bool,
-    tally: Tally,
+    stats: TurnStats,
     repeats: Repeats,
     /// When calls of this round may start.
     rule: Option<StartRule>,
@@ -133,7 +133,7 @@ enum Phase {
 }
 
 impl TurnState {
-    pub(crate) fn new(start: Start) -> Self {
+    pub(crate) fn new(start: TurnStart) -> Self {
         let round = Round::new(&rules(&start, StartRule::default()), false);
         Self {
             start,
@@ -147,7 +147,7 @@ impl TurnState {
             last: None,
             text_was_given: false,
             tools_ran: false,
-            tally: Tally::default(),
+            stats: TurnStats::default(),
             repeats: Repeats::default(),
             rule: None,
             asked: 0,
@@ -156,13 +156,13 @@ impl TurnState {
         }
     }
 
-    pub(crate) fn begin(&mut self) -> Vec<Effect> {
+    pub(crate) fn begin(&mut self) -> Vec<TurnEffect> {
         let mut effects = Vec::new();
         self.next_round(&mut effects);
         effects
     }
 
-    pub(crate) fn on(&mut self, event: Event, elapsed: Duration) -> Vec<Effect> {
+    pub(crate) fn on(&mut self, event: Event, elapsed: Duration) -> Vec<TurnEffect> {
         let mut effects = Vec::new();
         self.elapsed = elapsed;
         match (self.phase, event) {
@@ -181,11 +181,11 @@ impl TurnState {
             (_, Event::Started(position)) => {
                 let event = self.round.started(position, elapsed);
                 self.tools_ran |= event.is_some();
-                effects.extend(event.map(Effect::Emit));
+                effects.extend(event.map(TurnEffect::Emit));
             }
             (_, Event::Answered { position, result, duration }) => {
                 let event = self.round.answered(position, result, duration);
-                effects.extend(event.map(Effect::Emit));
+                effects.extend(event.map(TurnEffect::Emit));
             }
             (_, Event::TimeIsUp) => {
                 let limit = self.start.settings.max_duration.as_secs();
@@ -205,25 +205,25 @@ impl TurnState {
     }
 
     /// Roughly what the turn keeps in memory, in bytes.
-    pub(crate) fn weight(&self) -> usize {
+    pub(crate) fn size_estimate(&self) -> usize {
         /// What grows piece by piece has up to as much room again, and leaves as much
         /// behind, which the allocator keeps for a while.
         const ROOM: usize = 3;
-        self.asked + ROOM * self.round.weight()
+        self.asked + ROOM * self.round.size_estimate()
     }
 
-    fn chunk(&mut self, chunk: Chunk, effects: &mut Vec<Effect>) {
+    fn chunk(&mut self, chunk: Chunk, effects: &mut Vec<TurnEffect>) {
         self.start_rule(chunk.model.as_deref());
         self.in_round(effects, |round, rules, effects| round.take(chunk, rules, effects));
         if self.round.is_overfull() {
             // None of it is kept, and asking again would not help.
-            effects.push(Effect::Hang);
+            effects.push(TurnEffect::CloseStream);
             self.fail(Fault::TooManyCalls.api_error(), effects);
         }
     }
 
-    fn stream_ended(&mut self, jitter: f64, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Hang);
+    fn stream_ended(&mut self, jitter: f64, effects: &mut Vec<TurnEffect>) {
+        effects.push(TurnEffect::CloseStream);
         match self.in_round(effects, Round::end) {
             Ending::Calls => {
                 self.cut_off_rounds = 0;
@@ -267,7 +267,7 @@ impl TurnState {
         self.round.finish.filter(|reason| reason.is_cut_off()).unwrap_or(usual)
     }
 
-    fn empty(&mut self, effects: &mut Vec<Effect>) {
+    fn empty(&mut self, effects: &mut Vec<TurnEffect>) {
         if !self.asked_again {
             self.asked_again = true;
             self.ask(Duration::ZERO, effects);
@@ -281,8 +281,8 @@ impl TurnState {
     }
 
     /// Upstream failed. What was whole is kept, what nobody has seen is asked again.
-    fn faulted(&mut self, fault: &Fault, jitter: f64, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Hang);
+    fn faulted(&mut self, fault: &Fault, jitter: f64, effects: &mut Vec<TurnEffect>) {
+        effects.push(TurnEffect::CloseStream);
         let has_calls = self.round.has_calls_to_keep();
         let is_second_death = has_calls && self.salvaged;
         let is_half_told = self.round.forwarded && !has_calls;
@@ -299,10 +299,10 @@ impl TurnState {
     }
 
     /// Nothing of this round was forwarded and none of its calls ran.
-    fn try_again(&mut self, fault: &Fault, jitter: f64, effects: &mut Vec<Effect>) {
+    fn try_again(&mut self, fault: &Fault, jitter: f64, effects: &mut Vec<TurnEffect>) {
         if fault.refuses_reasoning() && self.start.conversation.sends_reasoning() {
             self.start.models[self.model].takes_reasoning = false;
-            effects.push(Effect::RememberRefusal(self.model().to_owned()));
+            effects.push(TurnEffect::RememberRefusal(self.model().to_owned()));
             return self.ask(Duration::ZERO, effects);
         }
         self.failures += 1;
@@ -319,7 +319,7 @@ impl TurnState {
     }
 
     /// Every call of the round has its answer: on to the next round.
-    fn close_round(&mut self, effects: &mut Vec<Effect>) {
+    fn close_round(&mut self, effects: &mut Vec<TurnEffect>) {
         self.end_round();
         let mut round = self.replace_round(effects);
         let message = std::mem::take(&mut round.message);
@@ -327,14 +327,14 @@ impl TurnState {
         let model = self.model().to_owned();
         let (calls, mut results): (Vec<_>, Vec<_>) = round.answers().into_iter().unzip();
         fit_round(&mut results, self.start.max_round_chars);
-        self.tally.tool_calls += calls.len();
+        self.stats.tool_calls += calls.len();
         let calls = calls.into_iter().zip(results).map(|(call, result)| {
             let name = call.name.as_deref().unwrap_or_default();
             AnsweredCall {
                 id: call.id.clone(),
                 entry: call.to_message(),
                 answer: self.repeats.note(
-                    self.tally.rounds,
+                    self.stats.rounds,
                     name,
                     &call.arguments,
                     result.wire_text(),
@@ -343,7 +343,7 @@ impl TurnState {
         });
         let calls = calls.collect();
         self.start.conversation.push(Exchange { message, calls, model });
-        if self.tally.rounds >= self.start.settings.max_rounds {
+        if self.stats.rounds >= self.start.settings.max_rounds {
             self.last.get_or_insert(FinishReason::Length);
         }
         match self.last {
@@ -352,38 +352,38 @@ impl TurnState {
         }
     }
 
-    fn next_round(&mut self, effects: &mut Vec<Effect>) {
-        self.tally.rounds += 1;
+    fn next_round(&mut self, effects: &mut Vec<TurnEffect>) {
+        self.stats.rounds += 1;
         self.failures = 0;
         self.asked_again = false;
-        effects.push(Effect::Emit(TurnEvent::RoundStarted(self.tally.rounds)));
+        effects.push(TurnEffect::Emit(TurnEvent::RoundStarted(self.stats.rounds)));
         self.ask(Duration::ZERO, effects);
     }
 
-    fn ask(&mut self, wait: Duration, effects: &mut Vec<Effect>) {
+    fn ask(&mut self, wait: Duration, effects: &mut Vec<TurnEffect>) {
         self.replace_round(effects);
         self.phase = Phase::Streaming;
         let body = self.start.conversation.request(&self.start.models[self.model]);
         self.asked = self.start.conversation.size();
-        effects.push(Effect::Ask { body, wait });
+        effects.push(TurnEffect::Ask { body, wait });
     }
 
     /// Puts a fresh round in place, and counts what the old one used.
-    fn replace_round(&mut self, effects: &mut Vec<Effect>) -> Round {
+    fn replace_round(&mut self, effects: &mut Vec<TurnEffect>) -> Round {
         self.interrupt_tools(effects);
         self.rule = None;
         self.text_was_given |= self.round.gave_text;
         let fresh = Round::new(&rules(&self.start, StartRule::default()), self.text_was_given);
-        self.tally.count(self.round.usage.take());
+        self.stats.count(self.round.usage.take());
         std::mem::replace(&mut self.round, fresh)
     }
 
     /// The round is not asked again.
     fn end_round(&mut self) {
-        self.tally.end_round(self.round.usage.take());
+        self.stats.end_round(self.round.usage.take());
     }
 
-    fn finish(&mut self, reason: FinishReason, effects: &mut Vec<Effect>) {
+    fn finish(&mut self, reason: FinishReason, effects: &mut Vec<TurnEffect>) {
         // A round that was closed has been counted, and an empty one stands in its place.
         if self.phase == Phase::Streaming {
             self.end_round();
@@ -391,39 +391,39 @@ impl TurnState {
         }
         let unknown = std::mem::take(&mut self.unknown).into_members();
         let (session, turn) = (self.start.session.clone(), self.start.turn.clone());
-        let summary = self.tally.summary(session, turn, self.elapsed);
-        let finished = Finished { reason, usage: self.tally.usage.take(), summary, unknown };
+        let summary = self.stats.summary(session, turn, self.elapsed);
+        let finished = Finished { reason, usage: self.stats.usage.take(), summary, unknown };
         self.stop(TurnEvent::Finished(Box::new(finished)), effects);
     }
 
-    fn fail(&mut self, error: ApiError, effects: &mut Vec<Effect>) {
+    fn fail(&mut self, error: ApiError, effects: &mut Vec<TurnEffect>) {
         let failure = Failure { error, tools_ran: self.tools_ran };
         self.stop(TurnEvent::Failed(Box::new(failure)), effects);
     }
 
     /// The one way out: `last` is the turn's terminal event.
-    fn stop(&mut self, last: TurnEvent, effects: &mut Vec<Effect>) {
+    fn stop(&mut self, last: TurnEvent, effects: &mut Vec<TurnEffect>) {
         self.interrupt_tools(effects);
-        effects.push(Effect::Emit(last));
+        effects.push(TurnEffect::Emit(last));
         self.phase = Phase::Over;
-        effects.push(Effect::Stop);
+        effects.push(TurnEffect::Stop);
     }
 
     /// No round is left with a tool that is told to have started and not to have ended.
-    fn interrupt_tools(&mut self, effects: &mut Vec<Effect>) {
-        effects.extend(self.round.interrupt(self.elapsed).into_iter().map(Effect::Emit));
+    fn interrupt_tools(&mut self, effects: &mut Vec<TurnEffect>) {
+        effects.extend(self.round.interrupt(self.elapsed).into_iter().map(TurnEffect::Emit));
     }
 
     /// Lets the round act, and takes over what it asks for.
     fn in_round<T>(
         &mut self,
-        effects: &mut Vec<Effect>,
-        act: impl FnOnce(&mut Round, &Rules<'_>, &mut Vec<RoundEffect>) -> T,
+        effects: &mut Vec<TurnEffect>,
+        act: impl FnOnce(&mut Round, &RoundRules<'_>, &mut Vec<RoundEffect>) -> T,
     ) -> T {
         let start = self.start_rule(None);
         let mut asked = Vec::new();
         let outcome = act(&mut self.round, &rules(&self.start, start), &mut asked);
-        effects.extend(asked.into_iter().map(Effect::from));
+        effects.extend(asked.into_iter().map(TurnEffect::from));
         outcome
     }
 
@@ -445,7 +445,7 @@ impl TurnState {
     }
 }
 
-impl From<RoundEffect> for Effect {
+impl From<RoundEffect> for TurnEffect {
     fn from(effect: RoundEffect) -> Self {
         match effect {
             RoundEffect::Emit(event) => Self::Emit(event),
@@ -456,8 +456,8 @@ impl From<RoundEffect> for Effect {
     }
 }
 
-fn rules(start: &Start, rule: StartRule) -> Rules<'_> {
-    Rules {
+fn rules(start: &TurnStart, rule: StartRule) -> RoundRules<'_> {
+    RoundRules {
         pipeline: &start.pipeline,
         client_tools: &start.client_tools,
         start: rule,

@@ -14,24 +14,25 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
 use super::outbox::Outbox;
-use super::state::{Effect, Event, Start, TurnState};
-use crate::buffers::Share;
+use super::state::{Event, TurnEffect, TurnStart, TurnState};
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolResult};
 use crate::execution::scheduler::Scheduler;
-use crate::tools::tool::{CallContext, SessionFacts};
+use crate::memory_budget::Reservation;
+use crate::sync;
+use crate::tools::tool::{CallContext, SessionContext};
 use crate::upstream::{ChunkStream, Client, Fault, RequestBody, StreamEvent, TraceHeaders};
 
 /// What a turn works with.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    pub(crate) start: Start,
+    pub(crate) start: TurnStart,
     pub(crate) upstream: Arc<Client>,
     /// Sent along with every round.
     pub(crate) headers: TraceHeaders,
-    pub(crate) session: Arc<SessionFacts>,
+    pub(crate) session: Arc<SessionContext>,
     pub(crate) refusals: Arc<ReasoningRefusals>,
     /// Of what all requests together may keep in memory.
-    pub(crate) share: Share,
+    pub(crate) reservation: Reservation,
     /// Fires when the server's grace is over.
     pub(crate) shutdown: CancellationToken,
 }
@@ -45,11 +46,11 @@ impl ReasoningRefusals {
     const REMEMBERED: usize = 1024;
 
     pub(crate) fn contains(&self, model: &str) -> bool {
-        self.0.lock().expect("no holder panics").contains(model)
+        sync::lock(&self.0).contains(model)
     }
 
     fn remember(&self, model: String) {
-        let mut models = self.0.lock().expect("no holder panics");
+        let mut models = sync::lock(&self.0);
         if models.len() < Self::REMEMBERED {
             models.insert(model);
         }
@@ -58,17 +59,17 @@ impl ReasoningRefusals {
 
 /// Runs the turn to its end; its last event is its one terminal event.
 pub(crate) async fn run(turn: Turn, outbox: Outbox) {
-    let Turn { start, upstream, headers, session, refusals, share, shutdown } = turn;
+    let Turn { start, upstream, headers, session, refusals, reservation, shutdown } = turn;
     let began = Instant::now();
     let cancelled = CancellationToken::new();
-    let mut world = World {
+    let mut driver = Driver {
         headers,
         refusals,
         pipeline: Arc::new(start.pipeline.clone()),
-        share,
+        reservation,
         max_parallel: start.settings.max_parallel_tools,
         scheduler: Scheduler::new(start.settings.max_parallel_tools),
-        source: Source::Silent,
+        source: ChunkSource::Idle,
         context: CallContext { session, cancelled: cancelled.clone() },
         outbox,
         time_is_up: Box::pin(sleep_until(began + start.settings.max_duration)),
@@ -79,15 +80,15 @@ pub(crate) async fn run(turn: Turn, outbox: Outbox) {
     let mut state = TurnState::new(start);
     let mut effects = state.begin();
     loop {
-        effects = world.within_budget(&mut state, effects, began.elapsed());
+        effects = driver.within_budget(&mut state, effects, began.elapsed());
         // A call that starts at once is an event of its own, before any other.
         let mut started = Vec::new();
         for effect in effects {
-            match world.apply(effect) {
-                Applied::Started(positions) => started.extend(positions),
+            match driver.apply(effect) {
+                EffectOutcome::Started(positions) => started.extend(positions),
                 // What started in the round before has been dropped with it.
-                Applied::Asked => started.clear(),
-                Applied::Over => return,
+                EffectOutcome::Asked => started.clear(),
+                EffectOutcome::Over => return,
             }
         }
         effects = started
@@ -95,7 +96,7 @@ pub(crate) async fn run(turn: Turn, outbox: Outbox) {
             .flat_map(|position| state.on(Event::Started(position), began.elapsed()))
             .collect();
         if effects.is_empty() {
-            let (event, started) = world.next().await;
+            let (event, started) = driver.next().await;
             effects = state.on(event, began.elapsed());
             for position in started {
                 effects.extend(state.on(Event::Started(position), began.elapsed()));
@@ -105,18 +106,18 @@ pub(crate) async fn run(turn: Turn, outbox: Outbox) {
 }
 
 /// Everything the turn reaches.
-struct World {
+struct Driver {
     upstream: Arc<Client>,
     headers: TraceHeaders,
     refusals: Arc<ReasoningRefusals>,
     pipeline: Arc<Pipeline>,
     max_parallel: usize,
     scheduler: Scheduler<Timed>,
-    source: Source,
+    source: ChunkSource,
     context: CallContext,
     outbox: Outbox,
-    /// Counts what the turn keeps, and what waits for its listener.
-    share: Share,
+    /// Counts what the turn keeps, and what waits for its subscriber.
+    reservation: Reservation,
     time_is_up: Pin<Box<Sleep>>,
     shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
     _cancel_on_drop: DropGuard,
@@ -126,77 +127,77 @@ struct World {
 struct Timed(ToolResult, Duration);
 
 /// Where chunks come from.
-enum Source {
-    Silent,
+enum ChunkSource {
+    Idle,
     Opening(BoxFuture<'static, Result<ChunkStream, Fault>>),
     Open(Box<ChunkStream>),
 }
 
-enum Applied {
+enum EffectOutcome {
     Started(Vec<usize>),
     Asked,
     Over,
 }
 
-impl World {
+impl Driver {
     /// The effects, or the turn's end where there is no memory left for it. What has been
     /// told by then is told all the same: a tool that ended has ended.
     fn within_budget(
         &mut self,
         state: &mut TurnState,
-        mut effects: Vec<Effect>,
+        mut effects: Vec<TurnEffect>,
         elapsed: Duration,
-    ) -> Vec<Effect> {
-        if self.share.hold(state.weight() + self.outbox.weight()).is_ok() {
+    ) -> Vec<TurnEffect> {
+        if self.reservation.hold(state.size_estimate() + self.outbox.size_estimate()).is_ok() {
             return effects;
         }
         let failed = state.on(Event::Overloaded, elapsed);
         // A turn that is over needs no more.
         if !failed.is_empty() {
-            effects.retain(|effect| matches!(effect, Effect::Emit(_)));
+            effects.retain(|effect| matches!(effect, TurnEffect::Emit(_)));
             effects.extend(failed);
         }
         effects
     }
 
-    fn apply(&mut self, effect: Effect) -> Applied {
+    fn apply(&mut self, effect: TurnEffect) -> EffectOutcome {
         let started = match effect {
-            Effect::Emit(event) => {
+            TurnEffect::Emit(event) => {
                 self.outbox.push(event);
                 Vec::new()
             }
-            Effect::Ask { body, wait } => {
+            TurnEffect::Ask { body, wait } => {
                 self.ask(body, wait);
-                return Applied::Asked;
+                return EffectOutcome::Asked;
             }
-            Effect::Hang => {
-                self.source = Source::Silent;
+            TurnEffect::CloseStream => {
+                self.source = ChunkSource::Idle;
                 Vec::new()
             }
-            Effect::Reserve => {
+            TurnEffect::Reserve => {
                 self.scheduler.reserve();
                 Vec::new()
             }
-            Effect::Ready(position, call) => {
+            TurnEffect::Ready(position, call) => {
                 let concurrency = call.concurrency();
                 let work = Box::pin(self.work(*call));
                 self.scheduler.ready(position, concurrency, work)
             }
-            Effect::Withdraw(positions) => self.scheduler.withdraw(&positions),
-            Effect::RememberRefusal(model) => {
+            TurnEffect::Withdraw(positions) => self.scheduler.withdraw(&positions),
+            TurnEffect::RememberRefusal(model) => {
                 self.refusals.remember(model);
                 Vec::new()
             }
-            Effect::Stop => return Applied::Over,
+            TurnEffect::Stop => return EffectOutcome::Over,
         };
-        Applied::Started(started)
+        EffectOutcome::Started(started)
     }
 
     fn ask(&mut self, body: RequestBody, wait: Duration) {
         let (client, headers) = (Arc::clone(&self.upstream), self.headers.clone());
         self.scheduler = Scheduler::new(self.max_parallel);
         self.context.session.read_state.begin_round();
-        self.source = Source::Opening(Box::pin(async move {
+        self.source = ChunkSource::Opening(Box::pin(async move {
             if !wait.is_zero() {
                 sleep(wait).await;
             }
@@ -235,7 +236,7 @@ impl World {
     }
 }
 
-impl Source {
+impl ChunkSource {
     /// Cancel-safe: what was being awaited stays in place.
     async fn next(&mut self, outbox: &Outbox) -> Event {
         if let Self::Opening(opening) = self {
@@ -246,7 +247,7 @@ impl Source {
         }
         let Self::Open(stream) = self else { return std::future::pending().await };
         // Upstream is read no faster than the client reads us.
-        outbox.room().await;
+        outbox.wait_for_room().await;
         let found = stream.next().await;
         self.event_of(found)
     }
@@ -268,7 +269,7 @@ impl Source {
 
     fn faulted(&mut self, fault: Fault) -> Event {
         tracing::warn!(%fault, "upstream failed");
-        *self = Self::Silent;
+        *self = Self::Idle;
         if fault == Fault::Overloaded {
             return Event::Overloaded;
         }
@@ -282,7 +283,7 @@ fn jitter() -> f64 {
     f64::from(u16::from_ne_bytes([first, second])) / f64::from(u16::MAX)
 }
 
-impl fmt::Debug for World {
+impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("World").field("scheduler", &self.scheduler).finish_non_exhaustive()
     }

@@ -50,7 +50,7 @@ impl Unknown {
     }
 
     /// Roughly what it keeps, in bytes: what was taken last may be kept twice.
-    pub(super) fn weight(&self) -> usize {
+    pub(super) fn size_estimate(&self) -> usize {
         2 * self.bytes
     }
 
@@ -105,7 +105,7 @@ mod tests {
         for at in 0..10_000 {
             take(&mut unknown, &format!(r#"{{"n{at}":0}}"#));
         }
-        assert!(unknown.weight() <= 2 * MAX_BYTES && unknown.members.len() < 1000);
+        assert!(unknown.size_estimate() <= 2 * MAX_BYTES && unknown.members.len() < 1000);
         for at in 0..10_000 {
             take(&mut unknown, &format!(r#"{{"n{at}":null}}"#));
         }

@@ -2,11 +2,11 @@
 
 mod collect;
 mod encode;
+pub(crate) mod idempotency;
 mod kept;
 mod lists;
 mod log;
-pub(crate) mod retries;
-mod run;
+mod shared_turn;
 mod stream;
 pub(crate) mod validate;
 
@@ -23,18 +23,18 @@ use tokio::time::{Instant, timeout_at};
 
 use self::collect::{Collected, Completion};
 use self::encode::{Encoder, Envelope};
-use self::retries::{Retries, Sent};
-use self::run::{Keep, Listener, Run};
+use self::idempotency::{Idempotency, RequestFingerprint};
+use self::shared_turn::{Retention, SharedTurn, Subscriber};
 use self::stream::EventStream;
 use super::request_context::RequestContext;
 use super::runs::RunLimits;
 use crate::agent::events::{Failure, TurnEvent};
-use crate::buffers::{Buffers, Exhausted, Share};
+use crate::errors::{ApiError, ErrorCode};
 use crate::http::budgeted_body::budgeted_body;
 use crate::http::errors::never_retry;
 use crate::http::headers::{SESSION, TURN};
 use crate::ids::CompletionId;
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::memory_budget::{Exhausted, MemoryBudget, Reservation};
 use crate::sessions::Sessions;
 use crate::sessions::request::{ChatRequest, Progress};
 
@@ -48,8 +48,8 @@ pub(crate) struct Chat {
     pub(crate) turns: Sessions,
     pub(crate) runs: RunLimits,
     /// Turns that a retry may come back to.
-    pub(crate) retries: Retries,
-    pub(crate) buffers: Buffers,
+    pub(crate) idempotency: Idempotency,
+    pub(crate) memory_budget: MemoryBudget,
 }
 
 /// Answers one chat completion.
@@ -57,23 +57,23 @@ pub(crate) async fn create(
     State(chat): State<Arc<Chat>>,
     request: validate::Validated,
 ) -> Response {
-    let validate::Validated { request, context, sent } = request;
+    let validate::Validated { request, context, fingerprint } = request;
     let key = context.key_id.clone();
-    let start = || start(&chat, request, context, sent);
-    let listener = match chat.retries.listen(&key, sent, start).await {
-        Ok(listener) => listener,
+    let start = || start(&chat, request, context, fingerprint);
+    let subscriber = match chat.idempotency.listen(&key, fingerprint, start).await {
+        Ok(subscriber) => subscriber,
         Err(error) if error.code == ErrorCode::Cancelled => {
             return never_retry(error.into_response());
         }
         Err(error) => return error.into_response(),
     };
-    let run = listener.run.clone();
+    let run = subscriber.run.clone();
     let session = (SESSION, header(&run.session.to_string()));
     let id = (TURN, header(&run.turn.to_string()));
     let response = if run.shape.stream {
-        streamed(&chat, listener, &run.shape).await
+        streamed(&chat, subscriber, &run.shape).await
     } else {
-        whole(listener, &run.shape, chat.buffers.share()).await
+        whole(subscriber, &run.shape, chat.memory_budget.reservation()).await
     };
     ([session, id], response).into_response()
 }
@@ -83,13 +83,14 @@ fn start(
     chat: &Chat,
     request: ChatRequest,
     context: RequestContext,
-    sent: Sent,
-) -> Result<Listener, ApiError> {
+    fingerprint: RequestFingerprint,
+) -> Result<Subscriber, ApiError> {
     let permit = chat.runs.permit(&context.key_id)?;
-    let shape = Shape::of(&request, chat.turns.default_progress());
+    let shape = Shape::from_request(&request, chat.turns.default_progress());
     let turn = chat.turns.start(request, context.upstream_headers)?;
-    let keep = if turn.has_tools || sent.is_named() { Keep::All } else { Keep::Nothing };
-    Ok(Run::begin(turn, permit, shape, keep, chat.retries.memory()))
+    let retention =
+        if turn.has_tools || fingerprint.is_named() { Retention::All } else { Retention::Nothing };
+    Ok(SharedTurn::begin(turn, permit, shape, retention, chat.idempotency.memory()))
 }
 
 /// How the answer is to look.
@@ -102,7 +103,7 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(request: &ChatRequest, default_progress: Progress) -> Self {
+    fn from_request(request: &ChatRequest, default_progress: Progress) -> Self {
         let envelope = Envelope {
             id: CompletionId::random().to_string(),
             created: seconds_since_1970(),
@@ -119,11 +120,11 @@ impl Shape {
 
 /// Holds the head back until there is something to say, so that a quick failure
 /// has its own status.
-async fn streamed(chat: &Chat, mut listener: Listener, shape: &Shape) -> Response {
+async fn streamed(chat: &Chat, mut subscriber: Subscriber, shape: &Shape) -> Response {
     let deadline = Instant::now() + chat.turns.settings().head_hold;
     let mut first = VecDeque::new();
     while !first.iter().any(TurnEvent::releases_head) {
-        match timeout_at(deadline, listener.take()).await {
+        match timeout_at(deadline, subscriber.take()).await {
             Ok(Some(events)) => first.extend(events),
             Ok(None) => return failed(&Failure::crash()),
             Err(_) => break,
@@ -134,25 +135,25 @@ async fn streamed(chat: &Chat, mut listener: Listener, shape: &Shape) -> Respons
     }
     let encoder = Encoder::new(&shape.envelope, shape.progress, shape.include_usage);
     let body = EventStream::new(
-        listener,
+        subscriber,
         first,
         encoder,
         chat.turns.settings().keep_alive,
-        chat.buffers.share(),
+        chat.memory_budget.reservation(),
     );
     let content_type = (CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     ([content_type, NO_BUFFERING], Body::from_stream(body)).into_response()
 }
 
-async fn whole(mut listener: Listener, shape: &Shape, mut memory: Share) -> Response {
+async fn whole(mut subscriber: Subscriber, shape: &Shape, mut memory: Reservation) -> Response {
     /// It grows piece by piece, so it has up to as much room again, and it is written
     /// out while it is still held.
     const COPIES: usize = 3;
     let mut collected = Collected::default();
-    let (mut weight, mut tools_ran) = (0, false);
+    let (mut size_estimate, mut tools_ran) = (0, false);
     let overloaded =
         |exhausted: Exhausted, tools_ran| failed(&Failure { error: exhausted.into(), tools_ran });
-    while let Some(events) = listener.take().await {
+    while let Some(events) = subscriber.take().await {
         for event in events {
             match event {
                 TurnEvent::Finished(finished) => {
@@ -163,8 +164,8 @@ async fn whole(mut listener: Listener, shape: &Shape, mut memory: Share) -> Resp
                 TurnEvent::Failed(failure) => return failed(&failure),
                 event => {
                     tools_ran |= matches!(event, TurnEvent::ToolStarted(_));
-                    weight += event.weight();
-                    if let Err(exhausted) = memory.hold(COPIES * weight) {
+                    size_estimate += event.size_estimate();
+                    if let Err(exhausted) = memory.hold(COPIES * size_estimate) {
                         return overloaded(exhausted, tools_ran);
                     }
                     collected.push(event);
@@ -175,7 +176,7 @@ async fn whole(mut listener: Listener, shape: &Shape, mut memory: Share) -> Resp
     failed(&Failure::crash())
 }
 
-fn json(completion: &Completion<'_>, memory: Share) -> Result<Response, Exhausted> {
+fn json(completion: &Completion<'_>, memory: Reservation) -> Result<Response, Exhausted> {
     let content_type = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let body = serde_json::to_vec(completion).expect("writing to memory does not fail");
     let body = budgeted_body(body.into(), memory)?;

@@ -124,7 +124,7 @@ impl<'a> Object<'a> {
         serde_json::from_str(json).ok()
     }
 
-    pub(crate) fn of(value: &'a RawValue) -> Option<Self> {
+    pub(crate) fn from_raw(value: &'a RawValue) -> Option<Self> {
         Self::parse(value.get())
     }
 

@@ -9,46 +9,46 @@ use serde_json::value::RawValue;
 
 use super::json::{self, Object};
 use super::upstream_fault::to_api_error;
-use crate::buffers::Buffers;
+use crate::errors::{ApiError, ErrorCode};
 use crate::http::budgeted_body::budgeted_body;
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::memory_budget::MemoryBudget;
 use crate::upstream::Client;
 
 pub(crate) async fn list(
     State(upstream): State<Arc<Client>>,
-    State(buffers): State<Buffers>,
+    State(memory_budget): State<MemoryBudget>,
 ) -> Result<Response, ApiError> {
     let models = upstream.models().await.map_err(|fault| to_api_error(&fault))?;
     entries(&models)?;
-    answer(&models, &buffers)
+    answer(&models, &memory_budget)
 }
 
 pub(crate) async fn show(
     State(upstream): State<Arc<Client>>,
-    State(buffers): State<Buffers>,
+    State(memory_budget): State<MemoryBudget>,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     let models = upstream.models().await.map_err(|fault| to_api_error(&fault))?;
     let model = find(&models, &id)?.ok_or_else(|| {
         ApiError::new(ErrorCode::ModelNotFound, format!("There is no model {id:?}.")).param("model")
     })?;
-    answer(model, &buffers)
+    answer(model, &memory_budget)
 }
 
-fn answer(json: &RawValue, buffers: &Buffers) -> Result<Response, ApiError> {
-    let body = budgeted_body(json.get().to_owned().into(), buffers.share())?;
+fn answer(json: &RawValue, memory_budget: &MemoryBudget) -> Result<Response, ApiError> {
+    let body = budgeted_body(json.get().to_owned().into(), memory_budget.reservation())?;
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 fn find<'a>(models: &'a RawValue, id: &str) -> Result<Option<&'a RawValue>, ApiError> {
     let has_id = |model: &&RawValue| {
-        Object::of(model).and_then(|model| model.string("id")).is_some_and(|own| own == id)
+        Object::from_raw(model).and_then(|model| model.string("id")).is_some_and(|own| own == id)
     };
     Ok(entries(models)?.into_iter().find(has_id))
 }
 
 fn entries(models: &RawValue) -> Result<Vec<&RawValue>, ApiError> {
-    let data = Object::of(models).and_then(|list| json::items(list.get("data")?, usize::MAX));
+    let data = Object::from_raw(models).and_then(|list| json::items(list.get("data")?, usize::MAX));
     data.ok_or_else(|| {
         ApiError::new(ErrorCode::UpstreamInvalid, "Upstream did not answer with a list of models.")
     })

@@ -3,14 +3,14 @@
 //! Stricter than the parsers behind us, so that no field they see is missed: a
 //! body that could be read in two ways is refused.
 
-use super::refused;
-use crate::openai::error::{ApiError, ErrorCode};
+use super::denied_fields;
+use crate::errors::{ApiError, ErrorCode};
 
 /// The longest boundary that RFC 2046 allows.
-const LONGEST_BOUNDARY: usize = 70;
+const MAX_BOUNDARY: usize = 70;
 
 /// The head of one part: a few short lines.
-const LARGEST_HEAD: usize = 8 << 10;
+const MAX_HEAD: usize = 8 << 10;
 
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
@@ -19,13 +19,13 @@ const HEAD_END: &[u8] = b"\r\n\r\n";
 pub(crate) struct FieldNames {
     /// Two hyphens and the boundary; wherever it stands, it counts.
     delimiter: Vec<u8>,
-    place: Place,
+    place: Position,
     /// What was not decided yet.
     pending: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Position {
     Start,
     Content,
     AfterDelimiter,
@@ -35,10 +35,10 @@ enum Place {
 
 impl FieldNames {
     /// For the body of a request with this content type.
-    pub(crate) fn of(content_type: &str) -> Result<Self, ApiError> {
+    pub(crate) fn from_content_type(content_type: &str) -> Result<Self, ApiError> {
         let boundary = boundary(content_type).ok_or_else(|| invalid("has no valid boundary"))?;
         let delimiter = format!("--{boundary}").into_bytes();
-        Ok(Self { delimiter, place: Place::Start, pending: Vec::new() })
+        Ok(Self { delimiter, place: Position::Start, pending: Vec::new() })
     }
 
     /// Takes the next bytes; an error where a field is refused or unreadable.
@@ -50,21 +50,21 @@ impl FieldNames {
 
     /// Whether the body was whole.
     pub(crate) fn finish(&self) -> Result<(), ApiError> {
-        if self.place == Place::End { Ok(()) } else { Err(invalid("breaks off")) }
+        if self.place == Position::End { Ok(()) } else { Err(invalid("breaks off")) }
     }
 
     /// Goes on to the next place, when there are bytes enough to tell.
     fn step(&mut self) -> Result<bool, ApiError> {
         match self.place {
-            Place::Start => self.read_start(),
-            Place::Content => Ok(self.skip_content()),
-            Place::AfterDelimiter => self.read_after_delimiter(),
-            Place::Head => self.read_head(),
-            Place::End if self.pending.iter().all(u8::is_ascii_whitespace) => {
+            Position::Start => self.read_start(),
+            Position::Content => Ok(self.skip_content()),
+            Position::AfterDelimiter => self.read_after_delimiter(),
+            Position::Head => self.read_head(),
+            Position::End if self.pending.iter().all(u8::is_ascii_whitespace) => {
                 self.pending.clear();
                 Ok(false)
             }
-            Place::End => Err(invalid("goes on after its end")),
+            Position::End => Err(invalid("goes on after its end")),
         }
     }
 
@@ -76,12 +76,12 @@ impl FieldNames {
         if known < self.delimiter.len() {
             return Ok(false);
         }
-        Ok(self.advance(known, Place::AfterDelimiter))
+        Ok(self.advance(known, Position::AfterDelimiter))
     }
 
     fn skip_content(&mut self) -> bool {
         if let Some(at) = find(&self.pending, &self.delimiter) {
-            return self.advance(at + self.delimiter.len(), Place::AfterDelimiter);
+            return self.advance(at + self.delimiter.len(), Position::AfterDelimiter);
         }
         let undecided = self.delimiter.len() - 1;
         let decided = self.pending.len().saturating_sub(undecided);
@@ -92,26 +92,26 @@ impl FieldNames {
     fn read_after_delimiter(&mut self) -> Result<bool, ApiError> {
         match self.pending.get(..2) {
             None => Ok(false),
-            Some(b"--") => Ok(self.advance(2, Place::End)),
-            Some(b"\r\n") => Ok(self.advance(2, Place::Head)),
+            Some(b"--") => Ok(self.advance(2, Position::End)),
+            Some(b"\r\n") => Ok(self.advance(2, Position::Head)),
             Some(_) => Err(invalid("has its boundary inside a line")),
         }
     }
 
     fn read_head(&mut self) -> Result<bool, ApiError> {
         let end = find(&self.pending, HEAD_END);
-        if end.unwrap_or(self.pending.len()) > LARGEST_HEAD {
+        if end.unwrap_or(self.pending.len()) > MAX_HEAD {
             return Err(invalid("has a part with too large a head"));
         }
         let Some(end) = end else { return Ok(false) };
         let name = field_name(&self.pending[..end])?;
-        if refused::is_refused(&name) {
-            return Err(refused::refusal(&name));
+        if denied_fields::is_denied(&name) {
+            return Err(denied_fields::refusal(&name));
         }
-        Ok(self.advance(end + HEAD_END.len(), Place::Content))
+        Ok(self.advance(end + HEAD_END.len(), Position::Content))
     }
 
-    fn advance(&mut self, bytes: usize, place: Place) -> bool {
+    fn advance(&mut self, bytes: usize, place: Position) -> bool {
         self.pending.drain(..bytes);
         self.place = place;
         true
@@ -128,7 +128,7 @@ fn boundary(content_type: &str) -> Option<String> {
     let (_, boundary) = boundaries.next()?;
     let is_only = boundaries.next().is_none();
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"'()+_,-./:=?".contains(&byte);
-    let fits = (1..=LONGEST_BOUNDARY).contains(&boundary.len());
+    let fits = (1..=MAX_BOUNDARY).contains(&boundary.len());
     (is_only && fits && boundary.bytes().all(is_valid)).then_some(boundary)
 }
 
@@ -205,7 +205,7 @@ mod tests {
     }
 
     fn watch(body: &[u8], cut: usize) -> Result<(), ErrorCode> {
-        let mut names = FieldNames::of(TYPE).unwrap();
+        let mut names = FieldNames::from_content_type(TYPE).unwrap();
         let fed = body.chunks(cut).try_for_each(|piece| names.feed(piece));
         fed.and_then(|()| names.finish()).map_err(|error| error.code)
     }
@@ -260,21 +260,26 @@ mod tests {
 
     #[test]
     fn needs_one_plain_boundary() {
-        assert!(FieldNames::of("multipart/form-data; charset=utf-8; boundary=\"a b\"").is_err());
-        assert!(FieldNames::of("multipart/form-data; boundary=a; boundary=b").is_err());
-        assert!(FieldNames::of("multipart/form-data").is_err());
-        assert!(FieldNames::of("multipart/form-data; Boundary=\"a-b\"").is_ok());
+        assert!(
+            FieldNames::from_content_type("multipart/form-data; charset=utf-8; boundary=\"a b\"")
+                .is_err()
+        );
+        assert!(
+            FieldNames::from_content_type("multipart/form-data; boundary=a; boundary=b").is_err()
+        );
+        assert!(FieldNames::from_content_type("multipart/form-data").is_err());
+        assert!(FieldNames::from_content_type("multipart/form-data; Boundary=\"a-b\"").is_ok());
     }
 
     #[test]
     fn keeps_little_of_a_long_body() {
-        let mut names = FieldNames::of(TYPE).unwrap();
+        let mut names = FieldNames::from_content_type(TYPE).unwrap();
         names.feed(format!("--XX\r\n{}\r\n\r\n", named("file")).as_bytes()).unwrap();
         for _ in 0..100 {
             names.feed(&[b'x'; 10_000]).unwrap();
         }
         assert!(names.pending.len() < 10);
-        let mut endless = FieldNames::of(TYPE).unwrap();
+        let mut endless = FieldNames::from_content_type(TYPE).unwrap();
         endless.feed(b"--XX\r\n").unwrap();
         assert!(endless.feed(&[b'x'; 10_000]).is_err());
     }

@@ -19,11 +19,12 @@ use tokio::time::timeout;
 use super::multipart::FieldNames;
 use super::request_context::RequestContext;
 use super::upstream_fault::to_api_error;
-use super::{refused, strict_json};
-use crate::buffers::{Buffers, Share};
+use super::{denied_fields, strict_json};
+use crate::errors::{ApiError, ErrorCode};
 use crate::http::body::{self, Incoming};
 use crate::limits::Limits;
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::memory_budget::{MemoryBudget, Reservation};
+use crate::sync;
 use crate::upstream::Client;
 
 /// The routes of OpenAI's that stand behind one name.
@@ -89,7 +90,7 @@ fn is_plain(segment: &str) -> bool {
 pub(crate) async fn forward(
     State(upstream): State<Arc<Client>>,
     State(limits): State<Arc<Limits>>,
-    State(buffers): State<Buffers>,
+    State(memory_budget): State<MemoryBudget>,
     context: RequestContext,
     request: Request,
 ) -> Result<Response, ApiError> {
@@ -97,7 +98,7 @@ pub(crate) async fn forward(
     let method = request.method().clone();
     let upload = Upload::default();
     let Outgoing { content_type, body, _share } =
-        outgoing(request, &limits, buffers.share(), upload.clone()).await?;
+        outgoing(request, &limits, memory_budget.reservation(), upload.clone()).await?;
     let headers = &context.upstream_headers;
     let answer = upstream.forward(method, &route, content_type, headers, body).await;
     match (upload.failure(), answer) {
@@ -117,8 +118,8 @@ fn route_of(uri: &Uri) -> Result<String, ApiError> {
     let Some(query) = uri.query() else { return Ok(format!("/{route}")) };
     let Query(parameters) = Query::<Vec<(String, String)>>::try_from_uri(uri)
         .map_err(|_| ApiError::new(ErrorCode::InvalidValue, "The query is not readable."))?;
-    match parameters.iter().find(|(name, _)| refused::is_refused(name)) {
-        Some((name, _)) => Err(refused::refusal(name)),
+    match parameters.iter().find(|(name, _)| denied_fields::is_denied(name)) {
+        Some((name, _)) => Err(denied_fields::refusal(name)),
         None => Ok(format!("/{route}?{query}")),
     }
 }
@@ -127,13 +128,13 @@ struct Outgoing {
     content_type: Option<HeaderValue>,
     body: reqwest::Body,
     /// Counts a body that is not streamed.
-    _share: Option<Share>,
+    _share: Option<Reservation>,
 }
 
 async fn outgoing(
     request: Request,
     limits: &Limits,
-    share: Share,
+    reservation: Reservation,
     upload: Upload,
 ) -> Result<Outgoing, ApiError> {
     if matches!(*request.method(), Method::GET | Method::DELETE) {
@@ -142,12 +143,12 @@ async fn outgoing(
     let content_type = request.headers().get(CONTENT_TYPE).cloned();
     let is_multipart = body::media_type(request.headers())? == "multipart/form-data";
     if !is_multipart || !takes_multipart(request.uri().path()) {
-        let (bytes, share) = body::read_json(request, limits, share).await?;
-        refused::check(&strict_json::object(&bytes)?)?;
-        return Ok(Outgoing { content_type, body: bytes.into(), _share: Some(share) });
+        let (bytes, reservation) = body::read_json(request, limits, reservation).await?;
+        denied_fields::check(&strict_json::object(&bytes)?)?;
+        return Ok(Outgoing { content_type, body: bytes.into(), _share: Some(reservation) });
     }
     let boundary = content_type.as_ref().and_then(|value| value.to_str().ok());
-    let names = FieldNames::of(boundary.unwrap_or_default())?;
+    let names = FieldNames::from_content_type(boundary.unwrap_or_default())?;
     body::declared_length(request.headers(), limits.upload)?;
     let incoming = Incoming::new(request.into_body(), limits.upload, limits.body_time);
     let body = reqwest::Body::wrap_stream(watched(incoming, names, upload));
@@ -165,12 +166,12 @@ struct Upload(Arc<Mutex<Option<ApiError>>>);
 
 impl Upload {
     fn fail(&self, error: ApiError) -> io::Error {
-        *self.0.lock().expect("no holder panics") = Some(error);
+        *sync::lock(&self.0) = Some(error);
         io::ErrorKind::InvalidData.into()
     }
 
     fn failure(&self) -> Option<ApiError> {
-        self.0.lock().expect("no holder panics").take()
+        sync::lock(&self.0).take()
     }
 }
 

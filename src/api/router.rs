@@ -13,8 +13,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::passthrough::Routes;
 use super::state::ApiState;
 use super::{chat, health, models, openapi, passthrough, ready, status, tools};
+use crate::errors::{ApiError, ErrorCode};
 use crate::http::{admission, auth, cors, errors, hosts, request_id, transfer_encoding};
-use crate::openai::error::{ApiError, ErrorCode};
 
 /// The whole server as a service. Each request gets its id, and its panics are caught.
 /// The open routes are tried first; behind them stand all others.

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::errors::{ApiError, ErrorCode};
 use crate::ids::KeyId;
 use crate::limits::Limits;
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::sync;
 
 /// `Retry-After` of a refused turn: nobody knows when a turn ends, and asking costs
 /// little.
@@ -56,7 +57,7 @@ impl RunLimits {
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().expect("no holder panics")
+        sync::lock(&self.counts)
     }
 }
 

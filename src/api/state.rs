@@ -9,10 +9,10 @@ use super::chat::{Chat, validate};
 use super::passthrough::Routes;
 use super::ready::Readiness;
 use super::status::About;
-use crate::buffers::Buffers;
 use crate::http::auth::Authenticator;
 use crate::http::hosts::HostPolicy;
 use crate::limits::Limits;
+use crate::memory_budget::MemoryBudget;
 use crate::tools::toolset::Toolset;
 use crate::upstream;
 
@@ -28,7 +28,7 @@ pub(crate) struct ApiState {
     pub(crate) forwarded: Arc<Routes>,
     pub(crate) upstream: Arc<upstream::Client>,
     /// What all requests together may keep in memory.
-    pub(crate) buffers: Buffers,
+    pub(crate) memory_budget: MemoryBudget,
     pub(crate) limits: Arc<Limits>,
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) about: Arc<About>,
@@ -58,9 +58,9 @@ impl FromRef<ApiState> for Arc<upstream::Client> {
     }
 }
 
-impl FromRef<ApiState> for Buffers {
+impl FromRef<ApiState> for MemoryBudget {
     fn from_ref(state: &ApiState) -> Self {
-        state.buffers.clone()
+        state.memory_budget.clone()
     }
 }
 

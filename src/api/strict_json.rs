@@ -12,7 +12,7 @@ use std::hash::BuildHasher;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::json::{Key, MAX_MEMBERS, Object};
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::errors::{ApiError, ErrorCode};
 use crate::text;
 
 /// Up to this many keys a list is searched faster than a set is filled.

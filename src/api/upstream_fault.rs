@@ -1,6 +1,6 @@
 //! Turns an upstream fault into the error that the client is told.
 
-use crate::openai::error::ApiError;
+use crate::errors::ApiError;
 use crate::upstream::Fault;
 
 /// Logs the whole fault; the client is told less.

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::services::Services;
 use crate::api::chat::Chat;
-use crate::api::chat::retries::Retries;
+use crate::api::chat::idempotency::Idempotency;
 use crate::api::chat::validate::Context;
 use crate::api::passthrough::Routes;
 use crate::api::ready::Readiness;
@@ -47,8 +47,8 @@ pub(crate) fn api_state(
     let chat = Chat {
         turns: sessions(config, services, turns_over),
         runs: RunLimits::new(&config.limits),
-        retries: Retries::default(),
-        buffers: services.buffers.clone(),
+        idempotency: Idempotency::default(),
+        memory_budget: services.memory_budget.clone(),
     };
     ApiState {
         hosts: Arc::new(HostPolicy { hosts, origins: config.cors.allow_origins.clone() }),
@@ -57,7 +57,7 @@ pub(crate) fn api_state(
         validation: Arc::new(validation(config, services)),
         forwarded: Arc::new(forwarded),
         upstream: Arc::clone(&services.upstream),
-        buffers: services.buffers.clone(),
+        memory_budget: services.memory_budget.clone(),
         limits: Arc::new(config.limits.clone()),
         readiness: Arc::new(Readiness::new(Arc::clone(&services.upstream))),
         about: Arc::new(about),
@@ -88,7 +88,7 @@ fn sessions(config: &Config, services: &Services, turns_over: CancellationToken)
         prompt: config.prompt.clone(),
         progress: config.progress,
         refusals: Arc::default(),
-        buffers: services.buffers.clone(),
+        memory_budget: services.memory_budget.clone(),
         shutdown: turns_over,
     }
 }

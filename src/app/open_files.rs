@@ -1,13 +1,13 @@
-//! How many files, sockets and pipes this process may hold.
+//! Raises the limit of open files, and says for how many connections it is enough.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What a connection may need at once: its socket, a second handle on it, and one
 /// upstream.
-const OF_A_CONNECTION: u64 = 3;
+const FILES_PER_CONNECTION: u64 = 3;
 
 /// For tools, the listener and what else there is.
-const BESIDES: u64 = 256;
+const RESERVED_FILES: u64 = 256;
 
 /// Takes all that the system lets us have, and says for how many connections it
 /// is enough: `wanted`, or fewer.
@@ -26,7 +26,7 @@ pub(crate) fn room_for(wanted: usize) -> usize {
 }
 
 fn connections(files: u64) -> usize {
-    let connections = files.saturating_sub(BESIDES) / OF_A_CONNECTION;
+    let connections = files.saturating_sub(RESERVED_FILES) / FILES_PER_CONNECTION;
     usize::try_from(connections).unwrap_or(usize::MAX).max(1)
 }
 

@@ -1,14 +1,14 @@
-//! Everything below the face, built once from the settings.
+//! Builds everything below the API, once, from the settings.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::state_dir;
-use crate::buffers::Buffers;
 use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::files::Files;
-use crate::permissions::{Hidden, KnownTool, Permissions, RuleError};
+use crate::memory_budget::MemoryBudget;
+use crate::permissions::{ExcludedPaths, KnownTool, Permissions, RuleError};
 use crate::processes::{Environment, Runner};
 use crate::tools::builtin;
 use crate::tools::toolset::Toolset;
@@ -18,7 +18,7 @@ use crate::{tools, upstream};
 /// Each command is looked after by a process of this very program.
 const SUPERVISOR: &str = "/proc/self/exe";
 
-/// What the face, and the commands, work with.
+/// The services that the API and the commands use.
 #[derive(Debug)]
 pub(crate) struct Services {
     /// What the operator left on.
@@ -30,7 +30,7 @@ pub(crate) struct Services {
     /// What `~` stands for in what a model writes.
     pub(crate) home: PathBuf,
     /// What all requests together may keep in memory.
-    pub(crate) buffers: Buffers,
+    pub(crate) memory_budget: MemoryBudget,
 }
 
 /// Why the settings make no server, in one line.
@@ -48,7 +48,7 @@ pub(crate) enum ServiceError {
 
 impl Services {
     /// An error says where the setting at fault was set.
-    pub(crate) fn of(loaded: &Loaded) -> Result<Self, ConfigError> {
+    pub(crate) fn from_config(loaded: &Loaded) -> Result<Self, ConfigError> {
         let Loaded { config, secrets, environment, layers, .. } = loaded;
         Self::new(config, secrets, environment)
             .map_err(|error| ConfigError::Invalid(layers.located(&error.to_string())))
@@ -60,25 +60,25 @@ impl Services {
         environment: &Environment,
     ) -> Result<Self, ServiceError> {
         let workspace = open(config, &config.server.workspace)?;
-        let hidden = Hidden::directory(&config.server.state_dir);
+        let excluded = ExcludedPaths::below(&config.server.state_dir);
         let tools = Toolset::new(builtin::list(&builtin::Services {
-            files: Arc::new(Files::new(state_dir::unfinished(&config.server.state_dir))),
+            files: Arc::new(Files::new(state_dir::temp_files(&config.server.state_dir))),
             runner: Runner::new(SUPERVISOR, environment.clone(), None),
             bash: config.tools.bash.clone(),
         }));
-        let permissions = permissions(config, &tools, &workspace, hidden)?;
+        let permissions = permissions(config, &tools, &workspace, excluded)?;
         let toolset = enabled(&tools, &config.tools)?.without(permissions.denied_tools());
         let key = secrets.upstream_key.as_ref();
-        let buffers = Buffers::new(config.limits.buffers);
+        let memory_budget = MemoryBudget::new(config.limits.buffers);
         let upstream =
-            upstream::Client::new(&config.upstream, &config.limits, key, buffers.clone())
+            upstream::Client::new(&config.upstream, &config.limits, key, memory_budget.clone())
                 .map_err(ServiceError::Upstream)?;
         let workspaces = config.server.workspaces.iter();
         let workspaces = workspaces
             .map(|(name, path)| Ok((name.clone(), open(config, path)?)))
             .collect::<Result<_, ServiceError>>()?;
         let (upstream, home) = (Arc::new(upstream), environment.home());
-        Ok(Self { toolset, permissions, upstream, workspaces, home, buffers })
+        Ok(Self { toolset, permissions, upstream, workspaces, home, memory_budget })
     }
 }
 
@@ -87,11 +87,11 @@ fn permissions(
     config: &Config,
     known: &Toolset,
     workspace: &Arc<Workspace>,
-    hidden: Hidden,
+    excluded: ExcludedPaths,
 ) -> Result<Permissions, ServiceError> {
     let known: Vec<KnownTool<'_>> = known.tools().iter().map(|tool| tool.known()).collect();
     let (settings, sandbox) = (&config.permissions, config.sandbox.mode);
-    Ok(Permissions::new(settings, &known, sandbox, Arc::clone(workspace), hidden)?)
+    Ok(Permissions::new(settings, &known, sandbox, Arc::clone(workspace), excluded)?)
 }
 
 /// A workspace, with the directories that every one has besides it.
@@ -103,7 +103,7 @@ fn open(config: &Config, root: &Path) -> Result<Arc<Workspace>, ServiceError> {
 
 /// Without the tools that are off. A name that is none is an error: what was to be
 /// off would stay on.
-fn enabled(all: &Toolset, settings: &tools::Settings) -> Result<Toolset, ServiceError> {
+fn enabled(all: &Toolset, settings: &tools::ToolSettings) -> Result<Toolset, ServiceError> {
     let kept = match &settings.enable {
         Some(names) => {
             refuse_unknown(all, "tools.enable", names)?;

@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::config::secrets;
 use crate::named_file;
 use crate::secret::Secret;
-use crate::workspace::Unfinished;
+use crate::workspace::TempFiles;
 
 const LOCK: &str = "lock";
 const KEY: &str = "api-key";
@@ -21,7 +21,7 @@ const NEW_KEY: &str = ".api-key.new";
 const KEY_BYTES: usize = 32;
 
 /// Longer than any key, so that a wrong file is not read whole.
-const LONGEST_KEY: u64 = 4096;
+const MAX_KEY_BYTES: u64 = 4096;
 
 /// The state directory, ours alone for as long as this lives.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl StateDir {
         let refuse = |reason: String| StateError { path: path.to_owned(), reason };
         let directory = open_directory(path).map_err(refuse)?;
         let lock = lock(&directory).map_err(refuse)?;
-        if let Err(error) = unfinished(path).sweep() {
+        if let Err(error) = temp_files(path).sweep() {
             // What is left is in somebody's way, but no danger.
             tracing::warn!(
                 %error,
@@ -86,8 +86,8 @@ impl StateDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(format!("{KEY}: {error}")),
         };
-        let (bytes, metadata) =
-            named_file::read_open(&file, LONGEST_KEY).map_err(|error| format!("{KEY} {error}"))?;
+        let (bytes, metadata) = named_file::read_open(&file, MAX_KEY_BYTES)
+            .map_err(|error| format!("{KEY} {error}"))?;
         refuse_key_file(metadata.uid(), metadata.mode(), our_user())
             .map_err(|reason| format!("{KEY} {reason}"))?;
         let text = String::from_utf8_lossy(&bytes);
@@ -115,8 +115,8 @@ impl StateDir {
 }
 
 /// The notes of files that are being written.
-pub(crate) fn unfinished(path: &Path) -> Unfinished {
-    Unfinished::noted_in(path.join("unfinished"))
+pub(crate) fn temp_files(path: &Path) -> TempFiles {
+    TempFiles::noted_in(path.join("unfinished"))
 }
 
 /// Looks at the directory, makes and locks nothing. Tells how it is.

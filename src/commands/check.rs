@@ -11,16 +11,16 @@ use crate::app::api_state;
 use crate::app::services::Services;
 use crate::app::{state_dir, workspaces};
 use crate::config::keys::Keys;
-use crate::config::layers::{Given as Set, lookup};
-use crate::config::{self, Config, Given, Loaded};
+use crate::config::layers::{SetKey as Set, lookup};
+use crate::config::{self, Config, ConfigInput, Loaded};
 use crate::permissions::Sandbox;
 
 /// The defaults, as people write them; a test holds them to the program's own.
 const EXAMPLE: &str = include_str!("../../toolhand.example.toml");
 
-pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
+pub(crate) fn run(given: &ConfigInput) -> Result<ExitCode, Failure> {
     let loaded = config::load(given)?;
-    let services = Services::of(&loaded)?;
+    let services = Services::from_config(&loaded)?;
     api_state::forwarded_routes(&loaded)?;
     let state = state_dir::inspect(&loaded.config.server.state_dir)?;
     print(&configuration(&loaded)?);
@@ -41,7 +41,7 @@ pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
 
 /// Each value that is not the default, with its source.
 fn configuration(loaded: &Loaded) -> Result<String, Failure> {
-    let keys = Keys::of::<Config>();
+    let keys = Keys::for_type::<Config>();
     let defaults: Table = EXAMPLE.parse()?;
     let mut text = match &loaded.file {
         Some(path) => format!("configuration: {}\n", path.display()),

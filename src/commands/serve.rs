@@ -6,10 +6,10 @@ use super::signals::run_until_stopped;
 use super::{Failure, print};
 use crate::app::Server;
 use crate::app::state_dir::StateDir;
-use crate::config::{self, Given};
+use crate::config::{self, ConfigInput};
 use crate::telemetry;
 
-pub(crate) fn run(given: &Given) -> Result<ExitCode, Failure> {
+pub(crate) fn run(given: &ConfigInput) -> Result<ExitCode, Failure> {
     let loaded = config::load(given)?;
     telemetry::start(&loaded.config.log);
     let state = StateDir::open(&loaded.config.server.state_dir)?;

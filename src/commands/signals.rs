@@ -1,4 +1,4 @@
-//! How the outside ends us: the first signal asks, the second one insists.
+//! Waits for signals: the first asks the server to stop, the second one insists.
 
 use std::io;
 use std::pin::pin;

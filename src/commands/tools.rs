@@ -21,7 +21,7 @@ pub(crate) struct Flags {
 
 pub(crate) fn run(flags: &Flags, variables: &Variables) -> Result<ExitCode, Failure> {
     let loaded = config::load(&flags.server.given(variables))?;
-    let toolset = Services::of(&loaded)?.toolset;
+    let toolset = Services::from_config(&loaded)?.toolset;
     print(&if flags.json { definitions(&toolset) } else { descriptions(&toolset) });
     Ok(ExitCode::SUCCESS)
 }

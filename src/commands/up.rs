@@ -21,20 +21,20 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 
 use self::greeting::{Access, Greeting};
-use self::litellm::{Litellm, Plan};
+use self::litellm::{LaunchPlan, Litellm};
 use super::signals::run_until_stopped;
 use super::{Failure, ServerFlags, print};
 use crate::app::Server;
 use crate::app::state_dir::StateDir;
 use crate::config::environment::Variables;
-use crate::config::{self, Given, Loaded};
+use crate::config::{self, ConfigInput, Loaded};
 use crate::{demo_model, named_file, telemetry};
 
 /// The configuration that LiteLLM is started with.
 const CONFIG: &str = include_str!("../../litellm-config.yaml");
 
 /// Much more than any list of models.
-const LARGEST_CONFIG: u64 = 1 << 20;
+const MAX_CONFIG: u64 = 1 << 20;
 
 /// How LiteLLM learns where the demo model listens.
 const DEMO_BASE: &str = "TOOLHAND_DEMO_BASE";
@@ -93,7 +93,7 @@ impl UpError {
     }
 }
 
-pub(crate) fn run(flags: &Flags, given: &Given) -> Result<ExitCode, Failure> {
+pub(crate) fn run(flags: &Flags, given: &ConfigInput) -> Result<ExitCode, Failure> {
     if given.flags.iter().any(|setting| setting.path == "upstream.url") {
         return Err(UpError::Upstream.into());
     }
@@ -108,7 +108,7 @@ pub(crate) fn run(flags: &Flags, given: &Given) -> Result<ExitCode, Failure> {
 
 /// What stands behind the server, before it is started.
 struct Chain {
-    litellm: Plan,
+    litellm: LaunchPlan,
     /// Held from the beginning, so that nobody else gets the port.
     demo: Option<TcpListener>,
     /// What the example asks.
@@ -120,14 +120,14 @@ impl Chain {
     fn plan(flags: &Flags, state: &StateDir, variables: &Variables) -> Result<Self, UpError> {
         let directory = state.path().join("litellm");
         make_directory(&directory)?;
-        let config = Configuration::of(flags, &directory, variables)?;
+        let config = Configuration::from_flags(flags, &directory, variables)?;
         let demo = config
             .yaml
             .contains(DEMO_BASE)
             .then(|| listen("the demo model", flags.demo_port, "--demo-port"));
         let demo = demo.transpose()?;
         let demo_base = demo.as_ref().and_then(|demo| demo.local_addr().ok());
-        let litellm = Plan {
+        let litellm = LaunchPlan {
             directory,
             config: config.path,
             address: free_address("LiteLLM", flags.litellm_port, "--litellm-port")?,
@@ -155,7 +155,7 @@ impl Chain {
         let mut litellm = started?;
         let greeting = Greeting {
             address: server.address(),
-            access: Access::of(server.key_path(), is_open),
+            access: Access::from_key_path(server.key_path(), is_open),
             model: &self.model,
             request: &greeting::request(&workspace),
             left_out: &self.left_out,
@@ -181,10 +181,10 @@ struct Configuration {
 
 impl Configuration {
     /// The operator's own is used as it is; of ours, what can work here.
-    fn of(flags: &Flags, directory: &Path, variables: &Variables) -> Result<Self, UpError> {
+    fn from_flags(flags: &Flags, directory: &Path, variables: &Variables) -> Result<Self, UpError> {
         if let Some(path) = &flags.litellm_config {
             let named = |error| UpError::file(path, error);
-            let (yaml, _) = named_file::read(path, LARGEST_CONFIG).map_err(named)?;
+            let (yaml, _) = named_file::read(path, MAX_CONFIG).map_err(named)?;
             let yaml = String::from_utf8_lossy(&yaml).into_owned();
             // LiteLLM is started in another directory.
             let path = path.canonicalize().map_err(named)?;
@@ -197,7 +197,7 @@ impl Configuration {
     }
 }
 
-async fn start(plan: &Plan) -> Result<Litellm, UpError> {
+async fn start(plan: &LaunchPlan) -> Result<Litellm, UpError> {
     let python = install::ensure(&plan.directory, &plan.variables).await?;
     say("Starting LiteLLM.");
     let mut litellm = Litellm::start(&python, plan).await?;

@@ -139,7 +139,7 @@ mod tests {
     #[track_caller]
     fn check(variables: &[(&str, &str)], expected: &str) {
         let variables = variables.iter().copied().collect();
-        let shown = match settings(&Keys::of::<Whole>(), &variables) {
+        let shown = match settings(&Keys::for_type::<Whole>(), &variables) {
             Ok(settings) => settings
                 .iter()
                 .map(|setting| format!("{} = {}", setting.path, setting.value))

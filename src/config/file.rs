@@ -13,7 +13,7 @@ use crate::named_file;
 use crate::secret::Secret;
 
 /// Much more than any configuration, much less than what a device would give.
-const LARGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The file to read: the one that was named, else the user's own if there is one.
 /// Never one of the working directory: a cloned repository must not set anything.
@@ -65,7 +65,7 @@ pub(crate) fn read_secret(path: &Path) -> Result<Secret, ConfigError> {
 }
 
 fn open_and_read(path: &Path) -> io::Result<(String, Metadata)> {
-    let (bytes, metadata) = named_file::read(path, LARGEST)?;
+    let (bytes, metadata) = named_file::read(path, MAX_FILE_BYTES)?;
     let text = String::from_utf8(bytes).map_err(|_| io::Error::other("is not UTF-8"))?;
     Ok((text, metadata))
 }

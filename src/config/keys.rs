@@ -1,4 +1,4 @@
-//! Which keys there are: read off the settings types themselves, so that no
+//! Lists the keys of the configuration, read off the settings types themselves, so that no
 //! second list can fall behind them.
 //!
 //! A type is asked to read itself from a [`Probe`], which leads it to one place
@@ -13,7 +13,7 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqA
 const ELEMENT: &str = "[]";
 
 /// How near a name must be to be proposed: 1 is the same.
-const NEAR: f64 = 0.6;
+const MIN_SIMILARITY: f64 = 0.6;
 
 /// A place in the configuration where a value may stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(crate) struct Keys(Vec<Key>);
 
 impl Keys {
     /// The keys that `T` reads.
-    pub(crate) fn of<T: DeserializeOwned>() -> Self {
+    pub(crate) fn for_type<T: DeserializeOwned>() -> Self {
         let mut keys = Vec::new();
         collect::<T>(&mut Vec::new(), &mut keys);
         Self(keys)
@@ -71,7 +71,7 @@ impl Keys {
 pub(crate) fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     names
         .map(|known| (likeness(name, known), known))
-        .filter(|(likeness, _)| *likeness >= NEAR)
+        .filter(|(likeness, _)| *likeness >= MIN_SIMILARITY)
         .max_by(|one, other| one.0.total_cmp(&other.0))
         .map(|(_, known)| known)
 }
@@ -130,40 +130,40 @@ struct Probe<'p> {
 
 /// Ends the reading once the probe has seen enough.
 #[derive(Debug)]
-struct Seen;
+struct Observed;
 
-impl std::error::Error for Seen {}
+impl std::error::Error for Observed {}
 
-impl fmt::Display for Seen {
+impl fmt::Display for Observed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("seen")
     }
 }
 
-impl serde::de::Error for Seen {
+impl serde::de::Error for Observed {
     fn custom<T: fmt::Display>(_: T) -> Self {
         Self
     }
 }
 
 impl Probe<'_> {
-    fn leaf<V>(self, kind: Kind) -> Result<V, Seen> {
+    fn leaf<V>(self, kind: Kind) -> Result<V, Observed> {
         *self.found = Shape::Leaf(kind);
-        Err(Seen)
+        Err(Observed)
     }
 }
 
 /// Deserializer methods that all ask for the same kind of value.
 macro_rules! leaves {
     ($($method:ident = $kind:ident),* $(,)?) => {$(
-        fn $method<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Seen> {
+        fn $method<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Observed> {
             self.leaf(Kind::$kind)
         }
     )*};
 }
 
 impl<'de> Deserializer<'de> for Probe<'_> {
-    type Error = Seen;
+    type Error = Observed;
 
     leaves! {
         deserialize_any = Any, deserialize_bool = Bool,
@@ -175,7 +175,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         deserialize_unit = Any, deserialize_identifier = Any, deserialize_ignored_any = Any,
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Seen> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Observed> {
         visitor.visit_some(self)
     }
 
@@ -183,7 +183,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Seen> {
+    ) -> Result<V::Value, Observed> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -191,7 +191,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         self,
         _: &'static str,
         _: V,
-    ) -> Result<V::Value, Seen> {
+    ) -> Result<V::Value, Observed> {
         self.leaf(Kind::Any)
     }
 
@@ -200,11 +200,15 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         _: &'static str,
         _: &'static [&'static str],
         _: V,
-    ) -> Result<V::Value, Seen> {
+    ) -> Result<V::Value, Observed> {
         self.leaf(Kind::Text)
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Seen> {
+    fn deserialize_tuple<V: Visitor<'de>>(
+        self,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, Observed> {
         self.deserialize_seq(visitor)
     }
 
@@ -213,18 +217,18 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         _: &'static str,
         _: usize,
         visitor: V,
-    ) -> Result<V::Value, Seen> {
+    ) -> Result<V::Value, Observed> {
         self.deserialize_seq(visitor)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Seen> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Observed> {
         match self.path.split_first() {
             Some((_, rest)) => visitor.visit_seq(Probe { path: rest, found: self.found }),
             None => self.leaf(Kind::List),
         }
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Seen> {
+    fn deserialize_map<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Observed> {
         self.leaf(Kind::Open)
     }
 
@@ -233,10 +237,10 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         _: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Seen> {
+    ) -> Result<V::Value, Observed> {
         if self.path.is_empty() {
             *self.found = Shape::Struct(fields);
-            return Err(Seen);
+            return Err(Observed);
         }
         visitor.visit_map(self)
     }
@@ -244,28 +248,28 @@ impl<'de> Deserializer<'de> for Probe<'_> {
 
 /// A table with the one key that leads on.
 impl<'de> MapAccess<'de> for Probe<'_> {
-    type Error = Seen;
+    type Error = Observed;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
         &mut self,
         seed: K,
-    ) -> Result<Option<K::Value>, Seen> {
+    ) -> Result<Option<K::Value>, Observed> {
         seed.deserialize(StrDeserializer::new(self.path[0])).map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Seen> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Observed> {
         seed.deserialize(Probe { path: &self.path[1..], found: &mut *self.found })
     }
 }
 
 /// A list with one element.
 impl<'de> SeqAccess<'de> for Probe<'_> {
-    type Error = Seen;
+    type Error = Observed;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
-    ) -> Result<Option<T::Value>, Seen> {
+    ) -> Result<Option<T::Value>, Observed> {
         seed.deserialize(Probe { path: self.path, found: &mut *self.found }).map(Some)
     }
 }
@@ -314,8 +318,10 @@ mod tests {
 
     #[test]
     fn keys_are_read_off_the_types() {
-        let keys: Vec<String> =
-            Keys::of::<Whole>().iter().map(|key| format!("{} {:?}", key.path, key.kind)).collect();
+        let keys: Vec<String> = Keys::for_type::<Whole>()
+            .iter()
+            .map(|key| format!("{} {:?}", key.path, key.kind))
+            .collect();
 
         assert_eq!(
             keys,
@@ -334,7 +340,7 @@ mod tests {
 
     #[test]
     fn knows_tables_and_what_an_open_one_holds() {
-        let keys = Keys::of::<Whole>();
+        let keys = Keys::for_type::<Whole>();
         for known in ["turns", "turns.exact", "models", "models[].match", "workspaces.docs"] {
             assert!(keys.knows(known), "{known}");
         }
@@ -345,7 +351,7 @@ mod tests {
 
     #[test]
     fn proposes_the_nearest_key() {
-        let keys = Keys::of::<Whole>();
+        let keys = Keys::for_type::<Whole>();
         assert_eq!(keys.nearest("turns.max_round"), Some("turns.max_rounds"));
         assert_eq!(keys.nearest("max_duration"), Some("turns.max_duration"));
         assert_eq!(keys.nearest("server.max_rounds"), Some("turns.max_rounds"));

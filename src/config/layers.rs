@@ -1,4 +1,4 @@
-//! What was set, and where: layers of values merged key by key, later ones over
+//! Merges the layers of settings, and keeps where each was set: values merged key by key, later ones over
 //! earlier ones, each key with its source.
 
 use std::collections::BTreeMap;
@@ -111,10 +111,10 @@ impl Layers {
     }
 
     /// Each value that was set, lists and open tables whole.
-    pub(crate) fn given<'l>(&'l self, keys: &'l Keys) -> impl Iterator<Item = Given<'l>> {
+    pub(crate) fn given<'l>(&'l self, keys: &'l Keys) -> impl Iterator<Item = SetKey<'l>> {
         keys.iter().filter_map(|key| {
             let value = lookup(&self.values, &key.path)?;
-            Some(Given { path: &key.path, value, source: self.source_within(&key.path)? })
+            Some(SetKey { path: &key.path, value, source: self.source_within(&key.path)? })
         })
     }
 
@@ -140,7 +140,7 @@ impl Layers {
 
 /// A value that was set.
 #[derive(Debug)]
-pub(crate) struct Given<'l> {
+pub(crate) struct SetKey<'l> {
     pub(crate) path: &'l str,
     pub(crate) value: &'l Value,
     pub(crate) source: &'l Source,

@@ -76,7 +76,7 @@ pub(crate) fn close_to_others() -> io::Result<()> {
 /// environment holds what it may not keep; an error says why that could not be done, and
 /// the variables are all there nevertheless. To be called before there are threads.
 pub(crate) fn take() -> (Variables, io::Result<()>) {
-    let all = Variables::of_this_process();
+    let all = Variables::from_process();
     if all.iter().any(|(name, _)| !is_kept(name) && name != HANDED_OVER) {
         // Also where something was handed over: then it was not by us.
         let outcome = start_again(&all);

@@ -23,7 +23,7 @@ fn check(
         value: toml::Value::String((*value).to_owned()),
         source: Source::Flag(flag),
     };
-    let given = Given {
+    let given = ConfigInput {
         file: Some(path.clone()),
         flags: flags.iter().map(flag).collect(),
         variables: variables.iter().copied().chain([("HOME", "/nobody")]).collect(),
@@ -91,7 +91,7 @@ fn a_wrong_type_is_named_with_its_line() {
     );
     check_refused(
         "turns = 3",
-        "FILE:1: turns: invalid type: integer `3`, expected struct Settings",
+        "FILE:1: turns: invalid type: integer `3`, expected struct TurnSettings",
     );
     check_refused("[[models]]\nstart = \"safe\"", "FILE:1: models[0]: missing field `match`");
     check_refused(
@@ -138,7 +138,7 @@ fn whole_example() -> String {
 
 fn read_example(text: &str) -> (Layers, Config) {
     let mut layers = Layers::default();
-    layers.add_file(&Keys::of::<Config>(), Path::new("example"), text).unwrap();
+    layers.add_file(&Keys::for_type::<Config>(), Path::new("example"), text).unwrap();
     let config = layers.read().unwrap();
     (layers, config)
 }
@@ -151,7 +151,7 @@ fn the_example_says_what_holds_without_it() {
 
 #[test]
 fn the_example_names_every_key() {
-    let keys = Keys::of::<Config>();
+    let keys = Keys::for_type::<Config>();
     let (layers, _) = read_example(&whole_example());
     let missing: Vec<&str> = keys
         .iter()
@@ -163,7 +163,7 @@ fn the_example_names_every_key() {
 
 #[test]
 fn no_two_keys_have_the_same_variable() {
-    let keys = Keys::of::<Config>();
+    let keys = Keys::for_type::<Config>();
     let mut names: Vec<String> = keys.iter().map(|key| key.path.replace('.', "_")).collect();
     names.sort();
     let all = names.len();
@@ -177,13 +177,13 @@ fn the_upstream_key_comes_from_the_environment_or_else_from_its_file() {
     let path = home.path().join("upstream-key");
     fs::write(&path, "sk-of-the-file\n").unwrap();
     fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
-    let given = |more: Option<(&str, &str)>| Given {
+    let given = |more: Option<(&str, &str)>| ConfigInput {
         variables: [("HOME", home.path().to_str().unwrap())]
             .into_iter()
             .chain([("TOOLHAND_UPSTREAM_API_KEY_FILE", "~/upstream-key")])
             .chain(more)
             .collect(),
-        ..Given::default()
+        ..ConfigInput::default()
     };
     let key = |more| load(&given(more)).unwrap().secrets.upstream_key;
 

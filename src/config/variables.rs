@@ -9,7 +9,7 @@ pub(crate) struct Variables(BTreeMap<OsString, OsString>);
 
 impl Variables {
     /// Those of this process.
-    pub(crate) fn of_this_process() -> Self {
+    pub(crate) fn from_process() -> Self {
         Self(std::env::vars_os().collect())
     }
 

@@ -1,4 +1,4 @@
-//! What a sentence asks for: rounds of tool calls.
+//! Parses a sentence into rounds of tool calls.
 //!
 //! Commands joined by "and" are called in one round, those after "then" in the
 //! next. Arguments may stand in quotes; verbs are read without regard to case.
@@ -85,7 +85,7 @@ enum Verb {
 }
 
 impl Verb {
-    fn of(word: &Word<'_>) -> Option<Self> {
+    fn from_word(word: &Word<'_>) -> Option<Self> {
         Some(match word.plain().trim_end_matches(':') {
             "read" | "show" => Self::Read,
             "find" | "search" | "grep" => Self::Find,
@@ -116,7 +116,7 @@ fn clauses(source: &str) -> Result<Vec<Clause<'_>>, String> {
         let joint = words[at..].iter().take_while(|word| word.is_joint()).count();
         let after_comma = at > start && words[at - 1].ends_with_comma();
         let begins = at == start || joint > 0 || after_comma;
-        let verb = words.get(at + joint).filter(|_| begins).and_then(Verb::of);
+        let verb = words.get(at + joint).filter(|_| begins).and_then(Verb::from_word);
         match (verb, clauses.last_mut()) {
             (Some(verb), _) => {
                 let is_next_round = words[at..at + joint].iter().any(Word::is_then);

@@ -1,4 +1,4 @@
-//! What the demo model says next, from the conversation alone.
+//! Decides the demo model's next answer, from the conversation alone.
 //!
 //! It keeps no state: how far it is shows in the assistant messages that stand
 //! behind the newest user message.

@@ -15,7 +15,7 @@ use crate::hooks::{self, Hooks};
 use crate::permissions::{AccessKind, Permissions};
 use crate::text::printable;
 use crate::tools::tool::{
-    AnyTool, CallContext, Concurrency, ParsedCall, Start, ToolError, ToolOutput,
+    AnyTool, CallContext, Concurrency, ParsedCall, StartRule, ToolError, ToolOutput,
 };
 use crate::tools::toolset::Toolset;
 use crate::tools::truncate;
@@ -68,7 +68,7 @@ impl AdmittedCall {
         let is_empty = self.call.input.as_object().is_some_and(serde_json::Map::is_empty);
         let takes_any =
             self.tool.input_schema()["properties"].as_object().is_some_and(|all| !all.is_empty());
-        self.tool.start() == Start::Closed
+        self.tool.start() == StartRule::Closed
             && self.concurrency() == Concurrency::Shared
             && !(is_empty && takes_any)
     }
@@ -98,7 +98,7 @@ impl Pipeline {
     /// panic, is an answer.
     pub(crate) async fn run(&self, admitted: AdmittedCall, context: CallContext) -> ToolResult {
         let limit = self.answer_limit(admitted.tool.as_ref());
-        let keep = admitted.tool.keep();
+        let truncation = admitted.tool.truncation();
         let span = tracing::info_span!("tool_call", tool = admitted.tool(), id = admitted.call.id);
         let outcome = AssertUnwindSafe(self.try_run(admitted, context))
             .catch_unwind()
@@ -109,7 +109,7 @@ impl Pipeline {
             });
         let mut result = ToolResult::from(outcome);
         if let Some(limit) = limit {
-            result.text = truncate::cap(result.text, limit, keep);
+            result.text = truncate::cap(result.text, limit, truncation);
         }
         result.text = without_nul(result.text);
         span.in_scope(|| tracing::debug!(is_error = result.is_error, "answered"));
@@ -128,8 +128,8 @@ impl Pipeline {
         let tool = Arc::clone(&admitted.tool);
         let parsed = self.hook(admitted).await?;
         let notes = parsed.notes().join("\n");
-        let reach = parsed.reach(&context);
-        let permit = self.permissions.permit(tool.name(), tool.access(), reach).await?;
+        let access_request = parsed.access_request(&context);
+        let permit = self.permissions.permit(tool.name(), tool.access(), access_request).await?;
         let sought = permit.target().map(|target| (target.path().to_owned(), target.is_missing()));
         let mut output = match parsed.execute(permit, context).await {
             Ok(output) => output,
@@ -174,8 +174,8 @@ impl Pipeline {
     async fn hook(&self, admitted: AdmittedCall) -> Result<Box<dyn ParsedCall>, ToolError> {
         let AdmittedCall { call, tool, parsed } = admitted;
         match self.hooks.before_call(tool.name(), &call.input).await {
-            hooks::Verdict::Continue => Ok(parsed),
-            hooks::Verdict::Rewrite(arguments) => {
+            hooks::HookVerdict::Continue => Ok(parsed),
+            hooks::HookVerdict::Rewrite(arguments) => {
                 let rewritten = tool.parse(arguments)?;
                 // The scheduler has placed the call by what it was before.
                 if rewritten.concurrency() == parsed.concurrency() {
@@ -184,7 +184,7 @@ impl Pipeline {
                     Err(ToolError::failed("a hook changed what this call does; call it again"))
                 }
             }
-            hooks::Verdict::Block(reason) => Err(ToolError::Denied(reason)),
+            hooks::HookVerdict::Block(reason) => Err(ToolError::Denied(reason)),
         }
     }
 }

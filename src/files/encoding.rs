@@ -1,4 +1,4 @@
-//! How a file's bytes stand for text: recognised by content, never by name.
+//! Recognises the encoding of a file, by content, never by name.
 
 use std::borrow::Cow;
 

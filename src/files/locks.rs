@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::sync;
 
 #[derive(Debug, Default)]
 pub(super) struct Locks {
@@ -14,11 +16,11 @@ impl Locks {
     pub(super) fn hold<R>(&self, path: &Path, work: impl FnOnce() -> R) -> R {
         let _forgotten_at_last = Claim { locks: self, path };
         let lock = {
-            let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut files = sync::lock(&self.files);
             Arc::clone(files.entry(path.to_owned()).or_default())
         };
         // The lock guards no data that a panic could leave broken.
-        let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _held = sync::lock(&lock);
         work()
     }
 }
@@ -31,7 +33,7 @@ struct Claim<'a> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        let mut files = self.locks.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = sync::lock(&self.locks.files);
         if files.get(self.path).is_some_and(|lock| Arc::strong_count(lock) == 1) {
             files.remove(self.path);
         }

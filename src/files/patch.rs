@@ -1,4 +1,4 @@
-//! What a change did, as a unified diff.
+//! Writes a change as a unified diff.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -40,11 +40,11 @@ pub(crate) fn between(old: &[u8], new: &[u8]) -> Option<Vec<Hunk>> {
     let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
     let diff = TextDiff::configure().timeout(TIME_LIMIT).diff_lines(&*old, &*new);
     let groups = diff.grouped_ops(CONTEXT_LINES);
-    Some(groups.iter().filter_map(|operations| Hunk::of(&diff, operations)).collect())
+    Some(groups.iter().filter_map(|operations| Hunk::from_operations(&diff, operations)).collect())
 }
 
 impl Hunk {
-    fn of(diff: &TextDiff<'_, '_, str>, operations: &[DiffOp]) -> Option<Self> {
+    fn from_operations(diff: &TextDiff<'_, '_, str>, operations: &[DiffOp]) -> Option<Self> {
         let (first, last) = (operations.first()?, operations.last()?);
         let old = first.old_range().start..last.old_range().end;
         let new = first.new_range().start..last.new_range().end;

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use crate::sync;
 use crate::workspace::Identity;
 
 /// A few hundred bytes each. What is forgotten has to be read again before an edit.
@@ -50,7 +51,7 @@ struct Page {
 }
 
 impl Fingerprint {
-    pub(crate) fn of(identity: Identity, bytes: &[u8]) -> Self {
+    pub(crate) fn from_bytes(identity: Identity, bytes: &[u8]) -> Self {
         Self { identity, hash: Some(blake3::hash(bytes)) }
     }
 
@@ -125,7 +126,7 @@ impl ReadState {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.known)
     }
 }
 
@@ -166,7 +167,7 @@ mod tests {
 
     fn fingerprint(content: &str) -> Fingerprint {
         let metadata = std::fs::metadata("/").unwrap();
-        Fingerprint::of(Identity::of(&metadata), content.as_bytes())
+        Fingerprint::from_bytes(Identity::from_metadata(&metadata), content.as_bytes())
     }
 
     #[test]

@@ -15,8 +15,9 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::errors::{ApiError, ErrorCode};
 use crate::limits::Limits;
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::sync;
 
 /// Beyond the limit of connections, this many at a time are told so. The rest is closed
 /// without an answer.
@@ -107,7 +108,7 @@ impl Admissions {
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().expect("no holder panics")
+        sync::lock(&self.counts)
     }
 }
 
@@ -153,7 +154,7 @@ impl Admission {
     }
 
     fn status(&self) -> MutexGuard<'_, Status> {
-        self.status.lock().expect("no holder panics")
+        sync::lock(&self.status)
     }
 }
 

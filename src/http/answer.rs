@@ -11,7 +11,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use super::connection_state::Answering;
 use super::write_stall::{Permission, WriteStall};
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::errors::{ApiError, ErrorCode};
 
 /// The most that is handed to hyper at once, since hyper copies it: far more than one
 /// write takes.

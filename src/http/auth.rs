@@ -18,8 +18,9 @@ use tokio::time::Instant;
 
 use super::admission::Admission;
 use super::peer::Peer;
+use crate::errors::{ApiError, ErrorCode};
 use crate::ids::KeyId;
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::sync;
 
 /// How long a wrong key counts: `limits.wrong_keys_per_minute`.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -30,12 +31,12 @@ const MAX_PEERS: usize = 1024;
 /// `[auth]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Settings {
+pub(crate) struct AuthSettings {
     /// `false` is `--no-auth`; only for a loopback address.
     pub(crate) required: bool,
 }
 
-impl Default for Settings {
+impl Default for AuthSettings {
     fn default() -> Self {
         Self { required: true }
     }
@@ -181,7 +182,7 @@ struct Count {
 impl WrongKeys {
     /// Counts one more of `peer`; past `limit` a minute, how long to wait.
     fn count(&self, peer: IpAddr, limit: u32, now: Instant) -> Option<Duration> {
-        let mut peers = self.0.lock().expect("no holder panics");
+        let mut peers = sync::lock(&self.0);
         if peers.len() >= MAX_PEERS {
             peers.retain(|_, count| now < count.since + WINDOW);
         }

@@ -10,9 +10,9 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 
-use crate::buffers::Share;
+use crate::errors::{ApiError, ErrorCode};
 use crate::limits::Limits;
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::memory_budget::Reservation;
 
 /// A body that keeps coming at this many bytes a second may take as long as it needs.
 const MIN_BYTES_PER_SECOND: u128 = 8_000;
@@ -22,8 +22,8 @@ const MIN_BYTES_PER_SECOND: u128 = 8_000;
 pub(crate) async fn read_json(
     request: Request,
     limits: &Limits,
-    mut share: Share,
-) -> Result<(Bytes, Share), ApiError> {
+    mut reservation: Reservation,
+) -> Result<(Bytes, Reservation), ApiError> {
     let (parts, body) = request.into_parts();
     if media_type(&parts.headers)? != "application/json" {
         return Err(unsupported("Send the body with 'Content-Type: application/json'."));
@@ -32,10 +32,10 @@ pub(crate) async fn read_json(
     let mut incoming = Incoming::new(body, limits.body, limits.body_time);
     let mut whole = Vec::with_capacity(expected);
     while let Some(piece) = incoming.next().await? {
-        share.hold(whole.len() + piece.len())?;
+        reservation.hold(whole.len() + piece.len())?;
         whole.extend_from_slice(&piece);
     }
-    Ok((whole.into(), share))
+    Ok((whole.into(), reservation))
 }
 
 /// The media type without its parameters, in lower case. A compressed body is
@@ -146,7 +146,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::buffers::Buffers;
+    use crate::memory_budget::MemoryBudget;
 
     const TYPE: (&str, &str) = ("content-type", "application/json; charset=utf-8");
 
@@ -156,8 +156,8 @@ mod tests {
             request = request.header(*name, *value);
         }
         let limits = Limits { body: 100_000, ..Limits::default() };
-        let share = Buffers::new(1 << 20).share();
-        let read = read_json(request.body(body).unwrap(), &limits, share).await;
+        let reservation = MemoryBudget::new(1 << 20).reservation();
+        let read = read_json(request.body(body).unwrap(), &limits, reservation).await;
         read.map(|(bytes, _)| bytes).map_err(|error| error.code)
     }
 

@@ -6,19 +6,19 @@ use std::task::{Context, Poll};
 use axum::body::{Body, Bytes};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-use crate::buffers::{Exhausted, Share};
+use crate::memory_budget::{Exhausted, Reservation};
 
 /// hyper keeps it until the client has taken its last byte.
 #[derive(Debug)]
 struct BudgetedBody {
     bytes: Option<Bytes>,
-    _share: Share,
+    _share: Reservation,
 }
 
-/// `share` counts the bytes from now on.
-pub(crate) fn budgeted_body(bytes: Bytes, mut share: Share) -> Result<Body, Exhausted> {
-    share.hold(bytes.len())?;
-    Ok(Body::new(BudgetedBody { bytes: Some(bytes), _share: share }))
+/// `reservation` counts the bytes from now on.
+pub(crate) fn budgeted_body(bytes: Bytes, mut reservation: Reservation) -> Result<Body, Exhausted> {
+    reservation.hold(bytes.len())?;
+    Ok(Body::new(BudgetedBody { bytes: Some(bytes), _share: reservation }))
 }
 
 impl HttpBody for BudgetedBody {

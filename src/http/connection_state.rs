@@ -8,6 +8,8 @@ use hyper::body::Body as HttpBody;
 
 use super::framing;
 
+use crate::sync;
+
 /// What a connection is doing. The wire and the handler share it.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionState {
@@ -63,7 +65,7 @@ impl ConnectionState {
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().expect("no holder panics")
+        sync::lock(&self.now)
     }
 }
 

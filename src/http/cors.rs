@@ -18,7 +18,7 @@ use super::hosts::Origin;
 /// `[cors]`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Settings {
+pub(crate) struct CorsSettings {
     pub(crate) allow_origins: Vec<Origin>,
 }
 

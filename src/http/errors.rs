@@ -8,7 +8,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::headers::SHOULD_RETRY;
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::errors::{ApiError, ErrorCode};
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {

@@ -16,7 +16,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::de::{Deserialize, Deserializer, Error as _};
 
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::errors::{ApiError, ErrorCode};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 

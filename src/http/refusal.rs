@@ -2,8 +2,8 @@
 
 use axum::http::StatusCode;
 
+use crate::errors::{ApiError, ErrorCode};
 use crate::ids::RequestId;
-use crate::openai::error::{ApiError, ErrorCode};
 
 /// Why a head was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

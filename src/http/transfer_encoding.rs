@@ -11,7 +11,7 @@ use axum::http::header::{CONNECTION, TRANSFER_ENCODING};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::errors::{ApiError, ErrorCode};
 
 pub(crate) async fn check(request: Request, next: Next) -> Response {
     if is_unambiguous(request.headers()) {

@@ -12,6 +12,8 @@ use std::time::Duration;
 use futures::task::AtomicWaker;
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::sync;
+
 /// How long the kernel is given to accept the error event of an overdue client, which
 /// may never read it.
 const LAST_WRITE: Duration = Duration::from_secs(1);
@@ -68,11 +70,11 @@ impl WriteStall {
     }
 
     fn stage(&self) -> Stage {
-        *self.stage.lock().expect("no holder panics")
+        *sync::lock(&self.stage)
     }
 
     fn change(&self, from: Stage, to: Stage) {
-        let mut stage = self.stage.lock().expect("no holder panics");
+        let mut stage = sync::lock(&self.stage);
         if *stage != from {
             return;
         }

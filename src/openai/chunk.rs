@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-pub(crate) use self::frame::Frames;
+pub(crate) use self::frame::FrameCache;
 
 use super::error_object::ErrorObject;
 use super::usage::Usage;
@@ -131,7 +131,7 @@ impl CallKind {
 impl FinishReason {
     /// A word we do not know means a proper end, as `stop` does. Words of failure never
     /// get here: a chunk with one is read as an error.
-    pub(crate) fn of(word: &str) -> Self {
+    pub(crate) fn from_word(word: &str) -> Self {
         match word {
             "length" | "max_tokens" => Self::Length,
             "content_filter" => Self::ContentFilter,

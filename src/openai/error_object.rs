@@ -17,14 +17,14 @@ pub(crate) struct ErrorObject {
 
 impl ErrorObject {
     /// The error in a response body: `{"error": …}`, `{"detail": …}` or any text.
-    pub(crate) fn of_body(body: &str) -> Self {
+    pub(crate) fn from_body(body: &str) -> Self {
         match serde_json::from_str::<Whole>(body) {
             Ok(Whole(Some(error))) => error,
             _ => Self { message: body.to_owned(), ..Self::default() },
         }
     }
 
-    fn of_value(value: Value) -> Self {
+    fn from_value(value: Value) -> Self {
         match value {
             Value::Object(mut members) => Self {
                 message: members.remove("message").and_then(text).unwrap_or_default(),
@@ -38,7 +38,7 @@ impl ErrorObject {
 
 impl<'de> Deserialize<'de> for ErrorObject {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Value::deserialize(from).map(Self::of_value)
+        Value::deserialize(from).map(Self::from_value)
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn reads_litellms_errors() {
-        let error = ErrorObject::of_body(
+        let error = ErrorObject::from_body(
             r#"{"error":{"message":"no","type":null,"param":null,"code":"500"}}"#,
         );
         assert_eq!(error.message, "no");
@@ -96,13 +96,13 @@ mod tests {
 
     #[test]
     fn reads_whatever_else_comes() {
-        let of = |body: &str| ErrorObject::of_body(body).message;
+        let of = |body: &str| ErrorObject::from_body(body).message;
         assert_eq!(of(r#"{"error": "just a text"}"#), "just a text");
         assert_eq!(of(r#"{"detail": "Not Found"}"#), "Not Found");
         assert_eq!(of("Internal Server Error"), "Internal Server Error");
         assert_eq!(of("[1]"), "[1]");
         assert_eq!(of(""), "");
-        let numbered = ErrorObject::of_body(r#"{"error": {"message": "m", "code": 429}}"#);
+        let numbered = ErrorObject::from_body(r#"{"error": {"message": "m", "code": 429}}"#);
         assert_eq!(numbered.code.as_deref(), Some("429"));
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// Counts end here: the largest that every JSON reader with 64-bit integers takes.
-const MOST: u64 = i64::MAX as u64;
+const MAX_COUNT: u64 = i64::MAX as u64;
 
 /// A `usage` object: counts at any depth, whatever their names. Holds numbers and
 /// objects of numbers only, so that it can always be summed and serialised.
@@ -30,7 +30,7 @@ impl Usage {
         }
         let count = |name: &str| counts.get(name).and_then(Value::as_u64).unwrap_or(0);
         let (prompt, completion) = (count("prompt_tokens"), count("completion_tokens"));
-        let total = prompt.saturating_add(completion).min(MOST);
+        let total = prompt.saturating_add(completion).min(MAX_COUNT);
         for (name, count) in
             [("prompt_tokens", prompt), ("completion_tokens", completion), ("total_tokens", total)]
         {
@@ -45,7 +45,7 @@ impl Usage {
     }
 
     /// Roughly what it takes in memory, in bytes.
-    pub(crate) fn weight(&self) -> usize {
+    pub(crate) fn size_estimate(&self) -> usize {
         /// A count with its place in a map.
         const COUNT: usize = 128;
         fn of(counts: &Map<String, Value>) -> usize {
@@ -68,7 +68,7 @@ fn cleaned_value(value: Value) -> Option<Value> {
     match value {
         Value::Object(inner) => Some(Value::Object(cleaned(inner))),
         Value::Number(number) => match (number.as_u64(), number.as_f64()) {
-            (Some(count), _) => Some(count.min(MOST).into()),
+            (Some(count), _) => Some(count.min(MAX_COUNT).into()),
             (None, Some(float)) if float >= 0.0 => Some(cleaned_float(float)),
             _ => None,
         },
@@ -88,7 +88,7 @@ fn floored(float: f64) -> u64 {
         reason = "it is not negative, and the cast saturates"
     )]
     let count = float as u64;
-    count.min(MOST)
+    count.min(MAX_COUNT)
 }
 
 /// A count as a whole number; what is none, such as an object, is 0.
@@ -114,7 +114,7 @@ fn sum_of(one: Value, other: &Value) -> Value {
             Value::Object(sum)
         }
         (Value::Number(a), Value::Number(b)) => match (a.as_u64(), b.as_u64()) {
-            (Some(a), Some(b)) => a.saturating_add(b).min(MOST).into(),
+            (Some(a), Some(b)) => a.saturating_add(b).min(MAX_COUNT).into(),
             _ => (a.as_f64().unwrap_or(0.0) + b.as_f64().unwrap_or(0.0)).into(),
         },
         // A member that is an object in one round and a number in another: the
@@ -173,11 +173,11 @@ mod tests {
         }));
         sum.add(&sum.clone());
 
-        assert_eq!(sum.prompt_tokens(), MOST);
+        assert_eq!(sum.prompt_tokens(), MAX_COUNT);
         assert_eq!(
             serde_json::to_value(&sum).unwrap(),
             json!({
-                "prompt_tokens": MOST, "completion_tokens": 0, "total_tokens": MOST, "d": MOST,
+                "prompt_tokens": MAX_COUNT, "completion_tokens": 0, "total_tokens": MAX_COUNT, "d": MAX_COUNT,
             })
         );
     }

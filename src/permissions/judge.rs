@@ -18,7 +18,7 @@ pub(super) struct Policy {
 
 /// What a call would do, as far as the verdict depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(super) enum AccessEffect {
     Read,
     /// The names that the file to be replaced has on the disk.
     Write {
@@ -28,7 +28,7 @@ pub(super) enum Effect {
     Nothing,
 }
 
-impl Effect {
+impl AccessEffect {
     fn kind(self) -> AccessKind {
         match self {
             Self::Read => AccessKind::Read,
@@ -40,7 +40,7 @@ impl Effect {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum PolicyVerdict {
     Allow,
     /// `why` a person should look; the `remedy` is the operator's way around asking.
     Ask {
@@ -51,10 +51,10 @@ pub(super) enum Verdict {
 }
 
 impl Policy {
-    pub(super) fn judge(&self, tool: &str, effect: Effect) -> Verdict {
+    pub(super) fn judge(&self, tool: &str, effect: AccessEffect) -> PolicyVerdict {
         let kind = effect.kind();
         if let Some(rule) = self.rules.denying(tool, kind) {
-            return Verdict::Deny(format!(
+            return PolicyVerdict::Deny(format!(
                 "the rule `{rule}` in `permissions.deny` forbids {tool}"
             ));
         }
@@ -66,34 +66,34 @@ impl Policy {
     }
 
     /// Safety, mode, allow rules, and the mode's default.
-    fn judge_past_rules_against(&self, tool: &str, effect: Effect) -> Verdict {
+    fn judge_past_rules_against(&self, tool: &str, effect: AccessEffect) -> PolicyVerdict {
         if self.mode == Mode::Plan && changes(effect) {
-            return Verdict::Deny(format!(
+            return PolicyVerdict::Deny(format!(
                 "{tool} is not available in the mode plan, which only looks; \
                  another mode is chosen with `--permission-mode` or in the request"
             ));
         }
-        if effect == Effect::Command && self.sandbox != Sandbox::Off {
+        if effect == AccessEffect::Command && self.sandbox != Sandbox::Off {
             return self.judge_without_sandbox(tool);
         }
         if self.mode == Mode::BypassPermissions {
-            return Verdict::Allow;
+            return PolicyVerdict::Allow;
         }
-        if let Effect::Write { names } = effect
+        if let AccessEffect::Write { names } = effect
             && names > 1
         {
             return shared_file(names);
         }
         if self.rules.allows(tool, effect.kind()) || !changes(effect) {
-            return Verdict::Allow;
+            return PolicyVerdict::Allow;
         }
-        Verdict::Ask { why: None, remedy: format!("with {}", rule_or_mode(tool)) }
+        PolicyVerdict::Ask { why: None, remedy: format!("with {}", rule_or_mode(tool)) }
     }
 
     /// Nothing holds a command in, so no rule or mode can stand for a person's word.
-    fn judge_without_sandbox(&self, tool: &str) -> Verdict {
+    fn judge_without_sandbox(&self, tool: &str) -> PolicyVerdict {
         if self.sandbox == Sandbox::Required {
-            return Verdict::Deny(format!(
+            return PolicyVerdict::Deny(format!(
                 "{tool} runs only in a sandbox here (`--sandbox required`), and there is none"
             ));
         }
@@ -102,20 +102,20 @@ impl Policy {
             self.mode == Mode::BypassPermissions || self.rules.allows(tool, AccessKind::Command);
         let also = if is_allowed { String::new() } else { format!(" and {}", rule_or_mode(tool)) };
         let why = Some("there is no sandbox to run it in".to_owned());
-        Verdict::Ask { why, remedy: format!("{off}{also}") }
+        PolicyVerdict::Ask { why, remedy: format!("{off}{also}") }
     }
 }
 
-fn changes(effect: Effect) -> bool {
-    matches!(effect, Effect::Write { .. } | Effect::Command)
+fn changes(effect: AccessEffect) -> bool {
+    matches!(effect, AccessEffect::Write { .. } | AccessEffect::Command)
 }
 
 fn rule_or_mode(tool: &str) -> String {
     format!("`permissions.allow = [\"{tool}\"]` or `--permission-mode bypassPermissions`")
 }
 
-fn shared_file(names: u64) -> Verdict {
-    Verdict::Ask {
+fn shared_file(names: u64) -> PolicyVerdict {
+    PolicyVerdict::Ask {
         why: Some(format!(
             "the file has {names} hard links, and replacing it would part it from the others"
         )),
@@ -125,17 +125,17 @@ fn shared_file(names: u64) -> Verdict {
 }
 
 /// What an ask rule makes of a verdict.
-fn held_back(rule: &str, verdict: Verdict) -> Verdict {
+fn held_back(rule: &str, verdict: PolicyVerdict) -> PolicyVerdict {
     let mut remedy = format!("by taking `{rule}` out of `permissions.ask`");
     match verdict {
-        Verdict::Deny(_) => return verdict,
-        Verdict::Ask { remedy: more, .. } => remedy = format!("{remedy}, and {more}"),
-        Verdict::Allow => {}
+        PolicyVerdict::Deny(_) => return verdict,
+        PolicyVerdict::Ask { remedy: more, .. } => remedy = format!("{remedy}, and {more}"),
+        PolicyVerdict::Allow => {}
     }
-    Verdict::Ask { why: Some(format!("the rule `{rule}` says to ask")), remedy }
+    PolicyVerdict::Ask { why: Some(format!("the rule `{rule}` says to ask")), remedy }
 }
 
-impl Verdict {
+impl PolicyVerdict {
     /// `Ok` to go on, or what the model is told: nobody can be asked yet.
     pub(super) fn settle(self, tool: &str, mode: Mode) -> Result<(), String> {
         match self {
@@ -160,7 +160,7 @@ impl Verdict {
 mod tests {
     use insta::assert_snapshot;
 
-    use super::super::rules::{KnownTool, Settings};
+    use super::super::rules::{KnownTool, PermissionSettings};
     use super::*;
 
     const KNOWN: [KnownTool<'_>; 3] = [
@@ -168,14 +168,14 @@ mod tests {
         KnownTool { name: "Write", aliases: &[], access: AccessKind::Edit },
         KnownTool { name: "Bash", aliases: &["shell"], access: AccessKind::Command },
     ];
-    const READ: (&str, Effect) = ("Read", Effect::Read);
-    const WRITE: (&str, Effect) = ("Write", Effect::Write { names: 1 });
-    const LINKED: (&str, Effect) = ("Write", Effect::Write { names: 2 });
-    const BASH: (&str, Effect) = ("Bash", Effect::Command);
+    const READ: (&str, AccessEffect) = ("Read", AccessEffect::Read);
+    const WRITE: (&str, AccessEffect) = ("Write", AccessEffect::Write { names: 1 });
+    const LINKED: (&str, AccessEffect) = ("Write", AccessEffect::Write { names: 2 });
+    const BASH: (&str, AccessEffect) = ("Bash", AccessEffect::Command);
 
     /// `lists` holds `allow Write`, `ask Bash` and the like, separated by commas.
-    fn judged(mode: Mode, sandbox: Sandbox, lists: &str, call: (&str, Effect)) -> String {
-        let mut settings = Settings { mode, ..Settings::default() };
+    fn judged(mode: Mode, sandbox: Sandbox, lists: &str, call: (&str, AccessEffect)) -> String {
+        let mut settings = PermissionSettings { mode, ..PermissionSettings::default() };
         for (list, rule) in lists.split(',').filter_map(|entry| entry.trim().split_once(' ')) {
             let list = match list {
                 "allow" => &mut settings.allow,
@@ -192,7 +192,7 @@ mod tests {
 
     const MODES: [Mode; 4] = [Mode::Plan, Mode::DontAsk, Mode::Default, Mode::BypassPermissions];
 
-    fn by_mode(sandbox: Sandbox, lists: &str, call: (&str, Effect)) -> String {
+    fn by_mode(sandbox: Sandbox, lists: &str, call: (&str, AccessEffect)) -> String {
         MODES.map(|mode| format!("{mode}: {}", judged(mode, sandbox, lists, call))).join("\n")
     }
 

@@ -1,6 +1,6 @@
 //! Kinds of access: what rules and modes know of a tool beside its name.
 
-use super::Reach;
+use super::AccessRequest;
 
 /// What a tool does. Each tool declares its own, and is held to it: a call that reaches
 /// for anything else is refused.
@@ -27,7 +27,7 @@ impl AccessKind {
     }
 }
 
-impl Reach {
+impl AccessRequest {
     pub(crate) fn kind(&self) -> AccessKind {
         match self {
             Self::Read(_) | Self::Search(_) => AccessKind::Read,

@@ -1,4 +1,4 @@
-//! How much is let through without a rule that says so.
+//! The permission modes: what is allowed without a rule.
 
 use std::fmt;
 use std::str::FromStr;

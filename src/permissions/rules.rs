@@ -9,7 +9,7 @@ use super::mode::Mode;
 /// `[permissions]`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Settings {
+pub(crate) struct PermissionSettings {
     pub(crate) mode: Mode,
     /// Tools that run without asking.
     pub(crate) allow: Vec<String>,
@@ -65,7 +65,10 @@ pub(crate) enum RuleError {
 }
 
 impl Rules {
-    pub(super) fn parse(settings: &Settings, known: &[KnownTool<'_>]) -> Result<Self, RuleError> {
+    pub(super) fn parse(
+        settings: &PermissionSettings,
+        known: &[KnownTool<'_>],
+    ) -> Result<Self, RuleError> {
         let parse = |list, rules: &[String]| {
             rules.iter().map(|rule| Rule::parse(list, rule, known)).collect::<Result<Vec<_>, _>>()
         };
@@ -152,7 +155,7 @@ mod tests {
 
     fn deny(rule: &str) -> Result<Rules, RuleError> {
         let deny = vec![rule.to_owned()];
-        Rules::parse(&Settings { deny, ..Settings::default() }, &KNOWN)
+        Rules::parse(&PermissionSettings { deny, ..PermissionSettings::default() }, &KNOWN)
     }
 
     /// The tools that a rule denies.
@@ -182,7 +185,8 @@ mod tests {
     #[test]
     fn where_reading_is_allowed_or_asked_about_editing_is_not() {
         let read = || vec!["Read".to_owned()];
-        let settings = Settings { allow: read(), ask: read(), ..Settings::default() };
+        let settings =
+            PermissionSettings { allow: read(), ask: read(), ..PermissionSettings::default() };
         let rules = Rules::parse(&settings, &KNOWN).unwrap();
         for tool in &KNOWN {
             let is_reading = tool.access == AccessKind::Read;
@@ -193,7 +197,8 @@ mod tests {
 
     #[test]
     fn the_words_for_kinds_stand_where_no_tool_bears_them() {
-        let settings = Settings { deny: vec!["Read".to_owned()], ..Settings::default() };
+        let settings =
+            PermissionSettings { deny: vec!["Read".to_owned()], ..PermissionSettings::default() };
         let rules = Rules::parse(&settings, &[]).unwrap();
         assert_eq!(rules.denying("Preview", AccessKind::Read), Some("Read"));
     }

@@ -4,7 +4,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
 
-use super::{Hidden, HiddenFiles};
+use super::{ExcludedPaths, HiddenFiles};
 use crate::workspace::{Directory, Target};
 
 /// A directory (or file) to be searched. It hands out directories only together with
@@ -12,12 +12,12 @@ use crate::workspace::{Directory, Target};
 #[derive(Debug)]
 pub(crate) struct SearchScope {
     target: Target,
-    hidden: Hidden,
+    excluded: ExcludedPaths,
 }
 
 impl SearchScope {
-    pub(crate) fn new(target: Target, hidden: Hidden) -> Self {
-        Self { target, hidden }
+    pub(crate) fn new(target: Target, excluded: ExcludedPaths) -> Self {
+        Self { target, excluded }
     }
 
     pub(super) fn target(&self) -> &Target {
@@ -46,6 +46,6 @@ impl SearchScope {
     /// The directory itself, the root that holds it with its path, and the judge of all
     /// that is found in them.
     pub(crate) fn open(&self) -> io::Result<(Directory, (&Path, Directory), HiddenFiles)> {
-        Ok((self.target.open_directory()?, self.target.open_root()?, self.hidden.files()))
+        Ok((self.target.open_directory()?, self.target.open_root()?, self.excluded.files()))
     }
 }

@@ -1,4 +1,4 @@
-//! What a command may know of the server's environment.
+//! Selects the environment variables of commands.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;

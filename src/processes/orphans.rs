@@ -18,6 +18,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::protocol::CANCEL_GRACE;
 use super::tree::{self, Process};
 
+use crate::sync;
+
 /// How long it takes a supervisor to end its tree when nobody waits for the answer;
 /// with this the tree is gone within two seconds.
 const DROPPED_PATIENCE: Duration = CANCEL_GRACE.saturating_mul(2);
@@ -111,7 +113,7 @@ impl Drop for Listed {
 }
 
 fn supervisors() -> std::sync::MutexGuard<'static, BTreeSet<i32>> {
-    SUPERVISORS.lock().unwrap_or_else(PoisonError::into_inner)
+    sync::lock(&SUPERVISORS)
 }
 
 /// Has orphans fall to this process, and ends them whenever a child has ended. Never

@@ -1,11 +1,11 @@
-//! What a command has printed, as far as anyone will read it: the beginning and the
+//! Captures what a command prints, as far as anyone will read it: the beginning and the
 //! end, in memory that does not grow with the output.
 
 use std::collections::VecDeque;
 
 use encoding_rs::{Decoder, UTF_8};
 
-use super::plain::Plain;
+use super::terminal::TerminalFilter;
 
 /// The characters that the line about the middle may take.
 const NOTE_ROOM: usize = 200;
@@ -15,7 +15,7 @@ const NOTE_ROOM: usize = 200;
 #[derive(Debug)]
 pub(crate) struct Capture {
     decoder: Decoder,
-    plain: Plain,
+    plain: TerminalFilter,
     bytes: u64,
     is_malformed: bool,
     /// The first `most` characters.
@@ -31,7 +31,7 @@ impl Capture {
     pub(crate) fn new(most: usize) -> Self {
         Self {
             decoder: UTF_8.new_decoder_without_bom_handling(),
-            plain: Plain::default(),
+            plain: TerminalFilter::default(),
             bytes: 0,
             is_malformed: false,
             head: String::new(),

@@ -1,4 +1,4 @@
-//! What server and supervisor tell each other: one JSON value a line.
+//! The protocol between server and supervisor: one JSON value a line.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
@@ -33,9 +33,9 @@ pub(super) const CANCEL_GRACE: Duration = Duration::from_millis(500);
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Report {
     /// The command could not be started; nothing ran.
-    NotStarted { step: Step, errno: i32 },
+    NotStarted { step: LaunchStep, errno: i32 },
     /// The command itself has ended; what it started may still run.
-    Ended { exit: Exit, moved: Moved },
+    Ended { exit: Exit, moved: FinalDirectory },
     /// Nothing is left. The last report, unless the tree could not be ended.
     Gone { leftovers: usize },
     /// KILL was sent and these many are still there (waiting for a device, say).
@@ -46,7 +46,7 @@ pub(super) enum Report {
 
 /// What was tried when a command could not be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Step {
+pub(crate) enum LaunchStep {
     /// Entering the working directory.
     Directory,
     /// Executing the program.
@@ -62,7 +62,7 @@ pub(crate) enum Exit {
 
 /// Where the command was when it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Moved {
+pub(crate) enum FinalDirectory {
     /// Where it was started.
     Not,
     /// In another directory.

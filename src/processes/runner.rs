@@ -1,5 +1,5 @@
 //! Runs one command to its end: starts the supervisor, reads the output, and does
-//! what [`Steps`] decides.
+//! what [`CommandState`] decides.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,11 +16,11 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::command_state::{CommandEffect, CommandEvent, CommandState, EndCause};
 use super::environment::Environment;
 use super::orphans::Supervisor;
 use super::output::Capture;
-use super::protocol::{self, Exit, Job, Moved, Order, Step};
-use super::steps::{Cause, Effect, Event, Steps};
+use super::protocol::{self, Exit, FinalDirectory, Job, LaunchStep, Order};
 use super::supervisor;
 
 /// As much as a pipe holds.
@@ -68,10 +68,10 @@ pub(crate) struct Limits {
 pub(crate) struct Finished {
     /// Standard output and standard error, interleaved as they came.
     pub(crate) output: Capture,
-    pub(crate) cause: Cause,
+    pub(crate) cause: EndCause,
     /// `None` when nobody saw it end.
     pub(crate) exit: Option<Exit>,
-    pub(crate) moved: Moved,
+    pub(crate) moved: FinalDirectory,
     /// What it had left running; it has been ended.
     pub(crate) leftovers: usize,
     /// What could not be ended.
@@ -117,8 +117,10 @@ impl Runner {
         run.tell(&self.job(command)).await;
         let finished = run.watch(limits, cancelled).await;
         finished.map_err(|(step, source)| match step {
-            Step::Directory => RunError::Directory { directory: command.directory.clone(), source },
-            Step::Execute => RunError::Program { program: command.program.clone(), source },
+            LaunchStep::Directory => {
+                RunError::Directory { directory: command.directory.clone(), source }
+            }
+            LaunchStep::Execute => RunError::Program { program: command.program.clone(), source },
         })
     }
 
@@ -153,7 +155,7 @@ impl Runner {
             orders,
             output: Some(pipe::Receiver::from_owned_fd(reading)?),
             captured: Capture::new(limits.shown),
-            steps: Steps::new(),
+            steps: CommandState::new(),
         })
     }
 }
@@ -166,7 +168,7 @@ struct Run {
     orders: OwnedWriteHalf,
     output: Option<pipe::Receiver>,
     captured: Capture,
-    steps: Steps,
+    steps: CommandState,
 }
 
 /// What the loop wakes up for.
@@ -182,7 +184,7 @@ impl Run {
         mut self,
         limits: Limits,
         cancelled: &CancellationToken,
-    ) -> Result<Finished, (Step, io::Error)> {
+    ) -> Result<Finished, (LaunchStep, io::Error)> {
         let mut deadline = Box::pin(sleep(limits.time));
         let mut line = Vec::new();
         let mut piece = vec![0; READ_BYTES];
@@ -205,8 +207,8 @@ impl Run {
                     Some(event) => event,
                     None => continue,
                 },
-                Woken::Deadline => Event::Deadline,
-                Woken::Cancelled => Event::Cancelled,
+                Woken::Deadline => CommandEvent::Deadline,
+                Woken::Cancelled => CommandEvent::Cancelled,
             };
             let effect = self.steps.step(event);
             if self.act(effect, deadline.as_mut()).await {
@@ -216,25 +218,25 @@ impl Run {
     }
 
     /// Takes in what was read; tells what that means beyond more output.
-    fn take(&mut self, piece: &[u8], limits: Limits) -> Option<Event> {
+    fn take(&mut self, piece: &[u8], limits: Limits) -> Option<CommandEvent> {
         if piece.is_empty() {
             self.output = None;
-            return Some(Event::OutputClosed);
+            return Some(CommandEvent::OutputClosed);
         }
         self.captured.push(piece);
-        (limits.output < self.captured.bytes()).then_some(Event::TooMuchOutput)
+        (limits.output < self.captured.bytes()).then_some(CommandEvent::TooMuchOutput)
     }
 
     /// Returns whether the run is over.
-    async fn act(&mut self, effect: Effect, mut deadline: Pin<&mut Sleep>) -> bool {
+    async fn act(&mut self, effect: CommandEffect, mut deadline: Pin<&mut Sleep>) -> bool {
         match effect {
-            Effect::Nothing => {}
-            Effect::Wait(time) => deadline.as_mut().reset(Instant::now() + time),
-            Effect::End { grace, then } => {
+            CommandEffect::Nothing => {}
+            CommandEffect::Wait(time) => deadline.as_mut().reset(Instant::now() + time),
+            CommandEffect::End { grace, then } => {
                 self.tell(&Order::End { grace }).await;
                 deadline.as_mut().reset(Instant::now() + then);
             }
-            Effect::Finish => return true,
+            CommandEffect::Finish => return true,
         }
         false
     }
@@ -246,7 +248,7 @@ impl Run {
 
     /// What the supervisor has reported is what it, or whoever speaks in its name, says:
     /// first everything is made to end, and what is found then counts more.
-    async fn finish(mut self, piece: &mut [u8]) -> Result<Finished, (Step, io::Error)> {
+    async fn finish(mut self, piece: &mut [u8]) -> Result<Finished, (LaunchStep, io::Error)> {
         let patience = if self.steps.is_over { EXIT_PATIENCE } else { Duration::ZERO };
         let ended = self.supervisor.end(patience).await;
         if ended.orphans == 0
@@ -291,6 +293,6 @@ async fn next_piece(output: &mut Option<pipe::Receiver>, piece: &mut [u8]) -> us
 }
 
 /// Also the empty line of a closed socket is no report.
-fn reported(line: &[u8]) -> Event {
-    protocol::parse(line).map_or(Event::SupervisorGone, Event::Reported)
+fn reported(line: &[u8]) -> CommandEvent {
+    protocol::parse(line).map_or(CommandEvent::SupervisorGone, CommandEvent::Reported)
 }

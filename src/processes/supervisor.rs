@@ -1,12 +1,12 @@
 //! The process between the server and one command.
 //!
-//! It is our own binary, re-executed, and two processes really: the *guardian*
-//! forks the *warden*, the warden starts the command and looks after its tree. A
-//! command that kills its parent kills the warden; its orphans then fall to the
-//! guardian, which ends them. One that kills both is ended by the server.
+//! It is our own binary, re-executed, and two processes really: the *monitor*
+//! forks the *reaper*, the reaper starts the command and looks after its tree. A
+//! command that kills its parent kills the reaper; its orphans then fall to the
+//! monitor, which ends them. One that kills both is ended by the server.
 
 mod launch;
-mod warden;
+mod reaper;
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -20,7 +20,7 @@ use rustix::stdio;
 use super::kernel::{self, Fork};
 use super::protocol::{self, Job, Report};
 use super::tree;
-use warden::TICK;
+use reaper::TICK;
 
 /// The hidden command that makes our binary a supervisor.
 pub(super) const COMMAND: &str = "__supervise";
@@ -37,7 +37,7 @@ pub fn supervise_if_asked() -> Option<ExitCode> {
 
 fn supervise() -> io::Result<()> {
     // Before it holds anything: a command of the same user could trace it otherwise, and
-    // speak in its name. The warden inherits this, the command's program does not.
+    // speak in its name. The reaper inherits this, the command's program does not.
     process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     kernel::close_others_on_exec()?;
     kernel::ignore_no_signals();
@@ -53,19 +53,19 @@ fn supervise() -> io::Result<()> {
     let mut orders = BufReader::new(socket.try_clone()?);
     let Some(job) = protocol::read::<Job>(&mut orders)? else { return Ok(()) };
     match kernel::fork()? {
-        Fork::Child => warden::run(job, orders, socket),
-        Fork::Parent(warden) => guard(warden, socket),
+        Fork::Child => reaper::run(job, orders, socket),
+        Fork::Parent(reaper) => monitor(reaper, socket),
     }
 }
 
-/// Waits for the warden; does its last duty where it could not.
-fn guard(warden: Pid, mut socket: UnixStream) -> io::Result<()> {
+/// Waits for the reaper; does its last duty where it could not.
+fn monitor(reaper: Pid, mut socket: UnixStream) -> io::Result<()> {
     let_go_of_output()?;
     let status = loop {
-        match process::waitpid(Some(warden), WaitOptions::UNTRACED) {
+        match process::waitpid(Some(reaper), WaitOptions::UNTRACED) {
             // A command may stop its parent; that must not keep it from being ended.
             Ok(Some((_, status))) if status.stopped() => {
-                process::kill_process(warden, process::Signal::CONT)?;
+                process::kill_process(reaper, process::Signal::CONT)?;
             }
             Ok(Some((_, status))) => break status,
             Ok(None) | Err(rustix::io::Errno::INTR) => {}

@@ -47,7 +47,7 @@ async fn tells_what_was_printed_and_how_it_ended() {
 
     assert_eq!(finished.output.render(1000, ""), "out\nerr\nout again\n");
     assert_eq!(finished.exit, Some(Exit::Code(3)));
-    assert_eq!((finished.cause, finished.leftovers), (Cause::ItsOwn, 0));
+    assert_eq!((finished.cause, finished.leftovers), (EndCause::ItsOwn, 0));
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn p6_a_time_out_ends_the_tree_and_keeps_what_was_said() {
 
         let finished = run_within(limits, &bash(&text.replace("MARKER", &marker))).await;
 
-        assert_eq!(finished.cause, Cause::TimedOut, "{text}");
+        assert_eq!(finished.cause, EndCause::TimedOut, "{text}");
         assert_eq!(finished.output.render(1000, ""), "started\n", "{text}");
         assert_eq!(processes_with(&marker), Vec::<String>::new(), "{text}");
     }
@@ -138,7 +138,7 @@ async fn cancelling_ends_the_tree() {
         gate
     });
 
-    assert_eq!(finished.unwrap().cause, Cause::Cancelled);
+    assert_eq!(finished.unwrap().cause, EndCause::Cancelled);
     assert_eq!(processes_with(&marker), Vec::<String>::new());
 }
 
@@ -172,7 +172,7 @@ async fn a_command_that_kills_its_supervisor_ends_itself() {
         gate.opened().await.closed().await
     });
 
-    assert_eq!((finished.exit, finished.cause), (None, Cause::ItsOwn));
+    assert_eq!((finished.exit, finished.cause), (None, EndCause::ItsOwn));
     assert_eq!(closed, "");
 }
 
@@ -221,7 +221,7 @@ async fn p4_endless_output_ends_the_command() {
 
         let finished = run_within(limits, &bash(text)).await;
 
-        assert_eq!(finished.cause, Cause::TooMuchOutput, "{text}");
+        assert_eq!(finished.cause, EndCause::TooMuchOutput, "{text}");
         assert!(finished.output.render(30_000, "").chars().count() <= 30_000);
     }
 }
@@ -335,15 +335,15 @@ async fn knows_where_a_command_ended() {
     let directory = TempDir::new().unwrap();
     let root = directory.path().canonicalize().unwrap();
     fs::create_dir_all(root.join("sub/deep")).unwrap();
-    let sub = Moved::To(root.join("sub").into());
+    let sub = FinalDirectory::To(root.join("sub").into());
     for (text, moved) in [
         ("cd sub; exit 3", sub.clone()),
         ("cd sub && exec true", sub.clone()),
         ("trap 'echo bye' EXIT; cd sub; exit 4", sub.clone()),
         ("set -e; pushd sub/deep; cd ..; false", sub.clone()),
-        ("(cd sub)", Moved::Not),
-        ("cd sub; cd ..", Moved::Not),
-        ("mkdir gone; cd gone; rmdir ../gone", Moved::Nowhere),
+        ("(cd sub)", FinalDirectory::Not),
+        ("cd sub; cd ..", FinalDirectory::Not),
+        ("mkdir gone; cd gone; rmdir ../gone", FinalDirectory::Nowhere),
         ("cd sub; sh -c 'cd deep'; env -C deep true", sub),
     ] {
         // As the Bash tool does, so that the last program is not the shell itself.
@@ -361,7 +361,7 @@ async fn a_program_that_moves_does_not_move_the_shell() {
     for text in ["env -C sub true", "true && env -C sub true", "true\nenv -C sub true\n"] {
         let finished = run(&bash_in(directory.path(), &format!("{text}\n\n"))).await;
 
-        assert_eq!(finished.moved, Moved::Not, "{text}");
+        assert_eq!(finished.moved, FinalDirectory::Not, "{text}");
         assert_eq!(finished.exit, Some(Exit::Code(0)), "{text}");
     }
 }
@@ -394,10 +394,10 @@ async fn a_directory_may_have_any_name() {
     fs::create_dir(&odd).unwrap();
 
     let finished = run(&bash_in(&odd, "cd ..; cd -; true")).await;
-    assert_eq!((finished.exit, finished.moved), (Some(Exit::Code(0)), Moved::Not));
+    assert_eq!((finished.exit, finished.moved), (Some(Exit::Code(0)), FinalDirectory::Not));
 
     let finished = run(&bash_in(directory.path(), "cd *; true")).await;
-    assert_eq!(finished.moved, Moved::To(odd.into()));
+    assert_eq!(finished.moved, FinalDirectory::To(odd.into()));
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ const READ_FIRST: &str = "Read a file before you change it.";
 pub(crate) struct Services {
     pub(crate) files: Arc<Files>,
     pub(crate) runner: Runner,
-    pub(crate) bash: bash::Settings,
+    pub(crate) bash: bash::BashSettings,
 }
 
 /// In the order in which they are advertised, which is part of a provider's cache key.
@@ -48,7 +48,7 @@ mod tests {
     use crate::processes::Environment;
     use crate::tools::toolset::Toolset;
 
-    /// `litellm.md`: what some provider's translation drops or changes.
+    /// What the translation for one provider or another drops or changes (docs/stream.md, What goes back).
     const LOST: [&str; 17] = [
         "$ref",
         "$defs",
@@ -73,7 +73,7 @@ mod tests {
         Toolset::new(list(&Services {
             files: Arc::default(),
             runner: Runner::new("/proc/self/exe", Environment::allowed([]), None),
-            bash: bash::Settings::default(),
+            bash: bash::BashSettings::default(),
         }))
     }
 

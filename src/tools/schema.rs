@@ -29,7 +29,7 @@ pub(crate) struct InvalidInput(pub(crate) String);
 
 impl InputSchema {
     /// The schema of `T`, flat enough for every provider's translation.
-    pub(crate) fn of<T: JsonSchema>(aliases: PropertyAliases) -> Self {
+    pub(crate) fn for_type<T: JsonSchema>(aliases: PropertyAliases) -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.inline_subschemas = true;
             settings.meta_schema = None;
@@ -124,7 +124,7 @@ mod tests {
     const ALIASES: PropertyAliases = &[("after_context", "-A")];
 
     fn accept(arguments: Value) -> Result<(Input, Vec<String>), String> {
-        let schema = InputSchema::of::<Input>(ALIASES);
+        let schema = InputSchema::for_type::<Input>(ALIASES);
         let (arguments, notes) = schema.accept(arguments).map_err(|error| error.to_string())?;
         decode(arguments).map(|input| (input, notes)).map_err(|error| error.to_string())
     }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn advertises_a_flat_schema() {
-        let schema = InputSchema::of::<Input>(ALIASES);
+        let schema = InputSchema::for_type::<Input>(ALIASES);
         insta::assert_json_snapshot!(schema.advertised(), @r#"
         {
           "type": "object",

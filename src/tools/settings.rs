@@ -1,4 +1,4 @@
-//! What an operator may say about tools: `[tools]`.
+//! The settings of `[tools]`.
 
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ const MAX_ROUND_CHARS: usize = 200_000;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Settings {
+pub(crate) struct ToolSettings {
     /// Only these of our tools, by name or alias; all of them where it is missing.
     pub(crate) enable: Option<Vec<String>>,
     /// All but these.
@@ -22,7 +22,7 @@ pub(crate) struct Settings {
     pub(crate) max_result_chars: Option<usize>,
     /// All answers of one round together.
     pub(crate) max_round_chars: usize,
-    pub(crate) bash: bash::Settings,
+    pub(crate) bash: bash::BashSettings,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -50,7 +50,7 @@ enum ClientToolsForm {
     Names(Vec<String>),
 }
 
-impl Default for Settings {
+impl Default for ToolSettings {
     fn default() -> Self {
         Self {
             enable: None,
@@ -59,7 +59,7 @@ impl Default for Settings {
             name_conflict: NameConflict::default(),
             max_result_chars: None,
             max_round_chars: MAX_ROUND_CHARS,
-            bash: bash::Settings::default(),
+            bash: bash::BashSettings::default(),
         }
     }
 }
@@ -93,7 +93,7 @@ impl TryFrom<ClientToolsForm> for ClientTools {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Settings, String> {
+    fn read(text: &str) -> Result<ToolSettings, String> {
         toml::from_str(text).map_err(|error| error.message().to_owned())
     }
 

@@ -17,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::schema::{self, InputSchema, InvalidInput, PropertyAliases};
 use crate::files::ReadState;
-use crate::openai::progress_lines::UNKNOWN_TOOL;
-use crate::permissions::{AccessKind, KnownTool, Permit, Reach, Refusal};
+use crate::permissions::{AccessKind, AccessRequest, KnownTool, Permit, Refusal};
+use crate::progress_lines::UNKNOWN_TOOL;
+use crate::sync;
 use crate::workspace::Workspace;
 
 /// A capability the model can call.
@@ -47,15 +48,15 @@ pub(crate) trait Tool: Send + Sync + 'static {
     /// Further names of properties, `(accepted, advertised)`.
     const PROPERTY_ALIASES: PropertyAliases = &[];
 
-    /// How soon a shared call may start; see engine.md 3.
-    const START: Start = Start::Sealed;
+    /// How soon a shared call may start; see docs/stream.md, When a call may start.
+    const START: StartRule = StartRule::Sealed;
 
     /// The most characters of an answer that reach the model; what is beyond is
     /// cut by the pipeline, with a note. `None`: the tool bounds itself.
     const MAX_RESULT_CHARS: Option<usize> = None;
 
     /// Which part of an answer that is too long is worth most.
-    const KEEP: Keep = Keep::Head;
+    const TRUNCATION: Truncation = Truncation::Head;
 
     /// Whether this call may overlap with others. The default is the safe answer.
     fn concurrency(&self, _input: &Self::Input) -> Concurrency {
@@ -63,7 +64,7 @@ pub(crate) trait Tool: Send + Sync + 'static {
     }
 
     /// What this call reaches for; the permission policy judges it.
-    fn reach(&self, input: &Self::Input, context: &CallContext) -> Reach;
+    fn access_request(&self, input: &Self::Input, context: &CallContext) -> AccessRequest;
 
     /// The main argument in a few words, for progress lines: a path, a pattern,
     /// a command.
@@ -87,7 +88,7 @@ pub(crate) enum Concurrency {
 
 /// When a shared call may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
+pub(crate) enum StartRule {
     /// At its last brace: a local tool without effects.
     Closed,
     /// When the model has moved on from it.
@@ -96,7 +97,7 @@ pub(crate) enum Start {
 
 /// What is left of an answer that is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keep {
+pub(crate) enum Truncation {
     Head,
     /// For output whose end says how it went.
     HeadAndTail,
@@ -105,13 +106,13 @@ pub(crate) enum Keep {
 /// The facts of one call. Services belong to the tool that needs them.
 #[derive(Clone, Debug)]
 pub(crate) struct CallContext {
-    pub(crate) session: Arc<SessionFacts>,
+    pub(crate) session: Arc<SessionContext>,
     pub(crate) cancelled: CancellationToken,
 }
 
 /// What the calls of one session share.
 #[derive(Debug)]
-pub(crate) struct SessionFacts {
+pub(crate) struct SessionContext {
     /// The directories that the session may work in.
     pub(crate) workspace: Arc<Workspace>,
     /// Where relative paths start; Bash moves it.
@@ -155,7 +156,7 @@ pub(crate) enum ToolError {
     Failed(String),
 }
 
-impl SessionFacts {
+impl SessionContext {
     /// A session that starts at the root of `workspace`.
     pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
         Self {
@@ -171,11 +172,11 @@ impl SessionFacts {
     }
 
     pub(crate) fn working_dir(&self) -> PathBuf {
-        self.working_dir.lock().expect("no holder panics").clone()
+        sync::lock(&self.working_dir).clone()
     }
 
     pub(crate) fn set_working_dir(&self, directory: PathBuf) {
-        *self.working_dir.lock().expect("no holder panics") = directory;
+        *sync::lock(&self.working_dir) = directory;
     }
 }
 
@@ -236,9 +237,9 @@ pub(crate) trait AnyTool: Send + Sync {
     fn advice(&self) -> Option<&'static str>;
     /// The `parameters` schema as advertised: flat, every property typed.
     fn input_schema(&self) -> &Value;
-    fn start(&self) -> Start;
+    fn start(&self) -> StartRule;
     fn max_result_chars(&self) -> Option<usize>;
-    fn keep(&self) -> Keep;
+    fn truncation(&self) -> Truncation;
 
     /// The tool as rules know it.
     fn known(&self) -> KnownTool<'_> {
@@ -253,7 +254,7 @@ pub(crate) trait AnyTool: Send + Sync {
 /// A tool together with arguments it understands.
 pub(crate) trait ParsedCall: Send {
     fn concurrency(&self) -> Concurrency;
-    fn reach(&self, context: &CallContext) -> Reach;
+    fn access_request(&self, context: &CallContext) -> AccessRequest;
     fn headline(&self) -> String;
     /// What of the input had no effect, for the answer to mention.
     fn notes(&self) -> &[String];
@@ -264,22 +265,22 @@ pub(crate) type ToolFuture = BoxFuture<'static, Result<ToolOutput, ToolError>>;
 
 /// Makes a tool ready for use: its schema is derived and compiled here, once.
 pub(crate) fn erase<T: Tool>(tool: T) -> Arc<dyn AnyTool> {
-    let schema = InputSchema::of::<T::Input>(T::PROPERTY_ALIASES);
-    Arc::new(Erased { tool: Arc::new(tool), schema })
+    let schema = InputSchema::for_type::<T::Input>(T::PROPERTY_ALIASES);
+    Arc::new(ErasedTool { tool: Arc::new(tool), schema })
 }
 
-struct Erased<T> {
+struct ErasedTool<T> {
     tool: Arc<T>,
     schema: InputSchema,
 }
 
-struct Bound<T: Tool> {
+struct BoundCall<T: Tool> {
     tool: Arc<T>,
     input: T::Input,
     notes: Vec<String>,
 }
 
-impl<T: Tool> AnyTool for Erased<T> {
+impl<T: Tool> AnyTool for ErasedTool<T> {
     fn name(&self) -> &str {
         T::NAME
     }
@@ -304,7 +305,7 @@ impl<T: Tool> AnyTool for Erased<T> {
         self.schema.advertised()
     }
 
-    fn start(&self) -> Start {
+    fn start(&self) -> StartRule {
         T::START
     }
 
@@ -312,24 +313,24 @@ impl<T: Tool> AnyTool for Erased<T> {
         T::MAX_RESULT_CHARS
     }
 
-    fn keep(&self) -> Keep {
-        T::KEEP
+    fn truncation(&self) -> Truncation {
+        T::TRUNCATION
     }
 
     fn parse(self: Arc<Self>, arguments: Value) -> Result<Box<dyn ParsedCall>, ToolError> {
         let (arguments, notes) = self.schema.accept(arguments)?;
         let input = schema::decode(arguments)?;
-        Ok(Box::new(Bound { tool: Arc::clone(&self.tool), input, notes }))
+        Ok(Box::new(BoundCall { tool: Arc::clone(&self.tool), input, notes }))
     }
 }
 
-impl<T: Tool> ParsedCall for Bound<T> {
+impl<T: Tool> ParsedCall for BoundCall<T> {
     fn concurrency(&self) -> Concurrency {
         self.tool.concurrency(&self.input)
     }
 
-    fn reach(&self, context: &CallContext) -> Reach {
-        self.tool.reach(&self.input, context)
+    fn access_request(&self, context: &CallContext) -> AccessRequest {
+        self.tool.access_request(&self.input, context)
     }
 
     fn headline(&self) -> String {
@@ -353,7 +354,7 @@ pub(crate) mod test_support {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::permissions::{Access, Hidden, SearchScope};
+    use crate::permissions::{Access, ExcludedPaths, SearchScope};
     use crate::workspace;
 
     /// The calls of one workspace share a session: what one reads, the next knows.
@@ -362,7 +363,7 @@ pub(crate) mod test_support {
         _directory: Option<tempfile::TempDir>,
         born: SystemTime,
         context: CallContext,
-        hidden: Hidden,
+        excluded: ExcludedPaths,
     }
 
     impl Workspace {
@@ -380,19 +381,19 @@ pub(crate) mod test_support {
         pub(crate) fn at(root: &Path) -> Self {
             let root = root.canonicalize().unwrap();
             let open = workspace::Workspace::open(vec![root.clone()]).unwrap();
-            let session = Arc::new(SessionFacts::new(Arc::new(open)));
+            let session = Arc::new(SessionContext::new(Arc::new(open)));
             Self {
                 root,
                 _directory: None,
                 born: SystemTime::now(),
                 context: CallContext { session, cancelled: CancellationToken::new() },
-                hidden: Hidden::nothing(),
+                excluded: ExcludedPaths::none(),
             }
         }
 
         /// Hides a directory from searches, as the server does with its own.
         pub(crate) fn hide(&mut self, directory: &Path) {
-            self.hidden = Hidden::directory(directory);
+            self.excluded = ExcludedPaths::below(directory);
         }
 
         pub(crate) fn root(&self) -> PathBuf {
@@ -426,19 +427,19 @@ pub(crate) mod test_support {
         }
 
         /// Permits what lies in the workspace, and every command.
-        pub(crate) fn permit(&self, reach: Reach) -> Result<Permit, ToolError> {
+        pub(crate) fn permit(&self, access_request: AccessRequest) -> Result<Permit, ToolError> {
             let root = Arc::clone(&self.context.session.workspace);
             let resolve = |path: PathBuf| {
                 root.resolve(&path).map_err(|error| ToolError::Denied(error.to_string()))
             };
-            Ok(Permit::for_test(match reach {
-                Reach::Read(path) => Access::Read(resolve(path)?),
-                Reach::Search(path) => {
-                    Access::Search(SearchScope::new(resolve(path)?, self.hidden.clone()))
+            Ok(Permit::for_test(match access_request {
+                AccessRequest::Read(path) => Access::Read(resolve(path)?),
+                AccessRequest::Search(path) => {
+                    Access::Search(SearchScope::new(resolve(path)?, self.excluded.clone()))
                 }
-                Reach::Write(path) => Access::Write(resolve(path)?),
-                Reach::Command(command) => Access::Command(command),
-                Reach::Nothing => Access::Nothing,
+                AccessRequest::Write(path) => Access::Write(resolve(path)?),
+                AccessRequest::Command(command) => Access::Command(command),
+                AccessRequest::Nothing => Access::Nothing,
             }))
         }
 
@@ -455,7 +456,7 @@ pub(crate) mod test_support {
         ) -> Result<ToolOutput, ToolError> {
             let call = Arc::clone(tool).parse(arguments)?;
             let notes = call.notes().join("\n");
-            let permit = self.permit(call.reach(&self.context))?;
+            let permit = self.permit(call.access_request(&self.context))?;
             let mut output = call.execute(permit, self.context()).await?;
             if !notes.is_empty() {
                 output.text = format!("{}\n{notes}", output.text);

@@ -38,10 +38,10 @@ struct Members {
 impl Toolset {
     pub(crate) fn new(tools: Vec<Arc<dyn AnyTool>>) -> Self {
         let definitions = tools.iter().map(|tool| definition(tool.as_ref()).into()).collect();
-        Self::of(tools, definitions)
+        Self::from_parts(tools, definitions)
     }
 
-    fn of(tools: Vec<Arc<dyn AnyTool>>, definitions: Vec<Arc<RawValue>>) -> Self {
+    fn from_parts(tools: Vec<Arc<dyn AnyTool>>, definitions: Vec<Arc<RawValue>>) -> Self {
         let mut places = HashMap::new();
         for (place, tool) in tools.iter().enumerate() {
             places.insert(tool.name().to_owned(), place);
@@ -148,7 +148,7 @@ impl Toolset {
         if kept.len() == tools.len() {
             return self.clone();
         }
-        let mut toolset = Self::of(
+        let mut toolset = Self::from_parts(
             kept.iter().map(|place| Arc::clone(&tools[*place])).collect(),
             kept.iter().map(|place| Arc::clone(&definitions[*place])).collect(),
         );
@@ -166,7 +166,7 @@ impl fmt::Debug for Toolset {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::permissions::{AccessKind, Permit, Reach};
+    use crate::permissions::{AccessKind, AccessRequest, Permit};
     use crate::tools::tool::{CallContext, Tool, ToolOutput, erase};
 
     macro_rules! tool {
@@ -180,8 +180,8 @@ mod tests {
                 const ACCESS: AccessKind = AccessKind::None;
                 const DESCRIPTION: &'static str = "";
 
-                fn reach(&self, _: &Self::Input, _: &CallContext) -> Reach {
-                    Reach::Nothing
+                fn access_request(&self, _: &Self::Input, _: &CallContext) -> AccessRequest {
+                    AccessRequest::Nothing
                 }
 
                 fn headline(&self, _: &Self::Input) -> String {

@@ -1,13 +1,13 @@
 //! Cuts an answer that is too long for the model, at the border of a line.
 
-use super::tool::Keep;
+use super::tool::Truncation;
 use crate::text;
 
 /// Of an answer that keeps both ends, the part that is its head.
 const HEAD_SHARE: usize = 2;
 
 /// `text` with about `max_chars` characters, the note on what was left out aside.
-pub(crate) fn cap(text: String, max_chars: usize, keep: Keep) -> String {
+pub(crate) fn cap(text: String, max_chars: usize, truncation: Truncation) -> String {
     // Bytes are at least as many as characters, so most answers need no counting.
     if text.len() <= max_chars {
         return text;
@@ -16,9 +16,9 @@ pub(crate) fn cap(text: String, max_chars: usize, keep: Keep) -> String {
     if chars <= max_chars {
         return text;
     }
-    let (head, tail) = match keep {
-        Keep::Head => (head(&text, max_chars), ""),
-        Keep::HeadAndTail => {
+    let (head, tail) = match truncation {
+        Truncation::Head => (head(&text, max_chars), ""),
+        Truncation::HeadAndTail => {
             let head_chars = max_chars / HEAD_SHARE;
             (head(&text, head_chars), tail(&text, max_chars - head_chars))
         }
@@ -55,29 +55,34 @@ fn tail(text: &str, chars: usize) -> &str {
 mod tests {
     use super::*;
 
-    fn check(text: &str, max: usize, keep: Keep, expected: &str) {
-        assert_eq!(cap(text.to_owned(), max, keep), expected);
+    fn check(text: &str, max: usize, truncation: Truncation, expected: &str) {
+        assert_eq!(cap(text.to_owned(), max, truncation), expected);
     }
 
     #[test]
     fn leaves_short_answers_alone() {
-        check("äöü", 3, Keep::Head, "äöü");
-        check("", 0, Keep::HeadAndTail, "");
+        check("äöü", 3, Truncation::Head, "äöü");
+        check("", 0, Truncation::HeadAndTail, "");
     }
 
     #[test]
     fn cuts_at_the_border_of_a_line() {
         let note = |n| format!("[… {n} characters left out; ask for less at a time …]");
-        check("one\ntwo\nthree", 8, Keep::Head, &format!("one\ntwo\n{}", note(6)));
-        check("one\ntwo\nthree", 7, Keep::Head, &format!("one\ntwo\n{}", note(6)));
-        check("one\ntwo\nthree", 6, Keep::Head, &format!("one\n{}", note(10)));
-        check("1\n2\n3\n4\n5", 6, Keep::HeadAndTail, &format!("1\n2\n{}\n4\n5", note(3)));
+        check("one\ntwo\nthree", 8, Truncation::Head, &format!("one\ntwo\n{}", note(6)));
+        check("one\ntwo\nthree", 7, Truncation::Head, &format!("one\ntwo\n{}", note(6)));
+        check("one\ntwo\nthree", 6, Truncation::Head, &format!("one\n{}", note(10)));
+        check("1\n2\n3\n4\n5", 6, Truncation::HeadAndTail, &format!("1\n2\n{}\n4\n5", note(3)));
     }
 
     #[test]
     fn cuts_inside_a_line_where_there_is_no_border() {
-        check("éééé", 2, Keep::Head, "éé\n[… 2 characters left out; ask for less at a time …]");
+        check(
+            "éééé",
+            2,
+            Truncation::Head,
+            "éé\n[… 2 characters left out; ask for less at a time …]",
+        );
         let both = "aa\n[… 2 characters left out; ask for less at a time …]\nbb";
-        check("aaaabb", 4, Keep::HeadAndTail, both);
+        check("aaaabb", 4, Truncation::HeadAndTail, both);
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::tool::{ToolError, ToolOutput};
 use crate::blocking::{GiveUpOnDrop, MAX_THREADS_OF_A_SEARCH, Pool, SEARCHES, STUCK_AFTER, Slot};
+use crate::sync;
 use crate::text::printable;
 
 pub(crate) use pattern::check_pattern;
@@ -244,5 +245,5 @@ impl Named {
 }
 
 fn lock(named: &Mutex<Named>) -> std::sync::MutexGuard<'_, Named> {
-    named.lock().unwrap_or_else(PoisonError::into_inner)
+    sync::lock(&named)
 }

@@ -1,7 +1,7 @@
 //! Puts tool calls together from deltas. Pure.
 //!
 //! Providers agree on little: calls come with the wrong index or none, with late,
-//! repeated or missing ids, several in one text (engine.md 2, litellm.md). A delta
+//! repeated or missing ids, several in one text (docs/stream.md, Assembling calls). A delta
 //! is first given to a call by its index, id and name, then read into it.
 
 mod call;
@@ -69,7 +69,7 @@ pub(crate) struct Assembler {
 }
 
 /// More than any model means: each costs memory, and an answer to go upstream.
-pub(crate) const MOST_CALLS: usize = 10_000;
+pub(crate) const MAX_CALLS: usize = 10_000;
 
 impl Assembler {
     /// `is_tool` tells whether a name is one the model may call: a name that comes
@@ -281,7 +281,7 @@ impl Assembler {
         wire_id: Option<String>,
     ) -> Option<usize> {
         let at = self.calls.len();
-        if at == MOST_CALLS {
+        if at == MAX_CALLS {
             self.is_overfull = true;
             return None;
         }
@@ -316,7 +316,7 @@ impl Assembler {
     /// `ID_2` for the second call of an id; a fresh one where that would not do.
     fn derived_id(&self, id: Option<&str>) -> String {
         let fresh = || CallId::random().to_string();
-        let Some(id) = id.filter(|id| id.len() <= LONGEST_DERIVED) else { return fresh() };
+        let Some(id) = id.filter(|id| id.len() <= MAX_DERIVED_ID) else { return fresh() };
         let free = |number: &u32| !self.taken.contains(&format!("{id}_{number}"));
         (2..100).find(free).map_or_else(fresh, |number| format!("{id}_{number}"))
     }
@@ -381,7 +381,7 @@ impl fmt::Debug for Assembler {
 }
 
 /// OpenAI takes ids of 40 characters; three are for the number.
-const LONGEST_DERIVED: usize = 37;
+const MAX_DERIVED_ID: usize = 37;
 
 fn adds_nothing(delta: &CallDelta) -> bool {
     let has_arguments = delta.arguments.as_ref().is_some_and(|text| !text.is_empty());

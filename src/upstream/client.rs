@@ -15,12 +15,12 @@ use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use super::fault::{Fault, Refusal};
-use super::settings::Settings;
-use super::sse::guard::{Caps, TooLarge};
-use super::stream::{ChunkStream, Drains};
+use super::settings::UpstreamSettings;
+use super::sse::guard::{SseLimits, TooLarge};
+use super::stream::{ChunkStream, Draining};
 use super::trace::TraceHeaders;
-use crate::buffers::{Buffers, Share};
 use crate::limits::Limits;
+use crate::memory_budget::{MemoryBudget, Reservation};
 use crate::named_file;
 use crate::openai::error_object::ErrorObject;
 use crate::secret::Secret;
@@ -28,13 +28,13 @@ use crate::secret::Secret;
 /// Under this name LiteLLM hands a provider's `Retry-After` on.
 const PROVIDER_RETRY_AFTER: &str = "llm_provider-retry-after";
 /// More of an error's body than any sentence in it needs.
-const ERROR_BODY: usize = 64 << 10;
+const MAX_ERROR_BODY: usize = 64 << 10;
 /// Every certificate authority that there is takes a quarter of this.
-const LARGEST_CA_FILE: u64 = 1 << 20;
+const MAX_CA_FILE: u64 = 1 << 20;
 /// Warm connections for what comes next; those of a rush are not kept when it is over.
-const KEPT_CONNECTIONS: usize = 64;
+const MAX_IDLE_CONNECTIONS: usize = 64;
 /// For a list that upstream has at hand, and for the body of an error.
-const SHORT_ANSWER: Duration = Duration::from_secs(10);
+const SHORT_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Cheap to clone; all clones share the pool.
 #[derive(Clone, Debug)]
@@ -45,32 +45,32 @@ struct Inner {
     http: reqwest::Client,
     authorization: Option<HeaderValue>,
     completions: Url,
-    settings: Arc<Settings>,
-    caps: Caps,
-    drains: Arc<Drains>,
-    buffers: Buffers,
+    settings: Arc<UpstreamSettings>,
+    caps: SseLimits,
+    drains: Arc<Draining>,
+    memory_budget: MemoryBudget,
 }
 
 impl Client {
     /// An error is one line for whoever wrote the configuration.
     pub(crate) fn new(
-        settings: &Settings,
+        settings: &UpstreamSettings,
         limits: &Limits,
         key: Option<&Secret>,
-        buffers: Buffers,
+        memory_budget: MemoryBudget,
     ) -> Result<Self, String> {
         Ok(Self(Arc::new(Inner {
             http: http(settings)?,
             authorization: key.map(bearer).transpose()?,
             completions: settings.url.join("/chat/completions"),
             settings: Arc::new(settings.clone()),
-            caps: Caps { line: limits.line, response: limits.response },
+            caps: SseLimits { line: limits.line, response: limits.response },
             drains: Arc::default(),
-            buffers,
+            memory_budget,
         })))
     }
 
-    pub(crate) fn settings(&self) -> &Arc<Settings> {
+    pub(crate) fn settings(&self) -> &Arc<UpstreamSettings> {
         &self.0.settings
     }
 
@@ -87,11 +87,17 @@ impl Client {
             .body(body);
         let response = self.send(request, self.0.settings.first_byte_timeout).await?;
         if is_html(&response) {
-            let body = beginning(response, ERROR_BODY).await;
+            let body = beginning(response, MAX_ERROR_BODY).await;
             return Err(Fault::NotACompletion(excerpt(&body)));
         }
-        let Inner { caps, settings, drains, buffers, .. } = &*self.0;
-        Ok(ChunkStream::new(response, *caps, settings, Arc::clone(drains), buffers.share()))
+        let Inner { caps, settings, drains, memory_budget, .. } = &*self.0;
+        Ok(ChunkStream::new(
+            response,
+            *caps,
+            settings,
+            Arc::clone(drains),
+            memory_budget.reservation(),
+        ))
     }
 
     /// Hands a request of another route on, its body streamed both ways. `route`
@@ -117,11 +123,13 @@ impl Client {
     pub(crate) async fn models(&self) -> Result<Box<RawValue>, Fault> {
         let url = self.0.settings.url.join("/models");
         let request = self.request(Method::GET, url, &TraceHeaders::default());
-        let response = self.send(request, SHORT_ANSWER).await?;
-        let body =
-            timeout(SHORT_ANSWER, whole(response, self.0.caps.response, self.0.buffers.share()))
-                .await
-                .map_err(|_| Fault::Idle(SHORT_ANSWER))??;
+        let response = self.send(request, SHORT_REQUEST_TIMEOUT).await?;
+        let body = timeout(
+            SHORT_REQUEST_TIMEOUT,
+            whole(response, self.0.caps.response, self.0.memory_budget.reservation()),
+        )
+        .await
+        .map_err(|_| Fault::Idle(SHORT_REQUEST_TIMEOUT))??;
         serde_json::from_slice(&body).map_err(|_| Fault::NotACompletion(excerpt(&body)))
     }
 
@@ -144,7 +152,7 @@ impl Client {
         let response = timeout(within, request.send())
             .await
             .map_err(|_| Fault::FirstByte(within))?
-            .map_err(|error| Fault::of_request(&error))?;
+            .map_err(|error| Fault::from_request_error(&error))?;
         let status = response.status();
         if status.is_redirection() {
             return Err(Fault::Redirect(status.as_u16()));
@@ -163,8 +171,8 @@ impl Client {
     async fn refusal(&self, response: Response) -> Fault {
         let status = response.status().as_u16();
         let retry_after = retry_after(response.headers(), SystemTime::now());
-        let body = beginning(response, ERROR_BODY).await;
-        let error = ErrorObject::of_body(&String::from_utf8_lossy(&body));
+        let body = beginning(response, MAX_ERROR_BODY).await;
+        let error = ErrorObject::from_body(&String::from_utf8_lossy(&body));
         let is_keyless = self.0.authorization.is_none();
         Fault::Status(Refusal { status, error, retry_after, is_keyless })
     }
@@ -210,17 +218,23 @@ async fn beginning(mut response: Response, most: usize) -> Vec<u8> {
             }
         }
     };
-    timeout(SHORT_ANSWER, reading).await.ok();
+    timeout(SHORT_REQUEST_TIMEOUT, reading).await.ok();
     body
 }
 
-async fn whole(mut response: Response, most: usize, mut share: Share) -> Result<Bytes, Fault> {
+async fn whole(
+    mut response: Response,
+    most: usize,
+    mut reservation: Reservation,
+) -> Result<Bytes, Fault> {
     let mut body = BytesMut::new();
-    while let Some(bytes) = response.chunk().await.map_err(|error| Fault::of_body(&error))? {
+    while let Some(bytes) =
+        response.chunk().await.map_err(|error| Fault::from_body_error(&error))?
+    {
         if body.len() + bytes.len() > most {
             return Err(TooLarge::Response(most).into());
         }
-        share.hold(body.len() + bytes.len())?;
+        reservation.hold(body.len() + bytes.len())?;
         body.extend_from_slice(&bytes);
     }
     Ok(body.freeze())
@@ -231,7 +245,7 @@ fn excerpt(body: &[u8]) -> String {
     String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned()
 }
 
-fn http(settings: &Settings) -> Result<reqwest::Client, String> {
+fn http(settings: &UpstreamSettings) -> Result<reqwest::Client, String> {
     // An error means that one is installed already.
     rustls::crypto::ring::default_provider().install_default().ok();
     let own = own_certificates(settings)?;
@@ -243,7 +257,7 @@ fn http(settings: &Settings) -> Result<reqwest::Client, String> {
 
 /// Where the system has no certificates at all, not even plain HTTP would work.
 fn with_bundled_roots(
-    settings: &Settings,
+    settings: &UpstreamSettings,
     own: Vec<CertificateDer<'static>>,
 ) -> Result<reqwest::Client, String> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
@@ -253,13 +267,13 @@ fn with_bundled_roots(
     client.map_err(|error| format!("no HTTP client can be made: {error}"))
 }
 
-fn builder(settings: &Settings) -> Result<ClientBuilder, String> {
+fn builder(settings: &UpstreamSettings) -> Result<ClientBuilder, String> {
     let builder = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
         .no_proxy()
         .tcp_nodelay(true)
-        .pool_max_idle_per_host(KEPT_CONNECTIONS)
+        .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
         .connect_timeout(settings.connect_timeout);
     let Some(proxy) = &settings.proxy else { return Ok(builder) };
     let proxy = Proxy::all(proxy).map_err(|error| format!("upstream.proxy: {error}"))?;
@@ -267,11 +281,11 @@ fn builder(settings: &Settings) -> Result<ClientBuilder, String> {
 }
 
 /// The certificates of `ca_file`.
-fn own_certificates(settings: &Settings) -> Result<Vec<CertificateDer<'static>>, String> {
+fn own_certificates(settings: &UpstreamSettings) -> Result<Vec<CertificateDer<'static>>, String> {
     let Some(path) = &settings.ca_file else { return Ok(Vec::new()) };
     let because = |why: String| format!("upstream.ca_file {}: {why}", path.display());
     let (pem, _) =
-        named_file::read(path, LARGEST_CA_FILE).map_err(|error| because(error.to_string()))?;
+        named_file::read(path, MAX_CA_FILE).map_err(|error| because(error.to_string()))?;
     let certificates = CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| because(error.to_string()))?;

@@ -1,10 +1,10 @@
-//! How long a stream may be silent, in three senses. Pure.
+//! Tracks a stream's deadlines: first byte, silence, comments alone. Pure.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::settings::Settings;
+use super::settings::UpstreamSettings;
 
 /// What ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) struct Deadlines {
 }
 
 impl Deadlines {
-    pub(crate) fn new(settings: &Settings, now: Instant) -> Self {
+    pub(crate) fn new(settings: &UpstreamSettings, now: Instant) -> Self {
         Self {
             idle: settings.idle_timeout,
             comment: settings.comment_timeout,
@@ -84,11 +84,11 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn deadlines() -> (Deadlines, Instant) {
-        let settings = Settings {
+        let settings = UpstreamSettings {
             idle_timeout: 10 * SECOND,
             comment_timeout: 15 * SECOND,
             end_timeout: 2 * SECOND,
-            ..Settings::default()
+            ..UpstreamSettings::default()
         };
         let start = Instant::now();
         (Deadlines::new(&settings, start), start)

@@ -1,20 +1,20 @@
-//! What can go wrong on the road to upstream, and what a client is told of it.
+//! The faults of upstream and of the connection to it, and the error a client gets for each.
 
-mod clean;
 mod meaning;
+mod redaction;
 
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use super::assemble::MOST_CALLS;
+use super::assemble::MAX_CALLS;
 use super::sse::guard::TooLarge;
-use crate::buffers::Exhausted;
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::errors::{ApiError, ErrorCode};
+use crate::memory_budget::Exhausted;
 use crate::openai::error_object::ErrorObject;
 
-pub(crate) use clean::sentence;
 use meaning::Meaning;
+pub(crate) use redaction::redact;
 
 /// A failed request, or a stream that failed. `Display` is for the log: clean of
 /// keys, and no client reads it; a client is told the [`ApiError`].
@@ -63,7 +63,7 @@ pub(crate) struct Refusal {
 
 impl Fault {
     /// From a request that got no response head.
-    pub(crate) fn of_request(error: &reqwest::Error) -> Self {
+    pub(crate) fn from_request_error(error: &reqwest::Error) -> Self {
         let text = chain(error);
         if is_tls(error) {
             Self::Tls(text)
@@ -75,7 +75,7 @@ impl Fault {
     }
 
     /// From a body that broke off.
-    pub(crate) fn of_body(error: &reqwest::Error) -> Self {
+    pub(crate) fn from_body_error(error: &reqwest::Error) -> Self {
         Self::Died(chain(error))
     }
 
@@ -117,8 +117,8 @@ impl Fault {
 
     fn meaning(&self) -> Meaning {
         match self {
-            Self::Status(refusal) => Meaning::of_status(refusal),
-            Self::Frame(error) => Meaning::of_frame(error),
+            Self::Status(refusal) => Meaning::from_status(refusal),
+            Self::Frame(error) => Meaning::from_frame(error),
             _ => Meaning::Failed,
         }
     }
@@ -204,7 +204,7 @@ const FAILED: &str = "upstream failed to answer: its log says why";
 /// Upstream's sentence, cleaned. A page, of a proxy in between say, holds none.
 fn own_words(error: &ErrorObject, instead: &str) -> String {
     let is_page = error.message.trim_start().starts_with('<');
-    let text = if is_page { String::new() } else { sentence(&error.message) };
+    let text = if is_page { String::new() } else { redact(&error.message) };
     if text.is_empty() { instead.to_owned() } else { text }
 }
 
@@ -223,23 +223,23 @@ impl From<TooLarge> for Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable(why) => write!(f, "no connection: {}", sentence(why)),
-            Self::Tls(why) => write!(f, "no TLS connection: {}", sentence(why)),
-            Self::Reset(why) => write!(f, "connection lost before the head: {}", sentence(why)),
+            Self::Unreachable(why) => write!(f, "no connection: {}", redact(why)),
+            Self::Tls(why) => write!(f, "no TLS connection: {}", redact(why)),
+            Self::Reset(why) => write!(f, "connection lost before the head: {}", redact(why)),
             Self::FirstByte(time) => write!(f, "no response head within {time:?}"),
             Self::Idle(time) => write!(f, "no byte within {time:?}"),
             Self::Comment(time) => write!(f, "only comments for {time:?}"),
-            Self::Died(why) => write!(f, "the stream died: {}", sentence(why)),
-            Self::Protocol(why) => write!(f, "no chunk: {}", sentence(why)),
+            Self::Died(why) => write!(f, "the stream died: {}", redact(why)),
+            Self::Protocol(why) => write!(f, "no chunk: {}", redact(why)),
             Self::Frame(error) => write!(f, "error in the stream: {}", logged(error)),
             Self::Status(refusal) => {
                 write!(f, "status {}: {}", refusal.status, logged(&refusal.error))
             }
             Self::Redirect(status) => write!(f, "redirect {status}, not followed"),
-            Self::NotACompletion(excerpt) => write!(f, "no completion: {}", sentence(excerpt)),
+            Self::NotACompletion(excerpt) => write!(f, "no completion: {}", redact(excerpt)),
             Self::TooLarge(TooLarge::Line(cap)) => write!(f, "a line over {cap} bytes"),
             Self::TooLarge(TooLarge::Response(cap)) => write!(f, "a response over {cap} bytes"),
-            Self::TooManyCalls => write!(f, "more than {MOST_CALLS} tool calls in one answer"),
+            Self::TooManyCalls => write!(f, "more than {MAX_CALLS} tool calls in one answer"),
             Self::Overloaded => f.write_str("limits.buffers is used up"),
         }
     }
@@ -249,8 +249,8 @@ impl Error for Fault {}
 
 fn logged(error: &ErrorObject) -> String {
     match error.kind.as_deref() {
-        Some(kind) => format!("{} ({})", sentence(&error.message), sentence(kind)),
-        None => sentence(&error.message),
+        Some(kind) => format!("{} ({})", redact(&error.message), redact(kind)),
+        None => redact(&error.message),
     }
 }
 

@@ -1,9 +1,9 @@
-//! Whether to ask upstream again, and when. Pure.
+//! Decides whether to ask upstream again, and when. Pure.
 
 use std::time::Duration;
 
 use super::fault::Fault;
-use super::settings::Settings;
+use super::settings::UpstreamSettings;
 
 /// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,12 @@ pub(crate) enum Decision {
 /// Judges the `failures`th failure of one round (1 is the first). The caller
 /// makes sure that nothing of the round was forwarded and no call of it ran.
 /// `jitter` is a random number from 0 to 1.
-pub(crate) fn decide(failures: u32, fault: &Fault, settings: &Settings, jitter: f64) -> Decision {
+pub(crate) fn decide(
+    failures: u32,
+    fault: &Fault,
+    settings: &UpstreamSettings,
+    jitter: f64,
+) -> Decision {
     if failures > settings.retries || !fault.is_passing() {
         return Decision::GiveUp;
     }
@@ -28,7 +33,7 @@ pub(crate) fn decide(failures: u32, fault: &Fault, settings: &Settings, jitter: 
 
 /// The configured wait, shortened by up to a quarter or lengthened by as much,
 /// so that turns that failed together do not come back together.
-fn backoff(failures: u32, settings: &Settings, jitter: f64) -> Duration {
+fn backoff(failures: u32, settings: &UpstreamSettings, jitter: f64) -> Duration {
     let steps = &settings.backoff;
     let at = usize::try_from(failures).unwrap_or(usize::MAX).saturating_sub(1);
     let step = steps.get(at).or(steps.last()).copied().unwrap_or_default();
@@ -51,7 +56,7 @@ mod tests {
     }
 
     fn decided(failures: u32, fault: &Fault) -> Decision {
-        decide(failures, fault, &Settings::default(), 0.5)
+        decide(failures, fault, &UpstreamSettings::default(), 0.5)
     }
 
     fn wait(millis: u64) -> Decision {
@@ -68,7 +73,8 @@ mod tests {
 
     #[test]
     fn jitter_moves_a_wait_by_a_quarter_at_most() {
-        let of = |jitter| decide(1, &Fault::Died(String::new()), &Settings::default(), jitter);
+        let of =
+            |jitter| decide(1, &Fault::Died(String::new()), &UpstreamSettings::default(), jitter);
         assert_eq!(of(0.0), wait(375));
         assert_eq!(of(1.0), wait(625));
         assert_eq!(of(f64::INFINITY), wait(625));
@@ -76,9 +82,9 @@ mod tests {
 
     #[test]
     fn the_last_wait_stands_for_all_further_ones() {
-        let settings = Settings { retries: 9, ..Settings::default() };
+        let settings = UpstreamSettings { retries: 9, ..UpstreamSettings::default() };
         assert_eq!(decide(9, &status(500, None), &settings, 0.5), wait(1500));
-        let none = Settings { backoff: Vec::new(), ..Settings::default() };
+        let none = UpstreamSettings { backoff: Vec::new(), ..UpstreamSettings::default() };
         assert_eq!(decide(1, &status(500, None), &none, 0.5), wait(0));
     }
 

@@ -1,4 +1,4 @@
-//! Where upstream is and how long it may take: `[upstream]`.
+//! The settings of `[upstream]`: its address, key and time limits.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use reqwest::Url;
 use serde::{Deserialize, Deserializer};
 
-/// The defaults are config.md's; the reasons stand in `toolhand.example.toml`.
+/// The reasons for the defaults stand in `toolhand.example.toml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Settings {
+pub(crate) struct UpstreamSettings {
     pub(crate) url: BaseUrl,
     pub(crate) api_key_file: Option<PathBuf>,
     /// Certificates to trust besides the system's, in PEM.
@@ -54,7 +54,7 @@ pub(crate) enum UnknownFields {
     Refuse,
 }
 
-impl Default for Settings {
+impl Default for UpstreamSettings {
     fn default() -> Self {
         Self {
             url: "http://127.0.0.1:4000/v1".parse().expect("the default is a URL"),
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn reads_every_key() {
-        let settings: Settings = toml::from_str(
+        let settings: UpstreamSettings = toml::from_str(
             r#"
             url = "https://litellm.example/v1"
             backoff = ["1ms", "2s"]
@@ -175,6 +175,6 @@ mod tests {
         assert_eq!(settings.backoff, [Duration::from_millis(1), Duration::from_secs(2)]);
         assert_eq!(settings.unknown_fields, UnknownFields::Refuse);
         assert_eq!(settings.fallbacks["a"], ["b", "c"]);
-        assert!(toml::from_str::<Settings>("urls = 1").is_err());
+        assert!(toml::from_str::<UpstreamSettings>("urls = 1").is_err());
     }
 }

@@ -14,10 +14,11 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::deadlines::{Deadlines, Expired};
 use super::fault::Fault;
-use super::settings::Settings;
-use super::sse::guard::Caps;
-use crate::buffers::Share;
+use super::settings::UpstreamSettings;
+use super::sse::guard::SseLimits;
+use crate::memory_budget::Reservation;
 use crate::openai::chunk::Chunk;
+use crate::sync;
 use decode::Decoder;
 
 /// What [`ChunkStream::next`] comes upon.
@@ -39,11 +40,11 @@ pub(crate) struct ChunkStream {
     deadlines: Deadlines,
     /// Rings at a deadline, or at one that has been moved since.
     alarm: Pin<Box<Sleep>>,
-    drains: Arc<Drains>,
-    share: Share,
+    drains: Arc<Draining>,
+    reservation: Reservation,
 }
 
-enum Read {
+enum Received {
     Bytes(Bytes),
     End,
     Broken(Fault),
@@ -53,15 +54,15 @@ enum Read {
 impl ChunkStream {
     pub(super) fn new(
         response: Response,
-        caps: Caps,
-        settings: &Settings,
-        drains: Arc<Drains>,
-        share: Share,
+        caps: SseLimits,
+        settings: &UpstreamSettings,
+        drains: Arc<Draining>,
+        reservation: Reservation,
     ) -> Self {
         let deadlines = Deadlines::new(settings, Instant::now());
         let alarm = Box::pin(sleep_until(deadlines.next()));
         let decoder = Decoder::new(caps);
-        Self { response: Some(response), decoder, deadlines, alarm, drains, share }
+        Self { response: Some(response), decoder, deadlines, alarm, drains, reservation }
     }
 
     /// The next event; after the last one, [`StreamEvent::End`] for ever. Safe to
@@ -72,10 +73,10 @@ impl ChunkStream {
                 return event;
             }
             match self.read().await {
-                Read::Bytes(bytes) => self.push(bytes)?,
-                Read::End => self.decoder.finish(),
-                Read::Broken(fault) => return self.broken(fault),
-                Read::Expired(expired) => return self.expired(expired),
+                Received::Bytes(bytes) => self.push(bytes)?,
+                Received::End => self.decoder.finish(),
+                Received::Broken(fault) => return self.broken(fault),
+                Received::Expired(expired) => return self.expired(expired),
             }
         }
     }
@@ -91,7 +92,7 @@ impl ChunkStream {
         /// are let go.
         const READING: usize = 3;
         self.decoder.push(bytes);
-        let held = self.share.hold(READING * self.decoder.held());
+        let held = self.reservation.hold(READING * self.decoder.held());
         held.or_else(|exhausted| self.end_here(Err(exhausted.into())).map(drop))
     }
 
@@ -113,22 +114,22 @@ impl ChunkStream {
         event
     }
 
-    async fn read(&mut self) -> Read {
-        let Some(response) = &mut self.response else { return Read::End };
+    async fn read(&mut self) -> Received {
+        let Some(response) = &mut self.response else { return Received::End };
         loop {
             tokio::select! {
                 biased;
                 read = response.chunk() => {
                     self.deadlines.bytes_came(Instant::now());
                     return match read {
-                        Ok(Some(bytes)) => Read::Bytes(bytes),
-                        Ok(None) => Read::End,
-                        Err(error) => Read::Broken(Fault::of_body(&error)),
+                        Ok(Some(bytes)) => Received::Bytes(bytes),
+                        Ok(None) => Received::End,
+                        Err(error) => Received::Broken(Fault::from_body_error(&error)),
                     };
                 }
                 () = self.alarm.as_mut() => {
                     if let Some(expired) = self.deadlines.expired(Instant::now()) {
-                        return Read::Expired(expired);
+                        return Received::Expired(expired);
                     }
                     self.alarm.as_mut().reset(self.deadlines.next());
                 }
@@ -166,9 +167,9 @@ impl ChunkStream {
 /// Reads what stands behind a `[DONE]`, usually nothing but the end of the body,
 /// so that the connection goes back to the pool.
 #[derive(Debug, Default)]
-pub(super) struct Drains(Mutex<JoinSet<()>>);
+pub(super) struct Draining(Mutex<JoinSet<()>>);
 
-impl Drains {
+impl Draining {
     /// What takes longer is closed: within 1 s, as any connection we leave.
     const TIME: Duration = Duration::from_millis(500);
 
@@ -179,7 +180,7 @@ impl Drains {
             Some(Ok(Some(bytes))) => ignored += bytes.len(),
             None => {}
         }
-        let mut tasks = self.0.lock().expect("no holder panics");
+        let mut tasks = sync::lock(&self.0);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
             let to_the_end = async {

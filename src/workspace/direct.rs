@@ -12,7 +12,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, read
 use rustix::io::Errno;
 
 use super::Workspace;
-use super::target::{Place, Target, open_entry};
+use super::target::{Target, TargetLocation, open_entry};
 
 pub(super) fn resolve(workspace: &Workspace, path: &Path) -> Option<Target> {
     let (root, rest) = workspace.locate(path)?;
@@ -24,8 +24,8 @@ pub(super) fn resolve(workspace: &Workspace, path: &Path) -> Option<Target> {
     let name = name.to_owned();
     let place = match open_entry(&directory, &name) {
         Ok(handle) if is_link(&handle)? => return None,
-        Ok(handle) => Place::Entry { directory, name, handle },
-        Err(Errno::NOENT) => Place::Missing { directory, below: vec![name] },
+        Ok(handle) => TargetLocation::Entry { directory, name, handle },
+        Err(Errno::NOENT) => TargetLocation::Missing { directory, below: vec![name] },
         Err(_) => return None,
     };
     Some(Target::new(path, real, place, root.held()))

@@ -36,11 +36,11 @@ pub(crate) struct FileId {
 pub(crate) struct Directory(OwnedFd);
 
 impl FileId {
-    pub(crate) fn of(metadata: &Metadata) -> Self {
+    pub(crate) fn from_metadata(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
-    pub(super) fn of_stat(stat: &Stat) -> Self {
+    pub(super) fn from_stat(stat: &Stat) -> Self {
         Self { device: stat.st_dev, inode: stat.st_ino }
     }
 }
@@ -100,11 +100,11 @@ impl Directory {
     /// Of a name here; of a link, not of what it leads to.
     pub(crate) fn stat(&self, name: &CStr) -> io::Result<(FileId, Stat)> {
         let stat = statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok((FileId::of_stat(&stat), stat))
+        Ok((FileId::from_stat(&stat), stat))
     }
 
     pub(crate) fn id(&self) -> io::Result<FileId> {
-        Ok(FileId::of_stat(&fstat(&self.0)?))
+        Ok(FileId::from_stat(&fstat(&self.0)?))
     }
 
     /// Hands on the next entries, with what the listing knows of their kind: `enough` of

@@ -74,7 +74,7 @@ impl OwnFiles {
         let stat = fstat(entry)?;
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         // A directory itself may be ours; above it we have looked.
-        if is_directory && FileId::of_stat(&stat) == id_of(own)? {
+        if is_directory && FileId::from_stat(&stat) == id_of(own)? {
             return Ok(true);
         }
         // With one name, and in the mount that the root is in, it is where its path says.
@@ -83,7 +83,7 @@ impl OwnFiles {
             return Ok(false);
         }
         let own = self.identities();
-        Ok(own.contains(&FileId::of_stat(&stat)) || own.contains(&place))
+        Ok(own.contains(&FileId::from_stat(&stat)) || own.contains(&place))
     }
 
     fn handle(&self) -> Option<&OwnedFd> {
@@ -97,7 +97,7 @@ impl OwnFiles {
 }
 
 fn id_of(handle: impl AsFd) -> Result<FileId, Errno> {
-    fstat(handle).map(|stat| FileId::of_stat(&stat))
+    fstat(handle).map(|stat| FileId::from_stat(&stat))
 }
 
 fn open_directory(at: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
@@ -160,7 +160,7 @@ fn list(own: &OwnedFd) -> Result<HashSet<FileId>, Errno> {
             }
             // One that has gone meanwhile is none any more.
             let Ok(stat) = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-            found.insert(FileId::of_stat(&stat));
+            found.insert(FileId::from_stat(&stat));
             if MAX_LISTED <= found.len() {
                 return Ok(found);
             }
@@ -203,7 +203,7 @@ mod tests {
             [("state", true), ("state/sub", true), ("ws/two", true), ("ws", false)]
         {
             let metadata = fs::metadata(path(name)).unwrap();
-            assert_eq!(own.covers_identity(FileId::of(&metadata)), is_own, "{name}");
+            assert_eq!(own.covers_identity(FileId::from_metadata(&metadata)), is_own, "{name}");
         }
 
         // Moved into the workspace it is ours as before.

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use super::directories::NewDirectories;
 use super::identity::Identity;
 use super::target::{Target, open_directory, open_entry};
-use super::unfinished::{Note, Unfinished, random_name};
+use super::temp_files::{TempFileNote, TempFiles, random_name};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReplaceError {
@@ -45,7 +45,7 @@ impl Target {
         &self,
         contents: &[u8],
         before: Option<Identity>,
-        unfinished: &Unfinished,
+        temp_files: &TempFiles,
     ) -> Result<Identity, ReplaceError> {
         let mut new_directories = NewDirectories::default();
         let (directory, name) = match before {
@@ -54,7 +54,7 @@ impl Target {
         };
         let old = before.map(|_| open_for_replacing(&directory, name)).transpose()?;
         let path = self.real_path().parent().unwrap_or(Path::new("/"));
-        let place = Place { directory: &directory, path, unfinished };
+        let place = Place { directory: &directory, path, temp_files };
 
         let put = |new: Result<New<'_>, Errno>| {
             let mut new = new?;
@@ -76,7 +76,7 @@ impl Target {
         // The file is replaced already; a directory that cannot be synced (some
         // file systems, directories we may not read) is no reason to say otherwise.
         let _ = sync_directory(&directory);
-        Ok(Identity::of(&file.metadata()?))
+        Ok(Identity::from_metadata(&file.metadata()?))
     }
 }
 
@@ -88,7 +88,7 @@ fn open_for_replacing(directory: &OwnedFd, name: &OsStr) -> Result<File, Errno> 
 
 fn identity_of(directory: &OwnedFd, name: &OsStr) -> io::Result<Option<Identity>> {
     match open_entry(directory, name) {
-        Ok(handle) => Ok(Some(Identity::of(&File::from(handle).metadata()?))),
+        Ok(handle) => Ok(Some(Identity::from_metadata(&File::from(handle).metadata()?))),
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -104,7 +104,7 @@ fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {
 struct Place<'a> {
     directory: &'a OwnedFd,
     path: &'a Path,
-    unfinished: &'a Unfinished,
+    temp_files: &'a TempFiles,
 }
 
 /// A new file, gone with this unless it took the target's name.
@@ -119,7 +119,7 @@ struct Temporary<'a> {
     place: Place<'a>,
     name: String,
     is_renamed: bool,
-    _note: Option<Note>,
+    _note: Option<TempFileNote>,
 }
 
 /// Of a new file the umask decides; what replaces a file shows nobody more than that
@@ -182,7 +182,7 @@ fn path_of(file: &File) -> String {
 impl<'a> Temporary<'a> {
     fn new(place: Place<'a>) -> Self {
         let name = random_name();
-        let note = place.unfinished.note(place.path, &name);
+        let note = place.temp_files.note(place.path, &name);
         Self { place, name, is_renamed: false, _note: note }
     }
 
@@ -281,12 +281,12 @@ mod tests {
     fn with_and_without_a_name_a_file_is_put_in_place_whole() {
         let home = tempfile::tempdir().unwrap();
         let (work, notes) = (home.path().join("work"), home.path().join("notes"));
-        let unfinished = Unfinished::noted_in(notes.clone());
-        unfinished.sweep().unwrap();
+        let temp_files = TempFiles::noted_in(notes.clone());
+        temp_files.sweep().unwrap();
         for is_named in [false, true] {
             fs::create_dir(&work).unwrap();
             let directory = OwnedFd::from(File::open(&work).unwrap());
-            let place = Place { directory: &directory, path: &work, unfinished: &unfinished };
+            let place = Place { directory: &directory, path: &work, temp_files: &temp_files };
             let before = |name: &str| identity_of(&directory, name.as_ref()).unwrap();
             let make = || {
                 let new = if is_named { place.make_named(None) } else { place.make_nameless(None) };
@@ -320,15 +320,15 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let (work, notes) = (home.path().join("work"), home.path().join("notes"));
         fs::create_dir(&work).unwrap();
-        let unfinished = Unfinished::noted_in(notes.clone());
-        unfinished.sweep().unwrap();
+        let temp_files = TempFiles::noted_in(notes.clone());
+        temp_files.sweep().unwrap();
         let directory = OwnedFd::from(File::open(&work).unwrap());
-        let place = Place { directory: &directory, path: &work, unfinished: &unfinished };
+        let place = Place { directory: &directory, path: &work, temp_files: &temp_files };
         let new = place.make_named(None).unwrap();
         assert_eq!(names(&work), names(&notes));
 
         std::mem::forget(new);
-        unfinished.sweep().unwrap();
+        temp_files.sweep().unwrap();
 
         assert_eq!(names(&work), [""; 0]);
     }

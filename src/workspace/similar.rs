@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Dir, Mode, OFlags, openat};
 
-use super::target::{Place, Target};
+use super::target::{Target, TargetLocation};
 
 /// Names that are looked at; a directory may have millions.
 const MAX_NAMES: usize = 10_000;
@@ -22,7 +22,7 @@ impl Target {
     /// Of a target that is not there: what is there under the name closest to the first
     /// part of its path that is missing, if one is close. Blocks.
     pub(crate) fn similar(&self, is_excluded: impl Fn(&Path) -> bool) -> Option<PathBuf> {
-        let Place::Missing { directory, below } = self.place() else { return None };
+        let TargetLocation::Missing { directory, below } = self.place() else { return None };
         let wanted = folded(below.first()?);
         let parent = self.real_path().ancestors().nth(below.len())?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -19,7 +19,7 @@ pub(crate) struct Target {
     path: PathBuf,
     /// With every link resolved.
     real: PathBuf,
-    place: Place,
+    place: TargetLocation,
     root: HoldingRoot,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct HoldingRoot {
 
 /// Where a target is, as handles that no later change of names can redirect.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum TargetLocation {
     Root(Arc<OwnedFd>),
     Entry {
         directory: OwnedFd,
@@ -47,16 +47,21 @@ pub(super) enum Place {
 }
 
 impl Target {
-    pub(super) fn new(path: &Path, real: PathBuf, place: Place, root: HoldingRoot) -> Self {
+    pub(super) fn new(
+        path: &Path,
+        real: PathBuf,
+        place: TargetLocation,
+        root: HoldingRoot,
+    ) -> Self {
         Self { path: path.to_owned(), real, place, root }
     }
 
     pub(super) fn root(path: &Path, root: HoldingRoot) -> Self {
-        let place = Place::Root(Arc::clone(&root.handle));
+        let place = TargetLocation::Root(Arc::clone(&root.handle));
         Self::new(path, root.real.clone(), place, root)
     }
 
-    pub(super) fn place(&self) -> &Place {
+    pub(super) fn place(&self) -> &TargetLocation {
         &self.place
     }
 
@@ -71,7 +76,7 @@ impl Target {
 
     /// Whether there was nothing when the path was resolved.
     pub(crate) fn is_missing(&self) -> bool {
-        matches!(self.place, Place::Missing { .. })
+        matches!(self.place, TargetLocation::Missing { .. })
     }
 
     /// Of what was there when the path was resolved.
@@ -82,7 +87,7 @@ impl Target {
     /// Opens the file for reading, never blocking; a link swapped in since is refused.
     /// What is opened is the file that has the resolved name now.
     pub(crate) fn open_file(&self) -> io::Result<File> {
-        if matches!(self.place, Place::Root(_)) {
+        if matches!(self.place, TargetLocation::Root(_)) {
             return Err(not_regular(FileType::Directory));
         }
         let (directory, name) = self.leaf(open_directory)?;
@@ -104,26 +109,28 @@ impl Target {
 
     fn handle(&self) -> io::Result<BorrowedFd<'_>> {
         match &self.place {
-            Place::Root(handle) => Ok(handle.as_fd()),
-            Place::Entry { handle, .. } => Ok(handle.as_fd()),
-            Place::Missing { .. } => Err(Errno::NOENT.into()),
+            TargetLocation::Root(handle) => Ok(handle.as_fd()),
+            TargetLocation::Entry { handle, .. } => Ok(handle.as_fd()),
+            TargetLocation::Missing { .. } => Err(Errno::NOENT.into()),
         }
     }
 
     /// The directory that the target is in, or the nearest one that is there already.
     pub(super) fn directory(&self) -> &OwnedFd {
         match &self.place {
-            Place::Root(handle) => handle,
-            Place::Entry { directory, .. } | Place::Missing { directory, .. } => directory,
+            TargetLocation::Root(handle) => handle,
+            TargetLocation::Entry { directory, .. } | TargetLocation::Missing { directory, .. } => {
+                directory
+            }
         }
     }
 
     /// The file or directory itself, if it is there.
     pub(super) fn entry(&self) -> Option<&OwnedFd> {
         match &self.place {
-            Place::Root(handle) => Some(handle),
-            Place::Entry { handle, .. } => Some(handle),
-            Place::Missing { .. } => None,
+            TargetLocation::Root(handle) => Some(handle),
+            TargetLocation::Entry { handle, .. } => Some(handle),
+            TargetLocation::Missing { .. } => None,
         }
     }
 
@@ -134,9 +141,9 @@ impl Target {
         mut enter: impl FnMut(&OwnedFd, &OsStr) -> Result<OwnedFd, Errno>,
     ) -> io::Result<(OwnedFd, &OsStr)> {
         match &self.place {
-            Place::Root(_) => Err(not_regular(FileType::Directory)),
-            Place::Entry { directory, name, .. } => Ok((duplicate(directory)?, name)),
-            Place::Missing { directory, below } => {
+            TargetLocation::Root(_) => Err(not_regular(FileType::Directory)),
+            TargetLocation::Entry { directory, name, .. } => Ok((duplicate(directory)?, name)),
+            TargetLocation::Missing { directory, below } => {
                 let mut directory = duplicate(directory)?;
                 let (name, missing) = below.split_last().ok_or(Errno::NOENT)?;
                 for step in missing {

@@ -1,4 +1,4 @@
-//! What is reached, what is not, and what races for links lead to.
+//! Checks what paths reach, what they do not, and races for links.
 
 use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -212,7 +212,7 @@ fn a_race_for_links_leads_nowhere() {
             let mut text = String::new();
             file.read_to_string(&mut text).unwrap();
             assert_ne!(text, "ws-evil/x");
-            let before = Identity::of(&file.metadata().unwrap());
+            let before = Identity::from_metadata(&file.metadata().unwrap());
             let _ = replace(&target, b"inside", Some(before));
         }
         is_over.store(true, Ordering::Relaxed);
@@ -222,7 +222,7 @@ fn a_race_for_links_leads_nowhere() {
 }
 
 fn identity(path: &Path) -> Identity {
-    Identity::of(&fs::metadata(path).unwrap())
+    Identity::from_metadata(&fs::metadata(path).unwrap())
 }
 
 fn replace(
@@ -230,7 +230,7 @@ fn replace(
     contents: &[u8],
     before: Option<Identity>,
 ) -> Result<Identity, ReplaceError> {
-    target.replace(contents, before, &Unfinished::default())
+    target.replace(contents, before, &TempFiles::default())
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{FileType, fstat, fstatfs, readlinkat};
 use rustix::io::Errno;
 
-use super::target::{Place, Target, duplicate, open_entry};
+use super::target::{Target, TargetLocation, duplicate, open_entry};
 use super::{ResolveError, Root, Workspace};
 
 /// As many as the kernel follows.
@@ -121,7 +121,7 @@ impl Walk<'_> {
             return Ok(Target::root(self.asked, self.root.held()));
         };
         let directory = duplicate(self.here()).map_err(|error| self.failed(error))?;
-        let place = Place::Entry { directory, name, handle };
+        let place = TargetLocation::Entry { directory, name, handle };
         Ok(Target::new(self.asked, real, place, self.root.held()))
     }
 
@@ -133,7 +133,7 @@ impl Walk<'_> {
         let mut real = self.real();
         real.extend(&below);
         let directory = duplicate(self.here()).map_err(|error| self.failed(error))?;
-        let place = Place::Missing { directory, below };
+        let place = TargetLocation::Missing { directory, below };
         Ok(Target::new(self.asked, real, place, self.root.held()))
     }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::table::Line;
 use crate::support::chunks::{call, finish, gate};
 use crate::support::client::ask_streamed;
-use crate::support::gauge;
+use crate::support::resources;
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 use crate::support::watch;
@@ -32,7 +32,7 @@ pub(super) async fn cancels() -> Line {
         .tables("\n[[models]]\nmatch = \"*\"\nstart = \"sealed\"\n")
         .start()
         .await;
-    let before = gauge::open_files(&server);
+    let before = resources::open_files(&server);
     let (mut closed, mut gone) = (Vec::new(), Vec::new());
     for number in 0..CANCELS {
         let (upstream_took, tree_took) = cancel(&upstream, &server, number).await;
@@ -49,7 +49,7 @@ pub(super) async fn cancels() -> Line {
         line.must(p99 <= most, || format!("{what} after {p99:?}"));
     }
     server.no_children().await;
-    line.leaves(gauge::remains(&server, before).await, 100);
+    line.leaves(resources::remains(&server, before).await, 100);
     line
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::table::Line;
 use crate::support::chunks::{calls, says};
 use crate::support::client::ask;
-use crate::support::gauge;
+use crate::support::resources;
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 
@@ -31,7 +31,7 @@ pub(super) async fn commands() -> Line {
     let upstream = Upstream::start();
     let server = Server::builder(&upstream).free().start().await;
     round(&upstream, &server, 0).await;
-    let before = gauge::open_files(&server);
+    let before = resources::open_files(&server);
     let mut answered = 0;
     for turn in 0..RUNS / CALLS {
         answered += round(&upstream, &server, turn).await;
@@ -39,7 +39,7 @@ pub(super) async fn commands() -> Line {
     line.runs = RUNS;
     line.note(format!("{answered} answered, of {} kinds", KINDS.len()));
     line.must(answered == RUNS, || format!("{answered} answers"));
-    line.leaves(gauge::remains(&server, before).await, 100);
+    line.leaves(resources::remains(&server, before).await, 100);
     line
 }
 

@@ -1,21 +1,21 @@
 //! Conversations with an upstream that fails by seeds.
 
 use super::table::Line;
-use crate::faults;
+use crate::seeded_faults;
 
 /// As many seeds as the promise names.
 const SEEDS: u64 = 10_000;
 
-const MOST_MIB: u64 = 200;
+const MAX_MIB: u64 = 200;
 
 pub(super) async fn conversations() -> Line {
     let mut line = Line::new("seeded faults");
-    let tally = faults::run(0..SEEDS).await;
+    let tally = seeded_faults::run(0..SEEDS).await;
     line.runs = tally.runs;
     line.terminal_events = Some(tally.terminal_events);
     line.false_stops = Some(tally.false_stops);
     line.double_executions = Some(tally.double_executions);
-    line.leaves(tally.remains, MOST_MIB);
+    line.leaves(tally.remains, MAX_MIB);
     line.must(tally.wrong.is_empty(), || tally.wrong[0].clone());
     line
 }

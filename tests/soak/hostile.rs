@@ -10,14 +10,14 @@ use tokio::time::sleep;
 use super::table::Line;
 use crate::support::chunks::{call_head, call_piece, flood, raw, reasoning, text};
 use crate::support::client::{ask, with};
-use crate::support::gauge;
 use crate::support::http::{Framing, Reader};
+use crate::support::resources;
 use crate::support::server::Server;
 use crate::support::upstream::{Step, Upstream};
 
 const STREAMS: usize = 200;
 const SIXTY: usize = 60;
-const MOST_MIB: u64 = 512;
+const MAX_MIB: u64 = 512;
 /// `limits.slow_client` of this server.
 const SLOW_CLIENT: Duration = Duration::from_secs(3);
 
@@ -100,7 +100,7 @@ async fn attack(line: &mut Line, name: &str, streams: impl Iterator<Item = Hosti
         .config("turns.max_duration", r#""60s""#)
         .start()
         .await;
-    let before = gauge::open_files(&server);
+    let before = resources::open_files(&server);
     let mut running = JoinSet::new();
     for (model, steps, reading) in streams {
         upstream.round_of(model, steps);
@@ -115,10 +115,10 @@ async fn attack(line: &mut Line, name: &str, streams: impl Iterator<Item = Hosti
         *line.terminal_events.get_or_insert_default() += usize::from(ending.errors == 1);
         *line.false_stops.get_or_insert_default() += ending.stops;
     }
-    let remains = gauge::remains(&server, before).await;
+    let remains = resources::remains(&server, before).await;
     let (sent, peak) = (upstream.flooded() >> 20, remains.peak >> 20);
     line.note(format!("{name} {peak} MiB of {sent} MiB sent by upstream").trim().to_owned());
-    line.leaves(remains, MOST_MIB);
+    line.leaves(remains, MAX_MIB);
 }
 
 /// What a client has seen.

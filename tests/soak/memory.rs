@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::table::Line;
 use crate::support::chunks::{end, gate, says, text};
 use crate::support::client::{ask_streamed, with};
-use crate::support::gauge;
+use crate::support::resources;
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 
@@ -22,10 +22,10 @@ pub(super) async fn idle() -> Line {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;
     upstream.round(says("Hello."));
-    let before = gauge::open_files(&server);
+    let before = resources::open_files(&server);
     server.client().streamed(&ask_streamed("Hi")).await;
     line.runs = 1;
-    line.leaves(gauge::remains(&server, before).await, IDLE_MIB);
+    line.leaves(resources::remains(&server, before).await, IDLE_MIB);
     line
 }
 
@@ -39,10 +39,10 @@ pub(super) async fn a_large_request() -> Line {
         upstream.round(says("Read."));
         let body = with(ask_streamed("Hi"), members);
         let size = body.to_string().len();
-        let (rss, cpu) = (gauge::memory(&server).now, gauge::cpu_time(&server));
+        let (rss, cpu) = (resources::memory(&server).now, resources::cpu_time(&server));
         server.client().streamed(&body).await;
-        let grown = gauge::memory(&server).peak - rss;
-        let cpu = gauge::cpu_time(&server).saturating_sub(cpu);
+        let grown = resources::memory(&server).peak - rss;
+        let cpu = resources::cpu_time(&server).saturating_sub(cpu);
         #[expect(clippy::cast_precision_loss, reason = "a ratio to be read")]
         let ratio = grown as f64 / size as f64;
         line.runs += 1;
@@ -90,7 +90,7 @@ pub(super) async fn ordinary_streams() -> Line {
     let upstream = Upstream::start();
     let server = Server::builder(&upstream).config("limits.runs_per_key", "1000").start().await;
     let half = "Half of an answer of the usual length. ".repeat(10);
-    let before = gauge::open_files(&server);
+    let before = resources::open_files(&server);
     upstream.otherwise([vec![text(&half), gate("all"), text("The rest.")], end("stop")].concat());
     let mut streams = JoinSet::new();
     for _ in 0..STREAMS {
@@ -105,7 +105,7 @@ pub(super) async fn ordinary_streams() -> Line {
     while let Some(stream) = streams.join_next().await {
         open.push(stream.expect("a stream"));
     }
-    line.note(format!("{} MiB open", gauge::memory(&server).now / MIB));
+    line.note(format!("{} MiB open", resources::memory(&server).now / MIB));
     upstream.open("all");
     let mut ended = 0;
     for stream in open {
@@ -113,6 +113,6 @@ pub(super) async fn ordinary_streams() -> Line {
     }
     line.runs = STREAMS;
     line.terminal_events = Some(ended);
-    line.leaves(gauge::remains(&server, before).await, STREAMS_MIB);
+    line.leaves(resources::remains(&server, before).await, STREAMS_MIB);
     line
 }

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use tokio::time::Instant;
 
-use crate::support::gauge::{KEPT, Remains};
+use crate::support::resources::{KEPT, Remains};
 
 const MIB: u64 = 1 << 20;
 

@@ -22,6 +22,8 @@ use super::processes::{family, wait_for_end};
 use super::upstream::Upstream;
 use super::watch;
 
+use crate::support::sync;
+
 /// The client key every test server takes.
 pub(crate) const KEY: &str = "sk-test-of-the-door";
 
@@ -98,7 +100,7 @@ impl Server {
 
     /// What it has written to stderr so far.
     pub(crate) fn log(&self) -> String {
-        self.log.text.lock().expect("no holder panics").clone()
+        sync::lock(&self.log.text).clone()
     }
 
     /// Waits until the log holds `words` so many times.
@@ -383,7 +385,7 @@ fn read_log(child: &mut Child, log: Arc<Log>) -> JoinHandle<()> {
         let mut bytes = [0; 4096];
         while let Ok(read @ 1..) = stderr.read(&mut bytes) {
             let text = String::from_utf8_lossy(&bytes[..read]);
-            log.text.lock().expect("no holder panics").push_str(&text);
+            sync::lock(&log.text).push_str(&text);
             log.grown.send_replace(());
         }
     })

@@ -10,7 +10,7 @@ use std::ops::Deref;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,6 +19,8 @@ use tempfile::TempDir;
 use super::client::Client;
 use super::kept;
 use super::processes::{children, family, wait_for_end};
+
+use crate::support::sync;
 
 /// An installation from nothing, over a slow line, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(1_200);
@@ -56,7 +58,7 @@ static SHARED: Mutex<(usize, Option<Arc<Up>>)> = Mutex::new((0, None));
 
 impl Shared {
     fn get() -> Self {
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = sync::lock(&SHARED);
         let (holders, up) = &mut *shared;
         let up = up.get_or_insert_with(|| Arc::new(Builder::kept().free().start_telling()));
         *holders += 1;
@@ -74,7 +76,7 @@ impl Deref for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = sync::lock(&SHARED);
         let (holders, up) = &mut *shared;
         self.0 = None;
         *holders -= 1;
@@ -118,7 +120,7 @@ impl Up {
 
     /// What it has written to stderr so far.
     pub(crate) fn log(&self) -> String {
-        self.log.lock().expect("no holder panics").clone()
+        sync::lock(&self.log).clone()
     }
 
     /// Sends `signal`, and waits until it and all it had started are gone.
@@ -215,7 +217,7 @@ impl Builder {
         let Some((greeting, address)) = listening(&mut child) else {
             let _killed = child.kill();
             let status = child.wait();
-            panic!("up did not start: {status:?}\n{}", log.lock().expect("no panic"));
+            panic!("up did not start: {status:?}\n{}", sync::lock(&log));
         };
         let key = fs::read_to_string(self.state.join("api-key")).expect("the first key");
         let key = key.trim().to_owned();
@@ -318,7 +320,7 @@ fn collect(mut stderr: impl Read + Send + 'static, log: Arc<Mutex<String>>) {
         let mut bytes = [0; 4096];
         while let Ok(read @ 1..) = stderr.read(&mut bytes) {
             let text = String::from_utf8_lossy(&bytes[..read]);
-            log.lock().expect("no holder panics").push_str(&text);
+            sync::lock(&log).push_str(&text);
         }
     });
 }

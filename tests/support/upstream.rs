@@ -19,6 +19,8 @@ use super::http::Head;
 use super::watch;
 use super::wire_rules::unpaired;
 
+use crate::support::sync;
+
 const CHAT: &str = "/v1/chat/completions";
 
 /// What upstream does next for one request. A script that runs out ends the body
@@ -240,7 +242,7 @@ impl State {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no holder panics")
+        sync::lock(&self.state)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {

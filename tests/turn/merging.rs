@@ -4,9 +4,9 @@ use serde_json::json;
 
 use crate::support::chunks::{call, end, gate, says, text};
 use crate::support::client::{ask_streamed, with};
+use crate::support::faulty_proxy::{Proxy, Toxic};
 use crate::support::server::Server;
 use crate::support::stream::{Event, Transcript};
-use crate::support::toxic::{Proxy, Toxic};
 use crate::support::upstream::{Step, Upstream};
 
 const DELTAS: usize = 5000;

@@ -1,4 +1,4 @@
-//! What becomes of the calls of a round: each is told when it starts and when it has
+//! Answers the calls of a round: each is told when it starts and when it has
 //! its answer, once.
 
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl Round {
         let call = self.calls.get_mut(position)?;
         let (running, mut result) = match std::mem::take(&mut call.progress) {
             Progress::Running(running) => (running, result),
-            Progress::Condemned(running, verdict) => (running, verdict),
+            Progress::RunningInvalid(running, verdict) => (running, verdict),
             settled => {
                 call.progress = settled;
                 return None;
@@ -53,7 +53,7 @@ impl Round {
             structured: Structured::new(std::mem::take(&mut result.structured)),
             ..call.ended(running.id, duration)
         }));
-        self.weight += result.text.len();
+        self.size_estimate += result.text.len();
         call.progress = Progress::Answered(result);
         Some(event)
     }
@@ -62,7 +62,7 @@ impl Round {
     pub(in crate::agent) fn interrupt(&mut self, now: Duration) -> Vec<TurnEvent> {
         let interrupted = self.calls.iter_mut().filter_map(|call| {
             let running = match std::mem::take(&mut call.progress) {
-                Progress::Running(running) | Progress::Condemned(running, _) => running,
+                Progress::Running(running) | Progress::RunningInvalid(running, _) => running,
                 other => {
                     call.progress = other;
                     return None;

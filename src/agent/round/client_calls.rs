@@ -1,7 +1,7 @@
 //! The client's own calls of a round: not ours to run or to judge, passed on as the
 //! model speaks them, in its order.
 
-use super::{Round, RoundEffect, Rules};
+use super::{Round, RoundEffect, RoundRules};
 use crate::agent::events::{ClientCallDelta, TurnEvent};
 use crate::upstream::assemble::{AssembledCall, Slot};
 
@@ -32,7 +32,7 @@ enum Turn {
 }
 
 impl Round {
-    pub(in crate::agent) fn has_client_call(&self, rules: &Rules<'_>) -> bool {
+    pub(in crate::agent) fn has_client_call(&self, rules: &RoundRules<'_>) -> bool {
         self.has_passed_on_a_call()
             || self.assembler.calls().iter().any(|call| rules.is_clients(call))
     }
@@ -46,7 +46,7 @@ impl Round {
     /// the model began after it.
     pub(super) fn pass_on_client_calls(
         &mut self,
-        rules: &Rules<'_>,
+        rules: &RoundRules<'_>,
         effects: &mut Vec<RoundEffect>,
     ) {
         for slot in self.assembler.take_changed() {
@@ -66,7 +66,11 @@ impl Round {
     }
 
     /// The answer is over: what is known of them is all there will be.
-    pub(super) fn pass_on_the_rest(&mut self, rules: &Rules<'_>, effects: &mut Vec<RoundEffect>) {
+    pub(super) fn pass_on_the_rest(
+        &mut self,
+        rules: &RoundRules<'_>,
+        effects: &mut Vec<RoundEffect>,
+    ) {
         for slot in 0..self.calls.len() {
             let is_clients = rules.is_clients(self.assembler.call(Slot(slot)));
             if is_clients && self.calls[slot].sent.is_none() {
@@ -75,7 +79,7 @@ impl Round {
         }
     }
 
-    fn turn_of(&self, slot: usize, rules: &Rules<'_>) -> Turn {
+    fn turn_of(&self, slot: usize, rules: &RoundRules<'_>) -> Turn {
         let (call, assembled) = (&self.calls[slot], self.assembler.call(Slot(slot)));
         // A name may still grow until the arguments have begun, an id may come late.
         let is_known = call.sealed || (assembled.has_own_id() && assembled.has_arguments());
@@ -109,7 +113,7 @@ impl Round {
     }
 }
 
-impl Rules<'_> {
+impl RoundRules<'_> {
     pub(super) fn is_clients(&self, call: &AssembledCall) -> bool {
         call.name.as_ref().is_some_and(|name| self.client_tools.contains(name))
     }

@@ -15,9 +15,11 @@ use crate::agent::conversation::Opening;
 use crate::hooks::Hooks;
 use crate::openai::error_object::ErrorObject;
 use crate::openai::request::ToolChoice;
-use crate::permissions::{self, AccessKind, Hidden, Permissions, Permit, Reach, Sandbox};
+use crate::permissions::{
+    self, AccessKind, AccessRequest, ExcludedPaths, Permissions, Permit, Sandbox,
+};
 use crate::tools::tool::{
-    AnyTool, CallContext, Concurrency, Start as ToolStart, Tool, ToolError, ToolOutput, erase,
+    AnyTool, CallContext, Concurrency, StartRule as ToolStart, Tool, ToolError, ToolOutput, erase,
 };
 use crate::tools::toolset::Toolset;
 use crate::workspace::Workspace;
@@ -45,8 +47,8 @@ macro_rules! test_tool {
             fn concurrency(&self, _: &Input) -> Concurrency {
                 Concurrency::$concurrency
             }
-            fn reach(&self, _: &Input, _: &CallContext) -> Reach {
-                Reach::Nothing
+            fn access_request(&self, _: &Input, _: &CallContext) -> AccessRequest {
+                AccessRequest::Nothing
             }
             fn headline(&self, input: &Input) -> String {
                 input.at.clone()
@@ -80,15 +82,15 @@ impl Bench {
         Self::with(model, client_tools, |_| {})
     }
 
-    fn with(model: &str, client_tools: &[&str], change: impl FnOnce(&mut Start)) -> Self {
+    fn with(model: &str, client_tools: &[&str], change: impl FnOnce(&mut TurnStart)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(vec![directory.path().to_owned()]).unwrap();
         let permissions = Permissions::new(
-            &permissions::Settings::default(),
+            &permissions::PermissionSettings::default(),
             &[],
             Sandbox::Auto,
             Arc::new(workspace),
-            Hidden::directory(&directory.path().join("state")),
+            ExcludedPaths::below(&directory.path().join("state")),
         );
         let tools: Vec<Arc<dyn AnyTool>> = vec![erase(Look), erase(Change)];
         let pipeline = Pipeline {
@@ -98,7 +100,7 @@ impl Bench {
             max_result_chars: None,
         };
         let fields = json!({ "model": model }).to_string();
-        let mut start = Start {
+        let mut start = TurnStart {
             session: SessionId::random(),
             turn: TurnId::random(),
             models: vec![asked(model)],
@@ -112,7 +114,7 @@ impl Bench {
             limits_output: false,
             pipeline,
             client_tools: client_tools.iter().map(|name| (*name).to_owned()).collect(),
-            settings: Settings::default(),
+            settings: TurnSettings::default(),
             model_rules: Arc::default(),
             upstream: Arc::default(),
             max_round_chars: 1000,
@@ -187,13 +189,13 @@ impl Bench {
         self.on(Event::Answered { position, result, duration: Duration::ZERO })
     }
 
-    fn note(&mut self, effects: Vec<Effect>) {
+    fn note(&mut self, effects: Vec<TurnEffect>) {
         for effect in effects {
-            if let Effect::Emit(event) = &effect {
+            if let TurnEffect::Emit(event) = &effect {
                 self.pairs.note(event);
             }
             let word = match effect {
-                Effect::Emit(event) => match event {
+                TurnEffect::Emit(event) => match event {
                     TurnEvent::RoundStarted(round) => format!("round{round}"),
                     TurnEvent::Begun => "begun".to_owned(),
                     TurnEvent::Text(text) => format!("text{text:?}"),
@@ -218,7 +220,7 @@ impl Bench {
                     }
                     TurnEvent::Failed(failure) => format!("FAILED:{}", failure.error.code.as_str()),
                 },
-                Effect::Ask { body, wait } => {
+                TurnEffect::Ask { body, wait } => {
                     self.bodies.push(serde_json::from_slice(&body.to_vec()).unwrap());
                     if wait.is_zero() {
                         "ask".to_owned()
@@ -226,15 +228,15 @@ impl Bench {
                         format!("ask+{}ms", wait.as_millis())
                     }
                 }
-                Effect::Hang => "hang".to_owned(),
-                Effect::Reserve => "reserve".to_owned(),
-                Effect::Ready(position, _) => format!("ready:{position}"),
-                Effect::Withdraw(positions) => {
+                TurnEffect::CloseStream => "hang".to_owned(),
+                TurnEffect::Reserve => "reserve".to_owned(),
+                TurnEffect::Ready(position, _) => format!("ready:{position}"),
+                TurnEffect::Withdraw(positions) => {
                     let positions: Vec<_> = positions.iter().map(ToString::to_string).collect();
                     format!("withdraw:{}", positions.join(","))
                 }
-                Effect::RememberRefusal(model) => format!("refuses:{model}"),
-                Effect::Stop => "STOP".to_owned(),
+                TurnEffect::RememberRefusal(model) => format!("refuses:{model}"),
+                TurnEffect::Stop => "STOP".to_owned(),
             };
             write!(self.log, "{word} ").unwrap();
         }
@@ -499,7 +501,7 @@ fn calls_past_the_limit_of_a_round_are_answered_with_an_error() {
 
 #[test]
 fn u33_an_answer_of_too_many_calls_is_an_error_and_starts_nothing() {
-    let most = A.repeat(upstream::assemble::MOST_CALLS);
+    let most = A.repeat(upstream::assemble::MAX_CALLS);
     for (name, tools) in [("Look", &[][..]), ("theirs", &["theirs"])] {
         let mut bench = Bench::new("m", tools);
         bench.call(0, name, &format!("{most}{A}"));
@@ -611,7 +613,7 @@ fn rounds_without_figures_are_counted_once_each() {
     bench.finish("stop").done();
     bench.call(0, "Look", A).started(0).die().answer(0, "x");
     bench.text("Hi").finish("stop").done();
-    assert_eq!(bench.state.tally.rounds_without_usage, 2);
+    assert_eq!(bench.state.stats.rounds_without_usage, 2);
 }
 
 #[test]

@@ -105,8 +105,8 @@ impl Collected {
                 logprobs: (!self.logprobs.is_empty()).then_some(self.logprobs),
                 finish_reason: finished.reason.as_str(),
             }],
-            usage: Figures::of(finished.usage.as_ref()),
-            toolhand: Extension::of(&finished.summary),
+            usage: Figures::from_usage(finished.usage.as_ref()),
+            toolhand: Extension::from_summary(&finished.summary),
             unknown: &finished.unknown,
         }
     }

@@ -12,8 +12,8 @@ use crate::agent::events::{
     TurnEvent,
 };
 use crate::ids::{SessionId, TurnId};
-use crate::openai::progress_lines;
 use crate::openai::usage::Usage;
+use crate::progress_lines;
 use crate::sessions::request::Progress;
 use crate::tools::tool::ToolError;
 
@@ -236,7 +236,7 @@ impl Encoder {
         out.extend_from_slice(br#"{},"finish_reason":"#);
         write_json(out, finished.reason.as_str());
         out.extend_from_slice(br#"}],"toolhand":"#);
-        write_json(out, &Extension::of(&finished.summary));
+        write_json(out, &Extension::from_summary(&finished.summary));
         for (name, value) in &finished.unknown {
             out.push(b',');
             write_json(out, name);
@@ -248,7 +248,7 @@ impl Encoder {
         if self.include_usage {
             out.extend_from_slice(self.before.as_bytes());
             out.extend_from_slice(br#"],"usage":"#);
-            write_json(out, &Figures::of(finished.usage.as_ref()));
+            write_json(out, &Figures::from_usage(finished.usage.as_ref()));
             out.push(b'}');
             end_event(out);
         }
@@ -293,7 +293,7 @@ pub(super) struct Extension<'a> {
 }
 
 impl<'a> Extension<'a> {
-    pub(super) fn of(summary: &'a Summary) -> Self {
+    pub(super) fn from_summary(summary: &'a Summary) -> Self {
         Self {
             session: &summary.session,
             turn: &summary.turn,
@@ -315,7 +315,7 @@ pub(super) enum Figures<'a> {
 }
 
 impl<'a> Figures<'a> {
-    pub(super) fn of(usage: Option<&'a Usage>) -> Self {
+    pub(super) fn from_usage(usage: Option<&'a Usage>) -> Self {
         match usage {
             Some(usage) => Self::Summed(usage),
             None => Self::None { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 },
@@ -362,7 +362,7 @@ fn end_event(out: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use crate::agent::events::Headline;
-    use crate::openai::error::{ApiError, ErrorCode};
+    use crate::errors::{ApiError, ErrorCode};
 
     #[test]
     fn a_failure_of_any_kind_ends_the_tools_that_were_told_to_have_started() {

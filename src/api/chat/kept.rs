@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::buffers::{Buffers, Exhausted, Share};
+use crate::memory_budget::{Exhausted, MemoryBudget, Reservation};
+use crate::sync;
 
 /// A turn that has ended, and what is kept of it.
 pub(super) trait Forgettable: Send + Sync {
@@ -16,7 +17,7 @@ pub(super) trait Forgettable: Send + Sync {
 /// Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub(super) struct KeptMemory {
-    budget: Buffers,
+    budget: MemoryBudget,
     /// In the order in which they ended.
     ended: Arc<Mutex<VecDeque<Weak<dyn Forgettable>>>>,
 }
@@ -27,23 +28,27 @@ const PLACES: usize = 4096;
 
 impl KeptMemory {
     pub(super) fn new(most: usize) -> Self {
-        Self { budget: Buffers::new(most), ended: Arc::default() }
+        Self { budget: MemoryBudget::new(most), ended: Arc::default() }
     }
 
-    pub(super) fn share(&self) -> Share {
-        self.budget.share()
+    pub(super) fn reservation(&self) -> Reservation {
+        self.budget.reservation()
     }
 
-    /// Makes `share` count so many bytes; turns that have ended are forgotten for it,
-    /// the oldest first. Where that is not enough, nothing has changed for `share`.
-    pub(super) fn hold(&self, share: &mut Share, bytes: usize) -> Result<(), Exhausted> {
+    /// Makes `reservation` count so many bytes; turns that have ended are forgotten for it,
+    /// the oldest first. Where that is not enough, nothing has changed for `reservation`.
+    pub(super) fn hold(
+        &self,
+        reservation: &mut Reservation,
+        bytes: usize,
+    ) -> Result<(), Exhausted> {
         loop {
-            let held = share.hold_rounded_up(bytes);
+            let held = reservation.hold_rounded_up(bytes);
             if held.is_ok() {
                 return held;
             }
             // The lock is free again before the turn is touched.
-            let oldest = self.ended.lock().expect("no holder panics").pop_front();
+            let oldest = sync::lock(&self.ended).pop_front();
             let Some(oldest) = oldest else { return held };
             if let Some(turn) = oldest.upgrade() {
                 turn.forget();
@@ -53,7 +58,7 @@ impl KeptMemory {
 
     /// From now on the turn may be forgotten.
     pub(super) fn ended(&self, turn: Weak<dyn Forgettable>) {
-        let mut ended = self.ended.lock().expect("no holder panics");
+        let mut ended = sync::lock(&self.ended);
         if ended.len() >= PLACES {
             ended.retain(|turn| turn.strong_count() > 0);
         }
@@ -71,10 +76,10 @@ impl fmt::Debug for KeptMemory {
 mod tests {
     use super::*;
 
-    const MOST: usize = 32 << 20;
+    const MAX_BYTES: usize = 32 << 20;
 
     /// What is kept of one turn.
-    struct Turn(Mutex<Option<Share>>);
+    struct Turn(Mutex<Option<Reservation>>);
 
     impl Forgettable for Turn {
         fn forget(&self) {
@@ -89,9 +94,9 @@ mod tests {
     }
 
     fn turn(memory: &KeptMemory, bytes: usize) -> Option<Arc<Turn>> {
-        let mut share = memory.share();
-        let held = memory.hold(&mut share, bytes);
-        held.is_ok().then(|| Arc::new(Turn(Mutex::new(Some(share)))))
+        let mut reservation = memory.reservation();
+        let held = memory.hold(&mut reservation, bytes);
+        held.is_ok().then(|| Arc::new(Turn(Mutex::new(Some(reservation)))))
     }
 
     fn ended(memory: &KeptMemory, bytes: usize) -> Arc<Turn> {
@@ -103,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_turns_that_ended_first_give_way() {
-        let memory = KeptMemory::new(MOST);
+        let memory = KeptMemory::new(MAX_BYTES);
         let turns: Vec<_> = (0..100).map(|_| ended(&memory, 1 << 20)).collect();
 
         let kept: Vec<bool> = turns.iter().map(|turn| turn.is_kept()).collect();
@@ -116,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_runs_does_not_give_way() {
-        let memory = KeptMemory::new(MOST);
+        let memory = KeptMemory::new(MAX_BYTES);
         let running: Vec<_> = (0..32).map(|_| turn(&memory, 1 << 20).expect("room")).collect();
 
         assert!(turn(&memory, 1).is_none());
@@ -126,7 +131,7 @@ mod tests {
 
     #[test]
     fn small_ones_count_too_and_those_that_are_gone_leave_no_trace() {
-        let memory = KeptMemory::new(MOST);
+        let memory = KeptMemory::new(MAX_BYTES);
         let small: Vec<_> = (0..3000).map(|_| ended(&memory, 1)).collect();
         assert_eq!(small.iter().filter(|turn| turn.is_kept()).count(), 2048);
         drop(small);

@@ -1,4 +1,4 @@
-//! What a turn has told so far, for those who begin to listen late.
+//! Keeps the events of a turn for subscribers that come late.
 
 use crate::agent::events::{ClientCallDelta, TurnEvent};
 
@@ -13,7 +13,7 @@ pub(super) struct Log {
     bytes: usize,
 }
 
-/// How far a listener has read.
+/// How far a subscriber has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cursor {
     event: usize,
@@ -26,7 +26,7 @@ impl Log {
         let is_absorbed = self.events.last_mut().is_some_and(|last| last.absorb(event));
         if is_absorbed {
             // A text that grows has up to as much room again.
-            self.bytes += ROOM * event.weight();
+            self.bytes += ROOM * event.size_estimate();
         } else {
             self.bytes += Self::size_of(event);
             self.events.push(event.to_keep());
@@ -36,8 +36,8 @@ impl Log {
     /// Roughly what keeping one more event takes, in bytes.
     pub(super) fn size_of(event: &TurnEvent) -> usize {
         let kept = match event {
-            TurnEvent::ToolEnded(_) => event.to_keep().weight(),
-            event => event.weight(),
+            TurnEvent::ToolEnded(_) => event.to_keep().size_estimate(),
+            event => event.size_estimate(),
         };
         ROOM * (size_of::<TurnEvent>() + kept)
     }

@@ -11,9 +11,9 @@ use futures::Stream;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::encode::Encoder;
-use super::run::Listener;
+use super::shared_turn::Subscriber;
 use crate::agent::events::{Failure, TurnEvent};
-use crate::buffers::{Exhausted, Share};
+use crate::memory_budget::{Exhausted, Reservation};
 
 /// Proxies cut connections that are silent for a minute.
 const COMMENT: &[u8] = b": keep-alive\n\n";
@@ -22,26 +22,26 @@ const COMMENT: &[u8] = b": keep-alive\n\n";
 #[derive(Debug)]
 pub(super) struct EventStream {
     /// `None` once the terminal event has been written.
-    turn: Option<Listener>,
+    turn: Option<Subscriber>,
     encoder: Encoder,
     /// What came while the head was held back.
     first: VecDeque<TurnEvent>,
     keep_alive: Duration,
     silence: Pin<Box<Sleep>>,
     /// Counts what is handed over until the next is asked for.
-    share: Share,
+    reservation: Reservation,
 }
 
 impl EventStream {
     pub(super) fn new(
-        turn: Listener,
+        turn: Subscriber,
         first: VecDeque<TurnEvent>,
         encoder: Encoder,
         keep_alive: Duration,
-        share: Share,
+        reservation: Reservation,
     ) -> Self {
         let silence = Box::pin(sleep(keep_alive));
-        Self { turn: Some(turn), encoder, first, keep_alive, silence, share }
+        Self { turn: Some(turn), encoder, first, keep_alive, silence, reservation }
     }
 
     fn encode(&mut self, events: VecDeque<TurnEvent>) -> Bytes {
@@ -55,7 +55,7 @@ impl EventStream {
             }
             self.encoder.encode(event, &mut out);
         }
-        if let Err(exhausted) = self.share.hold(out.capacity()) {
+        if let Err(exhausted) = self.reservation.hold(out.capacity()) {
             self.encoder.take_back(running);
             out = self.overloaded(exhausted);
         }

@@ -23,14 +23,14 @@ use serde_json::value::RawValue;
 
 use crate::api::json::{self, Kind, MAX_MEMBERS, Object};
 use crate::api::strict_json;
+use crate::errors::{ApiError, ErrorCode};
 use crate::limits::Limits;
 use crate::openai::Body;
-use crate::openai::error::{ApiError, ErrorCode};
 use crate::openai::request::ToolChoice;
 use crate::permissions::Mode;
 use crate::sessions::request::ChatRequest;
 use crate::text;
-use crate::tools::settings::Settings as ToolSettings;
+use crate::tools::settings::ToolSettings;
 use crate::tools::toolset::Toolset;
 use crate::upstream::settings::UnknownFields;
 use crate::workspace::Workspace;
@@ -73,7 +73,13 @@ pub(crate) fn validate(
     let model = fields::model(&fields)?;
     let stream = fields::stream(&fields)?;
     let mut history = messages::read(&fields, &context.toolset, &context.limits)?;
-    let background = background::is(&fields, &history, headers, &model, &context.background_models);
+    let background = background::is_background_call(
+        &fields,
+        &history,
+        headers,
+        &model,
+        &context.background_models,
+    );
     let extension = extension::read(&fields, headers, context)?;
     let offered = if background { Toolset::default() } else { offered(context, &extension) };
     let mut client = tools::read(&fields, &offered, context)?;
@@ -171,7 +177,7 @@ fn not_an_array(param: impl Display) -> ApiError {
 }
 
 fn required_object<'a>(value: &'a RawValue, param: impl Display) -> Result<Object<'a>, ApiError> {
-    Object::of(value).ok_or_else(|| {
+    Object::from_raw(value).ok_or_else(|| {
         let wanted = match json::kind(value) {
             Kind::Object => format!("have at most {MAX_MEMBERS} members"),
             _ => "be an object".to_owned(),

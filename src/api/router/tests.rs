@@ -15,16 +15,16 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::api::chat::Chat;
-use crate::api::chat::retries::Retries;
+use crate::api::chat::idempotency::Idempotency;
 use crate::api::chat::validate::Context;
 use crate::api::ready::Readiness;
 use crate::api::runs::RunLimits;
 use crate::api::status::{About, Sandbox};
-use crate::buffers::Buffers;
 use crate::http::auth::{Authenticator, Key, Keys};
 use crate::http::hosts::{AllowedHosts, HostPolicy};
 use crate::http::peer::Peer;
 use crate::limits::Limits;
+use crate::memory_budget::MemoryBudget;
 use crate::permissions::{Mode, Permissions};
 use crate::sessions::Sessions;
 use crate::sessions::request::Progress;
@@ -61,18 +61,18 @@ fn state(keys: Keys) -> ApiState {
     let limits = Limits { body: 10_000, ..Limits::default() };
     // Nothing listens on port 1: every probe and every forwarded request fails at once.
     let url = "http://127.0.0.1:1/v1".parse().unwrap();
-    let mut upstream = upstream::Settings { url, retries: 0, ..Default::default() };
+    let mut upstream = upstream::UpstreamSettings { url, retries: 0, ..Default::default() };
     upstream.passthrough.push("responses".to_owned());
     let upstream_settings = upstream;
-    let buffers = Buffers::new(limits.buffers);
+    let memory_budget = MemoryBudget::new(limits.buffers);
     let upstream =
-        upstream::Client::new(&upstream_settings, &limits, None, buffers.clone()).unwrap();
+        upstream::Client::new(&upstream_settings, &limits, None, memory_budget.clone()).unwrap();
     let upstream = Arc::new(upstream);
     let chat = Chat {
-        turns: sessions(Arc::clone(&upstream), buffers.clone()),
+        turns: sessions(Arc::clone(&upstream), memory_budget.clone()),
         runs: RunLimits::new(&limits),
-        retries: Retries::default(),
-        buffers: buffers.clone(),
+        idempotency: Idempotency::default(),
+        memory_budget: memory_budget.clone(),
     };
     ApiState {
         forwarded: Arc::new(Routes::named(&upstream_settings.passthrough).unwrap()),
@@ -84,7 +84,7 @@ fn state(keys: Keys) -> ApiState {
         chat: Arc::new(chat),
         validation: Arc::new(Context {
             toolset: Toolset::default(),
-            tools: tool_layer::Settings::default(),
+            tools: tool_layer::ToolSettings::default(),
             limits: limits.clone(),
             unknown_fields: UnknownFields::Forward,
             mode: Mode::Default,
@@ -94,7 +94,7 @@ fn state(keys: Keys) -> ApiState {
         }),
         readiness: Arc::new(Readiness::new(Arc::clone(&upstream))),
         upstream,
-        buffers,
+        memory_budget,
         limits: Arc::new(limits),
         about: Arc::new(About {
             started: Instant::now(),
@@ -109,30 +109,30 @@ fn state(keys: Keys) -> ApiState {
 }
 
 /// Turns that no test here starts.
-fn sessions(upstream: Arc<upstream::Client>, buffers: Buffers) -> Sessions {
+fn sessions(upstream: Arc<upstream::Client>, memory_budget: MemoryBudget) -> Sessions {
     let root = std::env::temp_dir();
     let workspace = Arc::new(Workspace::open(vec![root.clone()]).unwrap());
-    let settings = permissions::Settings::default();
+    let settings = permissions::PermissionSettings::default();
     let state_dir = root.join("state");
     let permissions = Permissions::new(
         &settings,
         &[],
         permissions::Sandbox::Off,
         workspace,
-        permissions::Hidden::directory(&state_dir),
+        permissions::ExcludedPaths::below(&state_dir),
     )
     .unwrap();
     Sessions {
         upstream,
         home: "/".into(),
-        tool_settings: tool_layer::Settings::default(),
+        tool_settings: tool_layer::ToolSettings::default(),
         permissions,
-        settings: agent::Settings::default(),
+        settings: agent::TurnSettings::default(),
         model_rules: Arc::default(),
-        prompt: agent::prompt::Settings::default(),
+        prompt: agent::prompt::PromptSettings::default(),
         progress: Progress::None,
         refusals: Arc::default(),
-        buffers,
+        memory_budget,
         shutdown: CancellationToken::new(),
     }
 }
@@ -187,7 +187,7 @@ fn server() -> Router {
 }
 
 #[track_caller]
-fn is(outcome: (u16, String), status: u16, code: &str) {
+fn assert_error(outcome: (u16, String), status: u16, code: &str) {
     let (found_status, found_code) = outcome;
     assert_eq!((found_status, found_code.as_str()), (status, code));
 }
@@ -266,8 +266,8 @@ async fn health_and_readiness_are_open() {
     assert_eq!(health.status(), 200);
     let body = health.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(body, r#"{"status":"ok"}"#);
-    is(ask("GET", "/ready").outcome(&server).await, 503, "");
-    is(ask("POST", "/health").outcome(&server).await, 405, "method_not_allowed");
+    assert_error(ask("GET", "/ready").outcome(&server).await, 503, "");
+    assert_error(ask("POST", "/health").outcome(&server).await, 405, "method_not_allowed");
 }
 
 #[tokio::test]
@@ -275,28 +275,36 @@ async fn h2_wrong_keys_are_all_the_same_and_cost_patience() {
     let server = server();
     let wrong = |key: &str| ask("GET", "/openapi.yaml").with("authorization", key);
     for key in ["Bearer th-kez", "Bearer x", "Bearer ' OR 1=1--"] {
-        is(wrong(key).outcome(&server).await, 401, "invalid_api_key");
+        assert_error(wrong(key).outcome(&server).await, 401, "invalid_api_key");
     }
     for _ in 3..10 {
-        is(wrong("Bearer x").outcome(&server).await, 401, "invalid_api_key");
+        assert_error(wrong("Bearer x").outcome(&server).await, 401, "invalid_api_key");
     }
     let response = wrong("Bearer x").of(&server).await;
     assert_eq!(response.status(), 429);
     assert!(response.headers().contains_key(RETRY_AFTER));
-    is(ask("GET", "/openapi.yaml").outcome(&server).await, 401, "invalid_api_key");
-    is(ask("GET", "/openapi.yaml").key().outcome(&server).await, 200, "");
+    assert_error(ask("GET", "/openapi.yaml").outcome(&server).await, 401, "invalid_api_key");
+    assert_error(ask("GET", "/openapi.yaml").key().outcome(&server).await, 200, "");
 }
 
 #[tokio::test]
 async fn h3_h4_one_key_in_one_place() {
     let server = server();
     let ask = || ask("GET", "/openapi.yaml");
-    is(ask().key().key().outcome(&server).await, 400, "invalid_value");
-    is(ask().with("x-api-key", "th-key").outcome(&server).await, 401, "invalid_api_key");
-    is(ask().with("cookie", "api_key=th-key").outcome(&server).await, 401, "invalid_api_key");
-    is(ask().with("authorization", "Basic th-key").outcome(&server).await, 401, "invalid_api_key");
+    assert_error(ask().key().key().outcome(&server).await, 400, "invalid_value");
+    assert_error(ask().with("x-api-key", "th-key").outcome(&server).await, 401, "invalid_api_key");
+    assert_error(
+        ask().with("cookie", "api_key=th-key").outcome(&server).await,
+        401,
+        "invalid_api_key",
+    );
+    assert_error(
+        ask().with("authorization", "Basic th-key").outcome(&server).await,
+        401,
+        "invalid_api_key",
+    );
     let query = super::tests::ask("GET", "/openapi.yaml?api_key=th-key");
-    is(query.outcome(&server).await, 401, "invalid_api_key");
+    assert_error(query.outcome(&server).await, 401, "invalid_api_key");
 }
 
 #[tokio::test]
@@ -313,7 +321,7 @@ async fn h5_odd_paths_are_no_routes() {
         "/v1/mcp",
         "/",
     ] {
-        is(ask("GET", path).key().outcome(&server).await, 404, "unknown_route");
+        assert_error(ask("GET", path).key().outcome(&server).await, 404, "unknown_route");
     }
 }
 
@@ -386,18 +394,18 @@ async fn a_body_is_checked_in_order_kind_size_json_content() {
     for path in ["/v1/chat/completions", "/v1/embeddings"] {
         let post = || ask("POST", path).key();
         let text = post().with("content-type", "text/plain").outcome(&server).await;
-        is(text, 415, "unsupported_content_type");
+        assert_error(text, 415, "unsupported_content_type");
         let multipart = post().with("content-type", "multipart/form-data; boundary=x");
-        is(multipart.outcome(&server).await, 415, "unsupported_content_type");
+        assert_error(multipart.outcome(&server).await, 415, "unsupported_content_type");
         let large = post().json(" ".repeat(10_001)).of(&server).await;
         assert_eq!(
             (large.status().as_u16(), &large.headers()["connection"] == "close"),
             (413, true)
         );
-        is(post().json("{").outcome(&server).await, 400, "invalid_json");
-        is(post().json("[]").outcome(&server).await, 400, "invalid_value");
+        assert_error(post().json("{").outcome(&server).await, 400, "invalid_json");
+        assert_error(post().json("[]").outcome(&server).await, 400, "invalid_value");
         let refused = r#"{"api_base": "http://evil"}"#;
-        is(post().json(refused).outcome(&server).await, 400, "refused_field");
+        assert_error(post().json(refused).outcome(&server).await, 400, "refused_field");
     }
 }
 
@@ -419,9 +427,13 @@ async fn a_field_of_an_upload_is_refused_even_when_it_comes_late() {
 #[tokio::test]
 async fn an_upstream_that_is_away_is_said_to_be() {
     let server = server();
-    is(ask("GET", "/v1/models").key().outcome(&server).await, 502, "upstream_unavailable");
+    assert_error(
+        ask("GET", "/v1/models").key().outcome(&server).await,
+        502,
+        "upstream_unavailable",
+    );
     let post = ask("POST", "/v1/embeddings").key().json(r#"{"input": "x"}"#);
-    is(post.outcome(&server).await, 502, "upstream_unavailable");
+    assert_error(post.outcome(&server).await, 502, "upstream_unavailable");
     let status = ask("GET", "/toolhand/v1/status").key().of(&server).await;
     let body = status.into_body().collect().await.unwrap().to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap();
@@ -439,8 +451,8 @@ async fn what_one_key_has_asked_for_is_nothing_to_another() {
         let ask = ask("POST", "/v1/chat/completions").with("authorization", key);
         ask.with("idempotency-key", "one").json(body).outcome(&server)
     };
-    is(asked(KEY, "Hi").await, 502, "upstream_unavailable");
-    is(asked("Bearer th-other", "Hello").await, 502, "upstream_unavailable");
+    assert_error(asked(KEY, "Hi").await, 502, "upstream_unavailable");
+    assert_error(asked("Bearer th-other", "Hello").await, 502, "upstream_unavailable");
 }
 
 #[tokio::test]
@@ -449,12 +461,12 @@ async fn a_handler_that_panics_is_an_answer() {
         .route("/", get(|| async { assert!(std::env::args().count() == 0, "on purpose") }))
         .layer(CatchPanicLayer::custom(errors::panicked));
 
-    is(ask("GET", "/").outcome(&router).await, 500, "internal");
+    assert_error(ask("GET", "/").outcome(&router).await, 500, "internal");
 }
 
 #[tokio::test]
 async fn without_auth_no_key_is_asked_for() {
     let open = router(state(Keys::NotRequired));
 
-    is(ask("GET", "/toolhand/v1/tools").outcome(&open).await, 200, "");
+    assert_error(ask("GET", "/toolhand/v1/tools").outcome(&open).await, 200, "");
 }

@@ -1,4 +1,4 @@
-//! What `up` prints when all of it runs: where it is, and two lines to try.
+//! Prints, when `up` is ready, where it is and two lines to try.
 
 use std::fmt;
 use std::fs;
@@ -19,7 +19,7 @@ pub(super) enum Access<'a> {
 }
 
 impl<'a> Access<'a> {
-    pub(super) fn of(key_path: Option<&'a Path>, is_open: bool) -> Self {
+    pub(super) fn from_key_path(key_path: Option<&'a Path>, is_open: bool) -> Self {
         match key_path {
             _ if is_open => Self::Open,
             Some(path) => Self::File(path),

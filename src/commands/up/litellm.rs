@@ -18,10 +18,10 @@ use crate::config::environment::Variables;
 use crate::secret::Secret;
 
 /// How often a starting LiteLLM is asked; it takes ten seconds and more.
-const ASK_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// It imports thousands of files: on a busy machine with a slow disk that takes minutes.
-const PATIENCE: Duration = Duration::from_secs(300);
+const START_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Bytes of an answer that are looked at: its first line.
 const STATUS_LINE: usize = 16;
@@ -48,7 +48,7 @@ const SET: [(&str, &str); 8] = [
 
 /// What is to be started, known before it is.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct LaunchPlan {
     /// Its own, in the state directory.
     pub(super) directory: PathBuf,
     pub(super) config: PathBuf,
@@ -59,7 +59,7 @@ pub(super) struct Plan {
     pub(super) variables: Variables,
 }
 
-impl Plan {
+impl LaunchPlan {
     pub(super) fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
@@ -84,7 +84,7 @@ pub(super) struct Litellm {
 impl Litellm {
     /// It alone gets the environment that we were given, and not where it can be read from
     /// outside.
-    pub(super) async fn start(python: &Python, plan: &Plan) -> Result<Self, UpError> {
+    pub(super) async fn start(python: &Python, plan: &LaunchPlan) -> Result<Self, UpError> {
         let log = plan.directory.join("litellm.log");
         let output = log::create(&log)?;
         let errors = output.try_clone().map_err(|error| UpError::file(&log, error))?;
@@ -110,7 +110,7 @@ impl Litellm {
     /// Waits until it serves its models to whoever has the key.
     pub(super) async fn ready(&mut self) -> Result<(), UpError> {
         let started = Instant::now();
-        let mut ticks = interval(ASK_EVERY);
+        let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -120,7 +120,7 @@ impl Litellm {
             if answers(self.address, &self.key).await {
                 return Ok(());
             }
-            if started.elapsed() > PATIENCE {
+            if started.elapsed() > START_TIMEOUT {
                 return Err(UpError::Silent { log: self.log.clone(), tail: log::tail(&self.log) });
             }
         }
@@ -150,7 +150,7 @@ fn is_handed_down(name: &OsStr) -> bool {
 }
 
 async fn answers(address: SocketAddr, key: &Secret) -> bool {
-    tokio::time::timeout(PATIENCE, status_line(address, key))
+    tokio::time::timeout(START_TIMEOUT, status_line(address, key))
         .await
         .is_ok_and(|line| line.is_ok_and(|line| line.starts_with(b"HTTP/1.1 200")))
 }

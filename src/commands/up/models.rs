@@ -1,4 +1,4 @@
-//! Which entries of our LiteLLM configuration can work here: those whose
+//! Selects the entries of our LiteLLM configuration that can work here: those whose
 //! variables are set.
 //!
 //! Reads our own `litellm-config.yaml` by its lines, whose shape a test keeps; a
@@ -14,7 +14,7 @@ const ENTRY: &str = "  - model_name: ";
 
 /// The configuration to start with, and what it leaves out.
 #[derive(Debug, PartialEq)]
-pub(super) struct Chosen {
+pub(super) struct ModelChoice {
     pub(super) yaml: String,
     pub(super) kept: Vec<String>,
     /// Models by the variable that would bring them in.
@@ -22,8 +22,9 @@ pub(super) struct Chosen {
 }
 
 /// Leaves out the entries that name a variable for which `is_set` says no.
-pub(super) fn choose(yaml: &str, is_set: impl Fn(&str) -> bool) -> Chosen {
-    let mut chosen = Chosen { yaml: String::new(), kept: Vec::new(), left_out: IndexMap::new() };
+pub(super) fn choose(yaml: &str, is_set: impl Fn(&str) -> bool) -> ModelChoice {
+    let mut chosen =
+        ModelChoice { yaml: String::new(), kept: Vec::new(), left_out: IndexMap::new() };
     let mut lines = yaml.split_inclusive('\n').peekable();
     while let Some(line) = lines.next() {
         let Some(name) = line.strip_prefix(ENTRY) else {
@@ -53,7 +54,7 @@ pub(super) fn first(yaml: &str) -> Option<&str> {
     Some(name.split(" #").next()?.trim().trim_matches(['"', '\'']))
 }
 
-impl Chosen {
+impl ModelChoice {
     /// For each variable that is missing, what it would bring in.
     pub(super) fn hints(&self) -> Vec<String> {
         let hint = |(variable, models): (&String, &Vec<String>)| {

@@ -10,18 +10,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::files::Files;
-use crate::hooks::{Hook, Verdict};
-use crate::permissions::{self, Hidden, Mode, Sandbox};
+use crate::hooks::{Hook, HookVerdict};
+use crate::permissions::{self, ExcludedPaths, Mode, Sandbox};
 use crate::processes::{Environment, Runner};
 use crate::tools::builtin::{self, bash};
-use crate::tools::tool::SessionFacts;
+use crate::tools::tool::SessionContext;
 use crate::workspace::Workspace;
 
 /// Says the same of every call.
-struct Always(fn() -> Verdict);
+struct Always(fn() -> HookVerdict);
 
 impl Hook for Always {
-    fn before_call<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, Verdict> {
+    fn before_call<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, HookVerdict> {
         async { self.0() }.boxed()
     }
 }
@@ -39,21 +39,21 @@ impl Ground {
         Self::with_hook(None)
     }
 
-    fn with_hook(hook: Option<fn() -> Verdict>) -> Self {
+    fn with_hook(hook: Option<fn() -> HookVerdict>) -> Self {
         let directory: TempDir = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("a.txt"), "").unwrap();
         let workspace = Arc::new(Workspace::open(vec![directory.path().to_owned()]).unwrap());
-        let hidden = Hidden::directory(&directory.path().join("state"));
-        let settings = permissions::Settings {
+        let hidden = ExcludedPaths::below(&directory.path().join("state"));
+        let settings = permissions::PermissionSettings {
             mode: Mode::BypassPermissions,
-            ..permissions::Settings::default()
+            ..permissions::PermissionSettings::default()
         };
         let permissions =
             Permissions::new(&settings, &[], Sandbox::Off, Arc::clone(&workspace), hidden);
         let tools = builtin::list(&builtin::Services {
             files: Arc::new(Files::default()),
             runner: Runner::new("/proc/self/exe", Environment::allowed([]), None),
-            bash: bash::Settings::default(),
+            bash: bash::BashSettings::default(),
         });
         let hooks = hook.map(|verdict| Arc::new(Always(verdict)) as Arc<dyn Hook>);
         let pipeline = Pipeline {
@@ -63,7 +63,7 @@ impl Ground {
             max_result_chars: None,
         };
         let context = CallContext {
-            session: Arc::new(SessionFacts::new(workspace)),
+            session: Arc::new(SessionContext::new(workspace)),
             cancelled: CancellationToken::new(),
         };
         Self { directory, pipeline, context }
@@ -85,7 +85,7 @@ impl Ground {
     }
 }
 
-async fn call(name: &str, arguments: &str, hook: Option<fn() -> Verdict>) -> String {
+async fn call(name: &str, arguments: &str, hook: Option<fn() -> HookVerdict>) -> String {
     Ground::with_hook(hook).call(name, arguments).await
 }
 
@@ -110,15 +110,16 @@ async fn mentions_what_had_no_effect() {
 
 #[tokio::test]
 async fn a_hook_may_block_a_call() {
-    let answer = call("Glob", PATTERN, Some(|| Verdict::Block("not today".to_owned()))).await;
+    let answer = call("Glob", PATTERN, Some(|| HookVerdict::Block("not today".to_owned()))).await;
     assert_eq!(answer, "Error: not permitted: not today");
 }
 
 #[tokio::test]
 async fn a_call_that_a_hook_changed_is_checked_anew() {
-    let none = call("Glob", PATTERN, Some(|| Verdict::Rewrite(json!({"pattern": "*.rs"})))).await;
+    let none =
+        call("Glob", PATTERN, Some(|| HookVerdict::Rewrite(json!({"pattern": "*.rs"})))).await;
     assert_eq!(none, "No files found");
-    let wrong = call("Glob", PATTERN, Some(|| Verdict::Rewrite(json!({"pattern": 5})))).await;
+    let wrong = call("Glob", PATTERN, Some(|| HookVerdict::Rewrite(json!({"pattern": 5})))).await;
     assert!(wrong.starts_with("Error: invalid input"), "{wrong}");
 }
 

@@ -14,7 +14,7 @@ use super::{BadChunk, Chunk, Delta, RawMembers};
 
 /// What the chunks of one stream have in common, learned as they come.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Frames {
+pub(crate) struct FrameCache {
     frame: Option<Frame>,
     /// How often a frame was looked for.
     learned: u8,
@@ -29,7 +29,7 @@ struct Frame {
     unknown: Option<Arc<RawMembers>>,
 }
 
-impl Frames {
+impl FrameCache {
     /// Some providers give each chunk an id of its own: then there is no frame.
     const TRIES: u8 = 4;
 
@@ -42,14 +42,14 @@ impl Frames {
         let chunk = Chunk::parse(payload)?;
         if self.learned < Self::TRIES && is_text_alone(&chunk) {
             self.learned += 1;
-            self.frame = Frame::of(payload, chunk.unknown.clone());
+            self.frame = Frame::from_payload(payload, chunk.unknown.clone());
         }
         Ok(chunk)
     }
 }
 
 impl Frame {
-    fn of(payload: &str, unknown: Option<Arc<RawMembers>>) -> Option<Self> {
+    fn from_payload(payload: &str, unknown: Option<Arc<RawMembers>>) -> Option<Self> {
         #[derive(Deserialize)]
         struct Envelope<'a> {
             #[serde(borrow)]
@@ -114,8 +114,8 @@ mod tests {
 
     /// Reads all in turn, each as it is read alone.
     #[track_caller]
-    fn check(payloads: &[String]) -> Frames {
-        let mut frames = Frames::default();
+    fn check(payloads: &[String]) -> FrameCache {
+        let mut frames = FrameCache::default();
         for payload in payloads {
             let (mut found, mut expected) = (frames.read(payload), Chunk::parse(payload));
             for chunk in [&mut found, &mut expected].into_iter().flatten() {
@@ -154,7 +154,7 @@ mod tests {
 
         let frames = check(&(0..20).map(alone).collect::<Vec<_>>());
 
-        assert_eq!(frames.learned, Frames::TRIES);
+        assert_eq!(frames.learned, FrameCache::TRIES);
     }
 
     proptest! {

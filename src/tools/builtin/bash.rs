@@ -10,9 +10,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::permissions::{AccessKind, Permit, Reach};
-use crate::processes::{Cause, Command, Exit, Finished, Limits, Moved, RunError, Runner};
-use crate::tools::tool::{CallContext, Keep, Tool, ToolError, ToolOutput};
+use crate::permissions::{AccessKind, AccessRequest, Permit};
+use crate::processes::{
+    Command, EndCause, Exit, FinalDirectory, Finished, Limits, RunError, Runner,
+};
+use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput, Truncation};
 
 /// The shell of every command: never the user's own, whose start files would run.
 const SHELL: &str = "/bin/bash";
@@ -23,7 +25,7 @@ const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 /// `[tools.bash]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Settings {
+pub(crate) struct BashSettings {
     /// How long a command may run that names no time of its own.
     #[serde(with = "crate::units::duration")]
     pub(crate) timeout: Duration,
@@ -32,7 +34,7 @@ pub(crate) struct Settings {
     pub(crate) max_timeout: Duration,
 }
 
-impl Default for Settings {
+impl Default for BashSettings {
     fn default() -> Self {
         Self { timeout: Duration::from_secs(120), max_timeout: Duration::from_secs(600) }
     }
@@ -41,7 +43,7 @@ impl Default for Settings {
 #[derive(Debug)]
 pub(crate) struct Bash {
     runner: Runner,
-    settings: Settings,
+    settings: BashSettings,
     shell: PathBuf,
 }
 
@@ -56,7 +58,7 @@ pub(crate) struct BashInput {
 }
 
 impl Bash {
-    pub(crate) fn new(runner: Runner, settings: Settings) -> Self {
+    pub(crate) fn new(runner: Runner, settings: BashSettings) -> Self {
         Self { runner, settings, shell: SHELL.into() }
     }
 }
@@ -74,10 +76,10 @@ impl Tool for Bash {
         leaves running in the background is ended with it. To read, search or change files, \
         use Read, Glob, Grep, Edit and Write.";
     const MAX_RESULT_CHARS: Option<usize> = Some(answer::MAX_CHARACTERS);
-    const KEEP: Keep = Keep::HeadAndTail;
+    const TRUNCATION: Truncation = Truncation::HeadAndTail;
 
-    fn reach(&self, input: &BashInput, _: &CallContext) -> Reach {
-        Reach::Command(input.command.clone())
+    fn access_request(&self, input: &BashInput, _: &CallContext) -> AccessRequest {
+        AccessRequest::Command(input.command.clone())
     }
 
     fn headline(&self, input: &BashInput) -> String {
@@ -129,12 +131,12 @@ impl Bash {
 
 /// Moves the session to where the command ended, if the session may be there.
 fn follow(finished: &Finished, context: &CallContext) -> Option<String> {
-    if finished.cause != Cause::ItsOwn || !matches!(finished.exit, Some(Exit::Code(_))) {
+    if finished.cause != EndCause::ItsOwn || !matches!(finished.exit, Some(Exit::Code(_))) {
         return None;
     }
     match &finished.moved {
-        Moved::Not => None,
-        Moved::To(directory) => {
+        FinalDirectory::Not => None,
+        FinalDirectory::To(directory) => {
             let directory = Path::new(directory);
             if context.session.workspace.resolve(directory).is_ok() {
                 context.session.set_working_dir(directory.to_owned());
@@ -143,7 +145,7 @@ fn follow(finished: &Finished, context: &CallContext) -> Option<String> {
             let why = format!("{} is outside the workspace", directory.display());
             Some(reset(context, &why))
         }
-        Moved::Nowhere => {
+        FinalDirectory::Nowhere => {
             Some(reset(context, "the directory that the command ended in was removed"))
         }
     }

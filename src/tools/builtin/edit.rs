@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::apply::{Replacement, apply};
 use crate::files::encoding::Encoding;
-use crate::files::{Current, FileError, Files, Standing, patch};
-use crate::permissions::{AccessKind, Permit, Reach};
+use crate::files::{FileError, FileSnapshot, Files, Freshness, patch};
+use crate::permissions::{AccessKind, AccessRequest, Permit};
 use crate::tools::builtin::READ_FIRST;
 use crate::tools::disk;
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
@@ -78,8 +78,8 @@ impl Tool for Edit {
         must match the file exactly, indentation included, and occur once unless replace_all is \
         set.";
 
-    fn reach(&self, input: &EditInput, context: &CallContext) -> Reach {
-        Reach::Write(context.resolve(Some(&input.file_path)))
+    fn access_request(&self, input: &EditInput, context: &CallContext) -> AccessRequest {
+        AccessRequest::Write(context.resolve(Some(&input.file_path)))
     }
 
     fn headline(&self, input: &EditInput) -> String {
@@ -112,8 +112,8 @@ fn edit(
     }
     let state = &context.session.read_state;
     let edited =
-        files.change(target, state, &context.cancelled, |current, standing| match current {
-            Some(current) => change(target, current, standing, &replacements, &context.cancelled),
+        files.change(target, state, &context.cancelled, |current, freshness| match current {
+            Some(current) => change(target, current, freshness, &replacements, &context.cancelled),
             None if replacements[0].old.is_empty() => {
                 create(target, &replacements, &context.cancelled)
             }
@@ -142,7 +142,7 @@ fn replacements(input: &EditInput) -> Result<Vec<Replacement<'_>>, ToolError> {
 }
 
 /// What a run of replacements made of a content.
-struct Outcome<'a> {
+struct EditOutcome<'a> {
     content: Cow<'a, [u8]>,
     count: usize,
     was_reindented: bool,
@@ -155,8 +155,8 @@ fn apply_all<'a>(
     replacements: &[Replacement<'_>],
     max_work: usize,
     cancelled: &CancellationToken,
-) -> Result<Outcome<'a>, String> {
-    let start = Outcome {
+) -> Result<EditOutcome<'a>, String> {
+    let start = EditOutcome {
         content: Cow::Borrowed(content),
         count: 0,
         was_reindented: false,
@@ -177,7 +177,7 @@ fn apply_all<'a>(
                 [_] => reason,
                 _ => format!("edit {} of {}: {reason}", index + 1, replacements.len()),
             })?;
-        Ok(Outcome {
+        Ok(EditOutcome {
             content: Cow::Owned(applied.content),
             count: so_far.count + applied.count,
             was_reindented: so_far.was_reindented || applied.was_reindented,
@@ -210,36 +210,36 @@ fn create(
 
 fn change(
     target: &Target,
-    current: &Current,
-    standing: Standing,
+    current: &FileSnapshot,
+    freshness: Freshness,
     replacements: &[Replacement<'_>],
     cancelled: &CancellationToken,
 ) -> Result<(Vec<u8>, ToolOutput), FileError> {
-    let coded = Coded::of(&current.bytes).map_err(|error| refused(target, &error))?;
+    let coded = DecodedFile::decode(&current.bytes).map_err(|error| refused(target, &error))?;
     let modified = || FileError::Modified(target.path().to_owned());
     let outcome = match apply_all(&coded.text, replacements, MAX_WORK_BYTES, cancelled) {
         // What the model saw may be gone, or stand where it did not look.
-        Err(_) if standing == Standing::Changed => return Err(modified()),
-        Ok(outcome) if standing == Standing::Changed && !outcome.was_unique => {
+        Err(_) if freshness == Freshness::Changed => return Err(modified()),
+        Ok(outcome) if freshness == Freshness::Changed && !outcome.was_unique => {
             return Err(modified());
         }
         outcome => outcome.map_err(|error| refused(target, &error))?,
     };
     let bytes = coded.encode(&outcome.content).map_err(|error| refused(target, &error))?;
-    Ok((bytes, answer(target, &coded, &outcome, standing)))
+    Ok((bytes, answer(target, &coded, &outcome, freshness)))
 }
 
 fn answer(
     target: &Target,
-    coded: &Coded<'_>,
-    outcome: &Outcome<'_>,
-    standing: Standing,
+    coded: &DecodedFile<'_>,
+    outcome: &EditOutcome<'_>,
+    freshness: Freshness,
 ) -> ToolOutput {
     let hunks = patch::between(&coded.text, &outcome.content);
     let plural = if outcome.count == 1 { "" } else { "s" };
     let mut text =
         format!("Edited {} ({} replacement{plural})", target.path().display(), outcome.count);
-    if standing == Standing::Changed {
+    if freshness == Freshness::Changed {
         text.push_str("\nThe file had other changes since it was last read.");
     }
     if outcome.was_reindented {
@@ -262,15 +262,15 @@ fn refused(target: &Target, reason: &str) -> FileError {
 }
 
 /// A file's content as bytes in which UTF-8 text can be found, and the way back.
-struct Coded<'a> {
+struct DecodedFile<'a> {
     text: Cow<'a, [u8]>,
     /// Of a text in another encoding; without it the bytes are the file's own.
     encoding: Option<Encoding>,
     mark: &'a [u8],
 }
 
-impl<'a> Coded<'a> {
-    fn of(bytes: &'a [u8]) -> Result<Self, String> {
+impl<'a> DecodedFile<'a> {
+    fn decode(bytes: &'a [u8]) -> Result<Self, String> {
         let encoding =
             Encoding::to_keep(bytes).map_err(|binary| format!("the file is {}", binary.0))?;
         if encoding.is_utf_8() {
@@ -304,7 +304,7 @@ mod tests {
     use super::*;
     use crate::tools::builtin::read::Read;
     use crate::tools::builtin::write::Write;
-    use crate::tools::tool::SessionFacts;
+    use crate::tools::tool::SessionContext;
     use crate::tools::tool::test_support::Workspace;
 
     async fn edit(workspace: &Workspace, arguments: Value) -> String {
@@ -539,12 +539,12 @@ mod tests {
         let mut edits = tokio::task::JoinSet::new();
         for number in 0..20 {
             let context = CallContext {
-                session: Arc::new(SessionFacts::new(Arc::clone(
+                session: Arc::new(SessionContext::new(Arc::clone(
                     &workspace.context().session.workspace,
                 ))),
                 cancelled: workspace.context().cancelled,
             };
-            let read = workspace.permit(Reach::Read(workspace.path("a.txt"))).unwrap();
+            let read = workspace.permit(AccessRequest::Read(workspace.path("a.txt"))).unwrap();
             Read.execute(
                 serde_json::from_value(json!({ "file_path": "a.txt" })).unwrap(),
                 read,
@@ -552,7 +552,7 @@ mod tests {
             )
             .await
             .unwrap();
-            let write = workspace.permit(Reach::Write(workspace.path("a.txt"))).unwrap();
+            let write = workspace.permit(AccessRequest::Write(workspace.path("a.txt"))).unwrap();
             let (edit, input) = (
                 Edit::new(Arc::clone(&files)),
                 json!({

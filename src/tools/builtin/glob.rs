@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use globset::GlobMatcher;
@@ -12,17 +12,18 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::permissions::{AccessKind, Permit, Reach};
+use crate::permissions::{AccessKind, AccessRequest, Permit};
+use crate::sync;
 use crate::text;
-use crate::tools::page::Page;
-use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
+use crate::tools::tool::{CallContext, Concurrency, StartRule, Tool, ToolError, ToolOutput};
+use crate::tools::top_entries::TopEntries;
 use crate::tools::walk::{self, Bounds, Entry, Filter, Job, Search, Walk};
 
 mod plan;
 #[cfg(test)]
 mod tests;
 
-use plan::Plan;
+use plan::GlobPlan;
 
 /// Enough to choose from; more would only crowd the model's context.
 const MAX_PATHS: usize = 100;
@@ -43,11 +44,11 @@ pub(crate) struct GlobInput {
     /// Directory to search; the working directory if left out.
     path: Option<PathBuf>,
     /// Set to false to list files that ignore files such as .gitignore leave out.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     respect_gitignore: bool,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -58,15 +59,15 @@ impl Tool for Glob {
     const ACCESS: AccessKind = AccessKind::Read;
     const DESCRIPTION: &'static str = "Finds files whose path matches a glob, newest first. \
         Files that .gitignore leaves out are not listed. To search file contents, use Grep.";
-    const START: Start = Start::Closed;
+    const START: StartRule = StartRule::Closed;
     const MAX_RESULT_CHARS: Option<usize> = Some(30_000);
 
     fn concurrency(&self, _: &GlobInput) -> Concurrency {
         Concurrency::Shared
     }
 
-    fn reach(&self, input: &GlobInput, context: &CallContext) -> Reach {
-        Reach::Search(Plan::of(input, context).base)
+    fn access_request(&self, input: &GlobInput, context: &CallContext) -> AccessRequest {
+        AccessRequest::Search(GlobPlan::from_input(input, context).base)
     }
 
     fn headline(&self, input: &GlobInput) -> String {
@@ -99,7 +100,7 @@ struct Listing {
 /// The files that matched: the newest of them, and how many there were.
 #[derive(Debug)]
 struct Found {
-    page: Page<(Reverse<Option<SystemTime>>, PathBuf)>,
+    page: TopEntries<(Reverse<Option<SystemTime>>, PathBuf)>,
     total: usize,
     /// The first directories that matched, to be named where no file did.
     directories: BTreeSet<PathBuf>,
@@ -114,7 +115,7 @@ impl Listing {
     ) -> Result<Self, ToolError> {
         walk::check_pattern(&input.pattern)?;
         let started = Instant::now();
-        let plan = Plan::of(input, context);
+        let plan = GlobPlan::from_input(input, context);
         let matcher = plan.compile()?;
         let scope =
             permit.into_search().ok_or_else(|| ToolError::failed("no directory was permitted"))?;
@@ -166,7 +167,7 @@ impl Listing {
     }
 
     fn found(&self) -> MutexGuard<'_, Found> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.found)
     }
 
     /// What to answer where no file matched.
@@ -234,6 +235,6 @@ impl Found {
 
 impl Default for Found {
     fn default() -> Self {
-        Self { page: Page::new(MAX_PATHS), total: 0, directories: BTreeSet::new() }
+        Self { page: TopEntries::new(MAX_PATHS), total: 0, directories: BTreeSet::new() }
     }
 }

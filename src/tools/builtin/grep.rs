@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::permissions::{AccessKind, Permit, Reach};
+use crate::permissions::{AccessKind, AccessRequest, Permit};
 use crate::tools::schema::PropertyAliases;
-use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
+use crate::tools::tool::{CallContext, Concurrency, StartRule, Tool, ToolError, ToolOutput};
 use crate::tools::walk::Search;
 
 use search::Searching;
@@ -90,15 +90,15 @@ impl Tool for Grep {
         ("context", "-C"),
         ("line_numbers", "-n"),
     ];
-    const START: Start = Start::Closed;
+    const START: StartRule = StartRule::Closed;
     const MAX_RESULT_CHARS: Option<usize> = Some(20_000);
 
     fn concurrency(&self, _: &GrepInput) -> Concurrency {
         Concurrency::Shared
     }
 
-    fn reach(&self, input: &GrepInput, context: &CallContext) -> Reach {
-        Reach::Search(context.resolve(input.path.as_deref()))
+    fn access_request(&self, input: &GrepInput, context: &CallContext) -> AccessRequest {
+        AccessRequest::Search(context.resolve(input.path.as_deref()))
     }
 
     fn headline(&self, input: &GrepInput) -> String {

@@ -12,9 +12,9 @@ use serde_json::json;
 use crate::files::Fingerprint;
 use crate::files::encoding::Binary;
 use crate::files::page::{Page, PageError, Total, Wanted};
-use crate::permissions::{AccessKind, Permit, Reach};
+use crate::permissions::{AccessKind, AccessRequest, Permit};
 use crate::tools::disk;
-use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
+use crate::tools::tool::{CallContext, Concurrency, StartRule, Tool, ToolError, ToolOutput};
 use crate::workspace::{Identity, Target};
 
 /// Enough for most source files whole.
@@ -45,15 +45,15 @@ impl Tool for Read {
         tab, which are not part of the file. Long files come in pages: go on with offset where \
         the answer says PARTIAL. Lines over 2000 characters are cut. It reads files only; list \
         directories with Glob.";
-    const START: Start = Start::Closed;
+    const START: StartRule = StartRule::Closed;
     const MAX_RESULT_CHARS: Option<usize> = Some(render::MAX_CHARS);
 
     fn concurrency(&self, _: &ReadInput) -> Concurrency {
         Concurrency::Shared
     }
 
-    fn reach(&self, input: &ReadInput, context: &CallContext) -> Reach {
-        Reach::Read(context.resolve(Some(&input.file_path)))
+    fn access_request(&self, input: &ReadInput, context: &CallContext) -> AccessRequest {
+        AccessRequest::Read(context.resolve(Some(&input.file_path)))
     }
 
     fn headline(&self, input: &ReadInput) -> String {
@@ -77,17 +77,17 @@ impl Tool for Read {
 fn read(target: &Target, wanted: Wanted, context: &CallContext) -> Result<ToolOutput, ToolError> {
     let failed = |error: io::Error| not_read(target, &error, context);
     let file = target.open_file().map_err(failed)?;
-    let before = Identity::of(&file.metadata().map_err(failed)?);
+    let before = Identity::from_metadata(&file.metadata().map_err(failed)?);
     let page = Page::read(&file, wanted, &context.cancelled)
         .map_err(|error| no_page(target, error, context))?;
-    let has_changed = Identity::of(&file.metadata().map_err(failed)?) != before;
+    let has_changed = Identity::from_metadata(&file.metadata().map_err(failed)?) != before;
 
     let state = &context.session.read_state;
     let fingerprint = Fingerprint { identity: before, hash: page.hash };
     if page.lines == 0 && page.total != Total::Exactly(0) {
         return Err(past_the_end(target, &page));
     }
-    let view = render::View::of(&page);
+    let view = render::View::from_page(&page);
     let (lines, shown) = (view.range(), view.lines());
     let was_shown = page.lines > 0 && state.was_shown(target.real_path(), &fingerprint, &lines);
     state.saw(target.real_path(), fingerprint, view.is_whole().then(|| lines.clone()));

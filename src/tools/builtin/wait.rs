@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::permissions::{AccessKind, Permit, Reach};
-use crate::tools::tool::{CallContext, Concurrency, Start, Tool, ToolError, ToolOutput};
+use crate::permissions::{AccessKind, AccessRequest, Permit};
+use crate::tools::tool::{CallContext, Concurrency, StartRule, Tool, ToolError, ToolOutput};
 
 #[derive(Debug)]
 pub(crate) struct Wait;
@@ -23,14 +23,14 @@ impl Tool for Wait {
     const NAME: &'static str = "Wait";
     const ACCESS: AccessKind = AccessKind::None;
     const DESCRIPTION: &'static str = "Waits, and does nothing else.";
-    const START: Start = Start::Closed;
+    const START: StartRule = StartRule::Closed;
 
     fn concurrency(&self, _: &WaitInput) -> Concurrency {
         Concurrency::Shared
     }
 
-    fn reach(&self, _: &WaitInput, _: &CallContext) -> Reach {
-        Reach::Nothing
+    fn access_request(&self, _: &WaitInput, _: &CallContext) -> AccessRequest {
+        AccessRequest::Nothing
     }
 
     fn headline(&self, input: &WaitInput) -> String {

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::files::encoding::Encoding;
-use crate::files::{Current, FileError, Files, Standing, line_ends, patch};
-use crate::permissions::{AccessKind, Permit, Reach};
+use crate::files::{FileError, FileSnapshot, Files, Freshness, line_ends, patch};
+use crate::permissions::{AccessKind, AccessRequest, Permit};
 use crate::tools::builtin::READ_FIRST;
 use crate::tools::disk;
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
@@ -46,8 +46,8 @@ impl Tool for Write {
         been read first, and its encoding and line endings are kept. To change a part of a file, \
         use Edit.";
 
-    fn reach(&self, input: &WriteInput, context: &CallContext) -> Reach {
-        Reach::Write(context.resolve(Some(&input.file_path)))
+    fn access_request(&self, input: &WriteInput, context: &CallContext) -> AccessRequest {
+        AccessRequest::Write(context.resolve(Some(&input.file_path)))
     }
 
     fn headline(&self, input: &WriteInput) -> String {
@@ -72,8 +72,8 @@ fn write(
     call: &CallContext,
 ) -> Result<ToolOutput, ToolError> {
     let state = &call.session.read_state;
-    let written = files.change(target, state, &call.cancelled, |current, standing| {
-        if standing == Standing::Changed {
+    let written = files.change(target, state, &call.cancelled, |current, freshness| {
+        if freshness == Freshness::Changed {
             return Err(FileError::Modified(target.path().to_owned()));
         }
         new_bytes(target, current, content)
@@ -84,7 +84,7 @@ fn write(
 /// The bytes to write, and the answer if that works.
 fn new_bytes(
     target: &Target,
-    current: Option<&Current>,
+    current: Option<&FileSnapshot>,
     content: &str,
 ) -> Result<(Vec<u8>, ToolOutput), FileError> {
     let path = target.path().display();
@@ -253,7 +253,7 @@ mod tests {
             // Both are judged while no directory is there yet.
             let calls = ["n".repeat(256), "a".to_owned()].map(|name| {
                 let path = workspace.path(&format!("new{round}/er/{name}"));
-                let permit = workspace.permit(Reach::Write(path.clone())).unwrap();
+                let permit = workspace.permit(AccessRequest::Write(path.clone())).unwrap();
                 let input = WriteInput { file_path: path, content: "x".to_owned() };
                 tool.execute(input, permit, workspace.context())
             });

@@ -1,8 +1,10 @@
 //! What the threads of a walk have yet to do, last in, first out.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+
+use crate::sync;
 
 /// Entries that may wait. A walk goes into depth first and reads large directories in
 /// parts, so only a tree made for it comes here; what is beyond is told as left out.
@@ -87,6 +89,6 @@ impl<W> Queue<W> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting<W>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.waiting)
     }
 }

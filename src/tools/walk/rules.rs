@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -17,6 +17,7 @@ use rustix::fs::FileType;
 
 use super::Bounds;
 use super::pattern::is_too_large;
+use crate::sync;
 use crate::workspace::Directory;
 
 /// Bytes of one ignore file that count.
@@ -244,8 +245,7 @@ impl Reader<'_> {
         if taken == 0 {
             return None;
         }
-        let _turn =
-            (taken > MANY_RULES).then(|| COMPILING.lock().unwrap_or_else(PoisonError::into_inner));
+        let _turn = (taken > MANY_RULES).then(|| sync::lock(&COMPILING));
         if self.bounds.is_over() {
             return None;
         }

@@ -57,7 +57,7 @@ pub(crate) struct Filter {
 pub(crate) struct Walk {
     bounds: Arc<Bounds>,
     filter: Filter,
-    hidden: HiddenFiles,
+    excluded: HiddenFiles,
     /// The path of the top, without a slash at its end.
     top: Vec<u8>,
     queue: Queue<Work>,
@@ -84,7 +84,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) is_directory: bool,
     directory: &'a Directory,
     name: &'a CStr,
-    hidden: &'a HiddenFiles,
+    excluded: &'a HiddenFiles,
 }
 
 /// One thread's part in a walk.
@@ -106,7 +106,7 @@ impl Walk {
         mut filter: Filter,
         bounds: Arc<Bounds>,
     ) -> io::Result<Self> {
-        let (directory, (root_path, root), hidden) = scope.open()?;
+        let (directory, (root_path, root), excluded) = scope.open()?;
         let rules_left = rules_of_a_walk();
         let mut rules = None;
         if !filter.disregards_ignores {
@@ -120,7 +120,7 @@ impl Walk {
         let top = scope.real_path().as_os_str().as_bytes();
         let top = top.strip_suffix(b"/").unwrap_or(top).to_owned();
         let queue = Queue::new(Work::Top(kept, rules));
-        Ok(Self { bounds, filter, hidden, top, queue, open, rules_left })
+        Ok(Self { bounds, filter, excluded, top, queue, open, rules_left })
     }
 
     /// Walks until nothing is left to do, here or in another thread, or time is up.
@@ -135,7 +135,7 @@ impl Walk {
         VCS_DIRECTORIES.contains(&name)
             || !self.leads_on(name, node.depth)
             || self.filtered(path, is_directory, node.rules.as_deref())
-            || self.hidden.covers(path)
+            || self.excluded.covers(path)
     }
 
     /// Whether an entry at this level is, or lies below, a directory to go into.
@@ -194,7 +194,7 @@ impl<V: FnMut(&Entry<'_>)> Worker<'_, V> {
                 return self.walk.bounds.not_searched(as_path(&self.path), &reason);
             }
         };
-        if directory.id().map_or(true, |id| self.walk.hidden.has(id)) {
+        if directory.id().map_or(true, |id| self.walk.excluded.has(id)) {
             return;
         }
         let rules = parent.rules.clone();
@@ -211,7 +211,7 @@ impl<V: FnMut(&Entry<'_>)> Worker<'_, V> {
         }
         let directory = node.open()?;
         // By a path of several names: what has the name now was not judged yet.
-        if self.walk.hidden.has(directory.id()?) {
+        if self.walk.excluded.has(directory.id()?) {
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(directory)
@@ -368,8 +368,8 @@ impl<V: FnMut(&Entry<'_>)> Worker<'_, V> {
 
     fn visit(&mut self, directory: &Directory, name: &CStr, is_directory: bool) {
         let relative = as_path(&self.path[self.walk.top.len() + 1..]);
-        let (path, hidden) = (as_path(&self.path), &self.walk.hidden);
-        (self.visit)(&Entry { path, relative, is_directory, directory, name, hidden });
+        let (path, excluded) = (as_path(&self.path), &self.walk.excluded);
+        (self.visit)(&Entry { path, relative, is_directory, directory, name, excluded });
     }
 
     fn set_path(&mut self, node: &Arc<Node>, name: Option<&CStr>) {
@@ -402,14 +402,14 @@ impl Entry<'_> {
             Err(error) if is_gone(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let is_hidden = self.hidden.has(FileId::of(&file.metadata()?));
+        let is_hidden = self.excluded.has(FileId::from_metadata(&file.metadata()?));
         Ok((!is_hidden).then_some(file))
     }
 
     /// When it was last changed. `None` as for [`Entry::open_file`].
     pub(crate) fn modified(&self) -> Option<SystemTime> {
         let (id, stat) = self.directory.stat(self.name).ok()?;
-        if self.hidden.has(id) || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        if self.excluded.has(id) || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return None;
         }
         let nanos = Duration::from_nanos(stat.st_mtime_nsec);

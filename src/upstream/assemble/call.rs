@@ -10,7 +10,7 @@ use crate::openai::chunk::{CallDelta, CallKind};
 /// a file, or a model that does not stop.
 const MAX_ARGUMENTS: usize = 1 << 20;
 /// A name in fragments is put together up to here; OpenAI's names end at 64.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME: usize = 256;
 
 /// A call as far as it has come.
 #[derive(Clone, Debug, Default)]
@@ -173,7 +173,7 @@ impl AssembledCall {
             Some(name) if name == piece => return,
             Some(_) => {}
         }
-        if joined.len() <= LONGEST_NAME {
+        if joined.len() <= MAX_NAME {
             self.joined_name = joined;
         }
     }

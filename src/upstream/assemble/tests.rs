@@ -1,4 +1,4 @@
-//! Every rule of engine.md 2 and every row of security.md's table U about calls.
+//! Every rule of docs/stream.md, Assembling calls, and the rows of docs/threats.md about calls.
 
 mod model;
 
@@ -459,14 +459,14 @@ fn history_never_holds_arguments_that_are_no_json() {
 
 #[test]
 fn u33_more_calls_than_any_model_means_are_told_and_not_kept() {
-    for (count, is_overfull) in [(MOST_CALLS, false), (MOST_CALLS + 1, true)] {
+    for (count, is_overfull) in [(MAX_CALLS, false), (MAX_CALLS + 1, true)] {
         let in_one_text = delta(&format!("0 #a Read {}", r#"{"p":1}"#.repeat(count)));
         let one_by_one = (0..count).map(|at| delta(&format!("{at} #c{at} Read {{}}")));
         for deltas in [vec![in_one_text], one_by_one.collect()] {
             let mut assembler = assembler();
             assembler.push(&deltas);
             assert_eq!(assembler.is_overfull(), is_overfull);
-            assert_eq!(assembler.calls().len(), MOST_CALLS);
+            assert_eq!(assembler.calls().len(), MAX_CALLS);
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::upstream::stream::StreamEvent;
 type Script = Vec<&'static str>;
 
 struct Upstream {
-    settings: Settings,
+    settings: UpstreamSettings,
     /// The head and body of each request; `None` when a connection was closed by us.
     heard: mpsc::UnboundedReceiver<Option<String>>,
     tasks: JoinSet<()>,
@@ -68,7 +68,7 @@ async fn upstream(connections: Vec<Script>) -> Upstream {
         }
         open.join_all().await;
     });
-    let settings = Settings { url: url.parse().unwrap(), ..Settings::default() };
+    let settings = UpstreamSettings { url: url.parse().unwrap(), ..UpstreamSettings::default() };
     Upstream { settings, heard, tasks }
 }
 
@@ -108,9 +108,9 @@ async fn request(connection: &mut TcpStream) -> Option<String> {
     }
 }
 
-fn client(settings: &Settings, key: Option<&Secret>) -> Result<Client, String> {
+fn client(settings: &UpstreamSettings, key: Option<&Secret>) -> Result<Client, String> {
     let limits = Limits::default();
-    Client::new(settings, &limits, key, Buffers::new(limits.buffers))
+    Client::new(settings, &limits, key, MemoryBudget::new(limits.buffers))
 }
 
 impl Upstream {
@@ -222,8 +222,10 @@ fn socket_between(local: SocketAddr, peer: SocketAddr) -> Result<std::net::TcpSt
 async fn what_is_sent_upstream_is_sent_at_once() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let settings =
-        Settings { url: format!("http://{address}/v1").parse().unwrap(), ..Settings::default() };
+    let settings = UpstreamSettings {
+        url: format!("http://{address}/v1").parse().unwrap(),
+        ..UpstreamSettings::default()
+    };
     let client = client(&settings, None).unwrap();
     let headers = TraceHeaders::default();
     let mut asking = std::pin::pin!(client.open(Bytes::from_static(b"{}"), &headers));
@@ -258,8 +260,10 @@ async fn u1_a_refused_connection_and_bad_tls_are_told_apart() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let settings =
-        Settings { url: format!("http://{address}/v1").parse().unwrap(), ..Settings::default() };
+    let settings = UpstreamSettings {
+        url: format!("http://{address}/v1").parse().unwrap(),
+        ..UpstreamSettings::default()
+    };
     let client = client(&settings, None).unwrap();
     let fault = client.probe().await.unwrap_err();
     assert!(matches!(fault, Fault::Unreachable(_)), "{fault:?}");
@@ -438,20 +442,24 @@ async fn another_route_is_handed_on_with_its_body() {
 #[test]
 fn a_client_can_be_made_without_certificates_of_the_system() {
     rustls::crypto::ring::default_provider().install_default().ok();
-    assert!(with_bundled_roots(&Settings::default(), Vec::new()).is_ok());
+    assert!(with_bundled_roots(&UpstreamSettings::default(), Vec::new()).is_ok());
 }
 
 #[test]
 fn what_is_wrong_with_the_settings_is_said_in_one_line() {
-    let make = |settings: Settings| client(&settings, None).unwrap_err();
-    let missing = Settings { ca_file: Some("/nonexistent.pem".into()), ..Settings::default() };
+    let make = |settings: UpstreamSettings| client(&settings, None).unwrap_err();
+    let missing = UpstreamSettings {
+        ca_file: Some("/nonexistent.pem".into()),
+        ..UpstreamSettings::default()
+    };
     assert!(make(missing).starts_with("upstream.ca_file /nonexistent.pem: "));
     let empty = tempfile::NamedTempFile::new().unwrap();
-    let empty = Settings { ca_file: Some(empty.path().into()), ..Settings::default() };
+    let empty =
+        UpstreamSettings { ca_file: Some(empty.path().into()), ..UpstreamSettings::default() };
     assert!(make(empty).ends_with("it holds no certificate"));
-    let proxy = Settings { proxy: Some("::".into()), ..Settings::default() };
+    let proxy = UpstreamSettings { proxy: Some("::".into()), ..UpstreamSettings::default() };
     assert!(make(proxy).starts_with("upstream.proxy: "));
     let key = Secret::new("a\nb");
-    let error = client(&Settings::default(), Some(&key)).unwrap_err();
+    let error = client(&UpstreamSettings::default(), Some(&key)).unwrap_err();
     assert!(error.contains("key") && !error.contains('a') || !error.contains("a\nb"));
 }

@@ -1,4 +1,4 @@
-//! What a refusal means, by status and text: LiteLLM's numbers alone mislead.
+//! Classifies a refusal by status and text: LiteLLM's numbers alone mislead.
 //!
 //! Measured on LiteLLM 1.106.2 without a database: a wrong master key is 400, none
 //! at all a bare 500, an unknown model 400, a missing provider key 401 or 500.
@@ -45,21 +45,21 @@ const CONTEXT_TEXTS: [&str; 7] = [
 ];
 
 impl Meaning {
-    pub(super) fn of_status(refusal: &Refusal) -> Self {
+    pub(super) fn from_status(refusal: &Refusal) -> Self {
         let is_bare = refusal.error.kind.is_none() && refusal.error.code.is_none();
         if refusal.status == 404 && is_bare && refusal.error.message == "Not Found" {
             return Self::WrongRoute;
         }
-        Self::of(refusal.status, &refusal.error)
+        Self::from_error(refusal.status, &refusal.error)
     }
 
     /// A frame's code is a text, and may be `"None"`.
-    pub(super) fn of_frame(error: &ErrorObject) -> Self {
+    pub(super) fn from_frame(error: &ErrorObject) -> Self {
         let status = error.code.as_deref().and_then(|code| code.parse().ok());
-        Self::of(status.unwrap_or(500), error)
+        Self::from_error(status.unwrap_or(500), error)
     }
 
-    fn of(status: u16, error: &ErrorObject) -> Self {
+    fn from_error(status: u16, error: &ErrorObject) -> Self {
         let text = [Some(&error.message), error.kind.as_ref(), error.code.as_ref()];
         let text = text.into_iter().flatten().map(|text| text.to_lowercase()).collect::<Vec<_>>();
         let says =

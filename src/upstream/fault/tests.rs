@@ -1,11 +1,11 @@
-//! What a client is told of every failure; the bodies are LiteLLM 1.106.2's own.
+//! Checks the error that a client gets for every failure; the bodies are LiteLLM 1.106.2's own.
 
 use super::*;
 
 fn status(status: u16, body: &str) -> Fault {
     Fault::Status(Refusal {
         status,
-        error: ErrorObject::of_body(body),
+        error: ErrorObject::from_body(body),
         retry_after: Some(Duration::from_secs(7)),
         is_keyless: false,
     })
@@ -31,7 +31,7 @@ fn a_wrong_master_key_is_our_own_trouble() {
 #[test]
 fn no_key_at_all_is_a_500_in_litellms_words_and_asked_again() {
     let failed = |is_keyless, body| {
-        let error = ErrorObject::of_body(body);
+        let error = ErrorObject::from_body(body);
         Fault::Status(Refusal { status: 500, error, retry_after: None, is_keyless })
     };
     check(&failed(true, "Internal Server Error"), ErrorCode::UpstreamAuth);

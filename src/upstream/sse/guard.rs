@@ -2,7 +2,7 @@
 //!
 //! Stands in front of `eventsource-stream`, which panics at a byte order mark,
 //! stops at invalid UTF-8 and is quadratic in the reads an event takes
-//! (crates.md, finding 1). What comes out is valid for it: UTF-8, lines that
+//! (docs/stream.md, Reading). What comes out is valid for it: UTF-8, lines that
 //! end with LF, one event at a time, the last one closed.
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// What a stream may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Caps {
+pub(crate) struct SseLimits {
     pub(crate) line: usize,
     pub(crate) response: usize,
 }
@@ -28,8 +28,8 @@ pub(crate) enum TooLarge {
 
 /// [`push`](Self::push) one read, then take [`next`](Self::next) until `None`.
 #[derive(Clone, Debug)]
-pub(crate) struct Guard {
-    caps: Caps,
+pub(crate) struct SseGuard {
+    caps: SseLimits,
     /// The read at hand, without what was cut off its front.
     read: Bytes,
     /// How far into `read` line ends were looked for.
@@ -50,8 +50,8 @@ pub(crate) struct Guard {
     too_large: Option<TooLarge>,
 }
 
-impl Guard {
-    pub(crate) fn new(caps: Caps) -> Self {
+impl SseGuard {
+    pub(crate) fn new(caps: SseLimits) -> Self {
         Self {
             caps,
             read: Bytes::new(),

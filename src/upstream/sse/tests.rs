@@ -4,17 +4,17 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::guard::{Caps, Guard, TooLarge};
+use super::guard::{SseGuard, SseLimits, TooLarge};
 use super::*;
 
-const CAPS: Caps = Caps { line: 8 << 20, response: 64 << 20 };
+const CAPS: SseLimits = SseLimits { line: 8 << 20, response: 64 << 20 };
 
 /// The payloads of a stream that came in these reads.
 fn payloads<'a>(
-    caps: Caps,
+    caps: SseLimits,
     reads: impl IntoIterator<Item = &'a [u8]>,
 ) -> Vec<Result<String, TooLarge>> {
-    let mut guard = Guard::new(caps);
+    let mut guard = SseGuard::new(caps);
     let mut found = Vec::new();
     for read in reads {
         guard.push(Bytes::copy_from_slice(read));
@@ -89,7 +89,7 @@ fn closes_the_last_event_at_the_end() {
 
 #[test]
 fn a_line_and_a_response_have_their_caps() {
-    let caps = Caps { line: 10, response: 40 };
+    let caps = SseLimits { line: 10, response: 40 };
     let stream = b"data: 6789\n\ndata: 6789A\n\n";
     let expected = [Ok("6789".to_owned()), Err(TooLarge::Line(10))];
     for cut in 0..=stream.len() {
@@ -108,7 +108,7 @@ fn a_line_and_a_response_have_their_caps() {
 #[test]
 fn a_whole_event_in_one_read_is_not_copied() {
     let read = Bytes::from_static(b"data: {\"a\":1}\n\n");
-    let mut guard = Guard::new(CAPS);
+    let mut guard = SseGuard::new(CAPS);
     guard.push(read.clone());
     let event = guard.next().unwrap().unwrap();
     assert_eq!(event.bytes.as_ptr(), read.as_ptr());

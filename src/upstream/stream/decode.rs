@@ -3,21 +3,21 @@
 use bytes::Bytes;
 
 use super::StreamEvent;
-use crate::openai::chunk::{BadChunk, Chunk, Frames};
+use crate::openai::chunk::{BadChunk, Chunk, FrameCache};
 use crate::upstream::fault::Fault;
 use crate::upstream::sse::Event;
-use crate::upstream::sse::guard::{Caps, Guard, TooLarge};
+use crate::upstream::sse::guard::{SseGuard, SseLimits, TooLarge};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// As much of a wrong answer as the log shows.
-const EXCERPT: usize = 200;
+const MAX_EXCERPT: usize = 200;
 
 /// [`push`](Self::push) one read, then take [`next`](Self::next) until `None`.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder {
-    caps: Caps,
+    caps: SseLimits,
     shape: Shape,
-    frames: Frames,
+    frames: FrameCache,
     /// The body has ended.
     is_closed: bool,
     /// A `finish_reason` came.
@@ -32,7 +32,7 @@ pub(super) struct Decoder {
 enum Shape {
     /// Nothing but white space, and perhaps a part of a byte order mark.
     Unknown(Vec<u8>),
-    Events(Box<Guard>),
+    Events(Box<SseGuard>),
     /// A JSON body where a stream was asked for.
     Whole(Vec<u8>),
     /// Something else: its first bytes.
@@ -43,9 +43,9 @@ enum Shape {
 }
 
 impl Decoder {
-    pub(super) fn new(caps: Caps) -> Self {
+    pub(super) fn new(caps: SseLimits) -> Self {
         let shape = Shape::Unknown(Vec::new());
-        let frames = Frames::default();
+        let frames = FrameCache::default();
         Self { caps, shape, frames, is_closed: false, is_finished: false, ignored: 0 }
     }
 
@@ -58,7 +58,7 @@ impl Decoder {
             }
             Shape::Events(guard) => guard.push(read),
             Shape::Whole(body) => body.extend_from_slice(&read),
-            Shape::Other(body) if body.len() < EXCERPT => body.extend_from_slice(&read),
+            Shape::Other(body) if body.len() < MAX_EXCERPT => body.extend_from_slice(&read),
             Shape::Other(_) | Shape::Done | Shape::Ended => {}
         }
     }
@@ -105,7 +105,7 @@ impl Decoder {
                 self.shape = Shape::Done;
                 Some(whole(&body))
             }
-            Shape::Other(body) if self.is_closed || body.len() >= EXCERPT => {
+            Shape::Other(body) if self.is_closed || body.len() >= MAX_EXCERPT => {
                 Some(Err(not_a_completion(body)))
             }
             Shape::Unknown(_) if self.is_closed => Some(self.end_of_body()),
@@ -152,7 +152,7 @@ impl Decoder {
             Some(b'{') => Shape::Whole(text.to_vec()),
             Some(b'<') => Shape::Other(text.to_vec()),
             Some(_) => {
-                let mut guard = Guard::new(self.caps);
+                let mut guard = SseGuard::new(self.caps);
                 guard.push(read.slice_ref(text));
                 Shape::Events(Box::new(guard))
             }
@@ -169,7 +169,7 @@ fn joined(mut held: Vec<u8>, read: Bytes) -> Bytes {
 }
 
 /// What an event says. `None`: nothing, as a comment or a ping does.
-fn read(event: &Event, frames: &mut Frames) -> Option<Result<StreamEvent, Fault>> {
+fn read(event: &Event, frames: &mut FrameCache) -> Option<Result<StreamEvent, Fault>> {
     let data = event.data()?;
     match data.trim() {
         "" => None,
@@ -192,7 +192,7 @@ fn whole(body: &[u8]) -> Result<StreamEvent, Fault> {
 }
 
 pub(super) fn not_a_completion(body: &[u8]) -> Fault {
-    let excerpt = &body[..body.len().min(EXCERPT)];
+    let excerpt = &body[..body.len().min(MAX_EXCERPT)];
     Fault::NotACompletion(String::from_utf8_lossy(excerpt).into_owned())
 }
 

@@ -12,7 +12,7 @@ const TASK_HEADER: &str = "x-openwebui-task";
 
 /// A call of the frontend's own shows all three signs: it is not streamed, brings no
 /// tools, and says that it is a task. Or its model is set aside for such calls.
-pub(super) fn is(
+pub(super) fn is_background_call(
     fields: &Object<'_>,
     messages: &[Message<'_>],
     headers: &HeaderMap,

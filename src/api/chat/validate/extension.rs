@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::{Context, invalid, quoted, required_items, required_object, unsupported};
 use crate::api::json::{self, Object};
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::errors::{ApiError, ErrorCode};
 use crate::permissions::Mode;
 use crate::sessions::request::Progress;
 use crate::workspace::Workspace;

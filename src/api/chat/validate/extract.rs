@@ -1,4 +1,4 @@
-//! What the chat handler is given: a request that has passed every check.
+//! Extracts a request that has passed every check.
 
 use std::sync::Arc;
 
@@ -7,29 +7,29 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 
 use super::{Context, validate};
-use crate::api::chat::retries::Sent;
+use crate::api::chat::idempotency::RequestFingerprint;
 use crate::api::request_context::RequestContext;
 use crate::blocking::VALIDATION;
-use crate::buffers::Buffers;
+use crate::errors::{ApiError, ErrorCode};
 use crate::http::body;
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::memory_budget::MemoryBudget;
 use crate::sessions::request::ChatRequest;
 
 /// A body of this size is checked where it holds up no other request.
-const LARGE: usize = 1 << 20;
+const MIN_BLOCKING_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Validated {
     pub(crate) request: ChatRequest,
     pub(crate) context: RequestContext,
     /// How it is known again when it is sent again.
-    pub(crate) sent: Sent,
+    pub(crate) fingerprint: RequestFingerprint,
 }
 
 impl<S: Sync> FromRequest<S> for Validated
 where
     Arc<Context>: FromRef<S>,
-    Buffers: FromRef<S>,
+    MemoryBudget: FromRef<S>,
 {
     type Rejection = ApiError;
 
@@ -38,10 +38,10 @@ where
         let (mut parts, body) = request.into_parts();
         let Ok(context) = RequestContext::from_request_parts(&mut parts, state).await;
         let headers = parts.headers.clone();
-        let share = Buffers::from_ref(state).share();
+        let reservation = MemoryBudget::from_ref(state).reservation();
         let request = Request::from_parts(parts, body);
-        let (body, _share) = body::read_json(request, &rules.limits, share).await?;
-        let (request, sent) = if body.len() < LARGE {
+        let (body, _share) = body::read_json(request, &rules.limits, reservation).await?;
+        let (request, fingerprint) = if body.len() < MIN_BLOCKING_BYTES {
             read(&body, &headers, &rules)?
         } else {
             read_aside(body, headers, rules).await?
@@ -53,7 +53,7 @@ where
             messages = request.messages.len(),
             "chat completion"
         );
-        Ok(Self { request, context, sent })
+        Ok(Self { request, context, fingerprint })
     }
 }
 
@@ -61,15 +61,15 @@ fn read(
     body: &[u8],
     headers: &HeaderMap,
     rules: &Context,
-) -> Result<(ChatRequest, Sent), ApiError> {
-    Ok((validate(body, headers, rules)?, Sent::of(headers, body)))
+) -> Result<(ChatRequest, RequestFingerprint), ApiError> {
+    Ok((validate(body, headers, rules)?, RequestFingerprint::from_request(headers, body)))
 }
 
 async fn read_aside(
     body: Bytes,
     headers: HeaderMap,
     rules: Arc<Context>,
-) -> Result<(ChatRequest, Sent), ApiError> {
+) -> Result<(ChatRequest, RequestFingerprint), ApiError> {
     VALIDATION
         .run(move || read(&body, &headers, &rules))
         .await

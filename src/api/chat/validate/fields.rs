@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::{invalid, missing, quoted, required_string, unsupported};
+use crate::api::denied_fields;
 use crate::api::json::{self, Kind, Object};
-use crate::api::refused;
-use crate::openai::error::ApiError;
+use crate::errors::ApiError;
 use crate::upstream::settings::UnknownFields;
 
 /// Longer than any model's name.
-const LONGEST_MODEL: usize = 256;
+const MAX_MODEL_NAME: usize = 256;
 
 #[derive(Clone, Copy)]
 enum Shape {
@@ -72,7 +72,7 @@ const KNOWN: [(&str, Shape); 38] = [
 /// Refuses what must not go upstream, and what has the wrong type. Ranges are
 /// upstream's to judge.
 pub(super) fn check(fields: &Object<'_>, unknown: UnknownFields) -> Result<(), ApiError> {
-    refused::check(fields)?;
+    denied_fields::check(fields)?;
     for (name, value) in fields.members() {
         match shape_of(name) {
             Some(shape) => check_shape(name, value, shape)?,
@@ -142,9 +142,9 @@ fn check_count(fields: &Object<'_>) -> Result<(), ApiError> {
 
 pub(super) fn model<'a>(fields: &Object<'a>) -> Result<Cow<'a, str>, ApiError> {
     let model = required_string(fields, "model", "model")?;
-    if model.trim().is_empty() || model.len() > LONGEST_MODEL || model.contains(char::is_control) {
+    if model.trim().is_empty() || model.len() > MAX_MODEL_NAME || model.contains(char::is_control) {
         let message = format!(
-            "model must be a name of 1 to {LONGEST_MODEL} bytes without control characters."
+            "model must be a name of 1 to {MAX_MODEL_NAME} bytes without control characters."
         );
         return Err(invalid("model", message));
     }
@@ -167,7 +167,7 @@ pub(super) fn stream(fields: &Object<'_>) -> Result<Streaming, ApiError> {
         let message = "stream_options is only for requests with stream = true.";
         return Err(invalid("stream_options", message));
     }
-    let options = Object::of(options).ok_or_else(|| missing("stream_options"))?;
+    let options = Object::from_raw(options).ok_or_else(|| missing("stream_options"))?;
     let include_usage = match options.get("include_usage") {
         None => false,
         Some(value) => json::boolean(value).ok_or_else(|| {

@@ -10,9 +10,9 @@ use super::{
     invalid, missing, not_an_array, quoted, required_items, required_object, required_string,
 };
 use crate::api::json::{self, Kind, Object};
+use crate::errors::ApiError;
 use crate::limits::Limits;
-use crate::openai::error::ApiError;
-use crate::openai::progress_lines;
+use crate::progress_lines;
 use crate::tools::toolset::Toolset;
 
 /// A message that has the right shape.
@@ -44,7 +44,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    fn of(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "system" | "developer" => Self::Instruction,
             "user" => Self::User,
@@ -95,7 +95,7 @@ fn read_one<'a>(
     let at = format_args!("messages[{place}]");
     let object = required_object(json, at)?;
     let role = required_string(&object, "role", format_args!("{at}.role"))?;
-    let role = Role::of(&role).ok_or_else(|| {
+    let role = Role::from_name(&role).ok_or_else(|| {
         let known = "developer, system, user, assistant, tool or function";
         let message = format!("{} is no role: use {known}.", quoted(&role));
         invalid(format_args!("{at}.role"), message)
@@ -264,7 +264,7 @@ impl Message<'_> {
         let changes = self.changes.iter().map(|(name, value)| (*name, value.as_deref()));
         let more = more.map(|(name, value)| (name, Some(value)));
         let changes: Vec<_> = changes.chain(more).collect();
-        let object = Object::of(self.json).expect("it was read as one");
+        let object = Object::from_raw(self.json).expect("it was read as one");
         object.with(&changes)
     }
 }

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::messages::{Message, Role};
 use super::{invalid, missing, quoted, tool_calls};
 use crate::api::json;
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::errors::{ApiError, ErrorCode};
 
 /// What stands where a call of the history was never answered. It is not run.
 const INTERRUPTED: &str = "Error: interrupted";
@@ -23,7 +23,7 @@ pub(super) fn repair(messages: &mut Vec<Message<'_>>) -> Result<Vec<Box<RawValue
     if messages.is_empty() {
         return Err(invalid("messages", "No message in messages says anything."));
     }
-    let pairs = Pairs::of(messages)?;
+    let pairs = Pairs::from_messages(messages)?;
     pairs.check_end(messages)?;
     tool_calls::repair(messages);
     let mut repaired = Vec::with_capacity(messages.len());
@@ -52,7 +52,7 @@ struct Waiting {
 impl Pairs {
     /// Gives each answer to the nearest message before it that has a call of its id,
     /// there to the first one without an answer. Where all have one it is dropped.
-    fn of(messages: &[Message<'_>]) -> Result<Self, ApiError> {
+    fn from_messages(messages: &[Message<'_>]) -> Result<Self, ApiError> {
         let mut pairs: HashMap<usize, Vec<Option<usize>>> = HashMap::new();
         let mut latest: HashMap<&str, Waiting> = HashMap::new();
         let mut unknown = Vec::new();
@@ -120,7 +120,7 @@ impl Pairs {
 /// Whether the message there names no call at all, not even an empty id.
 fn is_without_id(messages: &[Message<'_>], place: usize) -> bool {
     let message = messages.iter().find(|message| message.place == place);
-    let object = message.and_then(|message| json::Object::of(message.json));
+    let object = message.and_then(|message| json::Object::from_raw(message.json));
     object.is_some_and(|object| object.get("tool_call_id").is_none())
 }
 

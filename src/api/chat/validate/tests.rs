@@ -1,4 +1,4 @@
-//! What a request may say, and the words for what it may not.
+//! Checks what a request may say, and the errors for what it may not.
 
 #![expect(clippy::needless_pass_by_value, reason = "json!(…) reads best where it is needed")]
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::openai::request::ToolChoice;
-use crate::permissions::{AccessKind, Permit, Reach};
+use crate::permissions::{AccessKind, AccessRequest, Permit};
 use crate::sessions::request::Progress;
 use crate::tools::settings::{ClientTools, NameConflict};
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput, erase};
@@ -28,8 +28,8 @@ macro_rules! tools {
             const ACCESS: AccessKind = AccessKind::None;
             const DESCRIPTION: &'static str = "Does nothing.";
 
-            fn reach(&self, _: &Nothing, _: &CallContext) -> Reach {
-                Reach::Nothing
+            fn access_request(&self, _: &Nothing, _: &CallContext) -> AccessRequest {
+                AccessRequest::Nothing
             }
 
             fn headline(&self, _: &Nothing) -> String {
@@ -106,7 +106,7 @@ fn refuse_messages(list: Value, param: &str) {
     refuse(messages(list), ErrorCode::InvalidValue, param);
 }
 
-fn sent(request: &ChatRequest) -> Vec<Value> {
+fn fingerprint(request: &ChatRequest) -> Vec<Value> {
     request.messages.iter().map(|raw| serde_json::from_str(raw.get()).unwrap()).collect()
 }
 
@@ -171,7 +171,7 @@ fn v7_parts_of_unknown_kinds_pass() {
     ]);
     let mut expected = list.clone();
     expected[2]["content"] = json!("");
-    assert_eq!(json!(sent(&accept(messages(list)))), expected);
+    assert_eq!(json!(fingerprint(&accept(messages(list)))), expected);
 }
 
 #[test]
@@ -442,7 +442,7 @@ fn user() -> Value {
 
 #[track_caller]
 fn repaired(list: Value, expected: Value) {
-    assert_eq!(json!(sent(&accept(messages(list)))), expected);
+    assert_eq!(json!(fingerprint(&accept(messages(list)))), expected);
 }
 
 #[test]
@@ -495,8 +495,11 @@ fn v28_of_several_answers_the_first_counts() {
 #[test]
 fn v28_an_id_of_ours_is_no_other_calls() {
     let first = |list: Value| {
-        let sent = sent(&accept(messages(list)));
-        sent[0]["tool_calls"].as_array().unwrap().last().unwrap()["id"].as_str().unwrap().to_owned()
+        let fingerprint = fingerprint(&accept(messages(list)));
+        fingerprint[0]["tool_calls"].as_array().unwrap().last().unwrap()["id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     let ours = first(json!([asked(&["a", "a"])]));
     assert_eq!(ours.len(), 9);
@@ -523,9 +526,9 @@ fn v28_a_message_of_nothing_is_left_out_before_calls_and_answers_are_paired() {
     for member in ["function_call", "audio", "thinking_blocks"] {
         let mut message = json!({ "role": "assistant", "content": null });
         message[member] = json!({ "a": 1 });
-        let sent = sent(&accept(messages(json!([message]))));
+        let fingerprint = fingerprint(&accept(messages(json!([message]))));
         let content = if member == "function_call" { Value::Null } else { json!("") };
-        assert_eq!((sent.len(), &sent[0]["content"]), (1, &content), "{member}");
+        assert_eq!((fingerprint.len(), &fingerprint[0]["content"]), (1, &content), "{member}");
     }
 }
 
@@ -555,7 +558,7 @@ fn v20_arguments_that_are_no_json_become_json() {
         call["tool_calls"][0]["function"]["arguments"] = arguments;
         call["tool_calls"][0]["extra"] = json!("kept");
         let request = accept(messages(json!([call, answer("a")])));
-        let mended = &sent(&request)[0]["tool_calls"][0];
+        let mended = &fingerprint(&request)[0]["tool_calls"][0];
         assert_eq!(mended["function"]["arguments"], json!(expected));
         assert_eq!(mended["extra"], json!("kept"));
     }
@@ -570,7 +573,7 @@ fn v20_arguments_that_are_no_json_become_json() {
 fn our_own_progress_lines_do_not_go_back_to_the_model() {
     let reasoning = |text: &str| {
         let list = json!([{ "role": "assistant", "content": "hi", "reasoning_content": text }]);
-        sent(&accept(messages(list))).remove(0)["reasoning_content"].take()
+        fingerprint(&accept(messages(list))).remove(0)["reasoning_content"].take()
     };
     assert_eq!(reasoning("I think.\n→ Read a.txt\nSo."), json!("I think.\nSo."));
     assert_eq!(reasoning("→ Read a.txt\n"), Value::Null);

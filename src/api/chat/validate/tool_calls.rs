@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::messages::Message;
 use super::{invalid, missing, required_items, required_object, required_string};
 use crate::api::json::{self, Object};
-use crate::openai::error::ApiError;
+use crate::errors::ApiError;
 
 /// What a tool call without readable arguments has.
 const NO_ARGUMENTS: &str = "{}";
@@ -139,6 +139,6 @@ impl Call<'_> {
         let json = std::mem::replace(&mut self.json, Cow::Borrowed(RawValue::NULL)).into_owned();
         let Some(id) = &self.own_id else { return json };
         let id = json::quoted(id);
-        Object::of(&json).expect("it was read as one").with(&[("id", Some(&id))])
+        Object::from_raw(&json).expect("it was read as one").with(&[("id", Some(&id))])
     }
 }

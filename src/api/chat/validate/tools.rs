@@ -7,13 +7,13 @@ use super::{
     unsupported,
 };
 use crate::api::json::{self, Kind, Object};
-use crate::openai::error::{ApiError, ErrorCode};
+use crate::errors::{ApiError, ErrorCode};
 use crate::openai::request::{ClientTool, ToolChoice};
 use crate::tools::settings::NameConflict;
 use crate::tools::toolset::Toolset;
 
 /// OpenAI's limit on a tool's name.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// More names than there are tools.
 const MAX_ALLOWED: usize = 1024;
@@ -69,9 +69,8 @@ fn read_one(tool: &RawValue, at: &str, largest_schema: usize) -> Result<ClientTo
     let name_at = format!("{at}.name");
     let name = required_string(&definition, "name", &name_at)?;
     if !is_name(&name) {
-        let message = format!(
-            "A tool's name has 1 to {LONGEST_NAME} letters, digits, underscores and hyphens."
-        );
+        let message =
+            format!("A tool's name has 1 to {MAX_NAME} letters, digits, underscores and hyphens.");
         return Err(invalid(name_at, message));
     }
     check_kind(&definition, "description", Kind::String, &at)?;
@@ -86,7 +85,7 @@ fn read_one(tool: &RawValue, at: &str, largest_schema: usize) -> Result<ClientTo
 
 fn is_name(name: &str) -> bool {
     let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(is_name_byte)
+    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_name_byte)
 }
 
 fn check_kind(

@@ -3,7 +3,7 @@
 use serde_json::Map;
 
 use super::*;
-use crate::permissions::{KnownTool, Permit, Reach};
+use crate::permissions::{AccessRequest, KnownTool, Permit};
 use crate::tools::tool::{Tool, erase};
 
 /// Two tools that no rule has heard of: both show a file, and one does not say so.
@@ -17,8 +17,8 @@ macro_rules! file_tool {
             const ACCESS: AccessKind = AccessKind::$access;
             const DESCRIPTION: &'static str = "Shows a file.";
 
-            fn reach(&self, _: &Self::Input, context: &CallContext) -> Reach {
-                Reach::Read(context.resolve(Some("a.txt".as_ref())))
+            fn access_request(&self, _: &Self::Input, context: &CallContext) -> AccessRequest {
+                AccessRequest::Read(context.resolve(Some("a.txt".as_ref())))
             }
 
             fn headline(&self, _: &Self::Input) -> String {
@@ -46,14 +46,14 @@ impl Ground {
         let mut ground = Self::new();
         let tools = Toolset::new(vec![erase(Preview), erase(Peek)]);
         let known: Vec<KnownTool<'_>> = tools.tools().iter().map(|tool| tool.known()).collect();
-        let settings = permissions::Settings {
+        let settings = permissions::PermissionSettings {
             mode: Mode::BypassPermissions,
             deny: rules.iter().map(|rule| (*rule).to_owned()).collect(),
-            ..permissions::Settings::default()
+            ..permissions::PermissionSettings::default()
         };
         let workspace = Arc::clone(ground.pipeline.permissions.workspace());
         let permissions =
-            Permissions::new(&settings, &known, Sandbox::Off, workspace, Hidden::nothing());
+            Permissions::new(&settings, &known, Sandbox::Off, workspace, ExcludedPaths::none());
         ground.pipeline.permissions = permissions.unwrap();
         ground.pipeline.tools = tools;
         ground
@@ -93,6 +93,6 @@ async fn every_tool_reaches_for_what_it_declares() {
         let arguments: Map<String, Value> =
             required.into_iter().flatten().filter_map(value).collect();
         let call = Arc::clone(tool).parse(arguments.into()).unwrap();
-        assert_eq!(call.reach(&ground.context).kind(), tool.access(), "{}", tool.name());
+        assert_eq!(call.access_request(&ground.context).kind(), tool.access(), "{}", tool.name());
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::last_command;
-use crate::processes::{Cause, Exit, Finished};
+use crate::processes::{EndCause, Exit, Finished};
 use crate::tools::tool::ToolOutput;
 
 /// What of a command's answer reaches the model.
@@ -34,7 +34,7 @@ pub(super) fn answer(
         hooks_only: &[],
         structured: json!({
             "stdout": shown,
-            "interrupted": finished.cause == Cause::Cancelled,
+            "interrupted": finished.cause == EndCause::Cancelled,
             "exit_code": exit_code(finished),
             "sandbox": "off",
         }),
@@ -60,7 +60,7 @@ fn is_error(text: &str, finished: &Finished) -> bool {
         Some(Exit::Code(1)) => last_command::one_is_an_answer(text),
         _ => false,
     };
-    finished.cause != Cause::ItsOwn || !is_answer
+    finished.cause != EndCause::ItsOwn || !is_answer
 }
 
 /// How it ended, and what else there is to know.
@@ -80,21 +80,21 @@ fn closing_lines(time: Duration, finished: &Finished, notes: &[String]) -> Vec<S
 
 fn how_it_ended(time: Duration, finished: &Finished) -> Option<String> {
     match (finished.cause, finished.exit) {
-        (Cause::TimedOut, _) => Some(format!(
+        (EndCause::TimedOut, _) => Some(format!(
             "Command timed out after {} and was ended; if it needs more time, give a larger \
              timeout",
             seconds(time)
         )),
-        (Cause::TooMuchOutput, _) => {
+        (EndCause::TooMuchOutput, _) => {
             Some("output limit: the command was ended because it wrote more than 16 MiB".to_owned())
         }
-        (Cause::Cancelled, _) => Some("interrupted".to_owned()),
-        (Cause::ItsOwn, Some(Exit::Code(0))) => None,
-        (Cause::ItsOwn, Some(Exit::Code(code))) => Some(format!("Exit code {code}")),
-        (Cause::ItsOwn, Some(Exit::Signal(signal))) => {
+        (EndCause::Cancelled, _) => Some("interrupted".to_owned()),
+        (EndCause::ItsOwn, Some(Exit::Code(0))) => None,
+        (EndCause::ItsOwn, Some(Exit::Code(code))) => Some(format!("Exit code {code}")),
+        (EndCause::ItsOwn, Some(Exit::Signal(signal))) => {
             Some(format!("Killed by signal {}", signal_name(signal)))
         }
-        (Cause::ItsOwn, None) => Some(
+        (EndCause::ItsOwn, None) => Some(
             "The command ended the process that looks after it, and was ended itself".to_owned(),
         ),
     }

@@ -1,4 +1,4 @@
-//! What exit code 1 means for a command line: for `grep` "nothing found", which is no
+//! Tells what exit code 1 means for a command line: for `grep` "nothing found", which is no
 //! failure. Pure, and careful: what it does not understand is a failure.
 
 use std::iter::Peekable;

@@ -12,7 +12,7 @@ use crate::tools::tool::test_support::Workspace as Fixture;
 use crate::tools::tool::{AnyTool, erase};
 
 fn bash() -> Bash {
-    Bash::new(runner(), Settings::default())
+    Bash::new(runner(), BashSettings::default())
 }
 
 async fn output(fixture: &Fixture, arguments: Value) -> ToolOutput {

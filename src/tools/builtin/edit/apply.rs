@@ -19,7 +19,7 @@ pub(super) struct Replacement<'a> {
 
 /// What making it did.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Applied {
+pub(super) struct AppliedEdit {
     pub(super) content: Vec<u8>,
     pub(super) count: usize,
     /// Only the indentation of the old text differed.
@@ -27,7 +27,7 @@ pub(super) struct Applied {
 }
 
 /// Makes the replacement in `content`, or says what stands in its way.
-pub(super) fn apply(content: &[u8], replacement: Replacement<'_>) -> Result<Applied, String> {
+pub(super) fn apply(content: &[u8], replacement: Replacement<'_>) -> Result<AppliedEdit, String> {
     let old = line_ends::without_returns(replacement.old);
     let new = line_ends::without_returns(replacement.new);
     if old == new {
@@ -43,7 +43,7 @@ pub(super) fn apply(content: &[u8], replacement: Replacement<'_>) -> Result<Appl
             Some(found) => {
                 let place = std::iter::once(found.start);
                 let content = replaced(content, place, found.length, &found.new)?;
-                Ok(Applied { content, count: 1, was_reindented: true })
+                Ok(AppliedEdit { content, count: 1, was_reindented: true })
             }
             None => Err(hints::not_found(&folded, &old)),
         },
@@ -54,19 +54,19 @@ pub(super) fn apply(content: &[u8], replacement: Replacement<'_>) -> Result<Appl
         }
         count => {
             let content = replaced(content, finder.find_iter(&folded), old.len(), &new)?;
-            Ok(Applied { content, count, was_reindented: false })
+            Ok(AppliedEdit { content, count, was_reindented: false })
         }
     }
 }
 
 /// An empty old text means a file without any.
-fn fill(content: &[u8], new: &str) -> Result<Applied, String> {
+fn fill(content: &[u8], new: &str) -> Result<AppliedEdit, String> {
     if !content.is_empty() {
         return Err("old_string is empty, which only creates a file or fills an empty one; \
              give the text to replace"
             .into());
     }
-    Ok(Applied { content: new.as_bytes().to_vec(), count: 1, was_reindented: false })
+    Ok(AppliedEdit { content: new.as_bytes().to_vec(), count: 1, was_reindented: false })
 }
 
 fn several(count: usize, lines: &[String]) -> String {

@@ -1,4 +1,4 @@
-//! What to tell the model of a text that was not found.
+//! Explains to the model why a text was not found.
 
 mod similarity;
 

@@ -12,7 +12,7 @@ const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
 /// Where to search, and for what from there.
 #[derive(Debug, PartialEq)]
-pub(super) struct Plan {
+pub(super) struct GlobPlan {
     pub(super) base: PathBuf,
     /// Empty where the pattern names the base itself.
     pattern: String,
@@ -20,10 +20,10 @@ pub(super) struct Plan {
     pub(super) inside: Vec<String>,
 }
 
-impl Plan {
+impl GlobPlan {
     /// The plain directories that a pattern begins with are taken as a path is. Where they
     /// lead elsewhere (absolute, `~`, `..`), that is where to search.
-    pub(super) fn of(input: &GlobInput, context: &CallContext) -> Self {
+    pub(super) fn from_input(input: &GlobInput, context: &CallContext) -> Self {
         let base = context.resolve(input.path.as_deref());
         let mut pattern = input.pattern.clone();
         if pattern.ends_with('/') {

@@ -172,9 +172,9 @@ async fn explains_what_it_cannot_search() {
 #[tokio::test]
 async fn says_so_when_time_runs_out_and_stops_when_cancelled() {
     let workspace = Workspace::new(&[("a.rs", "")]);
-    let hurried =
+    let with_no_time =
         Glob { search: Search { time_limit: std::time::Duration::ZERO, ..Search::default() } };
-    assert_snapshot!(workspace.call(hurried, json!({ "pattern": "*" })).await, @r"
+    assert_snapshot!(workspace.call(with_no_time, json!({ "pattern": "*" })).await, @r"
     No files found
     (incomplete: the search ran out of time; narrow the path or the pattern)
     ");

@@ -1,4 +1,4 @@
-//! What one call asks for, compiled: pattern, files, form of the answer.
+//! Compiles a call: pattern, files, form of the answer.
 
 use std::path::Path;
 

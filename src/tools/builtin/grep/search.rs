@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use grep::printer::{StandardBuilder, SummaryBuilder, SummaryKind};
@@ -15,9 +15,10 @@ use tokio::time::Instant;
 use super::query::Query;
 use super::{GrepInput, OutputMode, render};
 use crate::permissions::{Permit, SearchScope};
+use crate::sync;
 use crate::text;
-use crate::tools::page::Page;
 use crate::tools::tool::{CallContext, ToolError, ToolOutput};
+use crate::tools::top_entries::TopEntries;
 use crate::tools::walk::{Bounds, Entry, Job, Walk, reason};
 
 /// Longer lines are left out of `content`, with a word on how many matches they have.
@@ -28,7 +29,7 @@ const MAX_BYTES: usize = 8 << 20;
 
 /// From where the paths of what is searched are told.
 #[derive(Debug)]
-struct Place {
+struct ShownPaths {
     path: PathBuf,
     /// With every link resolved.
     real_path: PathBuf,
@@ -41,7 +42,7 @@ type Key = (Option<Reverse<SystemTime>>, PathBuf);
 #[derive(Debug)]
 pub(super) struct Found {
     /// The beginning of the answer, in order.
-    pub(super) page: Page<Key>,
+    pub(super) page: TopEntries<Key>,
     pub(super) files: u64,
     /// Matching lines in all files; in mode `count` only.
     pub(super) matches: u64,
@@ -51,7 +52,7 @@ pub(super) struct Found {
 #[derive(Debug)]
 pub(super) struct Searching {
     query: Query,
-    place: Place,
+    paths: ShownPaths,
     what: What,
     bounds: Arc<Bounds>,
     started: Instant,
@@ -80,13 +81,13 @@ impl Searching {
             permit.into_search().ok_or_else(|| ToolError::failed("nothing was permitted"))?;
         let what = open(&scope, &mut query, &bounds)?;
         let (path, real_path) = (scope.path().to_owned(), scope.real_path().to_owned());
-        let place = Place { path, real_path, working_dir };
+        let paths = ShownPaths { path, real_path, working_dir };
         let found = Mutex::new(Found::none(&query));
-        Ok(Self { query, place, what, bounds, started, found })
+        Ok(Self { query, paths, what, bounds, started, found })
     }
 
     fn found(&self) -> MutexGuard<'_, Found> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.found)
     }
 }
 
@@ -113,10 +114,10 @@ impl Job for Searching {
         match &self.what {
             What::File(file) => {
                 // Held until the file is searched: no other thread may think it was.
-                let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut file = sync::lock(&file);
                 worker.searcher.set_binary_detection(BinaryDetection::convert(0));
                 if let Some(file) = file.take() {
-                    worker.search(file, Path::new(""), &self.place.real_path);
+                    worker.search(file, Path::new(""), &self.paths.real_path);
                 }
             }
             What::Tree(walk) => {
@@ -134,7 +135,7 @@ impl Job for Searching {
 
 impl Found {
     fn none(query: &Query) -> Self {
-        Self { page: Page::new(query.lines_wanted()), files: 0, matches: 0 }
+        Self { page: TopEntries::new(query.lines_wanted()), files: 0, matches: 0 }
     }
 }
 
@@ -179,7 +180,7 @@ impl<'a> Worker<'a> {
 
     fn search(&mut self, file: File, relative: &Path, real_path: &Path) {
         let mut reader = Interruptible { file, bounds: &self.call.bounds };
-        let shown = self.call.place.shown(relative);
+        let shown = self.call.paths.shown(relative);
         let outcome = match self.call.query.mode {
             OutputMode::Content => self.lines(reader, &shown, real_path).map(|text| {
                 if !text.is_empty() {
@@ -264,7 +265,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-impl Place {
+impl ShownPaths {
     /// Relative to the working directory where it lies inside.
     fn shown(&self, relative: &Path) -> String {
         let mut path = self.path.clone();

@@ -15,7 +15,7 @@ fn grep() -> Grep {
     Grep::default()
 }
 
-fn hurried() -> Grep {
+fn with_no_time() -> Grep {
     Grep { search: Search { time_limit: Duration::ZERO, ..Search::default() } }
 }
 
@@ -378,13 +378,13 @@ async fn searches_regular_files_only() {
 #[tokio::test]
 async fn says_so_when_time_runs_out_and_stops_when_cancelled() {
     let workspace = Workspace::new(&[("a", "x")]);
-    let output = workspace.run(&erase(hurried()), json!({"pattern": "x"})).await.unwrap();
+    let output = workspace.run(&erase(with_no_time()), json!({"pattern": "x"})).await.unwrap();
     assert_snapshot!(output.text, @r"
     No matches found in what was searched
     (incomplete: the search ran out of time; narrow the path or the pattern)
     ");
     assert_eq!(output.structured["truncated"], true);
-    let answer = workspace.call(hurried(), json!({"pattern": "x", "path": "a"})).await;
+    let answer = workspace.call(with_no_time(), json!({"pattern": "x", "path": "a"})).await;
     assert!(answer.contains("ran out of time"), "{answer}");
 
     workspace.context().cancelled.cancel();

@@ -26,7 +26,7 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn of(page: &'a Page) -> Self {
+    pub(super) fn from_page(page: &'a Page) -> Self {
         let (decoded, has_broken_bytes) = page.encoding.decode(&page.bytes);
         let (text, has_cut_lines) = (String::new(), false);
         let mut view = Self { page, text, lines: 0, has_broken_bytes, has_cut_lines };

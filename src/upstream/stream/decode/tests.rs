@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::upstream::assemble::{Assembler, End};
 
-const CAPS: Caps = Caps { line: 8 << 20, response: 64 << 20 };
+const CAPS: SseLimits = SseLimits { line: 8 << 20, response: 64 << 20 };
 
 /// All that a stream says, in words: events, steps and the calls they end in.
 fn heard<'a>(reads: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
@@ -260,14 +260,14 @@ fn u9_html_and_json_of_another_kind_are_no_completion() {
         other => panic!("{other:?}"),
     };
     assert_eq!(excerpt(b"<html>hello</html>"), "<html>hello</html>");
-    assert_eq!(excerpt(&b"<x>".repeat(1000)).len(), EXCERPT);
+    assert_eq!(excerpt(&b"<x>".repeat(1000)).len(), MAX_EXCERPT);
     assert_eq!(excerpt(b"{\"data\":[]}"), "{\"data\":[]}");
     assert_eq!(excerpt(b"{\"broken"), "{\"broken");
 }
 
 #[test]
 fn u13_too_much_is_a_fault() {
-    let caps = Caps { line: 20, response: 100 };
+    let caps = SseLimits { line: 20, response: 100 };
     let fault = |stream: &[u8]| {
         let mut decoder = Decoder::new(caps);
         decoder.push(Bytes::copy_from_slice(stream));

@@ -1,0 +1,303 @@
+//! Fields that could steer routing or spend someone's key: they never go upstream.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, PatternID};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use super::json::Key;
+use super::json::Object;
+use crate::errors::{ApiError, ErrorCode};
+use crate::text;
+
+const NAMES: [&str; 38] = [
+    "api_base",
+    "base_url",
+    "api_key",
+    "api_version",
+    "api_type",
+    "custom_llm_provider",
+    "extra_headers",
+    "extra_body",
+    "extra_query",
+    "headers",
+    "organization",
+    "deployment_id",
+    "fallbacks",
+    "context_window_fallbacks",
+    "content_policy_fallbacks",
+    "model_list",
+    "model_info",
+    "user_config",
+    "proxy_server_request",
+    "num_retries",
+    "max_retries",
+    "timeout",
+    "stream_timeout",
+    "cache",
+    "caching",
+    "no-log",
+    "tags",
+    "guardrails",
+    "prompt_id",
+    "prompt_variables",
+    "router_settings_override",
+    "use_litellm_proxy",
+    "specific_deployment",
+    "ssl_verify",
+    "disable_fallbacks",
+    "callbacks",
+    "policies",
+    "shared_session",
+];
+
+const PREFIXES: [&str; 9] = [
+    "litellm_",
+    "mock_",
+    "aws_",
+    "azure_",
+    "vertex_",
+    "watsonx_",
+    "oci_",
+    "input_cost",
+    "output_cost",
+];
+
+const PARTS: [&str; 8] =
+    ["api_key", "api_base", "base_url", "endpoint", "credential", "secret", "password", "role_arn"];
+
+const SUFFIXES: [&str; 4] = ["_url", "_token", "_callback", "_callbacks"];
+
+/// Where in a name a pattern is refused.
+#[derive(Clone, Copy)]
+enum Rule {
+    Whole,
+    Start,
+    Anywhere,
+    End,
+}
+
+/// All rules in one automaton, so that a name is read once however many there are.
+struct Rules {
+    patterns: AhoCorasick,
+    /// By the pattern's number.
+    rules: Vec<Rule>,
+}
+
+static RULES: LazyLock<Rules> = LazyLock::new(|| {
+    let lists: [(&[&str], Rule); 4] = [
+        (&NAMES, Rule::Whole),
+        (&PREFIXES, Rule::Start),
+        (&PARTS, Rule::Anywhere),
+        (&SUFFIXES, Rule::End),
+    ];
+    let of_each = |(names, rule): (&'static [&'static str], Rule)| {
+        names.iter().map(move |name| (*name, rule))
+    };
+    let (names, rules): (Vec<_>, Vec<_>) = lists.into_iter().flat_map(of_each).unzip();
+    let patterns = AhoCorasick::builder().ascii_case_insensitive(true).build(names);
+    Rules { patterns: patterns.expect("a few short patterns"), rules }
+});
+
+impl Rules {
+    fn rule(&self, pattern: PatternID) -> Rule {
+        self.rules[pattern.as_usize()]
+    }
+}
+
+/// Whether a top-level field of that name, or a member of `metadata`, is refused.
+/// Case and surrounding space are no way around it.
+pub(crate) fn is_denied(name: &str) -> bool {
+    let name = name.trim();
+    RULES.patterns.find_overlapping_iter(name).any(|found| match RULES.rule(found.pattern()) {
+        Rule::Whole => found.range() == (0..name.len()),
+        Rule::Start => found.start() == 0,
+        Rule::Anywhere => true,
+        Rule::End => found.end() == name.len(),
+    })
+}
+
+/// Refuses a body that has such a field, or such a member of `metadata`.
+pub(crate) fn check(fields: &Object<'_>) -> Result<(), ApiError> {
+    if let Some(name) = fields.keys().find(|name| is_denied(name)) {
+        return Err(refusal(name));
+    }
+    let Some(metadata) = fields.get("metadata") else { return Ok(()) };
+    let mut names = Names { path: vec![Cow::Borrowed("metadata")], is_found: false };
+    let mut json = serde_json::Deserializer::from_str(metadata.get());
+    // What ends the reading is a name that was found: the JSON has been checked before.
+    let _ended = names.deserialize(&mut json);
+    if names.is_found { Err(refusal(&place(&names.path))) } else { Ok(()) }
+}
+
+/// Looks at the names of all members at any depth, since what reads metadata may well
+/// look into it. Reads the text once, and holds only the names above the one at hand.
+struct Names<'de> {
+    path: Vec<Cow<'de, str>>,
+    /// The last name of `path` is refused.
+    is_found: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Names<'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Names<'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        while let Some(Key(name)) = members.next_key()? {
+            self.is_found = is_denied(&name);
+            self.path.push(name);
+            if self.is_found {
+                return Err(serde::de::Error::custom("a refused name"));
+            }
+            members.next_value_seed(&mut *self)?;
+            self.path.pop();
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(&mut *self)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+/// `metadata.a.b`, with `…` for the middle of a long path.
+fn place(path: &[Cow<'_, str>]) -> String {
+    /// Names that are told at each end.
+    const TOLD: usize = 2;
+    /// Longer than the names that we refuse.
+    const MAX_NAME: usize = 60;
+    let names = |names: &[Cow<'_, str>]| {
+        names.iter().map(|name| text::shortened(name, MAX_NAME)).collect::<Vec<_>>().join(".")
+    };
+    if path.len() <= 2 * TOLD {
+        return names(path);
+    }
+    format!("{}.….{}", names(&path[..TOLD]), names(&path[path.len() - TOLD..]))
+}
+
+/// The error that names the field.
+pub(crate) fn refusal(name: &str) -> ApiError {
+    /// Longer than any place that was shortened already.
+    const MAX_PLACE: usize = 280;
+    let name = text::shortened(name, MAX_PLACE);
+    ApiError::new(
+        ErrorCode::RefusedField,
+        format!("The field {name:?} is not accepted: it could change where requests go."),
+    )
+    .param(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn v10_refuses_by_name_prefix_part_and_end() {
+        let whole = NAMES.iter().map(ToString::to_string);
+        let starts = PREFIXES.iter().map(|prefix| format!("{prefix}x"));
+        let parts = PARTS.iter().map(|part| format!("a_{part}_b"));
+        let ends = SUFFIXES.iter().map(|end| format!("some{end}"));
+        for name in whole.chain(starts).chain(parts).chain(ends) {
+            assert!(is_denied(&name), "{name}");
+            assert!(is_denied(&name.to_ascii_uppercase()), "{name}");
+            assert!(is_denied(&format!(" {name}\n")), "{name}");
+        }
+        // A rule that matches is not hidden by one that begins in the same place.
+        for name in ["litellm", "cache", "aws_api_key_x", "x_url_token", "mock_", "api_key"] {
+            assert_eq!(is_denied(name), name != "litellm", "{name}");
+        }
+    }
+
+    #[test]
+    fn lets_what_clients_send_through() {
+        for name in [
+            "model",
+            "messages",
+            "max_tokens",
+            "max_completion_tokens",
+            "prompt_cache_key",
+            "safety_identifier",
+            "reasoning_effort",
+            "metadata",
+            "user",
+            "logit_bias",
+            "top_k",
+            "response_format",
+            "chat_template_kwargs",
+            "web_search_options",
+            "service_tier",
+            "input",
+            "file",
+            "image",
+            "image[]",
+            "timestamp_granularities[]",
+            "",
+            "my_cache",
+            "cached",
+            "headers_x",
+            "a_mock_",
+            "_url_x",
+            "callback",
+        ] {
+            assert!(!is_denied(name), "{name}");
+        }
+    }
+
+    #[track_caller]
+    fn refused(metadata: &str) -> Option<String> {
+        let body = format!(r#"{{"metadata": {metadata}}}"#);
+        check(&Object::parse(&body).unwrap()).err().and_then(|error| error.param)
+    }
+
+    #[test]
+    fn v10_names_the_place_within_metadata() {
+        for (metadata, place) in [
+            (r#"{"api_key": 1}"#, Some("metadata.api_key")),
+            (r#"{"a": {}, "b": [1, "x", {"c": {"x_token": 1}}]}"#, Some("metadata.b.c.x_token")),
+            (r#"[{"\u0061pi_key": null}]"#, Some("metadata.api_key")),
+            (r#"{"a": {"b": {"c": {"d": {"tags": 1}}}}}"#, Some("metadata.a.….d.tags")),
+            (r#"{"a": "api_key", "b": ["api_key", 1.5, -1, true, null]}"#, None),
+            ("null", None),
+        ] {
+            assert_eq!(refused(metadata).as_deref(), place, "{metadata}");
+        }
+    }
+}

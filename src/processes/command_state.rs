@@ -1,0 +1,287 @@
+//! The state of a running command: (state, event) → effect. Pure.
+
+use std::time::Duration;
+
+use super::protocol::{CANCEL_GRACE, Exit, FinalDirectory, LaunchStep, Report};
+
+/// How long a command's own time-out leaves it to tidy up.
+const TIMEOUT_GRACE: Duration = Duration::from_secs(2);
+
+/// How long we listen once the command has ended: what it left running may hold the
+/// output open for ever.
+const OUTPUT_DRAIN: Duration = Duration::from_millis(500);
+
+/// KILL works at once and the supervisor says so; beyond this we answer without it.
+const SUPERVISOR_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// As many as the kernel can number.
+const MAX_PROCESSES: usize = 1 << 22;
+
+/// Why a command came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndCause {
+    ItsOwn,
+    TimedOut,
+    Cancelled,
+    TooMuchOutput,
+}
+
+/// Everything that can happen to a command that was started.
+#[derive(Debug)]
+pub(super) enum CommandEvent {
+    Reported(Report),
+    /// The socket closed without a last report.
+    SupervisorGone,
+    /// Nobody holds the output open any more.
+    OutputClosed,
+    TooMuchOutput,
+    /// The time that the last effect set is over.
+    Deadline,
+    Cancelled,
+}
+
+/// What is to be done about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CommandEffect {
+    Nothing,
+    /// Come back with `Deadline` after this time.
+    Wait(Duration),
+    /// Tell the supervisor to end the tree; come back after `then`.
+    End {
+        grace: Duration,
+        then: Duration,
+    },
+    Finish,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// The command has ended, its output not yet.
+    Draining,
+    Ending,
+}
+
+/// One run, as far as it has come.
+#[derive(Debug)]
+pub(super) struct CommandState {
+    phase: Phase,
+    is_output_closed: bool,
+    pub(super) cause: EndCause,
+    pub(super) exit: Option<Exit>,
+    pub(super) moved: FinalDirectory,
+    pub(super) leftovers: usize,
+    /// The supervisor says that nothing is left; all it has to do then is to exit.
+    pub(super) is_over: bool,
+    /// Why nothing ran, by the supervisor's word.
+    pub(super) not_started: Option<(LaunchStep, i32)>,
+}
+
+impl CommandState {
+    pub(super) fn new() -> Self {
+        Self {
+            phase: Phase::Running,
+            is_output_closed: false,
+            cause: EndCause::ItsOwn,
+            exit: None,
+            moved: FinalDirectory::Not,
+            leftovers: 0,
+            is_over: false,
+            not_started: None,
+        }
+    }
+
+    pub(super) fn step(&mut self, event: CommandEvent) -> CommandEffect {
+        match (event, self.phase) {
+            (CommandEvent::Reported(report), phase) => self.reported(report, phase),
+            (CommandEvent::SupervisorGone, _) | (CommandEvent::Deadline, Phase::Ending) => {
+                CommandEffect::Finish
+            }
+            (CommandEvent::OutputClosed, phase) => {
+                self.is_output_closed = true;
+                if phase == Phase::Draining {
+                    self.end(CANCEL_GRACE)
+                } else {
+                    CommandEffect::Nothing
+                }
+            }
+            (CommandEvent::TooMuchOutput, Phase::Running) => {
+                self.end_because(EndCause::TooMuchOutput, CANCEL_GRACE)
+            }
+            (CommandEvent::Deadline, Phase::Running) => {
+                self.end_because(EndCause::TimedOut, TIMEOUT_GRACE)
+            }
+            (CommandEvent::Cancelled, Phase::Running) => {
+                self.end_because(EndCause::Cancelled, CANCEL_GRACE)
+            }
+            // While it is being ended: the turn has less patience than the time-out had.
+            (CommandEvent::Deadline, Phase::Draining) | (CommandEvent::Cancelled, _) => {
+                self.end(CANCEL_GRACE)
+            }
+            (CommandEvent::TooMuchOutput, Phase::Draining | Phase::Ending) => {
+                CommandEffect::Nothing
+            }
+        }
+    }
+
+    /// A command may have written the report itself: the first word on how it ended is
+    /// the one that counts, and no number is taken for more than it can be.
+    fn reported(&mut self, report: Report, phase: Phase) -> CommandEffect {
+        match report {
+            Report::Ended { exit, moved } if self.exit.is_none() => {
+                self.exit = Some(exit);
+                self.moved = moved;
+                return self.ended(phase);
+            }
+            Report::Ended { .. } => return CommandEffect::Nothing,
+            Report::NotStarted { step, errno } if self.exit.is_none() => {
+                self.not_started = Some((step, errno));
+                self.is_over = true;
+            }
+            Report::Gone { leftovers } => {
+                self.leftovers = leftovers.min(MAX_PROCESSES);
+                self.is_over = true;
+            }
+            Report::Lost => self.is_over = true,
+            Report::Stuck { .. } | Report::NotStarted { .. } => {}
+        }
+        CommandEffect::Finish
+    }
+
+    fn ended(&mut self, phase: Phase) -> CommandEffect {
+        match phase {
+            Phase::Running if self.is_output_closed => self.end(CANCEL_GRACE),
+            Phase::Running => {
+                self.phase = Phase::Draining;
+                CommandEffect::Wait(OUTPUT_DRAIN)
+            }
+            Phase::Draining | Phase::Ending => CommandEffect::Nothing,
+        }
+    }
+
+    fn end_because(&mut self, cause: EndCause, grace: Duration) -> CommandEffect {
+        self.cause = cause;
+        self.end(grace)
+    }
+
+    fn end(&mut self, grace: Duration) -> CommandEffect {
+        self.phase = Phase::Ending;
+        CommandEffect::End { grace, then: grace + SUPERVISOR_TIMEOUT }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENDED: fn() -> CommandEvent = || {
+        CommandEvent::Reported(Report::Ended { exit: Exit::Code(0), moved: FinalDirectory::Not })
+    };
+    const GONE: fn() -> CommandEvent = || CommandEvent::Reported(Report::Gone { leftovers: 2 });
+    const CANCEL: CommandEffect =
+        CommandEffect::End { grace: CANCEL_GRACE, then: Duration::from_millis(2_500) };
+
+    fn check(
+        events: impl IntoIterator<Item = CommandEvent>,
+        effects: &[CommandEffect],
+        cause: EndCause,
+    ) -> CommandState {
+        let mut steps = CommandState::new();
+        let done: Vec<CommandEffect> = events.into_iter().map(|event| steps.step(event)).collect();
+        assert_eq!(done, effects);
+        assert_eq!(steps.cause, cause);
+        steps
+    }
+
+    #[test]
+    fn a_command_that_leaves_nothing_behind_is_over_when_its_tree_is() {
+        let events = [CommandEvent::OutputClosed, ENDED(), GONE()];
+        let steps = check(
+            events,
+            &[CommandEffect::Nothing, CANCEL, CommandEffect::Finish],
+            EndCause::ItsOwn,
+        );
+
+        assert_eq!((steps.exit, steps.leftovers), (Some(Exit::Code(0)), 2));
+    }
+
+    #[test]
+    fn what_holds_the_output_open_is_heard_for_half_a_second() {
+        let events = [ENDED(), CommandEvent::Deadline, GONE()];
+        check(
+            events,
+            &[CommandEffect::Wait(OUTPUT_DRAIN), CANCEL, CommandEffect::Finish],
+            EndCause::ItsOwn,
+        );
+
+        let events = [ENDED(), CommandEvent::OutputClosed, GONE()];
+        check(
+            events,
+            &[CommandEffect::Wait(OUTPUT_DRAIN), CANCEL, CommandEffect::Finish],
+            EndCause::ItsOwn,
+        );
+    }
+
+    #[test]
+    fn the_time_out_is_patient_and_a_cancel_is_not() {
+        let patient = CommandEffect::End { grace: TIMEOUT_GRACE, then: Duration::from_secs(4) };
+        check([CommandEvent::Deadline], &[patient], EndCause::TimedOut);
+        check(
+            [CommandEvent::Deadline, CommandEvent::Cancelled],
+            &[patient, CANCEL],
+            EndCause::TimedOut,
+        );
+        check(
+            [CommandEvent::Cancelled, ENDED()],
+            &[CANCEL, CommandEffect::Nothing],
+            EndCause::Cancelled,
+        );
+        check(
+            [CommandEvent::TooMuchOutput, CommandEvent::TooMuchOutput],
+            &[CANCEL, CommandEffect::Nothing],
+            EndCause::TooMuchOutput,
+        );
+    }
+
+    /// A process that waits for a device cannot be ended.
+    #[test]
+    fn p7_an_answer_comes_even_if_the_end_does_not() {
+        let events = [CommandEvent::Cancelled, CommandEvent::Deadline];
+        let steps = check(events, &[CANCEL, CommandEffect::Finish], EndCause::Cancelled);
+        assert!(!steps.is_over);
+
+        let steps =
+            check([CommandEvent::SupervisorGone], &[CommandEffect::Finish], EndCause::ItsOwn);
+        assert_eq!((steps.exit, steps.is_over), (None, false));
+    }
+
+    #[test]
+    fn p8_a_report_says_no_more_than_it_can() {
+        let gone = |leftovers| CommandEvent::Reported(Report::Gone { leftovers });
+        let not_started =
+            || CommandEvent::Reported(Report::NotStarted { step: LaunchStep::Execute, errno: 2 });
+        let again = CommandEvent::Reported(Report::Ended {
+            exit: Exit::Code(7),
+            moved: FinalDirectory::Nowhere,
+        });
+        let effects =
+            [CommandEffect::Wait(OUTPUT_DRAIN), CommandEffect::Nothing, CommandEffect::Finish];
+        let steps = check([ENDED(), again, gone(usize::MAX)], &effects, EndCause::ItsOwn);
+        assert_eq!((steps.exit, steps.moved), (Some(Exit::Code(0)), FinalDirectory::Not));
+        assert_eq!(steps.leftovers, MAX_PROCESSES);
+
+        let effects = [CommandEffect::Wait(OUTPUT_DRAIN), CommandEffect::Finish];
+        let steps = check([ENDED(), not_started()], &effects, EndCause::ItsOwn);
+        assert_eq!((steps.not_started, steps.is_over), (None, false));
+    }
+
+    #[test]
+    fn what_came_first_is_the_cause() {
+        let steps = check(
+            [ENDED(), CommandEvent::Cancelled, CommandEvent::TooMuchOutput],
+            &[CommandEffect::Wait(OUTPUT_DRAIN), CANCEL, CommandEffect::Nothing],
+            EndCause::ItsOwn,
+        );
+        assert_eq!(steps.exit, Some(Exit::Code(0)));
+    }
+}

@@ -1,0 +1,158 @@
+//! Starts the command, reaps its tree and ends it.
+
+use std::ffi::OsString;
+use std::io::{self, BufReader};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+use std::{env, thread};
+
+use rustix::io::Errno;
+use rustix::process::{self, Pid, Signal, WaitOptions, WaitStatus};
+use tokio::time::Instant;
+
+use super::{launch, let_go_of_output};
+use crate::processes::protocol::{
+    self, CANCEL_GRACE, Exit, FinalDirectory, Job, LaunchStep, Order, Report,
+};
+use crate::processes::tree;
+
+/// How often a tree that is being ended is looked at again, for what it has started
+/// since.
+pub(super) const TICK: Duration = Duration::from_millis(10);
+
+/// KILL works at once, except on a process that waits for a device.
+const KILL_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Everything that can happen while a command runs.
+enum Event {
+    Ended(WaitStatus),
+    /// No descendant is left.
+    Gone,
+    /// The server wants the end, or is gone.
+    End(Duration),
+}
+
+struct Reaper {
+    events: Receiver<Event>,
+    reports: UnixStream,
+    started_in: OsString,
+    has_ended: bool,
+}
+
+pub(super) fn run(
+    job: Job,
+    orders: BufReader<UnixStream>,
+    mut reports: UnixStream,
+) -> io::Result<()> {
+    process::set_child_subreaper(Some(process::getpid()))?;
+    let (command, started_in) = match start(&job) {
+        Ok(started) => started,
+        Err((step, error)) => {
+            let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+            return protocol::write(&mut reports, &Report::NotStarted { step, errno });
+        }
+    };
+    drop(job);
+    let_go_of_output()?;
+
+    let (sender, events) = mpsc::channel();
+    let reaper = sender.clone();
+    thread::spawn(move || reap(command, &reaper));
+    thread::spawn(move || take_orders(orders, &sender));
+    Reaper { events, reports, started_in, has_ended: false }.watch();
+    Ok(())
+}
+
+fn start(job: &Job) -> Result<(Pid, OsString), (LaunchStep, io::Error)> {
+    let enter = || env::set_current_dir(&job.directory).and_then(|()| here());
+    let started_in = enter().map_err(|error| (LaunchStep::Directory, error))?;
+    let command = launch::start(job).map_err(|error| (LaunchStep::Execute, error))?;
+    Ok((command, started_in))
+}
+
+/// Reaps the command and every orphan, until there is none.
+fn reap(command: Pid, events: &Sender<Event>) {
+    loop {
+        let event = match process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == command => Event::Ended(status),
+            Ok(_) | Err(Errno::INTR) => continue,
+            // No child: see `tree::reap`.
+            Err(_) => Event::Gone,
+        };
+        let is_last = matches!(event, Event::Gone);
+        if events.send(event).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+fn take_orders(mut orders: BufReader<UnixStream>, events: &Sender<Event>) {
+    while let Ok(Some(Order::End { grace })) = protocol::read(&mut orders) {
+        _ = events.send(Event::End(grace));
+    }
+    _ = events.send(Event::End(CANCEL_GRACE));
+}
+
+impl Reaper {
+    fn watch(mut self) {
+        loop {
+            match self.events.recv() {
+                Ok(Event::Ended(status)) => self.report_end(status),
+                Ok(Event::End(grace)) => return self.end_tree(grace),
+                Ok(Event::Gone) | Err(_) => return self.report(&Report::Gone { leftovers: 0 }),
+            }
+        }
+    }
+
+    /// TERM, and after the grace KILL, again and again: what is born meanwhile gets
+    /// it in the next round.
+    fn end_tree(&mut self, grace: Duration) {
+        let running = tree::signal_all(Signal::TERM);
+        let leftovers = if self.has_ended { running } else { 0 };
+        let mut kill_at = Instant::now() + grace;
+        let mut has_told = false;
+        loop {
+            match self.events.recv_timeout(TICK) {
+                Ok(Event::Ended(status)) => self.report_end(status),
+                Ok(Event::End(grace)) => kill_at = kill_at.min(Instant::now() + grace),
+                Ok(Event::Gone) | Err(RecvTimeoutError::Disconnected) => {
+                    return self.report(&Report::Gone { leftovers });
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let now = Instant::now();
+            if now < kill_at {
+                continue;
+            }
+            let processes = tree::signal_all(Signal::KILL);
+            if kill_at + KILL_PATIENCE < now && !has_told {
+                has_told = true;
+                self.report(&Report::Stuck { processes });
+            }
+        }
+    }
+
+    fn report_end(&mut self, status: WaitStatus) {
+        self.has_ended = true;
+        let exit = match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => Exit::Code(code),
+            (None, signal) => Exit::Signal(signal.unwrap_or_default()),
+        };
+        let moved = match here() {
+            Ok(directory) if directory == self.started_in => FinalDirectory::Not,
+            Ok(directory) => FinalDirectory::To(directory),
+            Err(_) => FinalDirectory::Nowhere,
+        };
+        self.report(&Report::Ended { exit, moved });
+    }
+
+    fn report(&mut self, report: &Report) {
+        // Without a server nobody listens, and the work is the same.
+        _ = protocol::write(&mut self.reports, report);
+    }
+}
+
+fn here() -> io::Result<OsString> {
+    env::current_dir().map(Into::into)
+}

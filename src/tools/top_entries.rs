@@ -1,0 +1,124 @@
+//! The beginning of a sorted list whose entries turn up in any order.
+
+use std::collections::BTreeMap;
+
+/// Bytes held at most, whatever was asked for: far more than any answer may have.
+const MAX_BYTES: usize = 8 << 20;
+
+/// Holds the entries that come first, up to a number of lines; forgets the rest.
+#[derive(Debug)]
+pub(crate) struct TopEntries<K> {
+    entries: BTreeMap<K, Entry>,
+    lines_wanted: usize,
+    lines: usize,
+    bytes: usize,
+    /// Nothing at or behind this is held any more.
+    cutoff: Option<K>,
+}
+
+/// Text that ends with a newline.
+#[derive(Debug)]
+struct Entry {
+    text: Vec<u8>,
+    lines: usize,
+}
+
+impl<K: Ord> TopEntries<K> {
+    pub(crate) fn new(lines_wanted: usize) -> Self {
+        Self { entries: BTreeMap::new(), lines_wanted, lines: 0, bytes: 0, cutoff: None }
+    }
+
+    /// Whether an entry with this key would be forgotten at once.
+    pub(crate) fn is_closed_to(&self, key: &K) -> bool {
+        if self.cutoff.as_ref().is_some_and(|cutoff| key >= cutoff) {
+            return true;
+        }
+        let is_full = self.lines >= self.lines_wanted || self.bytes > MAX_BYTES;
+        is_full && self.entries.last_key_value().is_none_or(|(last, _)| key > last)
+    }
+
+    #[expect(clippy::naive_bytecount, reason = "what is held is short")]
+    pub(crate) fn insert(&mut self, key: K, text: Vec<u8>) {
+        if self.is_closed_to(&key) {
+            return;
+        }
+        let lines = text.iter().filter(|byte| **byte == b'\n').count();
+        self.lines += lines;
+        self.bytes += text.len();
+        self.entries.insert(key, Entry { text, lines });
+        self.forget_the_end();
+    }
+
+    /// How many lines are held; may be more than was wanted.
+    pub(crate) fn lines(&self) -> usize {
+        self.lines
+    }
+
+    /// Whether entries were forgotten for their size alone.
+    pub(crate) fn overflowed(&self) -> bool {
+        self.cutoff.is_some() && self.lines < self.lines_wanted
+    }
+
+    /// The texts, in the order of their keys.
+    pub(crate) fn into_texts(self) -> impl Iterator<Item = Vec<u8>> {
+        self.entries.into_values().map(|entry| entry.text)
+    }
+
+    fn forget_the_end(&mut self) {
+        while let Some((_, last)) = self.entries.last_key_value() {
+            let is_spare = self.lines - last.lines >= self.lines_wanted;
+            if !is_spare && (self.bytes <= MAX_BYTES || self.entries.len() == 1) {
+                return;
+            }
+            let Some((key, entry)) = self.entries.pop_last() else { return };
+            self.lines -= entry.lines;
+            self.bytes -= entry.text.len();
+            self.cutoff = Some(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn texts(page: TopEntries<u32>) -> Vec<u8> {
+        page.into_texts().flatten().collect()
+    }
+
+    proptest! {
+        #[test]
+        fn holds_what_sorting_everything_would_show(
+            keys in proptest::collection::hash_set(0_u32..100, 0..40),
+            wanted in 0_usize..20,
+        ) {
+            let mut page = TopEntries::new(wanted);
+            for key in &keys {
+                let text = format!("{key}\n").repeat((*key as usize % 3) + 1);
+                page.insert(*key, text.into_bytes());
+            }
+            let mut sorted: Vec<u32> = keys.into_iter().collect();
+            sorted.sort_unstable();
+            let all: Vec<String> =
+                sorted.iter().map(|key| format!("{key}\n").repeat((*key as usize % 3) + 1)).collect();
+
+            let held = String::from_utf8(texts(page)).unwrap();
+
+            let first = |text: &str| text.lines().take(wanted).map(str::to_owned).collect::<Vec<_>>();
+            prop_assert_eq!(first(&held), first(&all.concat()));
+        }
+    }
+
+    #[test]
+    fn leaves_no_gap_when_bytes_run_out() {
+        let mut page = TopEntries::new(usize::MAX);
+        page.insert(1, b"a\n".to_vec());
+        page.insert(5, vec![b'\n'; MAX_BYTES]);
+        page.insert(7, b"z\n".to_vec());
+        page.insert(2, b"b\n".to_vec());
+        assert!(page.overflowed());
+        assert_eq!(texts(page), b"a\nb\n");
+    }
+}
