@@ -1,5 +1,5 @@
-//! Reading files that decide what the server does: only those that nobody else
-//! could have written.
+//! Reads the files that decide what the server does. Refuses files that others could have
+//! written.
 
 use std::fs::Metadata;
 use std::io;
@@ -12,11 +12,11 @@ use super::secrets::is_sendable;
 use crate::named_file;
 use crate::secret::Secret;
 
-/// Much more than any configuration, much less than what a device would give.
+/// Larger than any configuration, and a bound for files that never end.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The file to read: the one that was named, else the user's own if there is one.
-/// Never one of the working directory: a cloned repository must not set anything.
+/// The configuration file: the one that was named, else the user's own if it exists.
+/// Never one in the working directory, because a cloned repository must not set anything.
 pub(crate) fn locate(named: Option<&Path>, variables: &Variables) -> Option<PathBuf> {
     let named = named.map(Path::to_owned);
     named.or_else(|| variables.get("TOOLHAND_CONFIG").map(PathBuf::from)).or_else(|| {
@@ -33,13 +33,14 @@ fn directory(variables: &Variables) -> Option<PathBuf> {
         .map(|path| path.join("toolhand"))
 }
 
-/// The home directory; a relative one is none, as it would be another one elsewhere.
+/// The home directory. A relative one is ignored, because it would change with the
+/// working directory.
 pub(crate) fn home(variables: &Variables) -> Option<PathBuf> {
     let home = variables.get("HOME").map(PathBuf::from).or_else(std::env::home_dir);
     home.filter(|path| path.is_absolute())
 }
 
-/// A configuration file's text.
+/// Reads the text of a configuration file.
 pub(crate) fn read(path: &Path) -> Result<String, ConfigError> {
     let refuse = |reason: String| ConfigError::File { path: path.to_owned(), reason };
     let (text, metadata) = open_and_read(path).map_err(|error| refuse(error.to_string()))?;
@@ -50,7 +51,7 @@ pub(crate) fn read(path: &Path) -> Result<String, ConfigError> {
     }
 }
 
-/// The key that a file holds.
+/// Reads the key in a file.
 pub(crate) fn read_secret(path: &Path) -> Result<Secret, ConfigError> {
     let refuse = |reason: String| ConfigError::File { path: path.to_owned(), reason };
     let (text, metadata) = open_and_read(path).map_err(|error| refuse(error.to_string()))?;

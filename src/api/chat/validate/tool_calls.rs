@@ -1,4 +1,4 @@
-//! The tool calls of an assistant's message: their shape, their arguments, and an id
+//! Reads the tool calls of an assistant message: their shape, their arguments, and an id
 //! for each that no other call has.
 
 use std::borrow::Cow;
@@ -12,31 +12,32 @@ use super::{invalid, missing, required_items, required_object, required_string};
 use crate::api::json::{self, Object};
 use crate::errors::ApiError;
 
-/// What a tool call without readable arguments has.
+/// Replaces arguments that cannot be parsed.
 const NO_ARGUMENTS: &str = "{}";
 
-/// Mistral takes nine letters and digits for an id, and nothing else.
+/// Mistral accepts ids of exactly nine letters and digits.
 const OWN_ID: usize = 9;
 
-/// One call of the history. It is never run.
+/// A call of the history. It is never run.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
-    /// As the client sent it; empty where it has none.
+    /// As the client sent it; empty if it has none.
     pub(super) id: Cow<'a, str>,
-    /// Ours, where the client's is empty or another call of the message has it.
+    /// Our id, if the client's is empty or belongs to another call of the message.
     pub(super) own_id: Option<String>,
-    /// With arguments that are JSON.
+    /// The call, with arguments that are valid JSON.
     json: Cow<'a, RawValue>,
 }
 
 impl Call<'_> {
-    /// The id that it has upstream.
+    /// The id that the call has upstream.
     pub(super) fn sent_id(&self) -> &str {
         self.own_id.as_deref().unwrap_or(&self.id)
     }
 }
 
-/// Reads at most one call more than `most`.
+/// Reads at most one call more than `most`, so that the caller sees when there are too
+/// many.
 pub(super) fn read<'a>(
     calls: &'a RawValue,
     most: usize,
@@ -46,7 +47,7 @@ pub(super) fn read<'a>(
     required_items(calls, most, at)?.into_iter().enumerate().map(read).collect()
 }
 
-/// A call with arguments that are JSON; upstream's providers parse them.
+/// Reads one call. Its arguments must be JSON for upstream, because providers parse them.
 fn read_one<'a>(call: &'a RawValue, at: Arguments<'_>) -> Result<Call<'a>, ApiError> {
     let object = required_object(call, at)?;
     let id = match object.get("id") {
@@ -75,7 +76,7 @@ fn read_one<'a>(call: &'a RawValue, at: Arguments<'_>) -> Result<Call<'a>, ApiEr
     Ok(Call { id, own_id: None, json })
 }
 
-/// What stands in for arguments that are no JSON text; `None` when they are.
+/// Valid arguments to replace these; `None` if these are valid.
 fn repaired_arguments(arguments: Option<&RawValue>) -> Option<String> {
     let Some(arguments) = arguments else { return Some(NO_ARGUMENTS.to_owned()) };
     let Some(text) = json::string(arguments) else { return Some(arguments.get().to_owned()) };
@@ -86,9 +87,9 @@ fn repaired_arguments(arguments: Option<&RawValue>) -> Option<String> {
     (!is_json).then(|| serde_json::json!({ "text": text }).to_string())
 }
 
-/// Gives an id of ours to each call that has none, or one that a call before it in the
-/// same message has: the same one whenever the same list is sent, and none that any
-/// other call has. Then writes the lists of calls that changed.
+/// Gives a new id to each call whose id is empty or repeats one of the same message. The
+/// id depends only on the list, so it stays the same when the list is sent again. No
+/// other call has it. Then writes the changed lists of calls.
 pub(super) fn repair(messages: &mut [Message<'_>]) {
     let doubles: Vec<_> = messages.iter().map(doubles).collect();
     let mut taken: HashSet<String> = HashSet::new();
@@ -110,7 +111,7 @@ pub(super) fn repair(messages: &mut [Message<'_>]) {
     }
 }
 
-/// The calls of a message whose id is empty, or that of a call before them.
+/// Indexes of the calls whose id is empty or repeats an earlier one of the message.
 fn doubles(message: &Message<'_>) -> Vec<usize> {
     let mut seen = HashSet::with_capacity(message.calls.len());
     let is_double = |id: &str| id.is_empty() || !seen.insert(id.to_owned());
@@ -134,7 +135,7 @@ impl Call<'_> {
         self.own_id.is_some() || matches!(self.json, Cow::Owned(_))
     }
 
-    /// As it goes upstream. It is asked for once.
+    /// The call for upstream. May be taken once.
     fn take_json(&mut self) -> Box<RawValue> {
         let json = std::mem::replace(&mut self.json, Cow::Borrowed(RawValue::NULL)).into_owned();
         let Some(id) = &self.own_id else { return json };
