@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+/// May stand before a text to say that it is Unicode; it is no part of the text.
+pub(crate) const BYTE_ORDER_MARK: &str = "\u{feff}";
+
 /// The longest prefix of `text` with at most `bytes` bytes that ends at a character border.
 pub(crate) fn prefix(text: &str, bytes: usize) -> &str {
     if text.len() <= bytes {

@@ -4,11 +4,11 @@ use bytes::Bytes;
 
 use super::StreamEvent;
 use crate::openai::chunk::{BadChunk, Chunk, FrameCache};
+use crate::text::BYTE_ORDER_MARK;
 use crate::upstream::fault::Fault;
 use crate::upstream::sse::Event;
 use crate::upstream::sse::guard::{SseGuard, SseLimits, TooLarge};
 
-const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// As much of a wrong answer as the log shows.
 const MAX_EXCERPT: usize = 200;
 
@@ -143,10 +143,11 @@ impl Decoder {
     }
 
     fn shape_of(&self, read: Bytes) -> Shape {
-        if read.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(&read) {
+        if read.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.as_bytes().starts_with(&read) {
             return Shape::Unknown(read.into());
         }
-        let text = read.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&read).trim_ascii_start();
+        let text =
+            read.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(&read).trim_ascii_start();
         match text.first() {
             None => Shape::Unknown(Vec::new()),
             Some(b'{') => Shape::Whole(text.to_vec()),
