@@ -34,6 +34,29 @@ pub(crate) fn shortened(text: &str, bytes: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}…{}", prefix(text, bytes / 2), suffix(text, bytes / 2)))
 }
 
+/// The first `chars` characters of `text`.
+pub(crate) fn first_chars(text: &str, chars: usize) -> &str {
+    text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
+}
+
+/// The last `chars` characters of `text`.
+pub(crate) fn last_chars(text: &str, chars: usize) -> &str {
+    let Some(before_first) = chars.checked_sub(1) else { return "" };
+    text.char_indices().rev().nth(before_first).map_or(text, |(start, _)| &text[start..])
+}
+
+/// Drops an incomplete last line, unless that would drop more than half.
+pub(crate) fn whole_lines_of_head(text: &str) -> &str {
+    let end = text.rfind('\n').map_or(0, |end| end + 1);
+    if text.len() / 2 < end { &text[..end] } else { text }
+}
+
+/// Drops an incomplete first line, unless that would drop more than half.
+pub(crate) fn whole_lines_of_tail(text: &str) -> &str {
+    let start = text.find('\n').map_or(text.len(), |end| end + 1);
+    if start < text.len() / 2 { &text[start..] } else { text }
+}
+
 /// A file name as one line of text: what is no UTF-8, controls the terminal or
 /// turns the direction of writing is escaped.
 pub(crate) fn printable(name: &[u8]) -> String {
@@ -61,6 +84,22 @@ fn is_unprintable(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn characters_are_counted_from_either_end() {
+        for (chars, first, last) in [(0, "", ""), (1, "a", "ü"), (2, "aé", "éü"), (9, "aéü", "aéü")]
+        {
+            assert_eq!((first_chars("aéü", chars), last_chars("aéü", chars)), (first, last));
+        }
+    }
+
+    #[test]
+    fn a_cut_line_goes_unless_it_is_most_of_the_text() {
+        assert_eq!(whole_lines_of_head("one\ntw"), "one\n");
+        assert_eq!(whole_lines_of_head("one\ntwo thr"), "one\ntwo thr");
+        assert_eq!(whole_lines_of_tail("e\nfour"), "four");
+        assert_eq!(whole_lines_of_tail("three\n4"), "three\n4");
+    }
 
     #[test]
     fn names_are_one_printable_line() {
