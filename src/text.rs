@@ -1,4 +1,4 @@
-//! Cutting and cleaning text at character borders.
+//! Cuts text at character borders, cleans it, and finds the names nearest to a wrong one.
 
 use std::borrow::Cow;
 
@@ -57,6 +57,23 @@ pub(crate) fn whole_lines_of_tail(text: &str) -> &str {
     if start < text.len() / 2 { &text[start..] } else { text }
 }
 
+/// The names that are similar enough, the most similar first; equals in their own order.
+/// Each comes with its similarity to the name that was given, where 1 is the same.
+pub(crate) fn closest<N: Ord>(
+    known: impl Iterator<Item = (f64, N)>,
+    min_similarity: f64,
+) -> impl Iterator<Item = N> {
+    let mut likely: Vec<_> =
+        known.filter(|(similarity, _)| *similarity >= min_similarity).collect();
+    likely.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
+    likely.into_iter().map(|(_, name)| name)
+}
+
+/// The end of an error about a name that does not exist.
+pub(crate) fn did_you_mean(name: Option<&str>) -> String {
+    name.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
+}
+
 /// A file name as one line of text: what is no UTF-8, controls the terminal or
 /// turns the direction of writing is escaped.
 pub(crate) fn printable(name: &[u8]) -> String {
@@ -99,6 +116,12 @@ mod tests {
         assert_eq!(whole_lines_of_head("one\ntwo thr"), "one\ntwo thr");
         assert_eq!(whole_lines_of_tail("e\nfour"), "four");
         assert_eq!(whole_lines_of_tail("three\n4"), "three\n4");
+    }
+
+    #[test]
+    fn the_closest_name_comes_first_and_a_distant_one_not_at_all() {
+        let known = [(0.7, "b"), (0.9, "c"), (0.7, "a"), (0.1, "d")];
+        assert_eq!(closest(known.into_iter(), 0.5).collect::<Vec<_>>(), ["c", "a", "b"]);
     }
 
     #[test]
