@@ -1,9 +1,8 @@
-//! Ignore files: reads them from open directories, within bounds, and matches as ripgrep
-//! does.
+//! Reads ignore files from open directories, within bounds, and matches paths as ripgrep does.
 //!
-//! They are untrusted: only regular files are read, and no links followed, since a link
-//! would tell by its effect what the file it leads to holds. The `ignore` crate only
-//! matches the lines that it is handed here.
+//! Ignore files are untrusted. Only regular files are read, and links are not followed: the
+//! effect of a link would reveal the contents of the file that it leads to. The `ignore` crate
+//! opens no files. It only matches the lines that it gets here.
 
 use std::ffi::CStr;
 use std::io::{self, Read as _};
@@ -21,44 +20,44 @@ use super::pattern::is_too_large;
 use crate::sync;
 use crate::workspace::Directory;
 
-/// Bytes of one ignore file that count.
+/// Bytes of one ignore file that are read.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Rules of one file, and of all files in one walk: 10,000 can take 80 MB when compiled.
+/// Rules of one file, and of all files of one walk. When compiled, 10,000 rules can take 80 MB.
 const MAX_RULES: usize = 10_000;
 const MAX_RULES_OF_A_WALK: usize = 20_000;
 
-/// Compiling more rules than this takes long, and much memory for the time.
+/// Compiling more rules than this is slow, and takes much memory meanwhile.
 const MANY_RULES: usize = 500;
 
-/// In the order in which they beat each other.
+/// In order of precedence: a file beats those after it.
 const NAMES: [&CStr; 3] = [c".rgignore", c".ignore", c".gitignore"];
 const GIT_IGNORE: usize = 2;
 const EXCLUDE: usize = 3;
 
-/// Only one thread at a time compiles many rules, so that callers that start searches and
-/// leave cannot pile up half-compiled ones.
+/// Only one thread at a time compiles many rules. Otherwise clients that start searches and
+/// leave could fill the memory with half-compiled rules.
 static COMPILING: Mutex<()> = Mutex::new(());
 
-/// The rules that hold in a directory: its own, then those of the ones above.
+/// The rules of a directory, linked to those of the directories above.
 #[derive(Debug)]
 pub(super) struct Rules {
     above: Option<Arc<Rules>>,
-    /// One for each of [`NAMES`], then `.git/info/exclude`.
+    /// The rules of each of [`NAMES`], then of `.git/info/exclude`.
     own: [Option<Gitignore>; 4],
-    /// Whether a repository begins here: its rules come from nowhere above.
+    /// Whether this is the root of a repository. Git's rules above it do not apply in it.
     is_repository: bool,
     is_in_repository: bool,
 }
 
-/// What one walk still takes of ignore files.
+/// Reads the ignore files of one walk, and counts their rules.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     pub(super) bounds: &'a Bounds,
     pub(super) rules_left: &'a AtomicUsize,
 }
 
-/// Which ignore files a directory has, and what they are.
+/// The ignore files of a directory, with their kinds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Present {
     files: [Option<FileType>; 3],
@@ -71,7 +70,7 @@ pub(super) fn rules_of_a_walk() -> AtomicUsize {
 }
 
 impl Present {
-    /// Takes note of an entry of the directory.
+    /// Notes an entry of the directory, if it matters here.
     pub(super) fn note(&mut self, name: &CStr, kind: FileType) {
         if !name.to_bytes().starts_with(b".") {
             return;
@@ -85,7 +84,7 @@ impl Present {
         }
     }
 
-    /// Asks for each, where the whole directory has not been listed.
+    /// Looks up each name. For a directory that has not been listed to its end.
     pub(super) fn look(directory: &Directory) -> Self {
         let mut present = Self::default();
         for name in NAMES.into_iter().chain([c".git", c".jj"]) {
@@ -106,7 +105,8 @@ impl Present {
 }
 
 impl Rules {
-    /// What holds above a root: no rules, but maybe a repository.
+    /// The rules above a root: none, since files outside the workspace are not read. But the
+    /// root may lie in a repository, and then `.gitignore` applies.
     pub(super) fn above(root: &Path) -> Option<Arc<Self>> {
         let is_in_repository = root.ancestors().skip(1).any(|directory| {
             [".git", ".jj"].iter().any(|name| directory.join(name).symlink_metadata().is_ok())
@@ -117,7 +117,7 @@ impl Rules {
         })
     }
 
-    /// What holds in `directory` at `path`.
+    /// The rules in `directory`, which is at `path`.
     pub(super) fn within(
         above: Option<&Arc<Self>>,
         directory: &Directory,
@@ -132,6 +132,7 @@ impl Rules {
         let is_in_repository = is_repository || above.is_some_and(|above| above.is_in_repository);
         let mut own = [const { None }; 4];
         for (index, kind) in present.files.into_iter().enumerate() {
+            // As in ripgrep, `.gitignore` applies in repositories only.
             let counts = index != GIT_IGNORE || is_in_repository;
             if let Some(kind) = kind.filter(|_| counts) {
                 own[index] = reader.read(directory, NAMES[index], kind, path, path);
@@ -146,7 +147,10 @@ impl Rules {
         Some(Arc::new(Self { above: above.cloned(), own, is_repository, is_in_repository }))
     }
 
-    /// Whether the rules leave `path` out, of which the last part is in this directory.
+    /// Whether the rules leave out `path`, which is an entry of this directory.
+    ///
+    /// For each kind of ignore file, the nearest directory with a match decides. Among the
+    /// kinds, the one with the highest precedence decides.
     pub(super) fn leave_out(&self, path: &Path, is_directory: bool) -> bool {
         let mut found: [Option<bool>; 4] = [None; 4];
         let mut is_same_repository = true;
@@ -170,7 +174,7 @@ impl Rules {
     }
 }
 
-/// One after the other, as for a `Node`: they are linked as deep.
+/// Drops the rules above in a loop, as a `Node` does: they are linked as deep.
 impl Drop for Rules {
     fn drop(&mut self) {
         let mut next = self.above.take();
@@ -188,7 +192,7 @@ impl Reader<'_> {
         self.read(&info, c"exclude", kind, &path.join(".git/info"), path)
     }
 
-    /// Reads one file in `directory`, which is at `place`; its rules start from `path`.
+    /// Reads one file in `directory`, which is at `place`. Its rules are relative to `path`.
     fn read(
         &self,
         directory: &Directory,
@@ -246,6 +250,7 @@ impl Reader<'_> {
         if taken == 0 {
             return None;
         }
+        // Held until the rules are compiled. Time may run out while waiting for it.
         let _turn = (taken > MANY_RULES).then(|| sync::lock(&COMPILING));
         if self.bounds.is_over() {
             return None;
@@ -262,7 +267,7 @@ impl Reader<'_> {
         compiled.ok().filter(|rules| !rules.is_empty())
     }
 
-    /// Takes so many rules of those that the walk has left, or all that are.
+    /// Takes up to `wanted` rules from those that the walk has left.
     fn take(&self, wanted: usize) -> usize {
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
         let less = |left: usize| Some(left.saturating_sub(wanted));
@@ -275,8 +280,9 @@ fn is_rule(line: &str) -> bool {
     !line.trim().is_empty() && !line.starts_with('#')
 }
 
-/// The beginning of a file in whole lines, and whether that is all of it.
+/// The beginning of a file in whole lines, and whether that is the whole file.
 fn read_bounded(directory: &Directory, name: &CStr) -> io::Result<(Vec<u8>, bool)> {
+    // Listings may give no kind, and another file may have taken the name since.
     let file = directory.open_file_of_unknown_kind(name)?;
     let mut bytes = Vec::new();
     file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;

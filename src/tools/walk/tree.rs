@@ -1,8 +1,8 @@
 //! Walks a directory tree as ripgrep does, from an open directory, on several threads.
 //!
-//! Every name is opened in the directory that it was listed in, and no link is followed,
-//! so nothing that changes meanwhile leads out of the tree. Entries are judged here: a
-//! visitor never meets one that is hidden.
+//! Every name is opened in the directory in which it was listed, and no link is followed. So a
+//! concurrent change cannot lead the walk out of the tree. The walk itself leaves out hidden
+//! files, so that no visitor sees one.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
@@ -26,39 +26,40 @@ use super::rules::{Present, Reader, Rules, rules_of_a_walk};
 use crate::permissions::{HiddenFiles, SearchScope};
 use crate::workspace::{Directory, FileId};
 
-/// Their contents are the tools' own, never what a person would look for.
+/// Directories of version control systems. Their files are internal, and nobody searches them.
 const VCS_DIRECTORIES: [&[u8]; 6] = [b".git", b".svn", b".hg", b".bzr", b".jj", b".sl"];
 
 /// Entries of a directory that are read at a time.
 const BATCH: usize = 4096;
 
-/// Files that are given away at a time, where a thread has nothing to do.
+/// Files that a thread visits before it checks whether another thread is idle.
 const SHARE: usize = 32;
 
-/// Bytes of a directory's entries that the kernel writes at a time.
+/// Bytes of the buffer into which the kernel lists a directory.
 const LISTING: usize = 32 << 10;
 
 /// Which entries of a tree a search wants.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
-    /// Whether ignore files count in a directory that they leave out itself.
+    /// Whether to use ignore files even if they leave out the searched directory itself. If
+    /// not, they are then disregarded.
     pub(crate) enters_ignored: bool,
     pub(crate) disregards_ignores: bool,
-    /// Beats ignore files.
+    /// Globs, which take precedence over ignore files.
     pub(crate) globs: Option<Override>,
     pub(crate) types: Option<Types>,
-    /// Names of the only directories to go into, level by level.
+    /// The only directory to enter at each level, from the top.
     pub(crate) inside: Vec<String>,
     pub(crate) max_depth: Option<usize>,
 }
 
-/// A walk that is under way; each thread that works on it calls [`Walk::work`].
+/// A running walk. Each of its threads calls [`Walk::work`].
 #[derive(Debug)]
 pub(crate) struct Walk {
     bounds: Arc<Bounds>,
     filter: Filter,
     excluded: HiddenFiles,
-    /// The path of the top, without a slash at its end.
+    /// The path of the top directory, without a slash at its end.
     top: Vec<u8>,
     queue: Queue<Work>,
     open: OpenDirectories,
@@ -69,17 +70,17 @@ pub(crate) struct Walk {
 enum Work {
     Top(Kept, Option<Arc<Rules>>),
     Directory(Arc<Node>, CString),
-    /// The rest of a directory that has been read in part.
+    /// The rest of a directory that has been listed in part.
     Rest(Arc<Node>, Kept),
     Files(Arc<Node>, Arc<Directory>, Vec<CString>),
 }
 
-/// A file or directory that the walk came upon.
+/// A file or directory that the walk has found.
 #[derive(Debug)]
 pub(crate) struct Entry<'a> {
-    /// With every link resolved.
+    /// The full path, with every link resolved.
     pub(crate) path: &'a Path,
-    /// Below what is searched.
+    /// The path below the searched directory.
     pub(crate) relative: &'a Path,
     pub(crate) is_directory: bool,
     directory: &'a Directory,
@@ -93,14 +94,15 @@ struct Worker<'w, V> {
     visit: V,
     buffer: Vec<u8>,
     path: Vec<u8>,
-    /// The directory whose path `path` begins with, and where that ends.
+    /// The directory whose path is at the beginning of `path`, and the length of that path.
     path_of: Option<(Arc<Node>, usize)>,
-    /// The directory it has read last: the next one is most often in that.
+    /// The directory that was read last. The next one is usually in it.
     last: Option<(Arc<Node>, Arc<Directory>)>,
 }
 
 impl Walk {
-    /// Reads the ignore files from the root that holds the scope down to the scope.
+    /// Prepares a walk of the scope. Reads the ignore files from the root that holds the scope
+    /// down to the scope.
     pub(crate) fn open(
         scope: &SearchScope,
         mut filter: Filter,
@@ -123,7 +125,7 @@ impl Walk {
         Ok(Self { bounds, filter, excluded, top, queue, open, rules_left })
     }
 
-    /// Walks until nothing is left to do, here or in another thread, or time is up.
+    /// Walks until no thread has work left, or time is up.
     pub(crate) fn work(&self, visit: impl FnMut(&Entry<'_>)) {
         let buffer = Vec::with_capacity(LISTING);
         let path = Vec::new();
@@ -138,12 +140,12 @@ impl Walk {
             || self.excluded.covers(path)
     }
 
-    /// Whether an entry at this level is, or lies below, a directory to go into.
+    /// Whether an entry at this level may lead to a match.
     fn leads_on(&self, name: &[u8], level: usize) -> bool {
         self.filter.inside.get(level).is_none_or(|expected| expected.as_bytes() == name)
     }
 
-    /// In ripgrep's order: globs, then ignore files, then types.
+    /// Whether globs, ignore files or types leave an entry out. The order is that of ripgrep.
     fn filtered(&self, path: &Path, is_directory: bool, rules: Option<&Rules>) -> bool {
         if let Some(globs) = &self.filter.globs {
             let found = globs.matched(path, is_directory);
@@ -187,13 +189,14 @@ impl<V: FnMut(&Entry<'_>)> Worker<'_, V> {
         self.set_path(&parent, Some(&name));
         let directory = match opened {
             Ok(directory) => Arc::new(directory),
-            // It went, or is something else by now.
+            // It has vanished, or something else has taken its name.
             Err(error) if is_gone(&error) => return,
             Err(error) => {
                 let reason = reason(&error);
                 return self.walk.bounds.not_searched(as_path(&self.path), &reason);
             }
         };
+        // A bind mount can show a hidden directory under another path.
         if directory.id().map_or(true, |id| self.walk.excluded.has(id)) {
             return;
         }
@@ -210,15 +213,16 @@ impl<V: FnMut(&Entry<'_>)> Worker<'_, V> {
             return Ok(Arc::clone(directory));
         }
         let directory = node.open()?;
-        // By a path of several names: what has the name now was not judged yet.
+        // The node was opened again by its names. Another directory may have taken one of them
+        // since, so check for hidden files again.
         if self.walk.excluded.has(directory.id()?) {
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(directory)
     }
 
-    /// Reads a directory from its beginning: what its ignore files say must be known
-    /// before any entry is looked at.
+    /// Reads a directory from its beginning. Its ignore files must be read before any entry is
+    /// visited.
     fn read_new(
         &mut self,
         directory: &Arc<Directory>,
@@ -230,6 +234,7 @@ impl<V: FnMut(&Entry<'_>)> Worker<'_, V> {
         let walk = self.walk;
         let mut rules = None;
         if !walk.filter.disregards_ignores {
+            // An ignore file may come later in the listing.
             if has_more {
                 present = Present::look(directory);
             }
@@ -266,8 +271,7 @@ impl<V: FnMut(&Entry<'_>)> Worker<'_, V> {
         (entries, has_more)
     }
 
-    /// Visits the files of a batch, and leaves its directories and the rest of the
-    /// directory for later.
+    /// Visits the files of a batch. Queues its directories and the rest of the listing.
     fn take(
         &mut self,
         node: &Arc<Node>,
@@ -276,8 +280,9 @@ impl<V: FnMut(&Entry<'_>)> Worker<'_, V> {
         mut has_more: bool,
     ) {
         loop {
-            // Below its directories, so that those are done first. Where no more may be
-            // kept open, it is read to its end at once.
+            // The rest is queued before the directories, so that they are done first: the
+            // queue is a stack. If no more directories may stay open, the listing is read to
+            // its end at once.
             let kept = if has_more { self.walk.open.keep(directory) } else { None };
             let goes_on = has_more && kept.is_none();
             let rest = kept.map(|kept| Work::Rest(Arc::clone(node), kept));
@@ -322,7 +327,7 @@ impl<V: FnMut(&Entry<'_>)> Worker<'_, V> {
         self.files(node, directory, &files);
     }
 
-    /// Whether the walk goes into it.
+    /// Visits a directory. Returns whether the walk should enter it.
     fn visit_directory(&mut self, node: &Node, directory: &Directory, name: &CStr) -> bool {
         let end = self.path.len();
         self.append(name);
@@ -341,6 +346,7 @@ impl<V: FnMut(&Entry<'_>)> Worker<'_, V> {
             let (mine, rest) = files.split_at(files.len().min(SHARE));
             files = rest;
             if self.walk.queue.has_idle() && files.len() > SHARE {
+                // An idle thread takes half of the rest, with the open directory.
                 let (theirs, rest) = files.split_at(files.len() / 2);
                 let work = Work::Files(Arc::clone(node), Arc::clone(directory), theirs.to_vec());
                 if self.walk.queue.push([work]) {
@@ -394,8 +400,8 @@ impl<V: FnMut(&Entry<'_>)> Worker<'_, V> {
 }
 
 impl Entry<'_> {
-    /// Opens the file for reading. `None` where it went meanwhile, or is hidden under
-    /// another name.
+    /// Opens the file for reading. `None` if it has vanished, or is a hard link to a hidden
+    /// file.
     pub(crate) fn open_file(&self) -> io::Result<Option<File>> {
         let file = match self.directory.open_file(self.name) {
             Ok(file) => file,
@@ -406,7 +412,7 @@ impl Entry<'_> {
         Ok((!is_hidden).then_some(file))
     }
 
-    /// When it was last changed. `None` as for [`Entry::open_file`].
+    /// The time of the last modification. `None` as in [`Entry::open_file`].
     pub(crate) fn modified(&self) -> Option<SystemTime> {
         let (id, stat) = self.directory.stat(self.name).ok()?;
         if self.excluded.has(id) || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -421,14 +427,14 @@ impl Entry<'_> {
     }
 }
 
-/// What the ignore files above a directory say.
+/// The rules above a directory.
 struct Above {
     rules: Option<Arc<Rules>>,
-    /// Whether they leave out the directory itself, or one that it is in.
+    /// Whether they leave out the directory itself, or one above it.
     leaves_out: bool,
 }
 
-/// Goes down from the root, which is open, to the directory at `to`.
+/// Reads the ignore files from the open root down to the directory at `to`.
 fn above(root_path: &Path, root: Directory, to: &Path, reader: &Reader<'_>) -> Above {
     let mut above = Above { rules: Rules::above(root_path), leaves_out: false };
     let (mut here, mut path) = (root, root_path.to_owned());
@@ -440,7 +446,8 @@ fn above(root_path: &Path, root: Directory, to: &Path, reader: &Reader<'_>) -> A
         let rules = above.rules.as_deref();
         above.leaves_out |= rules.is_some_and(|rules| rules.leave_out(&path, true));
         let Ok(name) = CString::new(name.as_bytes()) else { break };
-        // What is searched may have moved since it was permitted; it is open already.
+        // The searched directory may have moved since it was permitted. It is already open,
+        // so the search goes on without the rules further down.
         let Ok(next) = here.open_directory(&name) else { break };
         here = next;
     }
