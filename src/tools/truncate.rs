@@ -1,14 +1,14 @@
-//! Cuts an answer that is too long for the model, at the border of a line.
+//! Cuts an answer that is too long for the model, at line ends where possible.
 
 use super::tool::Truncation;
 use crate::text;
 
-/// Of an answer that keeps both ends, the part that is its head.
+/// With `HeadAndTail`, one part in this many is the head.
 const HEAD_SHARE: usize = 2;
 
-/// `text` with about `max_chars` characters, the note on what was left out aside.
+/// Shortens `text` to at most `max_chars` characters, plus a note on what was left out.
 pub(crate) fn cap(text: String, max_chars: usize, truncation: Truncation) -> String {
-    // Bytes are at least as many as characters, so most answers need no counting.
+    // There are never more characters than bytes, so a short text needs no counting.
     if text.len() <= max_chars {
         return text;
     }
@@ -28,7 +28,7 @@ pub(crate) fn cap(text: String, max_chars: usize, truncation: Truncation) -> Str
     [head, &note, tail].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// The first `chars` characters, without the line they end in the middle of.
+/// The first `chars` characters, without a line that would be cut in two.
 fn head(text: &str, chars: usize) -> &str {
     let end = text.char_indices().nth(chars).map_or(text.len(), |(index, _)| index);
     let cut = &text[..end];
@@ -38,7 +38,7 @@ fn head(text: &str, chars: usize) -> &str {
     cut.rfind('\n').map_or(cut, |newline| &cut[..newline])
 }
 
-/// The last `chars` characters, without the line they begin in the middle of.
+/// The last `chars` characters, without a line that would be cut in two.
 fn tail(text: &str, chars: usize) -> &str {
     let start = text.char_indices().rev().nth(chars.saturating_sub(1));
     let start = start.map_or(0, |(index, _)| index);
