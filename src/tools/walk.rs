@@ -22,6 +22,7 @@ pub(crate) use io_errors::reason;
 pub(crate) use pattern::check_pattern;
 pub(crate) use tree::{Entry, Filter, Walk};
 
+mod above;
 mod io_errors;
 mod node;
 mod pattern;
