@@ -1,8 +1,8 @@
-//! A key: text that is never shown, in no log, error or `Debug`.
+//! Holds keys: texts that appear in no log, error or `Debug` output.
 
 use std::fmt;
 
-/// Comes from a file or the environment, never from an argument.
+/// A key. It is read from a file or the environment, never from an argument.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(String);
 
@@ -11,7 +11,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself: for the header it is sent in, or its digest.
+    /// The key itself, for the header that carries it or for its digest.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
@@ -23,7 +23,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Whether a key fits into a header.
+/// Whether the key can be sent in a header.
 pub(crate) fn is_sendable(key: &str) -> bool {
     !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -1,8 +1,9 @@
-//! Cutting and cleaning text at character borders.
+//! Cuts and escapes text without breaking characters.
 
 use std::borrow::Cow;
 
-/// The longest prefix of `text` with at most `bytes` bytes that ends at a character border.
+/// The longest prefix of `text` that has at most `bytes` bytes and ends at a character
+/// boundary.
 pub(crate) fn prefix(text: &str, bytes: usize) -> &str {
     if text.len() <= bytes {
         return text;
@@ -14,7 +15,8 @@ pub(crate) fn prefix(text: &str, bytes: usize) -> &str {
     &text[..end]
 }
 
-/// The longest suffix of `text` with at most `bytes` bytes that begins at a character border.
+/// The longest suffix of `text` that has at most `bytes` bytes and begins at a character
+/// boundary.
 pub(crate) fn suffix(text: &str, bytes: usize) -> &str {
     let mut start = text.len().saturating_sub(bytes);
     while !text.is_char_boundary(start) {
@@ -23,7 +25,7 @@ pub(crate) fn suffix(text: &str, bytes: usize) -> &str {
     &text[start..]
 }
 
-/// `text` with `…` in the place of its middle, where it is longer than `bytes`.
+/// `text` with `…` in place of its middle, if it is longer than `bytes` bytes.
 pub(crate) fn shortened(text: &str, bytes: usize) -> Cow<'_, str> {
     if text.len() <= bytes {
         return Cow::Borrowed(text);
@@ -31,8 +33,8 @@ pub(crate) fn shortened(text: &str, bytes: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}…{}", prefix(text, bytes / 2), suffix(text, bytes / 2)))
 }
 
-/// A file name as one line of text: what is no UTF-8, controls the terminal or
-/// turns the direction of writing is escaped.
+/// A file name as one line of text. Escapes invalid UTF-8, control characters, and characters
+/// that change the direction of writing.
 pub(crate) fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
