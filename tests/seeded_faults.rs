@@ -1,9 +1,9 @@
-//! Conversations with an upstream that fails in every way a seed can think of: each
-//! ends once, in time and truly, and nothing in it runs twice.
+//! Tests random conversations with an upstream that fails in many ways. Each must end exactly
+//! once, in time and with a true outcome, and nothing in it may run twice.
 //!
-//! A seed decides what upstream does to each request of one conversation
-//! ([`attempt`]); a second, plain reading of the rules ([`turn`]) tells how the
-//! conversation must end, what must have run, and what upstream must be told.
+//! A seed decides what upstream does to each request of a conversation ([`attempt`]). A second,
+//! simple implementation of the rules ([`turn`]) computes how the conversation must end, what
+//! must have run, and what upstream must be sent.
 
 mod answer;
 mod attempt;

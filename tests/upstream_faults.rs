@@ -1,5 +1,5 @@
-//! The rows U of docs/threats.md: what upstream may do wrong, and what the client gets for it. Each
-//! test is named by its row.
+//! Tests the rows U of docs/threats.md: what upstream may do wrong, and what the client gets
+//! for it. Each test is named after its row.
 
 mod calls;
 mod connections;
