@@ -179,7 +179,8 @@ fn write_tail(tools: &[Arc<RawValue>], parallel_tool_calls: Option<bool>) -> Vec
     tail
 }
 
-/// Writes the `tool_choice` member; empty where the provider's default is meant.
+/// Writes the `tool_choice` member. Empty for `auto`, which is the default, and for `none`,
+/// since a request without tools needs none.
 fn write_choice(choice: &ToolChoice) -> Vec<u8> {
     let choice = match choice {
         ToolChoice::Required => r#""required""#,

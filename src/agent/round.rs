@@ -254,7 +254,7 @@ impl Round {
         self.ending_with_calls()
     }
 
-    /// Keeps a round whose stream died: runs the whole calls and takes out the others.
+    /// Keeps a round whose stream died: runs the sealed calls and takes out the others.
     pub(super) fn salvage(&mut self, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
         self.drop_waiting_calls(|call| !call.sealed, effects);
         self.run_sealed_calls(rules, effects);
