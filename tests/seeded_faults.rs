@@ -1,9 +1,9 @@
-//! Conversations with an upstream that fails in every way a seed can think of: each
-//! ends once, in time and truly, and nothing in it runs twice.
+//! Runs conversations with an upstream whose faults a seed chooses. Each conversation
+//! must end once, in time and with the true outcome, and nothing in it may run twice.
 //!
-//! A seed decides what upstream does to each request of one conversation
-//! ([`attempt`]); a second, plain reading of the rules ([`turn`]) tells how the
-//! conversation must end, what must have run, and what upstream must be told.
+//! A seed decides what upstream does to each request of one conversation ([`attempt`]). A
+//! second implementation of the rules ([`turn`]) computes how the conversation must end,
+//! what must have run, and what upstream must be sent.
 
 mod answer;
 mod attempt;
@@ -31,31 +31,31 @@ use crate::support::wire_rules::unpaired;
 use attempt::Attempt;
 use turn::{Turn, Verdict};
 
-/// Conversations at once: most wait for a time-out at some point.
+/// How many conversations run at once. Most wait for a time-out at some point.
 const AT_ONCE: usize = 128;
 
-/// What became of many conversations.
+/// The results of many conversations.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) runs: usize,
     /// Conversations with exactly one terminal event, within the deadline.
     pub(crate) terminal_events: usize,
-    /// Successes of an upstream that had failed.
+    /// Successes although upstream had failed.
     pub(crate) false_stops: usize,
     /// Calls that ran more than once.
     pub(crate) double_executions: usize,
-    /// Conversations that failed a request which upstream knows nothing of: it was
-    /// written to a kept connection that upstream was just closing, or still filling
-    /// with what belongs to no answer.
+    /// Conversations that failed on a request which upstream never saw. It was written to
+    /// a kept connection that upstream was closing, or on which it was still sending
+    /// stray bytes.
     unheard: Vec<String>,
-    /// What the server left behind, and took.
+    /// What the server left behind and used.
     pub(crate) remains: resources::Remains,
-    /// Everything that was not as it should be, by seed.
+    /// Everything that was wrong, by seed.
     pub(crate) wrong: Vec<String>,
 }
 
 impl Tally {
-    /// Panics, with the seeds to look at, unless all is well.
+    /// Panics, and names the seeds, if anything was wrong.
     pub(crate) fn check(&self) {
         let shown = &self.wrong[..self.wrong.len().min(20)];
         assert!(
@@ -71,9 +71,9 @@ impl Tally {
     }
 }
 
-/// Runs the conversation of every seed, many at once. Those that only a time-out ends
-/// have a server of their own, and the machine to themselves: elsewhere no time-out is
-/// meant, and none may come because the machine is slow.
+/// Runs the conversation of every seed, many at once. Conversations that only a time-out
+/// ends run alone with a server of their own. In the others a time-out is an error, and a
+/// busy machine must not cause one.
 pub(crate) async fn run(seeds: Range<u64>) -> Tally {
     let script = Arc::new(Script::default());
     let upstream = FaultUpstream::start(Arc::clone(&script));
@@ -100,7 +100,7 @@ fn waits(seed: u64) -> bool {
     waits
 }
 
-/// `patience` is how long an upstream that is silent is waited for, and `deadline` what
+/// `patience` is how long the server waits for a silent upstream, and `deadline` how long
 /// a conversation may take.
 fn server(upstream: &FaultUpstream, patience: &str, deadline: &str) -> Builder {
     let patience = format!("{patience:?}");
@@ -116,17 +116,17 @@ fn server(upstream: &FaultUpstream, patience: &str, deadline: &str) -> Builder {
         .config("limits.line", r#""64KiB""#)
 }
 
-/// How a conversation ended, as the client saw it.
+/// How a conversation ended for the client.
 #[derive(Debug)]
 struct Outcome {
-    /// `finish_reason`, or the error's code.
+    /// The `finish_reason`, or the error's code.
     end: Result<String, String>,
     text: Option<String>,
-    /// The client was told not to try again.
+    /// Whether the client was told not to retry.
     is_final: bool,
-    /// The status of an answer that is no stream.
+    /// The status of an answer that is not streamed.
     status: Option<u16>,
-    /// Calls whose start was shown.
+    /// Calls whose start was shown to the client.
     starts: Vec<Value>,
 }
 
@@ -179,7 +179,7 @@ async fn converse(client: &Client, seed: u64) -> Outcome {
 }
 
 impl Tally {
-    /// Has the conversations of some seeds with one server.
+    /// Runs the conversations of some seeds against one server.
     async fn add(&mut self, seeds: Vec<u64>, mut server: Server, script: &Script) {
         let files = resources::open_files(&server);
         let mut conversations = JoinSet::new();
@@ -226,7 +226,8 @@ impl Tally {
         }
     }
 
-    /// Each command leaves its label in a file as often as it runs. Settles what is owed.
+    /// Each command appends its label to a file whenever it runs. Compares the counts
+    /// with what was expected.
     fn count_executions(&mut self, script: &Script, server: &Server) {
         let ran = fs::read_to_string(server.workspace().join("ran.txt")).unwrap_or_default();
         let mut times: HashMap<&str, usize> = HashMap::new();
@@ -248,7 +249,7 @@ impl Tally {
     }
 }
 
-/// What of an outcome is not as it must be.
+/// How an outcome differs from what it must be.
 fn compare(outcome: &Outcome, verdict: &Verdict, turn: &Turn) -> Vec<String> {
     let mut wrong = Vec::new();
     let is_right = match (&outcome.end, verdict) {
@@ -283,7 +284,7 @@ fn reason(panic: &(dyn std::any::Any + Send)) -> String {
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words").to_owned()
 }
 
-/// Every conversation so far, and what upstream does next in it.
+/// All conversations so far, and what upstream does next in each.
 #[derive(Debug, Default)]
 struct Script {
     turns: Mutex<HashMap<u64, Turn>>,

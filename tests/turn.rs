@@ -1,4 +1,4 @@
-//! One chat completion from the client's socket to upstream's and back.
+//! Tests one chat completion from the client's socket to upstream's and back.
 
 mod answers;
 mod calls;
@@ -18,13 +18,13 @@ use serde_json::Value;
 
 use crate::support::upstream::Upstream;
 
-/// What the tools answered, as upstream was told in request `number`, in order.
+/// The tool answers in request `number` to upstream, in order.
 pub(crate) async fn answers(upstream: &Upstream, number: usize) -> Vec<String> {
     let body = upstream.request(number).await.json();
     answers_in(&body)
 }
 
-/// The contents of the `role: tool` messages of a request.
+/// The contents of a request's `role: tool` messages.
 pub(crate) fn answers_in(body: &Value) -> Vec<String> {
     let messages = body["messages"].as_array().expect("messages");
     let answers = messages.iter().filter(|message| message["role"] == "tool");

@@ -1,5 +1,5 @@
-//! What a model says in one answer: its pieces in order, as events, and what of it
-//! counts when only some of the pieces have come.
+//! Generates a model's answer as a list of events, and computes what counts of it when
+//! only some of them have come.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::seeded::SeededRandom;
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub(super) means: Means,
-    /// What stands behind `data: `, or a whole line of another kind.
+    /// The text after `data: `, or a whole line of another kind.
     pub(super) line: String,
 }
 
@@ -18,22 +18,22 @@ pub(super) enum Means {
     Nothing,
     Text(String),
     Reasoning,
-    /// A part of this call; its first one opens it.
+    /// A part of this call. Its first part opens the call.
     Call(usize, String),
     Finish(&'static str),
     Done,
-    /// What no chunk may be, and the code that follows; asked again where nothing
-    /// of the answer counts yet.
+    /// An invalid chunk, the code that it leads to, and whether the request is sent again
+    /// if nothing of the answer counts yet.
     Fault(&'static str, bool),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tool {
-    /// Appends its label to a file: counted, and exclusive.
+    /// Appends its label to a file, so that its runs can be counted. Exclusive.
     Bash,
-    /// Starts as soon as it is whole.
+    /// Starts as soon as its arguments are complete.
     Read,
-    /// There is none of this name.
+    /// No tool has this name.
     Unknown,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Call {
     pub(super) arguments: String,
 }
 
-/// What a stretch of an answer says.
+/// What a part of an answer says.
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     pub(super) text: String,
@@ -57,18 +57,19 @@ pub(super) struct Said {
 #[derive(Clone, Debug)]
 pub(super) struct SaidCall {
     pub(super) call: Call,
-    /// As much of its arguments as came.
+    /// The arguments that have come so far.
     pub(super) came: String,
     pub(super) sealed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// In order, for no reason that cuts it.
+    /// Properly, with a reason that cuts nothing off.
     Whole,
-    /// By the output limit or a filter.
+    /// Cut off by the output limit or a filter.
     CutOff(&'static str),
-    /// Not at all; what a client is told, and whether asking again may help.
+    /// Without an end: the code that the client gets, and whether the request may be sent
+    /// again.
     Broken(&'static str, bool),
 }
 
@@ -88,7 +89,7 @@ impl SaidCall {
     }
 }
 
-/// An answer: its pieces, and the calls that they speak of.
+/// An answer: its pieces and its calls.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) pieces: Vec<Piece>,
@@ -96,7 +97,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// An answer to the end; `name` makes the labels of its calls its own.
+    /// A complete answer. `name` makes the labels of its calls unique.
     pub(super) fn new(
         dice: &mut SeededRandom,
         name: &str,
@@ -125,7 +126,7 @@ impl Answer {
         Self { pieces, calls }
     }
 
-    /// The rest of a good answer.
+    /// Appends the end of a good answer.
     pub(super) fn end(&mut self, dice: &mut SeededRandom) {
         let reason = match dice.below(20) {
             0 => "length",
@@ -153,7 +154,7 @@ impl Answer {
         self.pieces.push(Piece { means: Means::Done, line: "data: [DONE]".to_owned() });
     }
 
-    /// Something that no answer may hold, at any place in it.
+    /// Inserts an invalid piece at a random place.
     pub(super) fn break_it(&mut self, dice: &mut SeededRandom) {
         let frame = |code: Value| json!({ "error": { "message": "it broke", "code": code } });
         let data = |value: Value| format!("data: {value}");
@@ -173,8 +174,8 @@ impl Answer {
         self.pieces.insert(at, Piece { means: Means::Fault(code, again), line });
     }
 
-    /// LiteLLM's face of a clean cut: the last pieces of a call are missing, and
-    /// the end is as good as any.
+    /// Removes the last pieces of a call but keeps a proper end, as LiteLLM shows a clean
+    /// cut.
     pub(super) fn lose_the_tail(&mut self, dice: &mut SeededRandom) {
         while matches!(self.pieces.last(), Some(Piece { means: Means::Nothing, .. })) {
             self.pieces.pop();
@@ -185,7 +186,7 @@ impl Answer {
         self.pieces.truncate(self.pieces.len() - lost);
     }
 
-    /// What the first `count` pieces say, and how it ends behind them.
+    /// What the first `count` pieces say, with the end that follows them.
     pub(super) fn said(&self, count: usize, behind: End) -> Said {
         let mut said =
             Said { text: String::new(), reasoning: false, calls: Vec::new(), end: behind };
@@ -226,7 +227,7 @@ impl Answer {
         said
     }
 
-    /// The whole as a completion that is no stream.
+    /// The answer as an unstreamed completion.
     pub(super) fn completion(&self) -> Value {
         let said = self.said(self.pieces.len(), End::Whole);
         let calls = self.calls.iter().enumerate().map(|(index, call)| {
@@ -246,7 +247,7 @@ impl Answer {
 }
 
 impl Said {
-    /// A call that is half open is a cut: then nothing is sealed by the end.
+    /// A half-open call means a cut: then the end seals no call.
     fn seal_at_the_end(&mut self) {
         let is_cut = self.calls.iter().any(SaidCall::is_half_open);
         if self.end == End::Whole && !is_cut {
@@ -302,7 +303,7 @@ fn text(dice: &mut SeededRandom, name: &str) -> Vec<Piece> {
     words.iter().map(|word| said_text(dice, word)).collect()
 }
 
-/// A piece of text; sometimes with an emoji's half in an escape, which counts as a
+/// A piece of text. Sometimes it has half an emoji as an escape, which counts as a
 /// replacement character.
 fn said_text(dice: &mut SeededRandom, word: &str) -> Piece {
     if !dice.happens(5) {
@@ -313,7 +314,7 @@ fn said_text(dice: &mut SeededRandom, word: &str) -> Piece {
     Piece { line: piece.line.replace("HALF", "\\ud83d"), ..piece }
 }
 
-/// What says nothing.
+/// A piece that says nothing.
 fn noise(dice: &mut SeededRandom) -> Piece {
     let elsewhere = json!([{ "index": 1, "delta": { "content": "not this" } }]);
     let line = match dice.below(7) {
@@ -350,7 +351,7 @@ fn chunk(means: Means, choices: &Value) -> Piece {
 enum Style {
     /// A head, then pieces.
     Pieces { first_index: usize },
-    /// Each in one delta at index 0, a new id for each.
+    /// Each call in one delta at index 0, with a new id.
     AtOnce,
     /// Id and name in every delta.
     Repeating,
@@ -413,7 +414,7 @@ impl Style {
     }
 }
 
-/// A text in one to four parts, none of them empty.
+/// Splits a text into one to four non-empty parts.
 fn in_parts(dice: &mut SeededRandom, text: &str) -> Vec<String> {
     let mut cuts: Vec<usize> = (0..dice.below(4)).map(|_| dice.below(text.len())).collect();
     cuts.retain(|cut| *cut > 0 && text.is_char_boundary(*cut));

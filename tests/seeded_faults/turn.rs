@@ -1,5 +1,5 @@
-//! How a conversation must go, by the rules alone: what is asked again, what is
-//! closed with what was whole, what has run, how it ends.
+//! Computes from the rules alone how a conversation must go: what is sent again, which
+//! calls are kept, what has run, and how it ends.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::answer::{End, Said, SaidCall, Tool};
 use super::attempt::{Attempt, Fate};
 
-/// Failures of one round that are asked again.
+/// How often a failed round is sent again.
 const RETRIES: u32 = 2;
 
 #[derive(Debug, PartialEq)]
@@ -21,16 +21,16 @@ pub(super) enum Verdict {
 
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    /// What each answer of upstream's came to, for who looks into a seed.
+    /// The meaning of each of upstream's answers, to examine a seed.
     pub(super) history: Vec<String>,
     pub(super) verdict: Option<Verdict>,
     pub(super) problems: Vec<String>,
-    /// All text that went to the client.
+    /// All text sent to the client.
     pub(super) text: String,
     pub(super) tools_ran: bool,
     /// Labels of commands that may have run, and whether they must have.
     pub(super) owed: BTreeMap<String, bool>,
-    /// The calls of each closed round, by their arguments.
+    /// The calls of each completed round, by their arguments.
     closed: Vec<Vec<Value>>,
     failures: u32,
     was_empty: bool,
@@ -42,7 +42,7 @@ impl Turn {
         self.history.len() as u64
     }
 
-    /// Upstream must be told of the closed rounds, and of nothing else.
+    /// Checks that upstream is sent the completed rounds, and nothing else.
     pub(super) fn check_history(&mut self, body: &Value) {
         let messages = body["messages"].as_array().expect("messages");
         let told = messages.iter().filter_map(|message| message["tool_calls"].as_array());
@@ -88,7 +88,7 @@ impl Turn {
         self.text.push_str(text);
     }
 
-    /// The stream failed behind `said`.
+    /// The stream failed after `said`.
     fn broken(&mut self, said: &Said, code: &'static str, again: bool, starts_sealed: bool) {
         let has_started = |at: usize| {
             let call = &said.calls[at];
@@ -99,7 +99,7 @@ impl Turn {
         let is_kept = |at: usize| said.calls[at].sealed || started[at];
         if !(0..said.calls.len()).any(is_kept) {
             let was_heard = !said.text.is_empty() || said.reasoning;
-            // Where nothing of an answer came, there was no stream to speak of.
+            // If nothing of an answer came, there was no stream.
             let code = if code == "stream_died" && !was_heard { "upstream_error" } else { code };
             return self.failed(code, again && !was_heard);
         }
@@ -131,7 +131,7 @@ impl Turn {
         }
     }
 
-    /// The calls that are kept have their answers, and the next round is asked for.
+    /// Completes the round: the kept calls have answers, and the next round is requested.
     fn close(&mut self, said: &Said, is_kept: impl Fn(usize) -> bool) {
         let is_cut_off = matches!(said.end, End::CutOff(_));
         let kept = || (0..said.calls.len()).filter(|at| is_kept(*at)).map(|at| &said.calls[at]);

@@ -1,4 +1,4 @@
-//! Answers of text alone.
+//! Tests answers that consist of text alone.
 
 use serde_json::{Value, json};
 
@@ -159,8 +159,8 @@ async fn a_refusal_is_an_answer_and_so_is_sound() {
     assert_eq!(upstream.requests().len(), 3, "nothing was asked twice");
 }
 
-/// What one delta, as an answer of its own, comes to: the chunks' deltas as the client
-/// gets them, and the message of the same answer unstreamed.
+/// The result of these deltas as one answer: the deltas of the client's chunks, and the
+/// message of the same answer unstreamed.
 async fn answered(deltas: &[Value]) -> (Vec<Value>, Value) {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;
@@ -190,7 +190,7 @@ async fn pictures_are_an_answer() {
     let deltas = [
         json!({ "images": [picture("A")] }),
         json!({ "images": [picture("B"), picture("C")] }),
-        // As LiteLLM numbers them: anew in each chunk.
+        // LiteLLM restarts the numbers in each chunk.
         json!({ "images": [numbered(picture("D"), 0)] }),
     ];
 

@@ -1,4 +1,4 @@
-//! What `events` progress tells of a call: in bounded words, once in full.
+//! Tests what `events` progress shows of a call: within bounds, and in full only once.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ async fn the_main_argument_is_told_in_at_most_400_characters() {
     }
 }
 
-/// A file of many short lines, each changed: the patch is larger than the file.
+/// A file of many short lines, all changed: the patch is larger than the file.
 #[tokio::test]
 async fn what_is_told_to_programs_is_at_most_64_kilobytes() {
     let upstream = Upstream::start();

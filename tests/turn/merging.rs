@@ -1,4 +1,5 @@
-//! Many tiny deltas: at once to who keeps up, merged for who does not.
+//! Tests small deltas: sent at once to a client that keeps up, merged for one that does
+//! not.
 
 use serde_json::json;
 
@@ -11,7 +12,7 @@ use crate::support::upstream::{Step, Upstream};
 
 const DELTAS: usize = 5000;
 
-/// Words that tell whether one is missing or out of place.
+/// Numbered words, so that a missing or misplaced one shows.
 fn words() -> Vec<String> {
     (0..DELTAS).map(|number| format!("{number} ")).collect()
 }
@@ -34,7 +35,7 @@ async fn each_delta_goes_out_at_once_to_a_client_that_keeps_up() {
 
     let mut stream = server.client().stream(&ask_streamed("Count.")).await;
     for name in &names {
-        // Upstream sends the next one only now that this one is here, alone.
+        // Upstream sends the next one only after this one has arrived alone.
         assert_eq!(stream.until_text().await, *name);
         upstream.open(name);
     }
@@ -54,8 +55,8 @@ async fn a_burst_reaches_a_client_that_keeps_up_whole_and_in_order() {
     assert_eq!(answer.finish_reason.as_deref(), Some("stop"));
 }
 
-/// What a client gets that reads on only when upstream has said all of `round`: the round
-/// after it is asked for when the server has read all of the first, and what its client
+/// The answer for a client that reads on only after upstream has sent all of `round`. The
+/// next round's request shows that the server has read the first one, so what the client
 /// has not taken then waits in the server.
 async fn read_late(round: Vec<Step>) -> Transcript {
     let upstream = Upstream::start();

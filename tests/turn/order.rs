@@ -1,5 +1,4 @@
-//! Whatever the calls of a round are, and however they come, the outcome is that of
-//! running them one after the other.
+//! Tests that any calls in any form have the outcome of running them one after the other.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -18,12 +17,12 @@ use crate::support::server::Server;
 use crate::support::stream::{Event, Transcript};
 use crate::support::upstream::{Step, Upstream};
 
-/// Enough to meet each pair of tools over one file several times.
+/// Enough for each pair of tools to meet several times over one file.
 const CASES: u32 = 64;
 
 const NAMES: &[&str] = &["a.txt", "b.txt", "new.txt"];
 
-/// A tool of the client's own.
+/// A tool of the client.
 const CLIENTS: &str = "weather";
 
 const MODELS: &str = r#"
@@ -37,28 +36,27 @@ const MODELS: &str = r#"
 
 type Call = (&'static str, Value);
 
-/// What is left of a turn: every answer in order, every file.
+/// The outcome of a turn: every answer in order, and every file.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     answers: Vec<String>,
     files: BTreeMap<String, String>,
 }
 
-/// How a round comes.
+/// How a round is sent.
 #[derive(Clone, Debug)]
 struct Manner {
     /// When a call may start.
     start: &'static str,
-    /// The client declares a tool, so what is exclusive waits for the end.
+    /// Whether the client declares a tool, so that exclusive calls wait for the end.
     has_client_tools: bool,
-    /// Upstream stops within each call and behind it. So many of the calls that can
-    /// end by then are awaited before it goes on (modulo how many can). Empty: it does
-    /// not stop.
+    /// Upstream stops within each call and after it. At each stop this many of the calls
+    /// that can end by then are awaited (modulo how many can). Empty: it does not stop.
     awaited: Vec<usize>,
 }
 
 impl Manner {
-    /// How many calls must be able to end when upstream has closed and sealed so many.
+    /// How many calls must be able to end when upstream has closed and sealed this many.
     fn can_end(&self, list: &[Call], closed: usize, sealed: usize) -> usize {
         let starts = |(at, (tool, _)): &(usize, &Call)| match (self.start, *tool) {
             ("after_stream", _) => false,
@@ -70,7 +68,7 @@ impl Manner {
         started.filter(|(_, (tool, _))| *tool != CLIENTS).count()
     }
 
-    /// How many ends are awaited at each gate of a round.
+    /// How many ended calls are awaited at each gate of a round.
     fn awaited(&self, list: &[Call]) -> Vec<usize> {
         let ends = (0..list.len())
             .flat_map(|at| [self.can_end(list, at, at), self.can_end(list, at + 1, at)]);
@@ -82,7 +80,8 @@ fn is_shared(tool: &str) -> bool {
     ["Read", "Grep", "Glob"].contains(&tool)
 }
 
-/// What has effects runs alone: behind all before it, ahead of all behind it.
+/// Checks that calls with effects ran alone: after all before them, and before all after
+/// them.
 fn check_overlaps(list: &[Call], answer: &Transcript) {
     let mut ended = vec![false; list.len()];
     for event in answer.events.iter().map(Event::progress) {
@@ -110,7 +109,7 @@ fn the_outcome_is_that_of_running_the_calls_in_order() {
     });
 }
 
-/// Until there are sessions, nothing is left of the server's part of such a round.
+/// Without sessions, nothing remains of the server's part of such a round.
 #[test]
 fn a_round_of_both_kinds_leaves_nothing_but_the_clients_call() {
     let with_one = (some_calls(), any::<prop::sample::Index>()).prop_map(|(mut list, place)| {
@@ -140,7 +139,7 @@ fn check_outcomes<T: std::fmt::Debug>(
     let config = Config {
         cases: CASES,
         failure_persistence: None,
-        // A call that never starts is waited for until patience ends.
+        // A call that never starts costs the whole time-out, so shrinking needs a limit.
         max_shrink_time: 20_000,
         ..Config::default()
     };
@@ -172,7 +171,7 @@ fn some_calls() -> impl Strategy<Value = Vec<Call>> {
     prop::collection::vec(call, 1..8)
 }
 
-/// Where turns run, each in the workspace as it always begins.
+/// Runs turns, each in a workspace with the same initial files.
 struct Turns {
     upstream: Upstream,
     server: Server,
@@ -226,7 +225,7 @@ impl Turns {
         self.outcome()
     }
 
-    /// Sets the workspace up; the name of a model that no other turn asks.
+    /// Prepares the workspace. Returns the name of a model that no other turn uses.
     fn begin(&self, kind: &str) -> String {
         let workspace = self.server.workspace();
         for entry in fs::read_dir(&workspace).expect("the workspace").flatten() {
@@ -246,7 +245,7 @@ impl Turns {
     }
 }
 
-/// The calls, with a gate within each and one behind it if there are gates.
+/// The calls with a gate within and after each, if there are gates.
 fn one_round(list: &[Call], gates: &[String]) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut gates = gates.iter();
@@ -267,8 +266,8 @@ fn files_at_first() -> BTreeMap<String, String> {
     files.map(|(name, content)| (name.to_owned(), content.to_owned())).into()
 }
 
-/// A later round answers a repeated call shorter, since the model has the answer;
-/// calls of one round do not know of each other.
+/// A later round answers a repeated call more briefly, because the model has the answer.
+/// Calls of one round do not know of each other.
 fn repeated_in_full(list: &[Call], mut outcome: Outcome) -> Outcome {
     for repeat in 1..list.len() {
         if outcome.answers[repeat].contains("has not changed since") {
@@ -281,9 +280,9 @@ fn repeated_in_full(list: &[Call], mut outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// Glob lists the newest first; two runs may give neighbours the same time.
+/// Glob lists the newest first, and two runs may give neighbours the same time.
 fn sorted_paths(answer: &str) -> String {
-    // The third time in a row it is said to be the third time.
+    // From the third time on, the answer notes the repetition.
     let answer = answer.split("\n\n(This is the same call").next().unwrap_or_default();
     let mut lines: Vec<&str> = answer.lines().collect();
     if lines.iter().all(|line| NAMES.iter().any(|name| line.ends_with(name))) {

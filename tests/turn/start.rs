@@ -1,4 +1,4 @@
-//! When a call starts: while the model still speaks, where that is safe.
+//! Tests when a call starts: while the model still speaks, if that is safe.
 
 use serde_json::json;
 
@@ -98,7 +98,7 @@ async fn an_exclusive_call_waits_for_the_end_of_the_stream() {
     upstream.open("end");
     stream.finish().await;
 
-    // The read stood behind the write, so it saw what was written.
+    // The read came after the write, so it saw the new contents.
     assert_eq!(server.file("new.txt"), "made");
     assert!(answers(&upstream, 1).await[1].contains("made"));
 }

@@ -1,4 +1,4 @@
-//! The road to upstream and back: connections, heads, statuses.
+//! Tests faults of connections, heads and statuses.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
@@ -46,7 +46,7 @@ async fn u1_bad_tls_is_not_tried_again() {
     assert_eq!(rounds.connections(), 1);
 }
 
-/// A listener that takes no more connections: the next one hangs.
+/// A listener whose queue is full: the next connection hangs.
 fn full_listener() -> (Vec<TcpStream>, SocketAddr, rustix::fd::OwnedFd) {
     let listener = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
     bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
@@ -200,14 +200,14 @@ async fn u37_a_huge_head_and_other_protocols_are_errors_with_an_end() {
         let server = Builder::new(&upstream.url()).start().await;
         check_refusal(&server.client().chat(&ask("Hi")).await, 502, "upstream_error");
         assert_eq!(rounds.asked(), 3);
-        // And the server is as well as before.
+        // The server works as before.
         assert_eq!(server.client().chat(&ask("Hi")).await.text(), "Done.");
     }
 }
 
 #[tokio::test]
 async fn u37_a_compressed_stream_is_refused() {
-    // We ask for none, so nothing is unpacked: no bomb goes off.
+    // We ask for no compression, so nothing is unpacked and no bomb can go off.
     for coding in ["gzip", "br", "zstd", "deflate"] {
         let lines = ["content-type: text/event-stream", &format!("content-encoding: {coding}")];
         let (rounds, upstream) =
@@ -232,7 +232,7 @@ async fn fallback_models_are_asked_once_the_retries_are_used_up() {
     let failure = |code: u16, message: &str| {
         status(code, &json!({ "error": { "message": message, "code": code.to_string() } }))
     };
-    // (what the first model says, how often it is asked)
+    // (what the first model answers, how often it is asked)
     for (first, times) in [
         (failure(503, "busy"), 3),
         (failure(429, "slow down"), 3),
@@ -253,7 +253,7 @@ async fn fallback_models_are_asked_once_the_retries_are_used_up() {
         assert_eq!(upstream.requests().len(), times + 2);
     }
 
-    // What another model would be refused for too is no reason to ask it.
+    // A fault that another model would have too is no reason to ask it.
     let upstream = Upstream::start();
     let builder = Server::builder(&upstream);
     let fallbacks = r#"{ "scripted" = ["second"] }"#;

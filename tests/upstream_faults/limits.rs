@@ -1,4 +1,4 @@
-//! What must not grow or go on without end, and what must not reach a terminal.
+//! Tests that nothing grows or continues without end, and what never reaches a terminal.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ async fn u39_escapes_reach_no_terminal_raw() {
     let told = server.client().streamed(&ask_streamed("Hi")).await;
     assert_eq!(told.text(), ESCAPES);
 
-    // The same once more, to look at the bytes.
+    // The same request once more, to look at the bytes.
     upstream.round(says(ESCAPES));
     let client = server.client();
     let mut stream = client.connect().await;
