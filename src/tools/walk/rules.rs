@@ -16,6 +16,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::FileType;
 
 use super::Bounds;
+use super::io_errors::reason;
 use super::pattern::is_too_large;
 use crate::sync;
 use crate::workspace::Directory;
@@ -216,7 +217,7 @@ impl Reader<'_> {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
-                note(&super::tree::reason(&error));
+                note(&reason(&error));
                 return None;
             }
         };
