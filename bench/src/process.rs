@@ -20,8 +20,8 @@ pub(crate) struct Process {
     _home: TempDir,
 }
 
-/// Starts the server with settings in TOML beside upstream's address. Only the table
-/// should be visible, so its log is off.
+/// Starts the server with settings in TOML beside upstream's address. Its stderr
+/// is discarded, so that the table alone is visible.
 pub(crate) async fn server(upstream: &str, settings: &str) -> Process {
     let home = home();
     let workspace = home.path().join("workspace");
