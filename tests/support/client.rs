@@ -1,4 +1,4 @@
-//! A client that checks every byte: whole answers, streams and bare sockets.
+//! Sends requests and checks every byte of the answers: whole answers, streams and bare sockets.
 
 use std::io;
 use std::net::SocketAddr;

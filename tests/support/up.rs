@@ -294,7 +294,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("bound").port()
 }
 
-/// What was printed up to the line with the address, and the address.
+/// Reads up to the line with the address. Returns what was printed, and the address.
 fn listening(child: &mut Child) -> Option<(String, SocketAddr)> {
     let stdout = child.stdout.take().expect("piped");
     let (told, telling) = mpsc::channel();
