@@ -28,6 +28,7 @@ use crate::http::{auth, cors};
 use crate::limits::Limits;
 use crate::processes::Environment;
 use crate::sessions::request::Progress;
+use crate::text::did_you_mean;
 use crate::{permissions, telemetry, tools, upstream};
 
 /// All settings, one member for each table.
@@ -102,10 +103,6 @@ pub(crate) enum ConfigError {
     BadValue { at: Option<Source>, key: String, reason: String },
     #[error("{0}")]
     Invalid(String),
-}
-
-fn did_you_mean(hint: Option<&str>) -> String {
-    hint.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
 }
 
 /// Settings from outside of the file.

@@ -4,7 +4,8 @@
 //! module uses only lower layers, never a sibling; `tests/architecture.rs`
 //! keeps it so.
 
-// Text, numbers with units, locks: what the vocabulary itself rests on.
+// Text, numbers with units, locks, owners of files: what the vocabulary itself rests on.
+pub(crate) mod ownership;
 pub(crate) mod sync;
 pub(crate) mod text;
 pub(crate) mod units;

@@ -10,6 +10,7 @@ use crate::files::Files;
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::{ExcludedPaths, KnownTool, Permissions, RuleError};
 use crate::processes::{Environment, Runner};
+use crate::text::did_you_mean;
 use crate::tools::builtin;
 use crate::tools::toolset::Toolset;
 use crate::workspace::{ResolveError, Workspace};
@@ -36,8 +37,8 @@ pub(crate) struct Services {
 /// Why the services cannot be built, in one line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServiceError {
-    #[error("{key}: no tool is named {name}{hint}")]
-    NoSuchTool { key: &'static str, name: String, hint: String },
+    #[error("{key}: no tool is named {name}{}", did_you_mean(hint.as_deref()))]
+    NoSuchTool { key: &'static str, name: String, hint: Option<String> },
     #[error(transparent)]
     Rule(#[from] RuleError),
     #[error(transparent)]
@@ -119,8 +120,8 @@ fn refuse_unknown(all: &Toolset, key: &'static str, names: &[String]) -> Result<
     let Some(name) = all.unknown(names).first().map(|name| (*name).to_owned()) else {
         return Ok(());
     };
-    let hint = all.closest(&name).first().map(|near| format!("; did you mean {near}?"));
-    Err(ServiceError::NoSuchTool { key, name, hint: hint.unwrap_or_default() })
+    let hint = all.closest(&name).first().map(|near| (*near).to_owned());
+    Err(ServiceError::NoSuchTool { key, name, hint })
 }
 
 #[cfg(test)]

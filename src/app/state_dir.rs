@@ -2,13 +2,14 @@
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
 use crate::config::secrets;
 use crate::named_file;
+use crate::ownership::Ownership;
 use crate::secret::Secret;
 use crate::workspace::TempFiles;
 
@@ -88,13 +89,13 @@ impl StateDir {
         };
         let (bytes, metadata) = named_file::read_open(&file, MAX_KEY_BYTES)
             .map_err(|error| format!("{KEY} {error}"))?;
-        refuse_key_file(metadata.uid(), metadata.mode(), our_user())
-            .map_err(|reason| format!("{KEY} {reason}"))?;
-        let text = String::from_utf8_lossy(&bytes);
-        let key = Secret::new(text.trim());
-        if !secrets::is_sendable(key.expose()) {
-            return Err(format!("{KEY} holds no key; delete it and a new one is made"));
-        }
+        let ownership = Ownership::from_metadata(&metadata);
+        ownership
+            .expect_ours()
+            .and_then(|()| ownership.refuse_other_readers("chmod 600 it"))
+            .map_err(|reason| format!("{KEY}: {reason}"))?;
+        let key = Secret::sendable(String::from_utf8_lossy(&bytes).trim())
+            .ok_or_else(|| format!("{KEY} holds no key; delete it and a new one is made"))?;
         secrets::refuse_short(&key)
             .map_err(|reason| format!("{KEY} {reason}; delete it and a new one is made"))?;
         Ok(Some(key))
@@ -130,10 +131,6 @@ pub(crate) fn inspect(path: &Path) -> Result<&'static str, StateError> {
     open_directory(path).map(|_| "ours").map_err(refuse)
 }
 
-fn our_user() -> u32 {
-    rustix::process::geteuid().as_raw()
-}
-
 fn open_directory(path: &Path) -> Result<File, String> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => {
@@ -152,32 +149,12 @@ fn open_directory(path: &Path) -> Result<File, String> {
             .map_err(|error| io::Error::from(error).to_string())?,
     );
     let metadata = directory.metadata().map_err(|error| error.to_string())?;
-    refuse_directory(metadata.uid(), metadata.mode(), our_user())?;
+    let ownership = Ownership::from_metadata(&metadata);
+    ownership.expect_ours()?;
+    let remedy = "chmod 700 it";
+    ownership.refuse_other_writers(remedy)?;
+    ownership.expect_usable(remedy)?;
     Ok(directory)
-}
-
-/// Refuses a directory that others own or may access.
-fn refuse_directory(owner: u32, mode: u32, we: u32) -> Result<(), String> {
-    if owner != we {
-        return Err(format!("belongs to user {owner}, and we are user {we}"));
-    }
-    if mode & 0o022 != 0 {
-        return Err(format!("others may write it (mode {:03o}); chmod 700 it", mode & 0o777));
-    }
-    if mode & 0o700 != 0o700 {
-        return Err(format!("is not ours to use (mode {:03o}); chmod 700 it", mode & 0o777));
-    }
-    Ok(())
-}
-
-fn refuse_key_file(owner: u32, mode: u32, we: u32) -> Result<(), String> {
-    if owner != we {
-        return Err(format!("belongs to user {owner}, and we are user {we}"));
-    }
-    match mode & 0o077 {
-        0 => Ok(()),
-        _ => Err(format!("may be read by others (mode {:03o}); chmod 600 it", mode & 0o777)),
-    }
 }
 
 /// Takes the lock, and writes our process id into it for servers that come later.
@@ -269,10 +246,7 @@ mod tests {
 
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let error = state.client_key().unwrap_err().to_string();
-        assert!(
-            error.ends_with("api-key may be read by others (mode 644); chmod 600 it"),
-            "{error}"
-        );
+        assert!(error.ends_with("api-key: others may read it (mode 644); chmod 600 it"), "{error}");
 
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, "\n").unwrap();
@@ -310,18 +284,6 @@ mod tests {
         let file = home.path().join("file");
         fs::write(&file, "").unwrap();
         check_refused(&file, "state directory DIR: Not a directory (os error 20)");
-    }
-
-    #[test]
-    fn someone_elses_is_refused() {
-        assert_eq!(
-            refuse_directory(7, 0o700, 1000),
-            Err("belongs to user 7, and we are user 1000".into())
-        );
-        assert_eq!(
-            refuse_key_file(7, 0o600, 1000),
-            Err("belongs to user 7, and we are user 1000".into())
-        );
     }
 
     #[test]

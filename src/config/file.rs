@@ -3,13 +3,12 @@
 
 use std::fs::Metadata;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::ConfigError;
 use super::environment::Variables;
-use super::secrets::is_sendable;
 use crate::named_file;
+use crate::ownership::Ownership;
 use crate::secret::Secret;
 
 /// Larger than any configuration, and a bound for files that never end.
@@ -44,25 +43,29 @@ pub(crate) fn home(variables: &Variables) -> Option<PathBuf> {
 pub(crate) fn read(path: &Path) -> Result<String, ConfigError> {
     let refuse = |reason: String| ConfigError::File { path: path.to_owned(), reason };
     let (text, metadata) = open_and_read(path).map_err(|error| refuse(error.to_string()))?;
-    refuse_if_others_own(&metadata).map_err(refuse)?;
-    match metadata.permissions().mode() & 0o022 {
-        0 => Ok(text),
-        _ => Err(refuse(format!("others may write it; run: chmod go-w {}", path.display()))),
-    }
+    let ownership = Ownership::from_metadata(&metadata);
+    ownership
+        .expect_ours_or_roots()
+        .and_then(|()| {
+            ownership.refuse_other_writers(&format!("run: chmod go-w {}", path.display()))
+        })
+        .map_err(refuse)?;
+    Ok(text)
 }
 
 /// Reads the key in a file.
 pub(crate) fn read_secret(path: &Path) -> Result<Secret, ConfigError> {
     let refuse = |reason: String| ConfigError::File { path: path.to_owned(), reason };
     let (text, metadata) = open_and_read(path).map_err(|error| refuse(error.to_string()))?;
-    refuse_if_others_own(&metadata).map_err(refuse)?;
-    if metadata.permissions().mode() & 0o077 != 0 {
-        return Err(refuse(format!("others may read this key; run: chmod 600 {}", path.display())));
-    }
-    match text.trim() {
-        key if is_sendable(key) => Ok(Secret::new(key)),
-        _ => Err(refuse("holds no key: one line of printable characters".into())),
-    }
+    let ownership = Ownership::from_metadata(&metadata);
+    ownership
+        .expect_ours_or_roots()
+        .and_then(|()| {
+            ownership.refuse_other_readers(&format!("run: chmod 600 {}", path.display()))
+        })
+        .map_err(refuse)?;
+    Secret::sendable(text.trim())
+        .ok_or_else(|| refuse("holds no key: one line of printable characters".into()))
 }
 
 fn open_and_read(path: &Path) -> io::Result<(String, Metadata)> {
@@ -71,18 +74,10 @@ fn open_and_read(path: &Path) -> io::Result<(String, Metadata)> {
     Ok((text, metadata))
 }
 
-fn refuse_if_others_own(metadata: &Metadata) -> Result<(), String> {
-    let (owner, we) = (metadata.uid(), rustix::process::geteuid().as_raw());
-    match owner {
-        0 => Ok(()),
-        _ if owner == we => Ok(()),
-        _ => Err(format!("belongs to user {owner}, not to us or root")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 
@@ -104,16 +99,16 @@ mod tests {
     #[test]
     fn a_file_that_others_may_write_is_refused() {
         check(0o600, "ok", "ok");
-        check(0o644, "ok", "FILE: others may read this key; run: chmod 600 FILE");
+        check(0o644, "ok", "FILE: others may read it (mode 644); run: chmod 600 FILE");
         check(
             0o660,
-            "FILE: others may write it; run: chmod go-w FILE",
-            "FILE: others may read this key; run: chmod 600 FILE",
+            "FILE: others may write it (mode 660); run: chmod go-w FILE",
+            "FILE: others may read it (mode 660); run: chmod 600 FILE",
         );
         check(
             0o606,
-            "FILE: others may write it; run: chmod go-w FILE",
-            "FILE: others may read this key; run: chmod 600 FILE",
+            "FILE: others may write it (mode 606); run: chmod go-w FILE",
+            "FILE: others may read it (mode 606); run: chmod 600 FILE",
         );
     }
 

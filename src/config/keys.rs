@@ -9,6 +9,8 @@ use std::fmt;
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use crate::text;
+
 /// Stands for a list's element in a path.
 const ELEMENT: &str = "[]";
 
@@ -69,11 +71,7 @@ impl Keys {
 
 /// The name among `names` that is most similar to `name`, if any is similar enough.
 pub(crate) fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    names
-        .map(|known| (likeness(name, known), known))
-        .filter(|(likeness, _)| *likeness >= MIN_SIMILARITY)
-        .max_by(|one, other| one.0.total_cmp(&other.0))
-        .map(|(_, known)| known)
+    text::closest(names.map(|known| (likeness(name, known), known)), MIN_SIMILARITY).next()
 }
 
 /// The same last name in another table counts as similar.

@@ -6,7 +6,6 @@ use super::ConfigError;
 use super::environment::Variables;
 use super::file;
 use crate::secret::Secret;
-pub(crate) use crate::secret::is_sendable;
 
 /// The variable with a key for clients.
 pub(crate) const CLIENT_KEY: &str = "TOOLHAND_API_KEY";
@@ -52,9 +51,9 @@ pub(crate) fn refuse_short(key: &Secret) -> Result<(), String> {
 
 fn secret(variables: &Variables, name: &str) -> Result<Option<Secret>, ConfigError> {
     let Some(value) = variables.get(name) else { return Ok(None) };
-    match value.to_str() {
-        Some(text) if is_sendable(text) => Ok(Some(Secret::new(text))),
-        _ => Err(ConfigError::Invalid(format!("{name} holds characters that no key has"))),
+    match value.to_str().and_then(Secret::sendable) {
+        None => Err(ConfigError::Invalid(format!("{name} holds characters that no key has"))),
+        key => Ok(key),
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use encoding_rs::{Decoder, UTF_8};
 
 use super::terminal::TerminalFilter;
+use crate::text;
 
 /// Room for the line that replaces the middle.
 const NOTE_ROOM: usize = 200;
@@ -71,9 +72,9 @@ impl Capture {
             return self.head.clone();
         }
         let each = most.saturating_sub(NOTE_ROOM) / 2;
-        let head = whole_lines_of_head(first_characters(&self.head, each));
+        let head = text::whole_lines_of_head(text::first_chars(&self.head, each));
         let tail: String = self.tail.range(self.tail.len().saturating_sub(each)..).collect();
-        let tail = whole_lines_of_tail(&tail);
+        let tail = text::whole_lines_of_tail(&tail);
         let missing = self.characters - head.chars().count() - tail.chars().count();
         let line_end = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
         format!("{head}{line_end}[… {missing} characters left out; {hint} …]\n{tail}")
@@ -96,31 +97,15 @@ impl Capture {
         self.keep(&text);
     }
 
-    fn keep(&mut self, text: &str) {
-        let count = text.chars().count();
+    fn keep(&mut self, new: &str) {
+        let count = new.chars().count();
         let room = self.most.saturating_sub(self.characters);
-        self.head.push_str(first_characters(text, room));
+        self.head.push_str(text::first_chars(new, room));
         self.characters += count;
         let tail = self.most / 2;
-        self.tail.extend(text.chars().skip(count.saturating_sub(tail)));
+        self.tail.extend(new.chars().skip(count.saturating_sub(tail)));
         self.tail.drain(..self.tail.len().saturating_sub(tail));
     }
-}
-
-fn first_characters(text: &str, count: usize) -> &str {
-    text.char_indices().nth(count).map_or(text, |(end, _)| &text[..end])
-}
-
-/// Drops an incomplete last line, unless that would drop more than half.
-fn whole_lines_of_head(text: &str) -> &str {
-    let end = text.rfind('\n').map_or(0, |end| end + 1);
-    if text.len() / 2 < end { &text[..end] } else { text }
-}
-
-/// Drops an incomplete first line, unless that would drop more than half.
-fn whole_lines_of_tail(text: &str) -> &str {
-    let start = text.find('\n').map_or(text.len(), |end| end + 1);
-    if start < text.len() / 2 { &text[start..] } else { text }
 }
 
 #[cfg(test)]

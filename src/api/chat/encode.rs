@@ -194,8 +194,11 @@ impl Encoder {
                 };
                 self.line(&line, out);
             }
-            Progress::Events => self.event(
-                &json!({
+            Progress::Events => {
+                // The SDK's stream helper joins the objects of all our events.
+                let place = format!("toolhand/{}", end.tool);
+                let structured = self.lists.number(&place, end.structured.value.clone());
+                let event = json!({
                     "type": "tool_end",
                     "id": end.call_id,
                     "tool": end.tool,
@@ -203,11 +206,11 @@ impl Encoder {
                     "duration_ms": milliseconds(end.duration),
                     "chars": end.chars,
                     "error": end.error,
-                    "structured": end.structured.value,
+                    "structured": structured,
                     "structured_bytes": end.structured.bytes,
-                }),
-                out,
-            ),
+                });
+                self.event(&event, out);
+            }
             Progress::None => {}
         }
     }

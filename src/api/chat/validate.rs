@@ -3,6 +3,7 @@
 //! Pure: looks nothing up, runs nothing and sends nothing.
 
 mod background;
+mod call_ids;
 mod extension;
 mod extract;
 mod fields;

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use serde_json::value::RawValue;
 
 use super::messages::{Message, Role};
-use super::{invalid, missing, quoted, tool_calls};
+use super::{call_ids, invalid, missing, quoted};
 use crate::api::json;
 use crate::errors::{ApiError, ErrorCode};
 
@@ -25,7 +25,7 @@ pub(super) fn repair(messages: &mut Vec<Message<'_>>) -> Result<Vec<Box<RawValue
     }
     let pairs = Pairs::from_messages(messages)?;
     pairs.check_end(messages)?;
-    tool_calls::repair(messages);
+    call_ids::repair(messages);
     let mut repaired = Vec::with_capacity(messages.len());
     for (at, message) in messages.iter().enumerate() {
         if message.role == Role::Tool {

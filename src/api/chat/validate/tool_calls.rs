@@ -1,22 +1,16 @@
-//! Reads the tool calls of an assistant message: their shape, their arguments, and an id
-//! for each that no other call has.
+//! Reads the tool calls of an assistant message: their shape and their arguments.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::fmt::Arguments;
 
 use serde_json::value::RawValue;
 
-use super::messages::Message;
 use super::{invalid, missing, required_items, required_object, required_string};
 use crate::api::json::{self, Object};
 use crate::errors::ApiError;
 
 /// Replaces arguments that cannot be parsed.
 const NO_ARGUMENTS: &str = "{}";
-
-/// Mistral accepts ids of exactly nine letters and digits.
-const OWN_ID: usize = 9;
 
 /// A call of the history. It is never run.
 #[derive(Debug)]
@@ -33,6 +27,18 @@ impl Call<'_> {
     /// The id that the call has upstream.
     pub(super) fn sent_id(&self) -> &str {
         self.own_id.as_deref().unwrap_or(&self.id)
+    }
+
+    pub(super) fn is_changed(&self) -> bool {
+        self.own_id.is_some() || matches!(self.json, Cow::Owned(_))
+    }
+
+    /// The call for upstream. May be taken once.
+    pub(super) fn take_json(&mut self) -> Box<RawValue> {
+        let json = std::mem::replace(&mut self.json, Cow::Borrowed(RawValue::NULL)).into_owned();
+        let Some(id) = &self.own_id else { return json };
+        let id = json::quoted(id);
+        Object::from_raw(&json).expect("it was read as one").with(&[("id", Some(&id))])
     }
 }
 
@@ -85,61 +91,4 @@ fn repaired_arguments(arguments: Option<&RawValue>) -> Option<String> {
     }
     let is_json = serde_json::from_str::<&RawValue>(&text).is_ok();
     (!is_json).then(|| serde_json::json!({ "text": text }).to_string())
-}
-
-/// Gives a new id to each call whose id is empty or repeats one of the same message. The
-/// id depends only on the list, so it stays the same when the list is sent again. No
-/// other call has it. Then writes the changed lists of calls.
-pub(super) fn repair(messages: &mut [Message<'_>]) {
-    let doubles: Vec<_> = messages.iter().map(doubles).collect();
-    let mut taken: HashSet<String> = HashSet::new();
-    if doubles.iter().any(|doubles| !doubles.is_empty()) {
-        let calls = messages.iter().flat_map(|message| &message.calls);
-        let ours = |id: &&Cow<'_, str>| id.len() == OWN_ID;
-        taken.extend(calls.map(|call| &call.id).filter(ours).map(ToString::to_string));
-    }
-    for (message, doubles) in messages.iter_mut().zip(doubles) {
-        for slot in doubles {
-            let id = free_id(message.place, slot, &taken);
-            taken.insert(id.clone());
-            message.calls[slot].own_id = Some(id);
-        }
-        if message.calls.iter().any(Call::is_changed) {
-            let calls: Vec<_> = message.calls.iter_mut().map(Call::take_json).collect();
-            message.changes.push(("tool_calls", Some(json::array(&calls))));
-        }
-    }
-}
-
-/// Indexes of the calls whose id is empty or repeats an earlier one of the message.
-fn doubles(message: &Message<'_>) -> Vec<usize> {
-    let mut seen = HashSet::with_capacity(message.calls.len());
-    let is_double = |id: &str| id.is_empty() || !seen.insert(id.to_owned());
-    let calls = message.calls.iter().map(|call| call.id.as_ref());
-    let double: Vec<bool> = calls.map(is_double).collect();
-    double.iter().enumerate().filter(|(_, double)| **double).map(|(slot, _)| slot).collect()
-}
-
-fn free_id(place: usize, slot: usize, taken: &HashSet<String>) -> String {
-    let id = |attempt: u64| {
-        let name = format!("history {place}/{slot}/{attempt}");
-        let mut id = blake3::hash(name.as_bytes()).to_hex().to_string();
-        id.truncate(OWN_ID);
-        id
-    };
-    (0..).map(id).find(|id| !taken.contains(id)).expect("more ids than a request has calls")
-}
-
-impl Call<'_> {
-    fn is_changed(&self) -> bool {
-        self.own_id.is_some() || matches!(self.json, Cow::Owned(_))
-    }
-
-    /// The call for upstream. May be taken once.
-    fn take_json(&mut self) -> Box<RawValue> {
-        let json = std::mem::replace(&mut self.json, Cow::Borrowed(RawValue::NULL)).into_owned();
-        let Some(id) = &self.own_id else { return json };
-        let id = json::quoted(id);
-        Object::from_raw(&json).expect("it was read as one").with(&[("id", Some(&id))])
-    }
 }
