@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::sync;
-use crate::workspace::Identity;
+use crate::workspace::FileVersion;
 
 /// A few hundred bytes each. What is forgotten has to be read again before an edit.
 const MAX_FILES: usize = 4096;
@@ -17,7 +17,7 @@ const MAX_PAGES: usize = 64;
 /// One state of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fingerprint {
-    pub(crate) identity: Identity,
+    pub(crate) version: FileVersion,
     /// Of the content; `None` where the file was too long to read it all.
     pub(crate) hash: Option<blake3::Hash>,
 }
@@ -51,8 +51,8 @@ struct Page {
 }
 
 impl Fingerprint {
-    pub(crate) fn from_bytes(identity: Identity, bytes: &[u8]) -> Self {
-        Self { identity, hash: Some(blake3::hash(bytes)) }
+    pub(crate) fn from_bytes(version: FileVersion, bytes: &[u8]) -> Self {
+        Self { version, hash: Some(blake3::hash(bytes)) }
     }
 
     /// The content decides where it is known, for a file can be rewritten within one
@@ -60,7 +60,7 @@ impl Fingerprint {
     fn is_same_content(&self, other: &Self) -> bool {
         match (self.hash, other.hash) {
             (Some(mine), Some(theirs)) => mine == theirs,
-            _ => self.identity == other.identity,
+            _ => self.version == other.version,
         }
     }
 }
@@ -167,7 +167,7 @@ mod tests {
 
     fn fingerprint(content: &str) -> Fingerprint {
         let metadata = std::fs::metadata("/").unwrap();
-        Fingerprint::from_bytes(Identity::from_metadata(&metadata), content.as_bytes())
+        Fingerprint::from_bytes(FileVersion::from_metadata(&metadata), content.as_bytes())
     }
 
     #[test]

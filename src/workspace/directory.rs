@@ -3,11 +3,10 @@
 //! Nothing that changes underneath can lead out of it: there are no paths here.
 
 use std::ffi::CStr;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, fstat, openat, openat2, statat,
@@ -15,6 +14,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::handles::{READ, expect_regular, regular};
+use super::identity::FileId;
 
 const LIST: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -25,25 +25,8 @@ const LIST: OFlags = OFlags::RDONLY
 /// The longest path that the kernel takes at once, with its final NUL.
 const MAX_PATH: usize = 4096;
 
-/// Which file this is, whatever its names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FileId {
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
-}
-
 #[derive(Debug)]
 pub(crate) struct Directory(OwnedFd);
-
-impl FileId {
-    pub(crate) fn from_metadata(metadata: &Metadata) -> Self {
-        Self { device: metadata.dev(), inode: metadata.ino() }
-    }
-
-    pub(super) fn from_stat(stat: &Stat) -> Self {
-        Self { device: stat.st_dev, inode: stat.st_ino }
-    }
-}
 
 impl Directory {
     /// Opens what `handle` stands for, for listing.

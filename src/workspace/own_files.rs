@@ -15,7 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::Workspace;
-use super::directory::FileId;
+use super::identity::FileId;
 use super::target::Target;
 
 /// The keys, the database and the like stand at the top and are listed first; what is

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use super::directories::NewDirectories;
 use super::handles::{open_directory, open_entry};
-use super::identity::Identity;
+use super::identity::FileVersion;
 use super::target::Target;
 use super::temp_files::{TempFileNote, TempFiles, random_name};
 
@@ -45,9 +45,9 @@ impl Target {
     pub(crate) fn replace(
         &self,
         contents: &[u8],
-        before: Option<Identity>,
+        before: Option<FileVersion>,
         temp_files: &TempFiles,
-    ) -> Result<Identity, ReplaceError> {
+    ) -> Result<FileVersion, ReplaceError> {
         let mut new_directories = NewDirectories::default();
         let (directory, name) = match before {
             Some(_) => self.leaf(open_directory)?,
@@ -60,7 +60,7 @@ impl Target {
         let put = |new: Result<New<'_>, Errno>| {
             let mut new = new?;
             new.fill(contents, old.as_ref())?;
-            if identity_of(&directory, name)? != before {
+            if version_of(&directory, name)? != before {
                 return Err(ReplaceError::Changed);
             }
             match new.take_name(name, before) {
@@ -77,7 +77,7 @@ impl Target {
         // The file is replaced already; a directory that cannot be synced (some
         // file systems, directories we may not read) is no reason to say otherwise.
         let _ = sync_directory(&directory);
-        Ok(Identity::from_metadata(&file.metadata()?))
+        Ok(FileVersion::from_metadata(&file.metadata()?))
     }
 }
 
@@ -87,9 +87,9 @@ fn open_for_replacing(directory: &OwnedFd, name: &OsStr) -> Result<File, Errno> 
     openat(directory, name, flags, Mode::empty()).map(File::from)
 }
 
-fn identity_of(directory: &OwnedFd, name: &OsStr) -> io::Result<Option<Identity>> {
+fn version_of(directory: &OwnedFd, name: &OsStr) -> io::Result<Option<FileVersion>> {
     match open_entry(directory, name) {
-        Ok(handle) => Ok(Some(Identity::from_metadata(&File::from(handle).metadata()?))),
+        Ok(handle) => Ok(Some(FileVersion::from_metadata(&File::from(handle).metadata()?))),
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -156,7 +156,7 @@ impl New<'_> {
     }
 
     /// A file cannot be linked over another one, so that takes a second name first.
-    fn take_name(&mut self, name: &OsStr, before: Option<Identity>) -> Result<(), Errno> {
+    fn take_name(&mut self, name: &OsStr, before: Option<FileVersion>) -> Result<(), Errno> {
         if self.name.is_none() && before.is_none() {
             return self.link(name);
         }
@@ -187,7 +187,7 @@ impl<'a> Temporary<'a> {
         Self { place, name, is_renamed: false, _note: note }
     }
 
-    fn rename_to(&mut self, name: &OsStr, before: Option<Identity>) -> Result<(), Errno> {
+    fn rename_to(&mut self, name: &OsStr, before: Option<FileVersion>) -> Result<(), Errno> {
         let directory = self.place.directory;
         match before {
             Some(_) => renameat(directory, &self.name, directory, name),
@@ -288,7 +288,7 @@ mod tests {
             fs::create_dir(&work).unwrap();
             let directory = OwnedFd::from(File::open(&work).unwrap());
             let place = Place { directory: &directory, path: &work, temp_files: &temp_files };
-            let before = |name: &str| identity_of(&directory, name.as_ref()).unwrap();
+            let before = |name: &str| version_of(&directory, name.as_ref()).unwrap();
             let make = || {
                 let new = if is_named { place.make_named(None) } else { place.make_nameless(None) };
                 new.unwrap()
