@@ -190,12 +190,12 @@ impl Bounds {
 
     /// A file or directory that could not be searched, and why.
     pub(crate) fn not_searched(&self, path: &Path, reason: &str) {
-        lock(&self.not_searched).add(path, reason);
+        sync::lock(&self.not_searched).add(path, reason);
     }
 
     /// An ignore file, and what of it does not count.
     fn note_ignore_file(&self, path: &Path, what: &str) {
-        lock(&self.ignore_files).add(path, what);
+        sync::lock(&self.ignore_files).add(path, what);
     }
 
     fn note_overflow(&self) {
@@ -207,7 +207,7 @@ impl Bounds {
     }
 
     pub(crate) fn has_searched_all(&self) -> bool {
-        !self.is_partial() && lock(&self.not_searched).total == 0
+        !self.is_partial() && sync::lock(&self.not_searched).total == 0
     }
 
     /// What the answer must say besides its results.
@@ -222,8 +222,8 @@ impl Bounds {
         if self.overflowed.load(Ordering::Relaxed) {
             notes.push("(incomplete: there are too many directories; narrow the path)".to_owned());
         }
-        lock(&self.not_searched).tell("not searched", &mut notes);
-        lock(&self.ignore_files).tell("ignore file not used in full", &mut notes);
+        sync::lock(&self.not_searched).tell("not searched", &mut notes);
+        sync::lock(&self.ignore_files).tell("ignore file not used in full", &mut notes);
         notes
     }
 }
@@ -244,8 +244,4 @@ impl Named {
             notes.push(format!("({what}: {rest} more)"));
         }
     }
-}
-
-fn lock(named: &Mutex<Named>) -> std::sync::MutexGuard<'_, Named> {
-    sync::lock(&named)
 }

@@ -101,7 +101,7 @@ impl Job for Searching {
         match &self.what {
             What::File(file) => {
                 // Held until the file is searched: no other thread may think it was.
-                let mut file = sync::lock(&file);
+                let mut file = sync::lock(file);
                 worker.searcher.set_binary_detection(BinaryDetection::convert(0));
                 if let Some(file) = file.take() {
                     worker.search(file, Path::new(""), &self.paths.real_path);
