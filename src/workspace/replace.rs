@@ -55,7 +55,7 @@ impl Target {
         };
         let old = before.map(|_| open_for_replacing(&directory, name)).transpose()?;
         let path = self.real_path().parent().unwrap_or(Path::new("/"));
-        let place = Place { directory: &directory, path, temp_files };
+        let parent = ParentDirectory { directory: &directory, path, temp_files };
 
         let put = |new: Result<New<'_>, Errno>| {
             let mut new = new?;
@@ -68,9 +68,9 @@ impl Target {
                 taken => Ok(taken.map(|()| new.file)?),
             }
         };
-        let file = match put(place.make_nameless(old.as_ref())) {
+        let file = match put(parent.make_nameless(old.as_ref())) {
             // There may be no such files here, or no way to name them.
-            Err(ReplaceError::Io(_)) => put(place.make_named(old.as_ref())),
+            Err(ReplaceError::Io(_)) => put(parent.make_named(old.as_ref())),
             file => file,
         }?;
         new_directories.keep();
@@ -102,7 +102,7 @@ fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {
 
 /// The directory that a new file comes into.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct ParentDirectory<'a> {
     directory: &'a OwnedFd,
     path: &'a Path,
     temp_files: &'a TempFiles,
@@ -112,12 +112,12 @@ struct Place<'a> {
 struct New<'a> {
     file: File,
     name: Option<Temporary<'a>>,
-    place: Place<'a>,
+    parent: ParentDirectory<'a>,
 }
 
 /// A name beside the target, for a moment.
 struct Temporary<'a> {
-    place: Place<'a>,
+    parent: ParentDirectory<'a>,
     name: String,
     is_renamed: bool,
     _note: Option<TempFileNote>,
@@ -129,12 +129,12 @@ fn mode_over(old: Option<&File>) -> Mode {
     Mode::from_raw_mode(if old.is_some() { 0o600 } else { 0o666 })
 }
 
-impl<'a> Place<'a> {
+impl<'a> ParentDirectory<'a> {
     /// Nothing is left of such a file if we are killed.
     fn make_nameless(self, old: Option<&File>) -> Result<New<'a>, Errno> {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
         let file = File::from(openat(self.directory, ".", flags, mode_over(old))?);
-        Ok(New { file, name: None, place: self })
+        Ok(New { file, name: None, parent: self })
     }
 
     fn make_named(self, old: Option<&File>) -> Result<New<'a>, Errno> {
@@ -142,7 +142,7 @@ impl<'a> Place<'a> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(openat(self.directory, &name.name, flags, mode_over(old))?);
-        Ok(New { file, name: Some(name), place: self })
+        Ok(New { file, name: Some(name), parent: self })
     }
 }
 
@@ -163,7 +163,7 @@ impl New<'_> {
         let temporary = if let Some(temporary) = self.name.take() {
             temporary
         } else {
-            let temporary = Temporary::new(self.place);
+            let temporary = Temporary::new(self.parent);
             self.link(temporary.name.as_ref())?;
             temporary
         };
@@ -171,7 +171,7 @@ impl New<'_> {
     }
 
     fn link(&self, name: &OsStr) -> Result<(), Errno> {
-        linkat(CWD, path_of(&self.file), self.place.directory, name, AtFlags::SYMLINK_FOLLOW)
+        linkat(CWD, path_of(&self.file), self.parent.directory, name, AtFlags::SYMLINK_FOLLOW)
     }
 }
 
@@ -181,14 +181,14 @@ fn path_of(file: &File) -> String {
 }
 
 impl<'a> Temporary<'a> {
-    fn new(place: Place<'a>) -> Self {
+    fn new(parent: ParentDirectory<'a>) -> Self {
         let name = random_name();
-        let note = place.temp_files.note(place.path, &name);
-        Self { place, name, is_renamed: false, _note: note }
+        let note = parent.temp_files.note(parent.path, &name);
+        Self { parent, name, is_renamed: false, _note: note }
     }
 
     fn rename_to(&mut self, name: &OsStr, before: Option<FileVersion>) -> Result<(), Errno> {
-        let directory = self.place.directory;
+        let directory = self.parent.directory;
         match before {
             Some(_) => renameat(directory, &self.name, directory, name),
             None => self.rename_to_new(name),
@@ -198,7 +198,7 @@ impl<'a> Temporary<'a> {
     }
 
     fn rename_to_new(&self, name: &OsStr) -> Result<(), Errno> {
-        let (directory, flags) = (self.place.directory, RenameFlags::NOREPLACE);
+        let (directory, flags) = (self.parent.directory, RenameFlags::NOREPLACE);
         match renameat_with(directory, &self.name, directory, name, flags) {
             // Not every file system knows the flag.
             Err(Errno::INVAL | Errno::NOSYS) => renameat(directory, &self.name, directory, name),
@@ -210,7 +210,7 @@ impl<'a> Temporary<'a> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if !self.is_renamed {
-            let _ = unlinkat(self.place.directory, &self.name, AtFlags::empty());
+            let _ = unlinkat(self.parent.directory, &self.name, AtFlags::empty());
         }
     }
 }
@@ -287,10 +287,12 @@ mod tests {
         for is_named in [false, true] {
             fs::create_dir(&work).unwrap();
             let directory = OwnedFd::from(File::open(&work).unwrap());
-            let place = Place { directory: &directory, path: &work, temp_files: &temp_files };
+            let parent =
+                ParentDirectory { directory: &directory, path: &work, temp_files: &temp_files };
             let before = |name: &str| version_of(&directory, name.as_ref()).unwrap();
             let make = || {
-                let new = if is_named { place.make_named(None) } else { place.make_nameless(None) };
+                let new =
+                    if is_named { parent.make_named(None) } else { parent.make_nameless(None) };
                 new.unwrap()
             };
 
@@ -324,8 +326,9 @@ mod tests {
         let temp_files = TempFiles::noted_in(notes.clone());
         temp_files.sweep().unwrap();
         let directory = OwnedFd::from(File::open(&work).unwrap());
-        let place = Place { directory: &directory, path: &work, temp_files: &temp_files };
-        let new = place.make_named(None).unwrap();
+        let parent =
+            ParentDirectory { directory: &directory, path: &work, temp_files: &temp_files };
+        let new = parent.make_named(None).unwrap();
         assert_eq!(names(&work), names(&notes));
 
         std::mem::forget(new);
