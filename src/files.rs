@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::locks::Locks;
 pub(crate) use self::read_state::{Fingerprint, ReadState};
-use crate::workspace::{Identity, ReplaceError, Target, TempFiles};
+use crate::workspace::{FileVersion, ReplaceError, Target, TempFiles};
 
 pub(crate) mod encoding;
 pub(crate) mod line_ends;
@@ -97,9 +97,9 @@ impl Files {
             if bytes.len() > MAX_EDITED_BYTES {
                 return Err(FileError::Grown(target.path().to_owned()));
             }
-            let before = current.map(|current| current.fingerprint.identity);
-            let identity = self.put(target, &bytes, before)?;
-            known.wrote(target.real_path(), Fingerprint::from_bytes(identity, &bytes));
+            let before = current.map(|current| current.fingerprint.version);
+            let version = self.put(target, &bytes, before)?;
+            known.wrote(target.real_path(), Fingerprint::from_bytes(version, &bytes));
             Ok(answer)
         })
     }
@@ -112,8 +112,8 @@ impl Files {
         &self,
         target: &Target,
         bytes: &[u8],
-        before: Option<Identity>,
-    ) -> Result<Identity, FileError> {
+        before: Option<FileVersion>,
+    ) -> Result<FileVersion, FileError> {
         let mut attempts = 1;
         loop {
             match target.replace(bytes, before, &self.temp_files) {
@@ -147,7 +147,7 @@ impl FileSnapshot {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file.map_err(failed)?,
         };
-        let before = Identity::from_metadata(&file.metadata().map_err(failed)?);
+        let before = FileVersion::from_metadata(&file.metadata().map_err(failed)?);
         let mut bytes = Vec::new();
         // Reading one byte past the limit tells whether the file is larger.
         let limit = u64::try_from(MAX_EDITED_BYTES + 1).unwrap_or(u64::MAX);
@@ -156,7 +156,7 @@ impl FileSnapshot {
             return Err(FileError::TooLarge(target.path().to_owned()));
         }
         // Someone wrote the file while it was read, so the bytes may mix two states.
-        if Identity::from_metadata(&file.metadata().map_err(failed)?) != before {
+        if FileVersion::from_metadata(&file.metadata().map_err(failed)?) != before {
             return Err(FileError::Modified(target.path().to_owned()));
         }
         let fingerprint = Fingerprint::from_bytes(before, &bytes);

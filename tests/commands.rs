@@ -24,7 +24,7 @@ async fn many_commands_cost_the_server_nothing() {
     let server = Server::builder(&upstream).free().start().await;
     let command = "(setsid sleep 1000 >/dev/null 2>&1 &); echo done";
     turn(&upstream, &server, &bash_calls(1, command)).await;
-    let before = Descriptors::of(server.pid());
+    let before = Descriptors::from_process(server.pid());
 
     for _ in 0..ROUNDS {
         turn(&upstream, &server, &bash_calls(CALLS, command)).await;
@@ -32,7 +32,7 @@ async fn many_commands_cost_the_server_nothing() {
 
     server.no_children().await;
     assert_eq!(zombies_of(server.pid()), Vec::<String>::new());
-    let after = Descriptors::of(server.pid());
+    let after = Descriptors::from_process(server.pid());
     assert_eq!((after.pipes, after.processes), (before.pipes, before.processes));
     // A connection of the test may still be open, or have closed since.
     assert!(after.sockets < before.sockets + CALLS, "{before:?} {after:?}");
@@ -81,7 +81,7 @@ struct Descriptors {
 }
 
 impl Descriptors {
-    fn of(process: Pid) -> Self {
+    fn from_process(process: Pid) -> Self {
         let directory = format!("/proc/{}/fd", process.as_raw_nonzero());
         let entries = fs::read_dir(directory).expect("our server").flatten();
         let targets: Vec<_> =

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use axum::Router;
@@ -92,16 +92,21 @@ impl Upstream {
     }
 
     pub(crate) fn script(&self, script: Script) {
-        *self.shared.script.lock().expect("no holder panics") = Some(script);
+        *lock(&self.shared.script) = Some(script);
     }
 
     /// The times from the last braces of [`BRACE`] to the starts of their tools, in
     /// order.
     pub(crate) fn start_latencies(&self) -> Vec<Duration> {
-        let starts = self.shared.starts.lock().expect("no holder panics");
-        let braces = self.shared.braces.lock().expect("no holder panics");
+        let starts = lock(&self.shared.starts);
+        let braces = lock(&self.shared.braces);
         starts.iter().zip(&*braces).map(|(start, brace)| start.saturating_sub(*brace)).collect()
     }
+}
+
+/// Locks a mutex, also when a holder has panicked, as the server does.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Searches the body for a few words instead of parsing it, because the cost of upstream
@@ -110,7 +115,7 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     let asks_for = |model: &str| contains(&body, format!(r#""model":"{model}""#).as_bytes());
     let is_answered = contains(&body, br#""role":"tool""#);
     if is_answered && asks_for(BRACE) {
-        shared.starts.lock().expect("no holder panics").push(start_of_tool(&body));
+        lock(&shared.starts).push(start_of_tool(&body));
     }
     let events: Events = if asks_for(CHUNKS) || is_answered {
         at_once(shared.chunks.clone())
@@ -159,7 +164,7 @@ fn at_times(events: Vec<(Instant, Bytes)>) -> Events {
 
 fn timed(shared: &Shared) -> Events {
     let start = Instant::now();
-    let script = shared.script.lock().expect("no holder panics").clone().expect("a script");
+    let script = lock(&shared.script).clone().expect("a script");
     let milliseconds = script.waits.as_millis();
     let mut events = vec![(start, event(&json!({ "role": "assistant", "content": "" }), None))];
     for (number, close) in script.closes.iter().enumerate() {
@@ -183,7 +188,7 @@ fn brace(shared: Arc<Shared>) -> Events {
     let (head, front, back) = call("Wait", 0, r#"{"ms": 0"#);
     let before = at_once(vec![head, front]);
     let noted = stream::once(async move {
-        shared.braces.lock().expect("no holder panics").push(now());
+        lock(&shared.braces).push(now());
         Ok(back)
     });
     let after = stream::once(async {

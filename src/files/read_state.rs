@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::sync;
-use crate::workspace::Identity;
+use crate::workspace::FileVersion;
 
 /// Files that are remembered, at a few hundred bytes each. A forgotten file must be read again
 /// before an edit.
@@ -19,7 +19,7 @@ const MAX_PAGES: usize = 64;
 /// One state of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fingerprint {
-    pub(crate) identity: Identity,
+    pub(crate) version: FileVersion,
     /// The hash of the contents. `None` if the file was too long to be read whole.
     pub(crate) hash: Option<blake3::Hash>,
 }
@@ -53,8 +53,8 @@ struct Page {
 }
 
 impl Fingerprint {
-    pub(crate) fn from_bytes(identity: Identity, bytes: &[u8]) -> Self {
-        Self { identity, hash: Some(blake3::hash(bytes)) }
+    pub(crate) fn from_bytes(version: FileVersion, bytes: &[u8]) -> Self {
+        Self { version, hash: Some(blake3::hash(bytes)) }
     }
 
     /// Compares the hashes if both are known, else the identities. Times are not enough: a file
@@ -62,7 +62,7 @@ impl Fingerprint {
     fn is_same_content(&self, other: &Self) -> bool {
         match (self.hash, other.hash) {
             (Some(mine), Some(theirs)) => mine == theirs,
-            _ => self.identity == other.identity,
+            _ => self.version == other.version,
         }
     }
 }
@@ -169,7 +169,7 @@ mod tests {
 
     fn fingerprint(content: &str) -> Fingerprint {
         let metadata = std::fs::metadata("/").unwrap();
-        Fingerprint::from_bytes(Identity::from_metadata(&metadata), content.as_bytes())
+        Fingerprint::from_bytes(FileVersion::from_metadata(&metadata), content.as_bytes())
     }
 
     #[test]

@@ -48,11 +48,11 @@ impl Usage {
     pub(crate) fn size_estimate(&self) -> usize {
         /// The size of one count with its place in a map.
         const COUNT: usize = 128;
-        fn of(counts: &Map<String, Value>) -> usize {
-            let inner = |value: &Value| value.as_object().map_or(0, of);
+        fn size_of_counts(counts: &Map<String, Value>) -> usize {
+            let inner = |value: &Value| value.as_object().map_or(0, size_of_counts);
             counts.iter().map(|(name, value)| COUNT + name.len() + inner(value)).sum()
         }
-        of(&self.0)
+        size_of_counts(&self.0)
     }
 
     pub(crate) fn prompt_tokens(&self) -> u64 {

@@ -364,8 +364,8 @@ pub(crate) mod test_support {
     impl Workspace {
         pub(crate) fn new(files: &[(&str, &str)]) -> Self {
             let directory = tempfile::tempdir().unwrap();
-            let mut workspace = Self::at(directory.path());
-            workspace._directory = Some(directory);
+            let workspace = Self::at(directory.path());
+            let workspace = Self { _directory: Some(directory), ..workspace };
             for (path, text) in files {
                 workspace.write(path, text.as_bytes());
             }

@@ -195,12 +195,12 @@ impl Bounds {
 
     /// Records a file or directory that could not be searched, and the reason.
     pub(crate) fn not_searched(&self, path: &Path, reason: &str) {
-        lock(&self.not_searched).add(path, reason);
+        sync::lock(&self.not_searched).add(path, reason);
     }
 
     /// Records that an ignore file is not used, or only in part.
     fn note_ignore_file(&self, path: &Path, what: &str) {
-        lock(&self.ignore_files).add(path, what);
+        sync::lock(&self.ignore_files).add(path, what);
     }
 
     fn note_overflow(&self) {
@@ -212,7 +212,7 @@ impl Bounds {
     }
 
     pub(crate) fn has_searched_all(&self) -> bool {
-        !self.is_partial() && lock(&self.not_searched).total == 0
+        !self.is_partial() && sync::lock(&self.not_searched).total == 0
     }
 
     /// The notes that the answer must add to its results.
@@ -227,8 +227,8 @@ impl Bounds {
         if self.overflowed.load(Ordering::Relaxed) {
             notes.push("(incomplete: there are too many directories; narrow the path)".to_owned());
         }
-        lock(&self.not_searched).tell("not searched", &mut notes);
-        lock(&self.ignore_files).tell("ignore file not used in full", &mut notes);
+        sync::lock(&self.not_searched).tell("not searched", &mut notes);
+        sync::lock(&self.ignore_files).tell("ignore file not used in full", &mut notes);
         notes
     }
 }
@@ -249,8 +249,4 @@ impl Named {
             notes.push(format!("({what}: {rest} more)"));
         }
     }
-}
-
-fn lock(named: &Mutex<Named>) -> std::sync::MutexGuard<'_, Named> {
-    sync::lock(&named)
 }

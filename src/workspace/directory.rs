@@ -4,18 +4,18 @@
 //! of the directory.
 
 use std::ffi::CStr;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, fstat, openat, openat2, statat,
 };
 use rustix::io::Errno;
 
-use super::handles::{READ, expect_regular, regular};
+use super::handles::{READ, expect_regular, regular_with_id};
+use super::identity::FileId;
 
 const LIST: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -26,25 +26,8 @@ const LIST: OFlags = OFlags::RDONLY
 /// The kernel's limit on one path, including its final NUL.
 const MAX_PATH: usize = 4096;
 
-/// Identifies a file independently of its names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FileId {
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
-}
-
 #[derive(Debug)]
 pub(crate) struct Directory(OwnedFd);
-
-impl FileId {
-    pub(crate) fn from_metadata(metadata: &Metadata) -> Self {
-        Self { device: metadata.dev(), inode: metadata.ino() }
-    }
-
-    pub(super) fn from_stat(stat: &Stat) -> Self {
-        Self { device: stat.st_dev, inode: stat.st_ino }
-    }
-}
 
 impl Directory {
     /// Opens the directory of `handle` once more, for listing. The new handle has its own
@@ -87,10 +70,11 @@ impl Directory {
         }
     }
 
-    /// Opens a regular file for reading. Never blocks on a named pipe.
-    pub(crate) fn open_file(&self, name: &CStr) -> io::Result<File> {
+    /// Opens a regular file for reading, and tells which file it is. Never blocks on a named
+    /// pipe.
+    pub(crate) fn open_file(&self, name: &CStr) -> io::Result<(File, FileId)> {
         gate::pass(name);
-        regular(openat(&self.0, name, READ, Mode::empty())?)
+        regular_with_id(openat(&self.0, name, READ, Mode::empty())?)
     }
 
     /// Opens a regular file whose kind is not known yet. It asks for the kind first, because
@@ -98,7 +82,7 @@ impl Directory {
     pub(crate) fn open_file_of_unknown_kind(&self, name: &CStr) -> io::Result<File> {
         let stat = statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
         expect_regular(FileType::from_raw_mode(stat.st_mode))?;
-        self.open_file(name)
+        Ok(self.open_file(name)?.0)
     }
 
     /// The status of an entry. For a link, that of the link itself.

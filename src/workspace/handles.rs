@@ -9,6 +9,8 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 
+use super::identity::FileId;
+
 pub(super) const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOFOLLOW)
@@ -31,8 +33,13 @@ pub(super) fn open_directory(directory: &OwnedFd, name: &OsStr) -> Result<OwnedF
 }
 
 pub(super) fn regular(opened: OwnedFd) -> io::Result<File> {
-    expect_regular(FileType::from_raw_mode(fstat(&opened)?.st_mode))?;
-    Ok(File::from(opened))
+    Ok(regular_with_id(opened)?.0)
+}
+
+pub(super) fn regular_with_id(opened: OwnedFd) -> io::Result<(File, FileId)> {
+    let stat = fstat(&opened)?;
+    expect_regular(FileType::from_raw_mode(stat.st_mode))?;
+    Ok((File::from(opened), FileId::from_stat(&stat)))
 }
 
 pub(super) fn expect_regular(kind: FileType) -> io::Result<()> {

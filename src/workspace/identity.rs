@@ -1,23 +1,42 @@
-//! Detects that a file has changed, without reading it.
+//! Tells one file from another, and one state of a file from another, without reading it.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 
-/// One state of a file: device and inode, size, and times of the last changes.
+use rustix::fs::Stat;
+
+/// Which file this is, whatever its names: the same for all its hard links and mounts, and
+/// the same after it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FileId {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+/// Which file this is, and in which state. Writing the file or changing its attributes makes
+/// another version, except within one tick of the file system's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
+pub(crate) struct FileVersion {
+    id: FileId,
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
-impl Identity {
+impl FileId {
+    pub(crate) fn from_metadata(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
+
+    pub(super) fn from_stat(stat: &Stat) -> Self {
+        Self { device: stat.st_dev, inode: stat.st_ino }
+    }
+}
+
+impl FileVersion {
     pub(crate) fn from_metadata(metadata: &Metadata) -> Self {
         Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
+            id: FileId::from_metadata(metadata),
             size: metadata.size(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),

@@ -16,7 +16,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::Workspace;
-use super::directory::FileId;
+use super::identity::FileId;
 use super::target::Target;
 
 /// The listing is breadth first, so the keys and the database at the top always fit. Only

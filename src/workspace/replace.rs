@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use super::directories::NewDirectories;
 use super::handles::{open_directory, open_entry};
-use super::identity::Identity;
+use super::identity::FileVersion;
 use super::target::Target;
 use super::temp_files::{TempFileNote, TempFiles, random_name};
 
@@ -46,9 +46,9 @@ impl Target {
     pub(crate) fn replace(
         &self,
         contents: &[u8],
-        before: Option<Identity>,
+        before: Option<FileVersion>,
         temp_files: &TempFiles,
-    ) -> Result<Identity, ReplaceError> {
+    ) -> Result<FileVersion, ReplaceError> {
         let mut new_directories = NewDirectories::default();
         let (directory, name) = match before {
             Some(_) => self.leaf(open_directory)?,
@@ -56,12 +56,12 @@ impl Target {
         };
         let old = before.map(|_| open_for_replacing(&directory, name)).transpose()?;
         let path = self.real_path().parent().unwrap_or(Path::new("/"));
-        let place = Place { directory: &directory, path, temp_files };
+        let parent = ParentDirectory { directory: &directory, path, temp_files };
 
         let put = |new: Result<New<'_>, Errno>| {
             let mut new = new?;
             new.fill(contents, old.as_ref())?;
-            if identity_of(&directory, name)? != before {
+            if version_of(&directory, name)? != before {
                 return Err(ReplaceError::Changed);
             }
             match new.take_name(name, before) {
@@ -69,16 +69,16 @@ impl Target {
                 taken => Ok(taken.map(|()| new.file)?),
             }
         };
-        let file = match put(place.make_nameless(old.as_ref())) {
+        let file = match put(parent.make_nameless(old.as_ref())) {
             // The file system may have no nameless files, or no way to name them.
-            Err(ReplaceError::Io(_)) => put(place.make_named(old.as_ref())),
+            Err(ReplaceError::Io(_)) => put(parent.make_named(old.as_ref())),
             file => file,
         }?;
         new_directories.keep();
         // The file is already replaced. Some file systems cannot sync a directory, and we may
         // have no right to read it: neither makes the write a failure.
         let _ = sync_directory(&directory);
-        Ok(Identity::from_metadata(&file.metadata()?))
+        Ok(FileVersion::from_metadata(&file.metadata()?))
     }
 }
 
@@ -89,9 +89,9 @@ fn open_for_replacing(directory: &OwnedFd, name: &OsStr) -> Result<File, Errno> 
     openat(directory, name, flags, Mode::empty()).map(File::from)
 }
 
-fn identity_of(directory: &OwnedFd, name: &OsStr) -> io::Result<Option<Identity>> {
+fn version_of(directory: &OwnedFd, name: &OsStr) -> io::Result<Option<FileVersion>> {
     match open_entry(directory, name) {
-        Ok(handle) => Ok(Some(Identity::from_metadata(&File::from(handle).metadata()?))),
+        Ok(handle) => Ok(Some(FileVersion::from_metadata(&File::from(handle).metadata()?))),
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -104,7 +104,7 @@ fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {
 
 /// The directory of a new file.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct ParentDirectory<'a> {
     directory: &'a OwnedFd,
     path: &'a Path,
     temp_files: &'a TempFiles,
@@ -114,12 +114,12 @@ struct Place<'a> {
 struct New<'a> {
     file: File,
     name: Option<Temporary<'a>>,
-    place: Place<'a>,
+    parent: ParentDirectory<'a>,
 }
 
 /// A temporary name in the target's directory. Dropping this removes it.
 struct Temporary<'a> {
-    place: Place<'a>,
+    parent: ParentDirectory<'a>,
     name: String,
     is_renamed: bool,
     _note: Option<TempFileNote>,
@@ -131,12 +131,12 @@ fn mode_over(old: Option<&File>) -> Mode {
     Mode::from_raw_mode(if old.is_some() { 0o600 } else { 0o666 })
 }
 
-impl<'a> Place<'a> {
+impl<'a> ParentDirectory<'a> {
     /// Creates a file without a name. The kernel removes it if we are killed.
     fn make_nameless(self, old: Option<&File>) -> Result<New<'a>, Errno> {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
         let file = File::from(openat(self.directory, ".", flags, mode_over(old))?);
-        Ok(New { file, name: None, place: self })
+        Ok(New { file, name: None, parent: self })
     }
 
     fn make_named(self, old: Option<&File>) -> Result<New<'a>, Errno> {
@@ -144,7 +144,7 @@ impl<'a> Place<'a> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(openat(self.directory, &name.name, flags, mode_over(old))?);
-        Ok(New { file, name: Some(name), place: self })
+        Ok(New { file, name: Some(name), parent: self })
     }
 }
 
@@ -159,14 +159,14 @@ impl New<'_> {
 
     /// Gives the file its final name. A link cannot replace an existing file, only a rename
     /// can, so a nameless file first gets a temporary name.
-    fn take_name(&mut self, name: &OsStr, before: Option<Identity>) -> Result<(), Errno> {
+    fn take_name(&mut self, name: &OsStr, before: Option<FileVersion>) -> Result<(), Errno> {
         if self.name.is_none() && before.is_none() {
             return self.link(name);
         }
         let temporary = if let Some(temporary) = self.name.take() {
             temporary
         } else {
-            let temporary = Temporary::new(self.place);
+            let temporary = Temporary::new(self.parent);
             self.link(temporary.name.as_ref())?;
             temporary
         };
@@ -174,7 +174,7 @@ impl New<'_> {
     }
 
     fn link(&self, name: &OsStr) -> Result<(), Errno> {
-        linkat(CWD, path_of(&self.file), self.place.directory, name, AtFlags::SYMLINK_FOLLOW)
+        linkat(CWD, path_of(&self.file), self.parent.directory, name, AtFlags::SYMLINK_FOLLOW)
     }
 }
 
@@ -185,14 +185,14 @@ fn path_of(file: &File) -> String {
 }
 
 impl<'a> Temporary<'a> {
-    fn new(place: Place<'a>) -> Self {
+    fn new(parent: ParentDirectory<'a>) -> Self {
         let name = random_name();
-        let note = place.temp_files.note(place.path, &name);
-        Self { place, name, is_renamed: false, _note: note }
+        let note = parent.temp_files.note(parent.path, &name);
+        Self { parent, name, is_renamed: false, _note: note }
     }
 
-    fn rename_to(&mut self, name: &OsStr, before: Option<Identity>) -> Result<(), Errno> {
-        let directory = self.place.directory;
+    fn rename_to(&mut self, name: &OsStr, before: Option<FileVersion>) -> Result<(), Errno> {
+        let directory = self.parent.directory;
         match before {
             Some(_) => renameat(directory, &self.name, directory, name),
             None => self.rename_to_new(name),
@@ -202,7 +202,7 @@ impl<'a> Temporary<'a> {
     }
 
     fn rename_to_new(&self, name: &OsStr) -> Result<(), Errno> {
-        let (directory, flags) = (self.place.directory, RenameFlags::NOREPLACE);
+        let (directory, flags) = (self.parent.directory, RenameFlags::NOREPLACE);
         match renameat_with(directory, &self.name, directory, name, flags) {
             // Some file systems do not know the flag. A file that appears at this moment is
             // then replaced.
@@ -215,7 +215,7 @@ impl<'a> Temporary<'a> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if !self.is_renamed {
-            let _ = unlinkat(self.place.directory, &self.name, AtFlags::empty());
+            let _ = unlinkat(self.parent.directory, &self.name, AtFlags::empty());
         }
     }
 }
@@ -293,10 +293,12 @@ mod tests {
         for is_named in [false, true] {
             fs::create_dir(&work).unwrap();
             let directory = OwnedFd::from(File::open(&work).unwrap());
-            let place = Place { directory: &directory, path: &work, temp_files: &temp_files };
-            let before = |name: &str| identity_of(&directory, name.as_ref()).unwrap();
+            let parent =
+                ParentDirectory { directory: &directory, path: &work, temp_files: &temp_files };
+            let before = |name: &str| version_of(&directory, name.as_ref()).unwrap();
             let make = || {
-                let new = if is_named { place.make_named(None) } else { place.make_nameless(None) };
+                let new =
+                    if is_named { parent.make_named(None) } else { parent.make_nameless(None) };
                 new.unwrap()
             };
 
@@ -330,8 +332,9 @@ mod tests {
         let temp_files = TempFiles::noted_in(notes.clone());
         temp_files.sweep().unwrap();
         let directory = OwnedFd::from(File::open(&work).unwrap());
-        let place = Place { directory: &directory, path: &work, temp_files: &temp_files };
-        let new = place.make_named(None).unwrap();
+        let parent =
+            ParentDirectory { directory: &directory, path: &work, temp_files: &temp_files };
+        let new = parent.make_named(None).unwrap();
         assert_eq!(names(&work), names(&notes));
 
         std::mem::forget(new);

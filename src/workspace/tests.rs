@@ -212,7 +212,7 @@ fn a_race_for_links_leads_nowhere() {
             let mut text = String::new();
             file.read_to_string(&mut text).unwrap();
             assert_ne!(text, "ws-evil/x");
-            let before = Identity::from_metadata(&file.metadata().unwrap());
+            let before = FileVersion::from_metadata(&file.metadata().unwrap());
             let _ = replace(&target, b"inside", Some(before));
         }
         is_over.store(true, Ordering::Relaxed);
@@ -221,15 +221,15 @@ fn a_race_for_links_leads_nowhere() {
     assert_eq!(fs::read_dir(ground.path("ws-evil")).unwrap().count(), 1);
 }
 
-fn identity(path: &Path) -> Identity {
-    Identity::from_metadata(&fs::metadata(path).unwrap())
+fn version(path: &Path) -> FileVersion {
+    FileVersion::from_metadata(&fs::metadata(path).unwrap())
 }
 
 fn replace(
     target: &Target,
     contents: &[u8],
-    before: Option<Identity>,
-) -> Result<Identity, ReplaceError> {
+    before: Option<FileVersion>,
+) -> Result<FileVersion, ReplaceError> {
     target.replace(contents, before, &TempFiles::default())
 }
 
@@ -241,7 +241,7 @@ fn t12_t24_replacing_keeps_mode_and_link_and_cuts_hard_links() {
     fs::hard_link(&path, ground.path("twin")).unwrap();
     ground.link("ws/link", "a.txt");
 
-    replace(&ground.target("ws/link"), b"new", Some(identity(&path))).unwrap();
+    replace(&ground.target("ws/link"), b"new", Some(version(&path))).unwrap();
 
     assert_eq!(fs::read(&path).unwrap(), b"new");
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o751);
@@ -262,7 +262,7 @@ fn replacing_makes_directories_and_leaves_nothing_beside_the_file() {
 fn what_changed_meanwhile_is_not_replaced() {
     let ground = Ground::new();
     let (path, target) = (ground.path("ws/a.txt"), ground.target("ws/a.txt"));
-    let before = identity(&path);
+    let before = version(&path);
     fs::write(&path, "from elsewhere").unwrap();
     assert!(matches!(replace(&target, b"x", Some(before)), Err(ReplaceError::Changed)));
     assert!(matches!(replace(&target, b"x", None), Err(ReplaceError::Changed)));

@@ -73,6 +73,7 @@ const ONLY: &str = "SOAK_ONLY";
 
 impl Table {
     /// Measures a part, unless only another one is wanted, and prints its line.
+    #[expect(clippy::disallowed_methods, reason = "the configuration of a test run")]
     pub(super) async fn measure(&mut self, name: &str, part: impl Future<Output = Line>) {
         let only = env::var(ONLY).unwrap_or_default();
         if name.contains(&only) {

@@ -39,7 +39,8 @@ async fn the_main_argument_is_told_in_at_most_400_characters() {
 #[tokio::test]
 async fn what_is_told_to_programs_is_at_most_64_kilobytes() {
     let upstream = Upstream::start();
-    let lines = |word: &str| (0..20_000).map(|n| format!("{word} {n}\n")).collect::<String>();
+    let lines =
+        |word: &str| (0..20_000).map(|n| format!("{word} {n}\n")).collect::<Vec<_>>().concat();
     let server = Server::builder(&upstream).free().file("a.txt", &lines("old")).start().await;
     let read = ("c0", "Read", json!({ "file_path": "a.txt" }));
     let large = ("c1", "Write", json!({ "file_path": "a.txt", "content": lines("new") }));

@@ -178,7 +178,7 @@ fn not_an_array(param: impl Display) -> ApiError {
     invalid(param, message)
 }
 
-fn required_object<'a>(value: &'a RawValue, param: impl Display) -> Result<Object<'a>, ApiError> {
+fn required_object(value: &RawValue, param: impl Display) -> Result<Object<'_>, ApiError> {
     Object::from_raw(value).ok_or_else(|| {
         let wanted = match json::kind(value) {
             Kind::Object => format!("have at most {MAX_MEMBERS} members"),

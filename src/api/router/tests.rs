@@ -163,7 +163,7 @@ impl Ask {
         self.with("content-type", "application/json")
     }
 
-    async fn of(self, router: &Router) -> Response {
+    async fn send(self, router: &Router) -> Response {
         let mut request = self.request.body(self.body).unwrap();
         request.extensions_mut().insert(Peer([10, 0, 0, 1].into()));
         router.clone().oneshot(request).await.unwrap()
@@ -171,7 +171,7 @@ impl Ask {
 
     /// The status and the error code.
     async fn outcome(self, router: &Router) -> (u16, String) {
-        let response = self.of(router).await;
+        let response = self.send(router).await;
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -224,7 +224,7 @@ async fn h1_every_route_needs_a_key_whatever_the_method() {
     let mut open = BTreeSet::new();
     for path in paths() {
         for method in ["GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH", "PROPFIND"] {
-            let response = ask(method, &example(&path)).of(&server).await;
+            let response = ask(method, &example(&path)).send(&server).await;
             if response.status() == 401 {
                 assert_eq!(response.headers()[WWW_AUTHENTICATE], "Bearer");
             } else {
@@ -263,7 +263,7 @@ async fn each_route_is_there_for_who_has_the_key() {
 #[tokio::test]
 async fn health_and_readiness_are_open() {
     let server = server();
-    let health = ask("GET", "/health").of(&server).await;
+    let health = ask("GET", "/health").send(&server).await;
     assert_eq!(health.status(), 200);
     let body = health.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(body, r#"{"status":"ok"}"#);
@@ -281,7 +281,7 @@ async fn h2_wrong_keys_are_all_the_same_and_cost_patience() {
     for _ in 3..10 {
         assert_error(wrong("Bearer x").outcome(&server).await, 401, "invalid_api_key");
     }
-    let response = wrong("Bearer x").of(&server).await;
+    let response = wrong("Bearer x").send(&server).await;
     assert_eq!(response.status(), 429);
     assert!(response.headers().contains_key(RETRY_AFTER));
     assert_error(ask("GET", "/openapi.yaml").outcome(&server).await, 401, "invalid_api_key");
@@ -328,7 +328,7 @@ async fn h5_odd_paths_are_no_routes() {
 
 #[tokio::test]
 async fn a_wrong_method_is_told_the_right_one() {
-    let response = ask("GET", "/v1/chat/completions").key().of(&server()).await;
+    let response = ask("GET", "/v1/chat/completions").key().send(&server()).await;
 
     assert_eq!(response.status(), 405);
     assert_eq!(response.headers()[ALLOW], "POST");
@@ -337,7 +337,7 @@ async fn a_wrong_method_is_told_the_right_one() {
 #[tokio::test]
 async fn host_and_origin_come_before_the_key() {
     let server = server();
-    let response = ask("GET", "/v1/models").with("origin", "https://evil.com").of(&server).await;
+    let response = ask("GET", "/v1/models").with("origin", "https://evil.com").send(&server).await;
     assert_eq!(response.status(), 403);
     assert!(!response.headers().contains_key(ACCESS_CONTROL_ALLOW_ORIGIN));
     let request = Request::builder().uri("/v1/models").header("host", "evil.com");
@@ -364,15 +364,15 @@ async fn h13_only_allowed_origins_have_their_preflight_answered() {
             .with("access-control-request-headers", "authorization,content-type")
             .with("access-control-request-private-network", "true")
     };
-    let allowed = preflight(ORIGIN).of(&server).await;
+    let allowed = preflight(ORIGIN).send(&server).await;
     assert_eq!(allowed.status(), 200);
     assert_eq!(allowed.headers()[ACCESS_CONTROL_ALLOW_ORIGIN], ORIGIN);
     assert_eq!(allowed.headers()["access-control-allow-headers"], "authorization,content-type");
-    let foreign = preflight("https://evil.com").of(&server).await;
+    let foreign = preflight("https://evil.com").send(&server).await;
     assert_eq!(foreign.status(), 403);
     let told = foreign.headers().keys().any(|name| name.as_str().starts_with("access-control"));
     assert!(!told);
-    let answer = ask("GET", "/v1/models").with("origin", ORIGIN).of(&server).await;
+    let answer = ask("GET", "/v1/models").with("origin", ORIGIN).send(&server).await;
     assert_eq!(answer.status(), 401);
     assert_eq!(answer.headers()[ACCESS_CONTROL_ALLOW_ORIGIN], ORIGIN);
 }
@@ -381,11 +381,11 @@ async fn h13_only_allowed_origins_have_their_preflight_answered() {
 async fn every_response_has_an_id_and_is_not_stored() {
     let server = server();
     for path in ["/health", "/nowhere", "/v1/models"] {
-        let response = ask("GET", path).with("x-request-id", "mine 1").of(&server).await;
+        let response = ask("GET", path).with("x-request-id", "mine 1").send(&server).await;
         assert_eq!(response.headers()["x-request-id"], "mine 1");
         assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
     }
-    let response = ask("GET", "/health").with("x-request-id", &"x".repeat(129)).of(&server).await;
+    let response = ask("GET", "/health").with("x-request-id", &"x".repeat(129)).send(&server).await;
     assert!(response.headers()["x-request-id"].to_str().unwrap().starts_with("req_"));
 }
 
@@ -398,7 +398,7 @@ async fn a_body_is_checked_in_order_kind_size_json_content() {
         assert_error(text, 415, "unsupported_content_type");
         let multipart = post().with("content-type", "multipart/form-data; boundary=x");
         assert_error(multipart.outcome(&server).await, 415, "unsupported_content_type");
-        let large = post().json(" ".repeat(10_001)).of(&server).await;
+        let large = post().json(" ".repeat(10_001)).send(&server).await;
         assert_eq!(
             (large.status().as_u16(), &large.headers()["connection"] == "close"),
             (413, true)
@@ -435,7 +435,7 @@ async fn an_upstream_that_is_away_is_said_to_be() {
     );
     let post = ask("POST", "/v1/embeddings").key().json(r#"{"input": "x"}"#);
     assert_error(post.outcome(&server).await, 502, "upstream_unavailable");
-    let status = ask("GET", "/toolhand/v1/status").key().of(&server).await;
+    let status = ask("GET", "/toolhand/v1/status").key().send(&server).await;
     let body = status.into_body().collect().await.unwrap().to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(body["upstream"]["reachable"], false);

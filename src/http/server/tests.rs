@@ -63,9 +63,9 @@ impl Connection {
     /// closed.
     async fn read_to_end(mut self) -> (String, u64) {
         /// More than any answer here. An answer without an end fails the test.
-        const MOST: u64 = 8 << 20;
+        const MAX_ANSWER: u64 = 8 << 20;
         let mut all = Vec::new();
-        (&mut self.client).take(MOST).read_to_end(&mut all).await.unwrap();
+        (&mut self.client).take(MAX_ANSWER).read_to_end(&mut all).await.unwrap();
         (String::from_utf8(all).unwrap(), self.started.elapsed().as_secs())
     }
 

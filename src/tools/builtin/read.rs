@@ -15,7 +15,7 @@ use crate::files::page::{Page, PageError, Total, Wanted};
 use crate::permissions::{AccessKind, AccessRequest, Permit};
 use crate::tools::disk;
 use crate::tools::tool::{CallContext, Concurrency, StartRule, Tool, ToolError, ToolOutput};
-use crate::workspace::{Identity, Target};
+use crate::workspace::{FileVersion, Target};
 
 /// Lines of a page if the model names no number. Most source files are shorter.
 const DEFAULT_LINES: u64 = 2000;
@@ -77,13 +77,13 @@ impl Tool for Read {
 fn read(target: &Target, wanted: Wanted, context: &CallContext) -> Result<ToolOutput, ToolError> {
     let failed = |error: io::Error| not_read(target, &error, context);
     let file = target.open_file().map_err(failed)?;
-    let before = Identity::from_metadata(&file.metadata().map_err(failed)?);
+    let before = FileVersion::from_metadata(&file.metadata().map_err(failed)?);
     let page = Page::read(&file, wanted, &context.cancelled)
         .map_err(|error| no_page(target, error, context))?;
-    let has_changed = Identity::from_metadata(&file.metadata().map_err(failed)?) != before;
+    let has_changed = FileVersion::from_metadata(&file.metadata().map_err(failed)?) != before;
 
     let state = &context.session.read_state;
-    let fingerprint = Fingerprint { identity: before, hash: page.hash };
+    let fingerprint = Fingerprint { version: before, hash: page.hash };
     if page.lines == 0 && page.total != Total::Exactly(0) {
         return Err(past_the_end(target, &page));
     }

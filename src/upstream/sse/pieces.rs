@@ -64,7 +64,7 @@ mod tests {
             assert_eq!(pieces.len(), bytes.len());
             assert!(pieces.full.iter().all(|piece| piece.capacity() <= 2 * PIECE));
             assert_eq!(pieces.take(), bytes, "in cuts of {cut}");
-            assert!(pieces.is_empty() && pieces.len() == 0);
+            assert!(pieces.is_empty());
         }
     }
 }

@@ -151,11 +151,11 @@ fn read_tools(value: &Value<'_>, context: &Context) -> Result<Narrowed, ApiError
 }
 
 fn read_names(names: &RawValue, at: &str, context: &Context) -> Result<Vec<String>, ApiError> {
-    let named = required_items(names, MAX_NAMED, at)?;
-    if named.len() > MAX_NAMED {
+    let chosen = required_items(names, MAX_NAMED, at)?;
+    if chosen.len() > MAX_NAMED {
         return Err(invalid(at, format!("{at} must name at most {MAX_NAMED} tools.")));
     }
-    named
+    chosen
         .into_iter()
         .enumerate()
         .map(|(index, name)| {

@@ -2,6 +2,7 @@
 //! of the calls: providers match them by id or by position.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt::Write as _;
 
 use serde_json::value::RawValue;
 
@@ -130,7 +131,7 @@ fn listed(ids: &[(usize, &str)]) -> String {
     let mut listed =
         ids.iter().take(SHOWN).map(|(_, id)| quoted(id)).collect::<Vec<_>>().join(", ");
     if let Some(more) = ids.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-        listed.push_str(&format!(" and {more} more"));
+        _ = write!(listed, " and {more} more");
     }
     listed
 }

@@ -180,7 +180,7 @@ fn named(
     at: &str,
     is_there: &dyn Fn(&str) -> bool,
 ) -> Result<String, ApiError> {
-    let kind = required_string(object, "type", &format!("{at}.type"))?;
+    let kind = required_string(object, "type", format_args!("{at}.type"))?;
     if !KINDS.contains(&kind.as_ref()) {
         return Err(unsupported(
             format!("{at}.type"),

@@ -10,7 +10,7 @@ use rustix::fs::FileType;
 
 use crate::permissions::HiddenFiles;
 use crate::tools::walk::io_errors::is_gone;
-use crate::workspace::{Directory, FileId};
+use crate::workspace::Directory;
 
 /// A file or directory that the walk has found.
 #[derive(Debug)]
@@ -29,13 +29,12 @@ impl Entry<'_> {
     /// Opens the file for reading. `None` if it has vanished, or is a hard link to a hidden
     /// file.
     pub(crate) fn open_file(&self) -> io::Result<Option<File>> {
-        let file = match self.directory.open_file(self.name) {
-            Ok(file) => file,
+        let (file, id) = match self.directory.open_file(self.name) {
+            Ok(opened) => opened,
             Err(error) if is_gone(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let is_hidden = self.excluded.has(FileId::from_metadata(&file.metadata()?));
-        Ok((!is_hidden).then_some(file))
+        Ok((!self.excluded.has(id)).then_some(file))
     }
 
     /// The time of the last modification. `None` as in [`Entry::open_file`].
