@@ -3,18 +3,17 @@
 //! Nothing that changes underneath can lead out of it: there are no paths here.
 
 use std::ffi::CStr;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, fstat, openat, openat2, statat,
 };
 use rustix::io::Errno;
 
-use super::target::{READ, expect_regular, regular};
+use super::target::{READ, expect_regular, regular_with_id};
 
 const LIST: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -36,10 +35,6 @@ pub(crate) struct FileId {
 pub(crate) struct Directory(OwnedFd);
 
 impl FileId {
-    pub(crate) fn from_metadata(metadata: &Metadata) -> Self {
-        Self { device: metadata.dev(), inode: metadata.ino() }
-    }
-
     pub(super) fn from_stat(stat: &Stat) -> Self {
         Self { device: stat.st_dev, inode: stat.st_ino }
     }
@@ -84,17 +79,18 @@ impl Directory {
         }
     }
 
-    /// A regular file in this directory, opened for reading without blocking.
-    pub(crate) fn open_file(&self, name: &CStr) -> io::Result<File> {
+    /// A regular file in this directory, opened for reading without blocking, and which
+    /// it is.
+    pub(crate) fn open_file(&self, name: &CStr) -> io::Result<(File, FileId)> {
         gate::pass(name);
-        regular(openat(&self.0, name, READ, Mode::empty())?)
+        regular_with_id(openat(&self.0, name, READ, Mode::empty())?)
     }
 
     /// The same where it is not known that it is no device: opening some is an act.
     pub(crate) fn open_file_of_unknown_kind(&self, name: &CStr) -> io::Result<File> {
         let stat = statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
         expect_regular(FileType::from_raw_mode(stat.st_mode))?;
-        self.open_file(name)
+        Ok(self.open_file(name)?.0)
     }
 
     /// Of a name here; of a link, not of what it leads to.

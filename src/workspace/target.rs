@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 
-use super::directory::Directory;
+use super::directory::{Directory, FileId};
 
 /// A file or directory beneath a root, resolved once; it need not exist yet.
 #[derive(Debug)]
@@ -176,8 +176,13 @@ pub(super) fn open_directory(directory: &OwnedFd, name: &OsStr) -> Result<OwnedF
 }
 
 pub(super) fn regular(opened: OwnedFd) -> io::Result<File> {
-    expect_regular(FileType::from_raw_mode(fstat(&opened)?.st_mode))?;
-    Ok(File::from(opened))
+    Ok(regular_with_id(opened)?.0)
+}
+
+pub(super) fn regular_with_id(opened: OwnedFd) -> io::Result<(File, FileId)> {
+    let stat = fstat(&opened)?;
+    expect_regular(FileType::from_raw_mode(stat.st_mode))?;
+    Ok((File::from(opened), FileId::from_stat(&stat)))
 }
 
 pub(super) fn expect_regular(kind: FileType) -> io::Result<()> {

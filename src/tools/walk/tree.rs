@@ -24,7 +24,7 @@ use super::node::{Kept, Node, OpenDirectories};
 use super::queue::Queue;
 use super::rules::{Present, Reader, Rules, rules_of_a_walk};
 use crate::permissions::{HiddenFiles, SearchScope};
-use crate::workspace::{Directory, FileId};
+use crate::workspace::Directory;
 
 /// Their contents are the tools' own, never what a person would look for.
 const VCS_DIRECTORIES: [&[u8]; 6] = [b".git", b".svn", b".hg", b".bzr", b".jj", b".sl"];
@@ -397,13 +397,12 @@ impl Entry<'_> {
     /// Opens the file for reading. `None` where it went meanwhile, or is hidden under
     /// another name.
     pub(crate) fn open_file(&self) -> io::Result<Option<File>> {
-        let file = match self.directory.open_file(self.name) {
-            Ok(file) => file,
+        let (file, id) = match self.directory.open_file(self.name) {
+            Ok(opened) => opened,
             Err(error) if is_gone(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let is_hidden = self.excluded.has(FileId::from_metadata(&file.metadata()?));
-        Ok((!is_hidden).then_some(file))
+        Ok((!self.excluded.has(id)).then_some(file))
     }
 
     /// When it was last changed. `None` as for [`Entry::open_file`].
