@@ -13,6 +13,7 @@ mod searches;
 mod turns;
 mod upstream;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
@@ -41,10 +42,8 @@ fn main() -> ExitCode {
 async fn searches() -> ExitCode {
     let upstream = Upstream::start().await;
     let mut report = Report::default();
-    searches::measure(&upstream, &mut report).await;
-    if let Some(other) = std::env::args().nth(2) {
-        searches::measure_with(other.as_ref(), &upstream, &mut report).await;
-    }
+    let other = std::env::args_os().nth(2);
+    searches::measure_beside(other.as_deref().map(Path::new), &upstream, &mut report).await;
     report.print()
 }
 

@@ -206,8 +206,8 @@ mod tests {
         for (name, is_own) in
             [("state", true), ("state/sub", true), ("ws/two", true), ("ws", false)]
         {
-            let metadata = fs::metadata(path(name)).unwrap();
-            assert_eq!(own.covers_identity(FileId::from_metadata(&metadata)), is_own, "{name}");
+            let stat = statat(CWD, path(name), AtFlags::empty()).unwrap();
+            assert_eq!(own.covers_identity(FileId::from_stat(&stat)), is_own, "{name}");
         }
 
         // The directory stays ours when it is moved into the workspace.

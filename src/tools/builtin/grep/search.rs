@@ -163,23 +163,24 @@ impl<'a> Worker<'a> {
 
     fn search(&mut self, file: File, relative: &Path, real_path: &Path) {
         let mut reader = Interruptible { file, bounds: &self.call.bounds };
-        let shown = self.call.paths.shown(relative);
+        // Most files have no match, and then nobody asks for it.
+        let shown = || self.call.paths.shown(relative);
         let outcome = match self.call.query.mode {
-            OutputMode::Content => self.lines(reader, &shown, real_path).map(|text| {
+            OutputMode::Content => self.lines(reader, &shown(), real_path).map(|text| {
                 if !text.is_empty() {
                     self.add((None, relative.to_owned()), text, 0);
                 }
             }),
             OutputMode::Count => self.count(reader).map(|count| {
                 if count > 0 {
-                    let line = format!("{shown}:{count}\n");
+                    let line = format!("{}:{count}\n", shown());
                     self.add((None, relative.to_owned()), line.into_bytes(), count);
                 }
             }),
             OutputMode::FilesWithMatches => self.has_match(&mut reader).map(|has_match| {
                 if has_match {
                     let modified = reader.file.metadata().and_then(|about| about.modified()).ok();
-                    let line = format!("{shown}\n");
+                    let line = format!("{}\n", shown());
                     self.add((modified.map(Reverse), relative.to_owned()), line.into_bytes(), 0);
                 }
             }),
