@@ -253,5 +253,5 @@ impl Named {
 }
 
 fn lock(named: &Mutex<Named>) -> std::sync::MutexGuard<'_, Named> {
-    sync::lock(&named)
+    sync::lock(named)
 }

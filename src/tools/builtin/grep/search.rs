@@ -102,7 +102,7 @@ impl Job for Searching {
             What::File(file) => {
                 // The lock is held until the file is searched. Otherwise another thread would
                 // find no file, and answer too early.
-                let mut file = sync::lock(&file);
+                let mut file = sync::lock(file);
                 worker.searcher.set_binary_detection(BinaryDetection::convert(0));
                 if let Some(file) = file.take() {
                     worker.search(file, Path::new(""), &self.paths.real_path);
