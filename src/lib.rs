@@ -4,6 +4,12 @@
 //! module uses only lower layers, never a sibling; `tests/architecture.rs`
 //! keeps it so.
 
+// Text, numbers with units, locks, owners of files: what the vocabulary itself rests on.
+pub(crate) mod ownership;
+pub(crate) mod sync;
+pub(crate) mod text;
+pub(crate) mod units;
+
 // Vocabulary: what every layer above speaks of.
 pub(crate) mod errors;
 pub(crate) mod ids;
@@ -11,9 +17,6 @@ pub(crate) mod limits;
 pub(crate) mod openai;
 pub(crate) mod progress_lines;
 pub(crate) mod secret;
-pub(crate) mod sync;
-pub(crate) mod text;
-pub(crate) mod units;
 
 // Infrastructure: memory, threads, programs, directories, logs.
 pub(crate) mod blocking;

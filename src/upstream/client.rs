@@ -88,7 +88,7 @@ impl Client {
         let response = self.send(request, self.0.settings.first_byte_timeout).await?;
         if is_html(&response) {
             let body = beginning(response, MAX_ERROR_BODY).await;
-            return Err(Fault::NotACompletion(excerpt(&body)));
+            return Err(Fault::not_a_completion(&body));
         }
         let Inner { caps, settings, drains, memory_budget, .. } = &*self.0;
         Ok(ChunkStream::new(
@@ -130,7 +130,7 @@ impl Client {
         )
         .await
         .map_err(|_| Fault::Idle(SHORT_REQUEST_TIMEOUT))??;
-        serde_json::from_slice(&body).map_err(|_| Fault::NotACompletion(excerpt(&body)))
+        serde_json::from_slice(&body).map_err(|_| Fault::not_a_completion(&body))
     }
 
     /// Whether upstream is there and takes our key.
@@ -238,11 +238,6 @@ async fn whole(
         body.extend_from_slice(&bytes);
     }
     Ok(body.freeze())
-}
-
-/// As much of a wrong answer as the log shows.
-fn excerpt(body: &[u8]) -> String {
-    String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned()
 }
 
 fn http(settings: &UpstreamSettings) -> Result<reqwest::Client, String> {
