@@ -1,4 +1,4 @@
-//! The loop: rounds of model and tools until an answer stands.
+//! The agent loop: rounds of model and tools until the turn has its answer.
 
 pub(crate) mod conversation;
 mod deltas;

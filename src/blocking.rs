@@ -1,8 +1,8 @@
-//! Runs work that blocks (files, large bodies, searches) in pools of threads of their own.
+//! Runs blocking work (files, large bodies, searches) in separate pools of threads.
 //!
-//! A file system that does not answer keeps its thread for good. Each kind of work
-//! therefore has its own pool, a thread that does not come back is replaced up to a
-//! bound, and beyond the bound callers get an error instead of waiting for ever.
+//! A file system that does not answer holds its thread for ever. So each kind of work has its
+//! own pool. A thread that does not return is replaced, up to a bound; beyond it callers get an
+//! error instead of waiting.
 
 use std::panic;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,26 +16,26 @@ use tokio::time::{sleep, timeout};
 
 use crate::sync;
 
-/// Checks of request bodies. They compute, so more threads would not help.
+/// Validates request bodies. This is computation, so more threads would not help.
 pub(crate) static VALIDATION: Pool = Pool::new(
     "validation",
     Size { at_once: 4, stuck: 4, threads_each: 1, waiting: 256, max_wait: MAX_WAIT },
 );
 
-/// Resolving the paths that tools were given.
+/// Resolves the paths in tool calls.
 pub(crate) static RESOLVING: Pool = Pool::new(
     "paths",
     Size { at_once: 32, stuck: 224, threads_each: 1, waiting: 1024, max_wait: MAX_WAIT },
 );
 
-/// Tools that read or write one file.
+/// Runs tools that read or write one file.
 pub(crate) static FILES: Pool = Pool::new(
     "files",
     Size { at_once: 32, stuck: 224, threads_each: 1, waiting: 1024, max_wait: MAX_WAIT },
 );
 
-/// Glob and Grep. Few at once: each uses several processors, and may hold the rules of
-/// ignore files (20,000 of them took 160 MB).
+/// Runs Glob and Grep. Only a few at once: each uses several processors, and may hold the rules
+/// of ignore files (20,000 such files took 160 MB).
 pub(crate) static SEARCHES: Pool = Pool::new(
     "search",
     Size {
@@ -47,27 +47,32 @@ pub(crate) static SEARCHES: Pool = Pool::new(
     },
 );
 
-/// More threads hardly make a walk faster: they wait for the disk or for each other.
+/// The most threads of one search. More make it hardly faster: they wait for the disk or for
+/// each other.
 pub(crate) const MAX_THREADS_OF_A_SEARCH: usize = 8;
 
-/// Work that takes longer no longer counts against its pool: another thread takes its
-/// place. Any file on a disk that answers is read in less.
+/// The time after which work counts as stuck, and another thread takes its place. A disk that
+/// answers delivers any file sooner.
 pub(crate) const STUCK_AFTER: Duration = Duration::from_secs(2);
 
-/// How long a call waits for its turn.
+/// How long a caller waits for a slot.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
-/// How many of each a pool may have.
+/// The limits of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
+    /// Slots for work that runs.
     pub(crate) at_once: usize,
-    /// Slots whose work does not come back, beside `at_once`.
+    /// Slots for work that is stuck, beside `at_once`.
     pub(crate) stuck: usize,
+    /// The threads that one slot may use.
     pub(crate) threads_each: usize,
+    /// Callers that may wait for a slot.
     pub(crate) waiting: usize,
     pub(crate) max_wait: Duration,
 }
 
+/// A pool of threads for one kind of work. The threads are started when they are needed.
 #[derive(Debug)]
 pub(crate) struct Pool {
     name: &'static str,
@@ -77,16 +82,17 @@ pub(crate) struct Pool {
 
 #[derive(Debug)]
 struct State {
-    /// Drives nothing; it only owns the threads. It is never dropped, since that would
-    /// wait for those that are stuck.
+    /// Owns the threads; nothing else runs in it. It is never dropped, since a drop would wait
+    /// for threads that are stuck.
     runtime: Runtime,
+    /// The free slots of `at_once`.
     free: Arc<Semaphore>,
     waiting: AtomicUsize,
     stuck: AtomicUsize,
 }
 
-/// The right to run work in a pool. It is free again when the work is done, or when the
-/// work is given up and the pool has room for one more that is stuck.
+/// The right to run work in a pool. The slot becomes free when the work ends. It also becomes
+/// free when the work is given up, unless the pool has its bound of stuck work.
 #[derive(Debug)]
 pub(crate) struct Slot {
     state: &'static State,
@@ -94,16 +100,18 @@ pub(crate) struct Slot {
     hold: Mutex<Hold>,
 }
 
+/// Which of the pool's two limits the slot counts against.
 #[derive(Debug)]
 enum Hold {
     Counted { _permit: OwnedSemaphorePermit },
     Stuck,
 }
 
-/// Gives work up when the caller that waits for it is dropped.
+/// Gives up the work of a slot when the caller that waits for it is dropped.
 #[derive(Debug)]
 pub(crate) struct GiveUpOnDrop(pub(crate) Arc<Slot>);
 
+/// The pool has no slot left. The text is for the model or the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the server is overloaded: too much work of this kind ({0}) is waiting or does not come back; \
@@ -116,7 +124,7 @@ impl Pool {
         Self { name, size, state: OnceLock::new() }
     }
 
-    /// Runs one piece of work in a thread of this pool. A panic goes on in the caller.
+    /// Runs work in a thread of this pool. A panic of the work continues in the caller.
     pub(crate) async fn run<T: Send + 'static>(
         &'static self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -125,6 +133,7 @@ impl Pool {
         let _guard = GiveUpOnDrop(Arc::clone(&slot));
         let mut task = slot.spawn(work);
         let done = tokio::select! {
+            // Poll the work first: work that has ended is never given up.
             biased;
             done = &mut task => done,
             () = sleep(STUCK_AFTER) => {
@@ -135,7 +144,8 @@ impl Pool {
         Ok(done.unwrap_or_else(|error| panic::resume_unwind(error.into_panic())))
     }
 
-    /// Waits for a slot; an error when too many wait already, or for too long.
+    /// Waits for a slot. Fails if too many callers wait already, or if no slot becomes free in
+    /// `max_wait`.
     pub(crate) async fn enter(&'static self) -> Result<Arc<Slot>, Overloaded> {
         let state = self.state();
         let permit = match Arc::clone(&state.free).try_acquire_owned() {
@@ -172,7 +182,7 @@ impl Pool {
 }
 
 impl Slot {
-    /// Starts work in a thread; the slot is held until it ends.
+    /// Starts work in a thread. The slot is held until the work ends.
     pub(crate) fn spawn<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce() -> T + Send + 'static,
@@ -184,14 +194,15 @@ impl Slot {
         })
     }
 
-    /// Lets other work in although this has not come back, as far as the pool has room
-    /// for stuck work.
+    /// Counts the work as stuck and frees its slot for other work. Does nothing if the pool has
+    /// its bound of stuck work.
     pub(crate) fn give_up(&self) {
         let mut hold = sync::lock(&self.hold);
         let is_counted = matches!(*hold, Hold::Counted { .. });
         let grows = |stuck: usize| (stuck < self.max_stuck).then_some(stuck + 1);
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
         if is_counted && self.state.stuck.fetch_update(set, fetch, grows).is_ok() {
+            // Drops the permit, which lets the next caller in.
             *hold = Hold::Stuck;
         }
     }
@@ -208,14 +219,15 @@ impl Drop for Slot {
 
 impl Drop for GiveUpOnDrop {
     fn drop(&mut self) {
-        // Where no thread holds the slot any more, it is free at once.
+        // More than one owner means that the work still runs. Otherwise the slot becomes free
+        // with this drop.
         if Arc::strong_count(&self.0) > 1 {
             self.0.give_up();
         }
     }
 }
 
-/// A caller in the queue.
+/// Counts a caller in the queue for as long as it waits.
 struct Waiting(&'static State);
 
 impl Waiting {
@@ -265,7 +277,7 @@ mod tests {
 
         assert_eq!(pool.run(|| 1).await, Err(Overloaded("test")));
         gates.pop();
-        // The last one was never replaced: its thread is the one that is free again.
+        // The last piece of work was never replaced: the thread that becomes free is its own.
         while pool.run(|| 1).await.is_err() {
             tokio::task::yield_now().await;
         }

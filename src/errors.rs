@@ -1,8 +1,8 @@
-//! The errors of the API: one table of codes.
+//! Defines the errors of the API, with one table of their statuses, types and codes.
 
 use std::time::Duration;
 
-/// Every error code a client can meet, before a stream or in its error frame.
+/// Every error code that a client can get, as a response or in a stream's error frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorCode {
     InvalidJson,
@@ -47,7 +47,7 @@ pub(crate) enum ErrorCode {
     SlowClient,
 }
 
-/// An error as the client reads it: `{"error": {message, type, param, code}}`.
+/// An error for the client: `{"error": {message, type, param, code}}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiError {
     pub(crate) code: ErrorCode,
@@ -59,8 +59,8 @@ pub(crate) struct ApiError {
 }
 
 impl ErrorCode {
-    /// `(status, type, code)` of each error. Codes that only ever stand in
-    /// a stream's error frame carry the status they would have had.
+    /// The status, `type` and `code` of each error. A code that only occurs in error frames has
+    /// the status that a response would have had.
     const fn row(self) -> (u16, &'static str, &'static str) {
         const INVALID: &str = "invalid_request_error";
         const UPSTREAM: &str = "upstream_error";
@@ -123,6 +123,7 @@ impl ErrorCode {
     }
 }
 
+/// `words` cut to `bytes` bytes, with `…` at the end if it was longer.
 fn shortened(mut words: String, bytes: usize) -> String {
     if words.len() > bytes {
         let end = (0..=bytes).rev().find(|end| words.is_char_boundary(*end)).unwrap_or(0);
@@ -133,8 +134,7 @@ fn shortened(mut words: String, bytes: usize) -> String {
 }
 
 impl ApiError {
-    /// What a message repeats of a request is no reason to send it back whole: a long
-    /// one loses its end.
+    /// Cuts a long message: an error that quotes the request must not send it back whole.
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         const MAX_MESSAGE: usize = 4000;
         Self {

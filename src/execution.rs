@@ -1,5 +1,5 @@
-//! Runs tool calls: when ([`schedule`]), by whom ([`scheduler`]), and
-//! through which steps ([`pipeline`]).
+//! Runs tool calls. [`schedule`] decides which may run now, [`scheduler`] runs them as tasks,
+//! and [`pipeline`] takes each one from its arguments to its answer.
 
 pub(crate) mod pipeline;
 pub(crate) mod schedule;

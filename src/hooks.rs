@@ -1,7 +1,6 @@
-//! Programs of the operator's that watch, change or stop tool calls.
+//! Asks the operator's hooks about tool calls: they may watch, change or block them.
 //!
-//! The stage stands in the pipeline and is run for every call; no setting brings
-//! a hook yet.
+//! The pipeline asks them for every call, but no setting configures a hook yet.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,27 +8,30 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-/// What the hooks say of a call before it is judged by the permissions.
+/// A hook's verdict on a call, given before the permissions judge it.
 #[derive(Debug, PartialEq)]
 pub(crate) enum HookVerdict {
     Continue,
+    /// Goes on with these arguments, which are validated again.
     Rewrite(Value),
+    /// Answers the call with this reason instead of running it.
     #[cfg_attr(not(test), expect(dead_code, reason = "no setting brings a hook yet"))]
     Block(String),
 }
 
-/// One hook.
+/// A program of the operator's that is asked about each call.
 pub(crate) trait Hook: Send + Sync {
     fn before_call<'a>(&'a self, tool: &'a str, arguments: &'a Value)
     -> BoxFuture<'a, HookVerdict>;
 }
 
+/// The hooks of a turn, in the order in which they are asked.
 #[derive(Clone, Default)]
 pub(crate) struct Hooks(Vec<Arc<dyn Hook>>);
 
 impl Hooks {
-    /// Asks one hook after the other, each seeing what the one before made of the
-    /// call; the first that blocks decides.
+    /// Asks the hooks in order. Each sees the arguments as the one before left them; the first
+    /// that blocks decides.
     pub(crate) async fn before_call(&self, tool: &str, arguments: &Value) -> HookVerdict {
         let mut rewritten = None;
         for hook in &self.0 {

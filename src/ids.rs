@@ -1,5 +1,5 @@
-//! The ids of everything that has one, told apart by type. Those that the server
-//! makes are random, 128 bits.
+//! Defines a type for each kind of id. The ids that the server makes hold 122 random bits (UUID
+//! v4).
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,36 +29,38 @@ macro_rules! random_ids {
 }
 
 random_ids! {
-    /// A conversation's hidden state; for now one request.
+    /// A session; for now one request.
     SessionId = "sess_";
-    /// One client request until its answer.
+    /// A turn: one client request until its answer.
     TurnId = "turn_";
-    /// The `id` of a completion and all its chunks.
+    /// The `id` of a completion and of all its chunks.
     CompletionId = "chatcmpl-";
-    /// One HTTP request, in logs and upstream; a client may name its own.
+    /// An HTTP request, in the log and upstream. A client may choose its own.
     RequestId = "req_";
-    /// A tool call whose model gave it no id, or one that was taken.
+    /// A tool call for which the model gave no id, or one that was in use.
     CallId = "call_";
 }
 
-/// The longest request id of a client that we repeat.
+/// The longest request id that is taken from a client, in bytes.
 const MAX_REQUEST_ID: usize = 128;
 
 impl RequestId {
-    /// `None` when it is not fit to be repeated in a header and a log.
+    /// The client's id, or `None` if it is empty, too long, or not printable ASCII: it is
+    /// repeated in a header and in the log.
     pub(crate) fn from_client(sent: &[u8]) -> Option<Self> {
         let is_printable = sent.iter().all(|byte| (b' '..=b'~').contains(byte));
         let fits = (1..=MAX_REQUEST_ID).contains(&sent.len());
         (is_printable && fits).then(|| Self(String::from_utf8_lossy(sent).into_owned()))
     }
 
-    /// Printable ASCII.
+    /// The id as printable ASCII.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Names a client key in logs and scopes what it owns; says nothing of the key itself.
+/// Names a client key in the log, and separates what belongs to different keys. It reveals
+/// nothing of the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KeyId(Arc<str>);
 
@@ -67,7 +69,7 @@ impl KeyId {
         Self(name.into())
     }
 
-    /// Everyone, on a server that asks for no key.
+    /// Stands for every client of a server that asks for no key.
     pub(crate) fn nobody() -> Self {
         Self::new("nobody")
     }

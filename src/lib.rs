@@ -1,16 +1,15 @@
-//! toolhand: an OpenAI-compatible endpoint that gives any model hands.
+//! An OpenAI-compatible server that runs tools for the models behind LiteLLM.
 //!
-//! The modules stand in layers, lowest first, a blank line between layers. A
-//! module uses only lower layers, never a sibling; `tests/architecture.rs`
-//! keeps it so.
+//! The modules are listed in layers, lowest first, with a blank line between layers. A module
+//! uses only modules of lower layers, never a sibling. `tests/architecture.rs` checks this.
 
-// Text, numbers with units, locks, owners of files: what the vocabulary itself rests on.
+// Base: text, numbers with units, locks, owners of files. The vocabulary itself uses it.
 pub(crate) mod ownership;
 pub(crate) mod sync;
 pub(crate) mod text;
 pub(crate) mod units;
 
-// Vocabulary: what every layer above speaks of.
+// Vocabulary: the types and helpers that every layer above uses.
 pub(crate) mod errors;
 pub(crate) mod ids;
 pub(crate) mod limits;
@@ -26,39 +25,39 @@ pub(crate) mod processes;
 pub(crate) mod telemetry;
 pub(crate) mod workspace;
 
-// Services that do not know each other.
+// Services. They do not know each other.
 pub(crate) mod files;
 pub(crate) mod hooks;
 pub(crate) mod permissions;
 pub(crate) mod upstream;
 
-// What a tool is, and the tools.
+// The tool contract, and the built-in tools.
 pub(crate) mod tools;
 
-// How tool calls are run.
+// Running tool calls.
 pub(crate) mod execution;
 
-// The loop: rounds of model and tools until an answer stands.
+// The agent loop: rounds of model and tools until the turn has its answer.
 pub(crate) mod agent;
 
-// What outlives a round: for now one request.
+// What a conversation keeps between turns. For now a session is one request.
 pub(crate) mod sessions;
 
-// Connections, their deadlines, and the checks of who is asking.
+// Connections, their deadlines, and authentication.
 pub(crate) mod http;
 
-// The routes, and the model for trials.
+// The routes, and the scripted model for trying the server without a provider.
 pub(crate) mod api;
 pub(crate) mod demo_model;
 
-// Where settings come from.
+// Reading settings from the file, the environment and the command line.
 pub(crate) mod config;
 
-// The only `new` of each service.
+// Constructs each service, once.
 pub(crate) mod app;
 
-// What the program does when it is called.
+// The subcommands of the program.
 pub mod commands;
 
-// What a process of ours does instead, when it was started to look after a command.
+// Runs this process as the supervisor of a command, if it was started as one.
 pub use processes::supervisor::supervise_if_asked;

@@ -1,65 +1,68 @@
-//! The settings of `[limits]`: for one client, one stream, and all together.
+//! Defines the settings of `[limits]`: for one client, for one stream, and for all together.
 //!
-//! One struct, so that a test can fill it with milliseconds and bytes.
+//! They are one struct, so that a test can set them to milliseconds and bytes.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
-/// The reasons for the defaults stand in `toolhand.example.toml`. None
-/// may be 0: that would refuse everything, and most likely means "no limit".
+/// `[limits]`. `toolhand.example.toml` has the reasons for the defaults. No limit may be 0: it
+/// would refuse everything, and was most likely meant as "no limit".
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Limits {
     /// The largest JSON body, in bytes.
     #[serde(deserialize_with = "above_zero::size")]
     pub(crate) body: usize,
-    /// The largest multipart body of a forwarded route; it is streamed.
+    /// The largest multipart body of a forwarded route, in bytes. Such a body is streamed.
     #[serde(deserialize_with = "above_zero::size")]
     pub(crate) upload: usize,
-    /// How long a body may take, unless it keeps coming at 8 kB/s.
+    /// How long a body may take. A body that arrives at 8 kB/s or faster may take longer.
     #[serde(deserialize_with = "above_zero::duration")]
     pub(crate) body_time: Duration,
     /// Tools that one request may declare.
     #[serde(deserialize_with = "above_zero::count")]
     pub(crate) client_tools: usize,
-    /// The largest schema of one of them, in bytes.
+    /// The largest schema of one such tool, in bytes.
     #[serde(deserialize_with = "above_zero::size")]
     pub(crate) schema: usize,
     /// Messages in one request.
     #[serde(deserialize_with = "above_zero::count")]
     pub(crate) messages: usize,
-    /// Tool calls in all of its messages together.
+    /// Tool calls in all messages of a request together.
     #[serde(deserialize_with = "above_zero::count")]
     pub(crate) calls: usize,
-    /// From the first byte (or the connect) to the end of the head.
+    /// The time from the first byte of a request (or the connect) to the end of its head.
     #[serde(deserialize_with = "above_zero::duration")]
     pub(crate) header_time: Duration,
-    /// A kept connection without a request.
+    /// How long a connection may be kept without a request.
     #[serde(deserialize_with = "above_zero::duration")]
     pub(crate) idle_connection: Duration,
+    /// The largest request head, in bytes.
     #[serde(deserialize_with = "above_zero::size")]
     pub(crate) head_bytes: usize,
+    /// Open connections.
     #[serde(deserialize_with = "above_zero::count")]
     pub(crate) connections: usize,
-    /// Of them, those of one peer that has shown no valid key.
+    /// Open connections of one peer that has shown no valid key.
     #[serde(deserialize_with = "above_zero::count")]
     pub(crate) unauthenticated_per_peer: usize,
-    /// Turns that run at once, of all keys.
+    /// Turns that run at once, of all keys together.
     #[serde(deserialize_with = "above_zero::count")]
     pub(crate) runs: usize,
+    /// Turns that run at once, of one key.
     #[serde(deserialize_with = "above_zero::count")]
     pub(crate) runs_per_key: usize,
-    /// Wrong keys of one peer before 429.
+    /// Wrong keys of one peer per minute before it gets 429.
     #[serde(deserialize_with = "above_zero::count")]
     pub(crate) wrong_keys_per_minute: u32,
-    /// One line of an upstream stream.
+    /// The longest line of an upstream stream, in bytes.
     #[serde(deserialize_with = "above_zero::size")]
     pub(crate) line: usize,
-    /// One upstream response.
+    /// The largest upstream response, in bytes.
     #[serde(deserialize_with = "above_zero::size")]
     pub(crate) response: usize,
-    /// All buffers of all streams together.
+    /// The memory for all streams together, in bytes.
     #[serde(deserialize_with = "above_zero::size")]
     pub(crate) buffers: usize,
     /// How long a client may take nothing of its answer.
@@ -93,7 +96,7 @@ impl Default for Limits {
     }
 }
 
-/// Reads a limit of each kind, and refuses 0.
+/// Deserialises a limit of each type, and refuses 0.
 mod above_zero {
     use serde::de::Error;
 

@@ -1,14 +1,19 @@
+//! Starts the program: as the supervisor of a command where it was started as one, otherwise
+//! with its command line.
+
 use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// An answer is a few hundred short-lived pieces that cross threads, which the
-/// system's allocator serialises: `make bench` lost a fifth to its locks.
+/// An answer makes hundreds of small allocations that one thread takes and another frees. The
+/// system's allocator locks for each of them, which cost a fifth of the throughput in `make
+/// bench`.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    // A supervisor forks: nothing may have started a thread before it.
+    // This must come first: a supervisor forks, and a fork is safe only while the process has
+    // one thread.
     if let Some(code) = toolhand::supervise_if_asked() {
         return code;
     }

@@ -1,40 +1,42 @@
-//! The one memory budget that all streams share.
+//! Implements the memory budget that all streams share.
 //!
-//! Whoever holds bytes that a peer sent, or that a peer does not take, says how
-//! many. One that needs more than is left ends with an error, and the others go on.
+//! Code that holds bytes from a peer, or bytes that a peer has not taken yet, reserves their
+//! number. A holder that needs more than is left ends with an error; the others go on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::errors::{ApiError, ErrorCode};
 
-/// The budget. Cheap to clone; all clones are one.
+/// The budget. Clones share one budget.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryBudget(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    /// The bytes that may be reserved.
     most: usize,
+    /// The bytes that are reserved.
     taken: AtomicUsize,
 }
 
-/// What one holder has of it; given back on drop.
+/// The bytes that one holder has reserved. They are given back on drop.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     memory_budget: MemoryBudget,
     taken: usize,
 }
 
-/// No more is left.
+/// The budget has not enough bytes left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
-/// Reservations are counted in steps of this. What is smaller is free: an ordinary stream
-/// holds no more at a time, and never touches what all others share.
+/// The unit of reservations, in bytes. Less than one unit is free: an ordinary stream never
+/// holds more, and so never touches the counter that all streams share.
 const STEP: usize = 16 << 10;
 
 impl MemoryBudget {
-    /// `most` is `limits.buffers`.
+    /// `most` is `limits.buffers`, in bytes.
     pub(crate) fn new(most: usize) -> Self {
         Self(Arc::new(Inner { most, taken: AtomicUsize::new(0) }))
     }
@@ -58,9 +60,10 @@ impl MemoryBudget {
 }
 
 impl Reservation {
-    /// Says how many bytes are held from now on. Where they are too many, nothing
-    /// has changed.
+    /// Sets how many bytes the holder has. If the budget has not enough left, the reservation
+    /// stays as it was.
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), Exhausted> {
+        // Rounds down, which makes less than one step free.
         let wanted = bytes / STEP * STEP;
         if wanted > self.taken {
             self.memory_budget.take(wanted - self.taken)?;
@@ -71,7 +74,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// The same for what is held long: what is smaller than a step is not free.
+    /// Like [`Self::hold`], but rounds up. For holders that keep little but for long.
     pub(crate) fn hold_rounded_up(&mut self, bytes: usize) -> Result<(), Exhausted> {
         self.hold(bytes.checked_next_multiple_of(STEP).ok_or(Exhausted)?)
     }

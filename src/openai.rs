@@ -1,7 +1,7 @@
-//! The words of the wire: chat completions as clients and upstream speak them.
+//! Defines the wire format of chat completions, as clients and upstream use it.
 //!
-//! Whatever we do not look into stays the bytes it came as ([`RawValue`]), so
-//! that nothing is lost or rewritten on its way through.
+//! Parts that the server does not look into are kept as the bytes that came ([`RawValue`]), so
+//! that nothing is lost or rewritten.
 
 pub(crate) mod chunk;
 pub(crate) mod error_object;
@@ -11,5 +11,5 @@ pub(crate) mod usage;
 use indexmap::IndexMap;
 use serde_json::value::RawValue;
 
-/// A JSON object whose values are kept as they came, in the order they came.
+/// A JSON object whose values are kept as they came, in their order.
 pub(crate) type Body = IndexMap<String, Box<RawValue>>;

@@ -1,7 +1,8 @@
-//! The lines that tell, in a stream's reasoning, what the tools do.
+//! Writes the progress lines of tools that people see in a stream's reasoning, and removes them
+//! from what clients send back.
 //!
-//! They are for people. A frontend may send them back; then they are recognised
-//! and taken out, so that no model ever reads (and imitates) them.
+//! A frontend may send the reasoning back with the history. Then the lines are removed, so that
+//! no model reads and imitates them.
 
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ const STARTED: &str = "→ ";
 const ENDED: &str = "✓ ";
 const FAILED: &str = "✗ ";
 
-/// How the error for a call of an unknown tool begins.
+/// The beginning of the error for a call of an unknown tool.
 pub(crate) const UNKNOWN_TOOL: &str = "no tool named ";
 
-/// What a line shows of a headline, in characters.
+/// The most characters of a headline that a line shows.
 const SHOWN: usize = 120;
 
 pub(crate) fn started(tool: &str, headline: &str) -> String {
@@ -27,7 +28,7 @@ pub(crate) fn failed(tool: &str, headline: &str, error: &str) -> String {
     format!("{FAILED}{}: {}\n", subject(tool, headline), one_line(error))
 }
 
-/// `reasoning` without our lines: those that say of a tool what we would have said.
+/// Removes our lines from `reasoning`. `is_tool` tells which words are names of tools.
 pub(crate) fn removed(reasoning: &str, is_tool: impl Fn(&str) -> bool) -> String {
     let is_ours = |line: &&str| is_ours(line.trim_end_matches(['\n', '\r']), &is_tool);
     reasoning.split_inclusive('\n').filter(|line| !is_ours(line)).collect()
@@ -41,14 +42,14 @@ fn is_ours(line: &str, is_tool: &impl Fn(&str) -> bool) -> bool {
         rest.rsplit_once(" (").is_some_and(|(subject, end)| is_of_tool(subject) && is_result(end))
     } else if let Some(rest) = line.strip_prefix(FAILED) {
         let Some((subject, error)) = rest.split_once(": ") else { return false };
-        // A model may have called what is no tool.
+        // The model may have called a tool that does not exist.
         is_of_tool(subject) || error.starts_with(UNKNOWN_TOOL)
     } else {
         false
     }
 }
 
-/// `1.2 s, 7 characters)`
+/// Whether `end` looks like `1.2 s, 7 characters)`.
 fn is_result(end: &str) -> bool {
     let Some((elapsed, chars)) = end.split_once(", ") else { return false };
     let number = elapsed.strip_suffix(" ms").or_else(|| elapsed.strip_suffix(" s"));
@@ -110,7 +111,7 @@ mod tests {
             failed("Raed", "", "no tool named Raed is available"),
         ] {
             assert_eq!(removed(&format!("I think\n{ours}so")), "I think\nso", "{ours}");
-            // The last one may have been cut at its end by a frontend.
+            // A frontend may have trimmed the end of the last line.
             assert_eq!(removed(ours.trim_end()), "", "{ours}");
         }
         for own in [

@@ -1,8 +1,8 @@
-//! A key: text that is never shown, in no log, error or `Debug`.
+//! Holds keys: texts that appear in no log, error or `Debug` output.
 
 use std::fmt;
 
-/// Comes from a file or the environment, never from an argument.
+/// A key. It is read from a file or the environment, never from an argument.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(String);
 
@@ -11,13 +11,13 @@ impl Secret {
         Self(text.into())
     }
 
-    /// A key that fits into a header; `None` if the text does not.
+    /// A key that can be sent in a header; `None` if the text cannot.
     pub(crate) fn sendable(text: &str) -> Option<Self> {
         let fits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         fits.then(|| Self::new(text))
     }
 
-    /// The text itself: for the header it is sent in, or its digest.
+    /// The key itself, for the header that carries it or for its digest.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }

@@ -1,5 +1,5 @@
-//! Starts turns, and keeps what a conversation keeps between them. For now a session is
-//! one request: its id is fresh, and what it knows of files ends with the turn.
+//! Starts turns. For now a session is one request: its id is fresh, and its read state ends
+//! with the turn.
 
 pub(crate) mod request;
 
@@ -27,16 +27,16 @@ use crate::tools::tool::SessionContext;
 use crate::upstream;
 use request::{ChatRequest, Progress};
 
-/// The fields by which a client limits what the model says in one answer.
+/// The request fields that limit the length of one answer.
 const OUTPUT_LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
-/// Starts turns. `app` makes the only one.
+/// What every turn is started with. `app` constructs the only one.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pub(crate) upstream: Arc<upstream::Client>,
     pub(crate) tool_settings: crate::tools::ToolSettings,
     pub(crate) permissions: Permissions,
-    /// What `~` stands for.
+    /// The directory that `~` stands for.
     pub(crate) home: PathBuf,
     pub(crate) settings: TurnSettings,
     pub(crate) model_rules: Arc<[ModelRule]>,
@@ -47,15 +47,15 @@ pub(crate) struct Sessions {
     pub(crate) shutdown: CancellationToken,
 }
 
-/// A turn that is under way. Dropping it stops the turn and all it started.
+/// A turn that is under way. Dropping it stops the turn and everything it started.
 #[derive(Debug)]
 pub(crate) struct RunningTurn {
     pub(crate) session: SessionId,
     pub(crate) id: TurnId,
-    /// Some of our tools may run in it.
+    /// Whether the request may use any of the server's tools.
     pub(crate) has_tools: bool,
     pub(crate) events: Inbox,
-    /// Holds the turn's one task.
+    /// Owns the turn's task, and aborts it on drop.
     _task: JoinSet<()>,
 }
 
@@ -68,7 +68,7 @@ impl Sessions {
         self.progress
     }
 
-    /// Starts the one turn of a fresh session. `headers` go upstream with each round.
+    /// Starts the turn of a fresh session. `headers` are sent with each upstream request.
     pub(crate) fn start(
         &self,
         request: ChatRequest,
@@ -101,6 +101,7 @@ impl Sessions {
         Ok(RunningTurn { session, id, has_tools, events, _task: task })
     }
 
+    /// The server's permissions, narrowed by the request's mode and moved to its workspace.
     fn permissions_for(&self, request: &ChatRequest) -> Result<Permissions, ApiError> {
         let permissions = self.permissions.tightened(request.mode).map_err(|error| {
             ApiError::new(ErrorCode::ModeNotAllowed, error.to_string()).param("toolhand.mode")
@@ -111,6 +112,7 @@ impl Sessions {
         })
     }
 
+    /// The turn's start: the request, combined with the operator's settings.
     fn start_of(
         &self,
         request: ChatRequest,
@@ -171,14 +173,15 @@ impl Sessions {
         names.map(|name| self.asked(name)).collect()
     }
 
-    /// Rules and what is remembered are those of the model that is asked, fallback or not.
+    /// Applies the rules and remembered refusals of this very model, be it requested or a
+    /// fallback.
     fn asked(&self, name: String) -> AskedModel {
         let rule = traits_of(&[&name], &self.model_rules).reasoning;
         let takes_reasoning = rule == ReasoningRule::Echo && !self.refusals.contains(&name);
         AskedModel { name, takes_reasoning }
     }
 
-    /// A prompt of ours only where there are tools of ours to speak of.
+    /// Adds the server's system prompt, but only if there are tools to speak of.
     fn with_prompt(
         &self,
         messages: Vec<Box<RawValue>>,

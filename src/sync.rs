@@ -1,8 +1,8 @@
-//! Locks a mutex, also when a holder has panicked.
+//! Locks a mutex even when a holder has panicked.
 //!
-//! A panic in a tool is caught and becomes the call's answer; it must not end every later
-//! call that shares a lock with it. What our locks guard is whole after each statement, so a
-//! holder that panicked leaves nothing half done.
+//! A tool's panic is caught and becomes the call's answer. It must not make every later call
+//! fail that shares a lock with it. The state behind the server's locks is consistent after
+//! each statement, so a holder that panicked has left nothing half done.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

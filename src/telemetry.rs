@@ -1,4 +1,4 @@
-//! The log on stderr: its format and its level.
+//! Configures the log on stderr: its format and its level.
 
 use std::io::{self, Write};
 use std::str::FromStr;
@@ -23,7 +23,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// What is logged, in the filter syntax of `tracing`: `info`, `warn,toolhand=debug`.
+/// The log filter, in the syntax of `tracing`: `info`, `warn,toolhand=debug`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogLevel(String);
 
@@ -36,8 +36,8 @@ impl Default for LogLevel {
 impl FromStr for LogLevel {
     type Err = String;
 
-    /// A bare word must be a level: the syntax would take `inof` as the name of a
-    /// module, and log nothing.
+    /// A word without `=` must be a level. The syntax would take `inof` for a module's name,
+    /// and log nothing.
     fn from_str(text: &str) -> Result<Self, String> {
         let is_level = |word: &str| !word.is_empty() && LevelFilter::from_str(word).is_ok();
         let bare = text.split(',').map(str::trim).filter(|word| !word.contains(['=', '[', ']']));
@@ -59,21 +59,21 @@ impl<'de> Deserialize<'de> for LogLevel {
     }
 }
 
-/// Starts the log. A second call changes nothing.
+/// Starts the log. A second call has no effect.
 pub(crate) fn start(settings: &LogSettings) {
     let log = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(&settings.level.0))
         .with_writer(|| OneLine(io::stderr()))
         .with_ansi(false);
-    // Only tests start it twice.
+    // An error means that the log was started already, which only tests do.
     drop(match settings.format {
         LogFormat::Text => log.try_init(),
         LogFormat::Json => log.json().flatten_event(true).try_init(),
     });
 }
 
-/// Keeps foreign text from speaking to the terminal: an event is one line, and what
-/// is not printable in it is escaped. A log that cannot be written stops nothing.
+/// Writes each event as one line and escapes what is not printable, so that foreign text cannot
+/// control the terminal. A log that cannot be written does not stop the server.
 struct OneLine<W>(W);
 
 impl<W: Write> Write for OneLine<W> {
@@ -88,7 +88,7 @@ impl<W: Write> Write for OneLine<W> {
     }
 }
 
-/// JSON's own way of writing them, so that both formats stay what they are.
+/// Escapes characters as JSON does, so that both formats remain valid.
 fn escape(event: &str) -> String {
     let line = event.strip_suffix('\n').unwrap_or(event);
     let mut escaped = String::with_capacity(event.len());
@@ -106,7 +106,7 @@ fn json_escape(character: char) -> String {
     format!("\\u{:04x}", u32::from(character))
 }
 
-/// Characters that make a terminal show text in another order than it has.
+/// Characters that make a terminal show text in a different order.
 fn is_reordering(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

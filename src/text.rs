@@ -1,11 +1,12 @@
-//! Cuts text at character borders, cleans it, and finds the names nearest to a wrong one.
+//! Cuts text at character boundaries, escapes it, and finds the names nearest to a wrong one.
 
 use std::borrow::Cow;
 
-/// May stand before a text to say that it is Unicode; it is no part of the text.
+/// May stand at the start of a text to mark it as Unicode. It is no part of the text.
 pub(crate) const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// The longest prefix of `text` with at most `bytes` bytes that ends at a character border.
+/// The longest prefix of `text` that has at most `bytes` bytes and ends at a character
+/// boundary.
 pub(crate) fn prefix(text: &str, bytes: usize) -> &str {
     if text.len() <= bytes {
         return text;
@@ -17,7 +18,8 @@ pub(crate) fn prefix(text: &str, bytes: usize) -> &str {
     &text[..end]
 }
 
-/// The longest suffix of `text` with at most `bytes` bytes that begins at a character border.
+/// The longest suffix of `text` that has at most `bytes` bytes and begins at a character
+/// boundary.
 pub(crate) fn suffix(text: &str, bytes: usize) -> &str {
     let mut start = text.len().saturating_sub(bytes);
     while !text.is_char_boundary(start) {
@@ -26,7 +28,7 @@ pub(crate) fn suffix(text: &str, bytes: usize) -> &str {
     &text[start..]
 }
 
-/// `text` with `…` in the place of its middle, where it is longer than `bytes`.
+/// `text` with `…` in place of its middle, if it is longer than `bytes` bytes.
 pub(crate) fn shortened(text: &str, bytes: usize) -> Cow<'_, str> {
     if text.len() <= bytes {
         return Cow::Borrowed(text);
@@ -74,8 +76,8 @@ pub(crate) fn did_you_mean(name: Option<&str>) -> String {
     name.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
 }
 
-/// A file name as one line of text: what is no UTF-8, controls the terminal or
-/// turns the direction of writing is escaped.
+/// A file name as one line of text. Escapes invalid UTF-8, control characters, and characters
+/// that change the direction of writing.
 pub(crate) fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {

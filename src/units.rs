@@ -1,8 +1,9 @@
-//! Durations and sizes as people write them: `"60s"`, `"500ms"`, `"32MiB"`.
+//! Parses durations and sizes as people write them: `"60s"`, `"500ms"`, `"32MiB"`.
 
 use std::time::Duration;
 
-/// `"500ms"`, `"60s"`, `"10m"`, `"24h"`, `"30d"`; a bare `"0"` is no time at all.
+/// Parses `"500ms"`, `"60s"`, `"10m"`, `"24h"`, `"30d"` or `"0"`. The error is a sentence for
+/// the user.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text)?;
     let millis = match unit {
@@ -24,7 +25,8 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("{text:?} is too long"))
 }
 
-/// `"64KiB"`, `"32MiB"`, `"1GiB"`, `"100B"`, in bytes.
+/// Parses `"100B"`, `"64KiB"`, `"32MiB"`, `"1GiB"` or `"0"` to bytes. The error is a sentence
+/// for the user.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let shift = match unit {
@@ -38,6 +40,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text:?} is too large"))
 }
 
+/// The number at the beginning, and the unit behind it.
 fn split(text: &str) -> Result<(u64, &str), String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -57,7 +60,7 @@ pub(crate) mod duration {
     }
 }
 
-/// For `#[serde(with = "crate::units::durations")]`: a list of them.
+/// For `#[serde(with = "crate::units::durations")]`: a list of durations.
 pub(crate) mod durations {
     use std::time::Duration;
 

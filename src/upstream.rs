@@ -1,8 +1,8 @@
-//! The road to LiteLLM: requests out, chunks in.
+//! Talks to LiteLLM: sends requests and reads chunks.
 //!
-//! [`client`] opens a [`stream`] of chunks; [`sse`] finds the events in its
-//! bytes, [`assemble`] puts tool calls together, [`fault`] says what went wrong
-//! and what the client is told of it, [`retry`] whether to ask again.
+//! [`client`] opens a [`stream`] of chunks. [`sse`] splits its bytes into events, and
+//! [`assemble`] builds tool calls from the chunks. [`fault`] names what went wrong and what the
+//! client is told; [`retry`] decides whether to ask again.
 
 pub(crate) mod assemble;
 mod body;

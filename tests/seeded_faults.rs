@@ -1,9 +1,9 @@
-//! Conversations with an upstream that fails in every way a seed can think of: each
-//! ends once, in time and truly, and nothing in it runs twice.
+//! Tests random conversations with an upstream that fails in many ways. Each must end exactly
+//! once, in time and with a true outcome, and nothing in it may run twice.
 //!
-//! A seed decides what upstream does to each request of one conversation
-//! ([`attempt`]); a second, plain reading of the rules ([`turn`]) tells how the
-//! conversation must end, what must have run, and what upstream must be told.
+//! A seed decides what upstream does to each request of a conversation ([`attempt`]). A second,
+//! simple implementation of the rules ([`turn`]) computes how the conversation must end, what
+//! must have run, and what upstream must be sent.
 
 mod answer;
 mod attempt;
@@ -31,31 +31,31 @@ use crate::support::wire_rules::unpaired;
 use attempt::Attempt;
 use turn::{Turn, Verdict};
 
-/// Conversations at once: most wait for a time-out at some point.
+/// How many conversations run at once. Many, since most wait for a timeout at some point.
 const AT_ONCE: usize = 128;
 
-/// What became of many conversations.
+/// The results of many conversations.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) runs: usize,
-    /// Conversations with exactly one terminal event, within the deadline.
+    /// Conversations that had exactly one terminal event, within the deadline.
     pub(crate) terminal_events: usize,
-    /// Successes of an upstream that had failed.
+    /// Conversations that reported success although upstream had failed.
     pub(crate) false_stops: usize,
     /// Calls that ran more than once.
     pub(crate) double_executions: usize,
-    /// Conversations that failed a request which upstream knows nothing of: it was
-    /// written to a kept connection that upstream was just closing, or still filling
-    /// with what belongs to no answer.
+    /// Conversations in which a request failed that upstream never received. It was written to
+    /// a kept connection that upstream was closing, or on which bytes that belong to no answer
+    /// still arrived.
     unheard: Vec<String>,
-    /// What the server left behind, and took.
+    /// The resources that the server used, and what it left behind.
     pub(crate) remains: resources::Remains,
-    /// Everything that was not as it should be, by seed.
+    /// Everything that differed from the expectation, by seed.
     pub(crate) wrong: Vec<String>,
 }
 
 impl Tally {
-    /// Panics, with the seeds to look at, unless all is well.
+    /// Panics with the seeds to examine, unless every conversation went as expected.
     pub(crate) fn check(&self) {
         let shown = &self.wrong[..self.wrong.len().min(20)];
         assert!(
@@ -71,9 +71,9 @@ impl Tally {
     }
 }
 
-/// Runs the conversation of every seed, many at once. Those that only a time-out ends
-/// have a server of their own, and the machine to themselves: elsewhere no time-out is
-/// meant, and none may come because the machine is slow.
+/// Runs the conversation of every seed, many at once. Conversations that only a timeout ends
+/// run separately and with a server of their own. In the others no timeout is part of the test,
+/// and a slow machine must not cause one.
 pub(crate) async fn run(seeds: Range<u64>) -> Tally {
     let script = Arc::new(Script::default());
     let upstream = FaultUpstream::start(Arc::clone(&script));
@@ -87,7 +87,7 @@ pub(crate) async fn run(seeds: Range<u64>) -> Tally {
     tally
 }
 
-/// Whether upstream falls silent in the conversation of a seed.
+/// Whether upstream falls silent in the seed's conversation.
 fn waits(seed: u64) -> bool {
     let mut turn = Turn::default();
     let mut waits = false;
@@ -100,8 +100,8 @@ fn waits(seed: u64) -> bool {
     waits
 }
 
-/// `patience` is how long an upstream that is silent is waited for, and `deadline` what
-/// a conversation may take.
+/// `patience` is how long the server waits for a silent upstream, and `deadline` how long a
+/// conversation may take.
 fn server(upstream: &FaultUpstream, patience: &str, deadline: &str) -> Builder {
     let patience = format!("{patience:?}");
     Builder::new(&upstream.url())
@@ -116,17 +116,17 @@ fn server(upstream: &FaultUpstream, patience: &str, deadline: &str) -> Builder {
         .config("limits.line", r#""64KiB""#)
 }
 
-/// How a conversation ended, as the client saw it.
+/// How a conversation ended for the client.
 #[derive(Debug)]
 struct Outcome {
-    /// `finish_reason`, or the error's code.
+    /// The `finish_reason`, or the error's code.
     end: Result<String, String>,
     text: Option<String>,
-    /// The client was told not to try again.
+    /// Whether the client was told not to try again.
     is_final: bool,
-    /// The status of an answer that is no stream.
+    /// The status of a response that is not a stream.
     status: Option<u16>,
-    /// Calls whose start was shown.
+    /// Calls whose start the client was told.
     starts: Vec<Value>,
 }
 
@@ -179,7 +179,7 @@ async fn converse(client: &Client, seed: u64) -> Outcome {
 }
 
 impl Tally {
-    /// Has the conversations of some seeds with one server.
+    /// Runs the conversations of some seeds on one server.
     async fn add(&mut self, seeds: Vec<u64>, mut server: Server, script: &Script) {
         let files = resources::open_files(&server);
         let mut conversations = JoinSet::new();
@@ -226,7 +226,7 @@ impl Tally {
         }
     }
 
-    /// Each command leaves its label in a file as often as it runs. Settles what is owed.
+    /// Counts how often each command ran. A command appends its label to a file each time.
     fn count_executions(&mut self, script: &Script, server: &Server) {
         let ran = fs::read_to_string(server.workspace().join("ran.txt")).unwrap_or_default();
         let mut times: HashMap<&str, usize> = HashMap::new();
@@ -248,7 +248,7 @@ impl Tally {
     }
 }
 
-/// What of an outcome is not as it must be.
+/// The differences between the outcome and the expectation.
 fn compare(outcome: &Outcome, verdict: &Verdict, turn: &Turn) -> Vec<String> {
     let mut wrong = Vec::new();
     let is_right = match (&outcome.end, verdict) {
@@ -283,7 +283,7 @@ fn reason(panic: &(dyn std::any::Any + Send)) -> String {
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words").to_owned()
 }
 
-/// Every conversation so far, and what upstream does next in it.
+/// The state of every conversation, and what upstream does next in each.
 #[derive(Debug, Default)]
 struct Script {
     turns: Mutex<HashMap<u64, Turn>>,
@@ -314,7 +314,7 @@ impl Script {
     }
 }
 
-/// `FAULT_SEEDS=7..8` runs one seed alone.
+/// The seeds to run. `FAULT_SEEDS=7..8` runs seed 7 alone.
 #[expect(clippy::disallowed_methods, reason = "a failed seed is looked at alone")]
 fn seeds() -> Range<u64> {
     let Ok(range) = std::env::var("FAULT_SEEDS") else { return 0..2000 };

@@ -1,4 +1,4 @@
-//! One chat completion from the client's socket to upstream's and back.
+//! Tests chat completions from the client's socket to upstream's and back.
 
 mod answers;
 mod calls;
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::support::upstream::Upstream;
 
-/// What the tools answered, as upstream was told in request `number`, in order.
+/// What the tools answered, in order, as request `number` told upstream.
 pub(crate) async fn answers(upstream: &Upstream, number: usize) -> Vec<String> {
     let body = upstream.request(number).await.json();
     answers_in(&body)

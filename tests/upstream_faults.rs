@@ -1,5 +1,5 @@
-//! The rows U of docs/threats.md: what upstream may do wrong, and what the client gets for it. Each
-//! test is named by its row.
+//! Tests the rows U of docs/threats.md: what upstream may do wrong, and what the client gets
+//! for it. Each test is named after its row.
 
 mod calls;
 mod connections;
@@ -17,7 +17,7 @@ use crate::support::server::Server;
 use crate::support::sync;
 use crate::support::upstream;
 
-/// A fault upstream that answers in turn, and then says "Done." for ever.
+/// An upstream that plays these rounds in turn, and after them always answers "Done.".
 #[derive(Debug)]
 struct Rounds {
     accepted: Mutex<usize>,
@@ -46,7 +46,7 @@ impl Rounds {
         Self::start_with(Vec::new(), rounds)
     }
 
-    /// The same, with something done to each connection first.
+    /// Like `start`, with these steps at the beginning of each connection.
     fn start_with(
         on_accept: Vec<Step>,
         rounds: impl IntoIterator<Item = Vec<Step>>,
@@ -69,12 +69,12 @@ impl Rounds {
     }
 }
 
-/// The head of a stream whose end is the connection's.
+/// The head of a stream that ends when the connection closes.
 fn stream_head() -> Vec<u8> {
     head("200 OK", &["content-type: text/event-stream", "connection: close"])
 }
 
-/// The pieces of an answer as one body.
+/// The pieces of an answer, joined to one body.
 fn body_of(pieces: &[upstream::Step]) -> Vec<u8> {
     let bytes = pieces.iter().map(|step| match step {
         upstream::Step::Send(bytes) => bytes.clone(),
@@ -83,7 +83,7 @@ fn body_of(pieces: &[upstream::Step]) -> Vec<u8> {
     bytes.collect::<Vec<_>>().concat()
 }
 
-/// The same as a whole answer.
+/// The pieces of an answer as a whole HTTP response.
 fn stream_of(pieces: &[upstream::Step]) -> Vec<u8> {
     answer("200 OK", &["content-type: text/event-stream"], &body_of(pieces))
 }
@@ -92,7 +92,7 @@ fn check_refusal(refusal: &Answer, status: u16, code: &str) {
     assert_eq!(refusal.refusal(), (status, code.to_owned()));
 }
 
-/// The most memory the server has had, in bytes.
+/// The most memory that the server has used, in bytes.
 fn peak(server: &Server) -> usize {
     let path = format!("/proc/{}/status", server.pid().as_raw_nonzero());
     let status = std::fs::read_to_string(path).expect("procfs");

@@ -1,8 +1,8 @@
-//! Writes what goes upstream: the client's request, and the rounds that came since.
+//! Builds the bodies of upstream requests: the client's request, and the rounds of this turn.
 //!
-//! What has been written once is sent again as the same bytes: a round adds its own
-//! messages behind them and nothing else, so that providers find the prefix they have in
-//! their caches. Only another model, or one that refuses reasoning, has them rewritten.
+//! Bytes that were sent once are sent again unchanged. A round only appends its own messages,
+//! so that providers find the common prefix in their prompt caches. Messages are rewritten only
+//! for another model, or for a model that refuses reasoning.
 
 mod history;
 mod written;
@@ -21,50 +21,51 @@ use crate::openai::Body;
 use crate::openai::request::ToolChoice;
 use crate::upstream::RequestBody;
 
-/// The transcript of one turn, and the fields that go with it.
+/// The transcript of one turn, and the request fields that are sent with it.
 #[derive(Debug)]
 pub(crate) struct Conversation {
     fields: Body,
     /// The client's messages.
     history: History,
-    /// What the turn added.
+    /// The rounds that this turn has added.
     rounds: Vec<WrittenRound>,
-    /// What stands behind the messages: the tools, and the field that goes with them.
+    /// Everything behind the messages but `tool_choice`: `tools` and `parallel_tool_calls`.
     tail: Bytes,
-    /// `tool_choice`, for the first round.
+    /// `tool_choice`, sent in the first round only.
     choice: Bytes,
-    /// For whom everything is written now.
+    /// The model that the rounds are written for now; `None` before the first request.
     recipient: Option<Recipient>,
 }
 
+/// The model that was asked last, and how far the transcript is prepared for it.
 #[derive(Debug)]
 struct Recipient {
     model: AskedModel,
-    /// Everything of a request before the client's messages.
+    /// Everything in the request before the client's messages.
     head: Bytes,
-    /// How many of the rounds are as this model may see them.
+    /// How many of the rounds have been adapted to this model.
     rounds: usize,
 }
 
-/// One round that called tools: the assistant's message and the answers.
+/// One round that called tools: the assistant's message and the answers to its calls.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) message: AssistantMessage,
     pub(crate) calls: Vec<AnsweredCall>,
-    /// Which model wrote it; reasoning is for no other.
+    /// The name of the model that wrote the message. Its reasoning is sent to no other model.
     pub(crate) model: String,
 }
 
-/// A call as it goes back, with its answer.
+/// A call as it is sent back upstream, with its answer.
 #[derive(Debug)]
 pub(crate) struct AnsweredCall {
     pub(crate) id: String,
-    /// The entry of the message's `tool_calls`, with every member that came.
+    /// The entry in the message's `tool_calls`, with every member that the model sent.
     pub(crate) entry: Value,
     pub(crate) answer: String,
 }
 
-/// How the parts of a conversation are given.
+/// What a conversation starts with.
 #[derive(Debug)]
 pub(crate) struct Opening {
     pub(crate) fields: Body,
@@ -88,12 +89,13 @@ impl Conversation {
         }
     }
 
+    /// Appends a closed round.
     pub(crate) fn push(&mut self, exchange: Exchange) {
         let is_first = self.history.is_empty() && self.rounds.is_empty();
         self.rounds.push(WrittenRound::new(exchange, is_first));
     }
 
-    /// Whether reasoning went to the model that was asked last.
+    /// Whether the last request carried reasoning.
     pub(crate) fn sends_reasoning(&mut self) -> bool {
         let takes_reasoning =
             self.recipient.as_ref().is_some_and(|recipient| recipient.model.takes_reasoning);
@@ -103,9 +105,9 @@ impl Conversation {
 
     /// The body of the next request, for `model`.
     pub(crate) fn request(&mut self, model: &AskedModel) -> RequestBody {
-        /// What stands behind all that.
+        /// Closes the request object.
         const END: &[u8] = br#","stream":true,"stream_options":{"include_usage":true}}"#;
-        let head = self.turn_to(model);
+        let head = self.prepare_for(model);
         let mut body = RequestBody::default();
         body.push(head);
         body.push(self.history.written(model.takes_reasoning));
@@ -113,7 +115,7 @@ impl Conversation {
             body.push(round.bytes());
         }
         body.push(self.tail.clone());
-        // What must be called is called in the first round; then the model chooses.
+        // A required call is made in the first round. After that the model is free to answer.
         if self.rounds.is_empty() {
             body.push(self.choice.clone());
         }
@@ -121,16 +123,16 @@ impl Conversation {
         body
     }
 
-    /// Bytes that it keeps.
+    /// The bytes that the conversation keeps in memory.
     pub(crate) fn size(&self) -> usize {
         let head = self.recipient.as_ref().map_or(0, |recipient| recipient.head.len());
         let rounds: usize = self.rounds.iter().map(|round| round.bytes().len()).sum();
         head + self.history.size() + rounds + self.tail.len() + self.choice.len()
     }
 
-    /// Rewrites what `model` may not see as it stands, and what is new. Returns the head
-    /// of a request to it.
-    fn turn_to(&mut self, model: &AskedModel) -> Bytes {
+    /// Adapts the rounds that `model` has not been sent yet, or all of them for another model.
+    /// Returns the beginning of a request to it.
+    fn prepare_for(&mut self, model: &AskedModel) -> Bytes {
         let known = self.recipient.take().filter(|recipient| recipient.model == *model);
         let mut recipient = known.unwrap_or_else(|| Recipient {
             model: model.clone(),
@@ -138,13 +140,14 @@ impl Conversation {
             rounds: 0,
         });
         for (number, round) in self.rounds.iter_mut().enumerate().skip(recipient.rounds) {
-            round.fit(model, number);
+            round.adapt_to(model, number);
         }
         recipient.rounds = self.rounds.len();
         self.recipient.insert(recipient).head.clone()
     }
 }
 
+/// Writes the request up to the opening bracket of `messages`.
 fn write_head(fields: &Body, model: &str) -> Vec<u8> {
     let mut head = vec![b'{'];
     for (name, value) in fields {
@@ -161,6 +164,7 @@ fn write_head(fields: &Body, model: &str) -> Vec<u8> {
     head
 }
 
+/// Writes the closing bracket of `messages` and what follows it, but for `tool_choice`.
 fn write_tail(tools: &[Arc<RawValue>], parallel_tool_calls: Option<bool>) -> Vec<u8> {
     let mut tail = vec![b']'];
     if tools.is_empty() {
@@ -175,6 +179,8 @@ fn write_tail(tools: &[Arc<RawValue>], parallel_tool_calls: Option<bool>) -> Vec
     tail
 }
 
+/// Writes the `tool_choice` member. Empty for `auto`, which is the default, and for `none`,
+/// since a request without tools needs none.
 fn write_choice(choice: &ToolChoice) -> Vec<u8> {
     let choice = match choice {
         ToolChoice::Required => r#""required""#,
@@ -184,7 +190,7 @@ fn write_choice(choice: &ToolChoice) -> Vec<u8> {
     format!(r#","tool_choice":{choice}"#).into_bytes()
 }
 
-/// The items of a JSON array, without its brackets.
+/// Joins the items of a JSON array with commas, without its brackets.
 fn joined<'a>(items: impl Iterator<Item = &'a str>) -> Vec<u8> {
     let mut written = Vec::new();
     for item in items {

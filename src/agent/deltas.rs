@@ -1,4 +1,4 @@
-//! Selects the members of the model's deltas that the client sees.
+//! Selects which members of the model's deltas the client sees.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 use super::events::{RawDelta, TurnEvent};
 use crate::openai::chunk::RawMembers;
 
-/// Members that stay between us and upstream: lists of reasoning, and what a provider
-/// wants back.
+/// Members that are never sent to the client: lists of reasoning, members that a provider
+/// expects back, and the obsolete `function_call`.
 const WITHHELD_MEMBERS: [&str; 5] = [
     "thinking_blocks",
     "reasoning_details",
@@ -16,7 +16,7 @@ const WITHHELD_MEMBERS: [&str; 5] = [
     "function_call",
 ];
 
-/// The events that pass one chunk's delta on, without its calls.
+/// The events that pass on one chunk's delta, but for its tool calls.
 pub(super) fn for_client(
     content: Option<String>,
     members: RawMembers,
@@ -45,11 +45,12 @@ pub(super) fn for_client(
     events
 }
 
+/// The value where it is a JSON string.
 fn text_of(value: &RawValue) -> Option<String> {
     value.get().starts_with('"').then(|| serde_json::from_str(value.get()).ok())?
 }
 
-/// Not too deep for a client's parser.
+/// Whether the value parses: it may be nested too deeply for a client's parser.
 pub(super) fn is_readable(value: &RawValue) -> bool {
     serde_json::from_str::<Value>(value.get()).is_ok()
 }

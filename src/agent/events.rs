@@ -1,4 +1,4 @@
-//! The events of a turn, in the order they happen.
+//! Defines the events of a turn, in the order in which they happen.
 
 use std::io;
 use std::time::Duration;
@@ -12,28 +12,32 @@ use crate::ids::{SessionId, TurnId};
 use crate::openai::chunk::{CallKind, FinishReason, RawMembers};
 use crate::openai::usage::Usage;
 
+/// One event of a turn, from the agent to its subscriber.
 #[derive(Clone, Debug)]
 pub(crate) enum TurnEvent {
-    /// The model has begun a call. Nothing to show, but the turn is under way.
+    /// The model has begun a tool call. There is nothing to show yet, but the turn makes
+    /// progress.
     Begun,
     Text(String),
-    /// A further text member of the model's deltas: `reasoning_content`, `refusal`.
+    /// A piece of another text member of the model's deltas, such as `reasoning_content` or
+    /// `refusal`.
     Member {
         name: String,
         text: String,
     },
-    /// A member that is no text, or a text with its log-probabilities: passed on
-    /// alone and as it came.
+    /// Members that are not texts, or text with its log-probabilities. Passed on unchanged and
+    /// never merged with other events.
     Raw(Box<RawDelta>),
     ToolStarted(Box<ToolStart>),
     ToolEnded(Box<ToolEnd>),
-    /// Upstream is asked for the round of this number, from 1.
+    /// Upstream is asked for this round. Rounds count from 1.
     RoundStarted(u32),
     ClientCall(Box<ClientCallDelta>),
     Finished(Box<Finished>),
     Failed(Box<Failure>),
 }
 
+/// Parts of a delta that are passed on as the model sent them.
 #[derive(Clone, Debug)]
 pub(crate) struct RawDelta {
     pub(crate) text: Option<String>,
@@ -41,6 +45,7 @@ pub(crate) struct RawDelta {
     pub(crate) logprobs: Option<Box<RawValue>>,
 }
 
+/// A server tool has started.
 #[derive(Clone, Debug)]
 pub(crate) struct ToolStart {
     pub(crate) call_id: String,
@@ -48,20 +53,21 @@ pub(crate) struct ToolStart {
     pub(crate) headline: Headline,
 }
 
+/// A server tool has ended, with or without an error.
 #[derive(Clone, Debug)]
 pub(crate) struct ToolEnd {
     pub(crate) call_id: String,
     pub(crate) tool: String,
     pub(crate) headline: Headline,
     pub(crate) duration: Duration,
-    /// Characters of the answer.
+    /// The length of the answer, in characters.
     pub(crate) chars: usize,
-    /// The first line of the answer, when it is a failure.
+    /// The first line of the answer, if it is an error.
     pub(crate) error: Option<String>,
     pub(crate) structured: Structured,
 }
 
-/// The main argument of a call, in a few words: at most 400 characters.
+/// A call's main argument, for people: at most 400 characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Headline(String);
 
@@ -81,26 +87,26 @@ impl Headline {
     }
 }
 
-/// What programs are told of an answer, measured once.
+/// The machine-readable part of an answer, with its size, which is measured once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Structured {
-    /// Null where it would be too large, or is told again.
+    /// Null where it is too large to send, and in the copy that is kept for repeated requests.
     pub(crate) value: Value,
-    /// Of the value as JSON, told or not; 0 where there is none.
+    /// The size of the value as JSON, even where `value` was left out; 0 where there was none.
     pub(crate) bytes: usize,
-    /// Roughly what the value takes in memory, in bytes.
+    /// The estimated size of the value in memory, in bytes.
     size: usize,
 }
 
 impl Structured {
-    /// As much as an event carries, in bytes of JSON.
+    /// The most that an event carries, in bytes of JSON.
     const MAX_BYTES: usize = 64_000;
 
     pub(crate) fn new(value: Value) -> Self {
         if value.is_null() {
             return Self::default();
         }
-        let mut written = Written(0);
+        let mut written = ByteCounter(0);
         serde_json::to_writer(&mut written, &value).expect("counting does not fail");
         if written.0 > Self::MAX_BYTES {
             return Self { value: Value::Null, bytes: written.0, size: 0 };
@@ -109,16 +115,16 @@ impl Structured {
         Self { value, bytes: written.0, size }
     }
 
-    /// Its size alone.
+    /// A copy without the value, which keeps its size.
     fn left_out(&self) -> Self {
         Self { value: Value::Null, bytes: self.bytes, size: 0 }
     }
 }
 
-/// Counts what is written.
-struct Written(usize);
+/// A writer that only counts bytes.
+struct ByteCounter(usize);
 
-impl io::Write for Written {
+impl io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 += bytes.len();
         Ok(bytes.len())
@@ -129,23 +135,24 @@ impl io::Write for Written {
     }
 }
 
-/// A piece of a call to one of the client's own tools, numbered from 0.
+/// A piece of a call to one of the client's own tools. Calls are numbered from 0.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientCallDelta {
     pub(crate) index: usize,
     pub(crate) kind: CallKind,
-    /// Id and name, in the first piece only.
+    /// Id and name; in the first piece only.
     pub(crate) head: Option<(String, String)>,
     pub(crate) arguments: String,
 }
 
+/// The turn ended with an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Finished {
     pub(crate) reason: FinishReason,
-    /// Summed over all rounds; `None` when none of them had figures.
+    /// The sum over all rounds; `None` if no round reported usage.
     pub(crate) usage: Option<Usage>,
     pub(crate) summary: Summary,
-    /// What stood beside the choices of the last round and nobody here knows.
+    /// Unknown members beside `choices` in the last round's chunks.
     pub(crate) unknown: RawMembers,
 }
 
@@ -157,20 +164,22 @@ pub(crate) struct Summary {
     pub(crate) rounds: u32,
     pub(crate) tool_calls: usize,
     pub(crate) duration: Duration,
+    /// Rounds whose usage upstream did not report.
     pub(crate) rounds_without_usage: u32,
-    /// The last round's prompt tokens: the size of the context.
+    /// The prompt tokens of the last request that reported usage: the size of the context.
     pub(crate) context_tokens: Option<u64>,
 }
 
+/// The turn ended with an error.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) error: ApiError,
-    /// A tool has run, so the client must not simply try again.
+    /// Whether a tool has run. Then the client must not simply repeat the request.
     pub(crate) tools_ran: bool,
 }
 
 impl Failure {
-    /// For a turn that ended without saying how.
+    /// For a turn whose task ended without a terminal event.
     pub(crate) fn crash() -> Self {
         let error = ApiError::new(ErrorCode::Internal, "The server failed within this turn.");
         Self { error, tools_ran: true }
@@ -178,17 +187,18 @@ impl Failure {
 }
 
 impl TurnEvent {
-    /// Whether this ends the turn; exactly one such event comes, as the last.
+    /// Whether this event ends the turn. Exactly one such event comes, and it is the last.
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(self, Self::Finished(_) | Self::Failed(_))
     }
 
-    /// Whether this lets the response head go out.
+    /// Whether the HTTP response head may be sent now. Until then a failure can still choose
+    /// the status.
     pub(crate) fn releases_head(&self) -> bool {
         !matches!(self, Self::RoundStarted(_))
     }
 
-    /// The piece of the answer's text in this event.
+    /// The text of the answer in this event, if it has one.
     pub(super) fn text_mut(&mut self) -> Option<&mut String> {
         match self {
             Self::Text(text) => Some(text),
@@ -197,8 +207,8 @@ impl TurnEvent {
         }
     }
 
-    /// Joins `next` to this event where the two are pieces of one text; false where
-    /// they are not.
+    /// Appends `next` to this event if both are pieces of one text. Returns false if they are
+    /// not.
     pub(crate) fn absorb(&mut self, next: &TurnEvent) -> bool {
         match (self, next) {
             (Self::Text(text), Self::Text(more)) => text.push_str(more),
@@ -217,7 +227,7 @@ impl TurnEvent {
         true
     }
 
-    /// The event as it is kept to be told again: without what programs were told.
+    /// The copy that is kept for repeated requests: without `structured`.
     pub(crate) fn to_keep(&self) -> Self {
         match self {
             Self::ToolEnded(end) => {
@@ -237,7 +247,8 @@ impl TurnEvent {
         }
     }
 
-    /// Roughly what waiting costs in memory beside the event's own size, in bytes.
+    /// The estimated memory of the event in a queue, in bytes, beside the size of `TurnEvent`
+    /// itself.
     pub(crate) fn size_estimate(&self) -> usize {
         match self {
             Self::Begun | Self::RoundStarted(_) => 0,
@@ -276,7 +287,7 @@ impl TurnEvent {
 
 impl RawDelta {
     fn size_estimate(&self) -> usize {
-        /// What a member takes besides its name and its text.
+        /// The overhead of one member beside its name and its text.
         const MEMBER: usize = size_of::<(String, Box<RawValue>)>();
         let members = self.members.iter().map(|(name, raw)| MEMBER + name.len() + raw.get().len());
         self.text.as_ref().map_or(0, String::len)
@@ -309,7 +320,7 @@ mod tests {
         assert!(bare >= 600, "{bare}");
         let text = ended(json!("x".repeat(10_000))).size_estimate() - bare;
         assert!((10_000..11_000).contains(&text), "{text}");
-        // Two bytes each in JSON, and a whole value each in memory.
+        // Each number is two bytes in JSON and a whole `Value` in memory.
         let numbers = ended(json!(vec![0; 10_000])).size_estimate() - bare;
         assert!(numbers >= 10_000 * size_of::<Value>(), "{numbers}");
         let started = TurnEvent::ToolStarted(Box::new(ToolStart {

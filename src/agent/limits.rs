@@ -1,11 +1,11 @@
-//! Bounds the answers of a turn: their size in one round, and their repetition.
+//! Limits the answers of a turn: their total size in one round, and their repetition.
 
 use crate::execution::pipeline::ToolResult;
 use crate::tools::tool::Truncation;
 use crate::tools::truncate;
 
-/// Cuts the largest answers of one round until all together have at most
-/// `max_chars` characters.
+/// Truncates the largest answers of a round until all of them together have at most `max_chars`
+/// characters.
 pub(super) fn fit_round(results: &mut [ToolResult], max_chars: usize) {
     let mut sizes: Vec<usize> = results.iter().map(|result| result.text.chars().count()).collect();
     let mut by_size: Vec<usize> = (0..sizes.len()).collect();
@@ -23,21 +23,23 @@ pub(super) fn fit_round(results: &mut [ToolResult], max_chars: usize) {
     }
 }
 
-/// How often the last call came in a row with the same answer.
+/// Counts how many rounds in a row made the same call and got the same answer.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
+    /// Tool, arguments and answer of the last call.
     last: Option<(String, String, String)>,
-    /// In how many rounds.
+    /// The number of rounds in a row that repeated it.
     times: u32,
+    /// The round of the last call.
     round: u32,
 }
 
-/// The call with which a model is told that it goes in circles.
+/// From this repetition on the model is told that it repeats itself.
 const MIN_REPEATS_NOTED: u32 = 3;
 
 impl Repeats {
-    /// `answer`, with a note from the third time on.
-    /// Calls of one round count once: the model had seen none of their answers.
+    /// Returns `answer`, with a note from the third repetition on. Several calls in one round
+    /// count once, since the model had not seen their answers yet.
     pub(super) fn note(
         &mut self,
         round: u32,

@@ -1,5 +1,5 @@
-//! An assistant message put together from its deltas, so that it can go back
-//! upstream with everything the model's next round needs.
+//! Assembles an assistant message from its deltas, with every member that the next round must
+//! send back.
 
 use indexmap::IndexMap;
 use serde_json::value::{RawValue, to_raw_value};
@@ -7,17 +7,18 @@ use serde_json::{Map, Value, json};
 
 use super::parts::{self, Part};
 
-/// What the deltas of one round have brought, but for the calls.
+/// What the deltas of one round have brought, but for the tool calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AssistantMessage {
-    /// The text; behind `parts`, where there are some.
+    /// The text. Where there are `parts`, this is the text after them.
     content: String,
-    /// What was no plain text in a content that came as a list, and the text before it.
+    /// The parts of a `content` that came as a list, from the first part that is not plain text
+    /// on. The text before it becomes a part of its own.
     parts: Vec<Value>,
     members: IndexMap<String, Value>,
 }
 
-/// Members that carry reasoning: some providers need them back, some refuse them.
+/// Members that carry reasoning. Some providers require them back, others refuse them.
 const REASONING_MEMBERS: [&str; 6] = [
     "reasoning_content",
     "reasoning",
@@ -27,13 +28,13 @@ const REASONING_MEMBERS: [&str; 6] = [
     "provider_specific_fields",
 ];
 
-/// Texts that come in pieces inside blocks.
+/// Members of a block whose text comes in pieces.
 const PIECE_MEMBERS: [&str; 6] = ["thinking", "text", "summary", "data", "signature", "transcript"];
 
-/// Members that are an answer, though there is no text.
-const ANSWERS: [&str; 4] = ["refusal", "audio", "images", "annotations"];
+/// Members that count as an answer even where there is no text.
+const ANSWER_MEMBERS: [&str; 4] = ["refusal", "audio", "images", "annotations"];
 
-/// Blocks that come whole: two of them are two, and each is as the provider sealed it.
+/// The type of a block that always comes whole: two of them are never joined.
 const WHOLE_BLOCK: &str = "redacted_thinking";
 
 impl AssistantMessage {
@@ -41,7 +42,7 @@ impl AssistantMessage {
         self.content.push_str(text);
     }
 
-    /// Adds a part of a content that came as a list.
+    /// Adds one part of a `content` that came as a list.
     pub(crate) fn push_part(&mut self, part: &RawValue) {
         let Ok(part) = serde_json::from_str(part.get()) else { return };
         if let Some(text) = parts::plain_text(&part) {
@@ -51,11 +52,12 @@ impl AssistantMessage {
         self.parts.push(part);
     }
 
-    /// `content` as it goes back: a text, unless there was more in it.
+    /// `content` as it is sent back: a text, or a list where it has other parts.
     pub(crate) fn content(&self) -> Value {
         content_of(self.parts.iter().cloned().chain(text_part(&self.content)).collect())
     }
 
+    /// Adds one further member of a delta.
     pub(crate) fn push_member(&mut self, name: &str, value: &RawValue) {
         let Ok(value) = serde_json::from_str(value.get()) else { return };
         match self.members.get_mut(name) {
@@ -71,7 +73,7 @@ impl AssistantMessage {
         }
     }
 
-    /// The further members, for the model that wrote them.
+    /// The members beside `content` and `tool_calls`.
     pub(crate) fn members(&self, keep_reasoning: bool) -> impl Iterator<Item = (&String, &Value)> {
         self.members.iter().filter(move |(name, _)| keep_reasoning || !is_reasoning(name))
     }
@@ -81,15 +83,17 @@ impl AssistantMessage {
             || self.parts.iter().any(|part| Part::from_value(part) == Part::Reasoning)
     }
 
-    /// Whether it holds nothing that answers a user: reasoning does not.
+    /// Whether the message holds no answer for the user. Reasoning is not an answer.
     pub(crate) fn says_nothing(&self) -> bool {
         let answers = |name: &&str| self.members.get(*name).is_some_and(says_something);
         let is_answer = |part: &Value| Part::from_value(part) != Part::Reasoning;
-        self.content.is_empty() && !self.parts.iter().any(is_answer) && !ANSWERS.iter().any(answers)
+        self.content.is_empty()
+            && !self.parts.iter().any(is_answer)
+            && !ANSWER_MEMBERS.iter().any(answers)
     }
 }
 
-/// A list of parts, or the text that they are where they are nothing else.
+/// The parts as one text if all of them are plain text, otherwise as a list.
 fn content_of(parts: Vec<Value>) -> Value {
     if parts.iter().any(|part| parts::plain_text(part).is_none()) {
         return parts.into();
@@ -98,7 +102,7 @@ fn content_of(parts: Vec<Value>) -> Value {
     if text.is_empty() { Value::Null } else { text.into() }
 }
 
-/// `content` of ours without the parts that are reasoning.
+/// Removes the reasoning parts from a `content` that this module wrote.
 pub(crate) fn content_without_reasoning(content: Value) -> Value {
     match content {
         Value::Array(mut parts) => {
@@ -113,6 +117,7 @@ fn text_part(text: &str) -> Option<Value> {
     (!text.is_empty()).then(|| json!({ "type": "text", "text": text }))
 }
 
+/// Whether a member's value is an answer: null, an empty text and an empty list are not.
 fn says_something(value: &Value) -> bool {
     match value {
         Value::String(text) => !text.is_empty(),
@@ -127,9 +132,9 @@ pub(crate) fn is_reasoning(name: &str) -> bool {
     REASONING_MEMBERS.contains(&name)
 }
 
-/// A message of the client's without its reasoning; `None` when it has none.
+/// The client's message without its reasoning; `None` when it has none.
 pub(crate) fn without_reasoning(message: &RawValue) -> Option<Box<RawValue>> {
-    // Few messages have to be read for it.
+    // Most messages need no parsing: they contain none of the names.
     if !REASONING_MEMBERS.iter().any(|name| message.get().contains(name)) {
         return None;
     }
@@ -139,8 +144,8 @@ pub(crate) fn without_reasoning(message: &RawValue) -> Option<Box<RawValue>> {
     (members.len() < all).then(|| to_raw_value(&members).ok())?
 }
 
-/// Adds a later delta's member to what is known of it. Entries of a list are each one of
-/// their own, but for those of reasoning, which come in pieces.
+/// Joins a later delta's member with what earlier deltas brought. The entries of a list are
+/// separate items, except in lists of reasoning, whose entries come in pieces.
 pub(crate) fn join_member(name: &str, known: &mut Value, value: Value) {
     match (known, value) {
         (Value::Array(entries), Value::Array(more)) if !is_reasoning(name) => entries.extend(more),
@@ -148,8 +153,8 @@ pub(crate) fn join_member(name: &str, known: &mut Value, value: Value) {
     }
 }
 
-/// Strings are concatenated, blocks joined piece by piece, objects merged; of
-/// anything else the last one counts.
+/// Appends strings, joins blocks piece by piece, and merges objects. Of any other value the
+/// last one counts.
 fn join(known: &mut Value, value: Value) {
     match (known, value) {
         (_, Value::Null) => {}
@@ -164,7 +169,7 @@ fn join(known: &mut Value, value: Value) {
     }
 }
 
-/// A first delta may bring several pieces of one block.
+/// Joins the pieces within one list: a first delta may bring several pieces of one block.
 fn close_list(value: &mut Value) {
     if let Value::Array(items) = value {
         let mut joined = Vec::new();
@@ -175,8 +180,9 @@ fn close_list(value: &mut Value) {
     }
 }
 
-/// A piece belongs to the last block when both are of one kind and number, and
-/// that block has no signature yet: a signature closes it.
+/// Joins a piece to the last block, or adds it as a new one. It belongs to the last block if
+/// both have the same type, index and id, and the block has no signature yet: a signature ends
+/// a block.
 fn join_block(blocks: &mut Vec<Value>, piece: Value) {
     if let (Some(Value::Object(last)), Value::Object(piece)) = (blocks.last_mut(), &piece)
         && is_open(last)
@@ -203,11 +209,14 @@ fn join_block(blocks: &mut Vec<Value>, piece: Value) {
     blocks.push(piece);
 }
 
+/// Whether further pieces may belong to the block.
 fn is_open(block: &Map<String, Value>) -> bool {
     block.get("type").and_then(Value::as_str) != Some(WHOLE_BLOCK)
         && block.get("signature").and_then(Value::as_str).is_none_or(str::is_empty)
 }
 
+/// Merges the members of an object by the same rules; strings that do not come in pieces are
+/// replaced.
 fn merge(known: &mut Map<String, Value>, more: Map<String, Value>) {
     for (name, mut value) in more {
         match (known.get_mut(&name), &value) {

@@ -1,8 +1,8 @@
-//! The queue between a turn and its reader.
+//! Implements the queue between a turn and its subscriber.
 //!
-//! Nothing waits in order to be merged, but pieces of one text that wait behind
-//! a slow reader become one: frontends stall on thousands of tiny deltas. A turn
-//! whose subscriber is far behind stops reading from upstream ([`Outbox::room`]).
+//! Pieces of one text that wait behind a slow subscriber are merged, since frontends stall on
+//! thousands of tiny deltas. Nothing is delayed in order to be merged. A turn whose subscriber
+//! is far behind stops reading from upstream ([`Outbox::wait_for_room`]).
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -13,31 +13,33 @@ use super::events::TurnEvent;
 
 use crate::sync;
 
-/// How much may wait before the turn stops reading: enough to ride out a short
-/// stall, little enough for a thousand streams.
+/// How many bytes may wait before the turn stops reading from upstream: enough for a short
+/// stall of the subscriber, and affordable for a thousand streams.
 const HIGH_WATER: usize = 64 * 1024;
 
-/// What an event takes besides its text.
+/// The overhead of one event beside its text, in bytes.
 const EVENT_OVERHEAD: usize = 64;
 
-/// Pieces that are handed over at once: more than the answers of most models come in
-/// at a time, few for a frontend.
+/// How many events may wait before they are handed over in the middle of a read. One read of
+/// most models' answers brings fewer, and a frontend takes this many without a stall.
 const BATCH: usize = 16;
 
-/// The turn's end.
+/// The sending half, held by the turn.
 #[derive(Debug)]
 pub(crate) struct Outbox(Arc<Mutex<Queue>>);
 
-/// The subscriber's end.
+/// The receiving half, held by the subscriber.
 #[derive(Debug)]
 pub(crate) struct Inbox(Arc<Mutex<Queue>>);
 
+/// What both halves share.
 #[derive(Debug, Default)]
 struct Queue {
     events: VecDeque<TurnEvent>,
     size_estimate: usize,
     closed: bool,
-    /// The reader wants to hear of nothing but the end, or of much.
+    /// The subscriber wants to be woken only for the end of the turn, or when `HIGH_WATER` is
+    /// reached.
     waits_for_end: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
@@ -49,11 +51,12 @@ pub(crate) fn outbox() -> (Outbox, Inbox) {
 }
 
 impl Outbox {
-    /// Puts an event into the queue; the subscriber hears of it at [`Self::flush`]. One
-    /// that waits for it gets it as it is, one that is busy may get it with others.
+    /// Queues an event without waking the subscriber; [`Self::flush`] does that. The event may
+    /// be merged into the last one, but only if the subscriber is not waiting for it.
     pub(crate) fn push(&self, event: TurnEvent) {
         let mut queue = sync::lock(&self.0);
         queue.size_estimate += event.size_estimate();
+        // A registered waker means that the subscriber waits and would get the event at once.
         let is_behind = queue.reader.is_none() || queue.waits_for_end;
         let is_absorbed =
             is_behind && queue.events.back_mut().is_some_and(|last| last.absorb(&event));
@@ -63,7 +66,7 @@ impl Outbox {
         }
     }
 
-    /// Wakes the subscriber for what waits.
+    /// Wakes the subscriber if there is something for it.
     pub(crate) fn flush(&self) {
         let mut queue = sync::lock(&self.0);
         if !queue.is_due() {
@@ -75,10 +78,11 @@ impl Outbox {
         }
     }
 
-    /// Awaits `next`, and flushes whenever that means to wait. What one read of the
-    /// socket brought comes piece by piece, each handed over by another task: so
-    /// that task has its turn before the subscriber is woken, and the pieces go out
-    /// in one write. Nothing waits for what has not arrived.
+    /// Awaits `next`, and flushes the queue before it sleeps.
+    ///
+    /// Another task hands over the pieces of one socket read one by one. So this yields to that
+    /// task once before it wakes the subscriber, and all pieces go out in one write. It never
+    /// waits for bytes that have not arrived.
     pub(crate) async fn flush_before<T>(&self, next: impl Future<Output = T>) -> T {
         let mut next = pin!(next);
         let mut has_yielded = false;
@@ -97,8 +101,8 @@ impl Outbox {
         .await
     }
 
-    /// Lets the subscriber have what waits before it is many pieces: only once it has
-    /// tried to pass them on does it turn out to be busy, and further ones merge.
+    /// Hands over a batch to a waiting subscriber and yields to it. Only when the subscriber
+    /// has tried to pass the events on can it be seen to be slow, and later events be merged.
     pub(crate) async fn hand_over(&self) {
         let is_due = {
             let queue = sync::lock(&self.0);
@@ -110,12 +114,12 @@ impl Outbox {
         }
     }
 
-    /// What waits, in bytes.
+    /// The estimated memory of the events that wait, in bytes.
     pub(crate) fn size_estimate(&self) -> usize {
         sync::lock(&self.0).size_estimate
     }
 
-    /// Resolves when the subscriber is not too far behind. Cancel-safe.
+    /// Resolves when the subscriber is less than `HIGH_WATER` behind. Cancel-safe.
     pub(crate) async fn wait_for_room(&self) {
         std::future::poll_fn(|context| {
             let mut queue = sync::lock(&self.0);
@@ -141,26 +145,26 @@ impl Drop for Outbox {
 }
 
 impl Queue {
-    /// Whether there is what the reader waits for.
+    /// Whether there is enough in the queue to wake the subscriber.
     fn is_due(&self) -> bool {
         let enough = if self.waits_for_end { HIGH_WATER } else { 1 };
         self.closed || self.size_estimate >= enough
     }
 
-    /// Whether something waits for a reader that waits for it.
+    /// Whether the subscriber sleeps and there is enough to wake it.
     fn is_awaited(&self) -> bool {
         self.reader.is_some() && self.is_due()
     }
 }
 
 impl Inbox {
-    /// For an answer that goes out whole: from now on nothing is handed over before
-    /// the turn has ended, unless it is more than should wait.
+    /// For an answer that is sent whole: from now on the subscriber is woken only at the end of
+    /// the turn, or when too much waits.
     pub(crate) fn wait_for_end(&mut self) {
         sync::lock(&self.0).waits_for_end = true;
     }
 
-    /// Everything that waits; `None` when the turn is gone and nothing is left.
+    /// Takes all events that wait. `None` when the turn is gone and the queue is empty.
     pub(crate) fn poll_take(
         &mut self,
         context: &mut Context<'_>,

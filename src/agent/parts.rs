@@ -1,4 +1,4 @@
-//! What the parts of a content are that came as a list.
+//! Classifies the parts of a `content` that came as a list.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -10,13 +10,14 @@ use super::events::{RawDelta, TurnEvent};
 pub(super) enum Part<'a> {
     Text(&'a str),
     Refusal(&'a str),
-    /// Between us and upstream, as all lists of reasoning are.
+    /// Never sent to the client, like all lists of reasoning.
     Reasoning,
     Picture,
     Other,
 }
 
 impl<'a> Part<'a> {
+    /// Classifies a part by its `type`.
     pub(super) fn from_value(part: &'a Value) -> Self {
         let text = |name: &str| part.get(name).and_then(Value::as_str);
         match part.get("type").and_then(Value::as_str) {
@@ -30,15 +31,15 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The text of a part that is nothing but text.
+/// The text of a part that has no other members of meaning.
 pub(super) fn plain_text(part: &Value) -> Option<&str> {
     let Part::Text(text) = Part::from_value(part) else { return None };
     let is_plain = |name: &String| matches!(name.as_str(), "type" | "text" | "index");
     part.as_object().is_none_or(|members| members.keys().all(is_plain)).then_some(text)
 }
 
-/// A part as the client gets it. `content` is a text for every client there is: pictures
-/// go where clients look for them, and what else there is stands beside it.
+/// The event that sends a part to the client. Clients expect `content` to be a text, so images
+/// go into the member where clients look for them, and other parts into `content_parts`.
 pub(super) fn for_client(raw: &RawValue) -> Option<TurnEvent> {
     let part = serde_json::from_str(raw.get()).ok()?;
     let list = |name: &str| {

@@ -1,4 +1,4 @@
-//! Renders the system prompt.
+//! Renders the system prompt, and joins it with the client's system messages.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -17,31 +17,32 @@ pub(crate) struct PromptSettings {
     pub(crate) mode: PromptMode,
 }
 
-/// What becomes of our prompt and the client's own system messages.
+/// How the server's prompt and the client's own system messages are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PromptMode {
-    /// Ours, then the client's, unchanged.
+    /// The server's prompt, then the client's messages unchanged.
     #[default]
     Append,
-    /// Ours alone.
+    /// The server's prompt alone.
     Replace,
-    /// The client's alone.
+    /// The client's messages alone.
     None,
 }
 
-/// The facts the prompt states; rendered once a session, then frozen.
+/// The facts that the prompt states.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Environment<'a> {
     pub(crate) working_dir: &'a Path,
-    /// Such as `21 Nov 2026`.
+    /// For example `21 Nov 2026`.
     pub(crate) date: &'a str,
-    /// The server's tools that are offered.
+    /// The server's tools that the request may use.
     pub(crate) tools: &'a Toolset,
 }
 
-/// Such as `21 Nov 2026`, in UTC.
+/// Today's date in UTC, for example `21 Nov 2026`.
 pub(crate) fn today() -> String {
+    // Of `Sat, 21 Nov 2026 08:49:37 GMT`.
     const DATE: std::ops::Range<usize> = 5..16;
     httpdate::fmt_http_date(SystemTime::now())[DATE].to_owned()
 }
@@ -66,8 +67,8 @@ pub(crate) fn render(environment: Environment<'_>) -> String {
     lines.join("\n")
 }
 
-/// What the tools say about themselves, each thing once, and which of them are better
-/// than a command.
+/// The advice of each tool, without repetition, and a line that prefers the reading tools to
+/// commands.
 fn advice(tools: &Toolset) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for advice in tools.tools().iter().filter_map(|tool| tool.advice()) {
@@ -94,8 +95,8 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-/// The messages with `prompt` in front, joined to a leading system message of the
-/// client's: some chat templates take only one.
+/// Puts `prompt` in front of the messages. It is joined to a leading system message of the
+/// client's, since some chat templates take only one.
 pub(crate) fn apply(
     mode: PromptMode,
     prompt: &str,
@@ -114,6 +115,7 @@ pub(crate) fn apply(
     messages
 }
 
+/// The message if its role is `system` or `developer`.
 fn system_message(message: &RawValue) -> Option<Value> {
     #[derive(Deserialize)]
     struct Role<'a> {
@@ -127,7 +129,7 @@ fn system_message(message: &RawValue) -> Option<Value> {
     serde_json::from_str(message.get()).ok()
 }
 
-/// `message` with `prompt` before its text; `None` if its content has no text form.
+/// `message` with `prompt` before its content; `None` if its content is neither text nor list.
 fn joined(prompt: &str, mut message: Value) -> Option<Box<RawValue>> {
     match &mut message["content"] {
         Value::String(text) => text.insert_str(0, &format!("{prompt}\n\n")),

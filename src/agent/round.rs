@@ -1,6 +1,7 @@
-//! One round: an answer of the model's as it streams in, and the calls in it.
+//! Processes one round: an answer of the model as it streams in, and the tool calls in it.
 //!
-//! Pure: it takes chunks and tool answers, and returns what is to be done.
+//! Pure: takes chunks and tool answers, returns effects. docs/stream.md, When a call may start,
+//! has the rules.
 
 mod answers;
 mod client_calls;
@@ -24,7 +25,7 @@ use super::size_estimate;
 use super::unknown::Unknown;
 use client_calls::{ClientSent, PassedOn};
 
-/// What a round needs to know of its turn.
+/// What a round must know of its turn.
 #[derive(Debug)]
 pub(super) struct RoundRules<'a> {
     pub(super) pipeline: &'a Pipeline,
@@ -37,13 +38,14 @@ pub(super) struct RoundRules<'a> {
 #[derive(Debug)]
 pub(super) enum RoundEffect {
     Emit(TurnEvent),
-    /// Gives the next call its place.
+    /// Gives the next call its position in the schedule.
     Reserve,
     Ready(Position, Box<AdmittedCall>),
-    /// Frees places, all before anything starts by it.
+    /// Frees these positions, all of them before the scheduler starts a call.
     Withdraw(Vec<Position>),
 }
 
+/// The state of one round.
 #[derive(Debug)]
 pub(super) struct Round {
     assembler: Assembler,
@@ -52,35 +54,38 @@ pub(super) struct Round {
     pub(super) finish: Option<FinishReason>,
     pub(super) usage: Option<Usage>,
     pub(super) unknown: Unknown,
-    /// The model that answered, as it calls itself.
+    /// The name by which the model calls itself in its chunks.
     pub(super) model: Option<String>,
-    /// Text or reasoning of this round has gone to the client.
+    /// Whether text or reasoning of this round has been sent to the client.
     pub(super) forwarded: bool,
-    /// Text of this round has.
+    /// Whether text of this round has been sent to the client.
     pub(super) gave_text: bool,
-    /// Text of an earlier round has, so this round's begins with a blank line.
+    /// Whether text of an earlier round has been sent. Then this round's text begins with a
+    /// blank line.
     follows_text: bool,
-    /// Roughly what it keeps of what came, in bytes.
+    /// The estimated memory of what the round keeps, in bytes.
     size_estimate: usize,
     passed_on: PassedOn,
 }
 
-/// How far one slot of the assembler has come. Its position in the schedule is
-/// its number.
+/// One call of the round. Its index in `Round::calls` is both its slot in the assembler and its
+/// position in the schedule.
 #[derive(Debug, Default)]
 struct Call {
     progress: Progress,
     sealed: bool,
-    /// The model was stopped within it, and is told so.
+    /// The output limit or a filter stopped the model within this call.
     is_cut_off: bool,
-    /// Whole and judged, and waiting until it may start or be refused.
+    /// The result of admission, while the call waits for the moment when it may start.
     admitted: Option<Result<Box<AdmittedCall>, ToolError>>,
     headline: String,
-    /// The tool's own name, once it was admitted.
+    /// The tool's own name, known once the call is admitted. The model may have used an alias.
     tool: String,
+    /// What of a client's call has been sent on.
     sent: Option<ClientSent>,
 }
 
+/// How far a call has come.
 #[derive(Debug, Default)]
 enum Progress {
     /// The model is still writing it, or it waits for the end of the stream.
@@ -89,41 +94,42 @@ enum Progress {
     /// Handed to the scheduler.
     Ready,
     Running(Running),
-    /// Runs, but turned out to be none: the result will be its answer.
+    /// The call runs, but later bytes made it invalid. This error will be its answer instead of
+    /// the tool's.
     RunningInvalid(Running, ToolResult),
     Answered(ToolResult),
-    /// One of the client's own tools; not ours to run.
+    /// A call of one of the client's tools: the server does not run it.
     Clients,
-    /// Taken out of the round: the model will make it again.
+    /// Taken out of the round: not answered, and not part of the history.
     Dropped,
 }
 
-/// A call that was told to have started.
+/// A call whose start the client was told.
 #[derive(Clone, Debug)]
 struct Running {
-    /// As it was told: the call's own may still come.
+    /// The id that the client was told. The assembler's may still change.
     id: String,
-    /// When, as the turn counts time.
+    /// When it started, as time since the beginning of the turn.
     since: Duration,
 }
 
-/// What a stream that ended properly was.
+/// What a round was whose stream ended in order.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// No call: the answer stands.
+    /// No calls: the text is the answer.
     Text,
-    /// Server calls, some perhaps still to run.
+    /// Calls of the server's tools. Some may still run.
     Calls,
     /// The same, but the model was stopped within one of them.
     CutOffCalls {
-        /// Whether another of them is whole.
+        /// Whether at least one other call is whole.
         has_whole: bool,
     },
-    /// At least one call of the client's.
+    /// At least one call of a client's tool.
     ClientCalls,
-    /// Neither an answer nor a call.
+    /// Neither text nor calls.
     Empty,
-    /// A call was left half open: the provider's connection was cut.
+    /// A call was left half open, which means that the provider's connection was cut.
     Cut,
 }
 
@@ -149,13 +155,14 @@ impl Round {
         }
     }
 
-    /// Roughly what it keeps in memory, in bytes.
+    /// The estimated memory of the round, in bytes.
     pub(super) fn size_estimate(&self) -> usize {
         self.size_estimate
             + self.unknown.size_estimate()
             + self.calls.len() * size_estimate::CALL_OVERHEAD
     }
 
+    /// Processes one chunk: keeps it, sends it on, and starts the calls that may start.
     pub(super) fn take(
         &mut self,
         chunk: Chunk,
@@ -198,10 +205,10 @@ impl Round {
         if !tool_calls.is_empty() {
             let steps = self.assembler.push(&tool_calls);
             if self.is_overfull() {
-                // The turn ends here: nothing of this chunk may start.
+                // The turn fails now, so no call of this chunk may start.
                 return;
             }
-            self.follow(steps, rules, effects);
+            self.apply_steps(steps, rules, effects);
             self.pass_on_client_calls(rules, effects);
         }
         if let Some(reason) = finish_reason {
@@ -210,24 +217,25 @@ impl Round {
             self.finish = Some(reason);
             if !reason.is_cut_off() {
                 let steps = self.assembler.finish_reason();
-                self.follow(steps, rules, effects);
+                self.apply_steps(steps, rules, effects);
                 self.pass_on_client_calls(rules, effects);
             }
         }
     }
 
-    /// The answer holds more calls than can be taken.
+    /// Whether the answer holds more calls than
+    /// [`MAX_CALLS`](crate::upstream::assemble::MAX_CALLS).
     pub(super) fn is_overfull(&self) -> bool {
         self.assembler.is_overfull()
     }
 
-    /// The stream came to its proper end. Says what the round was, and starts or
-    /// answers every server call that is left.
+    /// Processes the orderly end of the stream. Says what the round was, and starts or answers
+    /// each remaining call of the server's tools.
     pub(super) fn end(&mut self, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) -> Ending {
         let cut_off = self.finish.is_some_and(FinishReason::is_cut_off);
         let end = if cut_off { End::CutOff } else { End::Finished };
         let steps = self.assembler.finish(end);
-        self.follow(steps, rules, effects);
+        self.apply_steps(steps, rules, effects);
         self.pass_on_client_calls(rules, effects);
         if cut_off {
             self.answer_cut_off_calls(rules, effects);
@@ -246,13 +254,13 @@ impl Round {
         self.ending_with_calls()
     }
 
-    /// The stream died. What is whole runs, what is not is taken out.
+    /// Keeps a round whose stream died: runs the sealed calls and takes out the others.
     pub(super) fn salvage(&mut self, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
         self.drop_waiting_calls(|call| !call.sealed, effects);
         self.run_sealed_calls(rules, effects);
     }
 
-    /// Whether a call of the server's in this round was sealed, or runs or has run.
+    /// Whether a call of the server's tools was sealed, runs or has run.
     pub(super) fn has_calls_to_keep(&self) -> bool {
         self.calls.iter().any(|call| match call.progress {
             Progress::Open | Progress::Ready => call.sealed,
@@ -261,12 +269,12 @@ impl Round {
         })
     }
 
-    /// Frees the places of the server's calls that have not started.
+    /// Takes out the calls of the server's tools that have not started.
     pub(super) fn withdraw_server_calls(&mut self, effects: &mut Vec<RoundEffect>) {
         self.drop_waiting_calls(|_| true, effects);
     }
 
-    /// All at once, so that none starts because another made room.
+    /// Withdraws all of them at once, so that none starts because another one made room.
     fn drop_waiting_calls(
         &mut self,
         is_dropped: impl Fn(&Call) -> bool,
@@ -284,7 +292,13 @@ impl Round {
         }
     }
 
-    fn follow(&mut self, steps: Vec<Step>, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
+    /// Acts on the assembler's steps.
+    fn apply_steps(
+        &mut self,
+        steps: Vec<Step>,
+        rules: &RoundRules<'_>,
+        effects: &mut Vec<RoundEffect>,
+    ) {
         for step in steps {
             match step {
                 Step::Opened(slot) => {
@@ -294,8 +308,8 @@ impl Round {
                     effects.push(RoundEffect::Emit(TurnEvent::Begun));
                 }
                 Step::Closed(slot) => self.closed(slot.0, rules, effects),
-                // What was judged was not its input. If it started all the same, its
-                // tool takes none.
+                // The arguments that were judged were not the last ones. If the call has
+                // started all the same, its tool takes no arguments.
                 Step::Reopened(slot) => self.calls[slot.0].admitted = None,
                 Step::Sealed(slot) => self.sealed(slot.0, rules, effects),
                 Step::Invalid(slot) => self.invalid(slot.0, rules, effects),
@@ -303,7 +317,8 @@ impl Round {
         }
     }
 
-    /// The last brace came: a call that only looks may start while the model goes on.
+    /// The last brace came. A call of a local tool without effects may start while the model
+    /// goes on.
     fn closed(&mut self, slot: usize, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
         let early = rules.start != StartRule::AfterStream && slot < rules.max_calls;
         if early
@@ -319,8 +334,8 @@ impl Round {
         }
     }
 
-    /// The model has moved on: what is not ours is set aside, what is broken is
-    /// answered, what may start now starts.
+    /// The model has moved on from the call. A client's call is set aside, an invalid one is
+    /// answered, and one that may start now starts.
     fn sealed(&mut self, slot: usize, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
         self.calls[slot].sealed = true;
         if !matches!(self.calls[slot].progress, Progress::Open) {
@@ -348,7 +363,8 @@ impl Round {
         }
     }
 
-    /// Not one whole object: never run. A client judges its own calls itself.
+    /// The arguments are not one whole object, so the call never runs. A client judges its own
+    /// calls itself, so those are passed on.
     fn invalid(&mut self, slot: usize, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
         self.calls[slot].sealed = true;
         let assembled = self.assembler.call(Slot(slot));
@@ -362,7 +378,8 @@ impl Round {
         match self.calls[slot].progress {
             Progress::Open => self.answer(slot, &error, effects),
             Progress::Ready => {
-                // Its last brace may have come in this very chunk.
+                // The call was handed over in this very chunk and has not started: take that
+                // back.
                 effects.retain(
                     |effect| !matches!(effect, RoundEffect::Ready(ready, _) if *ready == slot),
                 );
@@ -380,7 +397,7 @@ impl Round {
         }
     }
 
-    /// At the end of the stream the rest starts.
+    /// Starts the sealed calls that waited for the end of the stream.
     fn run_sealed_calls(&mut self, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
         for slot in 0..self.calls.len() {
             if self.calls[slot].sealed && matches!(self.calls[slot].progress, Progress::Open) {
@@ -392,8 +409,8 @@ impl Round {
         }
     }
 
-    /// The output limit or a filter stopped the model: what it had not finished
-    /// never runs.
+    /// Answers the calls within which the output limit or a filter stopped the model. They
+    /// never run.
     fn answer_cut_off_calls(&mut self, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
         let is_cut_off = |call: &Call| !call.sealed && call.is_waiting();
         let cut_off: Vec<usize> =
@@ -401,6 +418,7 @@ impl Round {
         self.drop_waiting_calls(is_cut_off, effects);
         for slot in cut_off {
             let assembled = self.assembler.call(Slot(slot));
+            // A client's call is passed on as it is. A call without a name cannot be answered.
             if assembled.name.is_none() || rules.is_clients(assembled) {
                 continue;
             }
@@ -427,6 +445,7 @@ impl Round {
         Ending::CutOffCalls { has_whole: others.iter().any(|(_, call)| call.is_closed()) }
     }
 
+    /// Validates the call, or returns the result of an earlier validation.
     fn admit(
         &mut self,
         slot: usize,
@@ -445,6 +464,7 @@ impl Round {
         admitted.map(Box::new)
     }
 
+    /// Hands an admitted call to the scheduler.
     fn hand_over(
         &mut self,
         slot: usize,
@@ -460,15 +480,15 @@ impl Round {
 }
 
 impl Call {
-    /// It has a place in the order and has not started.
+    /// Whether the call holds a position in the schedule and has not started.
     fn is_waiting(&self) -> bool {
         matches!(self.progress, Progress::Open | Progress::Ready)
     }
 }
 
 impl RoundRules<'_> {
-    /// Whether a sealed call may start before the stream ends. What the client
-    /// must do first is only known then, so its presence holds exclusive calls back.
+    /// Whether a sealed call may start before the stream ends. With client tools, exclusive
+    /// calls wait: only at the end is it known what the client must do first.
     fn may_start_when_sealed(&self, concurrency: Concurrency) -> bool {
         match (self.start, concurrency) {
             (StartRule::AfterStream, _) | (StartRule::Safe, Concurrency::Exclusive) => false,

@@ -1,29 +1,29 @@
-//! The settings of turns and of models: `[turns]`, `[[models]]`.
+//! Defines the settings of turns and of models: `[turns]`, `[[models]]`.
 
 use std::time::Duration;
 
 use globset::{GlobBuilder, GlobMatcher};
 use serde::{Deserialize, Deserializer};
 
-/// `[turns]`.
+/// `[turns]`. `toolhand.example.toml` has the reasons for the defaults.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TurnSettings {
-    /// Upstream requests of one turn; past it the answer ends with `length`.
+    /// Rounds of one turn. Reaching the limit ends the answer with `length`.
     pub(crate) max_rounds: u32,
     #[serde(with = "crate::units::duration")]
     pub(crate) max_duration: Duration,
-    /// Tool calls of one round; further ones are answered with an error.
+    /// Tool calls of one round. Further ones are answered with an error.
     pub(crate) max_tool_calls: usize,
     pub(crate) max_parallel_tools: usize,
-    /// Silence on a stream before a comment goes out.
+    /// How long a stream may be silent before a comment is sent.
     #[serde(with = "crate::units::duration")]
     pub(crate) keep_alive: Duration,
-    /// How long the response head waits for a first word, so that a quick failure
-    /// keeps its status.
+    /// How long the response head is held back for the first event, so that a quick failure
+    /// still gets its HTTP status.
     #[serde(with = "crate::units::duration")]
     pub(crate) head_hold: Duration,
-    /// How long running turns may go on after SIGTERM.
+    /// How long running turns may continue after SIGTERM.
     #[serde(with = "crate::units::duration")]
     pub(crate) shutdown_grace: Duration,
 }
@@ -42,11 +42,11 @@ impl Default for TurnSettings {
     }
 }
 
-/// One entry of `[[models]]`; the first whose pattern fits counts.
+/// One entry of `[[models]]`. The first whose pattern matches applies.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ModelRule {
-    /// A glob over the model's name, without regard to case, such as `*claude*`.
+    /// A glob over the model's name, ignoring case, such as `*claude*`.
     #[serde(rename = "match")]
     pub(crate) pattern: Pattern,
     #[serde(default)]
@@ -55,20 +55,20 @@ pub(crate) struct ModelRule {
     pub(crate) reasoning: Option<ReasoningRule>,
 }
 
-/// When a call may start.
+/// When the calls of a model may start (docs/stream.md, When a call may start).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum StartRule {
-    /// An exclusive call at the end of the round's stream.
+    /// Exclusive calls start at the end of the round's stream.
     #[default]
     Safe,
-    /// An exclusive call when it is sealed: for models that never revise a call.
+    /// Exclusive calls start when sealed: for models that never revise a call.
     Sealed,
-    /// Nothing before the stream ends, shared calls included.
+    /// No call starts before the stream ends, not even a shared one.
     AfterStream,
 }
 
-/// Whether a model's reasoning goes back to it within the turn.
+/// Whether a model's reasoning is sent back to it within the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ReasoningRule {
@@ -77,7 +77,7 @@ pub(crate) enum ReasoningRule {
     Drop,
 }
 
-/// A glob over model names.
+/// A case-insensitive glob over model names.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern(GlobMatcher);
 
@@ -97,26 +97,28 @@ impl<'de> Deserialize<'de> for Pattern {
     }
 }
 
-/// Families that finish one call before they go on to the next.
+/// Parts of the names of models that finish one call before they begin the next.
 const SEALING_FAMILIES: [&str; 4] = ["claude", "sonnet", "opus", "haiku"];
 
-/// A model that a turn may ask: the requested one or a fallback.
+/// A model that a turn may ask: the requested one, or a fallback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AskedModel {
     pub(crate) name: String,
-    /// Whether reasoning goes back to it: no rule drops it, and it has refused none.
+    /// Whether reasoning is sent back to it: no rule drops it, and the model has not refused
+    /// it.
     pub(crate) takes_reasoning: bool,
 }
 
-/// What holds for one model: the operator's rules first, then ours.
+/// How one model is treated: by the operator's rules, and by the shipped defaults where those
+/// say nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct ModelTraits {
     pub(crate) start: StartRule,
     pub(crate) reasoning: ReasoningRule,
 }
 
-/// What holds for a model that goes by `names`, the requested and the answering
-/// one, by the first of `rules` that fits.
+/// Applies the first of `rules` that matches one of `names`: the requested name, and the one
+/// the model gives itself.
 pub(crate) fn traits_of(names: &[&str], rules: &[ModelRule]) -> ModelTraits {
     let rule = rules.iter().find(|rule| names.iter().any(|name| rule.pattern.matches(name)));
     ModelTraits {
@@ -125,6 +127,7 @@ pub(crate) fn traits_of(names: &[&str], rules: &[ModelRule]) -> ModelTraits {
     }
 }
 
+/// The start rule where the operator has set none.
 fn shipped_start(names: &[&str]) -> StartRule {
     let seals = |name: &str| {
         let name = name.to_lowercase();

@@ -1,4 +1,4 @@
-//! Estimates the bytes that a round keeps of a chunk.
+//! Estimates how much memory a round keeps of a chunk, in bytes.
 
 use indexmap::IndexMap;
 use serde_json::Value;
@@ -6,21 +6,22 @@ use serde_json::value::RawValue;
 
 use crate::openai::chunk::CallDelta;
 
-/// What a call takes besides its texts.
+/// The memory of a call beside its texts.
 pub(super) const CALL_OVERHEAD: usize = 1024;
 
-/// What one value takes besides its text, be it as short as `0`.
+/// The memory of one JSON value beside its text, even of one as short as `0`.
 const VALUE_OVERHEAD: usize = size_of::<Value>();
 
-/// What a member of an object takes besides its name and its value.
-const MEMBER: usize = 64;
+/// The memory of an object's member beside its name and its value.
+const MEMBER_OVERHEAD: usize = 64;
 
-/// As much of an id or a name is counted in [`CALL_OVERHEAD`].
-const USUAL: usize = 64;
+/// The part of an id or a name that [`CALL_OVERHEAD`] already counts.
+const COUNTED_IN_CALL: usize = 64;
 
-/// An id is kept by the call, and by those who look for it.
-const COPIES: usize = 5;
+/// How often an id is kept: in the call, and in the assembler's indexes.
+const ID_COPIES: usize = 5;
 
+/// The size of a delta's text, members and calls.
 pub(super) fn size_of_delta(
     content: Option<&str>,
     members: &IndexMap<String, Box<RawValue>>,
@@ -32,13 +33,13 @@ pub(super) fn size_of_delta(
         + calls.iter().map(size_of_call).sum::<usize>()
 }
 
-/// The parts of a content that came as a list.
+/// The size of the parts of a `content` that came as a list.
 pub(super) fn size_of_parts(parts: &[Box<RawValue>]) -> usize {
     parts.iter().map(|part| size_of_parsed(part)).sum()
 }
 
-/// A text is kept as long as it is. What is no text is kept in parts, which stand
-/// behind a comma, a colon or a bracket that is in no text.
+/// The size of a value after parsing. A string keeps its length. In anything else, each comma
+/// or opening bracket outside a string begins a value, and each colon a member.
 fn size_of_parsed(raw: &RawValue) -> usize {
     let raw = raw.get();
     if raw.starts_with('"') {
@@ -51,7 +52,7 @@ fn size_of_parsed(raw: &RawValue) -> usize {
             b'\\' if is_text => is_escaped = true,
             b'"' => is_text = !is_text,
             b',' | b'[' | b'{' if !is_text => size += VALUE_OVERHEAD,
-            b':' if !is_text => size += MEMBER,
+            b':' if !is_text => size += MEMBER_OVERHEAD,
             _ => {}
         }
     }
@@ -60,22 +61,26 @@ fn size_of_parsed(raw: &RawValue) -> usize {
 
 fn size_of_call(delta: &CallDelta) -> usize {
     let members = delta.members.iter().chain(&delta.function_members);
-    let beyond =
-        |text: &Option<String>| text.as_ref().map_or(0, |text| text.len().saturating_sub(USUAL));
+    let beyond = |text: &Option<String>| {
+        text.as_ref().map_or(0, |text| text.len().saturating_sub(COUNTED_IN_CALL))
+    };
     delta.arguments.as_ref().map_or(0, String::len)
-        + COPIES * (beyond(&delta.id) + beyond(&delta.name))
-        + members.map(|(name, value)| MEMBER + name.len() + size_of_value(value)).sum::<usize>()
+        + ID_COPIES * (beyond(&delta.id) + beyond(&delta.name))
+        + members
+            .map(|(name, value)| MEMBER_OVERHEAD + name.len() + size_of_value(value))
+            .sum::<usize>()
 }
 
-/// What a value takes with all that is in it.
+/// The size of a value with all that it contains.
 pub(super) fn size_of_value(value: &Value) -> usize {
     VALUE_OVERHEAD
         + match value {
             Value::String(text) => text.len(),
             Value::Array(items) => items.iter().map(size_of_value).sum(),
-            Value::Object(members) => {
-                members.iter().map(|(name, value)| MEMBER + name.len() + size_of_value(value)).sum()
-            }
+            Value::Object(members) => members
+                .iter()
+                .map(|(name, value)| MEMBER_OVERHEAD + name.len() + size_of_value(value))
+                .sum(),
             Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         }
 }
@@ -95,7 +100,10 @@ mod tests {
         );
         let members = serde_json::from_str(r#"{"m": {"t": "a, [\"{:"}}"#).unwrap();
         let inner = r#"{"t": "a, [\"{:"}"#.len();
-        assert_eq!(size_of_delta(None, &members, &[]), 1 + inner + 2 * VALUE_OVERHEAD + MEMBER);
+        assert_eq!(
+            size_of_delta(None, &members, &[]),
+            1 + inner + 2 * VALUE_OVERHEAD + MEMBER_OVERHEAD
+        );
 
         let call = CallDelta {
             index: Some(0),
@@ -104,7 +112,7 @@ mod tests {
             members: [("m".to_owned(), json!([1, "two"]))].into_iter().collect(),
             ..CallDelta::default()
         };
-        let member = MEMBER + 1 + 3 * VALUE_OVERHEAD + 3;
-        assert_eq!(size_of_delta(None, &IndexMap::new(), &[call]), 2 + COPIES * 1000 + member);
+        let member = MEMBER_OVERHEAD + 1 + 3 * VALUE_OVERHEAD + 3;
+        assert_eq!(size_of_delta(None, &IndexMap::new(), &[call]), 2 + ID_COPIES * 1000 + member);
     }
 }

@@ -1,4 +1,6 @@
-//! The state of a turn: (state, event) → effects. Pure.
+//! Decides what a turn does: takes (state, event), returns effects. Pure.
+//!
+//! docs/stream.md, When upstream fails, has the rules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +21,18 @@ use crate::openai::chunk::{Chunk, FinishReason};
 use crate::upstream::retry::{self, Decision};
 use crate::upstream::{self, Fault, RequestBody};
 
-/// Everything that can happen to a turn.
+/// An event that the turn must react to.
 #[derive(Debug)]
 pub(crate) enum Event {
     Chunk(Box<Chunk>),
-    /// The stream ended as streams should.
+    /// The stream ended in order: with `[DONE]`, or after a `finish_reason`.
     StreamEnded {
-        /// As below: the answer may turn out to be half of one.
+        /// As in `Faulted`: a call that is half open makes this a fault.
         jitter: f64,
     },
     Faulted {
         fault: Fault,
-        /// Between 0 and 1, for the wait before a retry.
+        /// A random number between 0 and 1, which spreads the waits before retries.
         jitter: f64,
     },
     Started(Position),
@@ -42,92 +44,95 @@ pub(crate) enum Event {
     /// `turns.max_duration` is over.
     TimeIsUp,
     ShuttingDown,
-    /// The turn keeps more than the server has memory for.
+    /// The turn needs more memory than the server has left (`limits.buffers`).
     Overloaded,
 }
 
-/// Everything a turn does to the world.
+/// An action that the driver carries out for the turn.
 #[derive(Debug)]
 pub(crate) enum TurnEffect {
     Emit(TurnEvent),
-    /// Asks upstream, after a wait; what was open before is dropped, and places
-    /// are counted from 0 again.
+    /// Sends a request upstream after a wait. Closes the stream that is open, drops the running
+    /// calls, and counts positions from 0 again.
     Ask {
         body: RequestBody,
         wait: Duration,
     },
-    /// Drops the stream that is open.
+    /// Closes the stream that is open.
     CloseStream,
-    /// Gives the next call its place.
+    /// Gives the next call its position in the schedule.
     Reserve,
     Ready(Position, Box<AdmittedCall>),
-    /// Frees places, all before anything starts by it.
+    /// Frees these positions, all of them before the scheduler starts a call.
     Withdraw(Vec<Position>),
-    /// Remembers that this model takes no reasoning back.
+    /// Remembers that this model refuses reasoning.
     RememberRefusal(String),
-    /// The turn is over.
+    /// Ends the turn.
     Stop,
 }
 
-/// How a turn begins.
+/// What a turn starts with.
 #[derive(Debug)]
 pub(crate) struct TurnStart {
     pub(crate) session: SessionId,
     pub(crate) turn: TurnId,
-    /// The requested model, then what to try when it cannot be had.
+    /// The requested model, then its fallbacks in order.
     pub(crate) models: Vec<AskedModel>,
     pub(crate) conversation: Conversation,
-    /// The client has set a limit of its own on what the model says in one answer.
+    /// Whether the client has limited the length of one answer.
     pub(crate) limits_output: bool,
     pub(crate) pipeline: Pipeline,
     pub(crate) client_tools: Arc<[String]>,
     pub(crate) settings: TurnSettings,
     pub(crate) model_rules: Arc<[ModelRule]>,
     pub(crate) upstream: Arc<upstream::UpstreamSettings>,
+    /// The most characters of all answers of a round together.
     pub(crate) max_round_chars: usize,
 }
 
+/// The state of a turn.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "four things that may each have happened")]
 pub(crate) struct TurnState {
     start: TurnStart,
     round: Round,
     phase: Phase,
-    /// Which of `start.models` is asked.
+    /// The index in `start.models` of the model that is asked.
     model: usize,
-    /// Failed requests of this round so far, of the model that is asked now.
+    /// Failed requests of this round to this model.
     failures: u32,
-    /// The round came back empty once already.
+    /// Whether the round was asked again because its answer was empty.
     asked_again: bool,
-    /// The last round died and was closed with what was whole.
+    /// Whether the last round died and was salvaged.
     salvaged: bool,
-    /// So many rounds in a row were cut off within a call.
+    /// How many rounds in a row were cut off within a call.
     cut_off_rounds: u32,
-    /// The round that runs is the last, and this is why.
-    last: Option<FinishReason>,
+    /// Set when no further round may follow: the `finish_reason` of the turn.
+    final_reason: Option<FinishReason>,
     text_was_given: bool,
     tools_ran: bool,
     stats: TurnStats,
     repeats: Repeats,
-    /// When calls of this round may start.
+    /// When calls of this round may start; `None` until it was looked up.
     rule: Option<StartRule>,
-    /// Bytes of the conversation, as it was asked last.
-    asked: usize,
-    /// How long it has run.
+    /// The size of the conversation when it was last sent, in bytes.
+    sent_bytes: usize,
+    /// The time since the beginning of the turn.
     elapsed: Duration,
-    /// What the last round that was closed had beside its choices.
+    /// The unknown top-level members of the last closed round.
     unknown: Unknown,
 }
 
-/// After so many rounds in a row that were cut off within a call, the model is not asked
-/// again: it does not heed what it is told of it.
+/// After this many rounds in a row that were cut off within a call, the turn ends: the model
+/// does not heed the error that it was given.
 const MAX_CUT_OFF_ROUNDS: u32 = 2;
 
+/// What the turn waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Upstream is asked, or speaks.
+    /// For upstream, which is asked or answers.
     Streaming,
-    /// The stream has ended; calls still run.
+    /// For tool calls; the stream has ended.
     Answering,
     Over,
 }
@@ -144,28 +149,31 @@ impl TurnState {
             asked_again: false,
             salvaged: false,
             cut_off_rounds: 0,
-            last: None,
+            final_reason: None,
             text_was_given: false,
             tools_ran: false,
             stats: TurnStats::default(),
             repeats: Repeats::default(),
             rule: None,
-            asked: 0,
+            sent_bytes: 0,
             elapsed: Duration::ZERO,
             unknown: Unknown::default(),
         }
     }
 
+    /// Asks for the first round.
     pub(crate) fn begin(&mut self) -> Vec<TurnEffect> {
         let mut effects = Vec::new();
         self.next_round(&mut effects);
         effects
     }
 
+    /// Reacts to an event. `elapsed` is the time since the beginning of the turn.
     pub(crate) fn on(&mut self, event: Event, elapsed: Duration) -> Vec<TurnEffect> {
         let mut effects = Vec::new();
         self.elapsed = elapsed;
         match (self.phase, event) {
+            // After the stream was closed, events that were still under way do not count.
             (Phase::Over, _)
             | (
                 Phase::Answering,
@@ -204,19 +212,19 @@ impl TurnState {
         effects
     }
 
-    /// Roughly what the turn keeps in memory, in bytes.
+    /// The estimated memory of the turn, in bytes.
     pub(crate) fn size_estimate(&self) -> usize {
-        /// What grows piece by piece has up to as much room again, and leaves as much
-        /// behind, which the allocator keeps for a while.
+        /// Growing buffers hold up to twice their contents, and the allocator keeps what they
+        /// leave behind for a while.
         const ROOM: usize = 3;
-        self.asked + ROOM * self.round.size_estimate()
+        self.sent_bytes + ROOM * self.round.size_estimate()
     }
 
     fn chunk(&mut self, chunk: Chunk, effects: &mut Vec<TurnEffect>) {
         self.start_rule(chunk.model.as_deref());
         self.in_round(effects, |round, rules, effects| round.take(chunk, rules, effects));
         if self.round.is_overfull() {
-            // None of it is kept, and asking again would not help.
+            // Nothing of the round is kept, and asking again would not help.
             effects.push(TurnEffect::CloseStream);
             self.fail(Fault::TooManyCalls.api_error(), effects);
         }
@@ -225,6 +233,7 @@ impl TurnState {
     fn stream_ended(&mut self, jitter: f64, effects: &mut Vec<TurnEffect>) {
         effects.push(TurnEffect::CloseStream);
         match self.in_round(effects, Round::end) {
+            // A second cut in a row ends the turn; a round without one starts the count anew.
             Ending::Calls => {
                 self.cut_off_rounds = 0;
                 self.await_answers();
@@ -233,10 +242,10 @@ impl TurnState {
                 self.cut_off(has_whole);
                 self.await_answers();
             }
-            Ending::Text => self.finish(self.cut_off_or(FinishReason::Stop), effects),
+            Ending::Text => self.finish(self.cut_off_reason_or(FinishReason::Stop), effects),
             Ending::ClientCalls => {
                 self.in_round(effects, |round, _, effects| round.withdraw_server_calls(effects));
-                self.finish(self.cut_off_or(FinishReason::ToolCalls), effects);
+                self.finish(self.cut_off_reason_or(FinishReason::ToolCalls), effects);
             }
             Ending::Empty => self.empty(effects),
             Ending::Cut => {
@@ -251,22 +260,24 @@ impl TurnState {
         self.phase = Phase::Answering;
     }
 
-    /// The model was stopped within a call. It is told so and may try once more; under a
-    /// limit of the client's own that lets no call be whole, that would be in vain.
+    /// The model was stopped within a call. It is told so and may try once more. A client's own
+    /// output limit that left no call whole would cut the next attempt too, so the turn ends at
+    /// once.
     fn cut_off(&mut self, has_whole: bool) {
         self.cut_off_rounds += 1;
         let is_length = self.round.finish == Some(FinishReason::Length);
-        let in_vain = is_length && self.start.limits_output && !has_whole;
-        if in_vain || self.cut_off_rounds >= MAX_CUT_OFF_ROUNDS {
-            self.last = self.round.finish;
+        let is_futile = is_length && self.start.limits_output && !has_whole;
+        if is_futile || self.cut_off_rounds >= MAX_CUT_OFF_ROUNDS {
+            self.final_reason = self.round.finish;
         }
     }
 
-    /// Why the answer ends, where the model was not cut off.
-    fn cut_off_or(&self, usual: FinishReason) -> FinishReason {
+    /// The reason for which the model was cut off, otherwise `usual`.
+    fn cut_off_reason_or(&self, usual: FinishReason) -> FinishReason {
         self.round.finish.filter(|reason| reason.is_cut_off()).unwrap_or(usual)
     }
 
+    /// The answer was empty: asks once more, then ends the turn.
     fn empty(&mut self, effects: &mut Vec<TurnEffect>) {
         if !self.asked_again {
             self.asked_again = true;
@@ -280,13 +291,14 @@ impl TurnState {
         }
     }
 
-    /// Upstream failed. What was whole is kept, what nobody has seen is asked again.
+    /// Upstream failed. Salvages whole calls, asks again where the client has seen nothing, and
+    /// otherwise fails the turn.
     fn faulted(&mut self, fault: &Fault, jitter: f64, effects: &mut Vec<TurnEffect>) {
         effects.push(TurnEffect::CloseStream);
         let has_calls = self.round.has_calls_to_keep();
         let is_second_death = has_calls && self.salvaged;
-        let is_half_told = self.round.forwarded && !has_calls;
-        if is_second_death || is_half_told || self.round.has_passed_on_a_call() {
+        let is_partly_forwarded = self.round.forwarded && !has_calls;
+        if is_second_death || is_partly_forwarded || self.round.has_passed_on_a_call() {
             self.fail(fault.api_error(), effects);
         } else if has_calls {
             self.in_round(effects, Round::salvage);
@@ -298,7 +310,8 @@ impl TurnState {
         }
     }
 
-    /// Nothing of this round was forwarded and none of its calls ran.
+    /// Asks again, or asks a fallback, or fails. Nothing of this round was forwarded, and none
+    /// of its calls ran.
     fn try_again(&mut self, fault: &Fault, jitter: f64, effects: &mut Vec<TurnEffect>) {
         if fault.refuses_reasoning() && self.start.conversation.sends_reasoning() {
             self.start.models[self.model].takes_reasoning = false;
@@ -318,7 +331,7 @@ impl TurnState {
         self.fail(fault.unanswered(), effects);
     }
 
-    /// Every call of the round has its answer: on to the next round.
+    /// Adds the round with its answers to the conversation, and goes on to the next round.
     fn close_round(&mut self, effects: &mut Vec<TurnEffect>) {
         self.end_round();
         let mut round = self.replace_round(effects);
@@ -344,9 +357,9 @@ impl TurnState {
         let calls = calls.collect();
         self.start.conversation.push(Exchange { message, calls, model });
         if self.stats.rounds >= self.start.settings.max_rounds {
-            self.last.get_or_insert(FinishReason::Length);
+            self.final_reason.get_or_insert(FinishReason::Length);
         }
-        match self.last {
+        match self.final_reason {
             Some(reason) => self.finish(reason, effects),
             None => self.next_round(effects),
         }
@@ -360,15 +373,16 @@ impl TurnState {
         self.ask(Duration::ZERO, effects);
     }
 
+    /// Sends the conversation to the current model, as a new attempt at this round.
     fn ask(&mut self, wait: Duration, effects: &mut Vec<TurnEffect>) {
         self.replace_round(effects);
         self.phase = Phase::Streaming;
         let body = self.start.conversation.request(&self.start.models[self.model]);
-        self.asked = self.start.conversation.size();
+        self.sent_bytes = self.start.conversation.size();
         effects.push(TurnEffect::Ask { body, wait });
     }
 
-    /// Puts a fresh round in place, and counts what the old one used.
+    /// Replaces the round with an empty one, and counts the usage of the old one.
     fn replace_round(&mut self, effects: &mut Vec<TurnEffect>) -> Round {
         self.interrupt_tools(effects);
         self.rule = None;
@@ -378,13 +392,14 @@ impl TurnState {
         std::mem::replace(&mut self.round, fresh)
     }
 
-    /// The round is not asked again.
+    /// Counts the usage of a round that is not asked again.
     fn end_round(&mut self) {
         self.stats.end_round(self.round.usage.take());
     }
 
     fn finish(&mut self, reason: FinishReason, effects: &mut Vec<TurnEffect>) {
-        // A round that was closed has been counted, and an empty one stands in its place.
+        // After a closed round `self.round` is an empty replacement, and the usage has been
+        // counted.
         if self.phase == Phase::Streaming {
             self.end_round();
             self.unknown = std::mem::take(&mut self.round.unknown);
@@ -401,7 +416,7 @@ impl TurnState {
         self.stop(TurnEvent::Failed(Box::new(failure)), effects);
     }
 
-    /// The one way out: `last` is the turn's terminal event.
+    /// Ends the turn; `last` is its terminal event.
     fn stop(&mut self, last: TurnEvent, effects: &mut Vec<TurnEffect>) {
         self.interrupt_tools(effects);
         effects.push(TurnEffect::Emit(last));
@@ -409,12 +424,12 @@ impl TurnState {
         effects.push(TurnEffect::Stop);
     }
 
-    /// No round is left with a tool that is told to have started and not to have ended.
+    /// Emits `tool_end` for each call that still runs: every `tool_start` has one.
     fn interrupt_tools(&mut self, effects: &mut Vec<TurnEffect>) {
         effects.extend(self.round.interrupt(self.elapsed).into_iter().map(TurnEffect::Emit));
     }
 
-    /// Lets the round act, and takes over what it asks for.
+    /// Lets the round act, and turns its effects into the turn's.
     fn in_round<T>(
         &mut self,
         effects: &mut Vec<TurnEffect>,
@@ -427,12 +442,13 @@ impl TurnState {
         outcome
     }
 
-    /// The model that is asked now.
+    /// The name of the model that is asked.
     fn model(&self) -> &str {
         &self.start.models[self.model].name
     }
 
-    /// By the names that the model has gone by so far; looked up once a name.
+    /// The rule for the model by the names known so far. It is looked up again once, when the
+    /// answer first names its model.
     fn start_rule(&mut self, answering: Option<&str>) -> StartRule {
         let is_news = self.round.model.is_none() && answering.is_some();
         if let (Some(rule), false) = (self.rule, is_news) {

@@ -1,4 +1,4 @@
-//! Counts rounds, calls and usage of a turn, for its summary.
+//! Counts the rounds, calls and token usage of a turn, for its summary.
 
 use std::time::Duration;
 
@@ -6,21 +6,22 @@ use super::events::Summary;
 use crate::ids::{SessionId, TurnId};
 use crate::openai::usage::Usage;
 
+/// The counts so far.
 #[derive(Debug, Default)]
 pub(super) struct TurnStats {
-    /// The one that runs included.
+    /// Rounds begun, the current one included.
     pub(super) rounds: u32,
-    /// Calls that were answered.
+    /// Calls that have been answered.
     pub(super) tool_calls: usize,
-    /// Of all rounds together, and of what was asked in vain.
+    /// Of all requests together, those that were repeated included.
     pub(super) usage: Option<Usage>,
     pub(super) rounds_without_usage: u32,
-    /// Prompt tokens of the last request that told them.
+    /// The prompt tokens of the last request that reported usage.
     context_tokens: Option<u64>,
 }
 
 impl TurnStats {
-    /// The usage of one request, of a round that is perhaps asked again.
+    /// Adds the usage of one request.
     pub(super) fn count(&mut self, usage: Option<Usage>) {
         if let Some(usage) = usage {
             self.context_tokens = Some(usage.prompt_tokens());
@@ -28,7 +29,7 @@ impl TurnStats {
         }
     }
 
-    /// The usage of a round that is not asked again.
+    /// Adds the usage of a round's last request, and counts the round if it reported none.
     pub(super) fn end_round(&mut self, usage: Option<Usage>) {
         self.rounds_without_usage += u32::from(usage.is_none());
         self.count(usage);

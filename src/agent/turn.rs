@@ -1,7 +1,7 @@
-//! Drives one turn: carries events to [`TurnState`] and its effects to the world.
+//! Drives one turn: passes events to [`TurnState`] and carries out its effects.
 //!
-//! The turn owns all it starts. Dropping it closes upstream's connection, aborts
-//! its tool calls and cancels their token.
+//! The turn owns what it starts. Dropping it closes the connection to upstream, aborts its tool
+//! calls and cancels their token.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -22,28 +22,29 @@ use crate::sync;
 use crate::tools::tool::{CallContext, SessionContext};
 use crate::upstream::{ChunkStream, Client, Fault, RequestBody, StreamEvent, TraceHeaders};
 
-/// What a turn works with.
+/// What a turn needs to run.
 #[derive(Debug)]
 pub(crate) struct Turn {
     pub(crate) start: TurnStart,
     pub(crate) upstream: Arc<Client>,
-    /// Sent along with every round.
+    /// Sent with each upstream request.
     pub(crate) headers: TraceHeaders,
     pub(crate) session: Arc<SessionContext>,
     pub(crate) refusals: Arc<ReasoningRefusals>,
-    /// Of what all requests together may keep in memory.
+    /// The turn's part of the memory that all requests share.
     pub(crate) reservation: Reservation,
-    /// Fires when the server's grace is over.
+    /// Cancelled when the server's grace period ends.
     pub(crate) shutdown: CancellationToken,
 }
 
-/// The models that take no reasoning back, as they have shown.
+/// The models that have refused reasoning, for all turns.
 #[derive(Debug, Default)]
 pub(crate) struct ReasoningRefusals(Mutex<HashSet<String>>);
 
 impl ReasoningRefusals {
-    /// Enough for every model of a gateway; names come from clients.
-    const REMEMBERED: usize = 1024;
+    /// The limit: more than the models of any gateway, but bounded, since names come from
+    /// clients.
+    const MAX_MODELS: usize = 1024;
 
     pub(crate) fn contains(&self, model: &str) -> bool {
         sync::lock(&self.0).contains(model)
@@ -51,13 +52,13 @@ impl ReasoningRefusals {
 
     fn remember(&self, model: String) {
         let mut models = sync::lock(&self.0);
-        if models.len() < Self::REMEMBERED {
+        if models.len() < Self::MAX_MODELS {
             models.insert(model);
         }
     }
 }
 
-/// Runs the turn to its end; its last event is its one terminal event.
+/// Runs the turn to its end. Its last event is its one terminal event.
 pub(crate) async fn run(turn: Turn, outbox: Outbox) {
     let Turn { start, upstream, headers, session, refusals, reservation, shutdown } = turn;
     let began = Instant::now();
@@ -81,12 +82,12 @@ pub(crate) async fn run(turn: Turn, outbox: Outbox) {
     let mut effects = state.begin();
     loop {
         effects = driver.within_budget(&mut state, effects, began.elapsed());
-        // A call that starts at once is an event of its own, before any other.
+        // The start of a call is an event of its own, and comes before any other event.
         let mut started = Vec::new();
         for effect in effects {
             match driver.apply(effect) {
                 EffectOutcome::Started(positions) => started.extend(positions),
-                // What started in the round before has been dropped with it.
+                // `Ask` dropped the calls of the round before.
                 EffectOutcome::Asked => started.clear(),
                 EffectOutcome::Over => return,
             }
@@ -105,7 +106,7 @@ pub(crate) async fn run(turn: Turn, outbox: Outbox) {
     }
 }
 
-/// Everything the turn reaches.
+/// Holds what the turn acts on, and carries out its effects.
 struct Driver {
     upstream: Arc<Client>,
     headers: TraceHeaders,
@@ -116,32 +117,39 @@ struct Driver {
     source: ChunkSource,
     context: CallContext,
     outbox: Outbox,
-    /// Counts what the turn keeps, and what waits for its subscriber.
+    /// Covers what the turn keeps, and the events that wait for the subscriber.
     reservation: Reservation,
     time_is_up: Pin<Box<Sleep>>,
     shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
     _cancel_on_drop: DropGuard,
 }
 
-/// A tool's answer, and how long it took.
+/// A tool's answer, and how long the tool ran.
 struct Timed(ToolResult, Duration);
 
-/// Where chunks come from.
+/// The stream from upstream.
 enum ChunkSource {
+    /// No request is under way.
     Idle,
+    /// A request waits for its retry time, or for its response head.
     Opening(BoxFuture<'static, Result<ChunkStream, Fault>>),
+    /// Chunks can be read.
     Open(Box<ChunkStream>),
 }
 
+/// What the loop must do after an effect.
 enum EffectOutcome {
+    /// Tell the state that calls at these positions started.
     Started(Vec<usize>),
+    /// A request was sent, and the schedule is empty.
     Asked,
     Over,
 }
 
 impl Driver {
-    /// The effects, or the turn's end where there is no memory left for it. What has been
-    /// told by then is told all the same: a tool that ended has ended.
+    /// Reserves memory for the turn. Returns the effects, or those that fail the turn if there
+    /// is not enough. Events of effects that are left are still emitted: a tool that ended has
+    /// ended.
     fn within_budget(
         &mut self,
         state: &mut TurnState,
@@ -152,7 +160,7 @@ impl Driver {
             return effects;
         }
         let failed = state.on(Event::Overloaded, elapsed);
-        // A turn that is over needs no more.
+        // No effects means that the turn is over already.
         if !failed.is_empty() {
             effects.retain(|effect| matches!(effect, TurnEffect::Emit(_)));
             effects.extend(failed);
@@ -160,6 +168,7 @@ impl Driver {
         effects
     }
 
+    /// Carries out one effect.
     fn apply(&mut self, effect: TurnEffect) -> EffectOutcome {
         let started = match effect {
             TurnEffect::Emit(event) => {
@@ -193,6 +202,7 @@ impl Driver {
         EffectOutcome::Started(started)
     }
 
+    /// Opens the request after `wait`, with an empty schedule.
     fn ask(&mut self, body: RequestBody, wait: Duration) {
         let (client, headers) = (Arc::clone(&self.upstream), self.headers.clone());
         self.scheduler = Scheduler::new(self.max_parallel);
@@ -205,6 +215,7 @@ impl Driver {
         }));
     }
 
+    /// Runs a call and measures its time.
     fn work(&self, call: AdmittedCall) -> impl Future<Output = Timed> + Send + 'static {
         let (pipeline, context) = (Arc::clone(&self.pipeline), self.context.clone());
         async move {
@@ -214,12 +225,14 @@ impl Driver {
         }
     }
 
-    /// The next thing to happen, and the calls that started by it.
+    /// Waits for the next event. Returns it with the positions of calls that started because of
+    /// it.
     async fn next(&mut self) -> (Event, Vec<usize>) {
         let Self { source, scheduler, outbox, time_is_up, shutdown, .. } = self;
         outbox.hand_over().await;
-        // What one read brought is taken in one go; one read is never much.
-        if let Some(event) = source.at_hand() {
+        // All chunks of one socket read are processed before anything else; a read is never
+        // large.
+        if let Some(event) = source.next_buffered() {
             return (event, Vec::new());
         }
         let next = async {
@@ -237,7 +250,7 @@ impl Driver {
 }
 
 impl ChunkSource {
-    /// Cancel-safe: what was being awaited stays in place.
+    /// Waits for the response head or for the next chunk. Cancel-safe.
     async fn next(&mut self, outbox: &Outbox) -> Event {
         if let Self::Opening(opening) = self {
             match opening.await {
@@ -246,16 +259,16 @@ impl ChunkSource {
             }
         }
         let Self::Open(stream) = self else { return std::future::pending().await };
-        // Upstream is read no faster than the client reads us.
+        // Reads from upstream no faster than the client reads from the server.
         outbox.wait_for_room().await;
         let found = stream.next().await;
         self.event_of(found)
     }
 
-    /// What has been read already.
-    fn at_hand(&mut self) -> Option<Event> {
+    /// The next chunk of what has been read already, if there is one.
+    fn next_buffered(&mut self) -> Option<Event> {
         let Self::Open(stream) = self else { return None };
-        let found = stream.at_hand()?;
+        let found = stream.next_buffered()?;
         Some(self.event_of(found))
     }
 
@@ -277,7 +290,7 @@ impl ChunkSource {
     }
 }
 
-/// Spreads retries of many streams over time.
+/// A random number between 0 and 1, so that turns that failed together do not retry together.
 fn jitter() -> f64 {
     let [first, second, ..] = *uuid::Uuid::new_v4().as_bytes();
     f64::from(u16::from_ne_bytes([first, second])) / f64::from(u16::MAX)
@@ -285,6 +298,6 @@ fn jitter() -> f64 {
 
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("World").field("scheduler", &self.scheduler).finish_non_exhaustive()
+        f.debug_struct("Driver").field("scheduler", &self.scheduler).finish_non_exhaustive()
     }
 }

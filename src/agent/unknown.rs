@@ -1,5 +1,5 @@
-//! The members beside the choices of a round's chunks that nobody here knows:
-//! `citations`, `system_fingerprint`, `service_tier` and the like.
+//! Collects the unknown top-level members of a round's chunks, such as `citations`,
+//! `system_fingerprint` and `service_tier`.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::deltas::is_readable;
 use crate::openai::chunk::RawMembers;
 
-/// More than any provider sends, and little for a turn.
+/// The most bytes that are kept: more than any provider sends, and affordable for a turn.
 const MAX_BYTES: usize = 64 << 10;
 
 /// The last value of each member.
@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 64 << 10;
 pub(super) struct Unknown {
     members: RawMembers,
     bytes: usize,
-    /// What was taken last: most chunks of a stream share theirs.
+    /// The members of the last chunk. Most chunks of a stream share one object.
     last: Option<Arc<RawMembers>>,
 }
 
@@ -31,7 +31,7 @@ impl Unknown {
         self.last = Some(members);
     }
 
-    /// What is too large or too deep is left out.
+    /// Sets one member. A value that is too large or nested too deeply removes it.
     fn set(&mut self, name: &str, value: &RawValue) {
         let known = self.members.get(name).map(|known| known.get());
         if known == Some(value.get()) {
@@ -49,7 +49,7 @@ impl Unknown {
         }
     }
 
-    /// Roughly what it keeps, in bytes: what was taken last may be kept twice.
+    /// The estimated memory, in bytes. `last` may hold the same bytes a second time.
     pub(super) fn size_estimate(&self) -> usize {
         2 * self.bytes
     }
@@ -60,7 +60,7 @@ impl Unknown {
 }
 
 fn size(name: &str, value: &str) -> usize {
-    /// What an entry takes besides its texts.
+    /// The overhead of an entry beside its texts.
     const ENTRY: usize = 96;
     ENTRY + name.len() + value.len()
 }

@@ -1,5 +1,5 @@
-//! The steps every tool call passes through, in order:
-//! enabled → validated → hooked → permitted → executed → answered.
+//! Runs one tool call through its stages: enabled → validated → hooked → permitted → executed →
+//! answered.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
@@ -25,34 +25,35 @@ use crate::tools::truncate;
 pub(crate) struct ToolCall {
     pub(crate) id: String,
     pub(crate) name: String,
-    /// Its arguments, parsed where they were put together.
+    /// Its arguments, parsed by the assembler.
     pub(crate) input: Value,
 }
 
-/// A call to a tool that exists, with arguments that tool understands.
+/// A call of an enabled tool, with arguments that fit the tool's input.
 pub(crate) struct AdmittedCall {
     call: ToolCall,
     tool: Arc<dyn AnyTool>,
     parsed: Box<dyn ParsedCall>,
 }
 
-/// The answer to a call, good or bad.
+/// The answer to a call: output or an error.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ToolResult {
-    /// What the model reads, without the mark of an error.
+    /// The text for the model, without the `Error: ` prefix.
     pub(crate) text: String,
     pub(crate) is_error: bool,
-    /// What programs are told of it, on a stream.
+    /// The machine-readable part, for clients that ask for progress events.
     pub(crate) structured: Value,
 }
 
-/// The tools of a turn, and everything that stands between them and the model.
+/// The tools of a turn, and what decides about their calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Pipeline {
     pub(crate) tools: Toolset,
     pub(crate) hooks: Hooks,
     pub(crate) permissions: Permissions,
-    /// The operator's own bound on an answer, beside each tool's.
+    /// The operator's limit on an answer, in characters. The lower of this and the tool's own
+    /// applies.
     pub(crate) max_result_chars: Option<usize>,
 }
 
@@ -61,9 +62,9 @@ impl AdmittedCall {
         self.parsed.concurrency()
     }
 
-    /// Whether the call may start at its last brace, before the model moves on: a
-    /// shared call of a local tool. `{}` for a tool that has properties may be
-    /// the beginning of something else.
+    /// Whether the call may start at its last brace, before the model moves on. This is so for
+    /// a shared call of a tool that declares it. `{}` must wait if the tool has properties,
+    /// since a real object may follow it.
     pub(crate) fn starts_when_closed(&self) -> bool {
         let is_empty = self.call.input.as_object().is_some_and(serde_json::Map::is_empty);
         let takes_any =
@@ -73,19 +74,20 @@ impl AdmittedCall {
             && !(is_empty && takes_any)
     }
 
-    /// The tool's own name, whatever alias the model used.
+    /// The tool's own name; the model may have used an alias.
     pub(crate) fn tool(&self) -> &str {
         self.tool.name()
     }
 
-    /// The main argument, in a few words.
+    /// The main argument, for people.
     pub(crate) fn headline(&self) -> String {
         self.parsed.headline()
     }
 }
 
 impl Pipeline {
-    /// Enabled and validated: all the scheduler needs in order to place the call.
+    /// The first two stages: finds the tool and validates the arguments. The scheduler needs no
+    /// more to place the call.
     pub(crate) fn admit(&self, call: ToolCall) -> Result<AdmittedCall, ToolError> {
         let Some(tool) = self.tools.get(&call.name).cloned() else {
             return Err(self.tools.unavailable(&call.name));
@@ -94,8 +96,7 @@ impl Pipeline {
         Ok(AdmittedCall { call, tool, parsed })
     }
 
-    /// Hooked, permitted, executed and answered. Cannot fail: a failure, even a
-    /// panic, is an answer.
+    /// The other stages. Never fails: an error, even a panic, becomes the answer.
     pub(crate) async fn run(&self, admitted: AdmittedCall, context: CallContext) -> ToolResult {
         let limit = self.answer_limit(admitted.tool.as_ref());
         let truncation = admitted.tool.truncation();
@@ -120,6 +121,7 @@ impl Pipeline {
         [tool.max_result_chars(), self.max_result_chars].into_iter().flatten().min()
     }
 
+    /// Hooks, permits and executes the call.
     async fn try_run(
         &self,
         admitted: AdmittedCall,
@@ -130,6 +132,7 @@ impl Pipeline {
         let notes = parsed.notes().join("\n");
         let access_request = parsed.access_request(&context);
         let permit = self.permissions.permit(tool.name(), tool.access(), access_request).await?;
+        // Remember the target: `execute` consumes the permit.
         let sought = permit.target().map(|target| (target.path().to_owned(), target.is_missing()));
         let mut output = match parsed.execute(permit, context).await {
             Ok(output) => output,
@@ -144,7 +147,7 @@ impl Pipeline {
         Ok(output)
     }
 
-    /// Where a file is not there, the answer names what may have been meant.
+    /// Adds the most similar path to the error where a file does not exist.
     async fn with_similar(
         &self,
         error: ToolError,
@@ -154,6 +157,7 @@ impl Pipeline {
         let (Some((path, is_missing)), message) = (sought, error.to_string()) else {
             return error;
         };
+        // A writing tool may fail for other reasons in a file that it was about to create.
         let is_about_it = match error {
             ToolError::Missing(_) => true,
             ToolError::Failed(_) => is_missing && access == AccessKind::Read,
@@ -171,13 +175,15 @@ impl Pipeline {
         }
     }
 
+    /// Runs the hooks, and validates the arguments again if a hook changed them.
     async fn hook(&self, admitted: AdmittedCall) -> Result<Box<dyn ParsedCall>, ToolError> {
         let AdmittedCall { call, tool, parsed } = admitted;
         match self.hooks.before_call(tool.name(), &call.input).await {
             hooks::HookVerdict::Continue => Ok(parsed),
             hooks::HookVerdict::Rewrite(arguments) => {
                 let rewritten = tool.parse(arguments)?;
-                // The scheduler has placed the call by what it was before.
+                // The scheduler placed the call by its old concurrency, so a change of it
+                // cannot be honoured.
                 if rewritten.concurrency() == parsed.concurrency() {
                     Ok(rewritten)
                 } else {
@@ -189,7 +195,7 @@ impl Pipeline {
     }
 }
 
-/// Not every provider takes NUL characters, and no model needs them.
+/// Replaces NUL characters: some providers refuse them, and no model needs them.
 fn without_nul(text: String) -> String {
     const SHOWN: &str = "\u{2400}";
     if text.contains('\0') { text.replace('\0', SHOWN) } else { text }
@@ -200,7 +206,7 @@ impl ToolResult {
         Self { text: error.to_string(), is_error: true, structured: Value::Null }
     }
 
-    /// What stands in the `role: tool` message.
+    /// The content of the `role: tool` message.
     pub(crate) fn wire_text(&self) -> String {
         if self.is_error { format!("Error: {}", self.text) } else { self.text.clone() }
     }

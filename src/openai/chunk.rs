@@ -1,4 +1,4 @@
-//! One `chat.completion.chunk` as it comes from upstream.
+//! Represents one `chat.completion.chunk` from upstream.
 
 mod frame;
 mod parse;
@@ -15,69 +15,68 @@ pub(crate) use self::frame::FrameCache;
 use super::error_object::ErrorObject;
 use super::usage::Usage;
 
-/// Members as they came, by name.
+/// Unparsed members, by name.
 pub(crate) type RawMembers = IndexMap<String, Box<RawValue>>;
 
-/// A chunk, with what the turn looks into.
+/// A chunk, as far as the turn looks into it.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
-    /// Choice 0 is in it. A chunk with neither that nor usage is no progress.
+    /// Whether choice 0 is in it. A chunk with neither a choice nor usage is no progress.
     pub(crate) has_choice: bool,
     pub(crate) model: Option<String>,
-    /// Choice 0; other choices are ignored.
+    /// The delta of choice 0. Other choices are ignored.
     pub(crate) delta: Delta,
     /// `None` also where it is `null` or `""`.
     pub(crate) finish_reason: Option<String>,
     pub(crate) usage: Option<Usage>,
-    /// A log-probability list that belongs to the text of this chunk.
+    /// The log-probabilities of this chunk's text.
     pub(crate) logprobs: Option<Box<RawValue>>,
-    /// The top-level members that nobody here knows: `citations`, `service_tier`, …
-    /// `None` where there are none; shared by the chunks of one frame.
+    /// Unknown top-level members, such as `citations` or `service_tier`. `None` if there are
+    /// none. Chunks with the same frame share one object.
     pub(crate) unknown: Option<Arc<RawMembers>>,
 }
 
 /// What one chunk adds to the assistant's message.
 #[derive(Debug, Default)]
 pub(crate) struct Delta {
-    /// `content`, when it is a string.
+    /// `content`, where it is a string.
     pub(crate) content: Option<String>,
-    /// `content`, when it is a list.
+    /// `content`, where it is a list.
     pub(crate) parts: Vec<Box<RawValue>>,
     pub(crate) tool_calls: Vec<CallDelta>,
-    /// Every further member but `role`, as it came: `reasoning_content`,
-    /// `thinking_blocks`, `refusal`, `provider_specific_fields`, … A `null` adds
-    /// nothing and is left out.
+    /// Every other member but `role`, unparsed: `reasoning_content`, `thinking_blocks`,
+    /// `refusal`, `provider_specific_fields`, … Members that are `null` are left out.
     pub(crate) members: RawMembers,
 }
 
-/// What a tool takes.
+/// What a tool takes as input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CallKind {
-    /// Arguments, as JSON.
+    /// Arguments as JSON.
     #[default]
     Function,
-    /// Any text at all. Only a client's own tool can be of this kind.
+    /// Any text. Only a client's own tool can be of this kind.
     Custom,
 }
 
-/// One entry of `delta.tool_calls`, lenient: everything may be missing.
+/// One entry of `delta.tool_calls`. Every member may be missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CallDelta {
     pub(crate) index: Option<u64>,
-    /// Missing, `null` and `""` are all `None`.
+    /// `None` where it is missing, `null` or `""`.
     pub(crate) id: Option<String>,
-    /// Missing, `null` and `""` are all `None`.
+    /// `None` where it is missing, `null` or `""`.
     pub(crate) name: Option<String>,
     pub(crate) kind: CallKind,
-    /// A piece of the arguments; an object is serialised, `null` is `None`.
+    /// A piece of the arguments. An object is serialised; `null` is `None`.
     pub(crate) arguments: Option<String>,
-    /// Further members of the entry (signatures and the like), to be sent back.
+    /// Further members of the entry, such as signatures, to be sent back.
     pub(crate) members: IndexMap<String, Value>,
-    /// Further members of its `function`, to be sent back there.
+    /// Further members of its `function`, to be sent back in it.
     pub(crate) function_members: IndexMap<String, Value>,
 }
 
-/// What the `finish_reason` of a round says about it.
+/// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FinishReason {
     Stop,
@@ -86,32 +85,32 @@ pub(crate) enum FinishReason {
     ToolCalls,
 }
 
-/// Why a payload is no chunk.
+/// Why a payload is not a chunk.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BadChunk {
-    /// `{"error": …}`: upstream says itself that it failed.
+    /// `{"error": …}`: upstream reports a failure.
     Error(ErrorObject),
-    /// Neither choices nor usage nor an error, a ping say: read over.
+    /// It has neither choices nor usage nor an error. A ping, for instance: it is skipped.
     Nothing,
-    /// No JSON, or none of a chunk's shape. The text is for the log.
+    /// It is not JSON, or not of a chunk's form. The text is for the log.
     Malformed(String),
 }
 
 impl Chunk {
-    /// Reads the payload of one event, or a whole unstreamed completion, whose
-    /// `message` is taken as the one delta. A lone surrogate is read as U+FFFD.
+    /// Parses the payload of one event, or a whole unstreamed completion, whose `message`
+    /// becomes the delta. A lone surrogate becomes U+FFFD.
     pub(crate) fn parse(payload: &str) -> Result<Self, BadChunk> {
         parse::chunk(&surrogates::repaired(payload))
     }
 
-    /// Whether it brings the answer forward. A stream of other chunks is a silent one.
+    /// Whether the chunk advances the answer. A stream without such chunks counts as silent.
     pub(crate) fn is_progress(&self) -> bool {
         self.has_choice || self.usage.is_some()
     }
 }
 
 impl CallKind {
-    /// The `type` of a call, which is also the name of what it holds.
+    /// The `type` of a call, which is also the member that holds its name and input.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Function => "function",
@@ -119,7 +118,7 @@ impl CallKind {
         }
     }
 
-    /// The name of the text that the tool takes.
+    /// The member that holds the tool's input.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Function => "arguments",
@@ -129,8 +128,8 @@ impl CallKind {
 }
 
 impl FinishReason {
-    /// A word we do not know means a proper end, as `stop` does. Words of failure never
-    /// get here: a chunk with one is read as an error.
+    /// Classifies a `finish_reason`. An unknown word counts as `stop`. Words of failure do not
+    /// come here: a chunk with one is an error.
     pub(crate) fn from_word(word: &str) -> Self {
         match word {
             "length" | "max_tokens" => Self::Length,
@@ -140,8 +139,8 @@ impl FinishReason {
         }
     }
 
-    /// The reason of an answer that gave `self` and later `next`: a cut counts, whatever
-    /// is said of it then, and hides no earlier one.
+    /// Combines two reasons of one answer. A cut counts whatever reason comes before or after
+    /// it; the first cut stands.
     pub(crate) fn then(self, next: Self) -> Self {
         if next.is_cut_off() && !self.is_cut_off() { next } else { self }
     }

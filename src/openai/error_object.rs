@@ -1,22 +1,24 @@
-//! The `error` member of a body or a frame from upstream, as far as we look into it.
+//! Parses the `error` member of a response body or an error frame from upstream.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-/// What upstream says went wrong. Its text may hold keys and paths: it goes to a
-/// client only through `upstream::fault`, which cleans it.
+/// An error as upstream describes it. Its text may contain keys and paths, so clients get it
+/// only through `upstream::fault`, which redacts it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ErrorObject {
     pub(crate) message: String,
+    /// The `type` member.
     pub(crate) kind: Option<String>,
-    /// A text, even where upstream sends a number; LiteLLM sends `"500"` and `"None"`.
+    /// The code as text, even where upstream sends a number. LiteLLM sends `"500"` and
+    /// `"None"`.
     pub(crate) code: Option<String>,
 }
 
 impl ErrorObject {
-    /// The error in a response body: `{"error": …}`, `{"detail": …}` or any text.
+    /// The error in a response body: `{"error": …}`, `{"detail": …}`, or the body as text.
     pub(crate) fn from_body(body: &str) -> Self {
         match serde_json::from_str::<Whole>(body) {
             Ok(Whole(Some(error))) => error,
@@ -50,7 +52,7 @@ fn text(value: Value) -> Option<String> {
     }
 }
 
-/// A body that has an `error` (or FastAPI's `detail`).
+/// A body with an `error`, or with FastAPI's `detail`.
 struct Whole(Option<ErrorObject>);
 
 impl<'de> Deserialize<'de> for Whole {

@@ -1,21 +1,22 @@
-//! What a chat completion request says of tools.
+//! Defines how a chat completion request declares and chooses tools.
 
 use serde_json::value::RawValue;
 
-/// A tool of the client's own; we hand its calls out and never run them.
+/// A tool of the client's. Its calls are sent to the client; the server never runs them.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientTool {
     pub(crate) name: String,
-    /// The whole definition as it came.
+    /// The whole definition, unparsed.
     pub(crate) definition: Box<RawValue>,
 }
 
+/// The request's `tool_choice`.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum ToolChoice {
     #[default]
     Auto,
     None,
     Required,
-    /// The object that names a tool, as it came.
+    /// The object that names one tool, unparsed.
     Named(Box<RawValue>),
 }

@@ -1,28 +1,28 @@
-//! Token counts, summed over the rounds of a turn.
+//! Cleans token counts, and sums them over the rounds of a turn.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Counts end here: the largest that every JSON reader with 64-bit integers takes.
+/// The largest count: what every JSON reader with 64-bit integers can hold.
 const MAX_COUNT: u64 = i64::MAX as u64;
 
-/// A `usage` object: counts at any depth, whatever their names. Holds numbers and
-/// objects of numbers only, so that it can always be summed and serialised.
+/// A `usage` object: counts at any depth and under any name. It has only numbers and objects of
+/// numbers, so it can always be summed and serialised.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Usage(Map<String, Value>);
 
 impl Usage {
-    /// Takes what upstream says: negative counts, texts and lists are left out,
-    /// counts beyond all reason saturate. The three counts that every client of
-    /// OpenAI's expects are added where they are missing. `None` when nothing
-    /// countable came.
+    /// Reads upstream's usage. Leaves out negative counts, texts and lists, and caps counts
+    /// that are too large. Adds the three counts that OpenAI's clients expect where they are
+    /// missing. `None` if nothing countable came.
     pub(crate) fn read(from: Map<String, Value>) -> Option<Self> {
         let mut counts = cleaned(from);
         if counts.is_empty() {
             return None;
         }
-        // These are whole for every client; a cost among the others may be a part.
+        // Every client expects these as whole numbers. Other numbers may be fractions, such as
+        // a cost.
         for name in ["prompt_tokens", "completion_tokens", "total_tokens"] {
             if let Some(count) = counts.get_mut(name) {
                 *count = whole(count);
@@ -39,14 +39,14 @@ impl Usage {
         Some(Self(counts))
     }
 
-    /// Adds another round's counts.
+    /// Adds the counts of another round.
     pub(crate) fn add(&mut self, other: &Self) {
         merge(&mut self.0, &other.0);
     }
 
-    /// Roughly what it takes in memory, in bytes.
+    /// The estimated memory, in bytes.
     pub(crate) fn size_estimate(&self) -> usize {
-        /// A count with its place in a map.
+        /// The size of one count with its place in a map.
         const COUNT: usize = 128;
         fn of(counts: &Map<String, Value>) -> usize {
             let inner = |value: &Value| value.as_object().map_or(0, of);
@@ -76,7 +76,7 @@ fn cleaned_value(value: Value) -> Option<Value> {
     }
 }
 
-/// A whole number that came as a float is a count; anything else is a cost.
+/// A float without a fraction is a count; any other float is kept, such as a cost.
 fn cleaned_float(float: f64) -> Value {
     if float.fract() > 0.0 { float.into() } else { floored(float).into() }
 }
@@ -91,11 +91,12 @@ fn floored(float: f64) -> u64 {
     count.min(MAX_COUNT)
 }
 
-/// A count as a whole number; what is none, such as an object, is 0.
+/// A count as a whole number; 0 for what is not a number.
 fn whole(count: &Value) -> Value {
     count.as_u64().unwrap_or_else(|| floored(count.as_f64().unwrap_or(0.0))).into()
 }
 
+/// Adds each member of `other`, at any depth.
 fn merge(into: &mut Map<String, Value>, other: &Map<String, Value>) {
     for (name, value) in other {
         match into.get_mut(name) {
@@ -117,8 +118,8 @@ fn sum_of(one: Value, other: &Value) -> Value {
             (Some(a), Some(b)) => a.saturating_add(b).min(MAX_COUNT).into(),
             _ => (a.as_f64().unwrap_or(0.0) + b.as_f64().unwrap_or(0.0)).into(),
         },
-        // A member that is an object in one round and a number in another: the
-        // later word stands.
+        // A member that is an object in one round and a number in another: the later one
+        // stands.
         (_, later) => later.clone(),
     }
 }

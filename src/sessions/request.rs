@@ -1,4 +1,4 @@
-//! A chat completion request that has passed every check, as a turn is started from it.
+//! Defines a validated chat completion request, from which a turn is started.
 
 use std::sync::Arc;
 
@@ -10,38 +10,42 @@ use crate::permissions::Mode;
 use crate::tools::toolset::Toolset;
 use crate::workspace::Workspace;
 
-/// What the client asked for. Made only by `api::chat::validate`, which has looked up
-/// whatever a request names: nothing here is a name that has to be found again.
+/// A validated request. Only `api::chat::validate` makes one. It has resolved every name in it:
+/// tools, workspace and mode.
 #[derive(Debug)]
 pub(crate) struct ChatRequest {
     pub(crate) model: String,
     pub(crate) stream: bool,
     pub(crate) include_usage: bool,
-    /// As they go upstream: pairs repaired, arguments valid JSON.
+    /// As they are sent upstream: calls and answers are paired, arguments are valid JSON.
     pub(crate) messages: Vec<Box<RawValue>>,
     pub(crate) client_tools: Vec<ClientTool>,
-    /// The server's tools that it may use, without those that give way to the client's.
+    /// The server's tools that the request may use, without those that a client's tool
+    /// replaces.
     pub(crate) tools: Toolset,
     pub(crate) tool_choice: ToolChoice,
     pub(crate) parallel_tool_calls: Option<bool>,
-    /// Every other field that goes upstream unchanged, in the client's order:
-    /// without `messages`, `tools`, `tool_choice`, `parallel_tool_calls`,
-    /// `stream`, `stream_options` and `toolhand`. `model` is in it.
+    /// Every other field, which is sent upstream unchanged and in the client's order. `model`
+    /// is among them; `messages`, `tools`, `tool_choice`, `parallel_tool_calls`, `stream`,
+    /// `stream_options` and `toolhand` are not.
     pub(crate) fields: Body,
     pub(crate) progress: Option<Progress>,
-    /// No wider than the mode of the server.
+    /// Never more permissive than the server's mode.
     pub(crate) mode: Option<Mode>,
-    /// One of the configured workspaces; by default it is the server's own.
+    /// One of the configured workspaces; `None` means the default one.
     pub(crate) workspace: Option<Arc<Workspace>>,
     pub(crate) max_rounds: Option<u32>,
 }
 
-/// How a stream tells what the tools do.
+/// How a stream reports the tools' progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Progress {
+    /// As lines in the reasoning, for people.
     #[default]
     Reasoning,
+    /// As `tool_start` and `tool_end` events, for programs.
     Events,
+    /// Not at all.
     None,
 }

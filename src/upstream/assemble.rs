@@ -1,8 +1,8 @@
-//! Puts tool calls together from deltas. Pure.
+//! Assembles tool calls from deltas. Pure.
 //!
-//! Providers agree on little: calls come with the wrong index or none, with late,
-//! repeated or missing ids, several in one text (docs/stream.md, Assembling calls). A delta
-//! is first given to a call by its index, id and name, then read into it.
+//! Providers disagree about the format: indexes are wrong or missing, ids are late, repeated or
+//! missing, and one text holds several calls (docs/stream.md, Assembling calls). A delta is
+//! first assigned to a call by its index, id and name; then its content is read into that call.
 
 mod call;
 mod scanner;
@@ -16,64 +16,68 @@ use crate::openai::chunk::CallDelta;
 pub(crate) use call::AssembledCall;
 use call::Stage;
 
-/// A call of the round, by its place in [`Assembler::calls`]. Ids are labels: a
-/// call is its turn, its round and its slot.
+/// A call of the round, by its index in [`Assembler::calls`]. Ids are only labels; turn, round
+/// and slot identify a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Slot(pub(crate) usize);
 
-/// What a delta, or the end, made of a call. Each is told once a call, unless it is
-/// reopened.
+/// What a delta, or the end of the stream, changed about a call. Each step comes once for a
+/// call, unless the call is reopened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It has its place in the order from here on; its name may still be missing.
+    /// The call has its place in the order. Its name may still be missing.
     Opened(Slot),
-    /// Its last brace came, it parses, and its name is a tool's. More may follow and
-    /// make it invalid.
+    /// The last brace came, the arguments parse, and the name is a tool's. Further bytes may
+    /// still make the call invalid.
     Closed(Slot),
-    /// It was closed, but its empty object was nothing: another one follows, and it is
-    /// closed again then.
+    /// A closed call whose empty object turned out to be nothing, since another object follows.
+    /// It will be closed again.
     Reopened(Slot),
-    /// The model has moved on from it, and it is whole.
+    /// The call is whole, and the model has moved on from it.
     Sealed(Slot),
-    /// It will never run: [`AssembledCall::invalid`] says why.
+    /// The call will never run; [`AssembledCall::invalid`] says why.
     Invalid(Slot),
 }
 
-/// How the round's stream ended.
+/// How the round's stream ended. A stream that broke off has no end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With a `finish_reason` that is no cut, or `[DONE]` without one.
+    /// With a `finish_reason` that is not a cut, or with `[DONE]` alone.
     Finished,
-    /// With `length` or `content_filter`. (A stream that broke off has no end.)
+    /// With `length` or `content_filter`.
     CutOff,
 }
 
-/// Collects the calls of one round.
+/// Assembles the calls of one round.
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Assembler {
     is_tool: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     calls: Vec<AssembledCall>,
-    /// The call that an index means now.
+    /// The slot that an index refers to now.
     by_index: HashMap<u64, usize>,
-    /// The call that an id means now, as upstream writes it.
+    /// The slot that upstream's id refers to now.
     by_id: HashMap<String, usize>,
-    /// Every id that a call has.
+    /// Every id that a call has or has had.
     taken: HashSet<String>,
+    /// Whether the end left a call half open.
     is_cut: bool,
     /// The stream has ended in order.
     is_over: bool,
+    /// Whether a call was dropped because there were too many.
     is_overfull: bool,
+    /// The steps of the current delta.
     steps: Vec<Step>,
-    /// The calls that have changed, until someone has looked.
+    /// The slots that changed since [`Self::take_changed`] was called.
     changed: BTreeSet<usize>,
 }
 
-/// More than any model means: each costs memory, and an answer to go upstream.
+/// The most calls of one round. No model means more, and each costs memory and an answer that
+/// is sent upstream.
 pub(crate) const MAX_CALLS: usize = 10_000;
 
 impl Assembler {
-    /// `is_tool` tells whether a name is one the model may call: a name that comes
-    /// in fragments is known by it.
+    /// `is_tool` tells whether the model may call a name. It decides whether fragments are
+    /// parts of one name.
     pub(crate) fn new(is_tool: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self {
             is_tool: Arc::new(is_tool),
@@ -89,7 +93,7 @@ impl Assembler {
         }
     }
 
-    /// The calls in the order in which they opened.
+    /// The calls, in the order in which they opened.
     pub(crate) fn calls(&self) -> &[AssembledCall] {
         &self.calls
     }
@@ -103,23 +107,23 @@ impl Assembler {
         self.calls[slot.0].take_input()
     }
 
-    /// The calls that have changed since this was asked last, in their order.
+    /// The slots that changed since the last call of this function, in order.
     pub(crate) fn take_changed(&mut self) -> BTreeSet<usize> {
         std::mem::take(&mut self.changed)
     }
 
-    /// There are more calls than a round may have, and nothing more is read.
+    /// Whether the round has more calls than [`MAX_CALLS`]. Further deltas are ignored.
     pub(crate) fn is_overfull(&self) -> bool {
         self.is_overfull
     }
 
-    /// The round ended as if in order, but a call was left half open: upstream was
-    /// cut, and it counts as a stream that died.
+    /// Whether the round seemed to end in order but left a call half open. The provider's
+    /// connection was cut, and the stream counts as one that died.
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Takes the entries of one chunk's `tool_calls`.
+    /// Reads the entries of one chunk's `tool_calls`.
     pub(crate) fn push(&mut self, deltas: &[CallDelta]) -> Vec<Step> {
         for delta in deltas {
             self.take(delta);
@@ -127,8 +131,8 @@ impl Assembler {
         std::mem::take(&mut self.steps)
     }
 
-    /// A `finish_reason` came that is no cut: the model is done with what is whole. A
-    /// call that is still open goes on.
+    /// Reads a `finish_reason` that is not a cut: seals the calls, unless one is still open and
+    /// may go on.
     pub(crate) fn finish_reason(&mut self) -> Vec<Step> {
         if !self.calls.iter().any(AssembledCall::is_half_open) {
             (0..self.calls.len()).for_each(|at| self.seal(at));
@@ -136,7 +140,7 @@ impl Assembler {
         std::mem::take(&mut self.steps)
     }
 
-    /// The stream has ended. Told twice, the second time adds nothing.
+    /// Reads the end of the stream. A second call of this function changes nothing.
     pub(crate) fn finish(&mut self, end: End) -> Vec<Step> {
         if end == End::Finished {
             self.is_cut = self.calls.iter().any(AssembledCall::is_half_open);
@@ -148,8 +152,8 @@ impl Assembler {
         std::mem::take(&mut self.steps)
     }
 
-    /// Arguments that never came are none: only now is that known, as they may come
-    /// behind other calls, and behind the `finish_reason`.
+    /// Seals every call. Only now is it known that arguments which never came are empty: they
+    /// may come after other calls, or after the `finish_reason`.
     fn seal_all(&mut self) {
         for at in 0..self.calls.len() {
             self.calls[at].fill_empty();
@@ -157,11 +161,12 @@ impl Assembler {
         }
     }
 
+    /// Assigns one delta to a call and reads it.
     fn take(&mut self, delta: &CallDelta) {
         if adds_nothing(delta) || self.is_overfull {
             return;
         }
-        let Some(at) = self.place(delta) else { return };
+        let Some(at) = self.slot_for(delta) else { return };
         self.calls[at].take_members(delta);
         if let Some(name) = &delta.name {
             self.calls[at].take_name(name, &*self.is_tool);
@@ -169,41 +174,42 @@ impl Assembler {
         self.read(at, delta.arguments.as_deref().unwrap_or_default());
     }
 
-    /// The call that a delta belongs to; opens one where it is a new call's head, if
-    /// there is room for it.
-    fn place(&mut self, delta: &CallDelta) -> Option<usize> {
-        let Some(at) = self.meant(delta) else {
+    /// The slot that a delta belongs to. Opens a call if the delta begins one; `None` if there
+    /// is no room for it.
+    fn slot_for(&mut self, delta: &CallDelta) -> Option<usize> {
+        let Some(at) = self.known_slot(delta) else {
             return self.open(delta.index, delta.id.as_deref());
         };
         if self.is_head_of_another(at, delta) {
-            // Nothing but its name tells it from the call before.
+            // The delta points to this call, but its name shows that it begins another one.
             let call = &self.calls[at];
             let (index, id) = (delta.index.or(call.index), delta.id.clone());
             return self.open(index, id.as_deref());
         }
-        self.learn(at, delta);
+        self.adopt_index_and_id(at, delta);
         Some(at)
     }
 
-    /// The call that index and id point to. `None`: none yet.
-    fn meant(&self, delta: &CallDelta) -> Option<usize> {
+    /// The slot that index and id point to; `None` if there is none yet.
+    fn known_slot(&self, delta: &CallDelta) -> Option<usize> {
         match &delta.id {
-            Some(id) => self.meant_by_id(id, delta),
-            None => self.meant_without_id(delta),
+            Some(id) => self.known_slot_by_id(id, delta),
+            None => self.known_slot_without_id(delta),
         }
     }
 
-    fn meant_by_id(&self, id: &str, delta: &CallDelta) -> Option<usize> {
+    fn known_slot_by_id(&self, id: &str, delta: &CallDelta) -> Option<usize> {
         let at_index = delta.index.and_then(|index| self.at_index(index));
         if let Some(at) = at_index.filter(|&at| self.calls[at].wire_id.as_deref() == Some(id)) {
             return Some(at);
         }
         if let Some(&at) = self.by_id.get(id) {
-            // The model uses one id twice: another index and a name are another call.
+            // A known id with another index and a name: the model has used one id for two
+            // calls.
             let is_elsewhere = delta.index.zip(self.calls[at].index).is_some_and(|(a, b)| a != b);
             return (!is_elsewhere || delta.name.is_none()).then_some(at);
         }
-        // An id that comes late, for a call that has none yet.
+        // An id that comes late belongs to a call that has none yet.
         let waiting = if delta.index.is_some() { at_index } else { self.last() };
         waiting.filter(|&at| {
             let call = &self.calls[at];
@@ -211,15 +217,15 @@ impl Assembler {
         })
     }
 
-    fn meant_without_id(&self, delta: &CallDelta) -> Option<usize> {
+    fn known_slot_without_id(&self, delta: &CallDelta) -> Option<usize> {
         let Some(index) = delta.index else { return self.last() };
-        // A tail may come under another index than its head.
+        // The rest of a call may come under another index than its beginning.
         let tail_of =
             || self.last().filter(|&at| delta.name.is_none() && !self.calls[at].is_over());
         self.at_index(index).or_else(tail_of)
     }
 
-    /// The call that an index means, or the last that was split off from it.
+    /// The slot of an index, or of the last call that was split off from it.
     fn at_index(&self, index: u64) -> Option<usize> {
         let mut at = *self.by_index.get(&index)?;
         while let Some(next) = self.calls[at].next {
@@ -228,17 +234,19 @@ impl Assembler {
         Some(at)
     }
 
+    /// The slot that was opened last.
     fn last(&self) -> Option<usize> {
         self.calls.len().checked_sub(1)
     }
 
-    /// Whether a delta that points to a call carries the name of another one.
+    /// Whether a delta that points to a call has the name of another call.
     fn is_head_of_another(&self, at: usize, delta: &CallDelta) -> bool {
         let call = &self.calls[at];
         let (Some(name), Some(new)) = (&call.name, &delta.name) else { return false };
         if name == new {
             return false;
         }
+        // Together the two may be the fragments of one name.
         let is_joined = (self.is_tool)(&call.joined_with(new));
         if (self.is_tool)(name) {
             call.is_over() || (call.is_empty() && (self.is_tool)(new) && !is_joined)
@@ -247,8 +255,8 @@ impl Assembler {
         }
     }
 
-    /// A call without an index or id adopts one that comes late.
-    fn learn(&mut self, at: usize, delta: &CallDelta) {
+    /// Sets the index and id of a call that had none.
+    fn adopt_index_and_id(&mut self, at: usize, delta: &CallDelta) {
         if let Some(index) = delta.index {
             let is_new = self.calls[at].index.is_none();
             if self.at_index(index).is_none_or(|meant| meant == at || (is_new && meant < at)) {
@@ -265,7 +273,7 @@ impl Assembler {
         }
     }
 
-    /// Opens a call under the id that came with it, or a fresh one.
+    /// Opens a call with the id that came, or with a new one if that is missing or in use.
     fn open(&mut self, index: Option<u64>, id: Option<&str>) -> Option<usize> {
         let own = match id {
             Some(id) if !self.taken.contains(id) => id.to_owned(),
@@ -274,6 +282,7 @@ impl Assembler {
         self.open_as(own, index, id.map(str::to_owned))
     }
 
+    /// Opens a call under the id `own`; `wire_id` is upstream's.
     fn open_as(
         &mut self,
         own: String,
@@ -294,13 +303,14 @@ impl Assembler {
         }
         self.calls.push(AssembledCall::new(own, index, wire_id));
         self.steps.push(Step::Opened(Slot(at)));
+        // The model has moved on from the call before.
         if let Some(before) = at.checked_sub(1) {
             self.seal(before);
         }
         Some(at)
     }
 
-    /// Opens the call of a further object in the same place.
+    /// Opens a call for a further object in the same arguments.
     fn open_next(&mut self, at: usize) -> Option<usize> {
         let call = &self.calls[at];
         let (name, index, wire_id) = (call.name.clone(), call.index, call.wire_id.clone());
@@ -313,7 +323,8 @@ impl Assembler {
         Some(next)
     }
 
-    /// `ID_2` for the second call of an id; a fresh one where that would not do.
+    /// `ID_2` for the second call of an id. A random id if that would be too long or the
+    /// numbers are used up.
     fn derived_id(&self, id: Option<&str>) -> String {
         let fresh = || CallId::random().to_string();
         let Some(id) = id.filter(|id| id.len() <= MAX_DERIVED_ID) else { return fresh() };
@@ -321,7 +332,8 @@ impl Assembler {
         (2..100).find(free).map_or_else(fresh, |number| format!("{id}_{number}"))
     }
 
-    /// Reads arguments into a call, and what follows its object into further ones.
+    /// Reads arguments into a call, and further objects behind the first into calls of their
+    /// own.
     fn read(&mut self, mut at: usize, mut text: &str) {
         loop {
             let was_invalid = self.calls[at].invalid.is_some();
@@ -329,6 +341,7 @@ impl Assembler {
             if self.calls[at].invalid.is_some() && !was_invalid {
                 self.steps.push(Step::Invalid(Slot(at)));
             }
+            // Only an empty object is followed by another one that replaces it.
             if let Some(rest) = rest.filter(|_| !self.calls[at].is_surely_whole()) {
                 self.reopen(at);
                 text = rest;
@@ -342,7 +355,7 @@ impl Assembler {
         }
     }
 
-    /// The empty object so far was nothing, since another one follows.
+    /// Drops the empty object that another one follows.
     fn reopen(&mut self, at: usize) {
         if self.calls[at].is_closed() {
             self.steps.push(Step::Reopened(Slot(at)));
@@ -350,6 +363,7 @@ impl Assembler {
         self.calls[at].reopen();
     }
 
+    /// Closes the call if it is whole, and seals it if it is not the last.
     fn close(&mut self, at: usize) {
         let call = &mut self.calls[at];
         let is_tool = call.name.as_ref().is_some_and(|name| (self.is_tool)(name));
@@ -362,7 +376,8 @@ impl Assembler {
         }
     }
 
-    /// An empty object may be nothing, until the stream is over.
+    /// Seals the call if it is whole. An empty object is not whole until the stream has ended,
+    /// since another one may follow.
     fn seal(&mut self, at: usize) {
         let call = &mut self.calls[at];
         let is_whole = self.is_over || call.is_surely_whole();
@@ -380,7 +395,7 @@ impl fmt::Debug for Assembler {
     }
 }
 
-/// OpenAI takes ids of 40 characters; three are for the number.
+/// OpenAI takes ids of 40 characters; the suffix needs up to three.
 const MAX_DERIVED_ID: usize = 37;
 
 fn adds_nothing(delta: &CallDelta) -> bool {

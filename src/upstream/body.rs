@@ -1,4 +1,5 @@
-//! The body of a request in pieces, so that what two requests share is kept once.
+//! Holds a request body in pieces, so that requests can share the bytes that they have in
+//! common.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -8,7 +9,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
-/// Its length is known, so it goes out with a `Content-Length` as one buffer would.
+/// A request body in pieces. Its length is known, so it is sent with a `Content-Length`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestBody(VecDeque<Bytes>);
 

@@ -1,4 +1,4 @@
-//! The one client to upstream: its connection pool, what is sent, what is taken.
+//! Sends HTTP requests to upstream, over one connection pool.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -25,18 +25,20 @@ use crate::named_file;
 use crate::openai::error_object::ErrorObject;
 use crate::secret::Secret;
 
-/// Under this name LiteLLM hands a provider's `Retry-After` on.
+/// The header under which LiteLLM passes on a provider's `Retry-After`.
 const PROVIDER_RETRY_AFTER: &str = "llm_provider-retry-after";
-/// More of an error's body than any sentence in it needs.
+/// The most bytes that are read of an error's body: more than its message needs.
 const MAX_ERROR_BODY: usize = 64 << 10;
-/// Every certificate authority that there is takes a quarter of this.
+/// The largest `ca_file`, in bytes. All public certificate authorities together take a quarter
+/// of it.
 const MAX_CA_FILE: u64 = 1 << 20;
-/// Warm connections for what comes next; those of a rush are not kept when it is over.
+/// The most idle connections that are kept for later requests. Those of a burst are closed
+/// after it.
 const MAX_IDLE_CONNECTIONS: usize = 64;
-/// For a list that upstream has at hand, and for the body of an error.
+/// The time limit for a list that upstream has ready, and for reading an error's body.
 const SHORT_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Cheap to clone; all clones share the pool.
+/// The client to upstream. Cheap to clone; clones share the pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Client(Arc<Inner>);
 
@@ -52,7 +54,7 @@ struct Inner {
 }
 
 impl Client {
-    /// An error is one line for whoever wrote the configuration.
+    /// The error is one line for the person who wrote the configuration.
     pub(crate) fn new(
         settings: &UpstreamSettings,
         limits: &Limits,
@@ -74,7 +76,7 @@ impl Client {
         &self.0.settings
     }
 
-    /// Asks for a completion. Resolves when the response head came and was good.
+    /// Requests a completion. Resolves when the response head came with a success status.
     pub(crate) async fn open(
         &self,
         body: impl Into<reqwest::Body>,
@@ -100,9 +102,9 @@ impl Client {
         ))
     }
 
-    /// Hands a request of another route on, its body streamed both ways. `route`
-    /// is what follows `/v1`, with its query. A status that is no success is a
-    /// fault: its body may hold keys.
+    /// Forwards a request of another route, and streams its body in both directions. `route` is
+    /// the path after `/v1`, with its query. A status that is not a success becomes a fault,
+    /// since its body may contain keys.
     pub(crate) async fn forward(
         &self,
         method: Method,
@@ -119,7 +121,7 @@ impl Client {
         self.send(request, self.0.settings.first_byte_timeout).await
     }
 
-    /// Upstream's list of models, as it came.
+    /// Upstream's list of models, unparsed.
     pub(crate) async fn models(&self) -> Result<Box<RawValue>, Fault> {
         let url = self.0.settings.url.join("/models");
         let request = self.request(Method::GET, url, &TraceHeaders::default());
@@ -133,7 +135,7 @@ impl Client {
         serde_json::from_slice(&body).map_err(|_| Fault::not_a_completion(&body))
     }
 
-    /// Whether upstream is there and takes our key.
+    /// Whether upstream answers and accepts our key.
     pub(crate) async fn probe(&self) -> Result<(), Fault> {
         self.models().await.map(drop)
     }
@@ -147,7 +149,7 @@ impl Client {
         authorization.chain(trace.iter()).collect()
     }
 
-    /// A response whose head is good.
+    /// Sends a request. Returns the response if its head is usable.
     async fn send(&self, request: RequestBuilder, within: Duration) -> Result<Response, Fault> {
         let response = timeout(within, request.send())
             .await
@@ -168,6 +170,7 @@ impl Client {
         }
     }
 
+    /// Reads the error of a response with a failure status.
     async fn refusal(&self, response: Response) -> Fault {
         let status = response.status().as_u16();
         let retry_after = retry_after(response.headers(), SystemTime::now());
@@ -191,7 +194,7 @@ fn is_html(response: &Response) -> bool {
         .is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with("text/html"))
 }
 
-/// Seconds or a date, from upstream itself or from the provider behind it.
+/// `Retry-After` of upstream, or of the provider behind it: seconds or a date.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = [RETRY_AFTER.as_str(), PROVIDER_RETRY_AFTER]
         .iter()
@@ -206,7 +209,7 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// As much of a body as comes soon, for an error.
+/// Reads the first `most` bytes of an error's body, as far as they come in time.
 async fn beginning(mut response: Response, most: usize) -> Vec<u8> {
     let mut body = Vec::new();
     let reading = async {
@@ -222,6 +225,7 @@ async fn beginning(mut response: Response, most: usize) -> Vec<u8> {
     body
 }
 
+/// Reads a whole body of at most `most` bytes.
 async fn whole(
     mut response: Response,
     most: usize,
@@ -241,7 +245,7 @@ async fn whole(
 }
 
 fn http(settings: &UpstreamSettings) -> Result<reqwest::Client, String> {
-    // An error means that one is installed already.
+    // An error means that a provider is installed already.
     rustls::crypto::ring::default_provider().install_default().ok();
     let own = own_certificates(settings)?;
     let with_system_roots = builder(settings)?
@@ -250,7 +254,8 @@ fn http(settings: &UpstreamSettings) -> Result<reqwest::Client, String> {
     with_system_roots.or_else(|_| with_bundled_roots(settings, own))
 }
 
-/// Where the system has no certificates at all, not even plain HTTP would work.
+/// A client with bundled root certificates. Without any system certificates the client could
+/// not be built, not even for plain HTTP.
 fn with_bundled_roots(
     settings: &UpstreamSettings,
     own: Vec<CertificateDer<'static>>,
@@ -262,6 +267,7 @@ fn with_bundled_roots(
     client.map_err(|error| format!("no HTTP client can be made: {error}"))
 }
 
+/// The settings that both clients share.
 fn builder(settings: &UpstreamSettings) -> Result<ClientBuilder, String> {
     let builder = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
@@ -275,7 +281,7 @@ fn builder(settings: &UpstreamSettings) -> Result<ClientBuilder, String> {
     Ok(builder.proxy(proxy))
 }
 
-/// The certificates of `ca_file`.
+/// Reads the certificates of `ca_file`.
 fn own_certificates(settings: &UpstreamSettings) -> Result<Vec<CertificateDer<'static>>, String> {
     let Some(path) = &settings.ca_file else { return Ok(Vec::new()) };
     let because = |why: String| format!("upstream.ca_file {}: {why}", path.display());

@@ -1,4 +1,5 @@
-//! Tracks a stream's deadlines: first byte, silence, comments alone. Pure.
+//! Computes the deadlines of a stream: silence, comments alone, and the end after
+//! `finish_reason`. Pure.
 
 use std::time::Duration;
 
@@ -6,17 +7,18 @@ use tokio::time::Instant;
 
 use super::settings::UpstreamSettings;
 
-/// What ran out.
+/// The deadline that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expired {
-    /// No byte came.
+    /// No byte came for this time.
     Idle(Duration),
-    /// Bytes came, but no data.
+    /// Bytes came, but no data for this time.
     Comment(Duration),
-    /// The answer had ended, and nothing further came: no failure.
+    /// The answer had ended, and nothing followed. This is not a failure.
     End,
 }
 
+/// When the last bytes and data came, and how long may pass after them.
 #[derive(Debug)]
 pub(crate) struct Deadlines {
     idle: Duration,
@@ -24,7 +26,7 @@ pub(crate) struct Deadlines {
     end: Duration,
     last_bytes: Instant,
     last_data: Instant,
-    /// A `finish_reason` came.
+    /// Whether a `finish_reason` came.
     is_finished: bool,
 }
 
@@ -48,8 +50,8 @@ impl Deadlines {
         self.last_data = now;
     }
 
-    /// A `finish_reason` came with the last data. What comes behind it counts, so the
-    /// end is waited for from the last of that on.
+    /// Notes that the last data had a `finish_reason`. Data that follows still counts and
+    /// starts the wait for the end anew.
     pub(crate) fn finished(&mut self) {
         self.is_finished = true;
     }
@@ -58,12 +60,13 @@ impl Deadlines {
         self.is_finished
     }
 
-    /// When to look again.
+    /// The time of the next deadline.
     pub(crate) fn next(&self) -> Instant {
         let silence = (self.last_bytes + self.idle).min(self.last_data + self.comment);
         if self.is_finished { silence.min(self.last_data + self.end) } else { silence }
     }
 
+    /// The deadline that has passed, if any.
     pub(crate) fn expired(&self, now: Instant) -> Option<Expired> {
         if now < self.next() {
             None

@@ -1,4 +1,4 @@
-//! The faults of upstream and of the connection to it, and the error a client gets for each.
+//! Defines the ways in which upstream fails, and the error that a client gets for each.
 
 mod meaning;
 mod redaction;
@@ -16,56 +16,56 @@ use crate::openai::error_object::ErrorObject;
 use meaning::Meaning;
 pub(crate) use redaction::redact;
 
-/// As much of a wrong answer as the log shows, in bytes.
+/// Bytes of an unexpected answer that the log shows.
 pub(super) const MAX_EXCERPT: usize = 200;
 
-/// A failed request, or a stream that failed. `Display` is for the log: clean of
-/// keys, and no client reads it; a client is told the [`ApiError`].
+/// A failed request or stream. `Display` is for the log, without keys. Clients get the
+/// [`ApiError`] instead.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fault {
-    /// No connection: refused, no such host, or not within `connect_timeout`.
+    /// No connection: it was refused, the host is unknown, or `connect_timeout` passed.
     Unreachable(String),
     Tls(String),
-    /// The connection broke, or spoke no HTTP, before the response head.
+    /// The connection broke before the response head, or did not speak HTTP.
     Reset(String),
     /// No response head within this time.
     FirstByte(Duration),
     /// No byte of the body within this time.
     Idle(Duration),
-    /// No data within this time, only comments.
+    /// Only comments, and no data, within this time.
     Comment(Duration),
-    /// The body ended, cleanly or not, before the answer did.
+    /// The body ended before the answer did, in order or not.
     Died(String),
-    /// An event that is no chunk.
+    /// An event that is not a chunk. The text is for the log.
     Protocol(String),
     /// `{"error": …}` where a chunk was expected.
     Frame(ErrorObject),
-    /// A status that is no success.
+    /// A status that is not a success.
     Status(Refusal),
-    /// Not followed.
+    /// A redirect, which is not followed.
     Redirect(u16),
-    /// A success that is no completion; its first bytes, for the log.
+    /// A success whose body is not a completion. The text is its beginning, for the log.
     NotACompletion(String),
     TooLarge(TooLarge),
-    /// More than one answer may hold.
+    /// More tool calls than one answer may have.
     TooManyCalls,
-    /// Our own memory for it is used up.
+    /// The server's memory budget is used up.
     Overloaded,
 }
 
-/// An answer with a status from 400 on.
+/// A response with a failure status.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
     pub(crate) error: ErrorObject,
-    /// How long upstream asks to wait, where it says so understandably.
+    /// How long upstream asks to wait, if it says so in a known form.
     pub(crate) retry_after: Option<Duration>,
-    /// We sent no key.
+    /// Whether the request carried no key.
     pub(crate) is_keyless: bool,
 }
 
 impl Fault {
-    /// From a request that got no response head.
+    /// From a request that failed before its response head.
     pub(crate) fn from_request_error(error: &reqwest::Error) -> Self {
         let text = chain(error);
         if is_tls(error) {
@@ -96,8 +96,8 @@ impl Fault {
         }
     }
 
-    /// Whether asking again may help: upstream was away or failed, and did not
-    /// refuse this request.
+    /// Whether the fault may pass: upstream was away or failed, and did not refuse this
+    /// request.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::Reset(_) | Self::Died(_) | Self::Protocol(_) => true,
@@ -108,13 +108,13 @@ impl Fault {
         }
     }
 
-    /// Whether a fallback model may be asked, once retries are used up.
+    /// Whether a fallback model may be asked once the retries are used up.
     pub(crate) fn allows_fallback(&self) -> bool {
         self.is_passing() || self.meaning() == Meaning::UnknownModel
     }
 
-    /// Whether the provider refuses the reasoning of earlier rounds: then the
-    /// round is asked again without it.
+    /// Whether the provider refuses the reasoning of earlier rounds. Then the round is asked
+    /// again without it.
     pub(crate) fn refuses_reasoning(&self) -> bool {
         match self {
             Self::Frame(error) | Self::Status(Refusal { error, .. }) => {
@@ -132,8 +132,8 @@ impl Fault {
         }
     }
 
-    /// What a client is told: never upstream's own words but for a refusal of the
-    /// request itself, and those cleaned.
+    /// The error for the client. It never contains upstream's own text, except for the redacted
+    /// message of a request that was refused.
     pub(crate) fn api_error(&self) -> ApiError {
         let (code, message) = match self {
             Self::Unreachable(_) | Self::Tls(_) => (ErrorCode::UpstreamUnavailable, UNREACHABLE),
@@ -156,7 +156,8 @@ impl Fault {
         ApiError::new(code, message)
     }
 
-    /// The same when nothing of an answer had come: then no stream has died.
+    /// The error for the client where nothing of an answer had come, so that no stream can have
+    /// died.
     pub(crate) fn unanswered(&self) -> ApiError {
         match self {
             Self::Died(_) => ApiError::new(ErrorCode::UpstreamError, RESET),
@@ -164,8 +165,9 @@ impl Fault {
         }
     }
 
-    /// LiteLLM fails in these very words, and no others, when a request carries no
-    /// key. So does many a server that only failed: it is asked again all the same.
+    /// Whether a missing key may be the cause. LiteLLM answers a request without a key with
+    /// exactly this text. Other servers use it for any failure, so the request is retried all
+    /// the same.
     fn may_want_a_key(&self) -> bool {
         matches!(self, Self::Status(Refusal { status: 500, is_keyless: true, error, .. })
             if error.kind.is_none() && error.code.is_none() && error.message == "Internal Server Error")
@@ -176,8 +178,12 @@ impl Fault {
             Meaning::Auth => (ErrorCode::UpstreamAuth, AUTH.to_owned()),
             Meaning::UnknownModel => (ErrorCode::ModelNotFound, UNKNOWN_MODEL.to_owned()),
             Meaning::WrongRoute => (ErrorCode::UpstreamInvalid, WRONG_ROUTE.to_owned()),
-            Meaning::ContextLength => (ErrorCode::ContextLengthExceeded, own_words(error, CONTEXT)),
-            Meaning::Rejected => (ErrorCode::UpstreamRejected, own_words(error, REJECTED)),
+            Meaning::ContextLength => {
+                (ErrorCode::ContextLengthExceeded, redacted_message_or(error, CONTEXT))
+            }
+            Meaning::Rejected => {
+                (ErrorCode::UpstreamRejected, redacted_message_or(error, REJECTED))
+            }
             Meaning::RateLimited => (ErrorCode::UpstreamRateLimited, RATE_LIMITED.to_owned()),
             Meaning::Failed if self.may_want_a_key() => {
                 (ErrorCode::UpstreamAuth, NO_KEY.to_owned())
@@ -210,8 +216,9 @@ const REJECTED: &str = "upstream refused the request";
 const RATE_LIMITED: &str = "upstream's rate limit is reached: try again later";
 const FAILED: &str = "upstream failed to answer: its log says why";
 
-/// Upstream's sentence, cleaned. A page, of a proxy in between say, holds none.
-fn own_words(error: &ErrorObject, instead: &str) -> String {
+/// Upstream's message, redacted, or `instead` if it has none. An HTML page, such as a proxy's,
+/// has none.
+fn redacted_message_or(error: &ErrorObject, instead: &str) -> String {
     let is_page = error.message.trim_start().starts_with('<');
     let text = if is_page { String::new() } else { redact(&error.message) };
     if text.is_empty() { instead.to_owned() } else { text }
@@ -263,7 +270,7 @@ fn logged(error: &ErrorObject) -> String {
     }
 }
 
-/// An error and its causes, without the URL.
+/// The error and its causes, without the URL.
 fn chain(error: &reqwest::Error) -> String {
     let mut text = String::from(if error.is_timeout() { "timed out" } else { "failed" });
     for cause in causes(error) {
@@ -277,12 +284,14 @@ fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)
     std::iter::successors(error.source(), |cause: &&(dyn Error + 'static)| (*cause).source())
 }
 
-/// A certificate that is not trusted, say: asking again does not help.
+/// Whether TLS failed, for instance over a certificate that is not trusted. A retry does not
+/// help then.
 fn is_tls(error: &reqwest::Error) -> bool {
     causes(error).any(holds_tls)
 }
 
-/// An I/O error does not name what it wraps as its source, and may wrap twice.
+/// Whether this error is or wraps a TLS error. An I/O error does not report what it wraps as
+/// its source, and may wrap another I/O error.
 fn holds_tls(cause: &(dyn Error + 'static)) -> bool {
     let io = cause.downcast_ref::<std::io::Error>();
     cause.is::<rustls::Error>()

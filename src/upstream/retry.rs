@@ -1,20 +1,20 @@
-//! Decides whether to ask upstream again, and when. Pure.
+//! Decides whether and when to ask upstream again. Pure.
 
 use std::time::Duration;
 
 use super::fault::Fault;
 use super::settings::UpstreamSettings;
 
-/// What to do after a failure.
+/// What to do after a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     AskAgainAfter(Duration),
     GiveUp,
 }
 
-/// Judges the `failures`th failure of one round (1 is the first). The caller
-/// makes sure that nothing of the round was forwarded and no call of it ran.
-/// `jitter` is a random number from 0 to 1.
+/// Decides about the `failures`-th failure of one round; the first is 1. The caller has made
+/// sure that nothing of the round was forwarded and none of its calls ran. `jitter` is a random
+/// number from 0 to 1.
 pub(crate) fn decide(
     failures: u32,
     fault: &Fault,
@@ -31,8 +31,8 @@ pub(crate) fn decide(
     }
 }
 
-/// The configured wait, shortened by up to a quarter or lengthened by as much,
-/// so that turns that failed together do not come back together.
+/// The configured wait, changed by up to a quarter in either direction, so that turns that
+/// failed together do not retry together.
 fn backoff(failures: u32, settings: &UpstreamSettings, jitter: f64) -> Duration {
     let steps = &settings.backoff;
     let at = usize::try_from(failures).unwrap_or(usize::MAX).saturating_sub(1);

@@ -1,4 +1,4 @@
-//! The settings of `[upstream]`: its address, key and time limits.
+//! Defines the settings of `[upstream]`: address, key and timeouts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,44 +9,47 @@ use std::time::Duration;
 use reqwest::Url;
 use serde::{Deserialize, Deserializer};
 
-/// The reasons for the defaults stand in `toolhand.example.toml`.
+/// `[upstream]`. `toolhand.example.toml` has the reasons for the defaults.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct UpstreamSettings {
     pub(crate) url: BaseUrl,
     pub(crate) api_key_file: Option<PathBuf>,
-    /// Certificates to trust besides the system's, in PEM.
+    /// A PEM file with certificates to trust in addition to the system's.
     pub(crate) ca_file: Option<PathBuf>,
-    /// The proxies of the environment are not used.
+    /// The URL of a proxy. The environment's proxies are not used.
     pub(crate) proxy: Option<String>,
     #[serde(with = "crate::units::duration")]
     pub(crate) connect_timeout: Duration,
-    /// Until the response head: LiteLLM sends it with the model's first event.
+    /// The time until the response head. LiteLLM sends it together with the model's first
+    /// event.
     #[serde(with = "crate::units::duration")]
     pub(crate) first_byte_timeout: Duration,
-    /// Without any byte.
+    /// The time without any byte.
     #[serde(with = "crate::units::duration")]
     pub(crate) idle_timeout: Duration,
-    /// Bytes, but no data event.
+    /// The time without data, while comments come.
     #[serde(with = "crate::units::duration")]
     pub(crate) comment_timeout: Duration,
-    /// How long `[DONE]` may be missing after `finish_reason`.
+    /// How long `[DONE]` may be missing after the last data behind a `finish_reason`.
     #[serde(with = "crate::units::duration")]
     pub(crate) end_timeout: Duration,
     pub(crate) retries: u32,
-    /// The waits before the first, second, … retry; the last one stands for all further.
+    /// The waits before the first, second, … retry. The last one also applies to all further
+    /// retries.
     #[serde(with = "crate::units::durations")]
     pub(crate) backoff: Vec<Duration>,
+    /// The longest `Retry-After` that is waited for.
     #[serde(with = "crate::units::duration")]
     pub(crate) retry_max_wait: Duration,
-    /// Models to ask instead, in order, when the one asked for stays away.
+    /// For each model, the models to ask instead, in order, when it cannot be reached.
     pub(crate) fallbacks: BTreeMap<String, Vec<String>>,
     pub(crate) unknown_fields: UnknownFields,
-    /// The routes under `/v1` that are forwarded as they are, with all beneath them.
+    /// The routes under `/v1` that are forwarded unchanged, with everything beneath them.
     pub(crate) passthrough: Vec<String>,
 }
 
-/// What happens to a request field that nobody knows.
+/// What happens to a request field that the server does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum UnknownFields {
@@ -78,12 +81,12 @@ impl Default for UpstreamSettings {
     }
 }
 
-/// The URL that `/chat/completions` and its like are appended to.
+/// The base URL that routes such as `/chat/completions` are appended to.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct BaseUrl(Url);
 
 impl BaseUrl {
-    /// The URL of `route`, which begins with a slash and may carry a query.
+    /// The URL of `route`, which begins with a slash and may have a query.
     pub(crate) fn join(&self, route: &str) -> Url {
         let (path, query) = match route.split_once('?') {
             Some((path, query)) => (path, Some(query)),

@@ -1,4 +1,5 @@
-//! The events in a byte stream: [`guard`] cuts them out, [`Event::data`] reads them.
+//! Splits a byte stream into server-sent events: [`guard`] cuts them, [`Event::data`] decodes
+//! them.
 
 pub(crate) mod guard;
 mod pieces;
@@ -11,11 +12,11 @@ use bytes::Bytes;
 use eventsource_stream::EventStream;
 use futures::{FutureExt as _, StreamExt as _, stream};
 
-/// One event as it came, from its first line to the empty line that ends it.
+/// The bytes of one event, from its first line to the empty line that ends it.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     bytes: Bytes,
-    /// How many of its lines are not empty.
+    /// The number of lines that are not empty.
     lines: usize,
 }
 
@@ -25,8 +26,8 @@ impl Event {
         Self { bytes, lines }
     }
 
-    /// The payload, borrowed in the usual case. `None` where there is none: a
-    /// comment, or fields that nobody asked for. Invalid UTF-8 is replaced.
+    /// The payload, borrowed in the usual case. `None` for a comment or for fields other than
+    /// `data`. Invalid UTF-8 is replaced.
     pub(crate) fn data(&self) -> Option<Cow<'_, str>> {
         match str::from_utf8(&self.bytes) {
             Ok(text) => self.single_line(text).map(Cow::Borrowed).or_else(|| decode(text)),
@@ -34,17 +35,17 @@ impl Event {
         }
     }
 
-    /// The usual event is one `data:` line. A decoder would copy it three times,
-    /// and every token comes this way.
+    /// Decodes the usual event, a single `data:` line, without copying it. Every token comes in
+    /// such an event, and the decoder would copy it three times.
     fn single_line<'a>(&self, text: &'a str) -> Option<&'a str> {
         let data = text.strip_prefix("data:").filter(|_| self.lines == 1)?;
         Some(data.strip_prefix(' ').unwrap_or(data).trim_end_matches('\n'))
     }
 }
 
-/// Reads an event of any shape. The decoder gets it line by line, as it copies
-/// all it holds at every line, and an empty line first, as it panics at a byte
-/// order mark in front.
+/// Decodes an event of any form with the library. The library gets one line at a time, because
+/// it copies everything it holds with each piece. It gets an empty line first, because it
+/// panics at a leading byte order mark.
 fn decode(event: &str) -> Option<Cow<'static, str>> {
     let lines = iter::once("\n").chain(event.split_inclusive('\n'));
     let mut events = EventStream::new(stream::iter(lines.map(Ok::<_, Infallible>)));

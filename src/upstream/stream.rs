@@ -1,4 +1,4 @@
-//! One answer from upstream, chunk by chunk, with its deadlines.
+//! Reads one answer from upstream chunk by chunk, and enforces its deadlines.
 
 mod decode;
 
@@ -21,29 +21,30 @@ use crate::openai::chunk::Chunk;
 use crate::sync;
 use decode::Decoder;
 
-/// What [`ChunkStream::next`] comes upon.
+/// What [`ChunkStream::next`] returns.
 #[derive(Debug)]
 pub(crate) enum StreamEvent {
     Chunk(Box<Chunk>),
-    /// `[DONE]`, or the end of a whole unstreamed completion.
+    /// `[DONE]`, or the end of an unstreamed completion.
     Done,
     /// The stream ended after a `finish_reason`, without `[DONE]`.
     End,
 }
 
-/// Dropping it closes the connection, unless the answer has ended.
+/// One answer from upstream. Dropping it closes the connection, unless the answer has ended.
 #[derive(Debug)]
 pub(crate) struct ChunkStream {
-    /// `None` once nothing more is wanted of it.
+    /// `None` when nothing more will be read.
     response: Option<Response>,
     decoder: Decoder,
     deadlines: Deadlines,
-    /// Rings at a deadline, or at one that has been moved since.
+    /// Fires at the next deadline, or at an earlier one that has since moved.
     alarm: Pin<Box<Sleep>>,
     drains: Arc<Draining>,
     reservation: Reservation,
 }
 
+/// The outcome of one read.
 enum Received {
     Bytes(Bytes),
     End,
@@ -65,11 +66,11 @@ impl ChunkStream {
         Self { response: Some(response), decoder, deadlines, alarm, drains, reservation }
     }
 
-    /// The next event; after the last one, [`StreamEvent::End`] for ever. Safe to
-    /// cancel: nothing is lost.
+    /// The next event. After the last one, [`StreamEvent::End`] each time. Cancel-safe: no byte
+    /// is lost.
     pub(crate) async fn next(&mut self) -> Result<StreamEvent, Fault> {
         loop {
-            if let Some(event) = self.at_hand() {
+            if let Some(event) = self.next_buffered() {
                 return event;
             }
             match self.read().await {
@@ -81,22 +82,23 @@ impl ChunkStream {
         }
     }
 
-    /// The next event of what has been read already.
-    pub(crate) fn at_hand(&mut self) -> Option<Result<StreamEvent, Fault>> {
+    /// The next event of what has been read already, if there is one.
+    pub(crate) fn next_buffered(&mut self) -> Option<Result<StreamEvent, Fault>> {
         let event = self.decoder.next()?;
         Some(self.note(event))
     }
 
+    /// Gives bytes to the decoder, and reserves memory for what it holds.
     fn push(&mut self, bytes: Bytes) -> Result<(), Fault> {
-        /// A line is put together, and read into as much text again, before its pieces
-        /// are let go.
+        /// A line takes three times its length: its pieces, the line joined from them, and the
+        /// text parsed from it.
         const READING: usize = 3;
         self.decoder.push(bytes);
         let held = self.reservation.hold(READING * self.decoder.held());
         held.or_else(|exhausted| self.end_here(Err(exhausted.into())).map(drop))
     }
 
-    /// Keeps the clock, and gives the connection back after the last event.
+    /// Updates the deadlines, and returns the connection to the pool after the last event.
     fn note(&mut self, event: Result<StreamEvent, Fault>) -> Result<StreamEvent, Fault> {
         match &event {
             Ok(StreamEvent::Chunk(chunk)) => {
@@ -114,10 +116,12 @@ impl ChunkStream {
         event
     }
 
+    /// Waits for bytes, the end of the body, or a deadline.
     async fn read(&mut self) -> Received {
         let Some(response) = &mut self.response else { return Received::End };
         loop {
             tokio::select! {
+                // Bytes that have come count even if a deadline passed meanwhile.
                 biased;
                 read = response.chunk() => {
                     self.deadlines.bytes_came(Instant::now());
@@ -137,7 +141,7 @@ impl ChunkStream {
         }
     }
 
-    /// An answer that was complete is not spoilt by a connection that breaks then.
+    /// The connection broke. An answer that was already complete stays one.
     fn broken(&mut self, fault: Fault) -> Result<StreamEvent, Fault> {
         self.end_here(if self.deadlines.is_finished() { Ok(StreamEvent::End) } else { Err(fault) })
     }
@@ -150,13 +154,14 @@ impl ChunkStream {
         })
     }
 
+    /// Ends the stream and closes the connection.
     fn end_here(&mut self, with: Result<StreamEvent, Fault>) -> Result<StreamEvent, Fault> {
         self.decoder.end();
         self.response = None;
         with
     }
 
-    /// A connection can be used again once its body was read to the end.
+    /// Returns the connection to the pool: the rest of the body must be read for that.
     fn give_back(&mut self) {
         if let Some(response) = self.response.take() {
             self.drains.drain(response, self.decoder.ignored);
@@ -164,16 +169,17 @@ impl ChunkStream {
     }
 }
 
-/// Reads what stands behind a `[DONE]`, usually nothing but the end of the body,
-/// so that the connection goes back to the pool.
+/// Reads the rest of bodies behind their `[DONE]`, so that their connections can be reused.
+/// Usually only the end of the body follows.
 #[derive(Debug, Default)]
 pub(super) struct Draining(Mutex<JoinSet<()>>);
 
 impl Draining {
-    /// What takes longer is closed: within 1 s, as any connection we leave.
+    /// How long the rest may take before the connection is closed: within the 1 s that
+    /// docs/stream.md promises under Cancel.
     const TIME: Duration = Duration::from_millis(500);
 
-    /// `ignored` bytes have been read behind the `[DONE]` already.
+    /// `ignored` bytes behind the `[DONE]` have been read already.
     fn drain(&self, mut response: Response, mut ignored: usize) {
         match response.chunk().now_or_never() {
             Some(Ok(None) | Err(_)) => return count(ignored),
@@ -194,7 +200,7 @@ impl Draining {
     }
 }
 
-/// An upstream that speaks on after its end is worth a line in the log.
+/// Logs how much an upstream sent after its end.
 fn count(ignored: usize) {
     if ignored > 0 {
         tracing::warn!(bytes = ignored, "upstream sent more after [DONE]; it was ignored");

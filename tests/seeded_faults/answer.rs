@@ -1,5 +1,5 @@
-//! What a model says in one answer: its pieces in order, as events, and what of it
-//! counts when only some of the pieces have come.
+//! Generates one answer of a model as a list of events, and computes what its first events mean
+//! when the rest does not arrive.
 
 use serde_json::{Value, json};
 
@@ -9,35 +9,37 @@ use crate::support::seeded::SeededRandom;
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub(super) means: Means,
-    /// What stands behind `data: `, or a whole line of another kind.
+    /// The payload after `data: `, or a whole line of another kind.
     pub(super) line: String,
 }
 
+/// What an event adds to the answer.
 #[derive(Clone, Debug)]
 pub(super) enum Means {
     Nothing,
     Text(String),
     Reasoning,
-    /// A part of this call; its first one opens it.
+    /// A part of the call with this number. The first one opens the call.
     Call(usize, String),
     Finish(&'static str),
     Done,
-    /// What no chunk may be, and the code that follows; asked again where nothing
-    /// of the answer counts yet.
+    /// A payload that is not a chunk, with the error code that follows. The flag says whether
+    /// the request is repeated while nothing of the answer counts yet.
     Fault(&'static str, bool),
 }
 
+/// The tool that a call names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tool {
-    /// Appends its label to a file: counted, and exclusive.
+    /// Appends its label to a file, so each run is counted. Exclusive.
     Bash,
     /// Starts as soon as it is whole.
     Read,
-    /// There is none of this name.
+    /// No tool has this name.
     Unknown,
 }
 
-/// A call that a model makes.
+/// A call that the model makes.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) tool: Tool,
@@ -45,7 +47,7 @@ pub(super) struct Call {
     pub(super) arguments: String,
 }
 
-/// What a stretch of an answer says.
+/// What a part of an answer amounts to.
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     pub(super) text: String,
@@ -54,21 +56,23 @@ pub(super) struct Said {
     pub(super) end: End,
 }
 
+/// A call, as far as it arrived.
 #[derive(Clone, Debug)]
 pub(super) struct SaidCall {
     pub(super) call: Call,
-    /// As much of its arguments as came.
+    /// The arguments that arrived.
     pub(super) came: String,
     pub(super) sealed: bool,
 }
 
+/// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// In order, for no reason that cuts it.
+    /// In order, with a reason that is not a cut.
     Whole,
     /// By the output limit or a filter.
     CutOff(&'static str),
-    /// Not at all; what a client is told, and whether asking again may help.
+    /// It broke off. Has the client's error code, and whether a repeated request may help.
     Broken(&'static str, bool),
 }
 
@@ -81,14 +85,14 @@ impl SaidCall {
         !self.came.is_empty() && !self.is_whole()
     }
 
-    /// Its arguments as they go back upstream.
+    /// The arguments as they are sent back upstream.
     pub(super) fn key(&self) -> Value {
         let text = if self.is_whole() { &self.came } else { "{}" };
         serde_json::from_str(text).expect("arguments are JSON")
     }
 }
 
-/// An answer: its pieces, and the calls that they speak of.
+/// An answer: its events, and the calls in them.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) pieces: Vec<Piece>,
@@ -96,7 +100,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// An answer to the end; `name` makes the labels of its calls its own.
+    /// A whole answer. `name` makes the labels of its calls unique.
     pub(super) fn new(
         dice: &mut SeededRandom,
         name: &str,
@@ -125,7 +129,7 @@ impl Answer {
         Self { pieces, calls }
     }
 
-    /// The rest of a good answer.
+    /// Adds the rest of a good answer.
     pub(super) fn end(&mut self, dice: &mut SeededRandom) {
         let reason = match dice.below(20) {
             0 => "length",
@@ -153,7 +157,7 @@ impl Answer {
         self.pieces.push(Piece { means: Means::Done, line: "data: [DONE]".to_owned() });
     }
 
-    /// Something that no answer may hold, at any place in it.
+    /// Inserts an event that no answer may have, at a random place.
     pub(super) fn break_it(&mut self, dice: &mut SeededRandom) {
         let frame = |code: Value| json!({ "error": { "message": "it broke", "code": code } });
         let data = |value: Value| format!("data: {value}");
@@ -173,8 +177,8 @@ impl Answer {
         self.pieces.insert(at, Piece { means: Means::Fault(code, again), line });
     }
 
-    /// LiteLLM's face of a clean cut: the last pieces of a call are missing, and
-    /// the end is as good as any.
+    /// Imitates what LiteLLM makes of a clean cut: the last pieces of a call are missing, and
+    /// the end looks good.
     pub(super) fn lose_the_tail(&mut self, dice: &mut SeededRandom) {
         while matches!(self.pieces.last(), Some(Piece { means: Means::Nothing, .. })) {
             self.pieces.pop();
@@ -185,7 +189,7 @@ impl Answer {
         self.pieces.truncate(self.pieces.len() - lost);
     }
 
-    /// What the first `count` pieces say, and how it ends behind them.
+    /// What the first `count` events amount to, if the answer ends behind them with `behind`.
     pub(super) fn said(&self, count: usize, behind: End) -> Said {
         let mut said =
             Said { text: String::new(), reasoning: false, calls: Vec::new(), end: behind };
@@ -226,7 +230,7 @@ impl Answer {
         said
     }
 
-    /// The whole as a completion that is no stream.
+    /// The whole answer as an unstreamed completion.
     pub(super) fn completion(&self) -> Value {
         let said = self.said(self.pieces.len(), End::Whole);
         let calls = self.calls.iter().enumerate().map(|(index, call)| {
@@ -246,7 +250,8 @@ impl Answer {
 }
 
 impl Said {
-    /// A call that is half open is a cut: then nothing is sealed by the end.
+    /// Seals the calls at the end. A call that is half open means a cut, and then none is
+    /// sealed.
     fn seal_at_the_end(&mut self) {
         let is_cut = self.calls.iter().any(SaidCall::is_half_open);
         if self.end == End::Whole && !is_cut {
@@ -302,8 +307,8 @@ fn text(dice: &mut SeededRandom, name: &str) -> Vec<Piece> {
     words.iter().map(|word| said_text(dice, word)).collect()
 }
 
-/// A piece of text; sometimes with an emoji's half in an escape, which counts as a
-/// replacement character.
+/// A piece of text. Sometimes half of an emoji is in an escape, which counts as a replacement
+/// character.
 fn said_text(dice: &mut SeededRandom, word: &str) -> Piece {
     if !dice.happens(5) {
         return delta(Means::Text(word.to_owned()), &json!({ "content": word }));
@@ -313,7 +318,7 @@ fn said_text(dice: &mut SeededRandom, word: &str) -> Piece {
     Piece { line: piece.line.replace("HALF", "\\ud83d"), ..piece }
 }
 
-/// What says nothing.
+/// An event without meaning.
 fn noise(dice: &mut SeededRandom) -> Piece {
     let elsewhere = json!([{ "index": 1, "delta": { "content": "not this" } }]);
     let line = match dice.below(7) {
@@ -348,17 +353,17 @@ fn chunk(means: Means, choices: &Value) -> Piece {
 /// How a provider writes its calls.
 #[derive(Clone, Copy, Debug)]
 enum Style {
-    /// A head, then pieces.
+    /// The head first, then pieces of the arguments.
     Pieces { first_index: usize },
-    /// Each in one delta at index 0, a new id for each.
+    /// Each call in one delta at index 0, with a new id.
     AtOnce,
-    /// Id and name in every delta.
+    /// Id and name in each delta.
     Repeating,
-    /// Never an id.
+    /// Without ids.
     NoIds,
-    /// Never an index.
+    /// Without indexes.
     NoIndex,
-    /// One id for all.
+    /// One id for all calls.
     OneId,
     /// Arguments as an object.
     Object,

@@ -1,5 +1,5 @@
-//! What upstream does to one request of a conversation, as its seed decides: the
-//! bytes, and what they come to.
+//! Generates what upstream does to one request of a conversation: the bytes, and what they
+//! amount to.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use super::refusals::Refusal;
 use crate::support::faults::{Step, answer, framed, head};
 use crate::support::seeded::SeededRandom;
 
-/// From this request of a conversation on, upstream behaves.
+/// From this request on, upstream behaves.
 const PATIENCE: u64 = 7;
 
-/// One answer of upstream's.
+/// Upstream's answer to one request.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     pub(super) steps: Vec<Step>,
     pub(super) fate: Fate,
-    /// Calls may start before the stream ends, whatever they do.
+    /// Whether exclusive calls may start before the stream ends.
     pub(super) starts_sealed: bool,
 }
 
-/// What an answer comes to, for who reads it.
+/// What an answer amounts to.
 #[derive(Clone, Debug)]
 pub(super) enum Fate {
     Refused { code: &'static str, again: bool },
     Said(Said),
 }
 
-/// The model that a seed's conversation asks for.
+/// The name of the model that a seed's conversation asks for.
 pub(super) fn model(seed: u64) -> String {
     if starts_sealed(seed) { format!("claude-{seed}") } else { format!("seed-{seed}") }
 }
@@ -37,7 +37,8 @@ pub(super) fn seed_of(model: &str) -> u64 {
     seed.parse().expect("a seed")
 }
 
-/// Models of this name finish one call before they go on to the next.
+/// Whether the seed's model has the name of a family that finishes one call before it begins
+/// the next.
 fn starts_sealed(seed: u64) -> bool {
     seed.is_multiple_of(4)
 }
@@ -93,13 +94,13 @@ impl Attempt {
     }
 }
 
-/// A completion in one piece, where a stream was asked for.
+/// An unstreamed completion where a stream was asked for.
 fn unstreamed(dice: &mut SeededRandom, said: &Answer) -> (Vec<Step>, Said) {
     let mut all = said.clone();
     all.finish("stop");
     let body = said.completion().to_string().into_bytes();
     let mut fate = all.said(all.pieces.len(), End::Whole);
-    // It has no such thing in its message.
+    // The message of such a completion has no reasoning.
     fate.reasoning = false;
     let whole = answer("200 OK", &["content-type: application/json"], &body);
     if dice.happens(70) {
@@ -111,7 +112,7 @@ fn unstreamed(dice: &mut SeededRandom, said: &Answer) -> (Vec<Step>, Said) {
     (steps, Said { end: End::Broken("stream_died", true), ..nothing_said() })
 }
 
-/// A proper head, and `[DONE]` or nothing at all behind it.
+/// A good response head, and `[DONE]` or nothing after it.
 fn empty(dice: &mut SeededRandom) -> Vec<Step> {
     let bodies: [&[u8]; 4] = [
         b"data: [DONE]\n\n",
@@ -127,7 +128,7 @@ fn nothing_said() -> Said {
     Said { text: String::new(), reasoning: false, calls: Vec::new(), end: End::Whole }
 }
 
-/// How the length of a body is told.
+/// How the length of a body is declared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Framing {
     Chunked,
@@ -135,10 +136,10 @@ enum Framing {
     ToTheEnd,
 }
 
-/// An answer as the bytes of a stream.
+/// The bytes of an answer's stream.
 struct Stream {
     bytes: Vec<u8>,
-    /// Where each event ends, and where its last line does.
+    /// For each event, the end of the event and the end of its last line.
     ends: Vec<(usize, usize)>,
     framing: Framing,
 }
@@ -158,20 +159,20 @@ impl Stream {
             bytes.extend_from_slice(line.as_bytes());
             let line_ended = bytes.len();
             bytes.extend_from_slice(line_end.repeat(2).as_bytes());
-            // The first half of a CRLF ends a line.
+            // The CR of a CRLF ends the line already.
             let ended = bytes.len() - usize::from(line_end == "\r\n");
             ends.push((ended, line_ended));
         }
         Self { bytes, ends, framing }
     }
 
-    /// All of it, and then its proper end, or none.
+    /// The whole stream, with or without its proper end.
     fn whole(&self, dice: &mut SeededRandom, said: &Answer) -> (Vec<Step>, Said) {
         let all = said.pieces.len();
         let is_ended =
             said.pieces.iter().any(|piece| matches!(piece.means, Means::Done | Means::Finish(_)));
         if is_ended && dice.happens(10) {
-            // Open for ever behind its end: not waited for long.
+            // Stays open after the end, which the server does not wait for.
             let mut steps = self.first(dice, self.bytes.len());
             steps.push(Step::Hang);
             return (steps, said.said(all, End::Broken("upstream_timeout", false)));
@@ -179,13 +180,13 @@ impl Stream {
         (self.ended(dice, self.bytes.len()), said.said(all, died()))
     }
 
-    /// The stream as far as some byte of it.
+    /// The stream up to some byte.
     fn cut(&self, dice: &mut SeededRandom, said: &Answer) -> (Vec<Step>, Said) {
         let cut = dice.below(self.bytes.len() + 1);
         let heard = self.ends.iter().take_while(|(ended, _)| *ended <= cut).count();
         match dice.below(5) {
             0 => {
-                // The body seems to be whole, so the last line counts.
+                // The body ends in order, so its last line counts even without the empty line.
                 let heard = self.ends.iter().take_while(|(_, line_ended)| *line_ended <= cut);
                 (self.ended(dice, cut), said.said(heard.count(), died()))
             }
@@ -194,7 +195,7 @@ impl Stream {
                 let ping = framed_if(self.framing == Framing::Chunked, b"\n: ping\n\n");
                 let ping = Step::Forever(ping, Duration::from_millis(100));
                 let pings = self.framing != Framing::Length && heard < said.pieces.len();
-                // Within a line they would be a part of it.
+                // Within a line, further bytes would be part of it.
                 let is_between = self.ends.iter().any(|(ended, _)| *ended == cut) || cut == 0;
                 steps.push(if pings && is_between { ping } else { Step::Hang });
                 (steps, said.said(heard, End::Broken("upstream_timeout", false)))
@@ -208,12 +209,12 @@ impl Stream {
         }
     }
 
-    /// The head and the first `count` bytes, of a body that would go on.
+    /// The head and the first `count` bytes of a body that does not end.
     fn first(&self, dice: &mut SeededRandom, count: usize) -> Vec<Step> {
         self.send(dice, count, self.bytes.len() + 1)
     }
 
-    /// The same as a body of its own, ended in order.
+    /// The same bytes as a body that ends in order.
     fn ended(&self, dice: &mut SeededRandom, count: usize) -> Vec<Step> {
         let mut steps = self.send(dice, count, count);
         match self.framing {
@@ -254,7 +255,7 @@ fn framed_if(is_framed: bool, bytes: &[u8]) -> Vec<u8> {
     if is_framed { framed(bytes) } else { bytes.to_vec() }
 }
 
-/// The bytes in a few writes, with a breath between some of them.
+/// Sends the bytes in a few writes, with a short pause between some of them.
 fn in_writes(dice: &mut SeededRandom, bytes: &[u8]) -> Vec<Step> {
     let mut steps = Vec::new();
     for piece in in_pieces(dice, bytes) {
@@ -266,7 +267,7 @@ fn in_writes(dice: &mut SeededRandom, bytes: &[u8]) -> Vec<Step> {
     steps
 }
 
-/// The bytes cut at up to five places, anywhere.
+/// Cuts the bytes at up to five random places.
 fn in_pieces<'a>(dice: &mut SeededRandom, bytes: &'a [u8]) -> Vec<&'a [u8]> {
     let mut cuts: Vec<usize> = (0..dice.below(6)).map(|_| dice.below(bytes.len() + 1)).collect();
     cuts.extend([0, bytes.len()]);

@@ -1,18 +1,18 @@
-//! Answers that are no stream, and what a client is told of each.
+//! Generates answers that are not streams, with the error that the client gets for each.
 
 use crate::support::faults::{Step, answer};
 use crate::support::seeded::SeededRandom;
 
-/// An answer without a word of the model's.
+/// An answer without any output of the model.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
     pub(super) code: &'static str,
-    /// Whether it is asked again.
+    /// Whether the request is repeated.
     pub(super) again: bool,
     pub(super) steps: Vec<Step>,
 }
 
-/// Statuses, and what they come to.
+/// Statuses, each with its error code and whether the request is repeated.
 const STATUSES: [(u16, &str, bool); 20] = [
     (500, "upstream_error", true),
     (502, "upstream_error", true),
@@ -36,7 +36,7 @@ const STATUSES: [(u16, &str, bool); 20] = [
     (200, "upstream_invalid", false),
 ];
 
-/// Waits that are short, or no waits at all.
+/// Headers with a short wait, or without a valid one.
 const WAITS: [&str; 8] = [
     "retry-after: 0",
     "retry-after: -1",
@@ -48,14 +48,14 @@ const WAITS: [&str; 8] = [
     "x-nothing: 1",
 ];
 
-/// More than anyone waits.
+/// Headers with a longer wait than the server accepts.
 const TOO_LONG: [&str; 3] = [
     "retry-after: 3600",
     "llm_provider-retry-after: 31",
     "retry-after: Fri, 01 Jan 2100 00:00:00 GMT",
 ];
 
-/// The status that a code comes with, before a stream.
+/// The HTTP status of an error code when it comes before a stream.
 pub(super) fn status_of(code: &str) -> u16 {
     match code {
         "upstream_rejected" => 400,
@@ -89,7 +89,7 @@ impl Refusal {
         Self { code, again: again && !waits_too_long, steps }
     }
 
-    /// The connection ends before there is a head, or there never is one.
+    /// The connection ends before the response head, or the head never comes.
     pub(super) fn before_the_head(dice: &mut SeededRandom) -> Self {
         const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
         let cut = dice.below(HEAD.len() - 1);
@@ -112,7 +112,7 @@ impl Refusal {
     }
 }
 
-/// The body of a refusal: LiteLLM's shape, another, none at all.
+/// The body of a refusal: in LiteLLM's form, in another form, or empty.
 fn body(dice: &mut SeededRandom) -> Vec<u8> {
     match dice.below(5) {
         0 => Vec::new(),

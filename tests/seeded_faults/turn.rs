@@ -1,5 +1,5 @@
-//! How a conversation must go, by the rules alone: what is asked again, what is
-//! closed with what was whole, what has run, how it ends.
+//! Computes how a conversation must go by the rules alone: what is repeated, what is salvaged,
+//! what has run, and how it ends.
 
 use std::collections::BTreeMap;
 
@@ -8,30 +8,32 @@ use serde_json::Value;
 use super::answer::{End, Said, SaidCall, Tool};
 use super::attempt::{Attempt, Fate};
 
-/// Failures of one round that are asked again.
+/// How many failures of one round are repeated.
 const RETRIES: u32 = 2;
 
 /// So many rounds in a row that were cut off within a call end the turn.
 const CUT_OFF_ROUNDS: u32 = 2;
 
+/// How a conversation must end.
 #[derive(Debug, PartialEq)]
 pub(super) enum Verdict {
     /// With this `finish_reason`.
     Success(&'static str),
-    /// With this code.
+    /// With this error code.
     Failure(&'static str),
 }
 
+/// The expected state of one conversation.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    /// What each answer of upstream's came to, for who looks into a seed.
+    /// What each answer of upstream amounted to, for a person who examines a seed.
     pub(super) history: Vec<String>,
     pub(super) verdict: Option<Verdict>,
     pub(super) problems: Vec<String>,
-    /// All text that went to the client.
+    /// All text that the client must have got.
     pub(super) text: String,
     pub(super) tools_ran: bool,
-    /// Labels of commands that may have run, and whether they must have.
+    /// The labels of commands that may have run, each with whether it must have.
     pub(super) owed: BTreeMap<String, bool>,
     /// The calls of each closed round, by their arguments.
     closed: Vec<Vec<Value>>,
@@ -47,7 +49,7 @@ impl Turn {
         self.history.len() as u64
     }
 
-    /// Upstream must be told of the closed rounds, and of nothing else.
+    /// Checks that upstream was sent the closed rounds, and no other calls.
     pub(super) fn check_history(&mut self, body: &Value) {
         let messages = body["messages"].as_array().expect("messages");
         let told = messages.iter().filter_map(|message| message["tool_calls"].as_array());
@@ -108,13 +110,13 @@ impl Turn {
         self.text.push_str(text);
     }
 
-    /// The stream failed behind `said`.
+    /// The stream failed after `said`.
     fn broken(&mut self, said: &Said, code: &'static str, again: bool, starts_sealed: bool) {
         let started: Vec<bool> = (0..said.calls.len()).map(|at| has_started(said, at)).collect();
         let is_kept = |at: usize| said.calls[at].sealed || started[at];
         if !(0..said.calls.len()).any(is_kept) {
             let was_heard = !said.text.is_empty() || said.reasoning;
-            // Where nothing of an answer came, there was no stream to speak of.
+            // If nothing of the answer came, no stream has died.
             let code = if code == "stream_died" && !was_heard { "upstream_error" } else { code };
             return self.failed(code, again && !was_heard);
         }
@@ -147,7 +149,7 @@ impl Turn {
         }
     }
 
-    /// The calls that are kept have their answers, and the next round is asked for.
+    /// Closes the round with the calls that are kept. The next round must be asked for.
     fn close(&mut self, said: &Said, is_kept: impl Fn(usize) -> bool) {
         let is_cut_off = matches!(said.end, End::CutOff(_));
         let kept = || (0..said.calls.len()).filter(|at| is_kept(*at)).map(|at| &said.calls[at]);

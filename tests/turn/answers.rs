@@ -1,4 +1,4 @@
-//! Answers of text alone.
+//! Tests answers without tool calls.
 
 use serde_json::{Value, json};
 
@@ -159,8 +159,8 @@ async fn a_refusal_is_an_answer_and_so_is_sound() {
     assert_eq!(upstream.requests().len(), 3, "nothing was asked twice");
 }
 
-/// What one delta, as an answer of its own, comes to: the chunks' deltas as the client
-/// gets them, and the message of the same answer unstreamed.
+/// The client's view of one delta as a whole answer: the deltas of the chunks it gets, and the
+/// message of the same answer unstreamed.
 async fn answered(deltas: &[Value]) -> (Vec<Value>, Value) {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;
@@ -190,7 +190,7 @@ async fn pictures_are_an_answer() {
     let deltas = [
         json!({ "images": [picture("A")] }),
         json!({ "images": [picture("B"), picture("C")] }),
-        // As LiteLLM numbers them: anew in each chunk.
+        // LiteLLM numbers images from 0 again in each chunk.
         json!({ "images": [numbered(picture("D"), 0)] }),
     ];
 

@@ -1,4 +1,4 @@
-//! Calls of the server's tools, good and bad, and what the model is told.
+//! Tests calls of the server's tools, valid and invalid, and what the model is told of them.
 
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ async fn what_would_ask_is_told_what_would_allow_it() {
     assert!(!server.workspace().join("new.txt").exists());
 }
 
-/// One round of odd calls: nothing of it runs, and the model is told why.
+/// Plays one round of invalid calls. None of them may run, and the model must be told why.
 async fn check_bad_calls(round: Vec<crate::support::upstream::Step>, expected: &[&str]) {
     let upstream = Upstream::start();
     let server = Server::builder(&upstream).free().file("notes.txt", "needle\n").start().await;
@@ -146,7 +146,7 @@ async fn a_call_cut_off_by_the_output_limit_never_runs() {
         call_piece(0, r#"{"command": "touch ran && echo "#),
     ];
     check_bad_calls([cut, end("length")].concat(), &["cut off by the output limit"]).await;
-    // Whole, but never sealed: the model may have meant to go on.
+    // Whole, but never sealed: the model may have meant to continue.
     let whole = call(0, "c1", "Bash", &json!({ "command": "touch ran" }));
     check_bad_calls([whole, end("length")].concat(), &["cut off by the output limit"]).await;
 }

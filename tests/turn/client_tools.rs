@@ -1,4 +1,4 @@
-//! The client's own tools beside the server's.
+//! Tests the client's own tools beside the server's.
 
 use serde_json::{Value, json};
 
@@ -79,7 +79,7 @@ async fn a_call_of_a_custom_tool_hands_over_its_text() {
     assert_eq!(said, "{\"no json}{");
 }
 
-/// The client judges its own calls: nothing is mended on the way to it.
+/// The client judges its own calls, so they are passed on unrepaired.
 #[tokio::test]
 async fn a_call_of_the_client_says_what_the_model_said() {
     let upstream = Upstream::start();
@@ -139,8 +139,8 @@ async fn a_round_of_both_kinds_gives_the_client_only_its_own() {
     assert_eq!(upstream.requests().len(), 2);
 }
 
-/// Whatever stands first: what waits behind a server's call must not start as that
-/// one is taken back.
+/// In any order of the calls. A call that waits behind a server's call must not start when that
+/// one is taken out.
 #[tokio::test]
 async fn a_round_of_both_kinds_ends_well_in_any_order() {
     let upstream = Upstream::start();
@@ -237,7 +237,7 @@ async fn a_forced_choice_holds_for_the_first_round_only() {
     assert!(matches!(second["tool_choice"].as_str(), None | Some("auto")), "{second:#}");
 }
 
-/// The second call is known first: what goes out keeps the model's order all the same.
+/// The second call is complete first. The client must still get them in the model's order.
 #[tokio::test]
 async fn the_clients_calls_leave_in_the_models_order() {
     let upstream = Upstream::start();
@@ -251,18 +251,18 @@ async fn the_clients_calls_leave_in_the_models_order() {
     let entry = |entry: &Value| delta(&json!({ "tool_calls": [entry] }));
     let second = || vec![call_head(1, "call_b", "weather"), piece(1, arguments)];
     for pieces in [
-        // The arguments of the first come last.
+        // The arguments of the first call come last.
         [vec![call_head(0, "call_a", "weather")], second(), vec![piece(0, arguments)]].concat(),
-        // So does its name.
+        // Its name comes last.
         [vec![entry(&nameless)], second(), vec![entry(&named)]].concat(),
-        // So do further calls.
+        // Its arguments and those of a further call come last.
         [
             vec![call_head(0, "call_a", "weather"), call_head(2, "call_c", "weather")],
             second(),
             vec![piece(2, arguments), piece(0, arguments)],
         ]
         .concat(),
-        // Its id does, or never.
+        // Its id comes last, or never.
         [vec![entry(&unknown)], second(), vec![entry(&late_id)]].concat(),
     ] {
         for _ in 0..2 {
@@ -289,7 +289,7 @@ async fn the_clients_calls_leave_in_the_models_order() {
     }
 }
 
-/// What stands behind a server's call goes out as it comes.
+/// A client's call behind a server's call is passed on while it streams.
 #[tokio::test]
 async fn a_call_of_the_client_waits_for_no_call_of_the_server() {
     let upstream = Upstream::start();

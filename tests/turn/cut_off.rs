@@ -1,5 +1,5 @@
-//! A call that the output limit or a content filter cuts off: how often the model is
-//! asked again, and with what the turn ends.
+//! Tests calls that the output limit or a content filter cuts off: how often the model is asked
+//! again, and how the turn ends.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::support::server::Server;
 use crate::support::stream::Transcript;
 use crate::support::upstream::{Step, Upstream};
 
-/// A round that ends for `reason` in the arguments of its second call, or of its only one.
+/// A round that ends with `reason` within the arguments of its second call, or of its only one.
 fn cut(first: Option<&str>, reason: &str) -> Vec<Step> {
     let bash = |label: &str| json!({ "command": format!("echo {label} >> ran.txt") });
     let whole = first.map(|label| call(0, "c1", "Bash", &bash(label))).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A client that leaves: upstream's connection ends and so does every process.
+//! Tests that a client's disconnect closes the connection to upstream and ends every process.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ async fn upstream_is_closed_when_the_client_leaves() {
     drop(stream);
     upstream.abandoned(0).await;
 
-    // Before the first token, with nothing to write to the client.
+    // No token has come, so nothing has been written to the client.
     upstream.round(vec![gate("never")]);
     let client = server.client();
     let body = ask("Hi");
@@ -38,7 +38,7 @@ async fn upstream_is_closed_when_the_client_leaves() {
     upstream.abandoned(1).await;
 }
 
-/// hyper looks for the end of a connection only while none of its bytes wait.
+/// hyper detects the end of a connection only while no received bytes wait to be processed.
 #[tokio::test]
 async fn a_client_that_leaves_with_bytes_unread_is_missed_too() {
     let upstream = Upstream::start();
@@ -82,7 +82,7 @@ async fn read_pipe(path: &Path) -> String {
     watch("the command to run", reading).await.expect("no panic").expect("a pipe")
 }
 
-/// Waits until no connection is taken any more.
+/// Waits until the server accepts no further connection.
 async fn refuses(server: &Server) {
     while TcpStream::connect(server.address()).await.is_ok() {
         tokio::task::yield_now().await;
@@ -166,7 +166,7 @@ async fn h35_a_second_word_ends_it_at_once_with_all_its_processes() {
     refuses(&server).await;
     server.terminate();
 
-    // `stop` fails the test where a process is left.
+    // `stop` fails the test if a process is left.
     assert_eq!(server.stop().expect("a status").code(), Some(128 + 15));
 }
 

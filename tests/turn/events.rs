@@ -1,4 +1,5 @@
-//! What `events` progress tells of a call: in bounded words, once in full.
+//! Tests that progress `events` tells of each call in bounded size, and gives its structured
+//! result once.
 
 use serde_json::{Value, json};
 
@@ -34,7 +35,7 @@ async fn the_main_argument_is_told_in_at_most_400_characters() {
     }
 }
 
-/// A file of many short lines, each changed: the patch is larger than the file.
+/// A file of many short lines that all change: the patch is larger than the file.
 #[tokio::test]
 async fn what_is_told_to_programs_is_at_most_64_kilobytes() {
     let upstream = Upstream::start();

@@ -1,4 +1,4 @@
-//! What the client is told when upstream fails, and what is tried before that.
+//! Tests what the client is told when upstream fails, and what is tried before that.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn error(message: &str) -> Value {
     json!({ "error": { "message": message, "type": null, "param": null, "code": "1" } })
 }
 
-/// The refusal a client gets, asked for in one piece, after `rounds` of upstream.
+/// The error for an unstreamed request after `rounds` of upstream.
 async fn refused(rounds: &[Vec<Step>]) -> Answer {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;
@@ -76,7 +76,7 @@ async fn refusals_of_upstream_have_codes_of_their_own() {
         assert_eq!(refusal.refusal(), (expected.0, expected.1.to_owned()), "{code}");
         let told = String::from_utf8_lossy(&refusal.body).into_owned();
         assert!(!told.contains(secret), "{told}");
-        // A 4xx about the request itself keeps its sentence.
+        // A 4xx about the request itself keeps upstream's message.
         assert_eq!(expected.1 == "upstream_rejected", told.contains("is too high"), "{told}");
     }
 }
@@ -209,7 +209,7 @@ async fn an_empty_answer_after_tools_and_text_is_an_end() {
     assert_eq!(answer.text(), "It is needle.");
 }
 
-/// A round that dies after its first call was sealed, its second half told.
+/// A round that dies after its first call was sealed and half of its second call came.
 fn dying() -> Vec<Step> {
     let bash = call(0, "c1", "Bash", &json!({ "command": "echo once >> ran.txt" }));
     let half = vec![call_head(1, "c2", "Read"), call_piece(1, "{\"file_path"), error_frame("dead")];

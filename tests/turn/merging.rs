@@ -1,4 +1,4 @@
-//! Many tiny deltas: at once to who keeps up, merged for who does not.
+//! Tests that many tiny deltas arrive one by one at a fast client, and merged at a slow one.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use crate::support::upstream::{Step, Upstream};
 
 const DELTAS: usize = 5000;
 
-/// Words that tell whether one is missing or out of place.
+/// Numbered words, which show whether one is missing or out of order.
 fn words() -> Vec<String> {
     (0..DELTAS).map(|number| format!("{number} ")).collect()
 }
@@ -34,7 +34,7 @@ async fn each_delta_goes_out_at_once_to_a_client_that_keeps_up() {
 
     let mut stream = server.client().stream(&ask_streamed("Count.")).await;
     for name in &names {
-        // Upstream sends the next one only now that this one is here, alone.
+        // Upstream waits until this delta has arrived alone before it sends the next.
         assert_eq!(stream.until_text().await, *name);
         upstream.open(name);
     }
@@ -54,9 +54,9 @@ async fn a_burst_reaches_a_client_that_keeps_up_whole_and_in_order() {
     assert_eq!(answer.finish_reason.as_deref(), Some("stop"));
 }
 
-/// What a client gets that reads on only when upstream has said all of `round`: the round
-/// after it is asked for when the server has read all of the first, and what its client
-/// has not taken then waits in the server.
+/// What a client gets that does not read until upstream has sent all of `round`. The next round
+/// is requested only once the server has read all of this one. What the client has not taken by
+/// then waits in the server.
 async fn read_late(round: Vec<Step>) -> Transcript {
     let upstream = Upstream::start();
     let server = Server::builder(&upstream).file("a.txt", "text\n").start().await;

@@ -1,5 +1,5 @@
-//! Whatever the calls of a round are, and however they come, the outcome is that of
-//! running them one after the other.
+//! Tests that any round of calls, however it arrives, has the same outcome as running its calls
+//! one after the other.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -18,12 +18,12 @@ use crate::support::server::Server;
 use crate::support::stream::{Event, Transcript};
 use crate::support::upstream::{Step, Upstream};
 
-/// Enough to meet each pair of tools over one file several times.
+/// Enough cases to meet each pair of tools on one file several times.
 const CASES: u32 = 64;
 
 const NAMES: &[&str] = &["a.txt", "b.txt", "new.txt"];
 
-/// A tool of the client's own.
+/// A tool of the client's.
 const CLIENTS: &str = "weather";
 
 const MODELS: &str = r#"
@@ -37,28 +37,28 @@ const MODELS: &str = r#"
 
 type Call = (&'static str, Value);
 
-/// What is left of a turn: every answer in order, every file.
+/// The outcome of a turn: every answer in order, and every file.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     answers: Vec<String>,
     files: BTreeMap<String, String>,
 }
 
-/// How a round comes.
+/// How a round arrives.
 #[derive(Clone, Debug)]
 struct Manner {
-    /// When a call may start.
+    /// The value of `start`, which decides when a call may start.
     start: &'static str,
-    /// The client declares a tool, so what is exclusive waits for the end.
+    /// Whether the client declares a tool. Then exclusive calls wait for the end.
     has_client_tools: bool,
-    /// Upstream stops within each call and behind it. So many of the calls that can
-    /// end by then are awaited before it goes on (modulo how many can). Empty: it does
-    /// not stop.
+    /// Upstream pauses within each call and after it. At each pause it waits until this many of
+    /// the calls that can have ended by then have done so (modulo their number). Empty: no
+    /// pauses.
     awaited: Vec<usize>,
 }
 
 impl Manner {
-    /// How many calls must be able to end when upstream has closed and sealed so many.
+    /// How many calls must be able to end once upstream has closed and sealed this many.
     fn can_end(&self, list: &[Call], closed: usize, sealed: usize) -> usize {
         let starts = |(at, (tool, _)): &(usize, &Call)| match (self.start, *tool) {
             ("after_stream", _) => false,
@@ -70,7 +70,7 @@ impl Manner {
         started.filter(|(_, (tool, _))| *tool != CLIENTS).count()
     }
 
-    /// How many ends are awaited at each gate of a round.
+    /// How many ends upstream waits for at each gate of a round.
     fn awaited(&self, list: &[Call]) -> Vec<usize> {
         let ends = (0..list.len())
             .flat_map(|at| [self.can_end(list, at, at), self.can_end(list, at + 1, at)]);
@@ -82,7 +82,7 @@ fn is_shared(tool: &str) -> bool {
     ["Read", "Grep", "Glob"].contains(&tool)
 }
 
-/// What has effects runs alone: behind all before it, ahead of all behind it.
+/// Checks that each exclusive call ran alone: after all calls before it, before all behind it.
 fn check_overlaps(list: &[Call], answer: &Transcript) {
     let mut ended = vec![false; list.len()];
     for event in answer.events.iter().map(Event::progress) {
@@ -110,7 +110,7 @@ fn the_outcome_is_that_of_running_the_calls_in_order() {
     });
 }
 
-/// Until there are sessions, nothing is left of the server's part of such a round.
+/// Without stored sessions, the server's calls of such a round leave no trace in the answer.
 #[test]
 fn a_round_of_both_kinds_leaves_nothing_but_the_clients_call() {
     let with_one = (some_calls(), any::<prop::sample::Index>()).prop_map(|(mut list, place)| {
@@ -140,7 +140,8 @@ fn check_outcomes<T: std::fmt::Debug>(
     let config = Config {
         cases: CASES,
         failure_persistence: None,
-        // A call that never starts is waited for until patience ends.
+        // A shrink step in which a call never starts costs a whole timeout, so shrinking is
+        // limited.
         max_shrink_time: 20_000,
         ..Config::default()
     };
@@ -172,7 +173,7 @@ fn some_calls() -> impl Strategy<Value = Vec<Call>> {
     prop::collection::vec(call, 1..8)
 }
 
-/// Where turns run, each in the workspace as it always begins.
+/// Where turns run, each in the same initial workspace.
 struct Turns {
     upstream: Upstream,
     server: Server,
@@ -181,7 +182,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// All calls in one round, which stops at its gates.
+    /// Runs all calls in one round, which pauses at its gates.
     fn at_once(&self, list: &[Call], manner: &Manner) -> (Transcript, Outcome) {
         let model = self.begin(manner.start);
         let gates = if manner.awaited.is_empty() { 0 } else { 2 * list.len() };
@@ -212,7 +213,7 @@ impl Turns {
         (answer, self.outcome())
     }
 
-    /// Each call in a round of its own.
+    /// Runs each call in a round of its own.
     fn in_order(&self, list: &[Call]) -> Outcome {
         let model = self.begin("in-order");
         for (tool, input) in list {
@@ -226,7 +227,7 @@ impl Turns {
         self.outcome()
     }
 
-    /// Sets the workspace up; the name of a model that no other turn asks.
+    /// Resets the workspace. Returns the name of a model that no other turn uses.
     fn begin(&self, kind: &str) -> String {
         let workspace = self.server.workspace();
         for entry in fs::read_dir(&workspace).expect("the workspace").flatten() {
@@ -246,7 +247,7 @@ impl Turns {
     }
 }
 
-/// The calls, with a gate within each and one behind it if there are gates.
+/// The calls as one round, with a gate within each and one after it if there are gates.
 fn one_round(list: &[Call], gates: &[String]) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut gates = gates.iter();
@@ -267,8 +268,9 @@ fn files_at_first() -> BTreeMap<String, String> {
     files.map(|(name, content)| (name.to_owned(), content.to_owned())).into()
 }
 
-/// A later round answers a repeated call shorter, since the model has the answer;
-/// calls of one round do not know of each other.
+/// Replaces the short answers of repeated calls by full ones. A later round answers a repeated
+/// call briefly, since the model has the answer already; within one round each is answered in
+/// full.
 fn repeated_in_full(list: &[Call], mut outcome: Outcome) -> Outcome {
     for repeat in 1..list.len() {
         if outcome.answers[repeat].contains("has not changed since") {
@@ -281,9 +283,9 @@ fn repeated_in_full(list: &[Call], mut outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// Glob lists the newest first; two runs may give neighbours the same time.
+/// Sorts Glob's paths. It lists the newest first, and two files may have the same time.
 fn sorted_paths(answer: &str) -> String {
-    // The third time in a row it is said to be the third time.
+    // From the third repetition on, the answer ends with a note.
     let answer = answer.split("\n\n(This is the same call").next().unwrap_or_default();
     let mut lines: Vec<&str> = answer.lines().collect();
     if lines.iter().all(|line| NAMES.iter().any(|name| line.ends_with(name))) {

@@ -1,4 +1,4 @@
-//! How a stream tells what the tools do, in each of the modes.
+//! Tests how a stream reports the tools' progress, in each mode.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::support::stream::{Event, Transcript};
 use crate::support::upstream::Upstream;
 use crate::support::watch;
 
-/// A turn that reads two files, one of them missing.
+/// A turn that reads two files, one of which is missing.
 async fn turn(
     builder: Builder,
     upstream: &Upstream,
@@ -50,7 +50,7 @@ async fn progress_can_be_told_as_events() {
     let upstream = Upstream::start();
     let asked = with(ask_streamed("Read."), json!({ "toolhand": { "progress": "events" } }));
 
-    // The body's word beats the header's.
+    // The body's setting takes precedence over the header's.
     let answer = turn(Server::builder(&upstream), &upstream, asked, Some("none")).await;
 
     assert_eq!(answer.progress("tool_start").len(), 2);
@@ -108,7 +108,7 @@ async fn silence_is_filled_with_comments() {
     }
 }
 
-/// R21: no proxy between takes a long tool for a dead connection.
+/// Without the comments, a proxy would take a long tool for a dead connection.
 #[tokio::test]
 async fn the_silence_of_a_long_tool_is_filled_with_comments() {
     let upstream = Upstream::start();
@@ -141,7 +141,7 @@ async fn the_head_is_held_back_no_longer_than_it_may_be() {
         .await;
     upstream.round([vec![gate("thought")], says("Yes.")].concat());
 
-    // The head is there although upstream has said nothing.
+    // The head has been sent although upstream has sent nothing.
     let mut stream = server.client().stream(&ask_streamed("Hi")).await;
     stream.until(|event| matches!(event, Event::Comment(_))).await;
     upstream.open("thought");
@@ -162,7 +162,7 @@ async fn a_failure_after_the_head_is_an_error_frame() {
     assert_eq!(stream.finish().await.code(), "upstream_auth");
 }
 
-/// A turn that is told to end while a tool of it runs.
+/// A turn that is told to end while one of its tools runs.
 async fn interrupted(mode: &str) -> Transcript {
     let upstream = Upstream::start();
     let server =

@@ -1,5 +1,5 @@
-//! Every recording of `tests/streams` through the door, cut at odd places: what
-//! the client gets, what runs, how often upstream is asked.
+//! Plays every recording of `tests/streams` to a server, cut at odd places, and checks what the
+//! client gets, what runs, and how often upstream is asked.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,21 +15,20 @@ use crate::support::upstream::Upstream;
 /// How a turn over one recording ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
-    /// One round, with this text and reason.
+    /// After one round, with this text and `finish_reason`.
     Says(&'static str, &'static str),
-    /// The calls are answered so (each answer holds the piece), and a second round
-    /// is asked for.
+    /// Each call's answer contains its text here, and a second round is asked for.
     Calls(&'static [&'static str]),
-    /// An error frame, after the text that had come.
+    /// With an error frame, after the text that had come.
     Breaks(&'static str),
-    /// A refusal with status and code, after so many requests.
+    /// With this status and code, after this many requests.
     Refused(u16, &'static str, usize),
 }
 
 use End::{Breaks, Calls, Refused, Says};
 
 const HELLO: End = Says("Hello there. Only words, no tools. 😀", "stop");
-/// LiteLLM ended it itself: it cannot be told from a good one.
+/// LiteLLM has ended this cut answer itself, so it cannot be told from a good one.
 const CUT_TEXT: End = Says("I begin a sentence and then the line", "stop");
 const EMPTY: End = Refused(502, "empty_response", 2);
 const FAILED: End = Refused(502, "upstream_error", 3);
@@ -37,8 +36,8 @@ const CUT_OFF: End = Calls(&["cut off by the output limit"]);
 const SLOPPY: End = Calls(&["one-done", "two-done"]);
 const THREE: End = Calls(&["needle", "parallel-done", "notes.txt"]);
 
-/// `(script, most providers, Ollama)`: Ollama sends a call in one piece, so one
-/// that is cut is not there, and the whole one before it is not sealed.
+/// `(script, most providers, Ollama)`. Ollama sends each call in one piece. So a call that is
+/// cut is missing altogether, and the whole one before it is not sealed.
 const EXPECTED: &[(&str, End, End)] = &[
     ("text.sse", HELLO, HELLO),
     ("single.sse", Calls(&["single-done"]), Calls(&["single-done"])),
@@ -57,7 +56,7 @@ const EXPECTED: &[(&str, End, End)] = &[
     ("die-midstream.sse", Calls(&["die-done"]), Breaks("upstream_error")),
     ("error-first.500.json", FAILED, FAILED),
     ("error-first.400.json", FAILED, Refused(400, "upstream_rejected", 1)),
-    // LiteLLM takes Ollama's error for a bad request.
+    // LiteLLM reports Ollama's error as a bad request.
     ("error-midstream.sse", Calls(&["error-done"]), Breaks("upstream_rejected")),
     ("toolong.400.json", TOO_LONG, TOO_LONG),
     ("ratelimit.429.json", LIMITED, LIMITED),
@@ -101,7 +100,7 @@ async fn every_recording_ends_as_it_should() {
     assert!(unused.is_empty(), "no recording for {unused:?}");
 }
 
-/// How many of the answers are a command's.
+/// How many of the answers come from a command.
 fn done(answers: &[&str]) -> usize {
     answers.iter().filter(|answer| answer.ends_with("-done")).count()
 }

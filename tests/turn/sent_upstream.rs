@@ -1,4 +1,4 @@
-//! The exact bytes upstream is sent, and what never reaches it.
+//! Tests the exact bytes that upstream is sent, and what must never reach it.
 
 use serde_json::{Value, json};
 
@@ -192,7 +192,7 @@ async fn a_provider_that_refuses_reasoning_is_asked_again_without() {
     upstream.round(round.clone());
     upstream.round(status(400, &json!({ "error": { "message": error, "code": "400" } })));
     upstream.round(says("Done."));
-    // The model is remembered: no second refusal is needed.
+    // The model's refusal is remembered, so it refuses only once.
     upstream.round(round);
     upstream.round(says("Done."));
 

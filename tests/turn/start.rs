@@ -1,4 +1,4 @@
-//! When a call starts: while the model still speaks, where that is safe.
+//! Tests when a call starts: while the model still writes, where that is safe.
 
 use serde_json::json;
 
@@ -27,7 +27,7 @@ async fn a_shared_call_finishes_before_the_stream_ends() {
     upstream.round(says("It says needle."));
 
     let mut stream = server.client().stream(&ask_with_events("Read it.")).await;
-    // Nothing after the last brace has been sent: no other call, no reason, no text.
+    // Nothing has been sent after the last brace: no other call, no `finish_reason`, no text.
     stream.until_progress("tool_end").await;
     upstream.open("call is out");
     let answer = stream.finish().await;
@@ -98,7 +98,7 @@ async fn an_exclusive_call_waits_for_the_end_of_the_stream() {
     upstream.open("end");
     stream.finish().await;
 
-    // The read stood behind the write, so it saw what was written.
+    // The read came after the write, so it read what was written.
     assert_eq!(server.file("new.txt"), "made");
     assert!(answers(&upstream, 1).await[1].contains("made"));
 }

@@ -1,4 +1,4 @@
-//! How calls may be written, and what becomes of each.
+//! Tests the ways in which providers write calls, and what becomes of each.
 
 use serde_json::{Value, json};
 
@@ -20,12 +20,12 @@ fn command(label: &str) -> String {
     json!({ "command": format!("echo {label} >> ran.txt") }).to_string()
 }
 
-/// What came of one round of odd deltas.
+/// The outcome of one round of unusual deltas.
 struct Ran {
     told: Transcript,
-    /// The lines that commands left, in order.
+    /// The lines that the commands wrote, in order.
     labels: Vec<String>,
-    /// `(id, name, arguments)` of the calls as upstream is told of them.
+    /// `(id, name, arguments)` of the calls that are sent back upstream.
     calls: Vec<(String, String, Value)>,
     answers: Vec<String>,
 }
@@ -59,7 +59,7 @@ async fn run_to(round: Vec<upstream::Step>) -> Ran {
     }
 }
 
-/// The deltas are so many calls, which ran once each, in order.
+/// Checks that the deltas are these calls, and that each ran once and in order.
 async fn check(deltas: Vec<upstream::Step>, labels: &[&str]) -> Ran {
     let ran = run(deltas).await;
     assert_eq!(ran.labels, labels);
@@ -70,7 +70,7 @@ async fn check(deltas: Vec<upstream::Step>, labels: &[&str]) -> Ran {
     ran
 }
 
-/// A whole call in one entry; members that are null are left out.
+/// A whole call in one entry. Members that are null are left out.
 fn whole(index: &Value, id: &Value, label: &str) -> Value {
     let mut entry = json!({ "index": index, "id": id, "type": "function",
                             "function": { "name": "Bash", "arguments": command(label) } });
@@ -78,7 +78,7 @@ fn whole(index: &Value, id: &Value, label: &str) -> Value {
     entry
 }
 
-/// The two halves of the arguments of a call.
+/// The arguments of a call in two halves.
 fn halves(label: &str) -> (String, String) {
     let command = command(label);
     let (one, two) = command.split_at(command.len() / 2);
@@ -217,7 +217,7 @@ async fn u31_what_is_cut_off_never_runs() {
     assert_eq!(ran.labels, ["a"]);
     assert!(ran.answers[1].contains("cut off by the output limit"), "{:?}", ran.answers);
 
-    // LiteLLM's face of a clean cut: the model is not told that it was its fault.
+    // LiteLLM shows a clean cut like this. The model must not be told that it made a mistake.
     for cut in [end("stop"), end("tool_calls"), vec![done()]] {
         let ran = run_to([begun.clone(), cut].concat()).await;
         assert_eq!(ran.labels, ["a"]);

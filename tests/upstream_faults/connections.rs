@@ -1,4 +1,4 @@
-//! The road to upstream and back: connections, heads, statuses.
+//! Tests faults of connections to upstream, of response heads and of statuses.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
@@ -46,13 +46,13 @@ async fn u1_bad_tls_is_not_tried_again() {
     assert_eq!(rounds.connections(), 1);
 }
 
-/// A listener that takes no more connections: the next one hangs.
+/// A listener whose queue is full, so that the next connection hangs.
 fn full_listener() -> (Vec<TcpStream>, SocketAddr, rustix::fd::OwnedFd) {
     let listener = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
     bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
     listen(&listener, 0).expect("a bound socket");
     let address = getsockname(&listener).expect("bound").try_into().expect("an IP address");
-    // Its queue holds one.
+    // The queue holds one connection.
     (vec![TcpStream::connect(address).expect("room for one")], address, listener)
 }
 
@@ -200,14 +200,15 @@ async fn u37_a_huge_head_and_other_protocols_are_errors_with_an_end() {
         let server = Builder::new(&upstream.url()).start().await;
         check_refusal(&server.client().chat(&ask("Hi")).await, 502, "upstream_error");
         assert_eq!(rounds.asked(), 3);
-        // And the server is as well as before.
+        // The server still works.
         assert_eq!(server.client().chat(&ask("Hi")).await.text(), "Done.");
     }
 }
 
 #[tokio::test]
 async fn u37_a_compressed_stream_is_refused() {
-    // We ask for none, so nothing is unpacked: no bomb goes off.
+    // The server asks for no compression and unpacks none, so a decompression bomb has no
+    // effect.
     for coding in ["gzip", "br", "zstd", "deflate"] {
         let lines = ["content-type: text/event-stream", &format!("content-encoding: {coding}")];
         let (rounds, upstream) =
@@ -232,7 +233,7 @@ async fn fallback_models_are_asked_once_the_retries_are_used_up() {
     let failure = |code: u16, message: &str| {
         status(code, &json!({ "error": { "message": message, "code": code.to_string() } }))
     };
-    // (what the first model says, how often it is asked)
+    // (what the first model answers, how often it is asked)
     for (first, times) in [
         (failure(503, "busy"), 3),
         (failure(429, "slow down"), 3),
@@ -253,7 +254,7 @@ async fn fallback_models_are_asked_once_the_retries_are_used_up() {
         assert_eq!(upstream.requests().len(), times + 2);
     }
 
-    // What another model would be refused for too is no reason to ask it.
+    // Another model would refuse the request too, so it is not asked.
     let upstream = Upstream::start();
     let builder = Server::builder(&upstream);
     let fallbacks = r#"{ "scripted" = ["second"] }"#;

@@ -1,4 +1,4 @@
-//! What must not grow or go on without end, and what must not reach a terminal.
+//! Tests that endless input is bounded, and that terminal escapes do not reach the log.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn u38_an_answer_that_drips_for_ever_has_an_end() {
     assert_eq!(rounds.asked(), 2);
 }
 
-/// Colours, a new window title, a link, and a C1 control.
+/// Colours, a new window title, a link, and a C1 control character.
 const ESCAPES: &str = "\u{1b}[31mred\u{1b}]0;title\u{7}\u{1b}]8;;http://x\u{1b}\\\u{9b}2J";
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn u39_escapes_reach_no_terminal_raw() {
     let told = server.client().streamed(&ask_streamed("Hi")).await;
     assert_eq!(told.text(), ESCAPES);
 
-    // The same once more, to look at the bytes.
+    // Once more, to look at the bytes.
     upstream.round(says(ESCAPES));
     let client = server.client();
     let mut stream = client.connect().await;

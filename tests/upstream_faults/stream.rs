@@ -1,4 +1,4 @@
-//! What a stream may look like, and how it may end.
+//! Tests the forms that a stream may have, and the ways in which it may end.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::support::faults::{Asked, FaultUpstream, Step, answer, framed, head};
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::{self, Upstream};
 
-/// A short answer with a character in four bytes and a call in two pieces.
+/// A short answer with a four-byte character and a call in two pieces.
 fn sample() -> String {
     let chunk = |delta: &str, rest: &str| {
         format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{delta}{rest}}}]}}\n\n")
@@ -28,8 +28,7 @@ fn sample() -> String {
     .concat()
 }
 
-/// Gets the sample from upstream in a conversation of its own, and checks what came
-/// of it.
+/// Asks for the sample in a conversation of its own, and checks the outcome.
 async fn check_sample(client: &Client, model: &str) {
     let body = with(ask_streamed("Hi"), json!({ "model": model }));
     let told = client.streamed(&body).await;
@@ -37,8 +36,8 @@ async fn check_sample(client: &Client, model: &str) {
     assert_eq!(told.finish_reason.as_deref(), Some("stop"), "{model}");
 }
 
-/// Answers the first request of each model with what `first` makes of its name, and
-/// the second as a good model would.
+/// Answers the first request of each model with what `first` makes of its name, and the second
+/// request with a good answer.
 fn twice(first: impl Fn(&str) -> Vec<Step> + Send + Sync + 'static) -> FaultUpstream {
     FaultUpstream::start(std::sync::Arc::new(move |request: &Asked| {
         let body = request.json();
@@ -71,7 +70,7 @@ async fn u11_every_spelling_of_a_stream_says_the_same() {
     let of = forms.clone();
     let upstream = twice(move |model| {
         let (_, form) = of.iter().find(|(name, _)| *name == model).expect("a form");
-        // A CRLF is cut in two wherever there is one.
+        // Cuts each CRLF in two.
         let pieces = form.split_inclusive('\r').map(|piece| Step::Bytes(framed(piece.as_bytes())));
         let head = head("200 OK", &["transfer-encoding: chunked"]);
         let end = Step::Bytes(b"0\r\n\r\n".to_vec());
@@ -93,7 +92,7 @@ async fn u12_a_cut_at_any_byte_changes_nothing() {
         let (one, two) = sample.as_bytes().split_at(cut);
         let length = format!("content-length: {}", sample.len());
         let one = [head("200 OK", &[&length]), one.to_vec()].concat();
-        // Time enough for the first half to be read alone.
+        // Long enough for the first half to be read alone.
         let breath = Step::Sleep(std::time::Duration::from_millis(2));
         vec![Step::Bytes(one), breath, Step::Bytes(two.to_vec())]
     });
@@ -111,7 +110,7 @@ async fn u12_a_cut_at_any_byte_changes_nothing() {
     }
 }
 
-/// Upstream's one answer to a streamed question: code and text of the failure.
+/// Checks the error code and the text that a client gets for this round.
 async fn check_broken(round: Vec<upstream::Step>, code: &str, text: &str) {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;
@@ -121,8 +120,8 @@ async fn check_broken(round: Vec<upstream::Step>, code: &str, text: &str) {
     assert_eq!(told.finish_reason, None);
 }
 
-/// A round with a whole call, then another's beginning, then `death`: the first one's
-/// answer is kept, and the model goes on from it.
+/// Plays a round with a whole call, the beginning of another, and then `death`. Checks that the
+/// first call's answer is kept and the model goes on from it.
 async fn check_salvaged(death: Vec<upstream::Step>) {
     let upstream = Upstream::start();
     let server = Server::builder(&upstream).free().start().await;
@@ -168,7 +167,7 @@ async fn u15_half_an_emoji_is_replaced() {
 #[tokio::test]
 async fn u16_an_error_frame_is_an_error_wherever_it_comes() {
     check_broken(vec![text("Half"), error_frame("gone")], "upstream_error", "Half").await;
-    // Even behind what looked like the end.
+    // An error frame counts even after what looked like the end.
     let late = vec![text("Half"), finish("stop"), error_frame("gone"), done()];
     check_broken(late, "upstream_error", "Half").await;
     check_salvaged(vec![error_frame("gone")]).await;
@@ -222,7 +221,7 @@ async fn u20_an_answer_without_text_or_call_is_asked_for_once_more() {
         upstream.round(empty.clone());
         assert_eq!(server.client().chat(&ask("Hi")).await.text(), "I read.");
 
-        // A tool alone is no answer.
+        // Only a tool ran and no text came, which is not an answer.
         upstream.round([read, end("tool_calls")].concat());
         upstream.round(empty.clone());
         upstream.round(empty);
@@ -261,7 +260,7 @@ async fn u22_chunks_without_their_one_choice() {
     assert_eq!(told.usage.expect("figures")["total_tokens"], 9);
 }
 
-/// JSON that brings neither choices nor figures nor an error.
+/// JSON with neither choices nor usage nor an error.
 const NOTHING: [&str; 8] = [
     r#"{"id":"x"}"#,
     r#"{"type":"ping"}"#,
@@ -289,7 +288,7 @@ async fn u22_what_brings_nothing_is_read_over() {
     assert_eq!((told.text(), told.finish_reason.as_deref()), ("One two.", Some("stop")));
     assert_eq!(told.toolhand["tool_calls"], 1);
 
-    // Alone they are an answer that died, not garbage.
+    // With nothing else in the stream, the answer has died; it is not garbage.
     for _ in 0..3 {
         upstream.round(pings.clone());
     }
@@ -325,7 +324,7 @@ async fn a_reason_that_is_a_word_of_failure_is_an_error_frame() {
         .await;
         check_salvaged(end(word)).await;
 
-        // Nothing had gone out: asked again, as after any error frame.
+        // Nothing was forwarded, so the request is repeated, as after any error frame.
         let upstream = Upstream::start();
         let server = Server::start(&upstream).await;
         upstream.round(end(word));

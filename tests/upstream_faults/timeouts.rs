@@ -1,4 +1,4 @@
-//! Silence of every kind, and how long upstream asks to wait.
+//! Tests each kind of silence, and how long upstream asks to wait.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,7 @@ use crate::support::server::{Builder, Server};
 use crate::support::sync;
 use crate::support::upstream;
 
-/// A server for which one kind of silence is long after 100 ms.
+/// A server that waits only 100 ms for one kind of silence.
 async fn impatient(upstream: &FaultUpstream, limit: &str) -> Server {
     Builder::new(&upstream.url()).config(limit, r#""100ms""#).start().await
 }

@@ -1,4 +1,4 @@
-//! The client's messages as they go upstream.
+//! Keeps the client's messages as they are sent upstream.
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -6,11 +6,13 @@ use serde_json::value::RawValue;
 use super::joined;
 use crate::agent::message;
 
-/// Written once; once more without reasoning where a model is asked that takes none.
+/// The client's messages, serialised once. They are serialised a second time without reasoning
+/// when a model is asked that takes none.
 #[derive(Debug)]
 pub(super) struct History {
-    /// An array, brackets included.
+    /// The array with its brackets.
     whole: Bytes,
+    /// The same array without reasoning; shares the bytes of `whole` where there is none.
     without_reasoning: Option<Bytes>,
 }
 
@@ -23,21 +25,22 @@ impl History {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        inside(&self.whole).is_empty()
+        without_brackets(&self.whole).is_empty()
     }
 
-    /// The messages with commas between them.
+    /// The messages with commas between them, without the brackets.
     pub(super) fn written(&mut self, with_reasoning: bool) -> Bytes {
-        inside(if with_reasoning { &self.whole } else { self.without_reasoning() })
+        without_brackets(if with_reasoning { &self.whole } else { self.without_reasoning() })
     }
 
     pub(super) fn has_reasoning(&mut self) -> bool {
         self.without_reasoning().len() < self.whole.len()
     }
 
-    /// Bytes that it keeps.
+    /// The bytes that it keeps in memory.
     pub(super) fn size(&self) -> usize {
         let other = self.without_reasoning.as_ref();
+        // Without reasoning to remove, both share one allocation, which counts once.
         let other = other.filter(|other| other.as_ptr() != self.whole.as_ptr());
         self.whole.len() + other.map_or(0, Bytes::len)
     }
@@ -48,11 +51,12 @@ impl History {
     }
 }
 
-fn inside(array: &Bytes) -> Bytes {
+/// The array without its brackets.
+fn without_brackets(array: &Bytes) -> Bytes {
     array.slice(1..array.len() - 1)
 }
 
-/// The same bytes where there is none.
+/// Removes reasoning from each message. Returns the same bytes where there is none.
 fn without_reasoning(array: &Bytes) -> Bytes {
     let Ok(messages) = serde_json::from_slice::<Vec<&RawValue>>(array) else {
         return array.clone();

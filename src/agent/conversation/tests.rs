@@ -18,8 +18,8 @@ fn model(name: &str) -> AskedModel {
     AskedModel { name: name.to_owned(), takes_reasoning: true }
 }
 
-/// The same, which takes no reasoning.
-fn quiet(name: &str) -> AskedModel {
+/// A model that takes no reasoning.
+fn refusing_reasoning(name: &str) -> AskedModel {
     AskedModel { takes_reasoning: false, ..model(name) }
 }
 
@@ -61,10 +61,10 @@ fn a_round_goes_back_with_all_its_members_and_frees_the_choice() {
     insta::assert_snapshot!(body, @r#"{"model":"m","seed":1.10,"user":"u","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":null,"reasoning_content":"because","tool_calls":[{"id":"c1","type":"function","function":{"name":"Read"}}]},{"role":"tool","tool_call_id":"c1","content":"text"}],"tools":[{"type":"function"}],"parallel_tool_calls":false,"stream":true,"stream_options":{"include_usage":true}}"#);
 }
 
-/// Work is counted in bytes that no request before had.
+/// Counts the bytes of each request that no earlier request shares.
 #[test]
 fn a_round_writes_what_is_new_and_nothing_again() {
-    for model in [model("m"), quiet("m")] {
+    for model in [model("m"), refusing_reasoning("m")] {
         let long = "x".repeat(100_000);
         let raw = to_raw_value(&json!({ "role": "user", "content": long })).unwrap();
         let mut conversation = Conversation::new(Opening { messages: vec![raw], ..opening() });
@@ -97,7 +97,7 @@ fn a_conversation_may_begin_with_the_turns_own_messages() {
     conversation.push(exchange("m"));
     conversation.push(exchange("m"));
 
-    for model in [model("m"), quiet("m"), quiet("n")] {
+    for model in [model("m"), refusing_reasoning("m"), refusing_reasoning("n")] {
         let body: Value = serde_json::from_str(&text(&mut conversation, &model)).unwrap();
         assert_eq!(body["messages"].as_array().unwrap().len(), 4);
     }
@@ -137,11 +137,11 @@ fn what_a_client_sends_of_reasoning_goes_to_models_that_take_it() {
     let client = RawValue::from_string(client.to_owned()).unwrap();
     let mut conversation = Conversation::new(Opening { messages: vec![client], ..opening() });
 
-    assert!(!text(&mut conversation, &quiet("m")).contains("because"));
+    assert!(!text(&mut conversation, &refusing_reasoning("m")).contains("because"));
     assert!(!conversation.sends_reasoning());
     assert!(text(&mut conversation, &model("n")).contains("because"));
     assert!(conversation.sends_reasoning());
-    assert!(!text(&mut conversation, &quiet("n")).contains("because"));
+    assert!(!text(&mut conversation, &refusing_reasoning("n")).contains("because"));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn reasoning_that_was_refused_is_left_out() {
     assert!(text(&mut conversation, &model("m")).contains("because"));
     assert!(conversation.sends_reasoning());
 
-    assert!(!text(&mut conversation, &quiet("m")).contains("because"));
+    assert!(!text(&mut conversation, &refusing_reasoning("m")).contains("because"));
 
     assert!(!conversation.sends_reasoning());
 }

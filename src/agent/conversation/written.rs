@@ -1,5 +1,4 @@
-//! One round of the turn as it goes back upstream: the assistant's message and the
-//! answers to its calls.
+//! Serialises one round for upstream: the assistant's message and the answers to its calls.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -8,28 +7,31 @@ use super::{AnsweredCall, Exchange};
 use crate::agent::message;
 use crate::agent::settings::AskedModel;
 
-/// Mistral takes nine letters and digits for an id, and nothing else; OpenAI no more
-/// than forty characters.
-const FOREIGN_ID: usize = 9;
+/// The length of an id that replaces another model's. Mistral takes exactly nine letters and
+/// digits, OpenAI at most forty characters.
+const REPLACED_ID_CHARS: usize = 9;
 
-/// Kept in one form only. A turn never goes back to a model it has left, and a model that
-/// has refused reasoning gets none again: what is taken out is not needed any more.
+/// One serialised round. Only one form is kept: a turn never returns to a model it has left,
+/// and a model that has refused reasoning is sent none again, so what is removed is never
+/// needed later.
 #[derive(Debug)]
 pub(super) struct WrittenRound {
-    /// The messages, with a comma in front where messages stand before them.
+    /// The messages, with a leading comma unless they are the first of the request.
     bytes: Bytes,
+    /// The model that wrote the round.
     model: String,
     form: Form,
     has_reasoning: bool,
 }
 
-/// How much of what the model said is still there.
+/// How much of what the model sent is kept. The order matters: a round only moves down this
+/// list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Form {
-    /// With everything its deltas brought.
+    /// With every member that its deltas brought.
     Whole,
     WithoutReasoning,
-    /// For another model, which knows neither the ids nor what goes with them.
+    /// For another model, which knows neither the ids nor the members that belong to them.
     Foreign,
 }
 
@@ -41,7 +43,7 @@ impl WrittenRound {
         for (name, value) in message.members(true) {
             assistant[name] = value.clone();
         }
-        let (entries, answers): (Vec<_>, Vec<_>) = calls.into_iter().map(answered).unzip();
+        let (entries, answers): (Vec<_>, Vec<_>) = calls.into_iter().map(entry_and_answer).unzip();
         assistant["tool_calls"] = entries.into();
         let messages: Vec<Value> = std::iter::once(assistant).chain(answers).collect();
         let bytes = write(&messages, is_first);
@@ -56,14 +58,15 @@ impl WrittenRound {
         self.has_reasoning && self.form == Form::Whole
     }
 
-    /// Takes out what `model` may not see. `number` tells the ids of this round from those
-    /// of others.
-    pub(super) fn fit(&mut self, model: &AskedModel, number: usize) {
+    /// Removes what `model` must not be sent. `number` is the round's number in the turn; it
+    /// keeps replaced ids of different rounds apart.
+    pub(super) fn adapt_to(&mut self, model: &AskedModel, number: usize) {
         let form = match () {
             () if self.model != model.name => Form::Foreign,
             () if model.takes_reasoning => Form::Whole,
             () => Form::WithoutReasoning,
         };
+        // What was removed cannot be brought back.
         if form <= self.form {
             return;
         }
@@ -90,8 +93,8 @@ impl WrittenRound {
     }
 }
 
-/// The entry of a call and the message that answers it.
-fn answered(call: AnsweredCall) -> (Value, Value) {
+/// The entry in `tool_calls` and the message that answers it.
+fn entry_and_answer(call: AnsweredCall) -> (Value, Value) {
     let AnsweredCall { id, entry, answer } = call;
     (entry, json!({ "role": "tool", "tool_call_id": id, "content": answer }))
 }
@@ -113,13 +116,13 @@ fn drop_reasoning(value: &mut Value) {
     }
 }
 
-/// The answers follow their message in the order of its calls.
+/// Gives the calls fresh ids. The answers follow their message in the order of its calls.
 fn rename_calls(messages: &mut [Value], round: usize) {
     let [assistant, answers @ ..] = messages else { return };
     let Some(calls) = assistant["tool_calls"].as_array_mut() else { return };
     for (slot, (call, answer)) in calls.iter_mut().zip(answers).enumerate() {
         let mut id = blake3::hash(format!("{round}/{slot}").as_bytes()).to_hex().to_string();
-        id.truncate(FOREIGN_ID);
+        id.truncate(REPLACED_ID_CHARS);
         drop_reasoning(call);
         call["id"] = json!(id);
         answer["tool_call_id"] = json!(id);

@@ -1,5 +1,4 @@
-//! Answers the calls of a round: each is told when it starts and when it has
-//! its answer, once.
+//! Records the start and the answer of each call of a round, and emits one event for each.
 
 use std::time::Duration;
 
@@ -12,8 +11,8 @@ use crate::tools::tool::ToolError;
 use crate::upstream::assemble::{AssembledCall, Slot};
 
 impl Round {
-    /// `None` for a call that was settled in the same breath as it started. `now` is how
-    /// long the turn has run.
+    /// Records that a call started. `now` is the time since the beginning of the turn. `None`
+    /// where the call was settled before the scheduler's report arrived.
     pub(in crate::agent) fn started(
         &mut self,
         position: Position,
@@ -32,6 +31,7 @@ impl Round {
         })))
     }
 
+    /// Records a tool's answer. `None` where the call was settled or taken out meanwhile.
     pub(in crate::agent) fn answered(
         &mut self,
         position: Position,
@@ -39,6 +39,7 @@ impl Round {
         duration: Duration,
     ) -> Option<TurnEvent> {
         let call = self.calls.get_mut(position)?;
+        // Take the progress out to move its values; another state is put back.
         let (running, mut result) = match std::mem::take(&mut call.progress) {
             Progress::Running(running) => (running, result),
             Progress::RunningInvalid(running, verdict) => (running, verdict),
@@ -58,7 +59,8 @@ impl Round {
         Some(event)
     }
 
-    /// The round is over: what runs is told to have ended, as nobody waits for it any more.
+    /// Ends the calls that still run as cancelled, because the round is over. Returns their
+    /// events.
     pub(in crate::agent) fn interrupt(&mut self, now: Duration) -> Vec<TurnEvent> {
         let interrupted = self.calls.iter_mut().filter_map(|call| {
             let running = match std::mem::take(&mut call.progress) {
@@ -78,14 +80,14 @@ impl Round {
         interrupted.collect()
     }
 
-    /// Whether every call that is to be answered has its answer.
+    /// Whether each call that needs an answer has one.
     pub(in crate::agent) fn is_answered(&self) -> bool {
         self.calls.iter().all(|call| {
             matches!(call.progress, Progress::Answered(_) | Progress::Dropped | Progress::Clients)
         })
     }
 
-    /// The calls with their answers, in call order.
+    /// Takes the answered calls with their answers, in call order.
     pub(in crate::agent) fn answers(&mut self) -> Vec<(&AssembledCall, ToolResult)> {
         let calls = self.calls.drain(..).zip(self.assembler.calls());
         calls
@@ -96,7 +98,7 @@ impl Round {
             .collect()
     }
 
-    /// Answers a call that will not run.
+    /// Answers a call that will not run, and frees its position.
     pub(super) fn answer(
         &mut self,
         slot: usize,
@@ -107,7 +109,7 @@ impl Round {
         self.settle(slot, error, effects);
     }
 
-    /// The same for one whose place is free already.
+    /// Answers a call whose position is free already.
     pub(super) fn settle(
         &mut self,
         slot: usize,
@@ -117,6 +119,7 @@ impl Round {
         let call = &mut self.calls[slot];
         call.progress = Progress::Answered(ToolResult::error(error));
         let assembled = self.assembler.call(Slot(slot));
+        // The call may never have been admitted, so its own fields can still be empty.
         effects.push(RoundEffect::Emit(TurnEvent::ToolEnded(Box::new(ToolEnd {
             tool: assembled.name.clone().unwrap_or_default(),
             headline: Headline::default(),
@@ -127,7 +130,7 @@ impl Round {
 }
 
 impl Call {
-    /// The end of a call that has no answer.
+    /// The `tool_end` event of this call, without an answer.
     fn ended(&self, call_id: String, duration: Duration) -> ToolEnd {
         ToolEnd {
             call_id,

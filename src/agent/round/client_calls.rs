@@ -1,33 +1,36 @@
-//! The client's own calls of a round: not ours to run or to judge, passed on as the
-//! model speaks them, in its order.
+//! Passes on the calls of the client's tools, in the model's order. The server neither runs nor
+//! judges them.
 
 use super::{Round, RoundEffect, RoundRules};
 use crate::agent::events::{ClientCallDelta, TurnEvent};
 use crate::upstream::assemble::{AssembledCall, Slot};
 
-/// What of a client's call has gone out.
+/// How much of a client's call has been sent.
 #[derive(Debug)]
 pub(super) struct ClientSent {
+    /// The call's number among the client's calls, from 0.
     index: usize,
+    /// Bytes of its arguments that have been sent.
     bytes: usize,
 }
 
-/// How far the calls of a round have been gone through.
+/// How far the round's calls have been examined.
 #[derive(Debug, Default)]
 pub(super) struct PassedOn {
-    /// Client's calls whose head has gone out.
+    /// Client's calls that have been begun.
     begun: usize,
-    /// The first call of which it is open whether it goes out, or with what head. No call
-    /// behind it has begun to go out.
+    /// The first call that is undecided: it may not be the client's, or its id or name may
+    /// still change. No call after it has been begun.
     next: usize,
 }
 
-/// What a call means for those behind it.
-enum Turn {
-    /// Not the client's.
+/// What to do about a call, and the calls after it.
+enum NextStep {
+    /// Not a client's call.
     Skip,
-    /// The client's, and its head is known.
+    /// A client's call whose id and name are final.
     Begin,
+    /// Undecided: the calls behind it wait.
     Wait,
 }
 
@@ -37,18 +40,19 @@ impl Round {
             || self.assembler.calls().iter().any(|call| rules.is_clients(call))
     }
 
-    /// Something of a client's call has gone out, which nothing can take back.
+    /// Whether part of a client's call has been sent, which cannot be taken back.
     pub(in crate::agent) fn has_passed_on_a_call(&self) -> bool {
         self.passed_on.begun > 0
     }
 
-    /// Streams the client's own calls. One that cannot go out yet holds back those that
-    /// the model began after it.
+    /// Sends what is new of the client's calls. A call that is undecided holds back all calls
+    /// that the model began after it.
     pub(super) fn pass_on_client_calls(
         &mut self,
         rules: &RoundRules<'_>,
         effects: &mut Vec<RoundEffect>,
     ) {
+        // Calls that have been begun continue in any order; each piece carries its index.
         for slot in self.assembler.take_changed() {
             if self.calls[slot].sent.is_some() {
                 self.pass_on(slot, effects);
@@ -56,16 +60,16 @@ impl Round {
         }
         while self.passed_on.next < self.calls.len() {
             let slot = self.passed_on.next;
-            match self.turn_of(slot, rules) {
-                Turn::Skip => {}
-                Turn::Begin => self.pass_on(slot, effects),
-                Turn::Wait => return,
+            match self.next_step(slot, rules) {
+                NextStep::Skip => {}
+                NextStep::Begin => self.pass_on(slot, effects),
+                NextStep::Wait => return,
             }
             self.passed_on.next += 1;
         }
     }
 
-    /// The answer is over: what is known of them is all there will be.
+    /// Sends the calls that were still undecided when the answer ended.
     pub(super) fn pass_on_the_rest(
         &mut self,
         rules: &RoundRules<'_>,
@@ -79,20 +83,20 @@ impl Round {
         }
     }
 
-    fn turn_of(&self, slot: usize, rules: &RoundRules<'_>) -> Turn {
+    fn next_step(&self, slot: usize, rules: &RoundRules<'_>) -> NextStep {
         let (call, assembled) = (&self.calls[slot], self.assembler.call(Slot(slot)));
-        // A name may still grow until the arguments have begun, an id may come late.
+        // Until arguments begin, a name may still grow, and an id may come late.
         let is_known = call.sealed || (assembled.has_own_id() && assembled.has_arguments());
         match &assembled.name {
-            Some(_) if rules.is_clients(assembled) && is_known => Turn::Begin,
-            Some(_) if rules.is_clients(assembled) => Turn::Wait,
-            Some(name) if rules.pipeline.tools.get(name).is_some() => Turn::Skip,
-            Some(_) if call.sealed || assembled.is_closed() => Turn::Skip,
-            Some(_) | None => Turn::Wait,
+            Some(_) if rules.is_clients(assembled) && is_known => NextStep::Begin,
+            Some(_) if rules.is_clients(assembled) => NextStep::Wait,
+            Some(name) if rules.pipeline.tools.get(name).is_some() => NextStep::Skip,
+            Some(_) if call.sealed || assembled.is_closed() => NextStep::Skip,
+            Some(_) | None => NextStep::Wait,
         }
     }
 
-    /// Sends what of a call has not gone out yet.
+    /// Sends the part of a call that has not been sent yet.
     fn pass_on(&mut self, slot: usize, effects: &mut Vec<RoundEffect>) {
         let (call, assembled) = (&mut self.calls[slot], self.assembler.call(Slot(slot)));
         let head = call.sent.is_none().then(|| {
@@ -103,7 +107,7 @@ impl Round {
             self.passed_on.begun += 1;
             ClientSent { index: self.passed_on.begun - 1, bytes: 0 }
         });
-        let arguments = assembled.said_from(sent.bytes);
+        let arguments = assembled.arguments_from(sent.bytes);
         sent.bytes += arguments.len();
         if head.is_some() || !arguments.is_empty() {
             let delta =

@@ -1,4 +1,4 @@
-//! The reducer, driven without a runtime: chunks and answers in, effects out.
+//! Tests the state machine without a runtime: chunks and answers in, effects out.
 
 mod pairs;
 
@@ -26,14 +26,14 @@ use crate::workspace::Workspace;
 
 #[derive(Deserialize, JsonSchema)]
 struct Input {
-    /// What to look at.
+    /// The path to read.
     at: String,
 }
 
 /// A shared tool that may start at its last brace.
 struct Look;
 
-/// An exclusive one.
+/// An exclusive tool.
 struct Change;
 
 macro_rules! test_tool {
@@ -68,7 +68,7 @@ macro_rules! test_tool {
 test_tool!(Look, "Look", Shared, Closed);
 test_tool!(Change, "Change", Exclusive, Sealed);
 
-/// A turn under test, and what it has done so far, one word an effect.
+/// A turn under test, with a log of its effects, one word each.
 struct Bench {
     state: TurnState,
     log: String,
@@ -138,7 +138,7 @@ impl Bench {
         self
     }
 
-    /// One chunk's delta.
+    /// Sends one chunk with this delta.
     fn delta(&mut self, delta: &Value) -> &mut Self {
         self.chunk(&json!({ "choices": [{ "index": 0, "delta": delta }] }))
     }
@@ -151,7 +151,7 @@ impl Bench {
         self.delta(&json!({ "content": text }))
     }
 
-    /// A whole call in one delta.
+    /// Sends a whole call in one delta.
     fn call(&mut self, index: u64, name: &str, arguments: &str) -> &mut Self {
         let id = format!("id{index}");
         let function = json!({ "name": name, "arguments": arguments });
@@ -242,7 +242,7 @@ impl Bench {
         }
     }
 
-    /// What was done since the last look.
+    /// The effects since the last call of this function.
     fn log(&mut self) -> String {
         std::mem::take(&mut self.log).trim_end().to_owned()
     }

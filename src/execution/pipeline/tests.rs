@@ -1,4 +1,4 @@
-//! What a call goes through, from the model's words to its answer.
+//! Tests the way of a call from the model's JSON to its answer.
 
 mod kinds;
 mod paths;
@@ -17,7 +17,7 @@ use crate::tools::builtin::{self, bash};
 use crate::tools::tool::SessionContext;
 use crate::workspace::Workspace;
 
-/// Says the same of every call.
+/// A hook that gives the same verdict on every call.
 struct Always(fn() -> HookVerdict);
 
 impl Hook for Always {
@@ -26,8 +26,8 @@ impl Hook for Always {
     }
 }
 
-/// All tools in a workspace that holds the file `a.txt`, in which everything is
-/// allowed but the state directory `state`.
+/// A pipeline with all tools, in a workspace that holds the file `a.txt`. Everything is allowed
+/// but the state directory `state`.
 struct Ground {
     directory: TempDir,
     pipeline: Pipeline,

@@ -1,9 +1,8 @@
-//! Reads a chunk by what is new in it.
+//! Parses the chunks of a stream quickly: only the part that is new in each.
 //!
-//! The chunks of a stream repeat one envelope around piece after piece of text. Of a
-//! chunk with the bytes of an earlier one before and behind its text, only the text
-//! has to be read: JSON with another string in a string's place is the same but for
-//! the string.
+//! Most chunks of a stream repeat the same JSON around another piece of text. If a chunk has
+//! the same bytes before and after its text as an earlier one, only the text is parsed: JSON in
+//! which one string literal is replaced by another differs in that string alone.
 
 use std::sync::Arc;
 
@@ -12,29 +11,29 @@ use serde_json::value::RawValue;
 
 use super::{BadChunk, Chunk, Delta, RawMembers};
 
-/// What the chunks of one stream have in common, learned as they come.
+/// Remembers what the chunks of one stream have in common.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FrameCache {
     frame: Option<Frame>,
-    /// How often a frame was looked for.
+    /// How often a frame was learned.
     learned: u8,
 }
 
-/// All of a chunk that brings nothing but text, without the text.
+/// A chunk that has only text, without that text.
 #[derive(Clone, Debug)]
 struct Frame {
     before: Box<str>,
     after: Box<str>,
-    /// What stands beside the choices is the same in each of its chunks.
+    /// The unknown top-level members, which are the same in each chunk of the frame.
     unknown: Option<Arc<RawMembers>>,
 }
 
 impl FrameCache {
-    /// Some providers give each chunk an id of its own: then there is no frame.
+    /// How often to learn a frame. Providers that give each chunk its own id have none.
     const TRIES: u8 = 4;
 
-    /// As [`Chunk::parse`], but that the model's name stands in the first chunk of a
-    /// frame only.
+    /// Parses like [`Chunk::parse`], except that only the first chunk of a frame has the
+    /// model's name.
     pub(crate) fn read(&mut self, payload: &str) -> Result<Chunk, BadChunk> {
         if let Some(chunk) = self.frame.as_ref().and_then(|frame| frame.chunk_of(payload)) {
             return Ok(chunk);
@@ -67,6 +66,7 @@ impl Frame {
         }
         let Envelope { choices: [choice] } = serde_json::from_str(payload).ok()?;
         let literal = choice.delta.content.get();
+        // The literal borrows from the payload, so its address gives its position.
         let start = literal.as_ptr().addr() - payload.as_ptr().addr();
         let after = payload.get(start + literal.len()..)?;
         Some(Self { before: payload.get(..start)?.into(), after: after.into(), unknown })
@@ -85,7 +85,7 @@ impl Frame {
     }
 }
 
-/// Whether another text makes another such chunk, with nothing else in it.
+/// Whether the chunk has text and nothing else.
 fn is_text_alone(chunk: &Chunk) -> bool {
     let Chunk { has_choice: _, model: _, delta, finish_reason, usage, logprobs, unknown: _ } =
         chunk;
@@ -105,14 +105,14 @@ mod tests {
 
     use super::*;
 
-    /// Chunks of one envelope, with `content` as it is written.
+    /// A chunk with the same envelope each time, and `content` as a JSON literal.
     fn payload(content: &str) -> String {
         format!(
             r#"{{"id":"c1","model":"m","choices":[{{"index":0,"delta":{{"role":"assistant","content":{content}}},"finish_reason":null}}]}}"#
         )
     }
 
-    /// Reads all in turn, each as it is read alone.
+    /// Checks that each payload in turn is read as it would be alone.
     #[track_caller]
     fn check(payloads: &[String]) -> FrameCache {
         let mut frames = FrameCache::default();

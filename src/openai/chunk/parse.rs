@@ -1,7 +1,7 @@
-//! Reads a chunk in one pass, forgiving what providers get wrong.
+//! Parses a chunk in one pass, and tolerates the mistakes of providers.
 //!
-//! Every token of an answer comes through here, and a tree of values for each would
-//! cost more than all the rest of passing it on.
+//! Every token of an answer passes through here. A tree of values for each would cost more than
+//! all the rest of passing it on.
 
 mod members;
 
@@ -17,6 +17,7 @@ use crate::openai::error_object::ErrorObject;
 use crate::openai::usage::Usage;
 use members::{Content, Filled, Members, Scalar};
 
+/// Parses one payload.
 pub(super) fn chunk(payload: &str) -> Result<Chunk, BadChunk> {
     let Filled(envelope) = serde_json::from_str::<Filled<Envelope>>(payload)
         .map_err(|error| BadChunk::Malformed(error.to_string()))?;
@@ -42,7 +43,7 @@ pub(super) fn chunk(payload: &str) -> Result<Chunk, BadChunk> {
     Ok(chunk)
 }
 
-/// Whether a `finish_reason` says that the answer failed.
+/// Whether a `finish_reason` reports a failure.
 fn is_failure(word: &str) -> bool {
     let word = word.to_ascii_lowercase();
     word.contains("error") || word.contains("fail") || word == "malformed_function_call"
@@ -52,7 +53,7 @@ fn is_failure(word: &str) -> bool {
 #[derive(Default)]
 struct Envelope {
     chunk: Chunk,
-    /// `choices` is a list, perhaps an empty one.
+    /// Whether `choices` is a list, even an empty one.
     has_choices: bool,
     /// Choice 0.
     choice: Option<Choice>,
@@ -60,6 +61,7 @@ struct Envelope {
     unknown: RawMembers,
 }
 
+/// One entry of `choices`.
 #[derive(Default)]
 struct Choice {
     index: Option<u64>,
@@ -81,7 +83,7 @@ impl Members for Envelope {
             }
             "usage" => self.chunk.usage = usage(map.next_value()?),
             "error" => self.error = map.next_value()?,
-            // Ours, whatever upstream sets there; and OpenAI's padding of each chunk.
+            // The server writes these itself; `obfuscation` is OpenAI's padding.
             "id" | "object" | "created" | "toolhand" | "obfuscation" => ignore(map)?,
             _ => keep_raw(&mut self.unknown, name, map.next_value()?),
         }
@@ -197,8 +199,7 @@ impl Members for Custom {
     }
 }
 
-/// A whole message's calls are told apart by position: some providers give all of
-/// them the index 0.
+/// Numbers the calls of a whole message by position: some providers give all of them index 0.
 fn message(mut delta: Delta) -> Delta {
     for (position, call) in (0..).zip(&mut delta.tool_calls) {
         call.index = Some(position);
@@ -206,17 +207,18 @@ fn message(mut delta: Delta) -> Delta {
     delta
 }
 
+/// The entry with index 0, which is also assumed where there is none.
 fn first_choice(choices: Vec<Option<Filled<Choice>>>) -> Option<Choice> {
     let mut choices = choices.into_iter().flatten().map(|filled| filled.0);
     choices.find(|choice| choice.index.unwrap_or(0) == 0)
 }
 
-/// Counts that cannot be read are no counts, and no reason to end a stream.
+/// The usage, or `None` where it cannot be read: that is no reason to end a stream.
 fn usage(raw: &RawValue) -> Option<Usage> {
     serde_json::from_str::<Map<String, Value>>(raw.get()).ok().and_then(Usage::read)
 }
 
-/// A text as it stands, an object as its bytes; anything else adds nothing.
+/// A string's text, or an object's bytes. Any other value adds nothing.
 fn arguments(raw: &RawValue) -> serde_json::Result<Option<String>> {
     match raw.get().as_bytes().first() {
         Some(b'"') => serde_json::from_str(raw.get()).map(Some),

@@ -1,15 +1,15 @@
-//! Half emojis: a lone surrogate in a JSON escape becomes U+FFFD.
+//! Replaces lone surrogates in JSON escapes by U+FFFD.
 //!
-//! A provider that cuts its text into UTF-16 units sends the two halves of an
-//! emoji in two chunks, each of them no valid JSON text.
+//! A provider that cuts its text between UTF-16 units sends the two halves of an emoji in two
+//! chunks, and neither is valid JSON text.
 
 use std::borrow::Cow;
 
 const REPLACEMENT: &str = "\\ufffd";
-/// `\uD83D`.
+/// The length of an escape such as `\uD83D`.
 const ESCAPE: usize = 6;
 
-/// `json` with each lone surrogate escape replaced; borrowed when there is none.
+/// `json` with each lone surrogate replaced; borrowed if there is none.
 pub(super) fn repaired(json: &str) -> Cow<'_, str> {
     let mut out = String::new();
     let mut copied = 0;
@@ -34,6 +34,7 @@ pub(super) fn repaired(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Which half of a surrogate pair an escape is.
 #[derive(PartialEq)]
 enum Half {
     High,
@@ -53,7 +54,7 @@ fn surrogate(json: &str, at: usize) -> Option<Half> {
     }
 }
 
-/// Behind the backslash at `at` and the character it escapes.
+/// The position after the backslash at `at` and the character that it escapes.
 fn after_escape(json: &str, at: usize) -> usize {
     at + 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8)
 }

@@ -1,4 +1,4 @@
-//! One tool call in the making.
+//! Represents one tool call while it is being assembled.
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
@@ -6,49 +6,52 @@ use serde_json::{Map, Value, json};
 use super::scanner::Scanner;
 use crate::openai::chunk::{CallDelta, CallKind};
 
-/// The most bytes of arguments one call may have: what is longer is no argument but
-/// a file, or a model that does not stop.
+/// The most bytes of arguments in one call. Anything longer is a file, or a model that does not
+/// stop.
 const MAX_ARGUMENTS: usize = 1 << 20;
-/// A name in fragments is put together up to here; OpenAI's names end at 64.
+/// The most bytes of a name that is joined from fragments. OpenAI's names have at most 64.
 const MAX_NAME: usize = 256;
 
-/// A call as far as it has come.
+/// A tool call as far as it has come.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AssembledCall {
-    /// Upstream's, byte for byte, or ours where it gave none or one that was taken.
-    /// May change until the round has ended: some models send it late.
+    /// Upstream's id, byte for byte, or one made up where that is missing or in use. It may
+    /// change until the round has ended, since some models send it late.
     pub(crate) id: String,
     pub(crate) name: Option<String>,
     pub(crate) kind: CallKind,
-    /// The text as it came, without what stands around the object; `{}` once a call
-    /// without arguments is sealed.
+    /// The object as it came, without the text around it. `{}` once a call without arguments is
+    /// sealed.
     pub(crate) arguments: String,
-    /// The arguments are whole and parse.
+    /// Whether the arguments are complete and parse.
     is_whole: bool,
-    /// The arguments, parsed; from the moment they are whole until they are taken.
+    /// The parsed arguments, from when they are whole until they are taken.
     pub(super) input: Option<Value>,
-    /// Provider fields, to be sent back beside `function`, and in it.
+    /// Provider-specific members, to be sent back beside `function`.
     pub(crate) members: IndexMap<String, Value>,
+    /// Provider-specific members of `function`, to be sent back in it.
     pub(crate) function_members: IndexMap<String, Value>,
-    /// Why the call will never run, for the model.
+    /// Why the call will never run, as a sentence for the model.
     pub(crate) invalid: Option<String>,
-    /// What stands behind the object, or where one should be: space alone, unless
-    /// it makes the call invalid.
+    /// Text after the object, or where it should begin: white space, unless it makes the call
+    /// invalid.
     stray: String,
     pub(super) stage: Stage,
     pub(super) index: Option<u64>,
+    /// The id as upstream sent it.
     pub(super) wire_id: Option<String>,
-    /// The call of the object that follows in the same place.
+    /// The call of the next object in the same arguments.
     pub(super) next: Option<usize>,
     scanner: Scanner,
-    /// All pieces of the name, one behind the other.
+    /// All pieces of the name, joined.
     joined_name: String,
-    /// Bytes of arguments that came.
+    /// How many bytes of arguments came.
     received: usize,
-    /// There is more in its object than there is in an empty one.
+    /// Whether the object has any members.
     has_members: bool,
 }
 
+/// How far a call has come; see `Step`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     #[default]
@@ -62,34 +65,35 @@ impl AssembledCall {
         Self { id, index, wire_id, ..Self::default() }
     }
 
-    /// Named, and its object came to its end and parses.
+    /// Whether the call has a name, and its object has ended and parses.
     pub(crate) fn is_closed(&self) -> bool {
         self.stage >= Stage::Closed
     }
 
-    /// Whole, and the model has moved on from it.
+    /// Whether the call is whole and the model has moved on from it.
     pub(crate) fn is_sealed(&self) -> bool {
         self.stage == Stage::Sealed
     }
 
-    /// The arguments, parsed: of a call that was closed or sealed, once.
+    /// Takes the parsed arguments. `None` before the call is whole, and after the first call of
+    /// this function.
     pub(crate) fn take_input(&mut self) -> Option<Value> {
         self.input.take()
     }
 
-    /// Whether its id came from upstream; it may still come.
+    /// Whether the id came from upstream. It may still come.
     pub(crate) fn has_own_id(&self) -> bool {
         self.wire_id.is_some()
     }
 
-    /// Its object began and did not end, or it never got a name.
+    /// Whether the object began and did not end, or the name is missing.
     pub(crate) fn is_half_open(&self) -> bool {
         let is_begun = self.kind == CallKind::Function && !self.is_over() && !self.is_empty();
         self.name.is_none() || is_begun
     }
 
-    /// The call as an entry of an assistant message's `tool_calls`. Arguments that
-    /// are no JSON object are left out: many providers refuse such history.
+    /// The call as an entry of an assistant message's `tool_calls`. Arguments that are not a
+    /// JSON object become `{}`, since many providers refuse such history.
     pub(crate) fn to_message(&self) -> Value {
         let is_whole = self.is_whole || self.kind == CallKind::Custom;
         let arguments = if is_whole { &self.arguments } else { "{}" };
@@ -105,10 +109,10 @@ impl AssembledCall {
         Value::Object(entry)
     }
 
-    /// What the model said as arguments from byte `start` on, for who judges them
-    /// himself: of an invalid call with all that makes it so. Nothing yet of an object
-    /// that may turn out to be nothing.
-    pub(crate) fn said_from(&self, start: usize) -> String {
+    /// The arguments from byte `start` on, for a client that judges its calls itself. Of an
+    /// invalid call this includes the text that makes it invalid. Empty while the object may
+    /// still turn out to be nothing.
+    pub(crate) fn arguments_from(&self, start: usize) -> String {
         if !self.has_arguments() && !self.is_sealed() {
             return String::new();
         }
@@ -118,33 +122,36 @@ impl AssembledCall {
         [object, beyond].concat()
     }
 
+    /// Whether no byte of the object has come.
     pub(super) fn is_empty(&self) -> bool {
         self.arguments.is_empty()
     }
 
-    /// Its arguments have begun, and not only with an empty object, which may turn out to
-    /// be nothing.
+    /// Whether arguments have begun. An empty object does not count, since another one may
+    /// replace it.
     pub(crate) fn has_arguments(&self) -> bool {
         self.has_members || self.invalid.is_some()
     }
 
-    /// Whole, and not an empty object, which only the end of the stream makes whole.
+    /// Whether the call is whole now. An empty object is so only at the end of the stream.
     pub(super) fn is_surely_whole(&self) -> bool {
         self.is_whole && (self.has_members || self.kind == CallKind::Custom)
     }
 
-    /// Nothing that comes can belong to its object any more.
+    /// Whether no further byte can belong to the object.
     pub(super) fn is_over(&self) -> bool {
         self.is_whole || self.invalid.is_some()
     }
 
+    /// Whether the call is whole, valid and named.
     pub(super) fn is_runnable(&self) -> bool {
         self.is_whole && self.invalid.is_none() && self.name.is_some()
     }
 
+    /// At the end of the stream: takes arguments that never came as `{}`.
     pub(super) fn fill_empty(&mut self) {
         if self.kind == CallKind::Custom {
-            // Only the end of the stream ends a text; its client reads it as it is.
+            // A custom tool's input is any text, so only the end of the stream ends it.
             self.is_whole = true;
         } else if self.is_empty() && self.invalid.is_none() {
             self.arguments = "{}".into();
@@ -161,8 +168,8 @@ impl AssembledCall {
         self.function_members.extend(delta.function_members.clone());
     }
 
-    /// A name that is repeated in each delta is one name; one in fragments is put
-    /// together where only that names a tool.
+    /// Reads a name or a piece of one. A name that comes again is the same name. Fragments are
+    /// joined only where the joined text names a tool.
     pub(super) fn take_name(&mut self, piece: &str, is_tool: impl Fn(&str) -> bool) {
         let joined = self.joined_with(piece);
         match &self.name {
@@ -182,7 +189,7 @@ impl AssembledCall {
         format!("{}{piece}", self.joined_name)
     }
 
-    /// Reads a piece of the arguments. What is returned begins a further object.
+    /// Reads a piece of the arguments. Returns the rest that begins another object.
     pub(super) fn take_arguments<'a>(&mut self, text: &'a str) -> Option<&'a str> {
         if self.invalid.is_some() {
             self.stray.push_str(text);
@@ -209,7 +216,7 @@ impl AssembledCall {
         })
     }
 
-    /// False when it is too much.
+    /// Appends to the object. Returns false if it would become too long.
     fn take_object(&mut self, piece: &str) -> bool {
         let fits = self.arguments.len() + piece.len() <= MAX_ARGUMENTS;
         if fits {
@@ -225,13 +232,15 @@ impl AssembledCall {
         fits
     }
 
+    /// Skips to the beginning of the object.
     fn first_object<'a>(&mut self, text: &'a str) -> Option<&'a str> {
         let object = self.further_object(text, "where an object should begin")?;
         self.stray.clear();
         Some(object)
     }
 
-    /// Goes over white space; anything but an object is no arguments.
+    /// Skips white space and returns the text from the next `{` on. Any other text makes the
+    /// call invalid.
     fn further_object<'a>(&mut self, text: &'a str, place: &str) -> Option<&'a str> {
         let rest = text.trim_start_matches([' ', '\t', '\n', '\r']);
         self.received += text.len() - rest.len();
@@ -248,7 +257,8 @@ impl AssembledCall {
         format!("{NOT_ONE_OBJECT}: unexpected {what:?} {place}, at byte {}", self.received + 1)
     }
 
-    /// The one strict parse, at the last brace. What does not parse is never repaired.
+    /// Parses the arguments strictly, at the last brace. Text that does not parse is never
+    /// repaired.
     fn parse(&mut self) {
         match serde_json::from_str(&self.arguments) {
             Ok(input) => {
@@ -259,7 +269,7 @@ impl AssembledCall {
         }
     }
 
-    /// Forgets an empty object that another one follows: it was nothing.
+    /// Drops an empty object that another one follows.
     pub(super) fn reopen(&mut self) {
         self.arguments.clear();
         self.stray.clear();
@@ -270,5 +280,5 @@ impl AssembledCall {
     }
 }
 
-/// What the model is told of arguments that do not parse; the position follows.
+/// How the error for the model begins; the cause and position follow.
 const NOT_ONE_OBJECT: &str = "the arguments are not one JSON object";

@@ -1,6 +1,7 @@
-//! Finds the last brace of a JSON object in one look at each byte.
+//! Finds the closing brace of a JSON object, looking at each byte once.
 
-/// Where in an object the bytes so far end. Judges nothing: a parser does, once.
+/// A position in a JSON object: nesting depth and string state. It validates nothing; the
+/// parser does that at the end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Scanner {
     depth: u32,
@@ -9,8 +10,8 @@ pub(super) struct Scanner {
 }
 
 impl Scanner {
-    /// Goes on over `text`; the position behind the bracket that closes the first
-    /// one. The first byte ever must be that bracket.
+    /// Scans `text` from where the last scan stopped. Returns the position after the bracket
+    /// that closes the first one. The very first byte must be an opening bracket.
     pub(super) fn scan(&mut self, text: &[u8]) -> Option<usize> {
         for (at, &byte) in text.iter().enumerate() {
             if self.in_string {
@@ -31,7 +32,7 @@ impl Scanner {
         }
     }
 
-    /// Whether this byte closes the outermost bracket.
+    /// Scans a byte outside a string. Returns whether it closes the outermost bracket.
     fn outside(&mut self, byte: u8) -> bool {
         match byte {
             b'"' => self.in_string = true,

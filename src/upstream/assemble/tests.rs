@@ -1,4 +1,5 @@
-//! Every rule of docs/stream.md, Assembling calls, and the rows of docs/threats.md about calls.
+//! Tests every rule of docs/stream.md, Assembling calls, and the rows of docs/threats.md about
+//! calls.
 
 mod model;
 
@@ -13,7 +14,7 @@ fn assembler() -> Assembler {
     Assembler::new(|name| TOOLS.contains(&name))
 }
 
-/// A delta: `"0 #id Name {…"`, with `-` for no index; id and name may be missing.
+/// Parses a delta such as `"0 #id Name {…"`, with `-` for no index; id and name may be missing.
 fn delta(text: &str) -> CallDelta {
     let (index, mut rest) = text.split_once(' ').unwrap_or((text, ""));
     let mut delta = CallDelta { index: index.parse().ok(), ..CallDelta::default() };
@@ -49,7 +50,7 @@ fn run(deltas: &[&str], end: End) -> (Vec<String>, Assembler) {
     (words.collect(), assembler)
 }
 
-/// The calls of some deltas that end in order: `id Name arguments`.
+/// The calls of some deltas that end in order, as `id Name arguments`.
 fn calls(deltas: &[&str]) -> Vec<String> {
     let (_, assembler) = run(deltas, End::Finished);
     let words = assembler.calls().iter().map(|call| {
@@ -393,7 +394,7 @@ fn what_a_model_said_is_kept_with_what_makes_it_invalid() {
             for piece in [&text[..cut], &text[cut..]] {
                 let arguments = Some(piece.to_owned());
                 assembler.push(&[CallDelta { arguments, ..delta("0 #a Read ") }]);
-                heard += &assembler.calls()[0].said_from(heard.len());
+                heard += &assembler.calls()[0].arguments_from(heard.len());
             }
             assert_eq!(heard, said, "cut at {cut}");
         }

@@ -1,4 +1,4 @@
-//! The client against a server on loopback that answers from a script.
+//! Tests the client against a server on loopback that answers from a script.
 
 use std::net::SocketAddr;
 
@@ -14,18 +14,18 @@ use super::*;
 use crate::upstream::RequestBody;
 use crate::upstream::stream::StreamEvent;
 
-/// What the server does with a connection: the answer to each of its requests in
-/// turn; then it waits until we close.
+/// The answers of one connection, one for each request. After the last one the server waits
+/// until the client closes.
 type Script = Vec<&'static str>;
 
 struct Upstream {
     settings: UpstreamSettings,
-    /// The head and body of each request; `None` when a connection was closed by us.
+    /// The head and body of each request. `None` when the client closed a connection.
     heard: mpsc::UnboundedReceiver<Option<String>>,
     tasks: JoinSet<()>,
 }
 
-/// An answer that ends by closing the connection from the server's side.
+/// An answer after which the server closes the connection.
 const CLOSE: &str = "(close)";
 const HEAD: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -42,7 +42,7 @@ fn piece(text: &str) -> String {
     format!("{:x}\r\n{text}\r\n", text.len())
 }
 
-/// An answer in pieces, not ended.
+/// An answer in pieces that does not end.
 fn open_stream(pieces: &[&str]) -> &'static str {
     leak(pieces.iter().fold(HEAD.to_owned(), |answer, text| answer + &piece(text)))
 }
@@ -89,7 +89,8 @@ async fn serve(
     told.send(None).ok();
 }
 
-/// One request, by its `content-length` or its last chunk. `None` at the end.
+/// Reads one request by its `content-length` or up to its last chunk. `None` at the end of the
+/// connection.
 async fn request(connection: &mut TcpStream) -> Option<String> {
     let mut text = String::new();
     let mut bytes = [0; 4096];
@@ -124,7 +125,7 @@ impl Upstream {
     }
 }
 
-/// The texts of a stream, and how it ended.
+/// The texts of a stream, and the event or fault that ended it.
 async fn read(stream: &mut ChunkStream) -> (String, Result<StreamEvent, Fault>) {
     let mut text = String::new();
     loop {
@@ -188,20 +189,20 @@ async fn asks_for_a_stream_and_sends_only_what_may_go_upstream() {
 #[tokio::test]
 async fn a_connection_whose_answer_ended_is_used_again() {
     let answer = stream(&[HI, STOP, DONE]);
-    // A second connection would never be accepted.
+    // The server accepts only one connection.
     let upstream = upstream(vec![vec![answer, answer, answer]]).await;
     let client = upstream.client();
     for _ in 0..3 {
         let mut stream = client.open(Bytes::new(), &TraceHeaders::default()).await.unwrap();
         assert!(matches!(read(&mut stream).await.1, Ok(StreamEvent::Done)));
-        // The connection goes back in tasks of its own, of this one thread.
+        // The connection returns to the pool in tasks of this one thread.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// A socket of this process, whoever holds it.
+/// The socket of this process between these two addresses.
 fn socket_between(local: SocketAddr, peer: SocketAddr) -> Result<std::net::TcpStream, Errno> {
     let us = pidfd_open(getpid(), PidfdFlags::empty())?;
     for entry in std::fs::read_dir("/proc/self/fd").unwrap().flatten() {
@@ -239,7 +240,7 @@ async fn what_is_sent_upstream_is_sent_at_once() {
         _ = &mut asking => unreachable!("nobody answers"),
     };
     match socket_between(peer, address) {
-        // Some containers forbid a look at one's own descriptors.
+        // Some containers forbid looking at the process's own descriptors.
         Err(Errno::PERM | Errno::NOSYS) => eprintln!("skipped: this needs pidfd_getfd"),
         socket => assert!(socket.unwrap().nodelay().unwrap()),
     }

@@ -1,27 +1,28 @@
-//! Classifies a refusal by status and text: LiteLLM's numbers alone mislead.
+//! Classifies a refusal by its status and text, because LiteLLM's statuses alone mislead.
 //!
-//! Measured on LiteLLM 1.106.2 without a database: a wrong master key is 400, none
-//! at all a bare 500, an unknown model 400, a missing provider key 401 or 500.
+//! Measured on LiteLLM 1.106.2 without a database: a wrong master key gives 400, a missing one
+//! a bare 500, an unknown model 400, a missing provider key 401 or 500.
 
 use super::Refusal;
 use crate::openai::error_object::ErrorObject;
 
+/// What a refusal means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// A key is wrong or missing: ours at LiteLLM, or LiteLLM's at the provider.
+    /// A key is wrong or missing: toolhand's for LiteLLM, or LiteLLM's for the provider.
     Auth,
     UnknownModel,
-    /// There is no LiteLLM under this path.
+    /// The URL does not lead to LiteLLM's API.
     WrongRoute,
     ContextLength,
-    /// The request itself is refused.
+    /// The request itself was refused.
     Rejected,
     RateLimited,
     /// Upstream, or the provider behind it, failed.
     Failed,
 }
 
-/// Texts of a missing or wrong key, whatever the status.
+/// Texts that mean a missing or wrong key, with whatever status.
 const KEY_TEXTS: [&str; 6] = [
     "no connected db",
     "missing credentials",
@@ -53,7 +54,7 @@ impl Meaning {
         Self::from_error(refusal.status, &refusal.error)
     }
 
-    /// A frame's code is a text, and may be `"None"`.
+    /// Classifies an error frame. Its code is a text, and may be `"None"`.
     pub(super) fn from_frame(error: &ErrorObject) -> Self {
         let status = error.code.as_deref().and_then(|code| code.parse().ok());
         Self::from_error(status.unwrap_or(500), error)
@@ -71,7 +72,7 @@ impl Meaning {
             400 | 500 if says(&KEY_TEXTS) => Self::Auth,
             400 if says(&UNKNOWN_MODEL_TEXTS) => Self::UnknownModel,
             404 => Self::UnknownModel,
-            // Too slow, in conflict, or LiteLLM's own word for a failed provider.
+            // A timeout, a conflict, or LiteLLM's status for a failed provider.
             408 | 409 | 424 | 425 => Self::Failed,
             400..500 => Self::Rejected,
             _ => Self::Failed,
@@ -79,8 +80,8 @@ impl Meaning {
     }
 }
 
-/// Whether a refusal names a member in which reasoning goes back. The bare word
-/// only counts where it is quoted as a name: sentences speak of reasoning too.
+/// Whether a refusal names a member that carries reasoning. The word `reasoning` counts only in
+/// quotes, since ordinary sentences contain it too.
 pub(super) fn names_reasoning(message: &str) -> bool {
     const MEMBERS: [&str; 3] = ["reasoning_content", "thinking_blocks", "reasoning_details"];
     let is_named = |quote: char| message.contains(&format!("{quote}reasoning{quote}"));

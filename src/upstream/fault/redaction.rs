@@ -1,23 +1,23 @@
 //! Redacts upstream's error texts.
 //!
-//! An error text carries the provider's body: possibly pieces of keys, and
-//! sometimes a Python traceback with paths.
+//! Such a text contains the provider's response, possibly with pieces of keys, and sometimes a
+//! Python traceback with paths.
 
-/// The most characters of one sentence.
+/// The most characters of a redacted text.
 const MAX_CHARS: usize = 500;
 const REMOVED: &str = "[…]";
 const TRACEBACK: &str = "Traceback (most recent call last)";
 
-/// Beginnings that providers give their keys.
+/// Prefixes of providers' keys.
 const KEY_PREFIXES: [&str; 14] = [
     "sk-", "sk_", "pk-", "pk_", "rk_", "gsk_", "xai-", "hf_", "ghp_", "AIza", "AKIA", "ASIA",
     "eyJ", "ya29.",
 ];
-/// Names whose value is secret: `api_key=…`, `"token": …`, `Bearer …`.
+/// Names whose value is a secret: `api_key=…`, `"token": …`. `Bearer …` is handled beside them.
 const SECRET_NAMES: [&str; 6] = ["api_key", "apikey", "x-api-key", "token", "password", "secret"];
 
-/// The first line of `text`, at most 500 characters, without key-like strings,
-/// paths, internal addresses, tracebacks and control characters.
+/// The first line of `text`, at most 500 characters, without key-like strings, paths, internal
+/// addresses, tracebacks and control characters.
 pub(crate) fn redact(text: &str) -> String {
     let text = text.split(TRACEBACK).next().unwrap_or_default();
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
@@ -34,7 +34,7 @@ fn without_secrets(line: &str) -> String {
     let mut next = Next::Anything;
     for (word, separator) in words(line) {
         let is_secret = !word.is_empty() && next == Next::Secret && word != ":";
-        let is_removed = is_secret || is_key(word) || is_place(word);
+        let is_removed = is_secret || is_key(word) || is_path_or_private_url(word);
         out.push_str(if is_removed { REMOVED } else { word });
         out.push_str(separator);
         next = next.after(word, separator);
@@ -42,11 +42,11 @@ fn without_secrets(line: &str) -> String {
     out
 }
 
-/// What the words so far say about the next.
+/// Whether the next word may be a secret.
 #[derive(Clone, Copy, PartialEq)]
 enum Next {
     Anything,
-    /// A secret's name stood in quotes: a colon makes what follows its value.
+    /// The name of a secret came in quotes. After a colon its value follows.
     PerhapsSecret,
     Secret,
 }
@@ -66,7 +66,7 @@ impl Next {
     }
 }
 
-/// Words, each with the one character that ends it.
+/// The words of a line, each with the character that ends it.
 fn words(line: &str) -> impl Iterator<Item = (&str, &str)> {
     const SEPARATORS: &[char] =
         &[' ', '\t', '"', '\'', '`', '(', ')', '[', ']', '{', '}', '<', '>', ',', ';', '='];
@@ -76,6 +76,7 @@ fn words(line: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
+/// Whether a word looks like a key.
 fn is_key(word: &str) -> bool {
     let has = |test: fn(&u8) -> bool| word.as_bytes().iter().any(test);
     let mixed =
@@ -87,8 +88,8 @@ fn is_key(word: &str) -> bool {
         || (word.len() >= 32 && hexadecimal)
 }
 
-/// A path, or a URL that is not for everyone.
-fn is_place(word: &str) -> bool {
+/// Whether a word is a path, or a URL that may be internal or carry a secret.
+fn is_path_or_private_url(word: &str) -> bool {
     if let Some((scheme, rest)) = word.split_once("://") {
         return scheme != "https" || rest.contains(['@', '?', ':']);
     }

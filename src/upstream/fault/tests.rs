@@ -1,4 +1,5 @@
-//! Checks the error that a client gets for every failure; the bodies are LiteLLM 1.106.2's own.
+//! Tests the error that a client gets for every failure. The bodies are those of LiteLLM
+//! 1.106.2.
 
 use super::*;
 

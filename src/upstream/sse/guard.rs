@@ -1,9 +1,9 @@
-//! Cuts a byte stream into whole events, whatever the reads were.
+//! Cuts a byte stream into whole events, however the bytes were read.
 //!
-//! Stands in front of `eventsource-stream`, which panics at a byte order mark,
-//! stops at invalid UTF-8 and is quadratic in the reads an event takes
-//! (docs/stream.md, Reading). What comes out is valid for it: UTF-8, lines that
-//! end with LF, one event at a time, the last one closed.
+//! It stands in front of `eventsource-stream`, which panics at a byte order mark, stops at
+//! invalid UTF-8, and takes quadratic time over an event that comes in many reads
+//! (docs/stream.md, Reading). What it returns is safe to decode: one event at a time, with
+//! lines that end with LF, and the last event closed.
 
 use bytes::Bytes;
 
@@ -11,40 +11,42 @@ use super::Event;
 use super::pieces::Pieces;
 use crate::text::BYTE_ORDER_MARK;
 
-/// What a stream may take.
+/// The most bytes of a line and of a whole response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SseLimits {
     pub(crate) line: usize,
     pub(crate) response: usize,
 }
 
-/// A cap that was passed.
+/// The limit that was exceeded, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TooLarge {
     Line(usize),
     Response(usize),
 }
 
-/// [`push`](Self::push) one read, then take [`next`](Self::next) until `None`.
+/// Cuts reads into events. [`push`](Self::push) one read, then take [`next`](Self::next) until
+/// it returns `None`.
 #[derive(Clone, Debug)]
 pub(crate) struct SseGuard {
     caps: SseLimits,
-    /// The read at hand, without what was cut off its front.
+    /// The current read, without the part that was returned already.
     read: Bytes,
-    /// How far into `read` line ends were looked for.
+    /// How much of `read` has been searched for line ends.
     scanned: usize,
-    /// The beginning of the event at hand, from earlier reads.
+    /// The beginning of the current event, from earlier reads.
     held: Pieces,
-    /// Bytes of the line at hand, in `held` and `read`.
+    /// The length of the current line so far, in `held` and `read`.
     line: usize,
-    /// Non-empty lines of the event at hand.
+    /// The non-empty lines of the current event.
     lines: usize,
-    /// The event at hand has other line ends than LF.
+    /// Whether the current event has CR or CRLF line ends.
     carriage_returns: bool,
-    /// The last byte was a CR: a LF that follows belongs to it.
+    /// Whether the last byte was a CR. A LF that follows belongs to it.
     after_return: bool,
-    /// Nothing came out yet: a byte order mark may stand in front.
+    /// Whether no event was returned yet, so that a byte order mark may still stand in front.
     at_start: bool,
+    /// Bytes of the response so far.
     received: usize,
     too_large: Option<TooLarge>,
 }
@@ -66,12 +68,12 @@ impl SseGuard {
         }
     }
 
-    /// Bytes that came behind the last event that was taken.
+    /// The bytes after the last event that was returned.
     pub(crate) fn left(&self) -> usize {
         self.held.len() + self.read.len()
     }
 
-    /// Takes one read. The one before must have been used up.
+    /// Adds one read. The one before must be used up.
     pub(crate) fn push(&mut self, mut read: Bytes) {
         debug_assert!(self.read.is_empty(), "the last read was used up");
         let room = self.caps.response - self.received;
@@ -84,7 +86,7 @@ impl SseGuard {
         self.scanned = 0;
     }
 
-    /// The next whole event of what was pushed. An error stays.
+    /// The next whole event. Once it returns an error, it returns it again at each call.
     pub(crate) fn next(&mut self) -> Option<Result<Event, TooLarge>> {
         while let Some(end) = self.line_end() {
             if let Some(event) = self.end_line(end) {
@@ -98,12 +100,12 @@ impl SseGuard {
         self.too_large.map(Err)
     }
 
-    /// How many bytes wait for the end of their event.
+    /// The bytes that wait for the end of their event.
     pub(crate) fn held(&self) -> usize {
         self.held.len() + self.read.len()
     }
 
-    /// The event that the end of the stream left open.
+    /// The event that was still open at the end of the stream.
     pub(crate) fn finish(&mut self) -> Option<Event> {
         let open = self.line + self.lines > 0;
         self.lines += usize::from(self.line > 0);
@@ -111,7 +113,8 @@ impl SseGuard {
         open.then(|| self.take_event(0))
     }
 
-    /// The position of the next CR or LF in `read`; counts the bytes before it.
+    /// The position of the next CR or LF in `read`. Adds the bytes before it to the current
+    /// line.
     fn line_end(&mut self) -> Option<usize> {
         if self.after_return && self.scanned < self.read.len() {
             self.after_return = false;
@@ -125,13 +128,14 @@ impl SseGuard {
         (found.is_some() && self.line <= self.caps.line).then_some(end)
     }
 
-    /// Goes over the LF of a CRLF, whose CR has already ended the line.
+    /// Skips the LF of a CRLF, whose CR has already ended the line.
     fn skip_line_feed(&mut self) {
         if self.read[self.scanned] != b'\n' {
             return;
         }
         if self.scanned == 0 {
-            // Beside its CR it stays: alone there, that would run into the next LF.
+            // The CR came with the read before. Keep its LF next to it: alone it would be taken
+            // for a second line end.
             let line_feed = self.read.split_to(1);
             if !self.held.is_empty() {
                 self.held.extend_from_slice(&line_feed);
@@ -141,7 +145,7 @@ impl SseGuard {
         }
     }
 
-    /// Goes over the line end at `end`; an empty line ends an event.
+    /// Ends the line at `end`. An empty line ends the event, which is returned.
     fn end_line(&mut self, end: usize) -> Option<Event> {
         let is_empty = self.line == 0;
         self.line = 0;
@@ -158,7 +162,7 @@ impl SseGuard {
         (event.lines > 0).then_some(event)
     }
 
-    /// Everything held and the first `count` bytes of the read.
+    /// Takes the held bytes and the first `count` bytes of the read as an event.
     fn take_event(&mut self, count: usize) -> Event {
         let cut = self.read.split_to(count);
         self.scanned = 0;
@@ -177,7 +181,7 @@ impl SseGuard {
         Event::new(bytes, std::mem::take(&mut self.lines))
     }
 
-    /// Keeps the rest of the read for the event that goes on in the next.
+    /// Keeps the rest of the read: its event continues in the next one.
     fn hold(&mut self) {
         self.held.extend_from_slice(&self.read);
         self.read.clear();
@@ -185,7 +189,7 @@ impl SseGuard {
     }
 }
 
-/// CRLF and CR as LF.
+/// Replaces CRLF and CR by LF.
 fn with_line_feeds(bytes: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(bytes.len());
     let mut bytes = bytes.iter().peekable();

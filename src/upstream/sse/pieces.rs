@@ -1,11 +1,13 @@
-//! Bytes that wait for the end of their line, in pieces of one size.
+//! Buffers the bytes of an unfinished event in pieces of one size.
 //!
-//! A vector that grows is copied again and again, and what it leaves behind is more
-//! than it holds: sixty long lines at once took twice what was counted for them.
+//! A growing vector is copied again and again and leaves garbage behind: sixty long lines at
+//! once took twice the memory that was counted for them.
 
-/// Large enough to be few, small enough to be no loss where the last is half empty.
+/// The size of a piece in bytes: large enough that pieces are few, small enough that a
+/// half-empty last one wastes little.
 const PIECE: usize = 64 << 10;
 
+/// Full pieces, and the one that is being filled.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pieces {
     full: Vec<Vec<u8>>,
@@ -33,7 +35,7 @@ impl Pieces {
         }
     }
 
-    /// All of it in one, and nothing is left.
+    /// Takes all bytes as one vector, and leaves the buffer empty.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let Self { full, last } = std::mem::take(self);
         if full.is_empty() {

@@ -1,4 +1,4 @@
-//! Guard and decoder together: whatever the bytes and however they are cut.
+//! Tests guard and decoder together: on any bytes, cut anywhere.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -124,8 +124,8 @@ fn an_event_of_very_many_lines_costs_no_more_than_its_length() {
     assert_eq!(found[0].as_ref().map(String::len), Ok(2 * lines - 1));
 }
 
-/// The standard's words, line by line, on the whole text.
-fn slowly(stream: &[u8]) -> Vec<String> {
+/// Decodes a whole stream line by line, following the wording of the standard.
+fn decode_line_by_line(stream: &[u8]) -> Vec<String> {
     let stream = String::from_utf8_lossy(stream.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(stream));
     let text = stream.replace("\r\n", "\n").replace('\r', "\n") + "\n\n";
     let mut found = Vec::new();
@@ -157,6 +157,6 @@ proptest! {
         cuts.sort_unstable();
         let reads = cuts.windows(2).map(|pair| &stream[pair[0]..pair[1]]);
         let found: Result<Vec<_>, _> = payloads(CAPS, reads).into_iter().collect();
-        prop_assert_eq!(found.unwrap(), slowly(&stream));
+        prop_assert_eq!(found.unwrap(), decode_line_by_line(&stream));
     }
 }

@@ -1,4 +1,4 @@
-//! From reads to chunks, whatever shape the answer has. Pure.
+//! Decodes the reads of an answer into chunks, whatever its format. Pure.
 
 use bytes::Bytes;
 
@@ -9,33 +9,36 @@ use crate::upstream::fault::{Fault, MAX_EXCERPT};
 use crate::upstream::sse::Event;
 use crate::upstream::sse::guard::{SseGuard, SseLimits, TooLarge};
 
-/// [`push`](Self::push) one read, then take [`next`](Self::next) until `None`.
+/// Decodes one answer. [`push`](Self::push) one read, then take [`next`](Self::next) until it
+/// returns `None`.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder {
     caps: SseLimits,
     shape: Shape,
     frames: FrameCache,
-    /// The body has ended.
+    /// Whether the body has ended.
     is_closed: bool,
-    /// A `finish_reason` came.
+    /// Whether a `finish_reason` came.
     is_finished: bool,
-    /// Bytes that have come behind the last event and were not looked at.
+    /// The bytes after the last event, which are not looked at.
     pub(super) ignored: usize,
 }
 
-/// What the body turned out to be. Its content type is not asked: it is missing
-/// or wrong too often.
+/// The format of the body. It is recognised by its first bytes, since the content type is too
+/// often missing or wrong.
 #[derive(Clone, Debug)]
 enum Shape {
-    /// Nothing but white space, and perhaps a part of a byte order mark.
+    /// Not known yet: only white space, or part of a byte order mark, has come.
     Unknown(Vec<u8>),
+    /// Server-sent events.
     Events(Box<SseGuard>),
-    /// A JSON body where a stream was asked for.
+    /// A JSON body instead of a stream.
     Whole(Vec<u8>),
-    /// Something else: its first bytes.
+    /// Neither; its first bytes.
     Other(Vec<u8>),
-    /// The whole completion was handed over, only its end was not.
+    /// The unstreamed completion was returned; its end was not.
     Done,
+    /// The end was returned.
     Ended,
 }
 
@@ -46,7 +49,7 @@ impl Decoder {
         Self { caps, shape, frames, is_closed: false, is_finished: false, ignored: 0 }
     }
 
-    /// Takes one read. [`next`](Self::next) must have come to `None` before.
+    /// Adds one read. [`next`](Self::next) must have returned `None` before.
     pub(super) fn push(&mut self, read: Bytes) {
         match &mut self.shape {
             Shape::Unknown(held) => {
@@ -60,12 +63,12 @@ impl Decoder {
         }
     }
 
-    /// The body has ended.
+    /// Notes the end of the body.
     pub(super) fn finish(&mut self) {
         self.is_closed = true;
     }
 
-    /// How many bytes wait here.
+    /// The bytes that the decoder holds.
     pub(super) fn held(&self) -> usize {
         match &self.shape {
             Shape::Events(guard) => guard.held(),
@@ -74,7 +77,7 @@ impl Decoder {
         }
     }
 
-    /// Nothing more is wanted.
+    /// Stops decoding: nothing more is wanted.
     pub(super) fn end(&mut self) {
         if let Shape::Events(guard) = &self.shape {
             self.ignored = guard.left();
@@ -91,6 +94,7 @@ impl Decoder {
         Some(event)
     }
 
+    /// The next event, by the format of the body.
     fn find(&mut self) -> Option<Result<StreamEvent, Fault>> {
         match &mut self.shape {
             Shape::Events(_) => self.find_in_events(),
@@ -125,7 +129,7 @@ impl Decoder {
             return None;
         }
         match guard.finish().and_then(|event| read(&event, &mut self.frames)) {
-            // Cut off within its last event: nobody sent garbage.
+            // The stream was cut within its last event, so what is left is not garbage.
             None | Some(Err(Fault::Protocol(_))) => Some(self.end_of_body()),
             found => found,
         }
@@ -139,6 +143,7 @@ impl Decoder {
         }
     }
 
+    /// Recognises the format by the first bytes.
     fn shape_of(&self, read: Bytes) -> Shape {
         if read.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.as_bytes().starts_with(&read) {
             return Shape::Unknown(read.into());
@@ -166,7 +171,7 @@ fn joined(mut held: Vec<u8>, read: Bytes) -> Bytes {
     held.into()
 }
 
-/// What an event says. `None`: nothing, as a comment or a ping does.
+/// The content of an event. `None` if it has none, as a comment or a ping.
 fn read(event: &Event, frames: &mut FrameCache) -> Option<Result<StreamEvent, Fault>> {
     let data = event.data()?;
     match data.trim() {
@@ -181,6 +186,7 @@ fn read(event: &Event, frames: &mut FrameCache) -> Option<Result<StreamEvent, Fa
     }
 }
 
+/// The one chunk of an unstreamed completion.
 fn whole(body: &[u8]) -> Result<StreamEvent, Fault> {
     match Chunk::parse(&String::from_utf8_lossy(body)) {
         Ok(chunk) => Ok(StreamEvent::Chunk(Box::new(chunk))),

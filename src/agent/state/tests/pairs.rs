@@ -1,5 +1,5 @@
-//! Whatever happens to a turn: each tool that is told to have started is told to have
-//! ended, once, before the turn's one terminal event; and the client's calls come whole.
+//! Tests on random turns that each `tool_start` has exactly one `tool_end` before the one
+//! terminal event, and that the client's calls arrive whole.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Checks the events of a turn as they come.
+/// Checks the events of a turn as they arrive.
 #[derive(Default)]
 pub(super) struct Pairs {
     running: BTreeSet<String>,
-    /// Of the round that runs: ids are labels, and another round may use them again.
+    /// The calls of the current round that have ended. Another round may use the same ids.
     ended: BTreeSet<String>,
-    /// Calls of the client's that have begun to go out.
+    /// Client's calls that have begun.
     client_calls: usize,
     is_over: bool,
 }

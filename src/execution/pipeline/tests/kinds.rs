@@ -1,4 +1,4 @@
-//! What a tool declares about itself binds it, and is what the rules know of it.
+//! Tests that rules apply to a tool by the access that it declares, and that it gets no other.
 
 use serde_json::Map;
 
@@ -6,7 +6,8 @@ use super::*;
 use crate::permissions::{AccessRequest, KnownTool, Permit};
 use crate::tools::tool::{Tool, erase};
 
-/// Two tools that no rule has heard of: both show a file, and one does not say so.
+/// Defines two tools that no rule names. Both show a file; one of them does not declare that it
+/// reads.
 macro_rules! file_tool {
     ($type:ident, $access:ident) => {
         struct $type;
@@ -41,7 +42,7 @@ file_tool!(Preview, Read);
 file_tool!(Peek, None);
 
 impl Ground {
-    /// The same with the two tools, and these rules against them.
+    /// Adds the two tools, and these deny rules.
     fn denying(rules: &[&str]) -> Self {
         let mut ground = Self::new();
         let tools = Toolset::new(vec![erase(Preview), erase(Peek)]);

@@ -1,4 +1,4 @@
-//! What a call is told of a path that leads nowhere.
+//! Tests the answer to a call whose path cannot be resolved.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 
 use super::*;
 
-/// Every tool that takes a path, and its call for one.
+/// Every tool that takes a path.
 const TOOLS: [&str; 5] = ["Read", "Write", "Edit", "Glob", "Grep"];
 
 impl Ground {
@@ -21,7 +21,7 @@ impl Ground {
         self.call(tool, &arguments.to_string()).await
     }
 
-    /// What every tool answers, where they all answer the same.
+    /// The answer of each tool, where all answer alike.
     async fn answer_of_all(&self, path: &str) -> String {
         let answer = self.call_for("Read", path).await;
         for tool in TOOLS {
@@ -109,7 +109,7 @@ async fn the_closest_name_is_sought_in_bounded_time_and_told_on_one_line() {
     let ground = Ground::new();
     let root = ground.directory.path();
     for number in 0..3000 {
-        // Anagrams, so that nothing tells them apart cheaply.
+        // The names are anagrams, so that no cheap comparison tells them apart.
         let (front, back) = ("ab".repeat(number % 60), "ba".repeat(60 - number % 60));
         fs::write(root.join(format!("{front}{back}{number:04}")), "").unwrap();
     }

@@ -1,4 +1,4 @@
-//! Fills a type from a JSON object, member by member.
+//! Deserialises a type from a JSON object member by member, without a tree of values.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,14 +6,16 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// A type that is filled member by member, from a JSON object.
+/// A type that is filled from a JSON object, one member at a time.
 pub(super) trait Members: Default {
+    /// The type's name in errors.
     const EXPECTED: &'static str;
 
+    /// Reads the value of one member from `map`.
     fn member<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error>;
 }
 
-/// The one visitor of all [`Members`]: keys are looked at where they lie.
+/// Deserialises any [`Members`]. Names of members are borrowed where possible.
 pub(super) struct Filled<T>(pub(super) T);
 
 impl<'de, T: Members> Deserialize<'de> for Filled<T> {
@@ -43,7 +45,7 @@ impl<'de, T: Members> Visitor<'de> for FilledVisitor<T> {
     }
 }
 
-/// A member's name, borrowed unless it holds an escape.
+/// A member's name, borrowed unless it contains an escape.
 enum Key<'a> {
     Borrowed(&'a str),
     Owned(String),
@@ -73,7 +75,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
     }
 }
 
-/// A text or a count; whatever else comes in their place is read over.
+/// A string or a count. Any other value is skipped.
 pub(super) enum Scalar {
     Text(String),
     Count(u64),
@@ -150,7 +152,7 @@ impl<'de> Visitor<'de> for ScalarVisitor {
     }
 }
 
-/// The `content` of a message: a text, or a list of parts.
+/// The `content` of a message: a text or a list of parts.
 pub(super) enum Content {
     Text(String),
     Parts(Vec<Box<RawValue>>),

@@ -1,4 +1,4 @@
-//! Chunks as providers really write them.
+//! Tests chunks as real providers write them.
 
 use serde_json::json;
 

@@ -1,5 +1,6 @@
-//! The same rules once more, slow and plain: linear searches, and every text read
-//! again from its start at each delta. Held against the assembler by chance.
+//! Implements the assembler's rules a second time as a simple, slow model, and compares the two
+//! on random input. It searches linearly, and reads every text from its start again at each
+//! delta.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -14,7 +15,7 @@ use crate::openai::chunk::{CallDelta, Chunk};
 #[derive(Clone, Debug, Default)]
 struct Call {
     index: Option<u64>,
-    /// Further indexes under which its tail came.
+    /// Further indexes under which the rest of the call came.
     aliases: Vec<u64>,
     id: Option<String>,
     names: Vec<String>,
@@ -33,7 +34,7 @@ fn is_tool(name: &str) -> bool {
     TOOLS.contains(&name)
 }
 
-/// The text of a call, and what follows its object.
+/// Reads a call's text. Returns the object and the text after it.
 fn judge(text: &str) -> (Text, &str) {
     let text = text.trim_ascii_start();
     if text.is_empty() {
@@ -53,7 +54,7 @@ fn judge(text: &str) -> (Text, &str) {
     }
 }
 
-/// Whether it is whole whatever comes: behind an empty object another may follow.
+/// Whether the call is whole whatever comes. An empty object may be followed by another.
 fn is_sure(text: &Text) -> bool {
     matches!(text, Text::Whole(value) if *value != serde_json::json!({}))
 }
@@ -87,7 +88,7 @@ impl Call {
         self.names_joined().map(|(name, _)| name)
     }
 
-    /// The name, and the pieces of it one behind the other.
+    /// The name, and all of its pieces joined.
     fn names_joined(&self) -> Option<(String, String)> {
         let (mut name, mut joined) = (self.names.first()?.clone(), String::new());
         for (position, piece) in self.names.iter().enumerate() {
@@ -116,7 +117,7 @@ impl Model {
         if delta.id.is_none() && delta.name.is_none() && text.is_empty() {
             return;
         }
-        let at = match self.meant(delta) {
+        let at = match self.call_meant_by(delta) {
             Some(at) if !self.is_another(at, delta) => at,
             Some(at) => {
                 let index = delta.index.or(self.0[at].index);
@@ -147,7 +148,7 @@ impl Model {
         self.split(at);
     }
 
-    /// Further objects behind the first are further calls, unless it was empty.
+    /// Splits off further objects as calls of their own, unless the first one is empty.
     fn split(&mut self, at: usize) {
         let text = self.0[at].text.clone();
         let (first, rest) = judge(&text);
@@ -183,7 +184,7 @@ impl Model {
         self.0.iter().rposition(|call| call.id.as_deref() == Some(id))
     }
 
-    fn meant(&self, delta: &CallDelta) -> Option<usize> {
+    fn call_meant_by(&self, delta: &CallDelta) -> Option<usize> {
         let last = self.0.len().checked_sub(1);
         let at_index = delta.index.and_then(|index| self.by_index(index));
         let Some(id) = delta.id.as_deref() else {
@@ -258,8 +259,8 @@ fn deltas() -> impl Strategy<Value = Vec<CallDelta>> {
     vec(delta, 0..14)
 }
 
-/// The deltas of every recorded stream that has some. Read line by line, without
-/// the guard and the decoder.
+/// The deltas of each recorded stream that has calls. They are read line by line, without the
+/// guard and the decoder.
 fn recorded() -> Vec<Vec<CallDelta>> {
     let streams = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/streams");
     let paths = std::fs::read_dir(streams).unwrap().map(|file| file.unwrap().path());
@@ -272,7 +273,7 @@ fn recorded() -> Vec<Vec<CallDelta>> {
     deltas.filter(|deltas| !deltas.is_empty()).collect()
 }
 
-/// What a provider, or the road from it, may make of a delta.
+/// A change that a provider, or the way from it, may make to a delta.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Drop,
@@ -287,7 +288,7 @@ enum Change {
     RunTogether,
 }
 
-/// A recorded stream's deltas with a few changes.
+/// The deltas of a recorded stream with a few changes.
 fn changed() -> impl Strategy<Value = Vec<CallDelta>> {
     use Change::*;
     let kinds = vec![
@@ -337,7 +338,7 @@ fn apply(deltas: &mut Vec<CallDelta>, at: usize, change: Change) {
     }
 }
 
-/// The assembler's calls against the model's.
+/// Compares the calls of the assembler with those of the model.
 fn compare(deltas: &[CallDelta]) -> Result<(), TestCaseError> {
     let mut model = Model::default();
     for delta in deltas {
@@ -361,7 +362,7 @@ fn compare(deltas: &[CallDelta]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Each step comes with the very delta that brings it about, by the model.
+/// Compares the steps: each must come with the very delta that causes it.
 fn compare_steps(deltas: &[CallDelta]) -> Result<(), TestCaseError> {
     let (mut model, mut assembler) = (Model::default(), assembler());
     let mut told: Vec<Step> = Vec::new();
@@ -456,8 +457,7 @@ proptest! {
     }
 }
 
-/// A delta and, when its text is long enough, the rest of it as a further one that
-/// points to the same call.
+/// Cuts a delta in two where its text is long enough. The second half points to the same call.
 fn in_two(delta: &CallDelta, cut: usize) -> Vec<CallDelta> {
     let text = delta.arguments.clone().unwrap_or_default();
     if !text.is_char_boundary(cut) || cut >= text.len() || cut == 0 {

@@ -1,4 +1,5 @@
-//! Guard, decoder and assembler on recorded and own streams, cut everywhere.
+//! Tests guard, decoder and assembler together on recorded and written streams, cut at every
+//! place.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,8 @@ use crate::upstream::assemble::{Assembler, End};
 
 const CAPS: SseLimits = SseLimits { line: 8 << 20, response: 64 << 20 };
 
-/// All that a stream says, in words: events, steps and the calls they end in.
+/// All that a stream says, in words: its events, the steps of its calls, and the calls in the
+/// end.
 fn heard<'a>(reads: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
     let mut decoder = Decoder::new(CAPS);
     let mut assembler = Assembler::new(|name| !name.is_empty());
@@ -34,7 +36,7 @@ fn heard<'a>(reads: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
     heard
 }
 
-/// Notes the events at hand; true after the last one there will ever be.
+/// Writes down the events that can be decoded. Returns true after the last one of the stream.
 fn hear(decoder: &mut Decoder, assembler: &mut Assembler, heard: &mut Vec<String>) -> bool {
     while let Some(event) = decoder.next() {
         heard.push(format!("{event:?}"));
@@ -63,8 +65,8 @@ fn recorded() -> BTreeMap<String, Vec<u8>> {
     sse.map(|path| (path.display().to_string(), std::fs::read(path).unwrap())).collect()
 }
 
-/// Every byte of short streams; of long ones every seventh, and every byte within
-/// a character.
+/// The places to cut: every byte of a short stream; of a long one every seventh, and each byte
+/// within a character.
 fn cuts(stream: &[u8]) -> impl Iterator<Item = usize> {
     let is_inside = |at: usize| stream.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
     (0..=stream.len()).filter(move |at| stream.len() <= 8 << 10 || at % 7 == 0 || is_inside(*at))
@@ -78,9 +80,8 @@ fn check_cuts(name: &str, stream: &[u8]) {
     }
 }
 
-/// The same at a cost that does not grow with the square of the stream: a cut within
-/// an event must lead to the same state of decoder and assembler behind that event,
-/// and so changes nothing further on.
+/// Checks the cuts of a long stream in linear time. A cut within an event must lead to the same
+/// state of decoder and assembler after that event, and so cannot change anything later.
 fn check_cuts_event_by_event(name: &str, stream: &[u8]) {
     let mut before = State::new();
     let mut at = 0;
@@ -101,7 +102,7 @@ fn check_cuts_event_by_event(name: &str, stream: &[u8]) {
     }
 }
 
-/// Decoder and assembler in the middle of a stream.
+/// A decoder and an assembler in the middle of a stream.
 #[derive(Clone)]
 struct State {
     decoder: Decoder,
@@ -113,7 +114,7 @@ impl State {
         Self { decoder: Decoder::new(CAPS), assembler: Assembler::new(|name| !name.is_empty()) }
     }
 
-    /// What these reads bring: events, and the steps they lead to.
+    /// What these reads bring: the events, and the steps that they cause.
     fn take<'a>(&mut self, reads: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
         let mut heard = Vec::new();
         for read in reads {
@@ -125,7 +126,7 @@ impl State {
         heard
     }
 
-    /// All that is known of the calls so far, but for ids that were made up.
+    /// What is known of the calls so far, without ids that were made up.
     fn calls(&self) -> Vec<String> {
         const MADE_UP: usize = "call_".len() + 32;
         let calls = self.assembler.calls().iter().map(|call| {
