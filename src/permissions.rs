@@ -184,7 +184,7 @@ impl Permissions {
             AccessRequest::Nothing => Access::Nothing,
         };
         let verdict = self.policy.judge(tool, effect_of(&access));
-        verdict.settle(tool, self.policy.mode).map_err(Refusal::Policy)?;
+        verdict.into_result(tool, self.policy.mode).map_err(Refusal::Policy)?;
         Ok(Permit(access))
     }
 

@@ -58,7 +58,7 @@ struct Root {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResolveError {
-    #[error("{} is outside the workspace{}", path.display(), detour(path, leads_to))]
+    #[error("{} is outside the workspace{}", path.display(), destination_note(path, leads_to))]
     Outside { path: PathBuf, leads_to: PathBuf },
     #[error("{0}")]
     BadPath(String),
@@ -66,12 +66,12 @@ pub(crate) enum ResolveError {
     /// the root of a process.
     #[error("{} leads through a link to an open file or another process", .0.display())]
     Magic(PathBuf),
-    #[error("{}: {}", path.display(), in_words(source))]
+    #[error("{}: {}", path.display(), explain(source))]
     Io { path: PathBuf, source: io::Error },
 }
 
 /// Explains the error that the kernel gave for a path.
-fn in_words(error: &io::Error) -> String {
+fn explain(error: &io::Error) -> String {
     match Errno::from_io_error(error) {
         Some(Errno::NOTDIR) => "a part of this path is a file, not a directory".to_owned(),
         Some(Errno::LOOP) => "the links of this path lead in a circle".to_owned(),
@@ -81,7 +81,7 @@ fn in_words(error: &io::Error) -> String {
 }
 
 /// Says where the path leads, if that differs from the path itself.
-fn detour(path: &Path, leads_to: &Path) -> String {
+fn destination_note(path: &Path, leads_to: &Path) -> String {
     let mut text = String::new();
     if path != leads_to {
         let _ = write!(text, ": it leads to {}", leads_to.display());

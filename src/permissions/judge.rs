@@ -60,15 +60,15 @@ impl Policy {
                 "the rule `{rule}` in `permissions.deny` forbids {tool}"
             ));
         }
-        let verdict = self.judge_past_rules_against(tool, effect);
+        let verdict = self.judge_without_ask_rules(tool, effect);
         match self.rules.asking(tool, kind) {
-            Some(rule) => held_back(rule, verdict),
+            Some(rule) => with_ask_rule(rule, verdict),
             None => verdict,
         }
     }
 
     /// Judges a call that no deny rule covers, without the ask rules.
-    fn judge_past_rules_against(&self, tool: &str, effect: AccessEffect) -> PolicyVerdict {
+    fn judge_without_ask_rules(&self, tool: &str, effect: AccessEffect) -> PolicyVerdict {
         if self.mode == Mode::Plan && changes(effect) {
             return PolicyVerdict::Deny(format!(
                 "{tool} is not available in the mode plan, which only looks; \
@@ -128,7 +128,7 @@ fn shared_file(names: u64) -> PolicyVerdict {
 }
 
 /// Turns a verdict into the one under an ask rule.
-fn held_back(rule: &str, verdict: PolicyVerdict) -> PolicyVerdict {
+fn with_ask_rule(rule: &str, verdict: PolicyVerdict) -> PolicyVerdict {
     let mut remedy = format!("by taking `{rule}` out of `permissions.ask`");
     match verdict {
         PolicyVerdict::Deny(_) => return verdict,
@@ -141,7 +141,7 @@ fn held_back(rule: &str, verdict: PolicyVerdict) -> PolicyVerdict {
 impl PolicyVerdict {
     /// `Ok` if the call may run, or the message for the model. A question counts as a refusal:
     /// approvals are not implemented yet.
-    pub(super) fn settle(self, tool: &str, mode: Mode) -> Result<(), String> {
+    pub(super) fn into_result(self, tool: &str, mode: Mode) -> Result<(), String> {
         match self {
             Self::Allow => Ok(()),
             Self::Deny(message) => Err(message),
@@ -191,7 +191,7 @@ mod tests {
         let rules = Arc::new(Rules::parse(&settings, &KNOWN).unwrap());
         let (tool, effect) = call;
         let verdict = Policy { mode, sandbox, rules }.judge(tool, effect);
-        verdict.settle(tool, mode).err().unwrap_or_else(|| "allowed".to_owned())
+        verdict.into_result(tool, mode).err().unwrap_or_else(|| "allowed".to_owned())
     }
 
     const MODES: [Mode; 4] = [Mode::Plan, Mode::DontAsk, Mode::Default, Mode::BypassPermissions];

@@ -28,7 +28,7 @@ pub(crate) fn cap(text: String, max_chars: usize, truncation: Truncation) -> Str
     [head, &note, tail].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// The first `chars` characters, without a line that would be cut in two.
+/// At most the first `chars` characters, without a line that would be cut in two.
 fn head(text: &str, chars: usize) -> &str {
     let cut = text::first_chars(text, chars);
     if text[cut.len()..].starts_with('\n') {
@@ -38,7 +38,7 @@ fn head(text: &str, chars: usize) -> &str {
     lines.strip_suffix('\n').unwrap_or(lines)
 }
 
-/// The last `chars` characters, without a line that would be cut in two.
+/// At most the last `chars` characters, without a line that would be cut in two.
 fn tail(text: &str, chars: usize) -> &str {
     let cut = text::last_chars(text, chars);
     if text[..text.len() - cut.len()].ends_with('\n') {

@@ -23,6 +23,7 @@ pub(crate) use pattern::check_pattern;
 pub(crate) use tree::{Entry, Filter, Walk};
 
 mod above;
+mod ignore_files;
 mod io_errors;
 mod node;
 mod pattern;

@@ -61,10 +61,15 @@ impl OwnFiles {
     pub(crate) fn covers(&self, target: &Target, workspace: &Workspace) -> bool {
         let Some(own) = self.handle() else { return false };
         // If the check itself fails, refuse the target.
-        self.look(own, target, workspace).unwrap_or(true)
+        self.try_covers(own, target, workspace).unwrap_or(true)
     }
 
-    fn look(&self, own: &OwnedFd, target: &Target, workspace: &Workspace) -> Result<bool, Errno> {
+    fn try_covers(
+        &self,
+        own: &OwnedFd,
+        target: &Target,
+        workspace: &Workspace,
+    ) -> Result<bool, Errno> {
         let directory = target.directory();
         if is_beneath(directory, id_of(own)?)? {
             return Ok(true);

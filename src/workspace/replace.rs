@@ -127,7 +127,7 @@ struct Temporary<'a> {
 
 /// The mode of a file that is being written. The umask decides for a new file. A replacement
 /// is private until it has the mode of the old file, which may be private itself.
-fn mode_over(old: Option<&File>) -> Mode {
+fn initial_mode(old: Option<&File>) -> Mode {
     Mode::from_raw_mode(if old.is_some() { 0o600 } else { 0o666 })
 }
 
@@ -135,7 +135,7 @@ impl<'a> ParentDirectory<'a> {
     /// Creates a file without a name. The kernel removes it if we are killed.
     fn make_nameless(self, old: Option<&File>) -> Result<New<'a>, Errno> {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
-        let file = File::from(openat(self.directory, ".", flags, mode_over(old))?);
+        let file = File::from(openat(self.directory, ".", flags, initial_mode(old))?);
         Ok(New { file, name: None, parent: self })
     }
 
@@ -143,7 +143,7 @@ impl<'a> ParentDirectory<'a> {
         let name = Temporary::new(self);
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(openat(self.directory, &name.name, flags, mode_over(old))?);
+        let file = File::from(openat(self.directory, &name.name, flags, initial_mode(old))?);
         Ok(New { file, name: Some(name), parent: self })
     }
 }
@@ -174,13 +174,13 @@ impl New<'_> {
     }
 
     fn link(&self, name: &OsStr) -> Result<(), Errno> {
-        linkat(CWD, path_of(&self.file), self.parent.directory, name, AtFlags::SYMLINK_FOLLOW)
+        linkat(CWD, proc_path_of(&self.file), self.parent.directory, name, AtFlags::SYMLINK_FOLLOW)
     }
 }
 
 /// The path through which a nameless file can be linked. `AT_EMPTY_PATH` would need a
 /// privilege.
-fn path_of(file: &File) -> String {
+fn proc_path_of(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 

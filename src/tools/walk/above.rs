@@ -5,7 +5,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-use super::rules::{Present, Reader, Rules};
+use super::ignore_files::Reader;
+use super::rules::{Present, Rules};
 use crate::workspace::Directory;
 
 /// The rules above a directory.

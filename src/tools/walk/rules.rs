@@ -8,11 +8,8 @@ use ignore::Match;
 use ignore::gitignore::Gitignore;
 use rustix::fs::FileType;
 
+use super::ignore_files::Reader;
 use crate::workspace::Directory;
-
-pub(super) use reader::{Reader, rules_of_a_walk};
-
-mod reader;
 
 /// In order of precedence: a file beats those after it.
 const NAMES: [&CStr; 3] = [c".rgignore", c".ignore", c".gitignore"];
@@ -68,7 +65,7 @@ impl Present {
         self.git.is_some() || self.has_jj
     }
 
-    fn is_nothing(self) -> bool {
+    fn is_empty(self) -> bool {
         self.files.iter().all(Option::is_none) && !self.is_repository()
     }
 }
@@ -94,7 +91,7 @@ impl Rules {
         present: Present,
         reader: &Reader<'_>,
     ) -> Option<Arc<Self>> {
-        if present.is_nothing() {
+        if present.is_empty() {
             return above.cloned();
         }
         let is_repository = present.is_repository();

@@ -16,9 +16,10 @@ use ignore::types::Types;
 
 use super::Bounds;
 use super::above::above;
+use super::ignore_files::{Reader, rules_of_a_walk};
 use super::node::{Kept, Node, OpenDirectories};
 use super::queue::Queue;
-use super::rules::{Reader, Rules, rules_of_a_walk};
+use super::rules::Rules;
 use crate::permissions::{HiddenFiles, SearchScope};
 use crate::workspace::Directory;
 
@@ -101,13 +102,13 @@ impl Walk {
 
     fn leaves_out(&self, path: &Path, name: &[u8], is_directory: bool, node: &Node) -> bool {
         VCS_DIRECTORIES.contains(&name)
-            || !self.leads_on(name, node.depth)
+            || !self.is_on_the_path(name, node.depth)
             || self.filtered(path, is_directory, node.rules.as_deref())
             || self.excluded.covers(path)
     }
 
     /// Whether an entry at this level may lead to a match.
-    fn leads_on(&self, name: &[u8], level: usize) -> bool {
+    fn is_on_the_path(&self, name: &[u8], level: usize) -> bool {
         self.filter.inside.get(level).is_none_or(|expected| expected.as_bytes() == name)
     }
 

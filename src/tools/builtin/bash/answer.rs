@@ -57,7 +57,7 @@ fn exit_code(finished: &Finished) -> Option<i32> {
 fn is_error(text: &str, finished: &Finished) -> bool {
     let is_answer = match finished.exit {
         Some(Exit::Code(0)) => true,
-        Some(Exit::Code(1)) => last_command::one_is_an_answer(text),
+        Some(Exit::Code(1)) => last_command::exit_code_one_is_an_answer(text),
         _ => false,
     };
     finished.cause != EndCause::ItsOwn || !is_answer

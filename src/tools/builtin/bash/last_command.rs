@@ -20,7 +20,7 @@ const NOT_SIMPLE: [&str; 24] = [
 ];
 
 /// Whether exit code 1 of `text` is an answer. The last simple command decides.
-pub(super) fn one_is_an_answer(text: &str) -> bool {
+pub(super) fn exit_code_one_is_an_answer(text: &str) -> bool {
     let Some(commands) = simple_commands(text) else { return false };
     let is_simple = |command: &Vec<String>| {
         command.first().is_none_or(|name| !NOT_SIMPLE.contains(&name.as_str()))
@@ -201,7 +201,7 @@ mod tests {
             "grep x f # then what?\n",
             "echo a\ngrep x \\\n f;",
         ] {
-            assert!(one_is_an_answer(text), "{text}");
+            assert!(exit_code_one_is_an_answer(text), "{text}");
         }
     }
 
@@ -234,7 +234,7 @@ mod tests {
             "xargs grep x",
             "trap 'exit 1' EXIT; grep x f",
         ] {
-            assert!(!one_is_an_answer(text), "{text}");
+            assert!(!exit_code_one_is_an_answer(text), "{text}");
         }
     }
 }

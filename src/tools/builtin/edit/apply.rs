@@ -2,7 +2,7 @@
 
 use memchr::memmem;
 
-use super::folded::{WayBack, fold, line_of};
+use super::folded::{OriginalOffsets, fold, line_of};
 use super::{hints, indentation};
 use crate::files::{MAX_EDITED_BYTES, line_ends};
 
@@ -88,11 +88,11 @@ fn replaced(
 ) -> Result<Vec<u8>, String> {
     let most = MAX_EDITED_BYTES.max(content.len());
     let mut whole = Vec::with_capacity(content.len() + new.len());
-    let mut way_back = WayBack::new(content);
+    let mut offsets = OriginalOffsets::new(content);
     let mut inserted = Inserted::new(content, new);
     let mut copied = 0;
     for start in matches {
-        let (from, to) = (way_back.original(start), way_back.original(start + length));
+        let (from, to) = (offsets.original(start), offsets.original(start + length));
         whole.extend_from_slice(&content[copied..from]);
         whole.extend_from_slice(inserted.at(from).as_bytes());
         copied = to;

@@ -27,7 +27,7 @@ pub(super) fn line_of(folded: &[u8], offset: usize) -> usize {
 
 /// Maps ascending offsets in the folded text to offsets in the content. It searches as it goes:
 /// a table of all line ends could be larger than the file.
-pub(super) struct WayBack<'a> {
+pub(super) struct OriginalOffsets<'a> {
     ends: memmem::FindIter<'a, 'static>,
     /// The offset of the next `\r\n` in the content.
     next: Option<usize>,
@@ -35,7 +35,7 @@ pub(super) struct WayBack<'a> {
     shortened: usize,
 }
 
-impl<'a> WayBack<'a> {
+impl<'a> OriginalOffsets<'a> {
     pub(super) fn new(content: &'a [u8]) -> Self {
         let mut ends = memmem::find_iter(content, b"\r\n");
         let next = ends.next();
@@ -62,9 +62,9 @@ mod tests {
         let content = b"a\r\nb\nc\r\n\rd";
         let folded = fold(content);
         assert_eq!(*folded, b"a\nb\nc\n\rd"[..]);
-        let mut way_back = WayBack::new(content);
+        let mut offsets = OriginalOffsets::new(content);
         let originals: Vec<usize> =
-            (0..=folded.len()).map(|offset| way_back.original(offset)).collect();
+            (0..=folded.len()).map(|offset| offsets.original(offset)).collect();
         assert_eq!(originals, [0, 1, 3, 4, 5, 6, 8, 9, 10]);
         assert_eq!(line_of(&folded, 4), 3);
     }

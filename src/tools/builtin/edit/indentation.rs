@@ -24,7 +24,7 @@ pub(super) fn find(content: &[u8], old: &str, new: &str) -> Option<Found> {
     if wanted.iter().all(|line| line.trim().is_empty()) {
         return None;
     }
-    let start = only_place(content, &wanted)?;
+    let start = unique_offset(content, &wanted)?;
     let lines: Vec<&[u8]> = lines_of(&content[start..]).take(wanted.len()).collect();
     let end = start + lines.iter().map(|line| line.len() + 1).sum::<usize>() - 1;
     if ends_line && end == content.len() {
@@ -36,7 +36,7 @@ pub(super) fn find(content: &[u8], old: &str, new: &str) -> Option<Found> {
 
 /// The offset of the wanted lines, if they occur exactly once. Searches the whole text at
 /// once: comparing line by line takes quadratic time where many lines are alike.
-fn only_place(content: &[u8], wanted: &[&str]) -> Option<usize> {
+fn unique_offset(content: &[u8], wanted: &[&str]) -> Option<usize> {
     let text = unindented(lines_of(content));
     let wanted = unindented(wanted.iter().map(|line| line.as_bytes()));
     let finder = memmem::Finder::new(&wanted);

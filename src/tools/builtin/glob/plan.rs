@@ -31,28 +31,31 @@ impl GlobPlan {
         }
         let parts: Vec<&str> = pattern.split('/').collect();
         if let [name] = parts[..]
-            && !leads(name)
+            && !is_special_directory(name)
         {
             return Self { base, pattern: format!("**/{name}"), inside: Vec::new() };
         }
         let last = parts[parts.len() - 1];
-        let leads_on = matches!(last, "." | "..") || parts.len() == 1;
-        let end = if leads_on { parts.len() } else { parts.len() - 1 };
+        let last_is_directory = matches!(last, "." | "..") || parts.len() == 1;
+        let end = if last_is_directory { parts.len() } else { parts.len() - 1 };
         let plain = parts[..end].iter().take_while(|part| !part.contains(SPECIAL)).count();
-        let (way, rest) = parts.split_at(plain);
-        let rest: Vec<&str> = rest.iter().copied().filter(|part| !is_nothing(part)).collect();
-        let is_from_home = way.first() == Some(&"~");
-        if pattern.starts_with('/') || is_from_home || way.contains(&"..") {
-            let way = format!("{}/", way.join("/"));
+        let (plain_path, rest) = parts.split_at(plain);
+        let rest: Vec<&str> = rest.iter().copied().filter(|part| !is_empty_part(part)).collect();
+        let is_from_home = plain_path.first() == Some(&"~");
+        if pattern.starts_with('/') || is_from_home || plain_path.contains(&"..") {
+            let plain_path = format!("{}/", plain_path.join("/"));
             let base = if pattern.starts_with('/') || is_from_home {
-                context.resolve(Some(Path::new(&way)))
+                context.resolve(Some(Path::new(&plain_path)))
             } else {
-                crate::workspace::absolute(&base, Path::new(&way))
+                crate::workspace::absolute(&base, Path::new(&plain_path))
             };
             return Self { base, pattern: rest.join("/"), inside: Vec::new() };
         }
-        let inside: Vec<String> =
-            way.iter().filter(|part| !is_nothing(part)).map(|part| (*part).to_owned()).collect();
+        let inside: Vec<String> = plain_path
+            .iter()
+            .filter(|part| !is_empty_part(part))
+            .map(|part| (*part).to_owned())
+            .collect();
         let pattern = inside.iter().map(String::as_str).chain(rest).collect::<Vec<_>>().join("/");
         Self { base, pattern, inside }
     }
@@ -80,10 +83,10 @@ impl GlobPlan {
 }
 
 /// Whether a pattern without a slash is a path, not a name to find at any depth.
-fn leads(name: &str) -> bool {
+fn is_special_directory(name: &str) -> bool {
     matches!(name, "." | ".." | "~")
 }
 
-fn is_nothing(part: &str) -> bool {
+fn is_empty_part(part: &str) -> bool {
     matches!(part, "" | ".")
 }

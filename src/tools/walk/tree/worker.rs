@@ -11,9 +11,10 @@ use rustix::fs::FileType;
 
 use super::entry::Entry;
 use super::{Walk, Work};
+use crate::tools::walk::ignore_files::Reader;
 use crate::tools::walk::io_errors::{is_gone, reason};
 use crate::tools::walk::node::Node;
-use crate::tools::walk::rules::{Present, Reader, Rules};
+use crate::tools::walk::rules::{Present, Rules};
 use crate::workspace::Directory;
 
 /// Entries of a directory that are read at a time.

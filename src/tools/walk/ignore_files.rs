@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::FileType;
 
+use super::Bounds;
+use super::io_errors::reason;
+use super::pattern::is_too_large;
 use crate::sync;
 use crate::text::BYTE_ORDER_MARK;
-use crate::tools::walk::Bounds;
-use crate::tools::walk::io_errors::reason;
-use crate::tools::walk::pattern::is_too_large;
 use crate::workspace::Directory;
 
 /// Bytes of one ignore file that are read.
@@ -36,12 +36,12 @@ static COMPILING: Mutex<()> = Mutex::new(());
 
 /// Reads the ignore files of one walk, and counts their rules.
 #[derive(Debug)]
-pub(in crate::tools::walk) struct Reader<'a> {
-    pub(in crate::tools::walk) bounds: &'a Bounds,
-    pub(in crate::tools::walk) rules_left: &'a AtomicUsize,
+pub(super) struct Reader<'a> {
+    pub(super) bounds: &'a Bounds,
+    pub(super) rules_left: &'a AtomicUsize,
 }
 
-pub(in crate::tools::walk) fn rules_of_a_walk() -> AtomicUsize {
+pub(super) fn rules_of_a_walk() -> AtomicUsize {
     AtomicUsize::new(MAX_RULES_OF_A_WALK)
 }
 
