@@ -66,6 +66,10 @@ pub(crate) struct Assembler {
     steps: Vec<Step>,
     /// The calls that have changed, until someone has looked.
     changed: BTreeSet<usize>,
+    /// The calls that are half open.
+    half_open: BTreeSet<usize>,
+    /// The calls that something came for since a `finish_reason` sealed all that were whole.
+    unsealed: BTreeSet<usize>,
 }
 
 /// More than any model means: each costs memory, and an answer to go upstream.
@@ -86,6 +90,8 @@ impl Assembler {
             is_overfull: false,
             steps: Vec::new(),
             changed: BTreeSet::new(),
+            half_open: BTreeSet::new(),
+            unsealed: BTreeSet::new(),
         }
     }
 
@@ -130,8 +136,11 @@ impl Assembler {
     /// A `finish_reason` came that is no cut: the model is done with what is whole. A
     /// call that is still open goes on.
     pub(crate) fn finish_reason(&mut self) -> Vec<Step> {
-        if !self.calls.iter().any(AssembledCall::is_half_open) {
-            (0..self.calls.len()).for_each(|at| self.seal(at));
+        if self.half_open.is_empty() {
+            // It may come as often as a chunk does.
+            for at in std::mem::take(&mut self.unsealed) {
+                self.seal(at);
+            }
         }
         std::mem::take(&mut self.steps)
     }
@@ -139,7 +148,7 @@ impl Assembler {
     /// The stream has ended. Told twice, the second time adds nothing.
     pub(crate) fn finish(&mut self, end: End) -> Vec<Step> {
         if end == End::Finished {
-            self.is_cut = self.calls.iter().any(AssembledCall::is_half_open);
+            self.is_cut = !self.half_open.is_empty();
             if !self.is_cut {
                 self.is_over = true;
                 self.seal_all();
@@ -336,9 +345,20 @@ impl Assembler {
             }
             self.close(at);
             self.changed.insert(at);
+            self.note(at);
             let Some(rest) = rest else { return };
             let Some(next) = self.open_next(at) else { return };
             (at, text) = (next, rest);
+        }
+    }
+
+    /// Keeps in mind what the next `finish_reason` has to look at.
+    fn note(&mut self, at: usize) {
+        self.unsealed.insert(at);
+        if self.calls[at].is_half_open() {
+            self.half_open.insert(at);
+        } else {
+            self.half_open.remove(&at);
         }
     }
 
