@@ -27,6 +27,15 @@ const MAX_BYTES: usize = 1 << 20;
 const MAX_RULES: usize = 10_000;
 const MAX_RULES_OF_A_WALK: usize = 20_000;
 
+/// Ignore files above each other that count. Every one that has been matched keeps the
+/// caches of its matcher, about 1 MB for each thread, as long as the walk is below it.
+const MAX_NESTED: usize = 32;
+
+/// A rule with wildcards takes memory in proportion to its length: a longer one counts as
+/// several, one for so many bytes.
+const ORDINARY_RULE: usize = 24;
+const BYTES_OF_A_RULE: usize = 8;
+
 /// Compiling more rules than this takes long, and much memory for the time.
 const MANY_RULES: usize = 500;
 
@@ -48,6 +57,8 @@ pub(super) struct Rules {
     /// Whether a repository begins here: its rules come from nowhere above.
     is_repository: bool,
     is_in_repository: bool,
+    /// How many of it and the ones above have rules.
+    nested: usize,
 }
 
 /// What one walk still takes of ignore files.
@@ -55,6 +66,8 @@ pub(super) struct Rules {
 pub(super) struct Reader<'a> {
     pub(super) bounds: &'a Bounds,
     pub(super) rules_left: &'a AtomicUsize,
+    /// Too many ignore files count already where it reads.
+    pub(super) is_too_deep: bool,
 }
 
 /// Which ignore files a directory has, and what they are.
@@ -112,7 +125,7 @@ impl Rules {
         });
         is_in_repository.then(|| {
             let own = [const { None }; 4];
-            Arc::new(Self { above: None, own, is_repository: true, is_in_repository })
+            Arc::new(Self { above: None, own, is_repository: true, is_in_repository, nested: 0 })
         })
     }
 
@@ -129,6 +142,8 @@ impl Rules {
         }
         let is_repository = present.is_repository();
         let is_in_repository = is_repository || above.is_some_and(|above| above.is_in_repository);
+        let nested = above.map_or(0, |above| above.nested);
+        let reader = Reader { is_too_deep: nested >= MAX_NESTED, ..*reader };
         let mut own = [const { None }; 4];
         for (index, kind) in present.files.into_iter().enumerate() {
             let counts = index != GIT_IGNORE || is_in_repository;
@@ -142,7 +157,8 @@ impl Rules {
         if !is_repository && own.iter().all(Option::is_none) {
             return above.cloned();
         }
-        Some(Arc::new(Self { above: above.cloned(), own, is_repository, is_in_repository }))
+        let nested = nested + usize::from(own.iter().any(Option::is_some));
+        Some(Arc::new(Self { above: above.cloned(), own, is_repository, is_in_repository, nested }))
     }
 
     /// Whether the rules leave `path` out, of which the last part is in this directory.
@@ -201,6 +217,10 @@ impl Reader<'_> {
             self.bounds.note_ignore_file(&place.join(name), what);
         };
         match kind {
+            FileType::RegularFile | FileType::Unknown if self.is_too_deep => {
+                note(&format!("it lies below {MAX_NESTED} others"));
+                return None;
+            }
             FileType::RegularFile | FileType::Unknown => {}
             FileType::Directory => return None,
             FileType::Symlink => {
@@ -238,14 +258,14 @@ impl Reader<'_> {
         };
         let text = text.trim_start_matches('\u{feff}');
         let rules: Vec<&str> = text.lines().filter(|line| is_rule(line)).collect();
-        let taken = self.take(rules.len().min(MAX_RULES));
+        let (taken, weight) = self.take(&rules);
         if taken < rules.len() {
             note(&format!("only {taken} of its {} rules count", rules.len()));
         }
         if taken == 0 {
             return None;
         }
-        let _turn = (taken > MANY_RULES).then(|| sync::lock(&COMPILING));
+        let _turn = (weight > MANY_RULES).then(|| sync::lock(&COMPILING));
         if self.bounds.is_over() {
             return None;
         }
@@ -261,13 +281,36 @@ impl Reader<'_> {
         compiled.ok().filter(|rules| !rules.is_empty())
     }
 
-    /// Takes so many rules of those that the walk has left, or all that are.
-    fn take(&self, wanted: usize) -> usize {
+    /// Takes as many of the rules as the walk has left: how many, and their weight.
+    fn take(&self, rules: &[&str]) -> (usize, usize) {
+        let mut taken = (0, 0);
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let less = |left: usize| Some(left.saturating_sub(wanted));
-        let left = self.rules_left.fetch_update(set, fetch, less).unwrap_or(0);
-        left.min(wanted)
+        let less = |left: usize| {
+            taken = fitting(rules, left.min(MAX_RULES));
+            Some(left - taken.1)
+        };
+        _ = self.rules_left.fetch_update(set, fetch, less);
+        taken
     }
+}
+
+/// How many of the rules weigh at most `most` together, and what they weigh.
+fn fitting(rules: &[&str], most: usize) -> (usize, usize) {
+    let mut fitting = (0, 0);
+    for rule in rules {
+        let weight = fitting.1 + weight(rule);
+        if weight > most {
+            break;
+        }
+        fitting = (fitting.0 + 1, weight);
+    }
+    fitting
+}
+
+/// What a rule counts as.
+fn weight(rule: &str) -> usize {
+    let is_plain = rule.len() <= ORDINARY_RULE || !rule.contains(['*', '?', '[', '{']);
+    if is_plain || is_too_large(rule) { 1 } else { rule.len() / BYTES_OF_A_RULE }
 }
 
 fn is_rule(line: &str) -> bool {
@@ -293,11 +336,24 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn all_files_of_a_walk_share_its_rules() {
+    fn taken(files: &[(usize, &str)]) -> Vec<usize> {
         let bounds = Bounds::new(Duration::ZERO);
         let rules_left = rules_of_a_walk();
-        let reader = Reader { bounds: &bounds, rules_left: &rules_left };
-        assert_eq!([8000, 8000, 8000, 1].map(|wanted| reader.take(wanted)), [8000, 8000, 4000, 0]);
+        let reader = Reader { bounds: &bounds, rules_left: &rules_left, is_too_deep: false };
+        files.iter().map(|(count, rule)| reader.take(&vec![*rule; *count]).0).collect()
+    }
+
+    #[test]
+    fn all_files_of_a_walk_share_its_rules() {
+        let files = [(8000, "*.a"), (8000, "b"), (8000, "/c/d"), (1, "e")];
+        assert_eq!(taken(&files), [8000, 8000, 4000, 0]);
+    }
+
+    #[test]
+    fn t28_a_long_rule_with_wildcards_counts_as_many() {
+        let classes = "[\u{4e00}\u{4e8c}]".repeat(100);
+        let plain = "a".repeat(800);
+        assert_eq!(taken(&[(9000, &plain)]), [9000]);
+        assert_eq!(taken(&[(9000, &classes)]), [MAX_RULES / (classes.len() / BYTES_OF_A_RULE)]);
     }
 }

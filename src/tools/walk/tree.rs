@@ -110,7 +110,7 @@ impl Walk {
         let rules_left = rules_of_a_walk();
         let mut rules = None;
         if !filter.disregards_ignores {
-            let reader = Reader { bounds: &bounds, rules_left: &rules_left };
+            let reader = Reader { bounds: &bounds, rules_left: &rules_left, is_too_deep: false };
             let above = above(root_path, root, scope.real_path(), &reader);
             rules = above.rules;
             filter.disregards_ignores = above.leaves_out && !filter.enters_ignored;
@@ -233,7 +233,8 @@ impl<V: FnMut(&Entry<'_>)> Worker<'_, V> {
             if has_more {
                 present = Present::look(directory);
             }
-            let reader = Reader { bounds: &walk.bounds, rules_left: &walk.rules_left };
+            let reader =
+                Reader { bounds: &walk.bounds, rules_left: &walk.rules_left, is_too_deep: false };
             let path = as_path(if self.path.is_empty() { b"/" } else { &self.path });
             rules = Rules::within(above, directory, path, present, &reader);
         }
