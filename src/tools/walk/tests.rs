@@ -108,7 +108,10 @@ async fn t28_of_ignore_files_above_each_other_so_many_count() {
     let answer = Workspace::new(&files).call(patient(), json!({ "pattern": "*.txt" })).await;
 
     let hidden = |depth: usize| !answer.contains(&format!("n{depth}.txt"));
-    assert_eq!((0..40).filter(|depth| hidden(*depth)).collect::<Vec<_>>(), Vec::from_iter(0..32));
+    assert_eq!(
+        (0..40).filter(|depth| hidden(*depth)).collect::<Vec<_>>(),
+        (0..32).collect::<Vec<_>>()
+    );
     let why = ".ignore: it lies below 32 others)";
     assert_eq!(answer.lines().filter(|line| line.ends_with(why)).count(), 5, "{answer}");
     assert!(answer.ends_with("(ignore file not used in full: 3 more)"), "{answer}");
