@@ -15,6 +15,7 @@ mod variables;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
@@ -195,7 +196,23 @@ impl Config {
         if self.turns.max_rounds == 0 {
             return bad("turns.max_rounds", "must be at least 1".into());
         }
-        Ok(())
+        match self.times().into_iter().find(|(_, time)| time.is_zero()) {
+            Some((key, _)) => bad(key, "0 would refuse everything: a limit is at least 1".into()),
+            None => Ok(()),
+        }
+    }
+
+    /// The times within which something must happen.
+    fn times(&self) -> [(&'static str, Duration); 6] {
+        let upstream = &self.upstream;
+        [
+            ("upstream.connect_timeout", upstream.connect_timeout),
+            ("upstream.first_byte_timeout", upstream.first_byte_timeout),
+            ("upstream.idle_timeout", upstream.idle_timeout),
+            ("upstream.comment_timeout", upstream.comment_timeout),
+            ("turns.max_duration", self.turns.max_duration),
+            ("tools.bash.timeout", self.tools.bash.timeout),
+        ]
     }
 }
 

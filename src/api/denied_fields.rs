@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, PatternID};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::json::Key;
-use super::json::Object;
+use super::json::{self, Key, Object};
+use super::strict_json;
 use crate::errors::{ApiError, ErrorCode};
 use crate::text;
 
@@ -125,12 +125,36 @@ pub(crate) fn check(fields: &Object<'_>) -> Result<(), ApiError> {
         return Err(refusal(name));
     }
     let Some(metadata) = fields.get("metadata") else { return Ok(()) };
+    match json::string(metadata) {
+        None => check_metadata(metadata.get()),
+        Some(text) => check_metadata_text(&text),
+    }
+}
+
+fn check_metadata(metadata: &str) -> Result<(), ApiError> {
     let mut names = Names { path: vec![Cow::Borrowed("metadata")], is_found: false };
-    let mut json = serde_json::Deserializer::from_str(metadata.get());
     // A denied name stops the deserializer. Nothing else can: the JSON was checked
     // before.
-    let _ended = names.deserialize(&mut json);
+    let _ended = names.deserialize(&mut serde_json::Deserializer::from_str(metadata));
     if names.is_found { Err(refusal(&place(&names.path))) } else { Ok(()) }
+}
+
+/// LiteLLM reads a text in place of `metadata` as JSON. It accepts more than we do, so a text
+/// that may be an object must be JSON that both read alike.
+fn check_metadata_text(text: &str) -> Result<(), ApiError> {
+    match strict_json::check(text.as_bytes()) {
+        Ok(()) => check_metadata(text),
+        Err(_) if text.contains('{') => Err(refusal("metadata")),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Whether a field of a form is refused: by its name, or by what stands before the first
+/// bracket, since LiteLLM makes lists and objects of `name[]` and `name[member]`. So is
+/// `metadata`, which LiteLLM reads as JSON. No form of OpenAI's has it.
+pub(crate) fn is_denied_in_form(name: &str) -> bool {
+    let base = name.split('[').next().unwrap_or_default();
+    is_denied(name) || is_denied(base) || base.trim().eq_ignore_ascii_case("metadata")
 }
 
 /// Visits the names of all members at any depth, because LiteLLM may read nested
@@ -286,6 +310,35 @@ mod tests {
     fn refused(metadata: &str) -> Option<String> {
         let body = format!(r#"{{"metadata": {metadata}}}"#);
         check(&Object::parse(&body).unwrap()).err().and_then(|error| error.param)
+    }
+
+    #[test]
+    fn v10_a_form_has_no_lists_or_objects_of_refused_fields() {
+        for name in ["tags[]", "fallbacks[]", "Cache[a]", "guardrails[][]", "timeout [x]"] {
+            assert!(is_denied_in_form(name), "{name}");
+        }
+        for name in ["metadata", " Metadata", "metadata[]", "metadata[api_key]", "a[b_token]x_url"]
+        {
+            assert!(is_denied_in_form(name), "{name}");
+        }
+        for name in ["image[]", "timestamp_granularities[]", "model", "", "[]", "metadata_x"] {
+            assert!(!is_denied_in_form(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn v10_looks_into_metadata_that_is_a_text() {
+        for (metadata, place) in [
+            (r#""{\"a\": {\"api_key\": 1}}""#, Some("metadata.a.api_key")),
+            (r#""{\"a\": NaN, \"api_key\": 1}""#, Some("metadata")),
+            (r#""{\"a\": 1, \"tags\": []""#, Some("metadata")),
+            (r#""[{\"tags\": []}]""#, Some("metadata.tags")),
+            (r#""{\"a\": 1}""#, None),
+            (r#""tags""#, None),
+            (r#""""#, None),
+        ] {
+            assert_eq!(refused(metadata).as_deref(), place, "{metadata}");
+        }
     }
 
     #[test]

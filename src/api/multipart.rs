@@ -105,7 +105,7 @@ impl FieldNames {
         }
         let Some(end) = end else { return Ok(false) };
         let name = field_name(&self.pending[..end])?;
-        if denied_fields::is_denied(&name) {
+        if denied_fields::is_denied_in_form(&name) {
             return Err(denied_fields::refusal(&name));
         }
         Ok(self.advance(end + HEAD_END.len(), Position::Content))
@@ -233,6 +233,8 @@ mod tests {
         check(&body(&[&named("api_base")]), refused);
         check(&body(&[&named("model"), &named("file"), &named("litellm_params")]), refused);
         check(&body(&["CONTENT-DISPOSITION:form-data;NAME=Api_Key"]), refused);
+        check(&body(&[&named("model"), &named("fallbacks[]")]), refused);
+        check(&body(&[&named("metadata")]), refused);
         let hidden = "--XX\r\n\
             Content-Disposition: form-data; name=\"a\"\r\n\r\n\n--XX\r\n\
             Content-Disposition: form-data; name=\"api_key\"\r\n\r\nx\r\n--XX--";

@@ -81,6 +81,24 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
 }
 
 #[test]
+fn a_time_of_nothing_is_refused() {
+    let why = "0 would refuse everything: a limit is at least 1";
+    for (table, keys) in [
+        (
+            "upstream",
+            &["connect_timeout", "first_byte_timeout", "idle_timeout", "comment_timeout"][..],
+        ),
+        ("turns", &["max_duration"]),
+        ("tools.bash", &["timeout"]),
+    ] {
+        for key in keys {
+            let file = format!("[{table}]\n{key} = \"0s\"");
+            check_refused(&file, &format!("FILE:2: {table}.{key}: {why}"));
+        }
+    }
+}
+
+#[test]
 fn a_wrong_type_is_named_with_its_line() {
     check_refused(
         "[turns]\nmax_rounds = \"many\"",

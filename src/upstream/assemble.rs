@@ -69,6 +69,10 @@ pub(crate) struct Assembler {
     steps: Vec<Step>,
     /// The slots that changed since [`Self::take_changed`] was called.
     changed: BTreeSet<usize>,
+    /// The calls that are half open.
+    half_open: BTreeSet<usize>,
+    /// The calls that something came for since a `finish_reason` sealed all that were whole.
+    unsealed: BTreeSet<usize>,
 }
 
 /// The most calls of one round. No model means more, and each costs memory and an answer that
@@ -90,6 +94,8 @@ impl Assembler {
             is_overfull: false,
             steps: Vec::new(),
             changed: BTreeSet::new(),
+            half_open: BTreeSet::new(),
+            unsealed: BTreeSet::new(),
         }
     }
 
@@ -134,8 +140,11 @@ impl Assembler {
     /// Reads a `finish_reason` that is not a cut: seals the calls, unless one is still open and
     /// may go on.
     pub(crate) fn finish_reason(&mut self) -> Vec<Step> {
-        if !self.calls.iter().any(AssembledCall::is_half_open) {
-            (0..self.calls.len()).for_each(|at| self.seal(at));
+        if self.half_open.is_empty() {
+            // It may come as often as a chunk does.
+            for at in std::mem::take(&mut self.unsealed) {
+                self.seal(at);
+            }
         }
         std::mem::take(&mut self.steps)
     }
@@ -143,7 +152,7 @@ impl Assembler {
     /// Reads the end of the stream. A second call of this function changes nothing.
     pub(crate) fn finish(&mut self, end: End) -> Vec<Step> {
         if end == End::Finished {
-            self.is_cut = self.calls.iter().any(AssembledCall::is_half_open);
+            self.is_cut = !self.half_open.is_empty();
             if !self.is_cut {
                 self.is_over = true;
                 self.seal_all();
@@ -349,9 +358,20 @@ impl Assembler {
             }
             self.close(at);
             self.changed.insert(at);
+            self.note(at);
             let Some(rest) = rest else { return };
             let Some(next) = self.open_next(at) else { return };
             (at, text) = (next, rest);
+        }
+    }
+
+    /// Records what the next `finish_reason` has to look at.
+    fn note(&mut self, at: usize) {
+        self.unsealed.insert(at);
+        if self.calls[at].is_half_open() {
+            self.half_open.insert(at);
+        } else {
+            self.half_open.remove(&at);
         }
     }
 

@@ -124,7 +124,8 @@ impl Members for Delta {
                 self.tool_calls =
                     calls.into_iter().flatten().flatten().map(|filled| filled.0).collect();
             }
-            "role" | "function_call" => ignore(map)?,
+            // `toolhand` is ours: a client takes it for what this server did.
+            "role" | "function_call" | "toolhand" => ignore(map)?,
             _ => keep_raw(&mut self.members, name, map.next_value()?),
         }
         Ok(())

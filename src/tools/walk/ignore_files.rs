@@ -27,6 +27,15 @@ const MAX_BYTES: usize = 1 << 20;
 const MAX_RULES: usize = 10_000;
 const MAX_RULES_OF_A_WALK: usize = 20_000;
 
+/// Ignore files above each other that count. Each one that has been matched keeps the caches
+/// of its matcher, about 1 MB for each thread, as long as the walk is below it.
+pub(super) const MAX_NESTED: usize = 32;
+
+/// A rule with wildcards takes memory in proportion to its length. A longer one counts as
+/// several, one for so many bytes.
+const ORDINARY_RULE_BYTES: usize = 24;
+const BYTES_PER_RULE: usize = 8;
+
 /// Compiling more rules than this is slow, and takes much memory meanwhile.
 const MANY_RULES: usize = 500;
 
@@ -39,6 +48,8 @@ static COMPILING: Mutex<()> = Mutex::new(());
 pub(super) struct Reader<'a> {
     pub(super) bounds: &'a Bounds,
     pub(super) rules_left: &'a AtomicUsize,
+    /// [`MAX_NESTED`] ignore files above already count.
+    pub(super) is_too_deep: bool,
 }
 
 pub(super) fn rules_of_a_walk() -> AtomicUsize {
@@ -67,6 +78,10 @@ impl Reader<'_> {
             self.bounds.note_ignore_file(&place.join(name), what);
         };
         match kind {
+            FileType::RegularFile | FileType::Unknown if self.is_too_deep => {
+                note(&format!("it lies below {MAX_NESTED} others"));
+                return None;
+            }
             FileType::RegularFile | FileType::Unknown => {}
             FileType::Directory => return None,
             FileType::Symlink => {
@@ -104,7 +119,7 @@ impl Reader<'_> {
         };
         let text = text.trim_start_matches(BYTE_ORDER_MARK);
         let rules: Vec<&str> = text.lines().filter(|line| is_rule(line)).collect();
-        let taken = self.take(rules.len().min(MAX_RULES));
+        let (taken, weight) = self.take(&rules);
         if taken < rules.len() {
             note(&format!("only {taken} of its {} rules count", rules.len()));
         }
@@ -112,7 +127,7 @@ impl Reader<'_> {
             return None;
         }
         // Held until the rules are compiled. Time may run out while waiting for it.
-        let _turn = (taken > MANY_RULES).then(|| sync::lock(&COMPILING));
+        let _turn = (weight > MANY_RULES).then(|| sync::lock(&COMPILING));
         if self.bounds.is_over() {
             return None;
         }
@@ -128,13 +143,36 @@ impl Reader<'_> {
         compiled.ok().filter(|rules| !rules.is_empty())
     }
 
-    /// Takes up to `wanted` rules from those that the walk has left.
-    fn take(&self, wanted: usize) -> usize {
+    /// Takes as many of the rules as the walk has left. Returns their number and weight.
+    fn take(&self, rules: &[&str]) -> (usize, usize) {
+        let mut taken = (0, 0);
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let less = |left: usize| Some(left.saturating_sub(wanted));
-        let left = self.rules_left.fetch_update(set, fetch, less).unwrap_or(0);
-        left.min(wanted)
+        let less = |left: usize| {
+            taken = fitting(rules, left.min(MAX_RULES));
+            Some(left - taken.1)
+        };
+        _ = self.rules_left.fetch_update(set, fetch, less);
+        taken
     }
+}
+
+/// The number and weight of the first rules that weigh at most `max_weight` together.
+fn fitting(rules: &[&str], max_weight: usize) -> (usize, usize) {
+    let mut fitting = (0, 0);
+    for rule in rules {
+        let weight = fitting.1 + weight(rule);
+        if weight > max_weight {
+            break;
+        }
+        fitting = (fitting.0 + 1, weight);
+    }
+    fitting
+}
+
+/// How many ordinary rules a rule counts as.
+fn weight(rule: &str) -> usize {
+    let is_plain = rule.len() <= ORDINARY_RULE_BYTES || !rule.contains(['*', '?', '[', '{']);
+    if is_plain || is_too_large(rule) { 1 } else { rule.len() / BYTES_PER_RULE }
 }
 
 fn is_rule(line: &str) -> bool {
@@ -161,11 +199,24 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn all_files_of_a_walk_share_its_rules() {
+    fn taken(files: &[(usize, &str)]) -> Vec<usize> {
         let bounds = Bounds::new(Duration::ZERO);
         let rules_left = rules_of_a_walk();
-        let reader = Reader { bounds: &bounds, rules_left: &rules_left };
-        assert_eq!([8000, 8000, 8000, 1].map(|wanted| reader.take(wanted)), [8000, 8000, 4000, 0]);
+        let reader = Reader { bounds: &bounds, rules_left: &rules_left, is_too_deep: false };
+        files.iter().map(|(count, rule)| reader.take(&vec![*rule; *count]).0).collect()
+    }
+
+    #[test]
+    fn all_files_of_a_walk_share_its_rules() {
+        let files = [(8000, "*.a"), (8000, "b"), (8000, "/c/d"), (1, "e")];
+        assert_eq!(taken(&files), [8000, 8000, 4000, 0]);
+    }
+
+    #[test]
+    fn t28_a_long_rule_with_wildcards_counts_as_many() {
+        let classes = "[\u{4e00}\u{4e8c}]".repeat(100);
+        let plain = "a".repeat(800);
+        assert_eq!(taken(&[(9000, &plain)]), [9000]);
+        assert_eq!(taken(&[(9000, &classes)]), [MAX_RULES / (classes.len() / BYTES_PER_RULE)]);
     }
 }

@@ -8,7 +8,7 @@ use ignore::Match;
 use ignore::gitignore::Gitignore;
 use rustix::fs::FileType;
 
-use super::ignore_files::Reader;
+use super::ignore_files::{MAX_NESTED, Reader};
 use crate::workspace::Directory;
 
 /// In order of precedence: a file beats those after it.
@@ -25,6 +25,8 @@ pub(super) struct Rules {
     /// Whether this is the root of a repository. Git's rules above it do not apply in it.
     is_repository: bool,
     is_in_repository: bool,
+    /// How many of it and the ones above have rules.
+    nested: usize,
 }
 
 /// The ignore files of a directory, with their kinds.
@@ -79,7 +81,7 @@ impl Rules {
         });
         is_in_repository.then(|| {
             let own = [const { None }; 4];
-            Arc::new(Self { above: None, own, is_repository: true, is_in_repository })
+            Arc::new(Self { above: None, own, is_repository: true, is_in_repository, nested: 0 })
         })
     }
 
@@ -96,6 +98,8 @@ impl Rules {
         }
         let is_repository = present.is_repository();
         let is_in_repository = is_repository || above.is_some_and(|above| above.is_in_repository);
+        let nested = above.map_or(0, |above| above.nested);
+        let reader = Reader { is_too_deep: nested >= MAX_NESTED, ..*reader };
         let mut own = [const { None }; 4];
         for (index, kind) in present.files.into_iter().enumerate() {
             // As in ripgrep, `.gitignore` applies in repositories only.
@@ -110,7 +114,8 @@ impl Rules {
         if !is_repository && own.iter().all(Option::is_none) {
             return above.cloned();
         }
-        Some(Arc::new(Self { above: above.cloned(), own, is_repository, is_in_repository }))
+        let nested = nested + usize::from(own.iter().any(Option::is_some));
+        Some(Arc::new(Self { above: above.cloned(), own, is_repository, is_in_repository, nested }))
     }
 
     /// Whether the rules leave out `path`, which is an entry of this directory.

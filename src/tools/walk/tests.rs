@@ -94,6 +94,30 @@ async fn t28_large_ignore_files_count_up_to_a_bound() {
 }
 
 #[tokio::test]
+async fn t28_of_ignore_files_above_each_other_so_many_count() {
+    let files: Vec<(String, String)> = (0..40)
+        .flat_map(|depth| {
+            let here = "d/".repeat(depth);
+            [
+                (format!("{here}.ignore"), format!("[n]{depth}.txt\n")),
+                (format!("{here}n{depth}.txt"), String::new()),
+            ]
+        })
+        .collect();
+    let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let answer = Workspace::new(&files).call(patient(), json!({ "pattern": "*.txt" })).await;
+
+    let hidden = |depth: usize| !answer.contains(&format!("n{depth}.txt"));
+    assert_eq!(
+        (0..40).filter(|depth| hidden(*depth)).collect::<Vec<_>>(),
+        (0..32).collect::<Vec<_>>()
+    );
+    let why = ".ignore: it lies below 32 others)";
+    assert_eq!(answer.lines().filter(|line| line.ends_with(why)).count(), 5, "{answer}");
+    assert!(answer.ends_with("(ignore file not used in full: 3 more)"), "{answer}");
+}
+
+#[tokio::test]
 async fn rules_that_would_overwhelm_the_parser_are_left_out() {
     let ground = workspace();
     let rules = ["{".repeat(10_000), "*".repeat(500_000), "{a,".repeat(100), "b.txt".to_owned()];

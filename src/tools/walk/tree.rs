@@ -81,7 +81,7 @@ impl Walk {
         let rules_left = rules_of_a_walk();
         let mut rules = None;
         if !filter.disregards_ignores {
-            let reader = Reader { bounds: &bounds, rules_left: &rules_left };
+            let reader = Reader { bounds: &bounds, rules_left: &rules_left, is_too_deep: false };
             let above = above(root_path, root, scope.real_path(), &reader);
             rules = above.rules;
             filter.disregards_ignores = above.leaves_out && !filter.enters_ignored;

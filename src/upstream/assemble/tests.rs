@@ -522,3 +522,20 @@ fn what_has_changed_is_told_once() {
     assert_eq!(assembler.take_changed().into_iter().collect::<Vec<_>>(), [0, 1]);
     assert!(assembler.take_changed().is_empty());
 }
+
+#[test]
+fn a_finish_reason_looks_only_at_what_came_since_the_one_before() {
+    let mut assembler = assembler();
+    assembler.push(&[delta(r#"0 #a Read {"x":1}{"x":2}{"x":3}"#)]);
+    assert_eq!(assembler.finish_reason(), [Step::Sealed(Slot(2))]);
+    assert!(assembler.unsealed.is_empty());
+
+    assembler.push(&[delta("1 #b Read {")]);
+    for _ in 0..2 {
+        assert_eq!(assembler.finish_reason(), []);
+        assert_eq!((&assembler.half_open, &assembler.unsealed), (&[3].into(), &[3].into()));
+    }
+    assembler.push(&[delta(r#"1 "x":4}"#)]);
+    assert!(assembler.half_open.is_empty());
+    assert_eq!(assembler.finish_reason(), [Step::Sealed(Slot(3))]);
+}

@@ -218,6 +218,12 @@ fn members_beside_the_choices_are_kept_unless_they_are_ours() {
 }
 
 #[test]
+fn progress_that_upstream_makes_up_is_not_passed_on() {
+    let delta = delta(r#"{"toolhand":{"type":"approval"},"x":1}"#);
+    assert_eq!(delta.members.keys().collect::<Vec<_>>(), ["x"]);
+}
+
+#[test]
 fn a_lone_surrogate_is_read_as_a_replacement_character() {
     let delta = delta(r#"{"content":"a\ud83d","reasoning_content":"\ude00"}"#);
     assert_eq!(delta.content.as_deref(), Some("a\u{fffd}"));

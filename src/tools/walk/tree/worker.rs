@@ -118,7 +118,8 @@ impl<'w, V: FnMut(&Entry<'_>)> Worker<'w, V> {
             if has_more {
                 present = Present::look(directory);
             }
-            let reader = Reader { bounds: &walk.bounds, rules_left: &walk.rules_left };
+            let reader =
+                Reader { bounds: &walk.bounds, rules_left: &walk.rules_left, is_too_deep: false };
             let path = as_path(if self.path.is_empty() { b"/" } else { &self.path });
             rules = Rules::within(above, directory, path, present, &reader);
         }
