@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use syn::visit::{self, Visit};
-use syn::{Attribute, Item, ItemUse, Macro, UseTree};
+use syn::{Attribute, File, Item, ItemUse, Macro, UseTree};
 
 pub(super) type ModulePath = Vec<String>;
 
 /// Each group of files that depend on one another, as lines `a uses b`. `sources` holds
-/// the module path and the text of each file.
-pub(super) fn circles(sources: &[(ModulePath, String)]) -> Vec<Vec<String>> {
+/// the module path and the content of each file.
+pub(super) fn circles(sources: &[(ModulePath, File)]) -> Vec<Vec<String>> {
     let uses = Crate::read(sources).uses();
     let reached: BTreeMap<_, _> = uses.keys().map(|file| (file, reached(&uses, file))).collect();
     let mut circles: BTreeMap<BTreeSet<&ModulePath>, Vec<String>> = BTreeMap::new();
@@ -66,10 +66,9 @@ enum Found {
 const MAX_STEPS: usize = 32;
 
 impl Crate {
-    fn read(sources: &[(ModulePath, String)]) -> Self {
+    fn read(sources: &[(ModulePath, File)]) -> Self {
         let mut reader = Reader::default();
-        for (path, text) in sources {
-            let file = syn::parse_file(text).expect("our own source parses");
+        for (path, file) in sources {
             reader.read_module(path, path.clone(), &file.items);
         }
         let Reader { mut modules, tests } = reader;
@@ -277,9 +276,11 @@ mod tests {
 
     fn check(sources: &[(&str, &str)], expected: &[&[&str]]) {
         let path = |file: &str| file.split("::").map(str::to_owned).collect::<ModulePath>();
-        let sources: Vec<_> =
-            sources.iter().map(|(file, text)| (path(file), (*text).to_owned())).collect();
-        assert_eq!(circles(&sources), expected, "{sources:?}");
+        let parsed: Vec<_> = sources
+            .iter()
+            .map(|(file, text)| (path(file), syn::parse_file(text).expect("Rust")))
+            .collect();
+        assert_eq!(circles(&parsed), expected, "{sources:?}");
     }
 
     const CIRCLE: &[&[&str]] = &[&["a::b uses a::c", "a::c uses a::b"]];
