@@ -1,7 +1,7 @@
-//! The API: every route, and how its requests are answered.
+//! Answers the requests of every route.
 //!
 //! [`router`] lists every route; each action has its own file. [`crate::http`] has
-//! accepted the connection and checked who is asking.
+//! accepted the connection and checked the key before a handler runs.
 
 pub(crate) mod chat;
 pub(crate) mod denied_fields;

@@ -1,4 +1,4 @@
-//! The only `new` of each service, and the server that they make up.
+//! Builds each service once, and the server from them.
 
 pub(crate) mod api_state;
 mod open_files;
@@ -26,10 +26,11 @@ use crate::limits::Limits;
 use crate::permissions::Sandbox;
 use crate::processes;
 
-/// The name under which the first key, or the one of the environment, acts.
+/// The id of the client key, whether it comes from the environment or the state
+/// directory.
 const FIRST_KEY: &str = "default";
 
-/// A server that holds its address and has not answered yet.
+/// A server that has bound its address and does not serve yet.
 #[derive(Debug)]
 pub(crate) struct Server {
     listener: TcpListener,
@@ -37,13 +38,13 @@ pub(crate) struct Server {
     api: ApiState,
     key_path: Option<PathBuf>,
     config: Config,
-    /// Fires when the grace of running turns is over.
+    /// Cancelled near the end of the grace: turns that still run end with an error.
     turns_over: CancellationToken,
-    /// Keeps a second server away.
+    /// Holds the lock that keeps a second server away.
     _state: StateDir,
 }
 
-/// What kept the server from starting, in one line.
+/// Why the server cannot start, in one line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     #[error(transparent)]
@@ -55,7 +56,7 @@ pub(crate) enum StartError {
 }
 
 impl Server {
-    /// Builds every service and takes the address.
+    /// Builds every service and binds the address.
     pub(crate) async fn bind(loaded: Loaded, state: StateDir) -> Result<Self, StartError> {
         let services = Services::from_config(&loaded)?;
         let forwarded = api_state::forwarded_routes(&loaded)?;
@@ -71,17 +72,17 @@ impl Server {
         Ok(Self { listener, address, api, key_path, config, turns_over, _state: state })
     }
 
-    /// Where it listens, with the port it really got.
+    /// The address it listens on, with the real port.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The file with the client key, where there is one.
+    /// The file with the client key, if there is one.
     pub(crate) fn key_path(&self) -> Option<&Path> {
         self.key_path.as_deref()
     }
 
-    /// Answers until `stop`; then running turns have their grace.
+    /// Serves until `stop` is cancelled. Running turns then have their grace.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let connections = open_files::room_for(self.config.limits.connections);
         let limits = Arc::new(Limits { connections, ..self.config.limits });
@@ -97,8 +98,8 @@ impl Server {
     }
 }
 
-/// The keys that are let in: the environment's, or else the one of the state
-/// directory, with its path.
+/// The accepted keys: the one of the environment, else the one in the state directory,
+/// which is returned with its path.
 fn client_keys(
     config: &Config,
     secrets: &Secrets,
@@ -118,7 +119,7 @@ fn client_keys(
     Ok((required(kept.key.expose()), Some(kept.path)))
 }
 
-/// What the operator chose and should not forget.
+/// Warns of dangerous settings at every start.
 fn warn_of_dangers(config: &Config, file: Option<&Path>, home: &Path) {
     for warning in workspaces::warnings(config, home) {
         tracing::warn!("{warning}");

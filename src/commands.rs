@@ -1,4 +1,4 @@
-//! Runs the command that the program was called with.
+//! Parses the command line and runs the command.
 
 pub(crate) mod check;
 pub(crate) mod demo_model;
@@ -78,7 +78,7 @@ pub(crate) struct ServerFlags {
 }
 
 impl ServerFlags {
-    /// Everything that was set from outside of the file.
+    /// All settings from outside of the file.
     pub(crate) fn given(&self, variables: &Variables) -> ConfigInput {
         let texts = [
             ("--listen", "server.listen", &self.listen),
@@ -106,7 +106,7 @@ impl ServerFlags {
     }
 }
 
-/// Why a command did not do what it should, in one line for whoever called it.
+/// Why a command failed, in one line for its caller.
 pub(crate) struct Failure(String);
 
 impl Failure {
@@ -127,10 +127,10 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Does what the command line says. A usage error has ended the program with 2.
+/// Runs the command. A usage error has ended the program with status 2.
 pub fn run() -> ExitCode {
     let command = CommandLine::parse().command;
-    // What the program is to keep to itself comes first; it may start once more here.
+    // Protect secrets first. The program may start itself once more here.
     let closed = own_environment::close_to_others();
     let (variables, left) = own_environment::take();
     if let Err(error) = closed.and(left) {
@@ -149,13 +149,13 @@ pub fn run() -> ExitCode {
     })
 }
 
-/// Writes to stdout. Whoever closed it does not want to read more: no failure.
+/// Writes to stdout. A closed stdout is no failure: its reader wants no more.
 pub(crate) fn print(text: &str) {
     let mut stdout = io::stdout().lock();
     drop(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()));
 }
 
-/// One line on stderr.
+/// Writes one line to stderr.
 fn print_error(reason: &str) {
     drop(writeln!(io::stderr().lock(), "toolhand: {reason}"));
 }

@@ -1,7 +1,8 @@
-//! Loads the settings: flag over environment over file over default.
+//! Loads the settings: a flag beats the environment, the environment the file, the file
+//! the default.
 //!
-//! What a setting means is said where it is used; here they are only put together,
-//! checked against each other, and read. No other module reads the environment.
+//! The types of the settings stand where they are used. This module merges, checks and
+//! reads them. No other module reads the environment.
 
 pub(crate) mod environment;
 pub(crate) mod file;
@@ -27,9 +28,10 @@ use crate::http::{auth, cors};
 use crate::limits::Limits;
 use crate::processes::Environment;
 use crate::sessions::request::Progress;
+use crate::text::did_you_mean;
 use crate::{permissions, telemetry, tools, upstream};
 
-/// Every setting, one table a part.
+/// All settings, one member for each table.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Config {
@@ -55,14 +57,14 @@ pub(crate) struct Config {
 pub(crate) struct Server {
     #[serde(deserialize_with = "listen_address")]
     pub(crate) listen: SocketAddr,
-    /// The root that tools work in.
+    /// The directory that tools work in.
     pub(crate) workspace: PathBuf,
-    /// Further ones, by the names that requests choose them by.
+    /// Further workspaces, by the name that a request chooses them with.
     pub(crate) workspaces: BTreeMap<String, PathBuf>,
     pub(crate) state_dir: PathBuf,
-    /// Further `Host` values that are ours.
+    /// Further names and addresses that `Host` may have.
     pub(crate) allowed_hosts: Vec<Authority>,
-    /// Peers whose `X-Forwarded-*` counts.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     pub(crate) trusted_proxies: Vec<IpAddr>,
 }
 
@@ -86,7 +88,7 @@ impl Default for Server {
     }
 }
 
-/// What stands in the way of a start, in one line.
+/// Why the configuration cannot be loaded, in one line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("{}: {reason}", path.display())]
@@ -103,11 +105,7 @@ pub(crate) enum ConfigError {
     Invalid(String),
 }
 
-fn did_you_mean(hint: Option<&str>) -> String {
-    hint.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
-}
-
-/// What was set from outside of the file.
+/// Settings from outside of the file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConfigInput {
     /// `--config`.
@@ -116,12 +114,12 @@ pub(crate) struct ConfigInput {
     pub(crate) variables: Variables,
 }
 
-/// The settings, and how they came about.
+/// The settings, and where each was set.
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded {
     pub(crate) config: Config,
     pub(crate) secrets: Secrets,
-    /// What commands may know of ours.
+    /// The environment of commands.
     pub(crate) environment: Environment,
     pub(crate) file: Option<PathBuf>,
     pub(crate) layers: Layers,
@@ -163,7 +161,7 @@ impl Config {
         Ok(())
     }
 
-    /// What no single key can tell.
+    /// Checks what involves more than one key.
     fn check(&self, layers: &Layers) -> Result<(), ConfigError> {
         let bad = |key: &str, reason: String| {
             let at = layers.source(key).cloned();
@@ -205,7 +203,7 @@ fn no_directory(path: &Path) -> String {
     format!("{} is not a directory", path.display())
 }
 
-/// `~` is the home directory; a relative path starts where the process was started.
+/// Resolves `~` to the home directory, and a relative path to the working directory.
 fn absolute(path: &Path, home: Option<&Path>) -> Result<PathBuf, ConfigError> {
     let path = match path.strip_prefix("~") {
         Ok(rest) => {

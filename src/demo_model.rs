@@ -1,8 +1,9 @@
-//! The demo model: a small rule-based upstream for trials and tests, no language model.
+//! Serves the demo model: a small rule-based upstream for trials and tests, not a
+//! language model.
 //!
-//! It speaks the OpenAI wire on loopback, streamed and not, calls real tools
-//! ("read X", "find TODO in src", …) and quotes what they answered. Everything
-//! it says is labelled as the demo.
+//! Speaks OpenAI's wire format on loopback, streamed and not. Calls real tools ("read X",
+//! "find TODO in src", …) and quotes their answers. Everything it says is labelled as the
+//! demo model's.
 
 mod grammar;
 mod reply;
@@ -23,10 +24,11 @@ use tokio::net::TcpListener;
 /// The only model it offers.
 pub(crate) const MODEL: &str = "demo";
 
-/// Conversations grow with every tool answer; the server in front has the real limit.
+/// Conversations grow with every tool answer. The server in front enforces the real
+/// limit.
 const BODY_LIMIT: usize = 64 << 20;
 
-/// Answers on `listener` until the future is dropped.
+/// Serves on `listener` until the future is dropped.
 pub(crate) async fn serve(listener: TcpListener) -> io::Result<()> {
     axum::serve(listener, router()).await
 }

@@ -3,6 +3,12 @@
 //! The modules are listed in layers, lowest first, with a blank line between layers. A module
 //! uses only modules of lower layers, never a sibling. `tests/architecture.rs` checks this.
 
+// What the vocabulary itself rests on: text, units, locks, owners of files.
+pub(crate) mod ownership;
+pub(crate) mod sync;
+pub(crate) mod text;
+pub(crate) mod units;
+
 // Vocabulary: the types and helpers that every layer above uses.
 pub(crate) mod errors;
 pub(crate) mod ids;
@@ -10,9 +16,6 @@ pub(crate) mod limits;
 pub(crate) mod openai;
 pub(crate) mod progress_lines;
 pub(crate) mod secret;
-pub(crate) mod sync;
-pub(crate) mod text;
-pub(crate) mod units;
 
 // Infrastructure: memory, threads, programs, directories, logs.
 pub(crate) mod blocking;

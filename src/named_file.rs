@@ -1,26 +1,27 @@
-//! Reads files that the operator has named: regular ones, of a bounded size, and without
-//! ever waiting for who holds the other end of a pipe.
+//! Reads files that the operator has named. Accepts regular files of a limited size only,
+//! and never waits for the other end of a pipe.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The whole of it, if it has at most so many bytes.
+/// Reads the whole file if it has at most `most` bytes.
 pub(crate) fn read(path: &Path, most: u64) -> io::Result<(Vec<u8>, Metadata)> {
-    // Asked first, for opening some devices is an act already; what is there when it is
-    // opened is looked at again.
+    // Check before opening, because opening some devices has effects. Another file may be
+    // there by then, so check again after opening.
     expect_regular(&fs::metadata(path)?)?;
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     read_open(&OpenOptions::new().read(true).custom_flags(flags).open(path)?, most)
 }
 
-/// The same of what is open already.
+/// Reads the whole of an open file in the same way.
 pub(crate) fn read_open(file: &File, most: u64) -> io::Result<(Vec<u8>, Metadata)> {
     let metadata = file.metadata()?;
     expect_regular(&metadata)?;
     let mut bytes = Vec::new();
-    // One more tells whether there is more; a length may say nothing (/proc).
+    // One byte more shows that the file is too large. The length in the metadata may be
+    // wrong (`/proc`).
     file.take(most + 1).read_to_end(&mut bytes)?;
     if most < bytes.len() as u64 {
         return Err(io::Error::other(format!("is larger than {most} bytes")));

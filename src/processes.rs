@@ -1,12 +1,12 @@
-//! Runs programs: each under a supervisor of its own, within limits, its output
-//! bounded, its whole process tree ended with it.
+//! Runs programs, each under a supervisor of its own and within limits. Bounds their
+//! output, and ends their whole process tree.
 //!
-//! The server starts our own binary once more for each command ([`supervisor`])
-//! and speaks to it over a socket ([`protocol`]). The supervisor is the subreaper
-//! of all that the command starts, so it finds what went into a session of its own
-//! or was orphaned, and it ends the tree when it is told to or when the socket
-//! closes: a dropped future, an aborted turn and a killed server are the same to it.
-//! What outlives a supervisor that was itself ended, the server finds ([`orphans`]).
+//! For each command the server starts its own binary once more as the supervisor
+//! ([`supervisor`]) and talks to it over a socket ([`protocol`]). The supervisor is the
+//! subreaper of everything that the command starts. So it finds processes that were
+//! orphaned or made a session of their own. It ends the tree when it is told to, or when
+//! the socket closes: a dropped future, an aborted turn and a killed server look the same
+//! to it. The server itself ends what outlives a supervisor ([`orphans`]).
 
 mod command_state;
 mod environment;

@@ -11,6 +11,12 @@ impl Secret {
         Self(text.into())
     }
 
+    /// A key that can be sent in a header; `None` if the text cannot.
+    pub(crate) fn sendable(text: &str) -> Option<Self> {
+        let fits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+        fits.then(|| Self::new(text))
+    }
+
     /// The key itself, for the header that carries it or for its digest.
     pub(crate) fn expose(&self) -> &str {
         &self.0
@@ -21,11 +27,6 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[secret]")
     }
-}
-
-/// Whether the key can be sent in a header.
-pub(crate) fn is_sendable(key: &str) -> bool {
-    !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
-//! Cuts and escapes text without breaking characters.
+//! Cuts and escapes text without breaking characters, and finds the names closest to a wrong one.
 
 use std::borrow::Cow;
+
+/// The mark that may stand before a Unicode text. It is not part of the text.
+pub(crate) const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// The longest prefix of `text` that has at most `bytes` bytes and ends at a character
 /// boundary.
@@ -33,6 +36,46 @@ pub(crate) fn shortened(text: &str, bytes: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}…{}", prefix(text, bytes / 2), suffix(text, bytes / 2)))
 }
 
+/// The first `chars` characters of `text`.
+pub(crate) fn first_chars(text: &str, chars: usize) -> &str {
+    text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
+}
+
+/// The last `chars` characters of `text`.
+pub(crate) fn last_chars(text: &str, chars: usize) -> &str {
+    let Some(before_first) = chars.checked_sub(1) else { return "" };
+    text.char_indices().rev().nth(before_first).map_or(text, |(start, _)| &text[start..])
+}
+
+/// `text` without an incomplete last line, unless that would drop more than half.
+pub(crate) fn whole_lines_of_head(text: &str) -> &str {
+    let end = text.rfind('\n').map_or(0, |end| end + 1);
+    if text.len() / 2 < end { &text[..end] } else { text }
+}
+
+/// `text` without an incomplete first line, unless that would drop more than half.
+pub(crate) fn whole_lines_of_tail(text: &str) -> &str {
+    let start = text.find('\n').map_or(text.len(), |end| end + 1);
+    if start < text.len() / 2 { &text[start..] } else { text }
+}
+
+/// The names with at least `min_similarity`, the most similar first; equally similar ones are
+/// sorted. `known` pairs each name with its similarity, from 0 to 1 (the same name).
+pub(crate) fn closest<N: Ord>(
+    known: impl Iterator<Item = (f64, N)>,
+    min_similarity: f64,
+) -> impl Iterator<Item = N> {
+    let mut likely: Vec<_> =
+        known.filter(|(similarity, _)| *similarity >= min_similarity).collect();
+    likely.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
+    likely.into_iter().map(|(_, name)| name)
+}
+
+/// The end of an error about a name that does not exist.
+pub(crate) fn did_you_mean(name: Option<&str>) -> String {
+    name.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
+}
+
 /// A file name as one line of text. Escapes invalid UTF-8, control characters, and characters
 /// that change the direction of writing.
 pub(crate) fn printable(name: &[u8]) -> String {
@@ -60,6 +103,28 @@ fn is_unprintable(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn characters_are_counted_from_either_end() {
+        for (chars, first, last) in [(0, "", ""), (1, "a", "ü"), (2, "aé", "éü"), (9, "aéü", "aéü")]
+        {
+            assert_eq!((first_chars("aéü", chars), last_chars("aéü", chars)), (first, last));
+        }
+    }
+
+    #[test]
+    fn a_cut_line_goes_unless_it_is_most_of_the_text() {
+        assert_eq!(whole_lines_of_head("one\ntw"), "one\n");
+        assert_eq!(whole_lines_of_head("one\ntwo thr"), "one\ntwo thr");
+        assert_eq!(whole_lines_of_tail("e\nfour"), "four");
+        assert_eq!(whole_lines_of_tail("three\n4"), "three\n4");
+    }
+
+    #[test]
+    fn the_closest_name_comes_first_and_a_distant_one_not_at_all() {
+        let known = [(0.7, "b"), (0.9, "c"), (0.7, "a"), (0.1, "d")];
+        assert_eq!(closest(known.into_iter(), 0.5).collect::<Vec<_>>(), ["c", "a", "b"]);
+    }
 
     #[test]
     fn names_are_one_printable_line() {

@@ -28,6 +28,7 @@ pub(crate) use temp_files::TempFiles;
 mod direct;
 mod directories;
 pub(crate) mod directory;
+mod handles;
 mod identity;
 mod own_files;
 mod replace;

@@ -162,7 +162,7 @@ fn a_file_that_others_may_write_is_refused() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
     home.check_refused(
         &["serve", "--config", "../toolhand.toml"],
-        "../toolhand.toml: others may write it; run: chmod go-w ../toolhand.toml",
+        "../toolhand.toml: others may write it (mode 666); run: chmod go-w ../toolhand.toml",
     );
 }
 
@@ -218,7 +218,7 @@ fn a_state_directory_that_is_not_ours_alone_is_refused() {
     fs::set_permissions(state.join("api-key"), fs::Permissions::from_mode(0o644)).unwrap();
     home.check_refused(
         &arguments,
-        &refused("api-key may be read by others (mode 644); chmod 600 it"),
+        &refused("api-key: others may read it (mode 644); chmod 600 it"),
     );
 }
 

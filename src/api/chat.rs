@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions`: starts a turn and answers with its events.
+//! Answers `POST /v1/chat/completions`: starts a turn and encodes its events.
 
 mod collect;
 mod encode;
@@ -38,16 +38,16 @@ use crate::memory_budget::{Exhausted, MemoryBudget, Reservation};
 use crate::sessions::Sessions;
 use crate::sessions::request::{ChatRequest, Progress};
 
-/// Tells nginx and its kin to pass each chunk on at once.
+/// nginx buffers answers unless this header forbids it.
 const NO_BUFFERING: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 
-/// What chat completions are answered with.
+/// The services that a chat completion needs.
 #[derive(Debug)]
 pub(crate) struct Chat {
     pub(crate) turns: Sessions,
     pub(crate) runs: RunLimits,
-    /// Turns that a retry may come back to.
+    /// Turns that a retry may join.
     pub(crate) idempotency: Idempotency,
     pub(crate) memory_budget: MemoryBudget,
 }
@@ -78,7 +78,7 @@ pub(crate) async fn create(
     ([session, id], response).into_response()
 }
 
-/// A new turn, if there is room for one.
+/// Starts a new turn, if the limits of turns allow one more.
 fn start(
     chat: &Chat,
     request: ChatRequest,
@@ -93,7 +93,7 @@ fn start(
     Ok(SharedTurn::begin(turn, permit, shape, retention, chat.idempotency.memory()))
 }
 
-/// How the answer is to look.
+/// How the answer is encoded.
 #[derive(Debug)]
 struct Shape {
     envelope: Envelope,
@@ -118,8 +118,8 @@ impl Shape {
     }
 }
 
-/// Holds the head back until there is something to say, so that a quick failure
-/// has its own status.
+/// Holds the head back until the first event that releases it or until `turns.head_hold`,
+/// so that a quick failure has its own status.
 async fn streamed(chat: &Chat, mut subscriber: Subscriber, shape: &Shape) -> Response {
     let deadline = Instant::now() + chat.turns.settings().head_hold;
     let mut first = VecDeque::new();
@@ -146,8 +146,8 @@ async fn streamed(chat: &Chat, mut subscriber: Subscriber, shape: &Shape) -> Res
 }
 
 async fn whole(mut subscriber: Subscriber, shape: &Shape, mut memory: Reservation) -> Response {
-    /// It grows piece by piece, so it has up to as much room again, and it is written
-    /// out while it is still held.
+    /// Collected texts grow piece by piece, so a buffer may have twice the size of its
+    /// text. The completion is written while they are still kept.
     const COPIES: usize = 3;
     let mut collected = Collected::default();
     let (mut size_estimate, mut tools_ran) = (0, false);

@@ -1,4 +1,4 @@
-//! Fields that could steer routing or spend someone's key: they never go upstream.
+//! Refuses fields that could steer routing or spend someone's key.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -70,7 +70,7 @@ const PARTS: [&str; 8] =
 
 const SUFFIXES: [&str; 4] = ["_url", "_token", "_callback", "_callbacks"];
 
-/// Where in a name a pattern is refused.
+/// Where in a name a pattern must match.
 #[derive(Clone, Copy)]
 enum Rule {
     Whole,
@@ -79,10 +79,10 @@ enum Rule {
     End,
 }
 
-/// All rules in one automaton, so that a name is read once however many there are.
+/// All rules in one automaton, so that each name is scanned once.
 struct Rules {
     patterns: AhoCorasick,
-    /// By the pattern's number.
+    /// Indexed by the pattern's number.
     rules: Vec<Rule>,
 }
 
@@ -107,8 +107,8 @@ impl Rules {
     }
 }
 
-/// Whether a top-level field of that name, or a member of `metadata`, is refused.
-/// Case and surrounding space are no way around it.
+/// Whether a top-level field or a member of `metadata` with this name is refused. Case
+/// and surrounding spaces do not matter.
 pub(crate) fn is_denied(name: &str) -> bool {
     let name = name.trim();
     RULES.patterns.find_overlapping_iter(name).any(|found| match RULES.rule(found.pattern()) {
@@ -119,7 +119,7 @@ pub(crate) fn is_denied(name: &str) -> bool {
     })
 }
 
-/// Refuses a body that has such a field, or such a member of `metadata`.
+/// Returns an error if the body has such a field, or `metadata` such a member.
 pub(crate) fn check(fields: &Object<'_>) -> Result<(), ApiError> {
     if let Some(name) = fields.keys().find(|name| is_denied(name)) {
         return Err(refusal(name));
@@ -127,16 +127,17 @@ pub(crate) fn check(fields: &Object<'_>) -> Result<(), ApiError> {
     let Some(metadata) = fields.get("metadata") else { return Ok(()) };
     let mut names = Names { path: vec![Cow::Borrowed("metadata")], is_found: false };
     let mut json = serde_json::Deserializer::from_str(metadata.get());
-    // What ends the reading is a name that was found: the JSON has been checked before.
+    // A denied name stops the deserializer. Nothing else can: the JSON was checked
+    // before.
     let _ended = names.deserialize(&mut json);
     if names.is_found { Err(refusal(&place(&names.path))) } else { Ok(()) }
 }
 
-/// Looks at the names of all members at any depth, since what reads metadata may well
-/// look into it. Reads the text once, and holds only the names above the one at hand.
+/// Visits the names of all members at any depth, because LiteLLM may read nested
+/// metadata. Reads the text once and keeps only the names on the current path.
 struct Names<'de> {
     path: Vec<Cow<'de, str>>,
-    /// The last name of `path` is refused.
+    /// The last name of `path` is denied.
     is_found: bool,
 }
 
@@ -198,11 +199,11 @@ impl<'de> Visitor<'de> for &mut Names<'de> {
     }
 }
 
-/// `metadata.a.b`, with `…` for the middle of a long path.
+/// Writes `metadata.a.b`, with `…` for the middle of a long path.
 fn place(path: &[Cow<'_, str>]) -> String {
-    /// Names that are told at each end.
+    /// How many names are written at each end.
     const TOLD: usize = 2;
-    /// Longer than the names that we refuse.
+    /// Longer than any denied name.
     const MAX_NAME: usize = 60;
     let names = |names: &[Cow<'_, str>]| {
         names.iter().map(|name| text::shortened(name, MAX_NAME)).collect::<Vec<_>>().join(".")
@@ -215,7 +216,7 @@ fn place(path: &[Cow<'_, str>]) -> String {
 
 /// The error that names the field.
 pub(crate) fn refusal(name: &str) -> ApiError {
-    /// Longer than any place that was shortened already.
+    /// Longer than any shortened path.
     const MAX_PLACE: usize = 280;
     let name = text::shortened(name, MAX_PLACE);
     ApiError::new(
@@ -240,7 +241,7 @@ mod tests {
             assert!(is_denied(&name.to_ascii_uppercase()), "{name}");
             assert!(is_denied(&format!(" {name}\n")), "{name}");
         }
-        // A rule that matches is not hidden by one that begins in the same place.
+        // A match must not hide another one that starts at the same byte.
         for name in ["litellm", "cache", "aws_api_key_x", "x_url_token", "mock_", "api_key"] {
             assert_eq!(is_denied(name), name != "litellm", "{name}");
         }

@@ -1,4 +1,4 @@
-//! `GET /health`: answers as long as the process does. Needs no key and gives no details.
+//! Answers `GET /health` as long as the process runs. Needs no key and gives no details.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;

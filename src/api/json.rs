@@ -1,5 +1,5 @@
-//! Looks into JSON without taking it apart: what is not asked for stays the bytes
-//! it came as. Only for bodies that [`super::strict_json`] has passed.
+//! Reads parts of a JSON text and keeps everything else as the bytes it came as. Only for
+//! bodies that [`super::strict_json`] has accepted.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// What a value is, told by its first byte.
+/// The kind of a value, known from its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Null,
@@ -45,8 +45,8 @@ pub(crate) fn number(value: &RawValue) -> Option<f64> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// The items of a list, and no more than one beyond `most`: enough to tell that there
-/// are too many. `None`: it is no list.
+/// The items of a list, at most one more than `most`, so that the caller sees when there
+/// are too many. `None` if the value is no list.
 pub(crate) fn items(value: &RawValue, most: usize) -> Option<Vec<&RawValue>> {
     let mut items = Vec::new();
     for_each_item(value, |item| {
@@ -57,8 +57,8 @@ pub(crate) fn items(value: &RawValue, most: usize) -> Option<Vec<&RawValue>> {
     Some(items)
 }
 
-/// Hands over the items of a list one by one, and stops at the first error; none of
-/// them is kept, however many there are. `None`: it is no list.
+/// Passes the items of a list to the function one by one and stops at the first error.
+/// Keeps none of them, however many there are. `None` if the value is no list.
 pub(crate) fn for_each_item<'a, E>(
     value: &'a RawValue,
     mut each: impl FnMut(&'a RawValue) -> Result<(), E>,
@@ -75,7 +75,7 @@ pub(crate) fn for_each_item<'a, E>(
     Some(outcome)
 }
 
-/// Reads a list until the function says that it has seen enough.
+/// Reads a list until the function returns an error.
 struct Items<F>(F);
 
 impl<'de, F: FnMut(&'de RawValue) -> bool> Visitor<'de> for Items<F> {
@@ -95,31 +95,31 @@ impl<'de, F: FnMut(&'de RawValue) -> bool> Visitor<'de> for Items<F> {
     }
 }
 
-/// A value that [`RawValue`] has seen to be JSON when it was made of JSON.
+/// Wraps JSON that was built from JSON.
 pub(crate) fn raw(json: String) -> Box<RawValue> {
     RawValue::from_string(json).expect("put together from JSON")
 }
 
-/// `text` as a JSON string.
+/// Writes `text` as a JSON string.
 pub(crate) fn quoted(text: &str) -> Box<RawValue> {
     serde_json::value::to_raw_value(text).expect("text is JSON")
 }
 
-/// `[…]` of values.
+/// Writes a JSON list of these values.
 pub(crate) fn array(items: &[Box<RawValue>]) -> Box<RawValue> {
     serde_json::value::to_raw_value(items).expect("raw values are JSON")
 }
 
-/// Members of an object that we look into, or a body's: more than any has, and few
-/// enough to be searched one by one. What is only passed on may have any number.
+/// The most members of an object whose members are read. More than any request needs, and
+/// few enough for linear search. Objects that are only forwarded may have any number.
 pub(crate) const MAX_MEMBERS: usize = 4096;
 
-/// An object's members, in their order.
+/// The members of an object, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Object<'a> {
-    /// `None` when `json` is another kind of value, or has more than [`MAX_MEMBERS`].
+    /// `None` if `json` is another kind of value, or has more than [`MAX_MEMBERS`].
     pub(crate) fn parse(json: &'a str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }
@@ -128,7 +128,7 @@ impl<'a> Object<'a> {
         Self::parse(value.get())
     }
 
-    /// The member of that name, unless it is `null`.
+    /// The member with this name, unless it is `null`.
     pub(crate) fn get(&self, name: &str) -> Option<&'a RawValue> {
         let (_, value) = self.0.iter().find(|(key, _)| key == name)?;
         (!is_null(value)).then_some(*value)
@@ -146,8 +146,7 @@ impl<'a> Object<'a> {
         self.0.iter().map(|(key, _)| key.as_ref())
     }
 
-    /// The same object with other values for some members, or without them; what
-    /// is new comes last.
+    /// The same object with some members replaced or removed. New members come last.
     pub(crate) fn with(&self, changes: &[(&str, Option<&RawValue>)]) -> Box<RawValue> {
         let change = |name: &str| changes.iter().find(|(changed, _)| *changed == name);
         let kept = self.members().filter_map(|(name, value)| match change(name) {
@@ -196,7 +195,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// A key or a string, borrowed from the body unless it is written with escapes.
+/// A key or string, borrowed from the body unless it has escapes.
 pub(super) struct Key<'de>(pub(super) Cow<'de, str>);
 
 impl<'de> Deserialize<'de> for Key<'de> {

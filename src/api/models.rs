@@ -1,4 +1,4 @@
-//! `GET /v1/models` and `GET /v1/models/{id}`: passes on upstream's list.
+//! Answers `GET /v1/models` and `GET /v1/models/{id}` with upstream's list.
 
 use std::sync::Arc;
 

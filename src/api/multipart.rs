@@ -1,7 +1,7 @@
-//! Finds the field names in a multipart body that streams by. Pure.
+//! Finds the field names of a multipart body while it is streamed. Pure.
 //!
-//! Stricter than the parsers behind us, so that no field they see is missed: a
-//! body that could be read in two ways is refused.
+//! Stricter than the parsers behind us, so that no field is missed that they would see: a
+//! body that can be parsed in two ways is refused.
 
 use super::denied_fields;
 use crate::errors::{ApiError, ErrorCode};
@@ -9,18 +9,18 @@ use crate::errors::{ApiError, ErrorCode};
 /// The longest boundary that RFC 2046 allows.
 const MAX_BOUNDARY: usize = 70;
 
-/// The head of one part: a few short lines.
+/// The head of a part is a few short lines.
 const MAX_HEAD: usize = 8 << 10;
 
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// Watches a multipart body, whatever way its bytes are cut.
+/// Scans a multipart body. The outcome does not depend on how its bytes are cut.
 #[derive(Debug)]
 pub(crate) struct FieldNames {
-    /// Two hyphens and the boundary; wherever it stands, it counts.
+    /// Two hyphens and the boundary. It counts wherever it occurs.
     delimiter: Vec<u8>,
     place: Position,
-    /// What was not decided yet.
+    /// Bytes that were not decided yet.
     pending: Vec<u8>,
 }
 
@@ -41,19 +41,19 @@ impl FieldNames {
         Ok(Self { delimiter, place: Position::Start, pending: Vec::new() })
     }
 
-    /// Takes the next bytes; an error where a field is refused or unreadable.
+    /// Takes the next bytes. Fails if a field is denied or cannot be parsed.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), ApiError> {
         self.pending.extend_from_slice(bytes);
         while self.step()? {}
         Ok(())
     }
 
-    /// Whether the body was whole.
+    /// Checks that the body has ended properly.
     pub(crate) fn finish(&self) -> Result<(), ApiError> {
         if self.place == Position::End { Ok(()) } else { Err(invalid("breaks off")) }
     }
 
-    /// Goes on to the next place, when there are bytes enough to tell.
+    /// Advances to the next position if enough bytes are there.
     fn step(&mut self) -> Result<bool, ApiError> {
         match self.place {
             Position::Start => self.read_start(),
@@ -132,7 +132,7 @@ fn boundary(content_type: &str) -> Option<String> {
     (is_only && fits && boundary.bytes().all(is_valid)).then_some(boundary)
 }
 
-/// The `name` of the one `Content-Disposition` in a part's head.
+/// The `name` in the single `Content-Disposition` of a part's head.
 fn field_name(head: &[u8]) -> Result<String, ApiError> {
     let unreadable = || invalid("has a part with an unreadable head");
     let head = str::from_utf8(head).map_err(|_| unreadable())?;
@@ -155,8 +155,8 @@ fn field_name(head: &[u8]) -> Result<String, ApiError> {
     }
 }
 
-/// The parameters behind the first `;`, names in lower case. `None` for whatever two
-/// readers could read differently.
+/// The parameters after the first `;`, with names in lower case. `None` for everything
+/// that two parsers could read differently.
 fn parameters(header: &str) -> Option<Vec<(String, String)>> {
     let mut found = Vec::new();
     let (_, mut rest) = header.split_once(';')?;
@@ -210,7 +210,7 @@ mod tests {
         fed.and_then(|()| names.finish()).map_err(|error| error.code)
     }
 
-    /// The same however the bytes are cut.
+    /// The result must not depend on how the bytes are cut.
     #[track_caller]
     fn check(body: &str, expected: Result<(), ErrorCode>) {
         for cut in 1..=body.len() {

@@ -1,4 +1,4 @@
-//! `GET /openapi.yaml`: describes this API.
+//! Answers `GET /openapi.yaml` with the description of this API.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;

@@ -1,7 +1,7 @@
-//! Forwards further `/v1` routes as they are, streamed both ways.
+//! Forwards further `/v1` routes unchanged, streamed in both directions.
 //!
-//! Only named routes: an upstream has administrative ones, which its key must not open
-//! to our clients.
+//! Forwards named routes only: upstream has administrative routes, which its key must not
+//! open to our clients.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -27,7 +27,7 @@ use crate::memory_budget::{MemoryBudget, Reservation};
 use crate::sync;
 use crate::upstream::Client;
 
-/// The routes of OpenAI's that stand behind one name.
+/// OpenAI's routes by the name of their group.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("completions", &["completions"]),
     ("embeddings", &["embeddings"]),
@@ -37,20 +37,20 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("images", &["images/generations", "images/edits", "images/variations"]),
 ];
 
-/// Answered by the server itself.
+/// Routes that the server answers itself.
 const OWN: [&str; 2] = ["chat", "models"];
 
 /// Which routes are forwarded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes {
-    /// Below `/v1/`: `POST` on exactly these.
+    /// `POST` to exactly these paths below `/v1/`.
     pub(crate) known: BTreeSet<String>,
-    /// Below `/v1/`: these and all beneath them.
+    /// These paths below `/v1/` and everything beneath them.
     pub(crate) further: BTreeSet<String>,
 }
 
 impl Routes {
-    /// From `upstream.passthrough`; the error is for the operator.
+    /// Reads `upstream.passthrough`. The error is for the operator.
     pub(crate) fn named(names: &[String]) -> Result<Self, String> {
         let mut routes = Self::default();
         for name in names {
@@ -79,7 +79,7 @@ fn is_beneath(route: &str, above: &str) -> bool {
     route.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// A path segment that means the same to everyone: no `..`, no escapes.
+/// Whether every parser reads this path segment in the same way: no `..`, no escapes.
 fn is_plain(segment: &str) -> bool {
     let is_plain_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@~".contains(&byte);
     !segment.is_empty()
@@ -108,7 +108,7 @@ pub(crate) async fn forward(
     }
 }
 
-/// What follows `/v1`, with its query.
+/// The path and query after `/v1`.
 fn route_of(uri: &Uri) -> Result<String, ApiError> {
     let unknown = || ApiError::new(ErrorCode::UnknownRoute, "There is no such route.");
     let route = uri.path().strip_prefix("/v1/").ok_or_else(unknown)?;
@@ -155,12 +155,13 @@ async fn outgoing(
     Ok(Outgoing { content_type, body, _share: None })
 }
 
-/// Pictures and sound come as multipart; what OpenAI takes as JSON only does not.
+/// Image and audio uploads are multipart. Routes that OpenAI defines with JSON take JSON
+/// only.
 fn takes_multipart(path: &str) -> bool {
     !["/v1/completions", "/v1/embeddings", "/v1/moderations", "/v1/rerank"].contains(&path)
 }
 
-/// Why an upload was broken off by us.
+/// Why the server aborted an upload.
 #[derive(Clone, Debug, Default)]
 struct Upload(Arc<Mutex<Option<ApiError>>>);
 
@@ -175,8 +176,8 @@ impl Upload {
     }
 }
 
-/// The body as it comes, until a field in it is refused: then it breaks off, and
-/// upstream never sees a whole request.
+/// Forwards the body until a field in it is denied. Then the body ends with an error, so
+/// upstream never sees a complete request.
 fn watched(
     incoming: Incoming,
     names: FieldNames,
@@ -195,7 +196,7 @@ fn watched(
     })
 }
 
-/// A good answer, as it comes.
+/// Streams a successful answer to the client.
 fn relayed(answer: reqwest::Response, idle: Duration) -> Response {
     let status = answer.status();
     let content_type = answer.headers().get(CONTENT_TYPE).cloned();

@@ -1,5 +1,5 @@
-//! `GET /ready`: tells whether upstream answers. Needs no key and gives no details; asking
-//! often costs little.
+//! Answers `GET /ready`: whether upstream can be reached. Needs no key and gives no
+//! details. The result is cached, so frequent requests cost little.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use crate::upstream::Client;
 
-/// How long an answer of upstream is repeated.
+/// How long a result is reused.
 const MAX_AGE: Duration = Duration::from_secs(2);
 
-/// Whether upstream answered when it was last asked.
+/// Whether upstream answered the last probe.
 #[derive(Debug)]
 pub(crate) struct Readiness {
     upstream: Arc<Client>,
@@ -28,7 +28,7 @@ impl Readiness {
         Self { upstream, last: Mutex::default() }
     }
 
-    /// Requests at the same time wait for one probe together.
+    /// Concurrent requests share one probe.
     pub(crate) async fn is_reachable(&self) -> bool {
         let mut last = self.last.lock().await;
         if let Some((asked, reachable)) = *last

@@ -1,4 +1,4 @@
-//! Tells a handler whose request it answers, and what goes upstream with it.
+//! Extracts what a handler knows of a request before it reads the body.
 
 use std::convert::Infallible;
 
@@ -14,7 +14,7 @@ use crate::upstream::TraceHeaders;
 pub(crate) struct RequestContext {
     pub(crate) request_id: RequestId,
     pub(crate) key_id: KeyId,
-    /// The request's id and its trace.
+    /// Request id and trace, forwarded upstream.
     pub(crate) upstream_headers: TraceHeaders,
 }
 

@@ -1,4 +1,4 @@
-//! Lists every route on one page, with the checks before it.
+//! Lists every route and the checks before it.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use super::{chat, health, models, openapi, passthrough, ready, status, tools};
 use crate::errors::{ApiError, ErrorCode};
 use crate::http::{admission, auth, cors, errors, hosts, request_id, transfer_encoding};
 
-/// The whole server as a service. Each request gets its id, and its panics are caught.
-/// The open routes are tried first; behind them stand all others.
+/// Builds the whole server as a service. Each request gets its id, and a panic in a
+/// handler is caught. The open routes come first, all others after them.
 ///
-/// Layers stand around the routers and not on each route where they can: a route is
-/// cloned for each request, with every layer on it.
+/// Layers wrap the routers, not each route, where that is possible: axum clones a route
+/// for each request, with every layer on it.
 pub(crate) fn router(state: ApiState) -> Router {
     let layers = ServiceBuilder::new()
         .layer(from_fn(request_id::identify))
@@ -29,8 +29,8 @@ pub(crate) fn router(state: ApiState) -> Router {
     Router::new().fallback_service(layers.service(all))
 }
 
-/// The routes that need no key. They are answered when there is no room for more
-/// connections, too.
+/// The routes that need no key. They are answered even when there is no room for more
+/// connections.
 fn open_routes(state: &ApiState) -> Router {
     let cors = Arc::new(cors::layer(&state.hosts.origins));
     let layers = ServiceBuilder::new()
@@ -45,9 +45,8 @@ fn open_routes(state: &ApiState) -> Router {
         .with_state(state.clone())
 }
 
-/// Every other route, behind the checks in their order: is there room for the
-/// connection, is the body's length plain, are host and origin allowed; then CORS, and
-/// at last the key.
+/// All other routes, behind these checks in order: room for the connection, unambiguous
+/// body length, host and origin, CORS, key.
 fn guarded(state: ApiState) -> Router {
     let cors = Arc::new(cors::layer(&state.hosts.origins));
     let layers = ServiceBuilder::new()
@@ -73,7 +72,7 @@ fn routes_with_key(state: ApiState) -> Router {
         .with_state(state)
 }
 
-/// `upstream.passthrough`: OpenAI's routes, and whatever else the operator names.
+/// Routes of `upstream.passthrough`: OpenAI's, and others that the operator names.
 fn forwarded(routes: &Routes) -> Router<ApiState> {
     let mut all = Router::new();
     for route in &routes.known {

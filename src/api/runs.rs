@@ -1,4 +1,4 @@
-//! Limits how many turns run at once: in all, and of each key.
+//! Limits how many turns run at the same time, in all and for each key.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,12 +9,12 @@ use crate::ids::KeyId;
 use crate::limits::Limits;
 use crate::sync;
 
-/// `Retry-After` of a refused turn: nobody knows when a turn ends, and asking costs
-/// little.
+/// `Retry-After` of a refused turn. Nobody knows when a turn ends, and asking again is
+/// cheap.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// Counts the turns that run now, against `limits.runs` and `limits.runs_per_key`. All
-/// clones are one.
+/// Counts running turns against `limits.runs` and `limits.runs_per_key`. Clones share the
+/// counts.
 #[derive(Clone, Debug)]
 pub(crate) struct RunLimits {
     runs: usize,
@@ -28,7 +28,7 @@ struct Counts {
     of_key: HashMap<KeyId, usize>,
 }
 
-/// The permission of one turn to run. Dropping it frees its place.
+/// Permits one turn to run. Dropping it releases its place.
 #[derive(Debug)]
 pub(crate) struct RunPermit {
     limits: RunLimits,
@@ -41,7 +41,7 @@ impl RunLimits {
         Self { runs, runs_per_key, counts: Arc::default() }
     }
 
-    /// Permits one more turn of `key`, unless a limit is reached.
+    /// Returns a permit for one more turn of `key`, unless a limit is reached.
     pub(crate) fn permit(&self, key: &KeyId) -> Result<RunPermit, ApiError> {
         let mut counts = self.counts();
         let own = counts.of_key.get(key).copied().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! Holds what the routes share. A handler takes the part that it needs, as axum's
-//! `State` of that type.
+//! Holds what the routes share. A handler extracts the part it needs as axum's `State` of
+//! that type.
 
 use std::sync::Arc;
 
@@ -16,18 +16,18 @@ use crate::memory_budget::MemoryBudget;
 use crate::tools::toolset::Toolset;
 use crate::upstream;
 
-/// `app` makes the only one; clones share everything.
+/// `app` builds the only one; clones share everything.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiState {
     pub(crate) hosts: Arc<HostPolicy>,
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) chat: Arc<Chat>,
-    /// What chat requests are checked against, and the tools they are offered.
+    /// What chat requests are validated against, and the tools they are offered.
     pub(crate) validation: Arc<validate::Context>,
     /// `upstream.passthrough`.
     pub(crate) forwarded: Arc<Routes>,
     pub(crate) upstream: Arc<upstream::Client>,
-    /// What all requests together may keep in memory.
+    /// The memory budget of all requests together.
     pub(crate) memory_budget: MemoryBudget,
     pub(crate) limits: Arc<Limits>,
     pub(crate) readiness: Arc<Readiness>,

@@ -1,4 +1,4 @@
-//! `GET /toolhand/v1/status`: tells what this server is, what is on and what is not.
+//! Answers `GET /toolhand/v1/status`: the version, upstream, and which features are on.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::ready::Readiness;
 
-/// What does not change while the server runs; `app` knows it.
+/// The part of the status that does not change while the server runs. `app` builds it.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
     pub(crate) started: Instant,
@@ -32,7 +32,7 @@ pub(crate) struct Sandbox {
     pub(crate) why: String,
 }
 
-/// Something that may be on or off, and why it is so.
+/// A feature, whether it is on, and why.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Feature {
     pub(crate) name: String,

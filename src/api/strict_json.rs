@@ -1,8 +1,8 @@
-//! One strict look at a whole JSON body before anything is read from it.
+//! Checks a whole JSON body strictly before anything is read from it.
 //!
-//! `serde_json` keeps raw values without looking inside: alone it would let
-//! duplicate keys, `1e999`, lone surrogates and any depth through, for upstream
-//! to read differently than we do.
+//! `serde_json` keeps raw values without checking their contents. Without this pass,
+//! duplicate keys, `1e999`, lone surrogates and any depth would go through, and upstream
+//! could read them differently than we do.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,14 +15,14 @@ use super::json::{Key, MAX_MEMBERS, Object};
 use crate::errors::{ApiError, ErrorCode};
 use crate::text;
 
-/// Up to this many keys a list is searched faster than a set is filled.
+/// Up to this many keys, searching a list is faster than filling a set.
 const FEW_KEYS: usize = 16;
 
-/// As much of a key as an error names.
+/// How much of a key an error repeats.
 const MAX_NAMED: usize = 200;
 
-/// Checks that `body` is one JSON value in which every key, number and string can
-/// be read in one way only, at most 127 levels deep.
+/// Checks that `body` is one JSON value, at most 127 levels deep, in which every key,
+/// number and string has one possible reading.
 pub(crate) fn check(body: &[u8]) -> Result<(), ApiError> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     Strict.deserialize(&mut deserializer).and_then(|()| deserializer.end()).map_err(|error| {
@@ -43,7 +43,7 @@ pub(crate) fn object(body: &[u8]) -> Result<Object<'_>, ApiError> {
     })
 }
 
-/// Reads any value and keeps nothing of it.
+/// Visits any value and keeps nothing of it.
 #[derive(Clone, Copy)]
 struct Strict;
 
@@ -106,9 +106,9 @@ impl<'de> Visitor<'de> for Strict {
     }
 }
 
-/// The keys of one object. Of many, only a hash is kept each, whose seed no client
-/// knows: a body of two million keys would otherwise take five times its size. That
-/// two of so many have the same one happens once in ten million such bodies.
+/// The keys of one object. If there are many, only a hash of each is kept: a body of two
+/// million keys would otherwise take five times its size. No client knows the hash seed.
+/// A collision among that many keys happens once in ten million such bodies.
 #[derive(Default)]
 struct SeenKeys<'de> {
     few: Vec<Cow<'de, str>>,
@@ -116,7 +116,7 @@ struct SeenKeys<'de> {
 }
 
 impl<'de> SeenKeys<'de> {
-    /// Gives `key` back when it was seen before.
+    /// Returns `key` if it was seen before.
     fn add(&mut self, key: Cow<'de, str>) -> Option<Cow<'de, str>> {
         if self.few.contains(&key) {
             return Some(key);

@@ -1,4 +1,4 @@
-//! `GET /toolhand/v1/tools`: lists the definitions as they go upstream.
+//! Answers `GET /toolhand/v1/tools`: the tool definitions as they go upstream.
 
 use axum::Json;
 use axum::extract::State;

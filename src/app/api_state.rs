@@ -1,4 +1,4 @@
-//! Puts together what the API shares.
+//! Builds the state that the routes share.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::http::hosts::{AllowedHosts, HostPolicy, Origin};
 use crate::permissions;
 use crate::sessions::Sessions;
 
-/// The routes that go upstream as they are, by `upstream.passthrough`.
+/// The routes of `upstream.passthrough`.
 pub(crate) fn forwarded_routes(loaded: &Loaded) -> Result<Routes, ConfigError> {
     let Loaded { config, layers, .. } = loaded;
     Routes::named(&config.upstream.passthrough).map_err(|error| {
@@ -118,7 +118,7 @@ fn sandbox(mode: permissions::Sandbox) -> Sandbox {
     Sandbox { mode: mode.to_owned(), level: "none".to_owned(), why: why.to_owned() }
 }
 
-/// What is on and what is not, and why.
+/// Each feature, whether it is on, and why.
 pub(crate) fn features(config: &Config, services: &Services) -> Vec<Feature> {
     let feature = |name: &str, on: bool, why: &str| Feature {
         name: name.to_owned(),

@@ -1,19 +1,19 @@
-//! Raises the limit of open files, and says for how many connections it is enough.
+//! Raises the limit of open files, and computes how many connections it allows.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What a connection may need at once: its socket, a second handle on it, and one
-/// upstream.
+/// The most files a connection may need: its socket, a duplicate to watch it, and a
+/// connection to upstream.
 const FILES_PER_CONNECTION: u64 = 3;
 
-/// For tools, the listener and what else there is.
+/// For tools, the listener and everything else.
 const RESERVED_FILES: u64 = 256;
 
-/// Takes all that the system lets us have, and says for how many connections it
-/// is enough: `wanted`, or fewer.
+/// Raises the limit as far as the system allows. Returns how many connections it is
+/// enough for, at most `wanted`.
 pub(crate) fn room_for(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
-    // Raising it as far as it may go cannot be refused; and if it were, it stays.
+    // Raising the soft limit to the hard one cannot fail. If it did, the old limit stays.
     _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let enough = getrlimit(Resource::Nofile).current.map_or(wanted, connections);
     if enough < wanted {

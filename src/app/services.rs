@@ -1,4 +1,4 @@
-//! Builds everything below the API, once, from the settings.
+//! Builds the services below the API from the settings.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,34 +10,35 @@ use crate::files::Files;
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::{ExcludedPaths, KnownTool, Permissions, RuleError};
 use crate::processes::{Environment, Runner};
+use crate::text::did_you_mean;
 use crate::tools::builtin;
 use crate::tools::toolset::Toolset;
 use crate::workspace::{ResolveError, Workspace};
 use crate::{tools, upstream};
 
-/// Each command is looked after by a process of this very program.
+/// The supervisor of each command is this program, started again.
 const SUPERVISOR: &str = "/proc/self/exe";
 
 /// The services that the API and the commands use.
 #[derive(Debug)]
 pub(crate) struct Services {
-    /// What the operator left on.
+    /// The tools that the operator left enabled.
     pub(crate) toolset: Toolset,
     pub(crate) permissions: Permissions,
     pub(crate) upstream: Arc<upstream::Client>,
-    /// The ones a request may choose, by name.
+    /// The workspaces that a request may choose by name.
     pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
-    /// What `~` stands for in what a model writes.
+    /// What `~` stands for in a model's paths.
     pub(crate) home: PathBuf,
-    /// What all requests together may keep in memory.
+    /// The memory budget of all requests together.
     pub(crate) memory_budget: MemoryBudget,
 }
 
-/// Why the settings make no server, in one line.
+/// Why the services cannot be built, in one line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServiceError {
-    #[error("{key}: no tool is named {name}{hint}")]
-    NoSuchTool { key: &'static str, name: String, hint: String },
+    #[error("{key}: no tool is named {name}{}", did_you_mean(hint.as_deref()))]
+    NoSuchTool { key: &'static str, name: String, hint: Option<String> },
     #[error(transparent)]
     Rule(#[from] RuleError),
     #[error(transparent)]
@@ -82,7 +83,7 @@ impl Services {
     }
 }
 
-/// `known` are all tools there are, whether on or off: a rule may name any.
+/// `known` are all tools, enabled or not, because a rule may name any of them.
 fn permissions(
     config: &Config,
     known: &Toolset,
@@ -94,15 +95,15 @@ fn permissions(
     Ok(Permissions::new(settings, &known, sandbox, Arc::clone(workspace), excluded)?)
 }
 
-/// A workspace, with the directories that every one has besides it.
+/// Opens a workspace together with the additional directories.
 fn open(config: &Config, root: &Path) -> Result<Arc<Workspace>, ServiceError> {
     let further = config.permissions.additional_directories.iter().cloned();
     let roots = [root.to_owned()].into_iter().chain(further).collect();
     Ok(Arc::new(Workspace::open(roots)?))
 }
 
-/// Without the tools that are off. A name that is none is an error: what was to be
-/// off would stay on.
+/// Removes disabled tools. An unknown name is an error, because otherwise the tool that
+/// was meant would stay enabled.
 fn enabled(all: &Toolset, settings: &tools::ToolSettings) -> Result<Toolset, ServiceError> {
     let kept = match &settings.enable {
         Some(names) => {
@@ -119,8 +120,8 @@ fn refuse_unknown(all: &Toolset, key: &'static str, names: &[String]) -> Result<
     let Some(name) = all.unknown(names).first().map(|name| (*name).to_owned()) else {
         return Ok(());
     };
-    let hint = all.closest(&name).first().map(|near| format!("; did you mean {near}?"));
-    Err(ServiceError::NoSuchTool { key, name, hint: hint.unwrap_or_default() })
+    let hint = all.closest(&name).first().map(|near| (*near).to_owned());
+    Err(ServiceError::NoSuchTool { key, name, hint })
 }
 
 #[cfg(test)]

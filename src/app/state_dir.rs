@@ -1,34 +1,35 @@
-//! The directory of our own files: who may use it, the lock on it, the first key.
+//! Opens the state directory: checks its owner and mode, locks it, keeps the first key.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
 use crate::config::secrets;
 use crate::named_file;
+use crate::ownership::Ownership;
 use crate::secret::Secret;
 use crate::workspace::TempFiles;
 
 const LOCK: &str = "lock";
 const KEY: &str = "api-key";
-/// The key before it is whole.
+/// Holds the key until it is written whole.
 const NEW_KEY: &str = ".api-key.new";
 
-/// As many bits as the digest that a key is compared by.
+/// As many bits as the hash that keys are compared by.
 const KEY_BYTES: usize = 32;
 
 /// Longer than any key, so that a wrong file is not read whole.
 const MAX_KEY_BYTES: u64 = 4096;
 
-/// The state directory, ours alone for as long as this lives.
+/// The state directory, locked for as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct StateDir {
     path: PathBuf,
     directory: File,
-    /// Holds the lock; the kernel lets go of it when this process ends, however.
+    /// Holds the lock. The kernel releases it when this process ends, even by a signal.
     _lock: File,
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct StateError {
     reason: String,
 }
 
-/// The client key that is kept in the directory.
+/// The client key in the directory.
 #[derive(Debug)]
 pub(crate) struct KeptKey {
     pub(crate) path: PathBuf,
@@ -49,13 +50,13 @@ pub(crate) struct KeptKey {
 }
 
 impl StateDir {
-    /// Opens the directory, makes it when it is missing, and locks it.
+    /// Opens and locks the directory. Creates it if it is missing.
     pub(crate) fn open(path: &Path) -> Result<Self, StateError> {
         let refuse = |reason: String| StateError { path: path.to_owned(), reason };
         let directory = open_directory(path).map_err(refuse)?;
         let lock = lock(&directory).map_err(refuse)?;
         if let Err(error) = temp_files(path).sweep() {
-            // What is left is in somebody's way, but no danger.
+            // The files that remain are a nuisance, not a danger.
             tracing::warn!(
                 %error,
                 "files that a killed server left could not be removed: see unfinished in the \
@@ -69,7 +70,7 @@ impl StateDir {
         &self.path
     }
 
-    /// The first client key; it is made when there is none.
+    /// The client key. Creates one if there is none.
     pub(crate) fn client_key(&self) -> Result<KeptKey, StateError> {
         let refuse = |reason: String| StateError { path: self.path.clone(), reason };
         let path = self.path.join(KEY);
@@ -88,19 +89,19 @@ impl StateDir {
         };
         let (bytes, metadata) = named_file::read_open(&file, MAX_KEY_BYTES)
             .map_err(|error| format!("{KEY} {error}"))?;
-        refuse_key_file(metadata.uid(), metadata.mode(), our_user())
-            .map_err(|reason| format!("{KEY} {reason}"))?;
-        let text = String::from_utf8_lossy(&bytes);
-        let key = Secret::new(text.trim());
-        if !secrets::is_sendable(key.expose()) {
-            return Err(format!("{KEY} holds no key; delete it and a new one is made"));
-        }
+        let ownership = Ownership::from_metadata(&metadata);
+        ownership
+            .expect_ours()
+            .and_then(|()| ownership.refuse_other_readers("chmod 600 it"))
+            .map_err(|reason| format!("{KEY}: {reason}"))?;
+        let key = Secret::sendable(String::from_utf8_lossy(&bytes).trim())
+            .ok_or_else(|| format!("{KEY} holds no key; delete it and a new one is made"))?;
         secrets::refuse_short(&key)
             .map_err(|reason| format!("{KEY} {reason}; delete it and a new one is made"))?;
         Ok(Some(key))
     }
 
-    /// Written under another name first, so that half a key is never found.
+    /// Writes the key under another name first, so that no reader finds half of it.
     fn make_key(&self) -> io::Result<Secret> {
         let key = random_key()?;
         let mut file =
@@ -114,12 +115,12 @@ impl StateDir {
     }
 }
 
-/// The notes of files that are being written.
+/// The temporary files of all workspaces, noted in this directory.
 pub(crate) fn temp_files(path: &Path) -> TempFiles {
     TempFiles::noted_in(path.join("unfinished"))
 }
 
-/// Looks at the directory, makes and locks nothing. Tells how it is.
+/// Checks the directory and describes it. Creates and locks nothing.
 pub(crate) fn inspect(path: &Path) -> Result<&'static str, StateError> {
     let is_missing =
         fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
@@ -128,10 +129,6 @@ pub(crate) fn inspect(path: &Path) -> Result<&'static str, StateError> {
     }
     let refuse = |reason: String| StateError { path: path.to_owned(), reason };
     open_directory(path).map(|_| "ours").map_err(refuse)
-}
-
-fn our_user() -> u32 {
-    rustix::process::geteuid().as_raw()
 }
 
 fn open_directory(path: &Path) -> Result<File, String> {
@@ -152,35 +149,15 @@ fn open_directory(path: &Path) -> Result<File, String> {
             .map_err(|error| io::Error::from(error).to_string())?,
     );
     let metadata = directory.metadata().map_err(|error| error.to_string())?;
-    refuse_directory(metadata.uid(), metadata.mode(), our_user())?;
+    let ownership = Ownership::from_metadata(&metadata);
+    ownership.expect_ours()?;
+    let remedy = "chmod 700 it";
+    ownership.refuse_other_writers(remedy)?;
+    ownership.expect_usable(remedy)?;
     Ok(directory)
 }
 
-/// Whether what is in the directory could be somebody else's.
-fn refuse_directory(owner: u32, mode: u32, we: u32) -> Result<(), String> {
-    if owner != we {
-        return Err(format!("belongs to user {owner}, and we are user {we}"));
-    }
-    if mode & 0o022 != 0 {
-        return Err(format!("others may write it (mode {:03o}); chmod 700 it", mode & 0o777));
-    }
-    if mode & 0o700 != 0o700 {
-        return Err(format!("is not ours to use (mode {:03o}); chmod 700 it", mode & 0o777));
-    }
-    Ok(())
-}
-
-fn refuse_key_file(owner: u32, mode: u32, we: u32) -> Result<(), String> {
-    if owner != we {
-        return Err(format!("belongs to user {owner}, and we are user {we}"));
-    }
-    match mode & 0o077 {
-        0 => Ok(()),
-        _ => Err(format!("may be read by others (mode {:03o}); chmod 600 it", mode & 0o777)),
-    }
-}
-
-/// Takes the lock and leaves our number in it for those who come later.
+/// Takes the lock, and writes our process id into it for servers that come later.
 fn lock(directory: &File) -> Result<File, String> {
     let mut file = open_in(directory, LOCK, OFlags::RDWR | OFlags::CREATE)
         .map_err(|error| format!("cannot be written: {error}"))?;
@@ -198,7 +175,7 @@ fn lock(directory: &File) -> Result<File, String> {
 
 fn in_use(file: &mut File) -> String {
     let mut holder = String::new();
-    // Without a number the message still says what is wrong.
+    // Without the process id the message still names the problem.
     drop(file.take(32).read_to_string(&mut holder));
     match holder.trim().parse::<u32>() {
         Ok(holder) => format!("in use by another server, process {holder}"),
@@ -206,7 +183,7 @@ fn in_use(file: &mut File) -> String {
     }
 }
 
-/// Never through a link, never waiting for a pipe's other end.
+/// Follows no link, and does not wait for the other end of a pipe.
 fn open_in(directory: &File, name: &str, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     Ok(File::from(rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?))
@@ -269,10 +246,7 @@ mod tests {
 
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let error = state.client_key().unwrap_err().to_string();
-        assert!(
-            error.ends_with("api-key may be read by others (mode 644); chmod 600 it"),
-            "{error}"
-        );
+        assert!(error.ends_with("api-key: others may read it (mode 644); chmod 600 it"), "{error}");
 
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, "\n").unwrap();
@@ -310,18 +284,6 @@ mod tests {
         let file = home.path().join("file");
         fs::write(&file, "").unwrap();
         check_refused(&file, "state directory DIR: Not a directory (os error 20)");
-    }
-
-    #[test]
-    fn someone_elses_is_refused() {
-        assert_eq!(
-            refuse_directory(7, 0o700, 1000),
-            Err("belongs to user 7, and we are user 1000".into())
-        );
-        assert_eq!(
-            refuse_key_file(7, 0o600, 1000),
-            Err("belongs to user 7, and we are user 1000".into())
-        );
     }
 
     #[test]

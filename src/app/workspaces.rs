@@ -1,11 +1,11 @@
-//! Says which workspaces hold more than a workspace should.
+//! Warns of workspaces that contain too much.
 
 use std::path::{Path, PathBuf};
 
 use crate::config::Config;
 
-/// One line for each workspace that is the root, a home directory, or around the server's
-/// own files.
+/// One line for each workspace or additional directory that is `/`, the home directory,
+/// or a directory around the state directory.
 pub(crate) fn warnings(config: &Config, home: &Path) -> Vec<String> {
     let server = &config.server;
     let first = ("the workspace".to_owned(), &server.workspace);
@@ -38,7 +38,7 @@ fn fault(workspace: &Path, home: &Path, state: &Path) -> Option<String> {
     })
 }
 
-/// With every link resolved, as far as it is there yet.
+/// Resolves the links in the part of the path that exists.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => real(parent).join(name),

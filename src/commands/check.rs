@@ -1,4 +1,5 @@
-//! `toolhand check`: what holds, where it was set, what is on and what is not.
+//! Runs `toolhand check`: prints the settings, where each was set, and what is on and
+//! off.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -15,7 +16,7 @@ use crate::config::layers::{SetKey as Set, lookup};
 use crate::config::{self, Config, ConfigInput, Loaded};
 use crate::permissions::Sandbox;
 
-/// The defaults, as people write them; a test holds them to the program's own.
+/// The defaults as text. A test compares them with the program's own.
 const EXAMPLE: &str = include_str!("../../toolhand.example.toml");
 
 pub(crate) fn run(given: &ConfigInput) -> Result<ExitCode, Failure> {
@@ -39,7 +40,7 @@ pub(crate) fn run(given: &ConfigInput) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Each value that is not the default, with its source.
+/// Lists each value that differs from its default, with its source.
 fn configuration(loaded: &Loaded) -> Result<String, Failure> {
     let keys = Keys::for_type::<Config>();
     let defaults: Table = EXAMPLE.parse()?;
@@ -55,7 +56,7 @@ fn configuration(loaded: &Loaded) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// An address may hold a password.
+/// Hides the credentials in a URL.
 fn masked(value: &str) -> String {
     let Some((scheme, rest)) = value.split_once("://") else { return value.to_owned() };
     match rest.split_once('@') {
@@ -64,7 +65,8 @@ fn masked(value: &str) -> String {
     }
 }
 
-/// What is on, what is not, and why.
+/// Lists the parts of the server, warnings, and each feature with the reason why it is on
+/// or off.
 fn parts(loaded: &Loaded, services: &Services, state: &str) -> String {
     let Loaded { config, secrets, .. } = loaded;
     let lines = [

@@ -1,4 +1,4 @@
-//! `toolhand demo-model`: the demo model alone, an upstream for trials.
+//! Runs `toolhand demo-model`: the demo model alone, as an upstream for trials.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;

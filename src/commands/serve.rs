@@ -1,4 +1,4 @@
-//! `toolhand serve`: the server alone, for an upstream that runs already.
+//! Runs `toolhand serve`: the server alone, for an upstream that runs already.
 
 use std::process::ExitCode;
 

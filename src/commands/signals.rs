@@ -1,4 +1,4 @@
-//! Waits for signals: the first asks the server to stop, the second one insists.
+//! Waits for signals. The first asks the server to stop; the second ends it at once.
 
 use std::io;
 use std::pin::pin;
@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::Failure;
 
-/// What a shell shows of a program that a signal ended: 128 and its number.
+/// The exit status of a program that SIGINT ended: 128 and its number.
 const INTERRUPTED: u8 = 128 + 2;
 const TERMINATED: u8 = 128 + 15;
 
-/// Runs `work` until it ends. SIGINT and SIGTERM cancel its token; a second one
-/// leaves it as it is.
+/// Runs `work` until it ends. The first SIGINT or SIGTERM cancels its token; the second
+/// one drops it.
 pub(crate) fn run_until_stopped<F>(
     work: impl FnOnce(CancellationToken) -> F,
 ) -> Result<ExitCode, Failure>
@@ -36,7 +36,7 @@ where
             code = signals.next() => Ok(ExitCode::from(code)),
         }
     });
-    // Whatever still blocks a thread must not hold us up.
+    // A thread that still blocks must not delay the exit.
     runtime.shutdown_background();
     outcome
 }
@@ -54,7 +54,7 @@ impl Signals {
         })
     }
 
-    /// The exit code that the next signal means.
+    /// The exit status for the next signal.
     async fn next(&mut self) -> u8 {
         tokio::select! {
             _ = self.interrupt.recv() => INTERRUPTED,

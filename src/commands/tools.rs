@@ -1,4 +1,4 @@
-//! `toolhand tools`: what the model is told of the tools.
+//! Runs `toolhand tools`: prints what the model is told of the tools.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
-//! `toolhand up`: the whole chain on a fresh machine.
+//! Runs `toolhand up`: LiteLLM, the demo model and the server, on a fresh machine.
 //!
-//! Installs a pinned LiteLLM where it is not there yet, starts it and the demo
-//! model on loopback, and serves in front of them. All of it ends with us.
+//! Installs a pinned LiteLLM if it is missing, starts it and the demo model on loopback,
+//! and serves in front of them. All of them end with this process.
 
 mod greeting;
 mod install;
@@ -30,13 +30,13 @@ use crate::config::environment::Variables;
 use crate::config::{self, ConfigInput, Loaded};
 use crate::{demo_model, named_file, telemetry};
 
-/// The configuration that LiteLLM is started with.
+/// The configuration of LiteLLM that comes with toolhand.
 const CONFIG: &str = include_str!("../../litellm-config.yaml");
 
-/// Much more than any list of models.
+/// Larger than any list of models.
 const MAX_CONFIG: u64 = 1 << 20;
 
-/// How LiteLLM learns where the demo model listens.
+/// The variable that tells LiteLLM where the demo model listens.
 const DEMO_BASE: &str = "TOOLHAND_DEMO_BASE";
 
 /// The flags of `up`: those of `serve`, and its own.
@@ -55,7 +55,7 @@ pub(crate) struct Flags {
     demo_port: u16,
 }
 
-/// What kept the chain from starting, or ended it.
+/// Why the chain did not start, or why it ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpError {
     #[error(
@@ -106,12 +106,12 @@ pub(crate) fn run(flags: &Flags, given: &ConfigInput) -> Result<ExitCode, Failur
     run_until_stopped(|stop| chain.run(loaded, state, stop))
 }
 
-/// What stands behind the server, before it is started.
+/// What runs behind the server, before it is started.
 struct Chain {
     litellm: LaunchPlan,
-    /// Held from the beginning, so that nobody else gets the port.
+    /// Bound from the beginning, so that no other process takes the port.
     demo: Option<TcpListener>,
-    /// What the example asks.
+    /// The model that the printed example uses.
     model: String,
     left_out: Vec<String>,
 }
@@ -147,7 +147,8 @@ impl Chain {
     ) -> Result<(), Failure> {
         let workspace = loaded.config.server.workspace.clone();
         let is_open = !loaded.config.auth.required;
-        // First of all, so that a port in use is known before minutes have passed.
+        // Bind first, so that a port in use is reported before an installation of
+        // minutes.
         let server = Server::bind(loaded, state).await?;
         let Some(started) = stop.run_until_cancelled(start(&self.litellm)).await else {
             return Ok(());
@@ -172,7 +173,7 @@ impl Chain {
     }
 }
 
-/// What LiteLLM is started with.
+/// The configuration that LiteLLM is started with.
 struct Configuration {
     path: PathBuf,
     yaml: String,
@@ -180,13 +181,13 @@ struct Configuration {
 }
 
 impl Configuration {
-    /// The operator's own is used as it is; of ours, what can work here.
+    /// The operator's file unchanged, or the entries of ours that can work here.
     fn from_flags(flags: &Flags, directory: &Path, variables: &Variables) -> Result<Self, UpError> {
         if let Some(path) = &flags.litellm_config {
             let named = |error| UpError::file(path, error);
             let (yaml, _) = named_file::read(path, MAX_CONFIG).map_err(named)?;
             let yaml = String::from_utf8_lossy(&yaml).into_owned();
-            // LiteLLM is started in another directory.
+            // LiteLLM runs in another directory, so the path must be absolute.
             let path = path.canonicalize().map_err(named)?;
             return Ok(Self { path, yaml, left_out: Vec::new() });
         }
@@ -205,7 +206,7 @@ async fn start(plan: &LaunchPlan) -> Result<Litellm, UpError> {
     Ok(litellm)
 }
 
-/// Returns only when it fails.
+/// Serves the demo model. Returns only when that fails.
 async fn serve_demo(listener: Option<TcpListener>) -> UpError {
     let Some(listener) = listener else { return std::future::pending().await };
     let served = async {
@@ -229,7 +230,7 @@ fn write_config(directory: &Path, yaml: &str) -> Result<PathBuf, UpError> {
     Ok(path)
 }
 
-/// Port 0 is any free one.
+/// Binds a port; 0 takes any free one.
 fn listen(what: &'static str, port: u16, flag: &'static str) -> Result<TcpListener, UpError> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|source| UpError::Port {
         what,
@@ -239,13 +240,13 @@ fn listen(what: &'static str, port: u16, flag: &'static str) -> Result<TcpListen
     })
 }
 
-/// For a program that opens its port itself, a moment later.
+/// A free address for a program that binds it itself a moment later.
 fn free_address(what: &'static str, port: u16, flag: &'static str) -> Result<SocketAddr, UpError> {
     let listener = listen(what, port, flag)?;
     listener.local_addr().map_err(|source| UpError::Port { what, port, flag, source })
 }
 
-/// A line of progress on stderr; nobody may be there to read it.
+/// Writes a line of progress to stderr. Ignores errors: nobody may be reading.
 fn say(text: &str) {
     drop(writeln!(io::stderr().lock(), "{text}"));
 }

@@ -1,4 +1,4 @@
-//! Settings of the environment: `TOOLHAND_` and the key's path in capitals.
+//! Reads settings from the environment: `TOOLHAND_` and the key's path in capitals.
 
 use toml::Value;
 
@@ -9,7 +9,7 @@ pub(crate) use super::variables::Variables;
 
 const PREFIX: &str = "TOOLHAND_";
 
-/// The names of the flags, for those who would rather not write the table too.
+/// Short forms, named like the flags.
 const SHORT_FORMS: [(&str, &str); 6] = [
     ("TOOLHAND_UPSTREAM", "upstream.url"),
     ("TOOLHAND_WORKSPACE", "server.workspace"),
@@ -19,8 +19,8 @@ const SHORT_FORMS: [(&str, &str); 6] = [
     ("TOOLHAND_PERMISSION_MODE", "permissions.mode"),
 ];
 
-/// Ours, but no settings: read elsewhere in `config`, by LiteLLM's configuration, or
-/// by our own tests.
+/// Variables that are no settings: those read elsewhere in `config`, by LiteLLM's
+/// configuration, or by the tests.
 const OTHERS: [&str; 4] = [
     "TOOLHAND_CONFIG",
     "TOOLHAND_DEMO_BASE",
@@ -29,10 +29,10 @@ const OTHERS: [&str; 4] = [
 ];
 const OTHER_PREFIXES: [&str; 2] = [super::own_environment::HANDED_OVER, "TOOLHAND_TEST_"];
 
-/// Kubernetes describes a service named "toolhand" to all its neighbours so.
+/// Kubernetes sets such variables in every pod if a service is named "toolhand".
 const SERVICE_LINKS: [&str; 2] = ["TOOLHAND_PORT", "TOOLHAND_SERVICE_"];
 
-/// What the environment sets. A name that only looks like ours is an error.
+/// The settings in `variables`. An unknown name with our prefix is an error.
 pub(crate) fn settings(keys: &Keys, variables: &Variables) -> Result<Vec<Setting>, ConfigError> {
     let mut settings: Vec<Setting> = Vec::new();
     for (name, value) in variables.iter() {
@@ -84,7 +84,7 @@ fn unknown(keys: &Keys, name: &str) -> ConfigError {
     }
 }
 
-/// A value as people write it in a shell.
+/// Parses a value in the form that people write in a shell.
 fn parse(kind: Kind, text: &str) -> Result<Value, String> {
     let text = text.trim();
     match kind {

@@ -1,22 +1,21 @@
-//! Reading files that decide what the server does: only those that nobody else
-//! could have written.
+//! Reads the files that decide what the server does. Refuses files that others could have
+//! written.
 
 use std::fs::Metadata;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::ConfigError;
 use super::environment::Variables;
-use super::secrets::is_sendable;
 use crate::named_file;
+use crate::ownership::Ownership;
 use crate::secret::Secret;
 
-/// Much more than any configuration, much less than what a device would give.
+/// Larger than any configuration, and a bound for files that never end.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The file to read: the one that was named, else the user's own if there is one.
-/// Never one of the working directory: a cloned repository must not set anything.
+/// The configuration file: the one that was named, else the user's own if it exists.
+/// Never one in the working directory, because a cloned repository must not set anything.
 pub(crate) fn locate(named: Option<&Path>, variables: &Variables) -> Option<PathBuf> {
     let named = named.map(Path::to_owned);
     named.or_else(|| variables.get("TOOLHAND_CONFIG").map(PathBuf::from)).or_else(|| {
@@ -33,35 +32,40 @@ fn directory(variables: &Variables) -> Option<PathBuf> {
         .map(|path| path.join("toolhand"))
 }
 
-/// The home directory; a relative one is none, as it would be another one elsewhere.
+/// The home directory. A relative one is ignored, because it would change with the
+/// working directory.
 pub(crate) fn home(variables: &Variables) -> Option<PathBuf> {
     let home = variables.get("HOME").map(PathBuf::from).or_else(std::env::home_dir);
     home.filter(|path| path.is_absolute())
 }
 
-/// A configuration file's text.
+/// Reads the text of a configuration file.
 pub(crate) fn read(path: &Path) -> Result<String, ConfigError> {
     let refuse = |reason: String| ConfigError::File { path: path.to_owned(), reason };
     let (text, metadata) = open_and_read(path).map_err(|error| refuse(error.to_string()))?;
-    refuse_if_others_own(&metadata).map_err(refuse)?;
-    match metadata.permissions().mode() & 0o022 {
-        0 => Ok(text),
-        _ => Err(refuse(format!("others may write it; run: chmod go-w {}", path.display()))),
-    }
+    let ownership = Ownership::from_metadata(&metadata);
+    ownership
+        .expect_ours_or_roots()
+        .and_then(|()| {
+            ownership.refuse_other_writers(&format!("run: chmod go-w {}", path.display()))
+        })
+        .map_err(refuse)?;
+    Ok(text)
 }
 
-/// The key that a file holds.
+/// Reads the key in a file.
 pub(crate) fn read_secret(path: &Path) -> Result<Secret, ConfigError> {
     let refuse = |reason: String| ConfigError::File { path: path.to_owned(), reason };
     let (text, metadata) = open_and_read(path).map_err(|error| refuse(error.to_string()))?;
-    refuse_if_others_own(&metadata).map_err(refuse)?;
-    if metadata.permissions().mode() & 0o077 != 0 {
-        return Err(refuse(format!("others may read this key; run: chmod 600 {}", path.display())));
-    }
-    match text.trim() {
-        key if is_sendable(key) => Ok(Secret::new(key)),
-        _ => Err(refuse("holds no key: one line of printable characters".into())),
-    }
+    let ownership = Ownership::from_metadata(&metadata);
+    ownership
+        .expect_ours_or_roots()
+        .and_then(|()| {
+            ownership.refuse_other_readers(&format!("run: chmod 600 {}", path.display()))
+        })
+        .map_err(refuse)?;
+    Secret::sendable(text.trim())
+        .ok_or_else(|| refuse("holds no key: one line of printable characters".into()))
 }
 
 fn open_and_read(path: &Path) -> io::Result<(String, Metadata)> {
@@ -70,18 +74,10 @@ fn open_and_read(path: &Path) -> io::Result<(String, Metadata)> {
     Ok((text, metadata))
 }
 
-fn refuse_if_others_own(metadata: &Metadata) -> Result<(), String> {
-    let (owner, we) = (metadata.uid(), rustix::process::geteuid().as_raw());
-    match owner {
-        0 => Ok(()),
-        _ if owner == we => Ok(()),
-        _ => Err(format!("belongs to user {owner}, not to us or root")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 
@@ -103,16 +99,16 @@ mod tests {
     #[test]
     fn a_file_that_others_may_write_is_refused() {
         check(0o600, "ok", "ok");
-        check(0o644, "ok", "FILE: others may read this key; run: chmod 600 FILE");
+        check(0o644, "ok", "FILE: others may read it (mode 644); run: chmod 600 FILE");
         check(
             0o660,
-            "FILE: others may write it; run: chmod go-w FILE",
-            "FILE: others may read this key; run: chmod 600 FILE",
+            "FILE: others may write it (mode 660); run: chmod go-w FILE",
+            "FILE: others may read it (mode 660); run: chmod 600 FILE",
         );
         check(
             0o606,
-            "FILE: others may write it; run: chmod go-w FILE",
-            "FILE: others may read this key; run: chmod 600 FILE",
+            "FILE: others may write it (mode 606); run: chmod go-w FILE",
+            "FILE: others may read it (mode 606); run: chmod 600 FILE",
         );
     }
 

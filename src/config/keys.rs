@@ -1,21 +1,23 @@
-//! Lists the keys of the configuration, read off the settings types themselves, so that no
-//! second list can fall behind them.
+//! Lists the configuration keys by inspecting the settings types, so that no second list
+//! can become outdated.
 //!
-//! A type is asked to read itself from a [`Probe`], which leads it to one place
-//! and notes what it asks for there, instead of giving it anything.
+//! A type is deserialized from a [`Probe`]. The probe leads it to one place, and records
+//! what the type asks for there instead of giving it a value.
 
 use std::fmt;
 
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// The element of a list, in a path.
+use crate::text;
+
+/// Stands for a list's element in a path.
 const ELEMENT: &str = "[]";
 
-/// How near a name must be to be proposed: 1 is the same.
+/// The similarity from which a name is suggested; 1 means equal.
 const MIN_SIMILARITY: f64 = 0.6;
 
-/// A place in the configuration where a value may stand.
+/// A key of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     /// Such as `turns.max_rounds`, or `models[].match` in a list of tables.
@@ -23,20 +25,20 @@ pub(crate) struct Key {
     pub(crate) kind: Kind,
 }
 
-/// What a type asks for at a place.
+/// The kind of value that a key takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bool,
     Number,
     Text,
     List,
-    /// A table whose names are the operator's.
+    /// A table whose keys the operator chooses.
     Open,
-    /// More than one of the others.
+    /// Several kinds.
     Any,
 }
 
-/// All the keys, in the order of the types' fields.
+/// All keys, in the order of the fields.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys(Vec<Key>);
 
@@ -52,7 +54,7 @@ impl Keys {
         self.0.iter()
     }
 
-    /// Whether a value, or a table with keys in it, may stand at `path`.
+    /// Whether `path` is a key or a table that contains keys.
     pub(crate) fn knows(&self, path: &str) -> bool {
         self.0.iter().any(|key| {
             key.path == path
@@ -61,29 +63,25 @@ impl Keys {
         })
     }
 
-    /// The known path that was most likely meant.
+    /// The known path that is most similar to `path`, if any is similar enough.
     pub(crate) fn nearest(&self, path: &str) -> Option<&str> {
         nearest(path, self.0.iter().map(|key| key.path.as_str()))
     }
 }
 
-/// The one of `names` that was most likely meant by `name`.
+/// The name among `names` that is most similar to `name`, if any is similar enough.
 pub(crate) fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    names
-        .map(|known| (likeness(name, known), known))
-        .filter(|(likeness, _)| *likeness >= MIN_SIMILARITY)
-        .max_by(|one, other| one.0.total_cmp(&other.0))
-        .map(|(_, known)| known)
+    text::closest(names.map(|known| (likeness(name, known), known)), MIN_SIMILARITY).next()
 }
 
-/// The same last name in another table counts as near.
+/// The same last name in another table counts as similar.
 fn likeness(name: &str, known: &str) -> f64 {
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let whole = strsim::normalized_damerau_levenshtein(name, known);
     if last(name) == last(known) { whole.max(0.8) } else { whole }
 }
 
-/// Whether `path` names something inside of `table`.
+/// Whether `path` is inside of `table`.
 fn below(path: &str, table: &str) -> bool {
     path.strip_prefix(table).is_some_and(|rest| rest.starts_with(['.', '[']))
 }
@@ -112,7 +110,7 @@ fn collect<T: DeserializeOwned>(path: &mut Vec<&'static str>, keys: &mut Vec<Key
 
 fn shape_at<T: DeserializeOwned>(path: &[&'static str]) -> Shape {
     let mut found = Shape::Leaf(Kind::Any);
-    // It always fails: the probe has nothing to give.
+    // This always fails, because the probe has no values.
     drop(T::deserialize(Probe { path, found: &mut found }));
     found
 }
@@ -128,7 +126,7 @@ struct Probe<'p> {
     found: &'p mut Shape,
 }
 
-/// Ends the reading once the probe has seen enough.
+/// Stops the deserialization once the probe has its result.
 #[derive(Debug)]
 struct Observed;
 
@@ -153,7 +151,7 @@ impl Probe<'_> {
     }
 }
 
-/// Deserializer methods that all ask for the same kind of value.
+/// Defines deserializer methods that record one kind of value.
 macro_rules! leaves {
     ($($method:ident = $kind:ident),* $(,)?) => {$(
         fn $method<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Observed> {
@@ -246,7 +244,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     }
 }
 
-/// A table with the one key that leads on.
+/// A table with the single key on the way.
 impl<'de> MapAccess<'de> for Probe<'_> {
     type Error = Observed;
 

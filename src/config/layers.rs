@@ -1,5 +1,5 @@
-//! Merges the layers of settings, and keeps where each was set: values merged key by key, later ones over
-//! earlier ones, each key with its source.
+//! Merges the layers of settings key by key, later ones over earlier ones, and records
+//! where each key was set.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ pub(crate) enum Source {
     Flag(&'static str),
 }
 
-/// A value that is set from outside of the file.
+/// A value set by a flag or a variable.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) path: String,
@@ -28,11 +28,11 @@ pub(crate) struct Setting {
     pub(crate) source: Source,
 }
 
-/// All values that were set, merged.
+/// The merged values.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layers {
     values: Table,
-    /// By the path as it is shown: `models[0].match`.
+    /// By the path as it is shown, such as `models[0].match`.
     sources: BTreeMap<String, Source>,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for Source {
 }
 
 impl Layers {
-    /// Adds what the file at `path` says, once every key of it is known.
+    /// Adds the settings of the file at `path`, after checking that each key is known.
     pub(crate) fn add_file(
         &mut self,
         keys: &Keys,
@@ -84,7 +84,7 @@ impl Layers {
         self.sources.insert(setting.path, setting.source);
     }
 
-    /// Who set `path`, or the table it is in.
+    /// Where `path`, or the table around it, was set.
     pub(crate) fn source(&self, path: &str) -> Option<&Source> {
         let mut path = path;
         loop {
@@ -95,7 +95,7 @@ impl Layers {
         }
     }
 
-    /// A message that begins with a key, after the place where that key was set.
+    /// Puts the place where the key was set before a message that begins with the key.
     pub(crate) fn located(&self, message: &str) -> String {
         let key = message.split(": ").next().unwrap_or_default();
         match self.source(key) {
@@ -104,13 +104,13 @@ impl Layers {
         }
     }
 
-    /// Whether just this key was set.
+    /// Whether exactly this key was set.
     #[cfg(test)]
     pub(crate) fn sets(&self, path: &str) -> bool {
         self.sources.contains_key(path)
     }
 
-    /// Each value that was set, lists and open tables whole.
+    /// Each value that was set. Lists and open tables are one value.
     pub(crate) fn given<'l>(&'l self, keys: &'l Keys) -> impl Iterator<Item = SetKey<'l>> {
         keys.iter().filter_map(|key| {
             let value = lookup(&self.values, &key.path)?;
@@ -125,7 +125,7 @@ impl Layers {
         })
     }
 
-    /// The values as the settings they are.
+    /// Deserializes the values into settings.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
         serde_path_to_error::deserialize(Value::Table(self.values.clone())).map_err(|error| {
             let key = error.path().to_string();
@@ -138,7 +138,7 @@ impl Layers {
     }
 }
 
-/// A value that was set.
+/// A value that was set, with its source.
 #[derive(Debug)]
 pub(crate) struct SetKey<'l> {
     pub(crate) path: &'l str,
@@ -154,7 +154,7 @@ pub(crate) fn lookup<'t>(table: &'t Table, path: &str) -> Option<&'t Value> {
     }
 }
 
-/// Checks the keys of a file, and notes their lines.
+/// Checks the keys of a file, and records their lines.
 struct FileKeys<'f> {
     keys: &'f Keys,
     path: &'f Path,
@@ -163,7 +163,7 @@ struct FileKeys<'f> {
 }
 
 impl FileKeys<'_> {
-    /// `at` is the path of the table as it is shown, `known` as [`Keys`] writes it.
+    /// `at` is the table's path as it is shown; `known` is its path in [`Keys`].
     fn table(&mut self, table: &DeTable<'_>, at: &str, known: &str) -> Result<(), ConfigError> {
         for (name, value) in table {
             let join = |path: &str| match path {
@@ -201,7 +201,7 @@ impl FileKeys<'_> {
     }
 }
 
-/// Tables are merged key by key, anything else is replaced.
+/// Merges tables key by key, and replaces other values.
 fn merge(base: &mut Table, over: Table) {
     for (name, value) in over {
         match (base.get_mut(&name), value) {

@@ -1,9 +1,9 @@
-//! Keeps the environment of this process free of secrets.
+//! Keeps secrets out of the environment of this process.
 //!
-//! Whoever may look at a process reads the environment that it was started with, for as
-//! long as it lives, and root always may. So a process that was started with more than
-//! what is listed here starts itself once more, with that alone, and hands the rest over
-//! in memory that has no name in the file system.
+//! A process's initial environment can be read in `/proc` for as long as it lives, and
+//! root can always read it. So a process that was started with more than the variables
+//! listed here starts itself once more with those alone. It hands over the others in
+//! anonymous memory.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -18,11 +18,12 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use super::environment::Variables;
 use crate::processes::{execute, take_descriptor};
 
-/// Says under which descriptor the rest was handed over.
+/// Names the descriptor of the memory with the other variables.
 pub(crate) const HANDED_OVER: &str = "TOOLHAND_SECRETS_FD";
 
-/// What may stay: what finds programs and files, and what libraries read before `main`
-/// or by themselves. Settings do not: an address may hold a password.
+/// The variables that may stay: those that locate programs and files, and those that
+/// libraries read before `main` or by themselves. Our settings may not stay: a URL may
+/// contain a password.
 const KEPT: [&str; 13] = [
     "PATH",
     "HOME",
@@ -39,50 +40,51 @@ const KEPT: [&str; 13] = [
     "TOKIO_WORKER_THREADS",
 ];
 
-/// This program, also when its file was replaced or removed since it was started.
+/// This program, even if its file was replaced or removed since it started.
 const OWN_PROGRAM: &str = "/proc/self/exe";
-/// How that would show in lists of processes, and how it shall.
+/// The link above would show as "exe" in lists of processes.
 const NAME: &std::ffi::CStr = c"toolhand";
 
-/// How the memory is named in `/proc/self/fd`, and what it begins with.
+/// The memory's name in `/proc/self/fd`, and its first bytes.
 const MEMORY: &str = "toolhand-secrets";
 const HEADER: &[u8] = b"toolhand environment 1\0";
 
-/// More than the kernel takes for a new program.
+/// More than the kernel accepts as the environment of a new program.
 const MAX_BYTES: u64 = 8 << 20;
 
-/// Nobody who holds it can change it any more.
+/// Seals that forbid every further change of the memory.
 const SEALS: SealFlags =
     SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::WRITE);
 
-/// What a program may find in its environment that we start and that is no command.
+/// The environment for programs that this server starts and that are no commands.
 pub(crate) fn kept() -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os().filter(|(name, _)| is_kept(name))
 }
 
-/// Whether a variable may stand in the environment of this process.
+/// Whether a variable may stay in the environment of this process.
 fn is_kept(name: &OsStr) -> bool {
     KEPT.iter().any(|kept| name == *kept)
         || name.to_str().is_some_and(|name| name.starts_with("LC_"))
 }
 
-/// Keeps others of the same user from looking into this process: its memory, and the
-/// environment it was started with.
+/// Keeps other processes of the same user from reading this process's memory and its
+/// initial environment.
 pub(crate) fn close_to_others() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// All variables that this process was given. Starts the program once more where its
-/// environment holds what it may not keep; an error says why that could not be done, and
-/// the variables are all there nevertheless. To be called before there are threads.
+/// Returns all variables that this process was given. Starts the program once more if its
+/// environment has variables that may not stay. If that fails, returns the variables all
+/// the same, with the reason. Must be called before there are threads.
 pub(crate) fn take() -> (Variables, io::Result<()>) {
     let all = Variables::from_process();
     if all.iter().any(|(name, _)| !is_kept(name) && name != HANDED_OVER) {
-        // Also where something was handed over: then it was not by us.
+        // Restart even if a descriptor is named: with other variables present, it does
+        // not come from us.
         let outcome = start_again(&all);
         return (all, outcome);
     }
-    // Without it the process is only called "exe".
+    // Otherwise the process is shown as "exe".
     let named = rustix::thread::set_name(NAME).map_err(io::Error::from);
     let handed_over = all.get(HANDED_OVER).and_then(|number| handed_over(number));
     (all.with(handed_over.unwrap_or_default()), named)
@@ -126,8 +128,8 @@ fn fill_memory<'v>(
     Ok(memory)
 }
 
-/// What an earlier self has left under this number, which is closed then. Anything else
-/// that may be there stays as it is.
+/// Reads and closes the memory that the program left under this descriptor number before
+/// it restarted. A descriptor of anything else is left alone.
 fn handed_over(number: &OsStr) -> Option<Variables> {
     let number: RawFd = number.to_str()?.parse().ok().filter(|number| 2 < *number)?;
     let link = format!("/proc/self/fd/{number}");

@@ -1,4 +1,4 @@
-//! The keys that we were given, and what a key must be like.
+//! Collects the keys that the server was given, and checks what keys look like.
 
 use std::path::Path;
 
@@ -6,24 +6,23 @@ use super::ConfigError;
 use super::environment::Variables;
 use super::file;
 use crate::secret::Secret;
-pub(crate) use crate::secret::is_sendable;
 
-/// A key that our clients may use.
+/// The variable with a key for clients.
 pub(crate) const CLIENT_KEY: &str = "TOOLHAND_API_KEY";
-/// The key we use upstream.
+/// The variable with the key for upstream.
 pub(crate) const UPSTREAM_KEY: &str = "TOOLHAND_UPSTREAM_API_KEY";
 
-/// A shorter one could be found by trying.
+/// A shorter key could be guessed.
 const MIN_CLIENT_KEY: usize = 8;
 
-/// Keys that were given, by whatever way.
+/// The keys from the environment and from files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Secrets {
     pub(crate) client_key: Option<Secret>,
     pub(crate) upstream_key: Option<Secret>,
 }
 
-/// The keys of the environment, and the one of `upstream.api_key_file`.
+/// Collects the keys of the environment and of `upstream.api_key_file`.
 pub(crate) fn collect(
     variables: &Variables,
     upstream_key_file: Option<&Path>,
@@ -40,7 +39,7 @@ pub(crate) fn collect(
     Ok(Secrets { client_key, upstream_key })
 }
 
-/// Whether a client key is long enough.
+/// Refuses a client key that is too short.
 pub(crate) fn refuse_short(key: &Secret) -> Result<(), String> {
     match key.expose().len() {
         length if length < MIN_CLIENT_KEY => {
@@ -52,9 +51,9 @@ pub(crate) fn refuse_short(key: &Secret) -> Result<(), String> {
 
 fn secret(variables: &Variables, name: &str) -> Result<Option<Secret>, ConfigError> {
     let Some(value) = variables.get(name) else { return Ok(None) };
-    match value.to_str() {
-        Some(text) if is_sendable(text) => Ok(Some(Secret::new(text))),
-        _ => Err(ConfigError::Invalid(format!("{name} holds characters that no key has"))),
+    match value.to_str().and_then(Secret::sendable) {
+        None => Err(ConfigError::Invalid(format!("{name} holds characters that no key has"))),
+        key => Ok(key),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Merging, and what is refused.
+//! Tests how layers merge, and what is refused.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 use crate::secret::Secret;
 
-/// Loads `file` with `flags` and `variables` set, and shows `show` of it.
+/// Loads `file` with `flags` and `variables`, and returns what `show` reads from the
+/// result.
 #[track_caller]
 fn check(
     file: &str,
@@ -127,7 +128,7 @@ fn without_keys_only_on_loopback() {
 
 const EXAMPLE: &str = include_str!("../../toolhand.example.toml");
 
-/// The example with the settings that have no default switched on.
+/// The example file, with the settings that have no default switched on.
 fn whole_example() -> String {
     let shown = |line: &str| {
         let setting = line.strip_prefix('#').filter(|rest| rest.starts_with(|c| c != ' '));

@@ -8,17 +8,17 @@ use std::ffi::OsString;
 pub(crate) struct Variables(BTreeMap<OsString, OsString>);
 
 impl Variables {
-    /// Those of this process.
+    /// The variables of this process.
     pub(crate) fn from_process() -> Self {
         Self(std::env::vars_os().collect())
     }
 
-    /// An empty one is as good as none.
+    /// The value, unless it is empty: an empty variable counts as unset.
     pub(crate) fn get(&self, name: &str) -> Option<&OsString> {
         self.0.get(&OsString::from(name)).filter(|value| !value.is_empty())
     }
 
-    /// These, and `more` over them.
+    /// These variables, overridden by `more`.
     pub(crate) fn with(mut self, more: Self) -> Self {
         self.0.extend(more.0);
         self
@@ -44,7 +44,7 @@ impl IntoIterator for Variables {
     }
 }
 
-/// Values may be secrets.
+/// Hides the values, which may be secrets.
 impl std::fmt::Debug for Variables {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.0.keys()).finish()

@@ -1,7 +1,7 @@
 //! Parses a sentence into rounds of tool calls.
 //!
-//! Commands joined by "and" are called in one round, those after "then" in the
-//! next. Arguments may stand in quotes; verbs are read without regard to case.
+//! Commands joined by "and" are called in one round; those after "then" in the next.
+//! Arguments may be quoted. Verbs may be in upper or lower case.
 
 use std::collections::HashSet;
 
@@ -14,8 +14,8 @@ pub(super) struct Call {
     pub(super) arguments: Value,
 }
 
-/// The calls of `sentence`, one round after the other; the error is the part
-/// that was not understood.
+/// The calls of `sentence`, round by round. The error is the part that was not
+/// understood.
 pub(super) fn rounds(sentence: &str) -> Result<Vec<Vec<Call>>, String> {
     let mut groups: Vec<Vec<Command>> = Vec::new();
     for clause in clauses(sentence)? {
@@ -30,7 +30,7 @@ pub(super) fn rounds(sentence: &str) -> Result<Vec<Vec<Call>>, String> {
 
 enum Command {
     Call(Call),
-    /// An edit needs the file read first: two rounds.
+    /// Takes two rounds, because an edit needs the file read first.
     Replace {
         file: String,
         old: String,
@@ -38,7 +38,7 @@ enum Command {
     },
 }
 
-/// Lays the groups out in rounds; a group takes as many as its longest command.
+/// Assigns the groups to rounds. A group takes as many rounds as its longest command.
 fn schedule(groups: Vec<Vec<Command>>) -> Vec<Vec<Call>> {
     let mut rounds = Vec::new();
     let mut read = HashSet::new();
@@ -99,7 +99,7 @@ impl Verb {
     }
 }
 
-/// One verb with its words, such as `find TODO in src`.
+/// A verb and its words, such as `find TODO in src`.
 struct Clause<'a> {
     source: &'a str,
     verb: Verb,
@@ -166,7 +166,7 @@ impl Clause<'_> {
         Some(vec![Command::Call(call(tool, input?))])
     }
 
-    /// `a.txt`, `a.txt and b.txt`; whatever else is said about the first file is not for us.
+    /// Parses `a.txt` or `a.txt and b.txt`. Other words after the first file are ignored.
     fn reads(&self) -> Option<Vec<Command>> {
         let mut files = Vec::new();
         for part in self.words.split_inclusive(|word| word.is_joint() || word.ends_with_comma()) {
@@ -181,7 +181,7 @@ impl Clause<'_> {
         (!files.is_empty()).then(|| files.into_iter().map(read).collect())
     }
 
-    /// `A with B in FILE`.
+    /// Parses `A with B in FILE`.
     fn replacement(&self) -> Option<Command> {
         let with = self.words.iter().position(|word| word.is(&["with", "by"]))?;
         let (new, file) = split_last(&self.words[with + 1..], &["in"]);
@@ -192,7 +192,7 @@ impl Clause<'_> {
         })
     }
 
-    /// `TOOL with {…}`: any tool that was offered, the client's too.
+    /// Parses `TOOL with {…}`: any offered tool, the client's included.
     fn named(&self) -> Option<Call> {
         let (tool, input) = self.words.split_first()?;
         let input = skip(input, &["with"]);
@@ -203,7 +203,7 @@ impl Clause<'_> {
         Some(call(tool.argument(), arguments))
     }
 
-    /// The words as they were written, or what stands in the one pair of quotes.
+    /// The source text of the words, or the contents of a quoted word.
     fn quote(&self, words: &[Word<'_>]) -> Option<String> {
         let text = match words {
             [] => return None,
@@ -221,7 +221,7 @@ impl Clause<'_> {
     }
 }
 
-/// What stands before and after the last of these words; `None` without one.
+/// Splits the words at the last one in `at`; the second part is `None` if there is none.
 fn split_last<'w, 'a>(
     words: &'w [Word<'a>],
     at: &[&str],
@@ -232,7 +232,7 @@ fn split_last<'w, 'a>(
     }
 }
 
-/// Leaves out these words at the front, but never the last word there is.
+/// Skips these words at the front, but never the last word.
 fn skip<'w, 'a>(mut words: &'w [Word<'a>], fillers: &[&str]) -> &'w [Word<'a>] {
     while let [first, rest @ ..] = words {
         if rest.is_empty() || !first.is(fillers) {
@@ -262,7 +262,7 @@ fn with(mut input: Value, name: &str, value: &str) -> Value {
     input
 }
 
-/// A regular expression that matches `text` and nothing else.
+/// A regular expression that matches exactly `text`.
 fn literal(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for character in text.chars() {
@@ -276,7 +276,7 @@ fn literal(text: &str) -> String {
 
 #[derive(Clone, Copy)]
 struct Word<'a> {
-    /// Without the quotes.
+    /// Without quotes.
     text: &'a str,
     is_quoted: bool,
     start: usize,
@@ -302,7 +302,8 @@ fn bare(source: &str, start: usize) -> Word<'_> {
     Word { text: &source[start..end], is_quoted: false, start, end }
 }
 
-/// Quotes open at the start of a word and close before white space or punctuation.
+/// Parses a quoted word. A quote opens at the start of a word and closes before white
+/// space or punctuation.
 fn quoted(source: &str, start: usize) -> Option<Word<'_>> {
     let opening = source[start..].chars().next()?;
     let (_, closing) = QUOTES.into_iter().find(|(open, _)| *open == opening)?;
@@ -321,7 +322,7 @@ fn quoted(source: &str, start: usize) -> Option<Word<'_>> {
 }
 
 impl<'a> Word<'a> {
-    /// As a file, directory or name: without the punctuation of the sentence.
+    /// The word as a file, directory or name, without the punctuation of the sentence.
     fn argument(&self) -> &'a str {
         if self.is_quoted {
             return self.text;
@@ -333,7 +334,7 @@ impl<'a> Word<'a> {
         }
     }
 
-    /// In small letters, without a comma; a quoted word says nothing to the grammar.
+    /// The word in lower case without a comma. A quoted word is never a keyword.
     fn plain(&self) -> String {
         if self.is_quoted {
             return String::new();
@@ -370,7 +371,7 @@ impl<'a> Word<'a> {
 mod tests {
     use super::*;
 
-    /// Rounds on lines, the calls of one round side by side.
+    /// Compares the rounds, one on each line, with `expected`.
     fn check(sentence: &str, expected: &str) {
         let rounds = rounds(sentence).unwrap_or_else(|part| panic!("not understood: {part}"));
         let shown: Vec<String> = rounds

@@ -1,7 +1,7 @@
-//! Decides the demo model's next answer, from the conversation alone.
+//! Decides the demo model's next answer from the conversation alone.
 //!
-//! It keeps no state: how far it is shows in the assistant messages that stand
-//! behind the newest user message.
+//! Keeps no state: the assistant messages after the newest user message show how far it
+//! is.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -38,7 +38,7 @@ struct MadeFunction {
     arguments: String,
 }
 
-/// How much of one tool's answer is quoted: enough to see that it is real.
+/// How much of one tool answer is quoted: enough to show that it is real.
 const QUOTED: usize = 1_500;
 
 const ABILITIES: &str = "I am toolhand's built-in demo model: a few rules, no language model. \
@@ -89,7 +89,7 @@ fn lead(calls: &[Call]) -> String {
     format!("Demo model: I call {}.", named.join(" and "))
 }
 
-/// Every call that was answered, with what it answered.
+/// Reports every call that was answered, with its answer.
 fn report(since: &[Message]) -> String {
     let calls = since.iter().flat_map(|message| &message.tool_calls);
     let told: Vec<String> = calls.map(|call| outcome(call, since)).collect();
@@ -109,7 +109,7 @@ fn outcome(call: &MadeCall, since: &[Message]) -> String {
     }
 }
 
-/// The tool and its main argument.
+/// Names the tool and its main argument.
 fn describe(tool: &str, arguments: &Value) -> String {
     let main = arguments.as_object().and_then(|object| object.values().find_map(Value::as_str));
     match main {
@@ -118,7 +118,7 @@ fn describe(tool: &str, arguments: &Value) -> String {
     }
 }
 
-/// In a fence that is longer than any run of backticks inside it.
+/// Quotes the answer in a fence longer than any run of backticks in it.
 fn quote(answer: &str) -> String {
     let shown = text::prefix(answer, QUOTED).trim_end_matches('\n');
     let longest = shown.split(|character| character != '`').map(str::len).max().unwrap_or(0);
@@ -130,7 +130,7 @@ fn quote(answer: &str) -> String {
     format!("{fence}\n{shown}\n{fence}{cut}")
 }
 
-/// A string, or the text parts of a list; whatever else there is says nothing to us.
+/// The text of a string, or of the text parts of a list. Other parts are ignored.
 fn text_of_content<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::String(text) => text,

@@ -1,4 +1,4 @@
-//! The OpenAI wire of the demo model: requests in, completions and chunks out.
+//! Reads the demo model's requests, and writes its completions and chunks.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ impl Request {
     }
 }
 
-/// One answer, ready to be written whole or in chunks.
+/// One answer, which can be written whole or in chunks.
 pub(super) struct Completion {
     id: CompletionId,
     created: u64,
@@ -97,8 +97,8 @@ impl Completion {
         completion.to_string()
     }
 
-    /// Server-sent events: the role, words, each call's head and pieces, the
-    /// finish reason, usage when it is wanted.
+    /// Server-sent events: the role, the words, the head and pieces of each call, the
+    /// finish reason, and the usage if wanted.
     pub(super) fn events(&self, with_usage: bool) -> Vec<String> {
         let mut deltas = vec![json!({ "role": "assistant", "content": "" })];
         deltas.extend(words(&self.text).into_iter().map(|words| json!({ "content": words })));
@@ -157,19 +157,20 @@ fn event(chunk: &Value) -> String {
     format!("data: {chunk}\n\n")
 }
 
-/// A word or a few at a time: a long quotation does not become a thousand chunks.
+/// Splits a text into a word or a few at a time. A long quotation has fewer chunks than
+/// words.
 fn words(text: &str) -> Vec<String> {
     let words: Vec<&str> = text.split_inclusive(' ').collect();
     words.chunks(words.len().div_ceil(64).max(1)).map(<[&str]>::concat).collect()
 }
 
-/// Arguments as models send them: some characters at a time, whatever they are.
+/// Splits arguments into pieces of some characters, as models send them.
 fn pieces(arguments: &str) -> Vec<String> {
     let characters: Vec<char> = arguments.chars().collect();
     characters.chunks(characters.len().div_ceil(64).max(8)).map(String::from_iter).collect()
 }
 
-/// Estimates, at four bytes a token.
+/// Estimates the usage at four bytes for each token.
 fn usage(request: &Request, text: &str, calls: &[WireCall]) -> Value {
     let prompt: usize = request.messages.iter().map(|message| message.content.len()).sum();
     let completion: usize =
@@ -186,7 +187,7 @@ fn now() -> u64 {
     std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())
 }
 
-/// `GET /v1/models`.
+/// Answers `GET /v1/models`.
 pub(super) fn models() -> String {
     let demo = json!({
         "id": MODEL, "object": "model", "created": 0, "owned_by": "toolhand-demo",

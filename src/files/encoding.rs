@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{UTF_8, UTF_16BE, UTF_16LE};
 
+use crate::text::BYTE_ORDER_MARK;
+
 /// How much of a file is looked at.
 pub(crate) const SAMPLE_BYTES: usize = 64 << 10;
 
@@ -156,7 +158,7 @@ impl Encoding {
             _ if !self.has_mark => b"",
             charset if charset == UTF_16LE => b"\xff\xfe",
             charset if charset == UTF_16BE => b"\xfe\xff",
-            _ => b"\xef\xbb\xbf",
+            _ => BYTE_ORDER_MARK.as_bytes(),
         }
     }
 

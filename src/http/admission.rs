@@ -1,11 +1,11 @@
 //! Admits connections within `limits.connections` and `limits.unauthenticated_per_peer`
 //! (`docs/threats.md`, H23).
 //!
-//! A peer that has shown no valid key keeps a few connections. Further ones are
-//! probationary: each has a short deadline for its request, gets its one answer, and
-//! stays only when the key was right. So a burst of honest clients passes whole, a
-//! health check is answered, and a flood of silent connections is soon gone. Beyond the
-//! number of connections in all, a few are still told that there is no room.
+//! A peer that has shown no valid key may keep a few connections. Further ones are
+//! probationary: they have a short deadline for their request, get one answer, and stay
+//! only if the key was right. So a burst of honest clients passes, a health check is
+//! answered, and a flood of silent connections is soon closed. When all connections are
+//! in use, a few more are told so.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,14 +19,14 @@ use crate::errors::{ApiError, ErrorCode};
 use crate::limits::Limits;
 use crate::sync;
 
-/// Beyond the limit of connections, this many at a time are told so. The rest is closed
+/// When all connections are in use, this many at a time are told so. Others are closed
 /// without an answer.
 const MAX_TURNED_AWAY: usize = 64;
 
 /// `Retry-After` of a connection that is turned away.
 const WAIT: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Counts every connection there is.
+/// Counts all connections.
 #[derive(Debug)]
 pub(super) struct Admissions {
     connections: usize,
@@ -36,7 +36,7 @@ pub(super) struct Admissions {
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// Admitted and probationary.
+    /// Admitted and probationary connections.
     all: usize,
     probationary: usize,
     turned_away: usize,
@@ -46,22 +46,22 @@ struct Counts {
 #[derive(Debug, Default)]
 struct PeerCounts {
     connections: usize,
-    /// Those that have shown a valid key.
+    /// Connections that have shown a valid key.
     authenticated: usize,
 }
 
-/// The permission of one connection to exist. Dropping it frees its place.
+/// Admits one connection. Dropping it releases its place.
 #[derive(Debug)]
 pub(crate) struct Admission {
     admissions: Arc<Admissions>,
     pub(super) peer: IpAddr,
-    /// Locked before the counts, where both are.
+    /// Lock order: the status before the counts.
     status: Mutex<Status>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
-    /// There was no room: the connection is told so and closed.
+    /// All connections were in use. The connection is told so and closed.
     TurnedAway,
     /// Its peer is beyond `limits.unauthenticated_per_peer`.
     Probationary,
@@ -79,7 +79,7 @@ impl Admissions {
         })
     }
 
-    /// `None` when not even a refusal can be afforded.
+    /// Returns `None` if the connection is closed without an answer.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Arc<Admission>> {
         let mut counts = self.counts();
         let own = counts.peers.get(&peer);
@@ -102,7 +102,7 @@ impl Admissions {
         Some(Arc::new(Admission { admissions: Arc::clone(self), peer, status: Mutex::new(status) }))
     }
 
-    /// Whether a peer may keep its connections and `more`.
+    /// Whether a peer may keep its connections and this many `more`.
     fn is_within_limit(&self, own: &PeerCounts, more: usize) -> bool {
         own.authenticated > 0 || own.connections + more <= self.unauthenticated_per_peer
     }
@@ -113,13 +113,14 @@ impl Admissions {
 }
 
 impl Admission {
-    /// Whether its first head has to come sooner than `limits.header_time`.
+    /// Whether the first head must come sooner than `limits.header_time`.
     pub(super) fn has_short_deadline(&self) -> bool {
         matches!(*self.status(), Status::TurnedAway | Status::Probationary)
     }
 
-    /// Whether it may go on after its first answer. A probation ends when any
-    /// connection of the peer has shown a key, or enough of them have gone.
+    /// Whether the connection may stay after its first answer. Its probation ends when
+    /// any connection of the peer has shown a valid key, or when enough of them have
+    /// closed.
     pub(super) fn may_stay(&self) -> bool {
         let mut status = self.status();
         match *status {
@@ -178,8 +179,8 @@ impl Drop for Admission {
     }
 }
 
-/// Tells a connection for which there is no room so. Stands before all routes but the
-/// open ones, so that a health check is still answered.
+/// Refuses the requests of a connection for which there was no room. Runs before all
+/// routes but the open ones, so that a health check is still answered.
 pub(crate) async fn turn_away(request: Request, next: Next) -> Response {
     let admission = request.extensions().get::<Arc<Admission>>();
     if !admission.is_some_and(|admission| *admission.status() == Status::TurnedAway) {

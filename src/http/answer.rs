@@ -1,4 +1,4 @@
-//! Hands the body of an answer to hyper, piece by piece as the client takes it.
+//! Passes an answer's body to hyper piece by piece, as the client takes it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use super::connection_state::Answering;
 use super::write_stall::{Permission, WriteStall};
 use crate::errors::{ApiError, ErrorCode};
 
-/// The most that is handed to hyper at once, since hyper copies it: far more than one
+/// The most that is given to hyper at once, because hyper copies it. Far more than one
 /// write takes.
 const MAX_PIECE: usize = 64 << 10;
 
-/// A response body that keeps its request alive until it is sent.
+/// A response body that keeps its request's state until it is sent.
 #[derive(Debug)]
 pub(super) struct ResponseBody {
     body: Body,
-    /// What is left of a frame that is larger than a piece.
+    /// The rest of a frame that is larger than a piece.
     rest: Bytes,
     kind: Kind,
-    /// What was sent so far ends with a whole event.
+    /// Whether the bytes sent so far end with a whole event.
     ends_event: bool,
     stall: Arc<WriteStall>,
     /// `limits.slow_client`.
@@ -34,7 +34,7 @@ pub(super) struct ResponseBody {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A stream of events, which can end with an error event.
+    /// Server-sent events, which can end with an error event.
     Events,
     Other,
     /// Nothing more is sent.
@@ -88,9 +88,9 @@ impl ResponseBody {
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
-    /// Ends the answer of a client that has taken nothing for too long. This drops
-    /// whatever still works on it; a stream that had not ended gets its one terminal
-    /// event.
+    /// Ends the answer for a client that has taken nothing for too long. This drops the
+    /// body, and with it the work that feeds it. A stream without its terminal event gets
+    /// one.
     fn poll_terminate(&mut self, cx: &mut Context<'_>) -> Polled {
         let kind = std::mem::replace(&mut self.kind, Kind::Ended);
         let has_ended = matches!(Pin::new(&mut self.body).poll_frame(cx), Poll::Ready(None));

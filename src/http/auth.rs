@@ -1,5 +1,5 @@
-//! Checks the key of each request, and slows down a peer that guesses (`docs/threats.md`,
-//! H1 to H4).
+//! Checks the key of each request, and slows down peers that guess (`docs/threats.md`, H1
+//! to H4).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -22,17 +22,17 @@ use crate::errors::{ApiError, ErrorCode};
 use crate::ids::KeyId;
 use crate::sync;
 
-/// How long a wrong key counts: `limits.wrong_keys_per_minute`.
+/// How long a wrong key counts for `limits.wrong_keys_per_minute`.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Beyond this many peers, those whose minute is over are forgotten.
+/// Above this number of peers, those whose window is over are removed.
 const MAX_PEERS: usize = 1024;
 
 /// `[auth]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct AuthSettings {
-    /// `false` is `--no-auth`; only for a loopback address.
+    /// `false` is `--no-auth`; allowed only on a loopback address.
     pub(crate) required: bool,
 }
 
@@ -55,7 +55,7 @@ impl Key {
     }
 }
 
-/// The keys that are accepted, if one is required at all.
+/// The accepted keys, if one is required.
 #[derive(Clone, Debug)]
 pub(crate) enum Keys {
     Required(Vec<Key>),
@@ -63,8 +63,8 @@ pub(crate) enum Keys {
 }
 
 impl Keys {
-    /// The key that was presented. Every known key is compared, whole, so the time
-    /// it takes says nothing.
+    /// Finds the key that was presented. Compares every known key in full, so that the
+    /// time tells nothing about them.
     fn find(&self, presented: &[u8]) -> Option<KeyId> {
         let Self::Required(keys) = self else { return Some(KeyId::nobody()) };
         let presented = digest(presented);
@@ -81,7 +81,7 @@ fn digest(secret: &[u8]) -> [u8; 32] {
     Sha256::digest(secret).into()
 }
 
-/// What requests are authenticated against.
+/// What authentication needs.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     keys: Keys,
@@ -102,8 +102,8 @@ impl Authenticator {
     }
 }
 
-/// Puts the [`KeyId`] into the extensions of the request, or refuses it. Runs before
-/// the body is read.
+/// Refuses a request without a valid key; otherwise puts the [`KeyId`] into its
+/// extensions. Runs before the body is read.
 pub(crate) async fn require_key(
     State(authenticator): State<Arc<Authenticator>>,
     mut request: Request,
@@ -145,7 +145,7 @@ fn authenticate(authenticator: &Authenticator, request: &Request) -> Result<KeyI
     }
 }
 
-/// The same for a missing key and a wrong one.
+/// A missing key and a wrong one get the same answer.
 fn refused() -> ApiError {
     ApiError::new(
         ErrorCode::InvalidApiKey,
@@ -153,7 +153,7 @@ fn refused() -> ApiError {
     )
 }
 
-/// The key in `Authorization`, the only place where one is looked for.
+/// The key in `Authorization`. Keys anywhere else are ignored.
 fn bearer(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
     let mut sent = headers.get_all(AUTHORIZATION).iter();
     let first = sent.next();
@@ -169,7 +169,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
     }))
 }
 
-/// How many wrong keys each peer sent within its minute.
+/// The wrong keys of each peer within its window.
 #[derive(Debug, Default)]
 struct WrongKeys(Mutex<HashMap<IpAddr, Count>>);
 
@@ -180,7 +180,7 @@ struct Count {
 }
 
 impl WrongKeys {
-    /// Counts one more of `peer`; past `limit` a minute, how long to wait.
+    /// Counts a wrong key of `peer`. Above `limit`, returns how long the peer must wait.
     fn count(&self, peer: IpAddr, limit: u32, now: Instant) -> Option<Duration> {
         let mut peers = sync::lock(&self.0);
         if peers.len() >= MAX_PEERS {

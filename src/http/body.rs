@@ -1,5 +1,5 @@
-//! Reads the body of a request, after checking its media type and within limits of size
-//! and time (`docs/threats.md`, H14, H17, H18, H21).
+//! Reads a request's body. Checks its media type, and limits its size and time
+//! (`docs/threats.md`, H14, H17, H18, H21).
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::errors::{ApiError, ErrorCode};
 use crate::limits::Limits;
 use crate::memory_budget::Reservation;
 
-/// A body that keeps coming at this many bytes a second may take as long as it needs.
+/// A body that arrives at this rate may take longer than `limits.body_time`.
 const MIN_BYTES_PER_SECOND: u128 = 8_000;
 
-/// Reads a JSON body whole, without parsing it. The share counts the body until the
-/// share is dropped.
+/// Reads a whole JSON body without parsing it. The reservation counts its bytes until it
+/// is dropped.
 pub(crate) async fn read_json(
     request: Request,
     limits: &Limits,
@@ -38,8 +38,8 @@ pub(crate) async fn read_json(
     Ok((whole.into(), reservation))
 }
 
-/// The media type without its parameters, in lower case. A compressed body is
-/// refused: its size would be known only after decompression.
+/// The media type in lower case, without parameters. Refuses a compressed body, because
+/// its size is known only after decompression.
 pub(crate) fn media_type(headers: &HeaderMap) -> Result<String, ApiError> {
     if headers.get_all(CONTENT_ENCODING).iter().any(|coding| coding != "identity") {
         return Err(unsupported("Send the body without a Content-Encoding."));
@@ -57,8 +57,8 @@ pub(crate) fn unsupported(message: &str) -> ApiError {
     ApiError::new(ErrorCode::UnsupportedContentType, message)
 }
 
-/// The length a client announces; 0 when it does not. One over the limit is
-/// refused before anything is read.
+/// The announced length, or 0 if there is none. Refuses a length over the limit before
+/// anything is read.
 pub(crate) fn declared_length(headers: &HeaderMap, limit: usize) -> Result<usize, ApiError> {
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     match length {
@@ -72,7 +72,7 @@ fn too_large(limit: usize) -> ApiError {
     ApiError::new(ErrorCode::BodyTooLarge, message)
 }
 
-/// A body as it arrives, within its limits of size and time.
+/// A body as it arrives, limited in size and time.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     body: Body,
@@ -110,9 +110,9 @@ fn broken() -> ApiError {
     ApiError::new(ErrorCode::InvalidValue, "The body is broken off or badly framed.")
 }
 
-/// Counts how long we have waited for the client. It starts anew whenever enough has
-/// come within the time. While upstream takes nothing we do not wait for the client, so
-/// that time does not count.
+/// Measures how long the server waits for the client. The time restarts whenever enough
+/// bytes have come within it. Time in which upstream takes nothing does not count,
+/// because then the server does not wait for the client.
 #[derive(Clone, Copy, Debug)]
 struct BodyTimer {
     time: Duration,
@@ -161,7 +161,7 @@ mod tests {
         read.map(|(bytes, _)| bytes).map_err(|error| error.code)
     }
 
-    /// Pieces of `bytes` bytes, one a second.
+    /// A body of this many pieces, one each second.
     fn dripping(bytes: usize, pieces: usize) -> Body {
         Body::from_stream(stream::unfold(0, move |sent| async move {
             sleep(Duration::from_secs(1)).await;
@@ -237,7 +237,7 @@ mod tests {
         let time = Limits::default().body_time;
         let mut incoming = Incoming::new(dripping(10, 4), usize::MAX, time);
         for _ in 0..4 {
-            // Upstream takes nothing for so long.
+            // Upstream takes nothing for this long.
             sleep(time * 2).await;
             assert!(incoming.next().await.unwrap().is_some());
         }

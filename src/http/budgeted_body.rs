@@ -1,4 +1,4 @@
-//! Sends a body in one piece, which counts against the memory budget until it is sent.
+//! Sends a body in one piece and counts it in the memory budget until it is sent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,14 +8,14 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use crate::memory_budget::{Exhausted, Reservation};
 
-/// hyper keeps it until the client has taken its last byte.
+/// hyper holds this until the client has taken the last byte.
 #[derive(Debug)]
 struct BudgetedBody {
     bytes: Option<Bytes>,
     _share: Reservation,
 }
 
-/// `reservation` counts the bytes from now on.
+/// Counts `bytes` in `reservation` from now on.
 pub(crate) fn budgeted_body(bytes: Bytes, mut reservation: Reservation) -> Result<Body, Exhausted> {
     reservation.hold(bytes.len())?;
     Ok(Body::new(BudgetedBody { bytes: Some(bytes), _share: reservation }))

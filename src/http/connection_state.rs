@@ -1,4 +1,4 @@
-//! Tells the wire of a connection what its handler is doing.
+//! Tells a connection's wire what its handler is doing.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
@@ -10,29 +10,29 @@ use super::framing;
 
 use crate::sync;
 
-/// What a connection is doing. The wire and the handler share it.
+/// The state of a connection, shared by the wire and the handler.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionState {
     now: Mutex<Now>,
-    /// The task that waits to read on.
+    /// The task that waits to read the next message.
     reader: AtomicWaker,
 }
 
 #[derive(Debug, Default)]
 struct Now {
     phase: Phase,
-    /// The body behind the head that hyper has just read, until the wire asks for it.
+    /// The body after the head that hyper has just read, until the wire takes it.
     body: Option<framing::Body>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// A head is being read, or the first one is awaited.
+    /// Reading a head, or waiting for the first one.
     #[default]
     ReadingHead,
-    /// A request is being answered: its own deadlines hold.
+    /// Answering a request. The request has deadlines of its own.
     Answering,
-    /// Kept open for a further request.
+    /// Waiting for a further request.
     Idle,
 }
 
@@ -45,12 +45,12 @@ impl ConnectionState {
         self.now().phase = phase;
     }
 
-    /// Wakes this task when the answer is out.
+    /// Wakes this task when the answer has been sent.
     pub(super) fn wake_after_answer(&self, reader: &Waker) {
         self.reader.register(reader);
     }
 
-    /// Says that a request with this body is being answered, until the guard is
+    /// Marks the connection as answering a request with this body, until the guard is
     /// dropped.
     pub(super) fn head_complete(self: &Arc<Self>, body: &impl HttpBody) -> Answering {
         let length = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
@@ -59,7 +59,7 @@ impl ConnectionState {
         Answering(self.clone())
     }
 
-    /// The body behind the head that hyper has just read, once.
+    /// Takes the body after the head that hyper has just read.
     pub(super) fn take_body(&self) -> Option<framing::Body> {
         self.now().body.take()
     }
@@ -69,7 +69,7 @@ impl ConnectionState {
     }
 }
 
-/// A request whose answer is not out yet.
+/// A request whose answer has not been sent.
 #[derive(Debug)]
 pub(super) struct Answering(Arc<ConnectionState>);
 

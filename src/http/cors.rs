@@ -1,5 +1,5 @@
-//! Answers CORS for pages of the configured origins. [`super::hosts`] refuses all others
-//! before.
+//! Answers CORS requests from pages of the configured origins. [`super::hosts`] has
+//! refused all others before.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ pub(crate) fn layer(origins: &[Origin]) -> CorsLayer {
         .expose_headers([REQUEST_ID, RETRY_AFTER, SHOULD_RETRY, SESSION, TURN])
 }
 
-/// Only a request of a page is answered with CORS headers, and only a page's
-/// preflight without a key.
+/// Adds CORS headers to answers for pages only. Answers a page's preflight without a key,
+/// because browsers send none with it.
 pub(crate) async fn answer(
     State(cors): State<Arc<CorsLayer>>,
     request: Request,

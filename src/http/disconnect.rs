@@ -1,8 +1,8 @@
-//! Notices that a client has closed its connection while it is being answered.
+//! Notices that a client has closed its connection during an answer.
 //!
-//! hyper looks for the end of the stream while it answers, but no longer when a byte
-//! of a next request (or a stray line end) waits in its buffer. Then a turn would go on
-//! for a client that has left. So the socket is watched beside hyper.
+//! hyper stops looking for the end of the stream once a byte of the next request, or a
+//! stray line end, waits in its buffer. A turn would then go on for a client that has
+//! left. So this module watches the socket beside hyper.
 
 use std::future::pending;
 use std::io;
@@ -16,12 +16,12 @@ use tokio::time::sleep;
 
 use super::connection_state::{ConnectionState, Phase};
 
-/// How often the state of a closed connection is polled: a request that was sent whole
-/// before the close may only now begin to be answered.
+/// How often a closed connection is checked again: a request that was sent whole before
+/// the close may still have to be answered.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Resolves when nobody is left to read the answer that is under way. A half-closed
-/// connection counts as closed.
+/// Resolves when nobody will read the current answer. A half-closed connection counts as
+/// closed.
 pub(super) fn disconnect(
     stream: &TcpStream,
     state: Arc<ConnectionState>,
@@ -43,8 +43,7 @@ pub(super) fn disconnect(
     }
 }
 
-/// Makes the socket ready again only when more bytes have come. Those that are there
-/// are hyper's to read.
+/// Makes the socket ready only for new bytes. hyper reads those that are already there.
 fn wait_for_more(socket: &TcpStream) {
     let nothing = || io::Result::<()>::Err(io::ErrorKind::WouldBlock.into());
     let _ = socket.try_io(Interest::READABLE, nothing);

@@ -23,7 +23,7 @@ impl IntoResponse for ApiError {
             headers.insert(RETRY_AFTER, whole_seconds(wait).into());
         }
         if self.code == ErrorCode::UpstreamAuth {
-            // A key that is wrong stays wrong until an operator has mended it.
+            // A wrong key stays wrong until the operator changes it.
             headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
         }
         if leaves_the_body_unread(self.code) {
@@ -33,13 +33,13 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Answers for a handler that panicked.
+/// The answer of a handler that panicked.
 pub(crate) fn panicked(_cause: Box<dyn Any + Send>) -> Response {
     ApiError::new(ErrorCode::Internal, "The server failed while handling this request.")
         .into_response()
 }
 
-/// Tells the SDKs not to send the request again: its tools have run.
+/// Tells SDKs not to send the request again, because its tools have run.
 pub(crate) fn never_retry(mut response: Response) -> Response {
     response.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static("false"));
     response

@@ -1,20 +1,20 @@
-//! Finds where the messages of a connection end: heads, and the bodies behind them.
+//! Finds the ends of the messages on a connection: heads and their bodies.
 //!
-//! hyper reads what they say. This only finds the border to the next message, so that
-//! each head is counted and timed from its own first byte (`docs/threats.md`, H19, H24).
+//! hyper parses the messages. This module finds only where the next one begins, so that
+//! each head is counted and timed from its first byte (`docs/threats.md`, H19, H24).
 
 /// The line that is being read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Line {
     #[default]
     Empty,
-    /// Nothing but a carriage return.
+    /// Only a carriage return so far.
     Return,
     Text,
 }
 
 impl Line {
-    /// Takes one more byte; at a line feed, whether the line that ends had text.
+    /// Takes one byte. At a line feed, returns whether the line had text.
     fn push(&mut self, byte: u8) -> Option<bool> {
         if byte == b'\n' {
             return Some(std::mem::take(self) == Self::Text);
@@ -24,7 +24,7 @@ impl Line {
     }
 }
 
-/// Finds the end of a head: the first empty line behind one that is not.
+/// Finds the end of a head: the first empty line after a non-empty one.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     line: Line,
@@ -32,7 +32,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// How many of these bytes belong to the head, once it has ended.
+    /// How many of these bytes belong to the head, if it ends in them.
     pub(super) fn end_in(&mut self, bytes: &[u8]) -> Option<usize> {
         for (at, byte) in bytes.iter().enumerate() {
             match self.line.push(*byte) {
@@ -45,23 +45,23 @@ impl Head {
     }
 }
 
-/// A body that is being read.
+/// The body that is being read.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// So many bytes are still to come.
+    /// This many bytes are still to come.
     Remaining(u64),
     Chunked(Chunked),
-    /// A chunk is larger than any can be.
+    /// The size of a chunk is invalid or too large.
     Invalid,
 }
 
-/// What comes next in a chunked body.
+/// The next part of a chunked body.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Chunked {
     Size(u64),
-    /// Behind the digits of a size, up to the end of its line.
+    /// After the digits of a size, up to the end of its line.
     Extension(u64),
-    /// So many bytes of the chunk, with the line end behind them.
+    /// This many bytes of the chunk and its line end.
     Data(u64),
     Trailers(Line),
 }
@@ -105,8 +105,8 @@ impl Body {
 }
 
 impl Chunked {
-    /// What comes after one more byte; `None` where that byte cannot stand. The body ends
-    /// with the empty line of the trailers.
+    /// The next state after one more byte; `None` if the byte is invalid. The body ends
+    /// with the empty line after the trailers.
     fn after(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
             (Self::Size(size), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
@@ -127,13 +127,13 @@ impl Chunked {
     }
 }
 
-/// More than any client means to send; hyper accepts each size that 64 bits hold.
+/// More than any client sends; hyper accepts every size of 64 bits.
 const MAX_CHUNK: u64 = 1 << 48;
 
-/// Behind the data of a chunk.
+/// CR and LF after the data of a chunk.
 const LINE_END: u64 = 2;
 
-/// Takes up to `there` bytes of those that are left.
+/// Takes up to `there` of the bytes that are left.
 fn take(left: &mut u64, there: usize) -> usize {
     let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(there);
     *left -= taken as u64;
@@ -144,7 +144,7 @@ fn take(left: &mut u64, there: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// The length of the head in `bytes`, however they are cut in two.
+    /// Checks the length of the head in `bytes`, for every way to cut them in two.
     #[track_caller]
     fn check_head(bytes: &str, expected: Option<usize>) {
         for cut in 0..=bytes.len() {

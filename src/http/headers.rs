@@ -1,10 +1,10 @@
-//! Names the headers that are not in any standard and stand in our answers.
+//! Names the headers of our answers that are not in a standard.
 
 use axum::http::HeaderName;
 
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Obeyed by the SDKs before they look at the status.
+/// SDKs obey it before they look at the status.
 pub(crate) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 pub(crate) const SESSION: HeaderName = HeaderName::from_static("x-toolhand-session");

@@ -1,8 +1,8 @@
-//! Refuses requests for foreign hosts and from foreign pages, by `Host`, `Origin` and
-//! `Sec-Fetch-Site` (`docs/threats.md`, H7 to H13).
+//! Refuses requests to foreign hosts and from foreign pages, by `Host`, `Origin` and
+//! `Sec-Fetch-Site` (`docs/threats.md`, H6 to H13, H15).
 //!
-//! A page in somebody's browser can reach a loopback port. These checks come before
-//! the key is looked at, and keep the page out even when a name was rebound to us.
+//! A page in any browser can reach a loopback port. These checks run before the key is
+//! looked at, and stop the page even after DNS rebinding.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -20,22 +20,22 @@ use crate::errors::{ApiError, ErrorCode};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The methods that any of our routes knows.
+/// The methods that the routes take.
 const METHODS: HeaderValue = HeaderValue::from_static("GET,HEAD,POST,DELETE");
 
-/// What a `Host` without a port means.
+/// The port of a `Host` that names none.
 const DEFAULT_PORT: u16 = 80;
 
-/// A name or address with a port: what `Host` holds, and an entry of
-/// `server.allowed_hosts`, where no port means any.
+/// A name or address with a port: the value of `Host`, or an entry of
+/// `server.allowed_hosts`, where a missing port means any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Authority {
-    /// In lower case; an IPv6 address in its short form, in brackets.
+    /// In lower case. An IPv6 address in its short form and in brackets.
     host: String,
     port: Option<u16>,
 }
 
-/// The hosts that are ours.
+/// The hosts that this server answers for.
 #[derive(Clone, Debug)]
 pub(crate) struct AllowedHosts {
     port: u16,
@@ -43,7 +43,7 @@ pub(crate) struct AllowedHosts {
     further: Vec<Authority>,
 }
 
-/// An exact origin, `https://chat.example.com` or `http://localhost:3000`.
+/// An exact origin such as `https://chat.example.com` or `http://localhost:3000`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Origin(String);
 
@@ -55,17 +55,18 @@ pub(crate) struct HostPolicy {
     pub(crate) origins: Vec<Origin>,
 }
 
-/// Whether a page that names no origin may load a route.
+/// Whether a cross-site request without an origin may load a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ForeignPages {
     Refused,
-    /// A link to `/health` on a status page is no attack.
+    /// A status page may link to `/health`.
     Allowed,
 }
 
 impl AllowedHosts {
-    /// Loopback names and the bound address, all with the bound port, and what the
-    /// operator adds. An address that means "every interface" is no name of ours.
+    /// Loopback names and the bound address, each with the bound port, and the operator's
+    /// additions. An unspecified address such as `0.0.0.0` is not included: no client has
+    /// it as a host.
     pub(crate) fn new(bound: SocketAddr, further: Vec<Authority>) -> Self {
         let mut own = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).to_vec();
         if !bound.ip().is_unspecified() {
@@ -101,7 +102,7 @@ impl FromStr for Authority {
             Some((host, port)) if !port.contains(']') => (host, Some(port)),
             _ => (text, None),
         };
-        // One spelling for each: `08787` is none of ours.
+        // Only the shortest spelling counts: `08787` is refused.
         let is_port = |port: &&str| {
             !port.starts_with('0') && !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())
         };
@@ -163,7 +164,7 @@ impl<'de> Deserialize<'de> for Authority {
     }
 }
 
-/// Stands before the routes that need a key.
+/// Checks the routes that need a key.
 pub(crate) async fn check(
     State(policy): State<Arc<HostPolicy>>,
     request: Request,
@@ -175,7 +176,7 @@ pub(crate) async fn check(
     }
 }
 
-/// The same before the open routes.
+/// Checks the open routes.
 pub(crate) async fn check_open(
     State(policy): State<Arc<HostPolicy>>,
     request: Request,
@@ -220,7 +221,7 @@ fn check_host(hosts: &AllowedHosts, headers: &HeaderMap) -> Result<(), ApiError>
     if hosts.allows(&authority) { Ok(()) } else { Err(foreign_host()) }
 }
 
-/// A request line may carry a whole URL; then that must be ours as well.
+/// A request line may have a whole URL; then its authority is checked too.
 fn check_target(hosts: &AllowedHosts, target: &Uri) -> Result<(), ApiError> {
     let Some(authority) = target.authority() else { return Ok(()) };
     let is_ours = authority.as_str().parse().is_ok_and(|authority| hosts.allows(&authority));

@@ -1,4 +1,4 @@
-//! Finds the address that a request comes from.
+//! Determines the address that a request comes from.
 
 use std::net::IpAddr;
 
@@ -11,8 +11,8 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub(crate) struct Peer(pub(crate) IpAddr);
 
 impl Peer {
-    /// The client's own address: behind proxies of the operator's, the nearest address
-    /// in `X-Forwarded-For` that is not one of them.
+    /// The client's address. Behind trusted proxies it is the last address in
+    /// `X-Forwarded-For` that is not one of them.
     pub(super) fn client_address(self, headers: &HeaderMap, trusted_proxies: &[IpAddr]) -> IpAddr {
         if !trusted_proxies.contains(&self.0) {
             return self.0;

@@ -1,4 +1,4 @@
-//! Answers bytes that never became a request.
+//! Writes the refusal of bytes that hyper could not parse as a request.
 
 use axum::http::StatusCode;
 
@@ -14,8 +14,8 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// Recognises the bare answer that hyper writes by itself to what it cannot
-    /// read: each of our own carries a request id.
+    /// Recognises the answer that hyper itself writes to a head that it cannot parse. Our
+    /// own answers always have a request id.
     pub(super) fn from_hyper(written: &[u8]) -> Option<Self> {
         let status = written.strip_prefix(b"HTTP/1.1 ").or(written.strip_prefix(b"HTTP/1.0 "))?;
         let refusal = match status.get(..3)? {

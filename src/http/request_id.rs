@@ -1,4 +1,4 @@
-//! Gives each request its id, and each response the headers that all of them carry.
+//! Gives each request an id, and each response the headers that all responses have.
 
 use axum::extract::Request;
 use axum::http::header::CACHE_CONTROL;
@@ -21,7 +21,7 @@ pub(crate) async fn identify(mut request: Request, next: Next) -> Response {
     response
 }
 
-/// The client's own id when it can be repeated, else a new one.
+/// The client's own id if it is valid, else a new one.
 fn request_id(headers: &HeaderMap) -> RequestId {
     let mut sent = headers.get_all(REQUEST_ID).iter();
     let given = match (sent.next(), sent.next()) {

@@ -1,7 +1,7 @@
-//! Accepts connections, serves HTTP/1.1 on them, and drains them at the end.
+//! Accepts connections, serves HTTP/1.1 on them, and drains them at shutdown.
 //!
-//! The loop is our own, over hyper, because a connection needs deadlines and a head
-//! limit that a ready-made server does not have: see [`super::wire`].
+//! This is a loop of its own over hyper, because ready-made servers lack the deadlines
+//! and the limit of the head that [`super::wire`] enforces.
 
 use std::convert::Infallible;
 use std::io;
@@ -38,40 +38,40 @@ use super::wire::{Socket, Wire};
 use super::write_stall::WriteStall;
 use crate::limits::Limits;
 
-/// How long to wait after an accept that failed for want of files or memory.
+/// How long to wait after an accept has failed for lack of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long the bytes that a client still sends are read and dropped after our last
-/// byte: to close with bytes unread is a reset, which can take the answer from it.
+/// How long the client's bytes are still read and dropped after our last byte. Closing
+/// with unread bytes resets the connection, and the client may lose the answer.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// hyper has one bound for what it reads ahead and what it holds to be written. A
-/// head must fit, and what is written must not pile up there.
+/// hyper has one limit for what it reads ahead and for what waits to be written. A head
+/// must fit, and little should wait there.
 const MAX_UNWRITTEN: usize = 64 << 10;
 
-/// How the server stops.
+/// How the server shuts down.
 #[derive(Debug)]
 pub(crate) struct Drain {
-    /// Cancelled when no new connections are to be accepted.
+    /// When cancelled, no new connections are accepted.
     pub(crate) stop: CancellationToken,
-    /// How long running turns may go on then.
+    /// How long running turns may go on after that.
     pub(crate) grace: Duration,
-    /// We cancel it near the end of the grace: each turn that still runs then ends with
-    /// its terminal error.
+    /// Cancelled by the server near the end of the grace. Each turn that still runs then
+    /// ends with its terminal error.
     pub(crate) turns_over: CancellationToken,
 }
 
-/// The end of the grace that is kept for writing terminal errors, so that they arrive
-/// within it: at most this long, and at most this part of the grace.
+/// The part of the grace that is reserved for sending terminal errors, so that they
+/// arrive within it: this time at most, and this fraction of the grace at most.
 const MAX_TERMINAL_TIME: Duration = Duration::from_secs(2);
 const TERMINAL_PART_OF_GRACE: u32 = 10;
 
-/// A grace of milliseconds leaves no time to write errors: then stopping takes this much
+/// A grace of milliseconds leaves no time to write errors; shutdown then takes this much
 /// longer.
 const MIN_TERMINAL_TIME: Duration = Duration::from_millis(500);
 
-/// Serves until it is told to stop. Then it accepts nothing new, and every connection
-/// has the grace to end its request.
+/// Serves until it is told to stop. Then it accepts no connections, and each open one has
+/// the grace to end its request.
 pub(crate) async fn run(listener: TcpListener, router: Router, limits: Arc<Limits>, drain: Drain) {
     let Drain { stop: shutdown, grace, turns_over } = drain;
     let admissions = Admissions::new(&limits);
@@ -103,7 +103,8 @@ pub(crate) async fn run(listener: TcpListener, router: Router, limits: Arc<Limit
     }
 }
 
-/// Accepts the next connection. What is written to it is sent at once.
+/// Accepts the next connection and disables Nagle's algorithm, so that each write is sent
+/// at once.
 async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, peer) = listener.accept().await?;
     if let Err(error) = stream.set_nodelay(true) {
@@ -180,7 +181,7 @@ async fn serve_on<IO>(
     }
 }
 
-/// Writes the refusal, if there is one, then waits up to [`LINGER`] until the client has
+/// Writes the refusal, if there is one. Then waits up to [`LINGER`] for the client to
 /// read what was sent.
 async fn close<IO>(stream: &mut IO, refusal: Option<Refusal>)
 where
@@ -224,7 +225,8 @@ impl Handler {
     }
 }
 
-/// A [`Handler`] that tells the wire when a head is complete and when its answer is out.
+/// A [`Handler`] that reports to the wire when a head is complete and when its answer has
+/// been sent.
 struct TrackedHandler {
     handler: Handler,
     state: Arc<ConnectionState>,

@@ -1,8 +1,8 @@
-//! Refuses a body whose length a proxy could understand differently than we do
-//! (request smuggling: `docs/threats.md`, H26).
+//! Refuses a body whose length a proxy could read in another way (request smuggling:
+//! `docs/threats.md`, H26).
 //!
-//! hyper reads such a body safely, by its own rules. But a proxy in front of us may
-//! have other rules, and would take a part of the body for a request, or the reverse.
+//! hyper reads such a body safely by its own rules. A proxy before this server may have
+//! other rules, and then take a part of the body for a request, or the reverse.
 
 use axum::extract::Request;
 use axum::http::HeaderMap;
@@ -24,8 +24,8 @@ pub(crate) async fn check(request: Request, next: Next) -> Response {
     response
 }
 
-/// Looks at the coding only: hyper refuses two lengths that differ, and drops the length
-/// of a chunked body.
+/// Checks the transfer coding only. hyper refuses two lengths that differ, and ignores
+/// the length of a chunked body.
 fn is_unambiguous(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let is_chunked =

@@ -1,10 +1,10 @@
-//! Reads and writes the bytes of one connection, and enforces the deadline and the size
-//! of each head (`docs/threats.md`, H19, H20, H22, H24).
+//! Reads and writes the bytes of one connection. Enforces the deadline and the size of
+//! each head (`docs/threats.md`, H19, H20, H22, H24).
 //!
-//! hyper has one timer for the head and for waiting between requests, and lets heads of
-//! half again the limit pass. So both are kept here, where the bytes are. hyper also
-//! reads on behind a request that it answers, which would hide the next head from us. So
-//! it is given one message at a time.
+//! hyper uses one timer for the head and for the wait between requests, and accepts heads
+//! of one and a half times the limit. So this module keeps both limits itself. hyper also
+//! reads ahead during an answer, which would hide the next head. So it gets one message
+//! at a time.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -27,32 +27,33 @@ use super::refusal::Refusal;
 use super::write_stall::{StallOutcome, StallTimer, WriteStall};
 use crate::limits::Limits;
 
-/// How much is read at once where a message may end within it.
+/// How much is read at once if a message may end within it.
 const PIECE: usize = 8192;
 
-/// A probationary connection has this part of `limits.header_time` for its first head.
+/// Divides `limits.header_time` for the first head of a probationary connection.
 const PROBATION_PART: u32 = 20;
 
-/// The most that may wait in the kernel to be sent; its own choice is 4 MiB. Events
-/// that wait there can no longer be merged, and it is not seen whether the client takes
-/// them. Throughput is the same: bytes in flight do not count.
+/// The most that may wait in the kernel to be sent; the kernel's own choice is 4 MiB.
+/// Events that wait in the kernel can no longer be merged, and it hides whether the
+/// client reads. Throughput does not suffer: bytes in flight do not count.
 const MAX_UNSENT: u32 = 16 << 10;
 
-/// A stream to a client. Only a TCP socket has bounds to set; tests use pipes.
+/// A connection to a client. Only a TCP socket has limits to set; tests use pipes.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin {
-    /// Bounds what waits in the kernel to be sent, and for how long, given
+    /// Limits how much may wait in the kernel, and for how long, given
     /// `limits.slow_client`.
     fn bound_unsent(&self, _slow_client: Duration) {}
 
-    /// Lets the kernel accept as much as it has room for from now on.
+    /// Removes the limit on what may wait in the kernel.
     fn lift_bound(&self) {}
 }
 
 impl Socket for TcpStream {
     fn bound_unsent(&self, slow_client: Duration) {
         let socket = SockRef::from(self);
-        // A host that is gone acknowledges nothing. Where there is more to send, it is
-        // noticed as a slow client and gets a terminal event: this must come after that.
+        // A host that is gone acknowledges nothing. If there is more to send, the
+        // slow-client limit notices it and sends a terminal event; so this timeout must
+        // come after that.
         let set = socket
             .set_tcp_notsent_lowat(MAX_UNSENT)
             .and_then(|()| socket.set_tcp_user_timeout(Some(2 * slow_client)));
@@ -68,8 +69,8 @@ impl Socket for TcpStream {
     }
 }
 
-/// A stream whose heads come in time and stay small. It gives hyper one message at a
-/// time: what comes behind waits here, and in the kernel.
+/// A stream that enforces the limits of heads. It gives hyper one message at a time; what
+/// follows waits here and in the kernel.
 #[derive(Debug)]
 pub(super) struct Wire<IO> {
     stream: IO,
@@ -79,7 +80,7 @@ pub(super) struct Wire<IO> {
     idle_time: Duration,
     head_limit: usize,
     message: Message,
-    /// What was read behind the message.
+    /// Bytes read after the current message.
     ahead: BytesMut,
     /// When the deadline was set.
     since: Instant,
@@ -87,18 +88,18 @@ pub(super) struct Wire<IO> {
     /// The phase that the deadline was set for.
     timed: Phase,
     refusal: Option<Refusal>,
-    /// Something was written that the client may still have to read.
+    /// Whether something was written that the client may still have to read.
     has_written: bool,
     stall: Arc<WriteStall>,
     stall_timer: StallTimer,
-    /// The terminal event of an overdue client was accepted: nothing more is read.
+    /// The kernel took the terminal event of an overdue client. Nothing more is read.
     is_over: bool,
 }
 
-/// How much of the message hyper has been given.
+/// How much of the current message hyper has been given.
 #[derive(Debug)]
 enum Message {
-    /// So many bytes of a head.
+    /// A head, of which hyper has this many bytes.
     Head {
         end: framing::Head,
         bytes: usize,
@@ -144,7 +145,7 @@ impl<IO: Socket> Wire<IO> {
         }
     }
 
-    /// Why the connection ends, where the client has to be told.
+    /// Why the connection ends, if the client has to be told.
     pub(super) fn refusal(&self) -> Option<Refusal> {
         self.refusal
     }
@@ -165,13 +166,13 @@ impl<IO: Socket> Wire<IO> {
         self.timed = phase;
     }
 
-    /// Fails when the client took too long with its head, or with its next request.
+    /// Fails when the client is too late with its head or with its next request.
     fn poll_deadline(&mut self, phase: Phase, cx: &mut Context<'_>) -> io::Result<()> {
         if self.timed != phase {
             self.set_deadline(phase);
         }
         if !self.stall.is_flowing() {
-            // It is not idle: the end of its answer is still unsent.
+            // The connection is not idle: the end of its answer is still unsent.
             return Ok(());
         }
         while self.deadline.as_mut().poll(cx).is_ready() {
@@ -185,7 +186,7 @@ impl<IO: Socket> Wire<IO> {
         Ok(())
     }
 
-    /// The kernel accepted none of a write.
+    /// Handles a write of which the kernel took nothing.
     fn stalled(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self.stall_timer.no_room(&self.stall, cx) {
             StallOutcome::Wait => {}
@@ -199,7 +200,7 @@ impl<IO: Socket> Wire<IO> {
         Poll::Pending
     }
 
-    /// Gives hyper some of what was read ahead.
+    /// Gives hyper some of the bytes that were read ahead.
     fn hand_out(&mut self, count: usize, buffer: &mut ReadBuf<'_>) {
         buffer.put_slice(&self.ahead.split_to(count));
         if self.ahead.is_empty() {
@@ -207,8 +208,8 @@ impl<IO: Socket> Wire<IO> {
         }
     }
 
-    /// Reads from the socket, unless something waits already. False at the end of
-    /// the stream.
+    /// Reads from the socket unless bytes are already waiting. Returns false at the end
+    /// of the stream.
     fn poll_ahead(&mut self, max: usize, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if self.ahead.is_empty() {
             let mut piece = [MaybeUninit::uninit(); PIECE];
@@ -281,8 +282,8 @@ impl<IO: Socket> Wire<IO> {
         }
     }
 
-    /// While a request is answered, hyper is not given what comes behind it, but is told
-    /// of the end of the stream.
+    /// Waits during an answer. hyper gets nothing of the next message, but learns of the
+    /// end of the stream.
     fn poll_behind(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.state.wake_after_answer(cx.waker());
         if self.ahead.is_empty() && !ready!(self.poll_ahead(PIECE, cx))? {
@@ -339,7 +340,8 @@ impl<IO: Socket> AsyncWrite for Wire<IO> {
         let this = &mut *self;
         this.stall_timer.progress(&this.stall);
         if self.state.phase() == Phase::Idle {
-            // The end of an answer: the client is still reading.
+            // The end of an answer was written: the client is still reading, so the idle
+            // time restarts.
             self.set_deadline(Phase::Idle);
         }
         Poll::Ready(Ok(written))
@@ -347,7 +349,7 @@ impl<IO: Socket> AsyncWrite for Wire<IO> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.state.phase() == Phase::Idle {
-            // hyper need not read before the next request comes: set the wake-up here.
+            // hyper may not read before the next request comes, so arm the timer here.
             self.poll_deadline(Phase::Idle, cx)?;
             if self.stall.is_overdue() && !self.is_over {
                 self.is_over = true;

@@ -1,8 +1,8 @@
-//! Detects a client that takes nothing of its answer, and ends it after
+//! Detects a client that takes nothing of its answer, and ends the answer after
 //! `limits.slow_client` (`docs/threats.md`, H32).
 //!
 //! A write that the kernel accepts is progress. While it accepts none, no more of the
-//! answer is asked for, so that the turn behind it waits and merges its events.
+//! answer is requested. The turn behind it then waits and merges its events.
 
 use std::pin::Pin;
 use std::sync::Mutex;
@@ -14,35 +14,35 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::sync;
 
-/// How long the kernel is given to accept the error event of an overdue client, which
-/// may never read it.
+/// How long the kernel has to accept the error event of an overdue client, which may
+/// never read it.
 const LAST_WRITE: Duration = Duration::from_secs(1);
 
-/// Whether the client of a connection takes what it is sent. The wire and the answers
-/// that are sent over it share this.
+/// Whether the client takes what it is sent. The wire and the answers of one connection
+/// share this.
 #[derive(Debug, Default)]
 pub(super) struct WriteStall {
     stage: Mutex<Stage>,
-    /// The answer that waits until it may send on.
+    /// The answer that waits for permission to go on.
     answer: AtomicWaker,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
-    /// The kernel accepted all it was offered.
+    /// The kernel accepted everything.
     #[default]
     Flowing,
-    /// The kernel had no room the last time.
+    /// The kernel had no room for the last write.
     Blocked,
-    /// The kernel has had no room for too long: the connection is about to end.
+    /// The kernel has had no room for too long. The connection is about to end.
     Overdue,
 }
 
-/// What an answer may do.
+/// What an answer may do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permission {
     Continue,
-    /// Send the terminal event and nothing more.
+    /// Send the terminal event and nothing else.
     Terminate,
 }
 
@@ -55,12 +55,12 @@ impl WriteStall {
         self.stage() == Stage::Overdue
     }
 
-    /// Pending while what was handed over before still waits to be sent.
+    /// Pending while earlier bytes still wait to be sent.
     pub(super) fn poll_permission(&self, cx: &Context<'_>) -> Poll<Permission> {
         if self.is_flowing() {
             return Poll::Ready(Permission::Continue);
         }
-        // The stage is read after this, so that no change of it goes unnoticed.
+        // Register before reading the stage, so that no change is missed.
         self.answer.register(cx.waker());
         match self.stage() {
             Stage::Flowing => Poll::Ready(Permission::Continue),
@@ -86,7 +86,7 @@ impl WriteStall {
     }
 }
 
-/// Measures the time without progress of one connection.
+/// Measures how long a connection makes no progress.
 #[derive(Debug)]
 pub(super) struct StallTimer {
     /// `limits.slow_client`.
@@ -95,13 +95,13 @@ pub(super) struct StallTimer {
     alarm: Option<Pin<Box<Sleep>>>,
 }
 
-/// What to do about a write for which the kernel had no room.
+/// The reaction to a write for which the kernel had no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StallOutcome {
     Wait,
-    /// The client has just become overdue: its terminal event is due.
+    /// The client has just become overdue, and must get its terminal event.
     Overdue,
-    /// The terminal event was not accepted either.
+    /// The kernel did not accept the terminal event either.
     GiveUp,
 }
 
@@ -110,7 +110,7 @@ impl StallTimer {
         Self { slow_client, alarm: None }
     }
 
-    /// The kernel accepted something.
+    /// Resets the timer: the kernel accepted something.
     pub(super) fn progress(&mut self, stall: &WriteStall) {
         if self.alarm.is_some() && !stall.is_overdue() {
             self.alarm = None;
@@ -118,7 +118,7 @@ impl StallTimer {
         }
     }
 
-    /// The kernel had no room. Wakes the task when it has had none for too long.
+    /// Starts the timer: the kernel had no room. Wakes the task when the time is over.
     pub(super) fn no_room(&mut self, stall: &WriteStall, cx: &mut Context<'_>) -> StallOutcome {
         stall.change(Stage::Flowing, Stage::Blocked);
         let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep(self.slow_client)));

@@ -1,23 +1,24 @@
-//! The state of a running command: (state, event) → effect. Pure.
+//! Decides what to do next with a running command: (state, event) → effect. Pure.
 
 use std::time::Duration;
 
 use super::protocol::{CANCEL_GRACE, Exit, FinalDirectory, LaunchStep, Report};
 
-/// How long a command's own time-out leaves it to tidy up.
+/// How long a command may clean up after its time limit.
 const TIMEOUT_GRACE: Duration = Duration::from_secs(2);
 
-/// How long we listen once the command has ended: what it left running may hold the
-/// output open for ever.
+/// How long output is still read after the command has ended. A process that it left
+/// running may keep the output open for ever.
 const OUTPUT_DRAIN: Duration = Duration::from_millis(500);
 
-/// KILL works at once and the supervisor says so; beyond this we answer without it.
+/// KILL works at once, and the supervisor reports it. After this time the answer does not
+/// wait for the supervisor.
 const SUPERVISOR_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// As many as the kernel can number.
+/// More processes than the kernel can number.
 const MAX_PROCESSES: usize = 1 << 22;
 
-/// Why a command came to its end.
+/// Why a command was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndCause {
     ItsOwn,
@@ -26,27 +27,27 @@ pub(crate) enum EndCause {
     TooMuchOutput,
 }
 
-/// Everything that can happen to a command that was started.
+/// Everything that can happen to a started command.
 #[derive(Debug)]
 pub(super) enum CommandEvent {
     Reported(Report),
-    /// The socket closed without a last report.
+    /// The socket closed without a final report.
     SupervisorGone,
-    /// Nobody holds the output open any more.
+    /// No process holds the output open any more.
     OutputClosed,
     TooMuchOutput,
-    /// The time that the last effect set is over.
+    /// The time that the last effect set has passed.
     Deadline,
     Cancelled,
 }
 
-/// What is to be done about it.
+/// The reaction to an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandEffect {
     Nothing,
-    /// Come back with `Deadline` after this time.
+    /// Send `Deadline` after this time.
     Wait(Duration),
-    /// Tell the supervisor to end the tree; come back after `then`.
+    /// Tell the supervisor to end the tree, and send `Deadline` after `then`.
     End {
         grace: Duration,
         then: Duration,
@@ -57,12 +58,12 @@ pub(super) enum CommandEffect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// The command has ended, its output not yet.
+    /// The command has ended; its output has not.
     Draining,
     Ending,
 }
 
-/// One run, as far as it has come.
+/// The state of one run.
 #[derive(Debug)]
 pub(super) struct CommandState {
     phase: Phase,
@@ -71,9 +72,9 @@ pub(super) struct CommandState {
     pub(super) exit: Option<Exit>,
     pub(super) moved: FinalDirectory,
     pub(super) leftovers: usize,
-    /// The supervisor says that nothing is left; all it has to do then is to exit.
+    /// The supervisor has reported that nothing is left, and is about to exit.
     pub(super) is_over: bool,
-    /// Why nothing ran, by the supervisor's word.
+    /// Why nothing ran, as the supervisor reported.
     pub(super) not_started: Option<(LaunchStep, i32)>,
 }
 
@@ -114,7 +115,8 @@ impl CommandState {
             (CommandEvent::Cancelled, Phase::Running) => {
                 self.end_because(EndCause::Cancelled, CANCEL_GRACE)
             }
-            // While it is being ended: the turn has less patience than the time-out had.
+            // Already being ended: a cancelled turn waits less long than the time limit
+            // does.
             (CommandEvent::Deadline, Phase::Draining) | (CommandEvent::Cancelled, _) => {
                 self.end(CANCEL_GRACE)
             }
@@ -124,8 +126,8 @@ impl CommandState {
         }
     }
 
-    /// A command may have written the report itself: the first word on how it ended is
-    /// the one that counts, and no number is taken for more than it can be.
+    /// The command may have forged the report. So only the first report of its end
+    /// counts, and counts are bounded.
     fn reported(&mut self, report: Report, phase: Phase) -> CommandEffect {
         match report {
             Report::Ended { exit, moved } if self.exit.is_none() => {

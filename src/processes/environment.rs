@@ -3,11 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// Taken over when they are set. Everything else stays out: keys, `LD_*`,
-/// `BASH_ENV`, `NODE_OPTIONS`, `PYTHON*` and what else makes programs run code.
+/// Variables that commands inherit if they are set. All others are left out: keys,
+/// `LD_*`, `BASH_ENV`, `NODE_OPTIONS`, `PYTHON*` and others that make programs run code.
 const TAKEN: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
 
-/// Nobody is there to page, to edit or to answer.
+/// Nobody can use a pager or an editor, or answer a prompt.
 const SET: [(&str, &str); 6] = [
     ("SHELL", "/bin/bash"),
     ("TERM", "dumb"),
@@ -17,15 +17,15 @@ const SET: [(&str, &str); 6] = [
     ("GIT_TERMINAL_PROMPT", "0"),
 ];
 
-/// For a server that was started without one.
+/// For a server that was started without `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The variables of every command, from an allow-list.
+/// The environment of every command, built from an allow-list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Environment(Vec<(OsString, OsString)>);
 
 impl Environment {
-    /// What a command may have of `variables`, which are the server's own.
+    /// Selects from the server's own `variables`.
     pub(crate) fn allowed(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let mut all: Vec<_> = variables.into_iter().filter(|(name, _)| is_allowed(name)).collect();
         if !all.iter().any(|(name, _)| name == "PATH") {
@@ -35,7 +35,7 @@ impl Environment {
         Self(all)
     }
 
-    /// What `~` stands for; the root where the server was given no home.
+    /// What `~` stands for; `/` if the server has no `HOME`.
     pub(crate) fn home(&self) -> PathBuf {
         let home = self.0.iter().find(|(name, _)| name == "HOME");
         let home = home.map(|(_, path)| PathBuf::from(path)).filter(|path| path.is_absolute());

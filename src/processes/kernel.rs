@@ -1,4 +1,4 @@
-//! The calls that no safe library offers.
+//! Wraps the system calls that no safe library offers.
 #![expect(
     unsafe_code,
     reason = "fork, clone, exec, close_range, signal and descriptors by number have no safe form"
@@ -11,27 +11,27 @@ use std::ptr;
 
 use rustix::process::Pid;
 
-/// Which process a fork returned in.
+/// The process in which a fork returned.
 pub(super) enum Fork {
     Parent(Pid),
     Child,
 }
 
-/// Splits the process in two. Only for a process that has one thread: what another
-/// one held would stay locked in the child for ever.
+/// Forks this process. Only for a process with one thread: a lock that another thread
+/// held would stay locked in the child.
 pub(super) fn fork() -> io::Result<Fork> {
-    // SAFETY: the supervisor has one thread until its command runs, so the child
-    // finds memory as whole as the parent's.
+    // SAFETY: the supervisor has one thread until its command runs, so the child's memory
+    // is consistent.
     returned(unsafe { libc::fork() }.into())
 }
 
-/// As [`fork`], but the child's working directory *is* the parent's: when the child
-/// (or the program it becomes) moves, the parent has moved, and still knows where
-/// to once the child is dead. The child may do little more than exec.
+/// Like [`fork`], but the child shares its working directory with the parent. When the
+/// command changes it, the parent's changes too, and stays known after the command has
+/// ended. The child may do little more than exec.
 pub(super) fn fork_sharing_directory() -> io::Result<Fork> {
     let flags = libc::c_long::from(libc::CLONE_FS | libc::SIGCHLD);
-    // SAFETY: one thread, as above; no stack is given, so the child goes on on its
-    // own copy of this one, as after a fork; no other pointer is passed.
+    // SAFETY: one thread, as above. No stack is passed, so the child continues on its own
+    // copy of this one, as after a fork. No other pointer is passed.
     returned(unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) })
 }
 
@@ -43,47 +43,47 @@ fn returned(pid: libc::c_long) -> io::Result<Fork> {
     }
 }
 
-/// Marks all descriptors from 3 up close-on-exec, whoever opened them.
+/// Marks all descriptors from 3 up as close-on-exec, whoever opened them.
 pub(super) fn close_others_on_exec() -> io::Result<()> {
-    // SAFETY: no pointer is passed, and no descriptor is closed now.
+    // SAFETY: no pointer is passed, and no descriptor is closed here.
     let done = unsafe {
         libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
     };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives every signal its usual effect, whatever the server was started to ignore:
-/// `nohup` ignores HUP, and a script INT and QUIT for what it starts with `&`. PIPE
-/// is left as it is, for it must not end the supervisor; std resets it for a command.
+/// Resets every signal that the server was started to ignore: `nohup` ignores HUP, and a
+/// script ignores INT and QUIT for what it starts with `&`. PIPE stays ignored, because
+/// it must not end the supervisor; std resets it for a command.
 pub(super) fn ignore_no_signals() {
     for signal in (1..=libc::SIGRTMAX()).filter(|signal| *signal != libc::SIGPIPE) {
-        // SAFETY: no function of ours is installed. KILL, STOP and what libc keeps for
-        // itself are refused, and need no reset.
+        // SAFETY: installs no function. KILL, STOP and the signals that libc reserves are
+        // refused, and need no reset.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }
 
-/// Makes this process run `program`, with everything else as it is: descriptors, working
-/// directory, signals that are blocked or ignored. Returns only if it failed.
+/// Replaces the program of this process. Descriptors, working directory and signal
+/// settings stay. Returns only if it failed.
 pub(crate) fn execute(program: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
     let list = |texts: &[CString]| -> Vec<_> {
         texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
     };
     let (arguments, environment) = (list(arguments), list(environment));
-    // SAFETY: both lists end with null and point to texts that outlive the call.
+    // SAFETY: both lists end with null, and their strings outlive the call.
     unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
     io::Error::last_os_error()
 }
 
-/// The descriptor of that number, which this process was started with. It must belong to
-/// nothing else in this process.
+/// Takes a descriptor that this process was started with. Nothing else in this process
+/// may own it.
 pub(crate) fn take_descriptor(number: RawFd) -> OwnedFd {
-    // SAFETY: the caller has seen that it is open, and what it is; nothing in this
+    // SAFETY: the caller has checked that it is open and what it is. Nothing in this
     // process has opened it, so nothing else closes it.
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
-/// Ends this process at once: no destructor, no exit handler of the parent's.
+/// Ends this process at once, without destructors or the parent's exit handlers.
 pub(super) fn exit_now(code: i32) -> ! {
     // SAFETY: takes no pointer and does not return.
     unsafe { libc::_exit(code) }

@@ -1,8 +1,8 @@
 //! Ends processes that have lost their supervisor.
 //!
-//! A command may end the processes that look after it. What it has started then falls
-//! to this process, which is the subreaper above them, and is found among its children:
-//! whatever is there, lives in a session of its own and is no supervisor.
+//! A command may end the processes that look after it. Its own processes then become
+//! children of the server, which is the subreaper above them. An orphan is a child in a
+//! session of its own that is no supervisor.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,25 +20,25 @@ use super::tree::{self, Process};
 
 use crate::sync;
 
-/// How long it takes a supervisor to end its tree when nobody waits for the answer;
-/// with this the tree is gone within two seconds.
+/// How long a supervisor may take to end its tree when nobody waits for the answer. The
+/// tree is then gone within two seconds.
 const DROPPED_PATIENCE: Duration = CANCEL_GRACE.saturating_mul(2);
 
 /// KILL works at once, except on a process that waits for a device.
 const KILL_PATIENCE: Duration = Duration::from_millis(500);
 
-/// How often is looked whether what was killed is gone.
+/// How often killed processes are checked.
 const TICK: Duration = Duration::from_millis(5);
 
-/// The supervisors that run now, by their process numbers. A property of the process,
-/// as its children are.
+/// The process ids of the running supervisors. A static, because the children belong to
+/// the whole process.
 static SUPERVISORS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
-/// Held for reading while a supervisor is started, so that none is taken for an orphan
+/// Held for reading while a supervisor is started, so that it is not taken for an orphan
 /// before it is listed.
 static STARTING: RwLock<()> = RwLock::new(());
 
-/// A supervisor while it runs. When this is dropped, it is ended in the background.
+/// A running supervisor. Dropping it ends the supervisor in the background.
 #[derive(Debug)]
 pub(super) struct Supervisor {
     running: Option<Running>,
@@ -50,22 +50,22 @@ struct Running {
     _listed: Listed,
 }
 
-/// An entry of [`SUPERVISORS`], for as long as this lives.
+/// An entry of [`SUPERVISORS`] for as long as it lives.
 #[derive(Debug)]
 struct Listed(i32);
 
-/// How a supervisor ended, and what was left without it.
+/// The outcome after a supervisor has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ended {
     /// Living orphans that were found.
     pub(super) orphans: usize,
-    /// Those that are there even now.
+    /// Orphans that could not be ended.
     pub(super) left: usize,
 }
 
 impl Supervisor {
     pub(super) fn start(command: &mut tokio::process::Command) -> io::Result<Self> {
-        let _none_is_missed = STARTING.read().unwrap_or_else(PoisonError::into_inner);
+        let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
         let child = command.spawn()?;
         let number = child.id().and_then(|id| i32::try_from(id).ok());
         let listed = Listed(number.ok_or_else(|| io::Error::other("it has no number"))?);
@@ -73,7 +73,8 @@ impl Supervisor {
         Ok(Self { running: Some(Running { child, _listed: listed }) })
     }
 
-    /// Waits until it has ended by itself, or ends it, and then whatever it has lost.
+    /// Waits until the supervisor has exited, kills it after `patience`, and ends its
+    /// orphans.
     pub(super) async fn end(mut self, patience: Duration) -> Ended {
         if let Some(running) = &mut self.running {
             running.end(patience).await;
@@ -86,15 +87,15 @@ impl Supervisor {
 impl Running {
     async fn end(&mut self, patience: Duration) {
         if timeout(patience, self.child.wait()).await.is_err() {
-            // Stopped by its own command, perhaps.
+            // It may have been stopped by its own command.
             _ = self.child.kill().await;
         }
     }
 }
 
 impl Drop for Supervisor {
-    /// Its control socket closes with its run, so it ends the tree by itself, unless its
-    /// command keeps it from that.
+    /// The control socket closes with the run, so the supervisor ends the tree itself
+    /// unless its command prevents that.
     fn drop(&mut self) {
         let Some(mut running) = self.running.take() else { return };
         let Ok(runtime) = Handle::try_current() else { return };
@@ -116,7 +117,7 @@ fn supervisors() -> std::sync::MutexGuard<'static, BTreeSet<i32>> {
     sync::lock(&SUPERVISORS)
 }
 
-/// Has orphans fall to this process, and ends them whenever a child has ended. Never
+/// Makes this process adopt orphans, and ends them whenever a child has ended. Never
 /// returns.
 pub(crate) async fn watch_orphans() {
     if let Err(error) = process::set_child_subreaper(Some(process::getpid())) {
@@ -130,8 +131,8 @@ pub(crate) async fn watch_orphans() {
     }
 }
 
-/// Ends the supervisors that still run, and what they look after. For the end of the
-/// server: they have been told by then.
+/// Ends the supervisors that still run, and their commands. Called at the server's end,
+/// when they have already been told to stop.
 pub(crate) async fn end_supervisors() {
     let patience = Instant::now() + DROPPED_PATIENCE;
     while !supervisors().is_empty() && Instant::now() < patience {
@@ -161,14 +162,14 @@ async fn end_orphans() -> Ended {
     }
 }
 
-/// Kills every orphan with all below it, and reaps those that are dead. Returns how many
-/// there were that lived.
+/// Kills every orphan with its descendants, and reaps the dead ones. Returns how many
+/// were alive.
 fn kill_orphans() -> usize {
-    let _none_starts = STARTING.write().unwrap_or_else(PoisonError::into_inner);
+    let _no_start = STARTING.write().unwrap_or_else(PoisonError::into_inner);
     let Some(own) = tree::read(process::getpid()) else { return 0 };
     let mut living = 0;
     for orphan in tree::children() {
-        if is_supervisor(&orphan) || !is_of_a_command(&orphan, &own) {
+        if is_supervisor(&orphan) || !belongs_to_a_command(&orphan, &own) {
             continue;
         }
         if !orphan.is_dead {
@@ -176,7 +177,7 @@ fn kill_orphans() -> usize {
             tree::signal_below(orphan.pid, Signal::KILL);
             _ = tree::send(&orphan, Signal::KILL);
         }
-        // Nobody else waits for it.
+        // Nothing else waits for this process.
         _ = process::waitpid(Some(orphan.pid), WaitOptions::NOHANG);
     }
     living
@@ -186,10 +187,10 @@ fn is_supervisor(process: &Process) -> bool {
     supervisors().contains(&process.pid.as_raw_nonzero().get())
 }
 
-/// Whatever a supervisor has started: it is in another session than we are, which it can
-/// never enter, and it may gain no privileges, which it can never undo. LiteLLM and what
-/// that starts are in ours.
-fn is_of_a_command(process: &Process, own: &Process) -> bool {
+/// Whether a process belongs to a command. Such a process is in another session than the
+/// server and can never enter the server's. It has `no_new_privs`, which cannot be
+/// undone. LiteLLM and its children are in the server's session.
+fn belongs_to_a_command(process: &Process, own: &Process) -> bool {
     process.session != own.session && gains_no_privileges(process.pid)
 }
 

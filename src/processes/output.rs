@@ -1,17 +1,18 @@
-//! Captures what a command prints, as far as anyone will read it: the beginning and the
-//! end, in memory that does not grow with the output.
+//! Captures a command's output: its beginning and its end, in memory that does not grow
+//! with the output.
 
 use std::collections::VecDeque;
 
 use encoding_rs::{Decoder, UTF_8};
 
 use super::terminal::TerminalFilter;
+use crate::text;
 
-/// The characters that the line about the middle may take.
+/// Room for the line that replaces the middle.
 const NOTE_ROOM: usize = 200;
 
-/// Output in the making: bytes in, plain text out. Escape sequences are gone, bytes
-/// that are not UTF-8 are replaced.
+/// Captures output as plain text. Removes escape sequences, and replaces bytes that are
+/// not UTF-8.
 #[derive(Debug)]
 pub(crate) struct Capture {
     decoder: Decoder,
@@ -46,7 +47,7 @@ impl Capture {
         self.decode(bytes, false);
     }
 
-    /// No more will come: a character that was left unfinished is a wrong one.
+    /// Ends the output. An incomplete character at the end is replaced.
     pub(crate) fn finish(&mut self) {
         self.decode(&[], true);
     }
@@ -61,18 +62,19 @@ impl Capture {
         self.is_malformed
     }
 
-    /// All of it if it fits into `most` characters (no more than at construction);
-    /// else its beginning and end, cut between lines where that leaves enough, and
-    /// between them how much is missing. `hint` says how to see the rest.
+    /// The whole output if it fits into `most` characters (at most those of the
+    /// constructor). Otherwise its beginning and end, cut at line ends if that leaves
+    /// enough, with a note between them of how much is missing. `hint` says how to see
+    /// the rest.
     pub(crate) fn render(&self, most: usize, hint: &str) -> String {
         let most = most.min(self.most);
         if self.characters <= most {
             return self.head.clone();
         }
         let each = most.saturating_sub(NOTE_ROOM) / 2;
-        let head = whole_lines_of_head(first_characters(&self.head, each));
+        let head = text::whole_lines_of_head(text::first_chars(&self.head, each));
         let tail: String = self.tail.range(self.tail.len().saturating_sub(each)..).collect();
-        let tail = whole_lines_of_tail(&tail);
+        let tail = text::whole_lines_of_tail(&tail);
         let missing = self.characters - head.chars().count() - tail.chars().count();
         let line_end = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
         format!("{head}{line_end}[… {missing} characters left out; {hint} …]\n{tail}")
@@ -95,31 +97,15 @@ impl Capture {
         self.keep(&text);
     }
 
-    fn keep(&mut self, text: &str) {
-        let count = text.chars().count();
+    fn keep(&mut self, new: &str) {
+        let count = new.chars().count();
         let room = self.most.saturating_sub(self.characters);
-        self.head.push_str(first_characters(text, room));
+        self.head.push_str(text::first_chars(new, room));
         self.characters += count;
         let tail = self.most / 2;
-        self.tail.extend(text.chars().skip(count.saturating_sub(tail)));
+        self.tail.extend(new.chars().skip(count.saturating_sub(tail)));
         self.tail.drain(..self.tail.len().saturating_sub(tail));
     }
-}
-
-fn first_characters(text: &str, count: usize) -> &str {
-    text.char_indices().nth(count).map_or(text, |(end, _)| &text[..end])
-}
-
-/// Without a last line that is cut, unless that would be more than half.
-fn whole_lines_of_head(text: &str) -> &str {
-    let end = text.rfind('\n').map_or(0, |end| end + 1);
-    if text.len() / 2 < end { &text[..end] } else { text }
-}
-
-/// Without a first line that is cut, unless that would be more than half.
-fn whole_lines_of_tail(text: &str) -> &str {
-    let start = text.find('\n').map_or(text.len(), |end| end + 1);
-    if start < text.len() / 2 { &text[start..] } else { text }
 }
 
 #[cfg(test)]

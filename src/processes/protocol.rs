@@ -1,4 +1,5 @@
-//! The protocol between server and supervisor: one JSON value a line.
+//! Reads and writes the messages between server and supervisor: one JSON value on each
+//! line.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
@@ -7,44 +8,45 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The first line to the supervisor: what to run.
+/// The first line to the supervisor: the command.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Job {
     pub(super) program: OsString,
     pub(super) arguments: Vec<String>,
-    /// All of it: nothing is inherited.
+    /// The whole environment: nothing is inherited.
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) directory: OsString,
     pub(super) umask: Option<u32>,
 }
 
-/// Further lines to the supervisor. A closed socket is `End` with [`CANCEL_GRACE`].
+/// Later lines to the supervisor. A closed socket means `End` with [`CANCEL_GRACE`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// End the tree: TERM, then KILL after the grace.
+    /// End the tree: TERM, and KILL after the grace.
     End { grace: Duration },
 }
 
-/// How long a tree has after TERM when its turn is cancelled: the whole must be
-/// over within two seconds.
+/// The time between TERM and KILL when a turn is cancelled. The tree must have ended
+/// within two seconds.
 pub(super) const CANCEL_GRACE: Duration = Duration::from_millis(500);
 
-/// What the supervisor reports.
+/// The supervisor's reports.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Report {
     /// The command could not be started; nothing ran.
     NotStarted { step: LaunchStep, errno: i32 },
-    /// The command itself has ended; what it started may still run.
+    /// The command has ended; processes that it started may still run.
     Ended { exit: Exit, moved: FinalDirectory },
-    /// Nothing is left. The last report, unless the tree could not be ended.
+    /// Nothing is left. This is the last report, unless the tree could not be ended.
     Gone { leftovers: usize },
-    /// KILL was sent and these many are still there (waiting for a device, say).
+    /// KILL was sent, but this many processes remain, for example because they wait for a
+    /// device.
     Stuck { processes: usize },
-    /// The command killed its supervisor; the tree has been ended without it.
+    /// The command killed the reaper; the monitor has ended the tree.
     Lost,
 }
 
-/// What was tried when a command could not be started.
+/// The step at which the start of a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum LaunchStep {
     /// Entering the working directory.
@@ -60,14 +62,14 @@ pub(crate) enum Exit {
     Signal(i32),
 }
 
-/// Where the command was when it ended.
+/// The command's working directory when it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FinalDirectory {
-    /// Where it was started.
+    /// The directory that it was started in.
     Not,
-    /// In another directory.
+    /// Another directory.
     To(OsString),
-    /// In a directory that was removed.
+    /// A directory that was removed.
     Nowhere,
 }
 
@@ -81,7 +83,7 @@ pub(super) fn parse<T: DeserializeOwned>(line: &[u8]) -> io::Result<T> {
     serde_json::from_slice(line).map_err(io::Error::from)
 }
 
-/// The next message, or `None` when the other end is closed.
+/// The next message, or `None` if the other end has closed.
 pub(super) fn read<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
     let mut line = Vec::new();
     from.read_until(b'\n', &mut line)?;

@@ -1,4 +1,4 @@
-//! Runs one command to its end: starts the supervisor, reads the output, and does
+//! Runs one command to its end: starts the supervisor, reads the output, and executes
 //! what [`CommandState`] decides.
 
 use std::ffi::OsString;
@@ -23,21 +23,21 @@ use super::output::Capture;
 use super::protocol::{self, Exit, FinalDirectory, Job, LaunchStep, Order};
 use super::supervisor;
 
-/// As much as a pipe holds.
+/// The capacity of a pipe.
 const READ_BYTES: usize = 64 << 10;
 
-/// How long a supervisor may take to exit once it said that nothing is left: microseconds,
-/// and more on a busy machine.
+/// How long a supervisor may take to exit after it has reported that nothing is left. It
+/// takes microseconds, or more on a busy machine.
 const EXIT_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Longer than any report: a path of 4096 bytes takes 16 kB in it. A command may have got
-/// hold of the socket and write what it likes.
+/// Longer than any report: a path of 4096 bytes takes 16 kB in it. A command may get hold
+/// of the socket and write anything.
 const MAX_REPORT_BYTES: usize = 64 << 10;
 
-/// As much as a pipe can be made to hold.
+/// The largest capacity that a pipe can have.
 const MAX_UNREAD_BYTES: usize = 1 << 20;
 
-/// Starts programs. One for the whole server.
+/// Starts programs. The server has one.
 #[derive(Clone, Debug)]
 pub(crate) struct Runner {
     supervisor: PathBuf,
@@ -53,28 +53,28 @@ pub(crate) struct Command {
     pub(crate) directory: PathBuf,
 }
 
-/// What one command may take.
+/// The limits of one command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) time: Duration,
-    /// Bytes of output after which it is ended.
+    /// The command is ended after this many bytes of output.
     pub(crate) output: u64,
-    /// Characters of output that are kept to be shown.
+    /// How many characters of output are kept.
     pub(crate) shown: usize,
 }
 
-/// A command that was started and is over.
+/// A command that has ended.
 #[derive(Debug)]
 pub(crate) struct Finished {
     /// Standard output and standard error, interleaved as they came.
     pub(crate) output: Capture,
     pub(crate) cause: EndCause,
-    /// `None` when nobody saw it end.
+    /// `None` if its end was not observed.
     pub(crate) exit: Option<Exit>,
     pub(crate) moved: FinalDirectory,
-    /// What it had left running; it has been ended.
+    /// How many processes it left running. They have been ended.
     pub(crate) leftovers: usize,
-    /// What could not be ended.
+    /// How many processes could not be ended.
     pub(crate) stuck: usize,
 }
 
@@ -92,8 +92,8 @@ pub(crate) enum RunError {
 }
 
 impl Runner {
-    /// `supervisor` is our own binary, `/proc/self/exe` but in tests. `umask` is what
-    /// commands get, where it is not the server's own.
+    /// `supervisor` is our own binary, `/proc/self/exe` except in tests. `umask` is for
+    /// commands, if it differs from the server's.
     pub(crate) fn new(
         supervisor: impl Into<PathBuf>,
         environment: Environment,
@@ -102,8 +102,8 @@ impl Runner {
         Self { supervisor: supervisor.into(), environment, umask }
     }
 
-    /// Runs `command` until it, and all that it started, has ended. When the future
-    /// is dropped, or `cancelled`, the whole tree is ended.
+    /// Runs `command` until it and everything that it started has ended. Dropping the
+    /// future, or `cancelled`, ends the whole tree.
     pub(crate) async fn run(
         &self,
         command: &Command,
@@ -160,11 +160,11 @@ impl Runner {
     }
 }
 
-/// A command while it runs.
+/// A running command.
 struct Run {
     supervisor: Supervisor,
     reports: BufReader<OwnedReadHalf>,
-    /// When it is dropped the supervisor ends the tree.
+    /// The supervisor ends the tree when this is dropped.
     orders: OwnedWriteHalf,
     output: Option<pipe::Receiver>,
     captured: Capture,
@@ -217,7 +217,7 @@ impl Run {
         }
     }
 
-    /// Takes in what was read; tells what that means beyond more output.
+    /// Takes output. Returns an event if the output has closed or is too much.
     fn take(&mut self, piece: &[u8], limits: Limits) -> Option<CommandEvent> {
         if piece.is_empty() {
             self.output = None;
@@ -227,7 +227,7 @@ impl Run {
         (limits.output < self.captured.bytes()).then_some(CommandEvent::TooMuchOutput)
     }
 
-    /// Returns whether the run is over.
+    /// Executes an effect. Returns whether the run is over.
     async fn act(&mut self, effect: CommandEffect, mut deadline: Pin<&mut Sleep>) -> bool {
         match effect {
             CommandEffect::Nothing => {}
@@ -241,13 +241,13 @@ impl Run {
         false
     }
 
-    /// A supervisor that is gone is noticed when its reports end.
+    /// Ignores a closed socket: the end of the reports shows that the supervisor is gone.
     async fn tell(&mut self, message: &impl serde::Serialize) {
         _ = self.orders.write_all(&protocol::line(message)).await;
     }
 
-    /// What the supervisor has reported is what it, or whoever speaks in its name, says:
-    /// first everything is made to end, and what is found then counts more.
+    /// The reports may be forged. So this first makes everything end; what the server
+    /// finds then counts more than the reports.
     async fn finish(mut self, piece: &mut [u8]) -> Result<Finished, (LaunchStep, io::Error)> {
         let patience = if self.steps.is_over { EXIT_PATIENCE } else { Duration::ZERO };
         let ended = self.supervisor.end(patience).await;
@@ -256,8 +256,8 @@ impl Run {
         {
             return Err((step, io::Error::from_raw_os_error(errno)));
         }
-        // All writers have ended, so what they wrote is in the pipe; should another
-        // process have got hold of it, we do not wait for that one.
+        // All writers have ended, so their output is in the pipe. A foreign process may
+        // hold it open; do not wait for that one.
         let mut unread = MAX_UNREAD_BYTES;
         while let Some(Ok(count @ 1..)) = self.output.as_ref().map(|output| output.try_read(piece))
             && count <= unread
@@ -277,14 +277,15 @@ impl Run {
     }
 }
 
-/// Reads on to the end of a report, or of what one may have.
+/// Reads to the end of a report, or up to the most that one may have.
 async fn next_report(reports: &mut BufReader<OwnedReadHalf>, line: &mut Vec<u8>) {
     let room = MAX_REPORT_BYTES.saturating_sub(line.len());
-    // A failure ends the line as the closed socket does.
+    // A read error ends the line, as a closed socket does.
     _ = reports.take(room as u64).read_until(b'\n', line).await;
 }
 
-/// How much was read; nothing when the output is closed, and after that never again.
+/// Reads a piece of output and returns its size; 0 when it has closed. Never returns
+/// after that.
 async fn next_piece(output: &mut Option<pipe::Receiver>, piece: &mut [u8]) -> usize {
     match output {
         Some(output) => output.read(piece).await.unwrap_or(0),
@@ -292,7 +293,7 @@ async fn next_piece(output: &mut Option<pipe::Receiver>, piece: &mut [u8]) -> us
     }
 }
 
-/// Also the empty line of a closed socket is no report.
+/// Parses a report. The empty line of a closed socket is not one.
 fn reported(line: &[u8]) -> CommandEvent {
     protocol::parse(line).map_or(CommandEvent::SupervisorGone, CommandEvent::Reported)
 }

@@ -1,9 +1,9 @@
-//! The process between the server and one command.
+//! Supervises one command, as a process between the server and the command.
 //!
-//! It is our own binary, re-executed, and two processes really: the *monitor*
-//! forks the *reaper*, the reaper starts the command and looks after its tree. A
-//! command that kills its parent kills the reaper; its orphans then fall to the
-//! monitor, which ends them. One that kills both is ended by the server.
+//! The supervisor is our own binary, re-executed, and consists of two processes. The
+//! *monitor* forks the *reaper*; the reaper starts the command and looks after its tree.
+//! If a command kills its parent, it kills the reaper; its orphans then become children
+//! of the monitor, which ends them. If it kills both, the server ends the orphans.
 
 mod launch;
 mod reaper;
@@ -25,26 +25,27 @@ use reaper::TICK;
 /// The hidden command that makes our binary a supervisor.
 pub(super) const COMMAND: &str = "__supervise";
 
-/// Acts as the supervisor if that is what this process was started for. Must come
-/// first in `main`: a supervisor forks, so it must not have threads.
+/// Runs the supervisor if this process was started as one. Must be called first in
+/// `main`: a supervisor forks, so it must not have threads.
 pub fn supervise_if_asked() -> Option<ExitCode> {
     (env::args_os().nth(1)? == COMMAND).then(|| match supervise() {
         Ok(()) => ExitCode::SUCCESS,
-        // The server sees the socket close; there is nobody else to tell.
+        // The server sees the closed socket; nobody else needs to know.
         Err(_) => ExitCode::FAILURE,
     })
 }
 
 fn supervise() -> io::Result<()> {
-    // Before it holds anything: a command of the same user could trace it otherwise, and
-    // speak in its name. The reaper inherits this, the command's program does not.
+    // This comes before the process holds anything: otherwise a command of the same user
+    // could trace it and send reports in its name. The reaper inherits this, the
+    // command's program does not.
     process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     kernel::close_others_on_exec()?;
     kernel::ignore_no_signals();
     let socket = UnixStream::from(stdio::stdin().try_clone_to_owned()?);
     stdio::dup2_stdin(File::open("/dev/null")?)?;
-    // A session of its own has no terminal, and the command, which leads only a
-    // group in it, can never get one.
+    // A new session has no terminal. The command leads only a process group in it, so it
+    // can never get one.
     process::setsid()?;
     process::set_child_subreaper(Some(process::getpid()))?;
     rustix::thread::set_no_new_privs(true)?;
@@ -58,12 +59,12 @@ fn supervise() -> io::Result<()> {
     }
 }
 
-/// Waits for the reaper; does its last duty where it could not.
+/// Waits for the reaper. Ends the tree itself if the reaper could not.
 fn monitor(reaper: Pid, mut socket: UnixStream) -> io::Result<()> {
-    let_go_of_output()?;
+    release_output()?;
     let status = loop {
         match process::waitpid(Some(reaper), WaitOptions::UNTRACED) {
-            // A command may stop its parent; that must not keep it from being ended.
+            // A command may stop its parent. The reaper must run on to end the tree.
             Ok(Some((_, status))) if status.stopped() => {
                 process::kill_process(reaper, process::Signal::CONT)?;
             }
@@ -82,9 +83,9 @@ fn monitor(reaper: Pid, mut socket: UnixStream) -> io::Result<()> {
     protocol::write(&mut socket, &Report::Lost)
 }
 
-/// The output must end when the command's processes have ended: whoever looks after
-/// them holds no copy of it.
-fn let_go_of_output() -> io::Result<()> {
+/// Closes this process's copy of the output, so that the output ends with the command's
+/// processes.
+fn release_output() -> io::Result<()> {
     let nowhere = File::options().write(true).open("/dev/null")?;
     stdio::dup2_stdout(&nowhere)?;
     stdio::dup2_stderr(&nowhere)?;

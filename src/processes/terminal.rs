@@ -1,9 +1,10 @@
-//! Takes the escape sequences out of what was written for a terminal.
+//! Removes escape sequences from terminal output.
 //!
-//! Sequences may be cut anywhere between two pieces. One that is never finished ends
-//! with its line: a real terminal would swallow the rest of the output.
+//! A sequence may be cut anywhere between two pieces. An unfinished one ends with its
+//! line, because otherwise it would hide the rest of the output, as it does in a real
+//! terminal.
 
-/// Where in a sequence the last piece ended.
+/// The position in a sequence at the end of the last piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum TerminalFilter {
     #[default]
@@ -19,7 +20,7 @@ pub(super) enum TerminalFilter {
 }
 
 impl TerminalFilter {
-    /// Passes what a reader should see of `text` to `out`.
+    /// Appends the visible part of `text` to `out`.
     pub(super) fn push(&mut self, text: &str, out: &mut String) {
         let mut rest = text;
         while !rest.is_empty() {
@@ -55,7 +56,7 @@ impl TerminalFilter {
     }
 }
 
-/// Control characters but for those that lay out text.
+/// Control characters other than those that lay out text.
 fn is_hidden(character: char) -> bool {
     character.is_control() && !matches!(character, '\n' | '\t' | '\r')
 }

@@ -1,4 +1,4 @@
-//! Running real commands in tests, and knowing that none is left.
+//! Runs real commands in tests, and checks that none is left.
 
 use std::env;
 use std::ffi::CString;
@@ -11,13 +11,13 @@ use tokio::task;
 
 use super::{Environment, Runner};
 
-/// A runner whose supervisors are the program that cargo built beside the tests.
+/// A runner whose supervisor is the program that cargo built beside the tests.
 pub(crate) fn runner() -> Runner {
     let path = ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
     Runner::new(program(), Environment::allowed([path]), None)
 }
 
-/// Tests of the library are no program of ours; the program lies one directory up.
+/// The test binary is not the program, which lies one directory up.
 pub(crate) fn program() -> PathBuf {
     let tests = env::current_exe().unwrap();
     let program = tests.ancestors().nth(2).unwrap().join("toolhand");
@@ -25,12 +25,12 @@ pub(crate) fn program() -> PathBuf {
     program
 }
 
-/// A name that no other process has in its command line.
+/// A text that no other process has in its command line.
 pub(crate) fn marker() -> String {
     format!("marker-{}", uuid::Uuid::new_v4().simple())
 }
 
-/// The command lines of the processes that carry `marker`.
+/// The command lines of the processes that contain `marker`.
 pub(crate) fn processes_with(marker: &str) -> Vec<String> {
     let line = |process: &Path| fs::read(process.join("cmdline")).ok();
     let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
@@ -41,7 +41,7 @@ pub(crate) fn processes_with(marker: &str) -> Vec<String> {
         .collect()
 }
 
-/// A named pipe by which a command says that it has come to some point, and which ends
+/// A named pipe. A command opens it to show that it has come to some point; it closes
 /// when every process that holds it has ended.
 pub(crate) struct Gate {
     directory: tempfile::TempDir,

@@ -1,5 +1,5 @@
-//! Real commands under real supervisors. Order is held by gates, and the end of a
-//! process is proven by looking for it.
+//! Runs real commands under real supervisors. Gates hold the order; the end of a process
+//! is proven by looking for it.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -155,7 +155,7 @@ async fn dropping_the_run_ends_the_tree() {
 
     runs.abort_all();
 
-    // Each process of the tree holds the gate: it closes when the last has ended.
+    // Each process of the tree holds the gate: it closes when the last one has ended.
     assert_eq!(gate.closed().await, "");
 }
 
@@ -263,11 +263,11 @@ async fn a_command_runs_within_limits() {
     assert_eq!(output("trap").await, "", "no signal is ignored");
 }
 
-/// A program that starts `script`, in which `$0` is ours, with the same arguments.
+/// Writes a program that runs `script` with our program as `$0` and the same arguments.
 fn starter(directory: &Path, script: &str) -> std::path::PathBuf {
     let program = directory.join("toolhand");
-    // Written by another process: one that we fork meanwhile would hold it open, and
-    // what is open for writing cannot be run.
+    // Let another process write it. A process that the tests fork meanwhile would hold
+    // the file open, and a file that is open for writing cannot be executed.
     let write = r#"printf '#!/bin/sh\nset -- "%s" "$@"\n%s\n' "$1" "$2" >"$3" && chmod 755 "$3""#;
     let mut shell = std::process::Command::new("/bin/sh");
     shell.args(["-c", write, "sh"]).arg(test_support::program()).arg(script).arg(&program);
@@ -275,7 +275,7 @@ fn starter(directory: &Path, script: &str) -> std::path::PathBuf {
     program
 }
 
-/// Root may trace everything, so this is asked as a user who is not.
+/// Runs as another user, because root may trace everything.
 #[tokio::test]
 async fn p8_a_command_can_neither_trace_nor_read_its_supervisor() {
     let directory = TempDir::new().unwrap();
@@ -301,7 +301,7 @@ print(libc.ptrace(16, int(sys.argv[1]), 0, 0), ctypes.get_errno())' $process
 
     let finished = runner.run(&bash(text), LIMITS, &CancellationToken::new()).await.unwrap();
 
-    // -1 and EPERM of both.
+    // Both return -1 and EPERM.
     assert_eq!(finished.output.render(1000, ""), "-1 1\n-1 1\n500\n");
 }
 
@@ -346,7 +346,8 @@ async fn knows_where_a_command_ended() {
         ("mkdir gone; cd gone; rmdir ../gone", FinalDirectory::Nowhere),
         ("cd sub; sh -c 'cd deep'; env -C deep true", sub),
     ] {
-        // As the Bash tool does, so that the last program is not the shell itself.
+        // The text ends as the Bash tool writes it, so that the last program is not the
+        // shell itself.
         let finished = run(&bash_in(&root, &format!("{text}\n\n"))).await;
 
         assert_eq!(finished.moved, moved, "{text}");

@@ -1,4 +1,4 @@
-//! The processes below one: who they are, and signals to all of them.
+//! Lists the processes below another one, and signals all of them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 use rustix::process::{self, Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal};
 
-/// One process, as its line in `/proc` tells it. A pid is used again, a pid with its
-/// start time is not.
+/// One process, as its line in `/proc` shows it. A pid is reused; a pid with its start
+/// time is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) pid: Pid,
@@ -19,27 +19,27 @@ pub(super) struct Process {
     pub(super) is_dead: bool,
 }
 
-/// Sends the signal to every descendant that still runs; returns how many there were.
+/// Signals every descendant that still runs. Returns how many there were.
 pub(super) fn signal_all(signal: Signal) -> usize {
     signal_below(process::getpid(), signal)
 }
 
-/// The same for the descendants of another process.
+/// Signals the descendants of another process.
 pub(super) fn signal_below(root: Pid, signal: Signal) -> usize {
     let running = descendants(root, &all());
     for process in &running {
-        // One that has ended meanwhile needs no signal.
+        // A process that has ended meanwhile needs no signal.
         _ = send(process, signal);
         if signal == Signal::TERM {
-            // What is stopped could not act on it.
+            // A stopped process could not act on the signal.
             _ = send(process, Signal::CONT);
         }
     }
     running.len()
 }
 
-/// Reaps what has ended; `true` when no child is left. Since orphans become our
-/// children, there is then no descendant either.
+/// Reaps what has ended. Returns `true` if no child is left: orphans become children of
+/// this process, so no descendant is left either.
 pub(super) fn reap() -> io::Result<bool> {
     loop {
         match process::wait(WaitOptions::NOHANG) {
@@ -51,8 +51,8 @@ pub(super) fn reap() -> io::Result<bool> {
     }
 }
 
-/// The pid may have been given to someone else since we looked: the handle is opened
-/// first and the process behind it checked then.
+/// The pid may have been reused. So this opens a handle first, and then checks which
+/// process it refers to.
 pub(super) fn send(process: &Process, signal: Signal) -> rustix::io::Result<()> {
     let handle = match pidfd_open(process.pid, PidfdFlags::empty()) {
         Err(Errno::NOSYS) => return process::kill_process(process.pid, signal),
@@ -70,11 +70,11 @@ fn all() -> Vec<Process> {
     pids.filter_map(|pid| read(Pid::from_raw(pid)?)).collect()
 }
 
-/// What this process has started itself, and the orphans that it was given, dead ones
-/// included.
+/// The children of this process: those that it started and the orphans that it adopted,
+/// dead ones included.
 pub(super) fn children() -> Vec<Process> {
     let Some(tasks) = tasks() else {
-        // A kernel without these lists: all processes are looked at.
+        // The kernel has no such lists: look at all processes.
         let parent = process::getpid().as_raw_nonzero().get();
         return all().into_iter().filter(|process| process.parent == parent).collect();
     };
@@ -85,7 +85,7 @@ pub(super) fn children() -> Vec<Process> {
     pids.filter_map(|pid| read(Pid::from_raw(pid)?)).collect()
 }
 
-/// The threads of this process, where the kernel tells what each has for children.
+/// The threads of this process, if the kernel lists the children of each.
 fn tasks() -> Option<impl Iterator<Item = PathBuf>> {
     let own = PathBuf::from("/proc/self/task");
     let first = own.join(process::getpid().as_raw_nonzero().to_string());
@@ -97,7 +97,7 @@ pub(super) fn read(pid: Pid) -> Option<Process> {
     parse(&fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?)
 }
 
-/// `pid (name) state parent …`; the name may hold spaces and brackets of its own.
+/// Parses `pid (name) state parent …`. The name may contain spaces and brackets.
 fn parse(stat: &[u8]) -> Option<Process> {
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let pid = std::str::from_utf8(stat.split(|byte| *byte == b' ').next()?).ok()?;
@@ -105,7 +105,7 @@ fn parse(stat: &[u8]) -> Option<Process> {
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?;
-    // The 6th and the 22nd field of the line.
+    // Fields 6 and 22 of the line.
     let session = fields.nth(1)?;
     let started = fields.nth(15)?;
     Some(Process {
@@ -117,7 +117,7 @@ fn parse(stat: &[u8]) -> Option<Process> {
     })
 }
 
-/// Of `all`, those below `root` that still run.
+/// The running processes among `all` that are below `root`.
 fn descendants(root: Pid, all: &[Process]) -> Vec<Process> {
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
     for process in all {
@@ -126,7 +126,7 @@ fn descendants(root: Pid, all: &[Process]) -> Vec<Process> {
     let mut found = Vec::new();
     let mut parents = vec![root.as_raw_nonzero().get()];
     while let Some(parent) = parents.pop() {
-        // Taken out, so that a look across a reused pid cannot go in circles.
+        // Remove the entry, so that reused pids cannot cause an endless loop.
         for child in children.remove(&parent).unwrap_or_default() {
             parents.push(child.pid.as_raw_nonzero().get());
             found.push(child);

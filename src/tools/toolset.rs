@@ -101,16 +101,12 @@ impl Toolset {
     /// The names that look most like `name`, best first.
     pub(crate) fn closest(&self, name: &str) -> Vec<&str> {
         let wanted = text::prefix(name, MAX_NAME).to_lowercase();
-        let mut ranked: Vec<(f64, usize)> = self
-            .0
-            .places
-            .iter()
-            .map(|(known, place)| (strsim::jaro_winkler(&wanted, &known.to_lowercase()), *place))
-            .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
-            .collect();
-        ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let rated =
+            self.0.places.iter().map(|(known, place)| {
+                (strsim::jaro_winkler(&wanted, &known.to_lowercase()), *place)
+            });
         let mut names: Vec<&str> = Vec::new();
-        for (_, place) in ranked {
+        for place in text::closest(rated, MIN_SIMILARITY) {
             let known = self.0.tools[place].name();
             if !names.contains(&known) {
                 names.push(known);

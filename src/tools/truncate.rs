@@ -28,27 +28,23 @@ pub(crate) fn cap(text: String, max_chars: usize, truncation: Truncation) -> Str
     [head, &note, tail].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// The first `chars` characters, without the line they end in the middle of.
+/// At most the first `chars` characters, without a line that they end in the middle of.
 fn head(text: &str, chars: usize) -> &str {
-    let end = text.char_indices().nth(chars).map_or(text.len(), |(index, _)| index);
-    let cut = &text[..end];
-    if text[end..].starts_with('\n') {
+    let cut = text::first_chars(text, chars);
+    if text[cut.len()..].starts_with('\n') {
         return cut;
     }
-    cut.rfind('\n').map_or(cut, |newline| &cut[..newline])
+    let lines = text::whole_lines_of_head(cut);
+    lines.strip_suffix('\n').unwrap_or(lines)
 }
 
-/// The last `chars` characters, without the line they begin in the middle of.
+/// At most the last `chars` characters, without a line that they begin in the middle of.
 fn tail(text: &str, chars: usize) -> &str {
-    let start = text.char_indices().rev().nth(chars.saturating_sub(1));
-    let start = start.map_or(0, |(index, _)| index);
-    let cut = if chars == 0 { "" } else { text::suffix(text, text.len() - start) };
-    if text[..start].ends_with('\n') {
+    let cut = text::last_chars(text, chars);
+    if text[..text.len() - cut.len()].ends_with('\n') {
         return cut;
     }
-    cut.find('\n')
-        .filter(|newline| newline + 1 < cut.len())
-        .map_or(cut, |newline| &cut[newline + 1..])
+    text::whole_lines_of_tail(cut)
 }
 
 #[cfg(test)]
@@ -75,12 +71,18 @@ mod tests {
     }
 
     #[test]
-    fn cuts_inside_a_line_where_there_is_no_border() {
+    fn cuts_inside_a_line_where_there_is_no_border_or_it_is_far() {
         check(
             "éééé",
             2,
             Truncation::Head,
             "éé\n[… 2 characters left out; ask for less at a time …]",
+        );
+        check(
+            "a\nbbbbbbbb",
+            6,
+            Truncation::Head,
+            "a\nbbbb\n[… 4 characters left out; ask for less at a time …]",
         );
         let both = "aa\n[… 2 characters left out; ask for less at a time …]\nbb";
         check("aaaabb", 4, Truncation::HeadAndTail, both);

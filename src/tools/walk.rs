@@ -18,9 +18,11 @@ use crate::blocking::{GiveUpOnDrop, MAX_THREADS_OF_A_SEARCH, Pool, SEARCHES, STU
 use crate::sync;
 use crate::text::printable;
 
+pub(crate) use io_errors::reason;
 pub(crate) use pattern::check_pattern;
-pub(crate) use tree::{Entry, Filter, Walk, reason};
+pub(crate) use tree::{Entry, Filter, Walk};
 
+mod io_errors;
 mod node;
 mod pattern;
 mod queue;

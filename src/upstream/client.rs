@@ -90,7 +90,7 @@ impl Client {
         let response = self.send(request, self.0.settings.first_byte_timeout).await?;
         if is_html(&response) {
             let body = beginning(response, MAX_ERROR_BODY).await;
-            return Err(Fault::NotACompletion(excerpt(&body)));
+            return Err(Fault::not_a_completion(&body));
         }
         let Inner { caps, settings, drains, memory_budget, .. } = &*self.0;
         Ok(ChunkStream::new(
@@ -132,7 +132,7 @@ impl Client {
         )
         .await
         .map_err(|_| Fault::Idle(SHORT_REQUEST_TIMEOUT))??;
-        serde_json::from_slice(&body).map_err(|_| Fault::NotACompletion(excerpt(&body)))
+        serde_json::from_slice(&body).map_err(|_| Fault::not_a_completion(&body))
     }
 
     /// Whether upstream answers and accepts our key.
@@ -242,11 +242,6 @@ async fn whole(
         body.extend_from_slice(&bytes);
     }
     Ok(body.freeze())
-}
-
-/// The first bytes of an unexpected answer, for the log.
-fn excerpt(body: &[u8]) -> String {
-    String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned()
 }
 
 fn http(settings: &UpstreamSettings) -> Result<reqwest::Client, String> {

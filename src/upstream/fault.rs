@@ -16,6 +16,9 @@ use crate::openai::error_object::ErrorObject;
 use meaning::Meaning;
 pub(crate) use redaction::redact;
 
+/// How much of an unexpected answer the log shows, in bytes.
+pub(super) const MAX_EXCERPT: usize = 200;
+
 /// A failed request or stream. `Display` is for the log, without keys. Clients get the
 /// [`ApiError`] instead.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +80,12 @@ impl Fault {
     /// From a body that broke off.
     pub(crate) fn from_body_error(error: &reqwest::Error) -> Self {
         Self::Died(chain(error))
+    }
+
+    /// From an answer that is no completion.
+    pub(super) fn not_a_completion(body: &[u8]) -> Self {
+        let excerpt = &body[..body.len().min(MAX_EXCERPT)];
+        Self::NotACompletion(String::from_utf8_lossy(excerpt).into_owned())
     }
 
     /// How long upstream asks to wait.

@@ -12,7 +12,8 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, read
 use rustix::io::Errno;
 
 use super::Workspace;
-use super::target::{Target, TargetLocation, open_entry};
+use super::handles::open_entry;
+use super::target::{Target, TargetLocation};
 
 pub(super) fn resolve(workspace: &Workspace, path: &Path) -> Option<Target> {
     let (root, rest) = workspace.locate(path)?;

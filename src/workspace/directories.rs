@@ -7,7 +7,8 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, fstat, mkdirat, unlinkat};
 use rustix::io::Errno;
 
-use super::target::{Target, duplicate, open_directory};
+use super::handles::{duplicate, open_directory};
+use super::target::Target;
 
 /// What one call made, the outermost first. Removed when this is dropped, each only if it
 /// is still the directory that was made, and empty.

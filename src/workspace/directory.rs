@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::target::{READ, expect_regular, regular};
+use super::handles::{READ, expect_regular, regular};
 
 const LIST: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)

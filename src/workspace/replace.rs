@@ -17,8 +17,9 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::directories::NewDirectories;
+use super::handles::{open_directory, open_entry};
 use super::identity::Identity;
-use super::target::{Target, open_directory, open_entry};
+use super::target::Target;
 use super::temp_files::{TempFileNote, TempFiles, random_name};
 
 #[derive(Debug, thiserror::Error)]

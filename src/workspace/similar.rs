@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, Mode, OFlags, openat};
 
 use super::target::{Target, TargetLocation};
+use crate::text;
 
 /// Names that are looked at; a directory may have millions.
 const MAX_NAMES: usize = 10_000;
@@ -40,12 +41,10 @@ impl Target {
             .collect();
         likely.sort_by(|a, b| (Reverse(a.0), &a.1).cmp(&(Reverse(b.0), &b.1)));
         likely.truncate(MAX_COMPARED);
-        let closest = likely
+        let rated = likely
             .into_iter()
-            .map(|(_, path, name)| (strsim::normalized_damerau_levenshtein(&wanted, &name), path))
-            .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
-            .max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(&a.1)));
-        closest.map(|(_, path)| path)
+            .map(|(_, path, name)| (strsim::normalized_damerau_levenshtein(&wanted, &name), path));
+        text::closest(rated, MIN_SIMILARITY).next()
     }
 }
 

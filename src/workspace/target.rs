@@ -7,10 +7,11 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, openat, statat};
 use rustix::io::Errno;
 
 use super::directory::Directory;
+use super::handles::{READ, duplicate, expect_regular, not_regular, open_directory, regular};
 
 /// A file or directory beneath a root, resolved once; it need not exist yet.
 #[derive(Debug)]
@@ -153,49 +154,4 @@ impl Target {
             }
         }
     }
-}
-
-pub(super) const READ: OFlags = OFlags::RDONLY
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::NOCTTY)
-    .union(OFlags::CLOEXEC);
-
-/// A handle to whatever has that name, a link itself included.
-pub(super) fn open_entry(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-}
-
-pub(super) fn duplicate(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
-    rustix::io::fcntl_dupfd_cloexec(handle, 0)
-}
-
-pub(super) fn open_directory(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(directory, name, flags, Mode::empty())
-}
-
-pub(super) fn regular(opened: OwnedFd) -> io::Result<File> {
-    expect_regular(FileType::from_raw_mode(fstat(&opened)?.st_mode))?;
-    Ok(File::from(opened))
-}
-
-pub(super) fn expect_regular(kind: FileType) -> io::Result<()> {
-    if kind == FileType::RegularFile { Ok(()) } else { Err(not_regular(kind)) }
-}
-
-fn not_regular(kind: FileType) -> io::Error {
-    let what = match kind {
-        FileType::Directory => "a directory",
-        FileType::Fifo => "a named pipe",
-        FileType::Socket => "a socket",
-        FileType::CharacterDevice | FileType::BlockDevice => "a device",
-        FileType::Symlink => "a link that was put there just now",
-        FileType::RegularFile | FileType::Unknown => "something else",
-    };
-    let class = match kind {
-        FileType::Directory => io::ErrorKind::IsADirectory,
-        _ => io::ErrorKind::InvalidInput,
-    };
-    io::Error::new(class, format!("not a regular file but {what}"))
 }

@@ -14,6 +14,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use uuid::Uuid;
 
+use crate::ownership::Ownership;
+
 const PREFIX: &str = ".toolhand-";
 const SUFFIX: &str = ".tmp";
 
@@ -82,9 +84,11 @@ fn open_notes(path: &Path) -> io::Result<OwnedFd> {
     let notes = openat(CWD, path, flags, Mode::empty())
         .map_err(|error| about(path, &io::Error::from(error).to_string()))?;
     let stat = fstat(&notes)?;
-    if stat.st_uid != our_user() || stat.st_mode & 0o022 != 0 {
-        return Err(about(path, "it is not ours alone"));
-    }
+    let ownership = Ownership::new(stat.st_uid, stat.st_mode);
+    ownership
+        .expect_ours()
+        .and_then(|()| ownership.refuse_other_writers("chmod 700 it"))
+        .map_err(|reason| about(path, &reason))?;
     Ok(notes)
 }
 

@@ -16,7 +16,8 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{FileType, fstat, fstatfs, readlinkat};
 use rustix::io::Errno;
 
-use super::target::{Target, TargetLocation, duplicate, open_entry};
+use super::handles::{duplicate, open_entry};
+use super::target::{Target, TargetLocation};
 use super::{ResolveError, Root, Workspace};
 
 /// As many as the kernel follows.

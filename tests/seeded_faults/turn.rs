@@ -11,6 +11,9 @@ use super::attempt::{Attempt, Fate};
 /// How many failures of one round are repeated.
 const RETRIES: u32 = 2;
 
+/// How many rounds in a row may be cut off within a call before the turn ends.
+const CUT_OFF_ROUNDS: u32 = 2;
+
 /// How a conversation must end.
 #[derive(Debug, PartialEq)]
 pub(super) enum Verdict {
@@ -37,6 +40,8 @@ pub(super) struct Turn {
     failures: u32,
     was_empty: bool,
     was_salvaged: bool,
+    /// Rounds in a row that were cut off within a call.
+    cut_off_rounds: u32,
 }
 
 impl Turn {
@@ -79,7 +84,22 @@ impl Turn {
             End::Whole | End::CutOff(_) => {
                 self.was_salvaged = false;
                 self.close(said, |_| true);
+                self.cut_off(said);
             }
+        }
+    }
+
+    /// The model is told of a call that was cut off, and asked again, once.
+    fn cut_off(&mut self, said: &Said) {
+        let is_cut_off = |at: usize| !said.calls[at].sealed && !has_started(said, at);
+        match said.end {
+            End::CutOff(reason) if (0..said.calls.len()).any(is_cut_off) => {
+                self.cut_off_rounds += 1;
+                if self.cut_off_rounds == CUT_OFF_ROUNDS {
+                    self.end(Verdict::Success(reason));
+                }
+            }
+            _ => self.cut_off_rounds = 0,
         }
     }
 
@@ -92,12 +112,7 @@ impl Turn {
 
     /// The stream failed after `said`.
     fn broken(&mut self, said: &Said, code: &'static str, again: bool, starts_sealed: bool) {
-        let has_started = |at: usize| {
-            let call = &said.calls[at];
-            let waits = said.calls[..at].iter().any(|call| call.call.tool == Tool::Bash);
-            call.call.tool == Tool::Read && call.is_whole() && !waits
-        };
-        let started: Vec<bool> = (0..said.calls.len()).map(has_started).collect();
+        let started: Vec<bool> = (0..said.calls.len()).map(|at| has_started(said, at)).collect();
         let is_kept = |at: usize| said.calls[at].sealed || started[at];
         if !(0..said.calls.len()).any(is_kept) {
             let was_heard = !said.text.is_empty() || said.reasoning;
@@ -113,6 +128,7 @@ impl Turn {
             return self.end(Verdict::Failure(code));
         }
         self.was_salvaged = true;
+        self.cut_off_rounds = 0;
         self.close(said, is_kept);
     }
 
@@ -156,6 +172,13 @@ impl Turn {
     fn end(&mut self, verdict: Verdict) {
         self.verdict = Some(verdict);
     }
+}
+
+/// Whether a call that only looks starts while the model still writes.
+fn has_started(said: &Said, at: usize) -> bool {
+    let call = &said.calls[at];
+    let waits = said.calls[..at].iter().any(|call| call.call.tool == Tool::Bash);
+    call.call.tool == Tool::Read && call.is_whole() && !waits
 }
 
 /// The arguments of a call in a transcript.

@@ -291,7 +291,8 @@ async fn a_call_of_the_client_of_which_something_was_sent_ends_with_an_error_at_
     for ours in [vec![], call(0, "c0", "Bash", &json!({ "command": "echo once >> ran.txt" }))] {
         let upstream = Upstream::start();
         let server = Server::builder(&upstream).free().start().await;
-        let theirs = vec![call_head(1, "c1", "weather"), call_piece(1, "{"), error_frame("dead")];
+        let theirs =
+            vec![call_head(1, "c1", "weather"), call_piece(1, r#"{"city"#), error_frame("dead")];
         upstream.round([ours, theirs].concat());
 
         let answer = server.client().streamed(&weather()).await;

@@ -450,7 +450,7 @@ fn a_whole_call_that_was_neither_sealed_nor_started_is_dropped() {
 #[test]
 fn a_death_with_a_clients_call_in_the_round_is_an_error() {
     let mut bench = Bench::new("m", &["theirs"]);
-    bench.call(0, "Look", A).call(1, "theirs", "{").die();
+    bench.call(0, "Look", A).call(1, "theirs", r#"{"a"#).die();
     assert!(bench.log().ends_with("hang FAILED:stream_died STOP"));
 }
 
@@ -636,7 +636,7 @@ fn a_tool_that_runs_is_told_to_have_ended_however_the_turn_ends() {
             bench.call(1, "theirs", "{}").finish("tool_calls").done();
         }),
         ("FAILED:stream_died", |bench| {
-            bench.call(1, "theirs", "{").die();
+            bench.call(1, "theirs", r#"{"a"#).die();
         }),
         ("FAILED:shutting_down", |bench| {
             bench.on(Event::ShuttingDown);
@@ -687,8 +687,8 @@ fn a_clients_call_of_which_nothing_was_sent_is_asked_for_again() {
 #[test]
 fn a_clients_call_waits_until_those_before_it_have_gone_out() {
     let mut bench = Bench::new("m", &["theirs"]);
-    bench.call(0, "theirs", "").call(1, "theirs", "{}").log();
-    let piece =
-        |index: u64| json!({"tool_calls": [{"index": index, "function": {"arguments": "{"}}]});
-    bench.delta(&piece(0)).expect("client0:id0=theirs{ client1:id1=theirs{}");
+    bench.call(0, "theirs", "").call(1, "theirs", A).log();
+    let piece = json!({"tool_calls": [{"index": 0, "function": {"arguments": r#"{"b"#}}]});
+    let expected = format!(r#"client0:id0=theirs{{"b client1:id1=theirs{A}"#);
+    bench.delta(&piece).expect(&expected);
 }

@@ -1,4 +1,4 @@
-//! A turn's events as one unstreamed completion.
+//! Collects the events of a turn into one unstreamed completion.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use crate::agent::events::{ClientCallDelta, Finished, RawDelta, TurnEvent};
 use crate::agent::message;
 use crate::openai::chunk::{CallKind, RawMembers};
 
-/// What has come so far.
+/// What the events have brought so far.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     content: String,
@@ -17,7 +17,7 @@ pub(super) struct Collected {
     calls: Vec<Call>,
 }
 
-/// A call to one of the client's own tools.
+/// A call of one of the client's own tools.
 #[derive(Debug)]
 struct Call {
     kind: CallKind,
@@ -27,7 +27,7 @@ struct Call {
 }
 
 impl Collected {
-    /// Takes every event but the terminal one; progress is not shown here.
+    /// Takes every event but the terminal one. Progress is not part of a completion.
     pub(super) fn push(&mut self, event: TurnEvent) {
         match event {
             TurnEvent::Text(text) => self.content.push_str(&text),
@@ -78,7 +78,7 @@ impl Collected {
         }
     }
 
-    /// The `chat.completion` object.
+    /// Builds the `chat.completion` object.
     pub(super) fn into_completion<'a>(
         mut self,
         envelope: &'a Envelope,

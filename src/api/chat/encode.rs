@@ -1,4 +1,4 @@
-//! A turn's events as `chat.completion.chunk` events.
+//! Encodes the events of a turn as `chat.completion.chunk` events.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::progress_lines;
 use crate::sessions::request::Progress;
 use crate::tools::tool::ToolError;
 
-/// What stays the same over all chunks of one answer.
+/// The members that every chunk of one answer shares.
 #[derive(Clone, Debug)]
 pub(super) struct Envelope {
     pub(super) id: String,
@@ -28,14 +28,14 @@ pub(super) struct Envelope {
 
 #[derive(Debug)]
 pub(super) struct Encoder {
-    /// Everything of a chunk before its delta.
+    /// The JSON of a chunk up to its delta.
     before: String,
     progress: Progress,
     include_usage: bool,
     has_begun: bool,
-    /// The reasoning that went out last does not end its line.
+    /// Whether the reasoning sent last does not end with a line break.
     line_is_open: bool,
-    /// The tools of which the client was told that they started, and not that they ended.
+    /// Tools whose start the client was told of, and whose end it was not.
     running: Vec<ToolStart>,
     lists: Lists,
 }
@@ -62,17 +62,17 @@ impl Encoder {
         }
     }
 
-    /// The tools that a client who has everything so far believes to run.
+    /// The tools that run, as far as the client knows.
     pub(super) fn running(&self) -> Vec<ToolStart> {
         self.running.clone()
     }
 
-    /// What was written since `running` does not go out.
+    /// Restores `running`, because the chunks that were written since will not be sent.
     pub(super) fn take_back(&mut self, running: Vec<ToolStart>) {
         self.running = running;
     }
 
-    /// Writes what a client sees of `event`; nothing, perhaps.
+    /// Writes the chunks that show `event` to the client, if any.
     pub(super) fn encode(&mut self, event: TurnEvent, out: &mut Vec<u8>) {
         match event {
             TurnEvent::Begun => self.begin(out),
@@ -194,8 +194,11 @@ impl Encoder {
                 };
                 self.line(&line, out);
             }
-            Progress::Events => self.event(
-                &json!({
+            Progress::Events => {
+                // The SDK's stream helper joins the objects of all our events.
+                let place = format!("toolhand/{}", end.tool);
+                let structured = self.lists.number(&place, end.structured.value.clone());
+                let event = json!({
                     "type": "tool_end",
                     "id": end.call_id,
                     "tool": end.tool,
@@ -203,23 +206,23 @@ impl Encoder {
                     "duration_ms": milliseconds(end.duration),
                     "chars": end.chars,
                     "error": end.error,
-                    "structured": end.structured.value,
+                    "structured": structured,
                     "structured_bytes": end.structured.bytes,
-                }),
-                out,
-            ),
+                });
+                self.event(&event, out);
+            }
             Progress::None => {}
         }
     }
 
-    /// The first round is no news.
+    /// The client is told of later rounds only.
     fn round_started(&mut self, round: u32, out: &mut Vec<u8>) {
         if round > 1 && self.progress == Progress::Events {
             self.event(&json!({ "type": "round", "round": round }), out);
         }
     }
 
-    /// A line of ours among the model's reasoning.
+    /// Writes a progress line into the model's reasoning.
     fn line(&mut self, line: &str, out: &mut Vec<u8>) {
         let line = if self.line_is_open { format!("\n{line}") } else { line.to_owned() };
         self.member("reasoning_content", &line, out);
@@ -255,8 +258,8 @@ impl Encoder {
         out.extend_from_slice(DONE);
     }
 
-    /// A turn closes its tools itself. A failure that is not the turn's own (it crashed, or
-    /// there is no memory for its events) leaves that to us.
+    /// A turn normally ends its tools itself. It cannot when it has panicked, or when the
+    /// memory budget has no room for its events; then their ends are written here.
     fn failed(&mut self, failure: &Failure, out: &mut Vec<u8>) {
         for start in std::mem::take(&mut self.running) {
             self.tool_ended(&interrupted(start), out);
@@ -306,7 +309,7 @@ impl<'a> Extension<'a> {
     }
 }
 
-/// The sum over all rounds; zeros when no round had figures.
+/// The sum over all rounds. Zeros when upstream reported no usage.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Figures<'a> {
@@ -344,7 +347,8 @@ fn write_json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     serde_json::to_writer(out, value).expect("writing to memory does not fail");
 }
 
-/// As upstream wrote it, but in one line: only a space between two tokens can be another.
+/// Copies the JSON that upstream wrote onto one line. A line break in valid JSON stands
+/// between two tokens only, so a space may replace it.
 fn write_raw(out: &mut Vec<u8>, value: &RawValue) {
     let in_one_line = |&byte: &u8| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte };
     out.extend(value.get().as_bytes().iter().map(in_one_line));

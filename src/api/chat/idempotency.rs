@@ -1,5 +1,5 @@
-//! Finds the turn of a request that is sent again, so that its tools do not run
-//! twice: an SDK's retry after a time-out, or a request with an `Idempotency-Key`.
+//! Finds the turn of a request that is sent again, so that its tools do not run twice.
+//! Such a request is an SDK's retry after a time-out, or has an `Idempotency-Key`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,39 +17,40 @@ use crate::sync;
 const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// The headers that change what a request means.
+/// Prefixes of headers that change what a request means.
 const SIGNIFICANT_HEADERS: [&str; 2] = ["x-toolhand-", "x-openwebui-"];
 
-/// An SDK's last retry comes within seconds of the end that it missed.
+/// An SDK sends its last retry within seconds after the answer it missed. Ten minutes
+/// leave room for other clients.
 const MAX_AGE: Duration = Duration::from_secs(600);
 
-/// Turns that have ended and are remembered.
+/// How many ended turns are remembered.
 const MAX_ENDED_TURNS: usize = 1024;
 
-/// What is kept of all turns together, in bytes: the turns that ended first give way.
-/// A turn that finds no room is not told again: who asks hears that it has run.
+/// Bytes kept for all turns together; the turns that ended first give way. A turn without
+/// room is not told again: a retry only learns that it has run.
 const MAX_KEPT_BYTES: usize = 32 << 20;
 
-/// How often is looked for what to forget.
+/// How often expired turns are removed.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How a request is known again.
+/// What identifies a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestFingerprint {
     name: Identity,
-    /// Of the body, and of what the headers add to it.
+    /// Hash of the body and of the headers that change its meaning.
     content: [u8; 32],
     is_retry: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Identity {
-    /// The client's own, hashed.
+    /// The client's own `Idempotency-Key`, hashed.
     Given([u8; 32]),
     Content([u8; 32]),
 }
 
-/// The turns that run or have just ended, by who asked for them and how.
+/// The turns that run or ended recently, by key and request.
 #[derive(Debug)]
 pub(crate) struct Idempotency {
     runs: Mutex<Turns>,
@@ -90,7 +91,7 @@ impl RequestFingerprint {
         Self { name, content, is_retry }
     }
 
-    /// Whether the client gave it a name.
+    /// Whether the client sent an `Idempotency-Key`.
     pub(super) fn is_named(&self) -> bool {
         self.name.is_given()
     }
@@ -109,13 +110,13 @@ impl Default for Idempotency {
 }
 
 impl Idempotency {
-    /// What all logs together take.
+    /// The memory that all logs share.
     pub(super) fn memory(&self) -> &KeptMemory {
         &self.memory
     }
 
-    /// Listens to the turn that `key` asked for before with the same request, or to a
-    /// new one.
+    /// Subscribes to the turn that `key` asked for before with the same request, or
+    /// starts a new one.
     pub(super) async fn listen(
         &self,
         key: &KeyId,
@@ -138,7 +139,8 @@ impl Idempotency {
                     (Joined::Refused(error), _) => return Err(error),
                     (Joined::Draining, Some(run)) => run,
                     (Joined::Draining | Joined::StartNew, _) => {
-                        // Held locked, so that of two retries one begins the turn.
+                        // The lock is held here, so that of two concurrent retries only
+                        // one starts the turn.
                         let subscriber = start()?;
                         known.remember(key, fingerprint, &subscriber);
                         return Ok(subscriber);
@@ -169,7 +171,7 @@ impl Turns {
         Err(ApiError::new(ErrorCode::IdempotencyMismatch, message))
     }
 
-    /// In the place of an earlier turn of the same request: a retry means the last.
+    /// Replaces an earlier turn of the same request: a retry means the latest one.
     fn remember(&mut self, key: &KeyId, fingerprint: RequestFingerprint, subscriber: &Subscriber) {
         self.forget_expired();
         let name = (key.clone(), fingerprint.name);
@@ -181,7 +183,7 @@ impl Turns {
         }
     }
 
-    /// Forgets what is old, what is too much, and what no retry would find of use.
+    /// Removes turns that are too old, too many, or of no use to a retry.
     fn forget_expired(&mut self) {
         let now = Instant::now();
         if self.looked.is_some_and(|looked| now < looked + CLEANUP_INTERVAL) {

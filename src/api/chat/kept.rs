@@ -1,5 +1,5 @@
-//! The memory for what is kept of turns, so that retries can be told it again. It is
-//! one for all; the turns that ended first give theirs up.
+//! Bounds the memory of the logs that retries are told from. All turns share it; the
+//! turns that ended first give theirs up.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,22 +8,21 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::memory_budget::{Exhausted, MemoryBudget, Reservation};
 use crate::sync;
 
-/// A turn that has ended, and what is kept of it.
+/// An ended turn whose log may be dropped.
 pub(super) trait Forgettable: Send + Sync {
-    /// Keeps nothing of it any longer, and gives its memory back.
+    /// Drops the log and releases its memory.
     fn forget(&self);
 }
 
-/// Cheap to clone; all clones are one.
+/// Clones share one memory.
 #[derive(Clone)]
 pub(super) struct KeptMemory {
     budget: MemoryBudget,
-    /// In the order in which they ended.
+    /// Turns in the order in which they ended.
     ended: Arc<Mutex<VecDeque<Weak<dyn Forgettable>>>>,
 }
 
-/// Of the turns that have ended, many are forgotten soon: their places are freed when
-/// there are so many.
+/// Dead entries are removed when the queue has grown to this length.
 const PLACES: usize = 4096;
 
 impl KeptMemory {
@@ -35,8 +34,8 @@ impl KeptMemory {
         self.budget.reservation()
     }
 
-    /// Makes `reservation` count so many bytes; turns that have ended are forgotten for it,
-    /// the oldest first. Where that is not enough, nothing has changed for `reservation`.
+    /// Grows `reservation` to this many bytes. Ended turns are forgotten to make room,
+    /// the oldest first. If that does not suffice, `reservation` is unchanged.
     pub(super) fn hold(
         &self,
         reservation: &mut Reservation,
@@ -47,7 +46,7 @@ impl KeptMemory {
             if held.is_ok() {
                 return held;
             }
-            // The lock is free again before the turn is touched.
+            // Release the lock before calling the turn, which takes its own.
             let oldest = sync::lock(&self.ended).pop_front();
             let Some(oldest) = oldest else { return held };
             if let Some(turn) = oldest.upgrade() {
@@ -78,7 +77,7 @@ mod tests {
 
     const MAX_BYTES: usize = 32 << 20;
 
-    /// What is kept of one turn.
+    /// The kept memory of one turn.
     struct Turn(Mutex<Option<Reservation>>);
 
     impl Forgettable for Turn {

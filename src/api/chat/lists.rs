@@ -1,31 +1,31 @@
 //! Numbers the entries of lists in deltas.
 //!
 //! The OpenAI SDK's stream helper joins the lists of one member by the `index` of their
-//! entries, and dies of a list that holds objects without one, or both objects and
-//! something else. Providers leave the number out, or begin anew in each chunk.
+//! entries. It throws on a list with objects that have no index, and on a list that mixes
+//! objects with other values. Providers omit the index, or restart it in each chunk.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-/// More lists than any provider's deltas have; further ones are left out.
+/// More lists than any provider's deltas have. Further lists are dropped.
 const MAX_LISTS: usize = 64;
 
-/// What the lists of one stream hold so far, by their place in a delta.
+/// State of the lists of one stream, by their path in a delta.
 #[derive(Debug, Default)]
 pub(super) struct Lists(HashMap<String, List>);
 
 #[derive(Clone, Copy, Debug)]
 enum List {
-    /// Objects; the number is free, and so is every one behind it.
+    /// Objects. This index and all higher ones are free.
     Objects(u64),
-    /// Texts, numbers and truth values: these are added as they come.
+    /// Strings, numbers and booleans: the helper appends these as they are.
     Scalars,
 }
 
 impl Lists {
-    /// `value` with an `index` in every entry of its lists; `None` where nothing of it
-    /// can be passed on.
+    /// Returns `value` with an `index` in every list entry, or `None` if nothing of it
+    /// can be forwarded.
     pub(super) fn number(&mut self, place: &str, value: Value) -> Option<Value> {
         match value {
             Value::Array(entries) => self.entries(place, entries).map(Value::Array),
@@ -73,7 +73,7 @@ impl Lists {
     }
 }
 
-/// Keeps its own number where that is free.
+/// Keeps the entry's own index if that is free.
 fn numbered(mut entry: Map<String, Value>, next: &mut u64) -> Map<String, Value> {
     let own = entry.get("index").and_then(Value::as_u64).filter(|own| own >= next);
     let index = own.unwrap_or(*next);

@@ -1,23 +1,23 @@
-//! Keeps the events of a turn for subscribers that come late.
+//! Keeps the events of a turn for subscribers that join late.
 
 use crate::agent::events::{ClientCallDelta, TurnEvent};
 
-/// Lists and texts that grow have up to as much room again.
+/// Growing vectors and strings may have twice the capacity that they use.
 const ROOM: usize = 2;
 
-/// The events in their order; pieces of one text are kept as one.
+/// Events in order. Consecutive pieces of one text are joined.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     events: Vec<TurnEvent>,
-    /// Roughly what they cost in memory.
+    /// An estimate of the memory they take.
     bytes: usize,
 }
 
-/// How far a subscriber has read.
+/// The position of a subscriber.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cursor {
     event: usize,
-    /// Bytes of this event's text; `None` while nothing of it has been read.
+    /// How many bytes of this event's text it has read; `None` if nothing.
     text: Option<usize>,
 }
 
@@ -25,7 +25,7 @@ impl Log {
     pub(super) fn push(&mut self, event: &TurnEvent) {
         let is_absorbed = self.events.last_mut().is_some_and(|last| last.absorb(event));
         if is_absorbed {
-            // A text that grows has up to as much room again.
+            // A growing string may have twice the capacity that it uses.
             self.bytes += ROOM * event.size_estimate();
         } else {
             self.bytes += Self::size_of(event);
@@ -33,7 +33,7 @@ impl Log {
         }
     }
 
-    /// Roughly what keeping one more event takes, in bytes.
+    /// Estimates the memory that one more event takes, in bytes.
     pub(super) fn size_of(event: &TurnEvent) -> usize {
         let kept = match event {
             TurnEvent::ToolEnded(_) => event.to_keep().size_estimate(),
@@ -53,7 +53,7 @@ impl Log {
         }
     }
 
-    /// Everything behind `cursor`.
+    /// The events after `cursor`.
     pub(super) fn since(&self, cursor: Cursor) -> impl Iterator<Item = TurnEvent> {
         let mut events = self.events.get(cursor.event..).unwrap_or_default().iter();
         let first = events.next().and_then(|event| rest_of(event, cursor.text));
@@ -61,7 +61,7 @@ impl Log {
     }
 }
 
-/// The text that further pieces may be added to.
+/// The text that a further piece may be appended to.
 fn text_of(event: &TurnEvent) -> Option<&str> {
     match event {
         TurnEvent::Text(text) | TurnEvent::Member { text, .. } => Some(text),

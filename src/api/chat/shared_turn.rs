@@ -1,4 +1,5 @@
-//! A turn and its subscribers: the client that asked, and each retry of its request. The turn ends when the last of them leaves.
+//! Shares a turn among its subscribers: the client that asked, and each retry of its
+//! request. The turn ends when the last one leaves.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,75 +20,75 @@ use crate::memory_budget::Reservation;
 use crate::sessions::RunningTurn;
 use crate::sync;
 
-/// The most that is kept of one turn: a long answer, many times over.
+/// The largest log of one turn: many times a long answer.
 const MAX_KEPT_BYTES: usize = 512 << 10;
 
-/// The number of no subscriber.
+/// A number that no subscriber has.
 const NOBODY: usize = 0;
 
 pub(super) struct SharedTurn {
     pub(super) session: SessionId,
     pub(super) turn: TurnId,
     pub(super) shape: Shape,
-    /// Of what is kept of all turns.
+    /// Shared by the logs of all turns.
     memory: KeptMemory,
     state: Mutex<State>,
     wakers: Mutex<Vec<(usize, Waker)>>,
 }
 
-/// What has come of the turn.
+/// The mutable part of a shared turn.
 struct State {
     source: Source,
-    /// All of it; `None` where nothing is kept.
+    /// All events so far; `None` if they are not kept.
     log: Option<KeptLog>,
-    /// Who takes what is not kept.
+    /// The one subscriber that receives events that are not kept.
     only_subscriber: Option<usize>,
     subscribers: usize,
-    /// Of the subscribers, who are told apart by their numbers.
+    /// The number given out last. Numbers tell subscribers apart.
     last_number: usize,
     tools_ran: bool,
     succeeded: bool,
-    /// Everyone left before it had ended.
+    /// All subscribers left before the turn had ended.
     is_cancelled: bool,
     ended: Option<Instant>,
 }
 
-/// Where events come from.
+/// Where the next events come from.
 enum Source {
     Turn {
         turn: RunningTurn,
         _permit: RunPermit,
     },
-    /// Everyone has left, and the turn is being stopped.
+    /// All subscribers have left, and the turn is being stopped.
     Draining(Inbox),
-    /// Nothing more comes.
+    /// No further events.
     Ended,
 }
 
-/// A log, and its part of the memory for all logs.
+/// A log and its share of the memory for logs.
 struct KeptLog {
     log: Log,
     reservation: Reservation,
 }
 
-/// One who listens. Dropping the last one stops the turn.
+/// Receives the events of a turn. Dropping the last subscriber stops the turn.
 pub(super) struct Subscriber {
     pub(super) run: Arc<SharedTurn>,
     number: usize,
     cursor: Cursor,
 }
 
-/// What a retry finds.
+/// The outcome of [`SharedTurn::join`].
 pub(super) enum Joined {
     Subscribed(Subscriber),
-    /// Nothing has happened that must not happen again.
+    /// Nothing has run that must not run twice, so the caller starts a new turn.
     StartNew,
-    /// The turn is being stopped: see [`SharedTurn::stopped`].
+    /// The turn is being stopped. Wait for [`SharedTurn::stopped`] and join again.
     Draining,
     Refused(ApiError),
 }
 
-/// Whether what is told is kept for retries.
+/// Whether events are kept for retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Retention {
     Nothing,
@@ -95,7 +96,7 @@ pub(super) enum Retention {
 }
 
 impl SharedTurn {
-    /// The first subscriber of a turn.
+    /// Wraps a new turn and returns its first subscriber.
     pub(super) fn begin(
         mut turn: RunningTurn,
         permit: RunPermit,
@@ -142,8 +143,8 @@ impl SharedTurn {
         Subscriber { run: self, number, cursor: Cursor::default() }
     }
 
-    /// What someone finds who sends the same request again. `outcome_is_kept`: also
-    /// one that has ended well without a tool is not asked for anew.
+    /// Joins a turn whose request was sent again. `outcome_is_kept`: a turn that
+    /// succeeded without tools counts as done too and is not started again.
     pub(super) fn join(self: &Arc<Self>, outcome_is_kept: bool) -> Joined {
         let state = self.state();
         match state.source {
@@ -160,7 +161,7 @@ impl SharedTurn {
         Joined::Subscribed(self.clone().subscriber())
     }
 
-    /// Waits until a turn that everyone has left is over.
+    /// Waits until a turn without subscribers has stopped.
     pub(super) async fn stopped(self: &Arc<Self>) {
         let number = {
             let mut state = self.state();
@@ -182,17 +183,17 @@ impl SharedTurn {
         self.wake_all();
     }
 
-    /// When it ended, or when everyone had left it.
+    /// When the turn ended, or when the last subscriber left.
     pub(super) fn ended(&self) -> Option<Instant> {
         self.state().ended
     }
 
-    /// Whether what is told is kept, so that others may come to listen.
+    /// Whether events are kept, so that others may subscribe.
     pub(super) fn is_kept(&self) -> bool {
         self.state().log.is_some()
     }
 
-    /// Whether someone who comes may not simply begin anew.
+    /// Whether a further request must not simply start a new turn.
     pub(super) fn has_outcome(&self, outcome_is_kept: bool) -> bool {
         let state = self.state();
         !matches!(state.source, Source::Ended) || state.has_outcome(outcome_is_kept)
@@ -222,7 +223,7 @@ impl SharedTurn {
     }
 }
 
-/// Who still listens to the end is told that it cannot be said again.
+/// Subscribers that have not read to the end get an error: the rest is no longer kept.
 impl Forgettable for SharedTurn {
     fn forget(&self) {
         let mut state = self.state();
@@ -231,7 +232,7 @@ impl Forgettable for SharedTurn {
     }
 }
 
-/// News of the turn are news for all who listen.
+/// Wakes all subscribers when the turn has new events.
 impl Wake for SharedTurn {
     fn wake(self: Arc<Self>) {
         self.wake_all();
@@ -258,7 +259,7 @@ impl State {
         }
     }
 
-    /// What others have taken, and this subscriber has not heard.
+    /// Kept events that other subscribers have taken and this one has not.
     fn missed_by(&self, number: usize, cursor: &mut Cursor) -> Option<VecDeque<TurnEvent>> {
         let Some(kept) = &self.log else {
             let is_cut_off =
@@ -270,7 +271,7 @@ impl State {
         (!events.is_empty()).then_some(events)
     }
 
-    /// The turn was being stopped when these came; `None`: it has been.
+    /// Records the events of a turn that is being stopped; `None` means it has stopped.
     fn note_draining(&mut self, events: Option<VecDeque<TurnEvent>>) {
         match events {
             None => self.source = Source::Ended,
@@ -283,7 +284,7 @@ impl State {
 }
 
 impl KeptLog {
-    /// False when it would become too much; then nothing was copied.
+    /// Returns false, and copies nothing, if the log would exceed its limit.
     fn push(&mut self, events: &VecDeque<TurnEvent>, memory: &KeptMemory) -> bool {
         let more: usize = events.iter().map(Log::size_of).sum();
         let bytes = self.log.bytes() + more;
@@ -298,7 +299,7 @@ impl KeptLog {
 }
 
 impl Subscriber {
-    /// The next events, to the terminal one; then `None`.
+    /// Returns the next events, up to and including the terminal one; afterwards `None`.
     pub(super) fn poll_take(
         &mut self,
         context: &mut Context<'_>,
@@ -357,7 +358,8 @@ impl Drop for Subscriber {
     }
 }
 
-/// A turn that is gone without a terminal event has panicked; the log says where.
+/// The failure of a turn that ended without a terminal event: it has panicked, and the
+/// log has the message.
 fn crashed() -> VecDeque<TurnEvent> {
     VecDeque::from([TurnEvent::Failed(Box::new(Failure::crash()))])
 }

@@ -1,4 +1,4 @@
-//! The body of a streamed answer: events as they come, comments in silence.
+//! Streams the answer: events as they come, and comments during silence.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,20 +15,20 @@ use super::shared_turn::Subscriber;
 use crate::agent::events::{Failure, TurnEvent};
 use crate::memory_budget::{Exhausted, Reservation};
 
-/// Proxies cut connections that are silent for a minute.
+/// Proxies commonly cut connections that are silent for a minute.
 const COMMENT: &[u8] = b": keep-alive\n\n";
 
-/// Holds the turn: when all who listen have gone, the turn goes.
+/// Owns the subscription to the turn: dropping the body may stop the turn.
 #[derive(Debug)]
 pub(super) struct EventStream {
     /// `None` once the terminal event has been written.
     turn: Option<Subscriber>,
     encoder: Encoder,
-    /// What came while the head was held back.
+    /// Events that came while the head was held back.
     first: VecDeque<TurnEvent>,
     keep_alive: Duration,
     silence: Pin<Box<Sleep>>,
-    /// Counts what is handed over until the next is asked for.
+    /// Counts the bytes handed to hyper until it asks for more.
     reservation: Reservation,
 }
 
@@ -62,7 +62,7 @@ impl EventStream {
         Bytes::from(out)
     }
 
-    /// The stream ends here instead.
+    /// Ends the stream with the error `overloaded`.
     fn overloaded(&mut self, exhausted: Exhausted) -> Vec<u8> {
         let mut out = Vec::new();
         let failure = Failure { error: exhausted.into(), tools_ran: false };
@@ -100,7 +100,7 @@ impl Stream for EventStream {
         ready!(this.silence.as_mut().poll(context));
         let next_comment = Instant::now() + this.keep_alive;
         this.silence.as_mut().reset(next_comment);
-        // Polled once more so that the timer wakes us for the next one.
+        // Poll the timer once more, so that it wakes this task for the next comment.
         let _ = this.silence.as_mut().poll(context);
         Poll::Ready(Some(Ok(Bytes::from_static(COMMENT))))
     }

@@ -1,8 +1,9 @@
-//! Checks a chat completion request, once and whole, and makes it ours.
+//! Validates a chat completion request and parses it into a [`ChatRequest`].
 //!
-//! Pure: nothing is looked up, run or sent. What passes is a [`ChatRequest`].
+//! Pure: looks nothing up, runs nothing and sends nothing.
 
 mod background;
+mod call_ids;
 mod extension;
 mod extract;
 mod fields;
@@ -36,7 +37,7 @@ use crate::upstream::settings::UnknownFields;
 use crate::workspace::Workspace;
 use extension::Extension;
 
-/// Fields that we read ourselves and write anew for upstream.
+/// Fields that the server reads itself and writes anew for upstream.
 const READ: [&str; 7] = [
     "messages",
     "tools",
@@ -47,7 +48,7 @@ const READ: [&str; 7] = [
     "toolhand",
 ];
 
-/// What a request is held against.
+/// What a request is validated against.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
     pub(crate) toolset: Toolset,
@@ -62,7 +63,7 @@ pub(crate) struct Context {
     pub(crate) background_models: Vec<String>,
 }
 
-/// The request that `body` holds, with what its headers add.
+/// Validates the request in `body` and its headers.
 pub(crate) fn validate(
     body: &[u8],
     headers: &HeaderMap,
@@ -109,7 +110,7 @@ pub(crate) fn validate(
     })
 }
 
-/// The server's tools as this request narrows them.
+/// The server's tools that this request allows.
 fn offered(context: &Context, extension: &Extension) -> Toolset {
     let allowed = match &extension.allow_tools {
         Some(names) => context.toolset.only(names),
@@ -126,8 +127,8 @@ fn forwarded(fields: &Object<'_>) -> Body {
         .collect()
 }
 
-/// What is named by `param` is written out for an error only: of a million parts none
-/// has its place made into a text.
+/// `param` is formatted only for an error: a valid request with a million parts formats
+/// no path.
 fn missing(param: impl Display) -> ApiError {
     let param = param.to_string();
     let message = format!("The field {param:?} is missing.");
@@ -142,13 +143,13 @@ fn unsupported(param: impl Display, message: impl Into<String>) -> ApiError {
     ApiError::new(ErrorCode::UnsupportedValue, message).param(param.to_string())
 }
 
-/// A text of the client's, as an error repeats it.
+/// Quotes the client's text for an error message.
 fn quoted(text: &str) -> String {
     const SHOWN: usize = 100;
     format!("{:?}", text::shortened(text, SHOWN))
 }
 
-/// The string at `param`, which stands in `object` as `name`.
+/// The string member `name` of `object`. Errors call it `param`.
 fn required_string<'a>(
     object: &Object<'a>,
     name: &str,
@@ -162,7 +163,8 @@ fn required_string<'a>(
     }
 }
 
-/// At most so many items, and one more where there are too many.
+/// The items of a list, at most one more than `most`, so that the caller sees when there
+/// are too many.
 fn required_items(
     value: &RawValue,
     most: usize,

@@ -1,4 +1,4 @@
-//! Tests every route that there is, and the checks before it.
+//! Tests every route, and the checks before it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ use crate::{agent, permissions, tools as tool_layer, upstream};
 const KEY: &str = "Bearer th-key";
 const ORIGIN: &str = "https://good.com";
 
-/// Every route, and a method that it takes.
+/// Every route that needs a key, with a method that it takes.
 const WITH_KEY: [(&str, &str); 17] = [
     ("POST", "/v1/chat/completions"),
     ("GET", "/v1/models"),
@@ -59,7 +59,8 @@ const WITH_KEY: [(&str, &str); 17] = [
 
 fn state(keys: Keys) -> ApiState {
     let limits = Limits { body: 10_000, ..Limits::default() };
-    // Nothing listens on port 1: every probe and every forwarded request fails at once.
+    // Nothing listens on port 1, so every probe and every forwarded request fails at
+    // once.
     let url = "http://127.0.0.1:1/v1".parse().unwrap();
     let mut upstream = upstream::UpstreamSettings { url, retries: 0, ..Default::default() };
     upstream.passthrough.push("responses".to_owned());
@@ -108,7 +109,7 @@ fn state(keys: Keys) -> ApiState {
     }
 }
 
-/// Turns that no test here starts.
+/// Sessions for the state of the router. No test here starts a turn.
 fn sessions(upstream: Arc<upstream::Client>, memory_budget: MemoryBudget) -> Sessions {
     let root = std::env::temp_dir();
     let workspace = Arc::new(Workspace::open(vec![root.clone()]).unwrap());
@@ -168,7 +169,7 @@ impl Ask {
         router.clone().oneshot(request).await.unwrap()
     }
 
-    /// Status and error code.
+    /// The status and the error code.
     async fn outcome(self, router: &Router) -> (u16, String) {
         let response = self.of(router).await;
         let status = response.status().as_u16();
@@ -192,10 +193,10 @@ fn assert_error(outcome: (u16, String), status: u16, code: &str) {
     assert_eq!((found_status, found_code.as_str()), (status, code));
 }
 
-/// The path of every route there is, however it came to be one: axum's own list.
+/// The path of every route in the router, taken from axum's own debug output.
 fn paths() -> BTreeSet<String> {
     let state = state(keys());
-    // None stands beside the two lists, where no check would be made.
+    // No route may be outside the two routers, where nothing would be checked.
     assert!(listed(&router(state.clone())).is_empty());
     assert!(listed(&guarded(state.clone())).is_empty());
     let mut paths = listed(&open_routes(&state));
@@ -206,7 +207,7 @@ fn paths() -> BTreeSet<String> {
 
 fn listed(router: &Router) -> BTreeSet<String> {
     let shown = format!("{router:?}");
-    // Behind the routes comes what stands in for them.
+    // The fallback routes follow the listed ones.
     let before = shown.split("fallback_router").next().unwrap_or_default();
     let quoted = before.split('"').skip(1).step_by(2);
     quoted.filter(|text| text.starts_with('/')).map(str::to_owned).collect()
@@ -420,7 +421,7 @@ async fn a_field_of_an_upload_is_refused_even_when_it_comes_late() {
 
     let (status, _) = upload.outcome(&server()).await;
 
-    // Upstream is not there either; what matters is that nothing is accepted.
+    // Upstream is not reachable either. It matters only that the request is not accepted.
     assert!(matches!(status, 400 | 502), "{status}");
 }
 

@@ -1,4 +1,4 @@
-//! Prints, when `up` is ready, where it is and two lines to try.
+//! Prints, once `up` is ready, its base URL and two commands to try.
 
 use std::fmt;
 use std::fs;
@@ -7,14 +7,14 @@ use std::path::Path;
 
 use serde_json::json;
 
-/// How a client gets in.
+/// The client key of the chain.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Access<'a> {
-    /// With the key in this file.
+    /// In this file.
     File(&'a Path),
-    /// With the key that we were given in the environment.
+    /// In the environment.
     Variable,
-    /// With none.
+    /// None is needed.
     Open,
 }
 
@@ -33,13 +33,13 @@ pub(super) struct Greeting<'a> {
     pub(super) address: SocketAddr,
     pub(super) access: Access<'a>,
     pub(super) model: &'a str,
-    /// What the examples ask.
+    /// The question in the printed examples.
     pub(super) request: &'a str,
-    /// One line for each variable that would bring in more models.
+    /// One line for each variable that would enable more models.
     pub(super) left_out: &'a [String],
 }
 
-/// Something that the demo model can do in this workspace.
+/// A request that the demo model can answer in this workspace.
 pub(super) fn request(workspace: &Path) -> String {
     let readme = ["README.md", "README", "Cargo.toml", "package.json", "pyproject.toml"]
         .into_iter()
@@ -105,7 +105,7 @@ impl Greeting<'_> {
 
     fn sdk(&self) -> String {
         let key = match self.access {
-            // A JSON string is a Python string too.
+            // A JSON string is a valid Python string too.
             Access::File(path) => format!("open({}).read().strip()", json!(path.to_string_lossy())),
             Access::Variable => "__import__(\"os\").environ[\"TOOLHAND_API_KEY\"]".to_owned(),
             Access::Open => "\"none\"".to_owned(),
@@ -122,7 +122,7 @@ impl Greeting<'_> {
     }
 }
 
-/// As one word of a shell's command line.
+/// Quotes text as one word of a shell command.
 fn shell_word(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%,".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {

@@ -1,7 +1,7 @@
-//! The private virtual environment with the pinned LiteLLM: made once, found again.
+//! Installs the pinned LiteLLM into a private virtual environment, once.
 //!
-//! A stamp is written last. Where it is missing or another one, an installation was
-//! interrupted or is of another version, and is made anew.
+//! A stamp is written last. If it is missing or differs, an installation was interrupted
+//! or is of another version, and the environment is made anew.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,7 +15,7 @@ use super::python::{Module, Python};
 use super::{UpError, log, say};
 use crate::config::environment::Variables;
 
-/// Every package with its version and the digests of its files.
+/// Every package with its version and hashes.
 const REQUIREMENTS: &str = include_str!("requirements.txt");
 
 const STAMP: &str = ".toolhand-installed";
@@ -23,7 +23,7 @@ const STAMP: &str = ".toolhand-installed";
 /// How many packages are fetched between two lines of progress.
 const STRIDE: usize = 10;
 
-/// The interpreter that has LiteLLM, which is installed first where it is not there.
+/// The interpreter of the environment with LiteLLM. Installs it first if necessary.
 pub(super) async fn ensure(directory: &Path, variables: &Variables) -> Result<Python, UpError> {
     let venv = directory.join("venv");
     let python = Python::new(venv.join("bin/python"));
@@ -57,7 +57,7 @@ fn digest() -> String {
     blake3::hash(REQUIREMENTS.as_bytes()).to_string()
 }
 
-/// What pip has to know of the way to the packages. A provider's key it has not.
+/// The variables that pip needs to reach the packages. Provider keys are not among them.
 fn is_for_installing(name: &OsStr) -> bool {
     const NAMES: [&str; 4] =
         ["SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
@@ -90,7 +90,7 @@ impl Installation<'_> {
             .map_err(|error| UpError::file(&requirements, error))?;
         let arguments = [
             "install",
-            // The list is whole, and what it does not name is not installed.
+            // The list is complete; install nothing that it does not name.
             "--no-deps",
             "--require-hashes",
             "--no-input",
@@ -113,7 +113,7 @@ impl Installation<'_> {
         status
     }
 
-    /// Runs pip to its end and tells how far it is.
+    /// Waits for pip, and prints its progress.
     async fn watch(&self, command: Module) -> Result<ExitStatus, UpError> {
         let (mut child, lifeline) = command.start().await?;
         let output = child.stdout.take().map(|output| BufReader::new(output).lines());

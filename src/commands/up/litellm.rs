@@ -1,4 +1,4 @@
-//! The LiteLLM process: started on loopback with a key of its own, awaited, watched.
+//! Starts LiteLLM on loopback with a key of its own, waits for it, and ends it.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -17,26 +17,28 @@ use super::{DEMO_BASE, UpError, log};
 use crate::config::environment::Variables;
 use crate::secret::Secret;
 
-/// How often a starting LiteLLM is asked; it takes ten seconds and more.
+/// How often a starting LiteLLM is polled. It takes ten seconds or more.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// It imports thousands of files: on a busy machine with a slow disk that takes minutes.
+/// LiteLLM imports thousands of files, which takes minutes on a busy machine with a slow
+/// disk.
 const START_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Bytes of an answer that are looked at: its first line.
+/// How much of the answer to a poll is read: the start of its first line.
 const STATUS_LINE: usize = 16;
 
-/// What of the environment would make it do more than this one does.
+/// Variables that would enable more in LiteLLM than this setup wants.
 const NOT_HANDED_DOWN: [&str; 5] =
     ["DATABASE_URL", "DIRECT_URL", "LITELLM_SALT_KEY", "CONFIG_FILE_PATH", "WORKER_CONFIG"];
 
-/// Ours, and no concern of its.
+/// The prefix of our own variables, which LiteLLM does not get.
 const OWN_PREFIX: &str = "TOOLHAND_";
 
 const SET: [(&str, &str); 8] = [
-    // Does not read `.env` files of the directories above.
+    // Do not read `.env` files in the directories above.
     ("LITELLM_MODE", "PRODUCTION"),
-    // Prices and context sizes come with it; the list is not fetched at each start.
+    // The list of prices and context sizes is part of the package; do not fetch it at
+    // each start.
     ("LITELLM_LOCAL_MODEL_COST_MAP", "True"),
     ("LITELLM_TELEMETRY", "False"),
     ("DO_NOT_TRACK", "1"),
@@ -46,16 +48,16 @@ const SET: [(&str, &str); 8] = [
     ("PYTHONUNBUFFERED", "1"),
 ];
 
-/// What is to be started, known before it is.
+/// How LiteLLM is to be started.
 #[derive(Clone, Debug)]
 pub(super) struct LaunchPlan {
-    /// Its own, in the state directory.
+    /// LiteLLM's directory in the state directory.
     pub(super) directory: PathBuf,
     pub(super) config: PathBuf,
     pub(super) address: SocketAddr,
     pub(super) key: Secret,
     pub(super) demo_base: Option<String>,
-    /// Those that we were given.
+    /// The variables that this process was given.
     pub(super) variables: Variables,
 }
 
@@ -65,16 +67,16 @@ impl LaunchPlan {
     }
 }
 
-/// A master key that nobody else knows.
+/// Makes a master key that no other process knows.
 pub(super) fn random_key() -> Secret {
     Secret::new(format!("sk-{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple()))
 }
 
-/// A running LiteLLM. Dropping it ends it.
+/// A running LiteLLM. Dropping it ends the process.
 #[derive(Debug)]
 pub(super) struct Litellm {
     child: Child,
-    /// When this closes it ends, even when we are killed.
+    /// LiteLLM ends when this closes, even when this process is killed.
     lifeline: Option<ChildStdin>,
     address: SocketAddr,
     key: Secret,
@@ -82,8 +84,8 @@ pub(super) struct Litellm {
 }
 
 impl Litellm {
-    /// It alone gets the environment that we were given, and not where it can be read from
-    /// outside.
+    /// Starts LiteLLM. It gets the variables of this process over a pipe, so that its
+    /// initial environment does not show them.
     pub(super) async fn start(python: &Python, plan: &LaunchPlan) -> Result<Self, UpError> {
         let log = plan.directory.join("litellm.log");
         let output = log::create(&log)?;
@@ -107,7 +109,7 @@ impl Litellm {
         Ok(Self { child, lifeline, address: plan.address, key: plan.key.clone(), log })
     }
 
-    /// Waits until it serves its models to whoever has the key.
+    /// Waits until LiteLLM answers a request with the key.
     pub(super) async fn ready(&mut self) -> Result<(), UpError> {
         let started = Instant::now();
         let mut ticks = interval(POLL_INTERVAL);
@@ -126,13 +128,13 @@ impl Litellm {
         }
     }
 
-    /// Waits for an end that nobody asked for.
+    /// Waits for LiteLLM to end unexpectedly.
     pub(super) async fn end(&mut self) -> UpError {
         _ = self.child.wait().await;
         self.ended()
     }
 
-    /// Ends it and waits until it is gone.
+    /// Ends LiteLLM and waits until it has ended.
     pub(super) async fn stop(self) {
         let Self { mut child, lifeline, .. } = self;
         drop(lifeline);

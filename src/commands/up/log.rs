@@ -1,4 +1,5 @@
-//! The logs of what `up` starts: files in the state directory that only we may read.
+//! Writes the logs of what `up` starts: files in the state directory, readable by us
+//! alone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -7,11 +8,11 @@ use std::path::Path;
 
 use super::UpError;
 
-/// Enough for a Python traceback's end, which is where the reason stands.
+/// Enough for the end of a Python traceback, which has the reason.
 const TAIL_LINES: usize = 15;
 
 pub(super) fn create(path: &Path) -> Result<File, UpError> {
-    // The old one may have been made with another mode.
+    // The old file may have another mode.
     _ = fs::remove_file(path);
     open(path)
 }
@@ -30,7 +31,7 @@ pub(super) fn line(path: &Path, text: &str) -> Result<(), UpError> {
     writeln!(append(path)?, "{text}").map_err(|error| UpError::file(path, error))
 }
 
-/// The last lines, indented to stand below an error.
+/// The last lines, indented to follow an error message.
 pub(super) fn tail(path: &Path) -> String {
     let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let text = text.unwrap_or_default();

@@ -1,27 +1,27 @@
 //! Selects the entries of our LiteLLM configuration that can work here: those whose
 //! variables are set.
 //!
-//! Reads our own `litellm-config.yaml` by its lines, whose shape a test keeps; a
-//! configuration that the operator names is used as it is.
+//! Reads our own `litellm-config.yaml` line by line; a test checks that it has this form.
+//! An operator's configuration is used unchanged.
 
 use indexmap::IndexMap;
 
-/// How LiteLLM is told to read a value from the environment.
+/// How LiteLLM's configuration refers to a variable.
 const REFERENCE: &str = "os.environ/";
 
-/// How an entry of `model_list` begins.
+/// The first line of an entry in `model_list`.
 const ENTRY: &str = "  - model_name: ";
 
-/// The configuration to start with, and what it leaves out.
+/// The selected configuration, and what it leaves out.
 #[derive(Debug, PartialEq)]
 pub(super) struct ModelChoice {
     pub(super) yaml: String,
     pub(super) kept: Vec<String>,
-    /// Models by the variable that would bring them in.
+    /// The models that are left out, by the variable that would enable them.
     pub(super) left_out: IndexMap<String, Vec<String>>,
 }
 
-/// Leaves out the entries that name a variable for which `is_set` says no.
+/// Leaves out entries that name a variable for which `is_set` returns false.
 pub(super) fn choose(yaml: &str, is_set: impl Fn(&str) -> bool) -> ModelChoice {
     let mut chosen =
         ModelChoice { yaml: String::new(), kept: Vec::new(), left_out: IndexMap::new() };
@@ -46,7 +46,7 @@ pub(super) fn choose(yaml: &str, is_set: impl Fn(&str) -> bool) -> ModelChoice {
     chosen
 }
 
-/// The first model of a configuration that may be laid out in any way.
+/// The first model of a configuration in any layout.
 pub(super) fn first(yaml: &str) -> Option<&str> {
     let name = yaml.lines().find_map(|line| {
         line.trim_start().trim_start_matches("- ").trim_start().strip_prefix("model_name:")
@@ -55,7 +55,7 @@ pub(super) fn first(yaml: &str) -> Option<&str> {
 }
 
 impl ModelChoice {
-    /// For each variable that is missing, what it would bring in.
+    /// One line for each missing variable, with the models that it would enable.
     pub(super) fn hints(&self) -> Vec<String> {
         let hint = |(variable, models): (&String, &Vec<String>)| {
             format!("{}: set {variable}", models.join(", "))

@@ -1,4 +1,4 @@
-//! Starts Python modules that end when we end, however that is.
+//! Starts Python modules that end when this process ends, even when it is killed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -11,13 +11,13 @@ use tokio::process::{Child, ChildStdin, Command};
 use super::UpError;
 use crate::config::own_environment;
 
-/// Holds the other end of the child's standard input; see the file itself.
+/// Runs the module, and watches the pipe on its standard input. See the file itself.
 const LAUNCH: &str = include_str!("launch.py");
 
-/// Names it goes by, the usual one first.
+/// Names of the interpreter, the usual one first.
 const NAMES: [&str; 5] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11"];
 
-/// Which versions the pinned LiteLLM runs on.
+/// The Python versions that the pinned LiteLLM supports.
 const FITS: &str = "(3, 11) <= sys.version_info[:2] <= (3, 14)";
 
 /// A Python interpreter.
@@ -31,7 +31,8 @@ impl Python {
         Self { program: program.into() }
     }
 
-    /// The first on the search path that fits and can make virtual environments.
+    /// The first interpreter on the search path that has a supported version and can make
+    /// virtual environments.
     pub(super) async fn find() -> Result<Self, UpError> {
         let mut fault = UpError::NoPython;
         for name in NAMES {
@@ -40,7 +41,7 @@ impl Python {
             if !python.runs(&check).await {
                 continue;
             }
-            // Debian keeps this part in a package of its own.
+            // Debian packages this part separately.
             if python.runs("import venv, ensurepip").await {
                 return Ok(python);
             }
@@ -49,7 +50,7 @@ impl Python {
         Err(fault)
     }
 
-    /// Whether the interpreter is there and this program succeeds in it.
+    /// Whether the interpreter exists and runs this program successfully.
     pub(super) async fn runs(&self, program: &str) -> bool {
         let mut command = Command::new(&self.program);
         command.args(["-I", "-c", program]).stdin(Stdio::null());
@@ -57,7 +58,7 @@ impl Python {
         command.status().await.is_ok_and(|status| status.success())
     }
 
-    /// `python -m MODULE …`, in `directory`.
+    /// Prepares `python -m MODULE …` in `directory`.
     pub(super) fn module<A: AsRef<OsStr>>(
         &self,
         module: &str,
@@ -66,7 +67,8 @@ impl Python {
     ) -> Module {
         let mut command = Command::new(&self.program);
         command
-            // Isolated: nothing of the working directory or of PYTHON* is imported.
+            // Isolated mode: import nothing from the working directory or PYTHON*
+            // variables.
             .args(["-I", "-c", LAUNCH, module])
             .args(arguments)
             .current_dir(directory)
@@ -78,11 +80,11 @@ impl Python {
     }
 }
 
-/// A module that is to be run.
+/// A module that is ready to start.
 #[derive(Debug)]
 pub(super) struct Module {
     command: Command,
-    /// As it goes over the pipe.
+    /// The variables in the form that goes over the pipe.
     environment: Vec<u8>,
 }
 
@@ -92,8 +94,8 @@ impl Module {
         self
     }
 
-    /// Adds variables to what the module finds in its environment, but nobody finds who
-    /// looks at its process.
+    /// Adds variables for the module. They go over the pipe, so that the initial
+    /// environment of the process does not show them.
     pub(super) fn handing<N: Into<OsString>, V: Into<OsString>>(
         mut self,
         variables: impl IntoIterator<Item = (N, V)>,
@@ -105,14 +107,15 @@ impl Module {
         self
     }
 
-    /// The child's standard input must be held as long as it shall live.
+    /// Starts the module. It runs for as long as the caller keeps its standard input
+    /// open.
     pub(super) async fn start(mut self) -> Result<(Child, Option<ChildStdin>), UpError> {
         let mut child = self.command.spawn().map_err(UpError::Start)?;
         let mut lifeline = child.stdin.take();
         if let Some(pipe) = &mut lifeline {
             let length = format!("{:016x}", self.environment.len());
             let message = [length.as_bytes(), &self.environment].concat();
-            // One that has ended already says why by its end.
+            // If the process has already ended, its exit tells why.
             _ = pipe.write_all(&message).await;
         }
         Ok((child, lifeline))

@@ -1,4 +1,4 @@
-//! Connections over a pipe in memory, under a paused clock.
+//! Tests connections over an in-memory pipe, under a paused clock.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
@@ -13,7 +13,7 @@ impl Socket for DuplexStream {}
 
 const HEAD: &str = "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-/// Events for as long as they are taken.
+/// Sends events as long as the client takes them.
 async fn endless_stream() -> Response {
     let event = || async { Ok::<_, Infallible>(((), "data: 1\n\n".repeat(1000))) };
     let events = futures::stream::repeat_with(event).then(|event| event);
@@ -35,7 +35,7 @@ fn connect_until(shutdown: CancellationToken) -> Connection {
     connect_through(1 << 18, shutdown)
 }
 
-/// Over a pipe that holds so many bytes.
+/// Connects over a pipe that holds this many bytes.
 fn connect_through(pipe: usize, shutdown: CancellationToken) -> Connection {
     let (client, server) = tokio::io::duplex(pipe);
     let router = Router::new()
@@ -59,9 +59,10 @@ impl Connection {
         self.client.write_all(bytes.as_bytes()).await.unwrap();
     }
 
-    /// All that comes until the server closes, and after how many seconds it did.
+    /// Reads until the server closes. Returns what came, and after how many seconds it
+    /// closed.
     async fn read_to_end(mut self) -> (String, u64) {
-        /// More than any answer here: one that does not end fails the test.
+        /// More than any answer here. An answer without an end fails the test.
         const MOST: u64 = 8 << 20;
         let mut all = Vec::new();
         (&mut self.client).take(MOST).read_to_end(&mut all).await.unwrap();

@@ -11,14 +11,14 @@ use rustix::io::Errno;
 use rustix::process::{self, Pid, Signal, WaitOptions, WaitStatus};
 use tokio::time::Instant;
 
-use super::{launch, let_go_of_output};
+use super::{launch, release_output};
 use crate::processes::protocol::{
     self, CANCEL_GRACE, Exit, FinalDirectory, Job, LaunchStep, Order, Report,
 };
 use crate::processes::tree;
 
-/// How often a tree that is being ended is looked at again, for what it has started
-/// since.
+/// How often a tree that is being ended is signalled again, because it may have started
+/// more processes.
 pub(super) const TICK: Duration = Duration::from_millis(10);
 
 /// KILL works at once, except on a process that waits for a device.
@@ -29,7 +29,7 @@ enum Event {
     Ended(WaitStatus),
     /// No descendant is left.
     Gone,
-    /// The server wants the end, or is gone.
+    /// The server orders the end, or has closed the socket.
     End(Duration),
 }
 
@@ -54,7 +54,7 @@ pub(super) fn run(
         }
     };
     drop(job);
-    let_go_of_output()?;
+    release_output()?;
 
     let (sender, events) = mpsc::channel();
     let reaper = sender.clone();
@@ -71,13 +71,13 @@ fn start(job: &Job) -> Result<(Pid, OsString), (LaunchStep, io::Error)> {
     Ok((command, started_in))
 }
 
-/// Reaps the command and every orphan, until there is none.
+/// Reaps the command and its orphans until no child is left.
 fn reap(command: Pid, events: &Sender<Event>) {
     loop {
         let event = match process::wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == command => Event::Ended(status),
             Ok(_) | Err(Errno::INTR) => continue,
-            // No child: see `tree::reap`.
+            // There is no child: see `tree::reap`.
             Err(_) => Event::Gone,
         };
         let is_last = matches!(event, Event::Gone);
@@ -105,7 +105,7 @@ impl Reaper {
         }
     }
 
-    /// TERM, and after the grace KILL, again and again: what is born meanwhile gets
+    /// Sends TERM, and after the grace KILL, repeatedly: processes started meanwhile get
     /// it in the next round.
     fn end_tree(&mut self, grace: Duration) {
         let running = tree::signal_all(Signal::TERM);
@@ -148,7 +148,7 @@ impl Reaper {
     }
 
     fn report(&mut self, report: &Report) {
-        // Without a server nobody listens, and the work is the same.
+        // Ignore a closed socket: the work is the same when nobody listens.
         _ = protocol::write(&mut self.reports, report);
     }
 }

@@ -1,5 +1,6 @@
 //! Finds text in files, in process, with ripgrep's own engine.
 
+mod found;
 mod pattern;
 mod query;
 mod render;

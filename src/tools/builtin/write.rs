@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::files::encoding::Encoding;
 use crate::files::{FileError, FileSnapshot, Files, Freshness, line_ends, patch};
 use crate::permissions::{AccessKind, AccessRequest, Permit};
+use crate::text::BYTE_ORDER_MARK;
 use crate::tools::builtin::READ_FIRST;
 use crate::tools::disk;
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
@@ -101,7 +102,7 @@ fn new_bytes(
     let (old, _) = encoding.decode(&current.bytes);
     let new = line_ends::like(&old, content);
     // A mark that the model wrote itself must not be there twice.
-    let bytes = encoding.encode(new.strip_prefix('\u{feff}').unwrap_or(&new));
+    let bytes = encoding.encode(new.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&new));
     let bytes = bytes.map_err(|error| {
         FileError::Refused(format!(
             "{path} is in {}, which has no {:?}; nothing was written",

@@ -16,8 +16,10 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::FileType;
 
 use super::Bounds;
+use super::io_errors::reason;
 use super::pattern::is_too_large;
 use crate::sync;
+use crate::text::BYTE_ORDER_MARK;
 use crate::workspace::Directory;
 
 /// Bytes of one ignore file that count.
@@ -216,7 +218,7 @@ impl Reader<'_> {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
-                note(&super::tree::reason(&error));
+                note(&reason(&error));
                 return None;
             }
         };
@@ -236,7 +238,7 @@ impl Reader<'_> {
                 str::from_utf8(&valid[..end]).unwrap_or_default()
             }
         };
-        let text = text.trim_start_matches('\u{feff}');
+        let text = text.trim_start_matches(BYTE_ORDER_MARK);
         let rules: Vec<&str> = text.lines().filter(|line| is_rule(line)).collect();
         let taken = self.take(rules.len().min(MAX_RULES));
         if taken < rules.len() {

@@ -17,9 +17,9 @@ use std::time::{Duration, SystemTime};
 use ignore::overrides::Override;
 use ignore::types::Types;
 use rustix::fs::FileType;
-use rustix::io::Errno;
 
 use super::Bounds;
+use super::io_errors::{is_gone, reason};
 use super::node::{Kept, Node, OpenDirectories};
 use super::queue::Queue;
 use super::rules::{Present, Reader, Rules, rules_of_a_walk};
@@ -449,20 +449,4 @@ fn above(root_path: &Path, root: Directory, to: &Path, reader: &Reader<'_>) -> A
 
 fn as_path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
-}
-
-/// Whether there is no such file or directory any more: a link in its place counts.
-fn is_gone(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, NotFound};
-    let kind = error.kind();
-    matches!(kind, NotFound | NotADirectory | IsADirectory | InvalidInput)
-        || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
-}
-
-/// Why something could not be read, for the answer.
-pub(crate) fn reason(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => "no right to read it".to_owned(),
-        _ => error.to_string(),
-    }
 }

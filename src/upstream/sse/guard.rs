@@ -9,8 +9,7 @@ use bytes::Bytes;
 
 use super::Event;
 use super::pieces::Pieces;
-
-const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+use crate::text::BYTE_ORDER_MARK;
 
 /// The most bytes of a line and of a whole response.
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +172,7 @@ impl SseGuard {
             self.held.extend_from_slice(&cut);
             Bytes::from(self.held.take())
         };
-        if std::mem::take(&mut self.at_start) && bytes.starts_with(BYTE_ORDER_MARK) {
+        if std::mem::take(&mut self.at_start) && bytes.starts_with(BYTE_ORDER_MARK.as_bytes()) {
             let _ = bytes.split_to(BYTE_ORDER_MARK.len());
         }
         if std::mem::take(&mut self.carriage_returns) {

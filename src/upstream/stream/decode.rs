@@ -4,13 +4,10 @@ use bytes::Bytes;
 
 use super::StreamEvent;
 use crate::openai::chunk::{BadChunk, Chunk, FrameCache};
-use crate::upstream::fault::Fault;
+use crate::text::BYTE_ORDER_MARK;
+use crate::upstream::fault::{Fault, MAX_EXCERPT};
 use crate::upstream::sse::Event;
 use crate::upstream::sse::guard::{SseGuard, SseLimits, TooLarge};
-
-const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
-/// How much of an unexpected answer the log shows, in bytes.
-const MAX_EXCERPT: usize = 200;
 
 /// Decodes one answer. [`push`](Self::push) one read, then take [`next`](Self::next) until it
 /// returns `None`.
@@ -110,7 +107,7 @@ impl Decoder {
                 Some(whole(&body))
             }
             Shape::Other(body) if self.is_closed || body.len() >= MAX_EXCERPT => {
-                Some(Err(not_a_completion(body)))
+                Some(Err(Fault::not_a_completion(body)))
             }
             Shape::Unknown(_) if self.is_closed => Some(self.end_of_body()),
             Shape::Unknown(_) | Shape::Whole(_) | Shape::Other(_) => None,
@@ -148,10 +145,11 @@ impl Decoder {
 
     /// Recognises the format by the first bytes.
     fn shape_of(&self, read: Bytes) -> Shape {
-        if read.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(&read) {
+        if read.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.as_bytes().starts_with(&read) {
             return Shape::Unknown(read.into());
         }
-        let text = read.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&read).trim_ascii_start();
+        let text =
+            read.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(&read).trim_ascii_start();
         match text.first() {
             None => Shape::Unknown(Vec::new()),
             Some(b'{') => Shape::Whole(text.to_vec()),
@@ -193,13 +191,8 @@ fn whole(body: &[u8]) -> Result<StreamEvent, Fault> {
     match Chunk::parse(&String::from_utf8_lossy(body)) {
         Ok(chunk) => Ok(StreamEvent::Chunk(Box::new(chunk))),
         Err(BadChunk::Error(error)) => Err(Fault::Frame(error)),
-        Err(BadChunk::Malformed(_) | BadChunk::Nothing) => Err(not_a_completion(body)),
+        Err(BadChunk::Malformed(_) | BadChunk::Nothing) => Err(Fault::not_a_completion(body)),
     }
-}
-
-pub(super) fn not_a_completion(body: &[u8]) -> Fault {
-    let excerpt = &body[..body.len().min(MAX_EXCERPT)];
-    Fault::NotACompletion(String::from_utf8_lossy(excerpt).into_owned())
 }
 
 #[cfg(test)]

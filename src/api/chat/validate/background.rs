@@ -1,17 +1,18 @@
-//! Tells a frontend's own calls (titles, tags, follow-ups) from a person's turn.
+//! Recognises a frontend's own requests (titles, tags, follow-ups).
 
 use axum::http::HeaderMap;
 
 use super::messages::{Message, Role};
 use crate::api::json::{self, Kind, Object};
 
-/// How Open WebUI's prompts for itself begin.
+/// How Open WebUI's own prompts begin.
 const TASK_PROMPT: &str = "### Task:";
 
 const TASK_HEADER: &str = "x-openwebui-task";
 
-/// A call of the frontend's own shows all three signs: it is not streamed, brings no
-/// tools, and says that it is a task. Or its model is set aside for such calls.
+/// Whether this is such a request. Either its model is in `background_models`, or it
+/// shows three signs: it is not streamed, it has no tools, and its header or prompt says
+/// that it is a task.
 pub(super) fn is_background_call(
     fields: &Object<'_>,
     messages: &[Message<'_>],

@@ -1,5 +1,5 @@
-//! Our own words in a request: the `toolhand` object, or headers of the same
-//! meaning. A field in the body beats its header.
+//! Reads the server's own settings in a request: the `toolhand` object, or headers with
+//! the same meaning. A member of the object beats its header.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::sessions::request::Progress;
 use crate::workspace::Workspace;
 
 const KEYS: [&str; 5] = ["progress", "mode", "tools", "workspace", "max_rounds"];
-/// More tools than any server has.
+/// More names than any server has tools.
 const MAX_NAMED: usize = 1024;
 const HEADER_PREFIX: &str = "x-toolhand-";
 
-/// What the request says in them.
+/// The settings of one request.
 #[derive(Debug)]
 pub(super) struct Extension {
     pub(super) progress: Option<Progress>,
@@ -30,10 +30,10 @@ pub(super) struct Extension {
     pub(super) max_rounds: Option<u32>,
 }
 
-/// One key's value, wherever it came from.
+/// The value of one key, from the object or a header.
 struct Value<'a> {
     json: Cow<'a, RawValue>,
-    /// The field or header, as an error names it.
+    /// The field or header, for error messages.
     at: String,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn read(
     })
 }
 
-/// What nobody would look at is refused, not dropped.
+/// Refuses unknown keys, because ignoring them would hide typing errors.
 fn check_keys(body: Option<&Object<'_>>, headers: &HeaderMap) -> Result<(), ApiError> {
     let mut in_body = body.into_iter().flat_map(Object::keys);
     if let Some(key) = in_body.find(|key| !KEYS.contains(key)) {
@@ -180,7 +180,7 @@ fn read_workspace(value: &Value<'_>, context: &Context) -> Result<Arc<Workspace>
     })
 }
 
-/// How many rounds are wanted, and never more than the operator allows.
+/// The requested number of rounds, at most the operator's limit.
 fn read_rounds(value: &Value<'_>, most: u32) -> Result<u32, ApiError> {
     match serde_json::from_str::<u32>(value.json.get()) {
         Ok(rounds) if rounds > 0 => Ok(rounds.min(most)),

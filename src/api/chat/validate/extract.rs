@@ -1,4 +1,4 @@
-//! Extracts a request that has passed every check.
+//! Extracts and validates the chat completion of an HTTP request.
 
 use std::sync::Arc;
 
@@ -15,14 +15,15 @@ use crate::http::body;
 use crate::memory_budget::MemoryBudget;
 use crate::sessions::request::ChatRequest;
 
-/// A body of this size is checked where it holds up no other request.
+/// Bodies of this size are validated on the blocking pool, so that they delay no other
+/// request.
 const MIN_BLOCKING_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Validated {
     pub(crate) request: ChatRequest,
     pub(crate) context: RequestContext,
-    /// How it is known again when it is sent again.
+    /// Identifies the request when it is sent again.
     pub(crate) fingerprint: RequestFingerprint,
 }
 

@@ -1,4 +1,4 @@
-//! The top-level fields: which are known, of which type, and which are refused.
+//! Checks the top-level fields: their types, and which are denied.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ enum Shape {
     Object,
     /// A string or a list of strings.
     Stop,
-    /// Looked at elsewhere, or not at all.
+    /// Checked elsewhere, or not at all.
     Any,
 }
 
@@ -69,8 +69,7 @@ const KNOWN: [(&str, Shape); 38] = [
     ("web_search_options", Shape::Object),
 ];
 
-/// Refuses what must not go upstream, and what has the wrong type. Ranges are
-/// upstream's to judge.
+/// Refuses denied fields and wrong types. Ranges are left to upstream.
 pub(super) fn check(fields: &Object<'_>, unknown: UnknownFields) -> Result<(), ApiError> {
     denied_fields::check(fields)?;
     for (name, value) in fields.members() {
@@ -89,8 +88,8 @@ pub(super) fn check(fields: &Object<'_>, unknown: UnknownFields) -> Result<(), A
     check_count(fields)
 }
 
-/// What `tools` replaced. The answers to it have no place beside our own tools' calls,
-/// and would be lost.
+/// Refuses what `tools` replaced. Its answers could not be told apart from those of the
+/// server's calls, and would be lost.
 fn check_legacy(fields: &Object<'_>) -> Result<(), ApiError> {
     for (old, new) in [("functions", "tools"), ("function_call", "tool_choice")] {
         if fields.get(old).is_some_and(|value| json::kind(value) != Kind::Null) {
@@ -131,7 +130,7 @@ fn is_stop(value: &RawValue) -> bool {
     is_string(value) || json::for_each_item(value, check) == Some(Ok(()))
 }
 
-/// One answer a request: `n` may only say so.
+/// `n` must be 1: a turn has one answer.
 fn check_count(fields: &Object<'_>) -> Result<(), ApiError> {
     match fields.get("n").map(json::number) {
         None => Ok(()),
@@ -151,7 +150,7 @@ pub(super) fn model<'a>(fields: &Object<'a>) -> Result<Cow<'a, str>, ApiError> {
     Ok(model)
 }
 
-/// How the answer is wanted.
+/// How the client wants the answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Streaming {
     pub(super) is_streamed: bool,

@@ -1,4 +1,4 @@
-//! The messages one by one: roles, and the shape of what they hold.
+//! Checks the messages one by one: their roles, and the shape of their content.
 
 use std::borrow::Cow;
 use std::fmt::Arguments;
@@ -15,21 +15,21 @@ use crate::limits::Limits;
 use crate::progress_lines;
 use crate::tools::toolset::Toolset;
 
-/// A message that has the right shape.
+/// A message of a valid shape.
 #[derive(Debug)]
 pub(super) struct Message<'a> {
-    /// Its place in the client's list.
+    /// Its index in the client's list.
     pub(super) place: usize,
     pub(super) role: Role,
     pub(super) content: Option<&'a RawValue>,
     pub(super) json: &'a RawValue,
-    /// Members that go upstream in another shape; `None`: not at all.
+    /// Members that are changed for upstream; `None` removes the member.
     pub(super) changes: Vec<(&'static str, Option<Box<RawValue>>)>,
-    /// The calls an assistant made.
+    /// The tool calls of an assistant message.
     pub(super) calls: Vec<Call<'a>>,
-    /// The id of the call that a tool's message answers, empty where it has none.
+    /// The id of the call that a tool message answers; empty if it has none.
     pub(super) answers: Option<Cow<'a, str>>,
-    /// It says nothing and calls nothing: no provider takes it.
+    /// The message has no content and no calls. Providers refuse such messages.
     pub(super) is_empty: bool,
 }
 
@@ -56,7 +56,7 @@ impl Role {
     }
 }
 
-/// `tools` are those whose progress a client may send back.
+/// `tools` are the tools whose progress lines a client may send back.
 pub(super) fn read<'a>(
     fields: &Object<'a>,
     tools: &Toolset,
@@ -151,7 +151,7 @@ fn check_content(object: &Object<'_>, role: Role, at: Arguments<'_>) -> Result<(
     }
 }
 
-/// A part of a kind we do not know is upstream's to judge.
+/// Parts of an unknown type are left to upstream.
 fn check_part(part: &RawValue, at: Arguments<'_>) -> Result<(), ApiError> {
     let part = required_object(part, at)?;
     let kind = required_string(&part, "type", format_args!("{at}.type"))?;
@@ -170,7 +170,7 @@ fn check_text(part: &Object<'_>, at: Arguments<'_>) -> Result<(), ApiError> {
     }
 }
 
-/// An image is named by a URL that upstream can see; never by a file of ours.
+/// An image must be a URL that upstream can load, never a local file.
 fn check_image(part: &Object<'_>, at: Arguments<'_>) -> Result<(), ApiError> {
     let image = part.get("image_url").ok_or_else(|| missing(at))?;
     match json::kind(image) {
@@ -222,7 +222,7 @@ fn read_assistant<'a>(
     Ok(())
 }
 
-/// Whether nothing is left of the message but its role.
+/// Whether the message has nothing but its role.
 fn says_nothing(object: &Object<'_>, changes: &[(&str, Option<Box<RawValue>>)]) -> bool {
     let is_taken_out =
         |name: &str| changes.iter().any(|(changed, value)| *changed == name && value.is_none());
@@ -232,7 +232,7 @@ fn says_nothing(object: &Object<'_>, changes: &[(&str, Option<Box<RawValue>>)]) 
     object.members().all(is_nothing)
 }
 
-/// A tool that answered nothing gave an empty text.
+/// A tool message without content gets an empty text.
 fn read_answer<'a>(
     message: &mut Message<'a>,
     object: &Object<'a>,
@@ -249,14 +249,14 @@ fn read_answer<'a>(
     Ok(())
 }
 
-/// The model's own reasoning, when there are lines of ours in `reasoning`.
+/// The model's own reasoning, if `reasoning` contains progress lines of the server.
 fn without_ours(reasoning: &str, tools: &Toolset) -> Option<String> {
     let own = progress_lines::removed(reasoning, |name| tools.get(name).is_some());
     (own.len() < reasoning.len()).then_some(own)
 }
 
 impl Message<'_> {
-    /// As it goes upstream: the client's bytes unless something had to be repaired.
+    /// The message for upstream: the client's bytes unless something was repaired.
     pub(super) fn to_json(&self, more: Option<(&str, &RawValue)>) -> Box<RawValue> {
         if self.changes.is_empty() && more.is_none() {
             return self.json.to_owned();

@@ -1,23 +1,23 @@
-//! Every tool call has exactly one answer, right behind its message and in the
-//! order of the calls: providers pair them by id, or by position.
+//! Gives every tool call exactly one answer, directly after its message and in the order
+//! of the calls: providers match them by id or by position.
 
 use std::collections::{HashMap, VecDeque};
 
 use serde_json::value::RawValue;
 
 use super::messages::{Message, Role};
-use super::{invalid, missing, quoted, tool_calls};
+use super::{call_ids, invalid, missing, quoted};
 use crate::api::json;
 use crate::errors::{ApiError, ErrorCode};
 
-/// What stands where a call of the history was never answered. It is not run.
+/// Answers a call of the history that was never answered. Such a call is not run.
 const INTERRUPTED: &str = "Error: interrupted";
 
-/// Where the answers of each assistant message's calls stand, by the message's
-/// place and the call's place in it.
+/// The indexes of the answers to each assistant message's calls, by the index of the
+/// message and of the call in it.
 struct Pairs(HashMap<usize, Vec<Option<usize>>>);
 
-/// The messages as they go upstream.
+/// Returns the messages as they go upstream.
 pub(super) fn repair(messages: &mut Vec<Message<'_>>) -> Result<Vec<Box<RawValue>>, ApiError> {
     messages.retain(|message| !message.is_empty);
     if messages.is_empty() {
@@ -25,7 +25,7 @@ pub(super) fn repair(messages: &mut Vec<Message<'_>>) -> Result<Vec<Box<RawValue
     }
     let pairs = Pairs::from_messages(messages)?;
     pairs.check_end(messages)?;
-    tool_calls::repair(messages);
+    call_ids::repair(messages);
     let mut repaired = Vec::with_capacity(messages.len());
     for (at, message) in messages.iter().enumerate() {
         if message.role == Role::Tool {
@@ -42,7 +42,7 @@ pub(super) fn repair(messages: &mut Vec<Message<'_>>) -> Result<Vec<Box<RawValue
     Ok(repaired)
 }
 
-/// Calls of one id that wait for their answers, all of the latest message that has it.
+/// Unanswered calls with the same id, all of the latest message that has it.
 #[derive(Default)]
 struct Waiting {
     asked: usize,
@@ -50,8 +50,8 @@ struct Waiting {
 }
 
 impl Pairs {
-    /// Gives each answer to the nearest message before it that has a call of its id,
-    /// there to the first one without an answer. Where all have one it is dropped.
+    /// Assigns each answer to the nearest earlier message with a call of its id, and
+    /// there to the first call without an answer. A further answer is dropped.
     fn from_messages(messages: &[Message<'_>]) -> Result<Self, ApiError> {
         let mut pairs: HashMap<usize, Vec<Option<usize>>> = HashMap::new();
         let mut latest: HashMap<&str, Waiting> = HashMap::new();
@@ -94,7 +94,7 @@ impl Pairs {
         self.0.get(&at).map_or(&[], Vec::as_slice)
     }
 
-    /// A client that answers calls at the end of its list answers all of them.
+    /// A client that ends its list with answers must answer all calls.
     fn check_end(&self, messages: &[Message<'_>]) -> Result<(), ApiError> {
         let answers = messages.iter().rev().take_while(|message| message.role == Role::Tool);
         let asked = messages.len() - answers.count();
@@ -117,7 +117,7 @@ impl Pairs {
     }
 }
 
-/// Whether the message there names no call at all, not even an empty id.
+/// Whether the message at this index has no `tool_call_id`, not even an empty one.
 fn is_without_id(messages: &[Message<'_>], place: usize) -> bool {
     let message = messages.iter().find(|message| message.place == place);
     let object = message.and_then(|message| json::Object::from_raw(message.json));
@@ -125,7 +125,7 @@ fn is_without_id(messages: &[Message<'_>], place: usize) -> bool {
 }
 
 fn listed(ids: &[(usize, &str)]) -> String {
-    /// As many as anyone reads.
+    /// More ids than anyone reads.
     const SHOWN: usize = 20;
     let mut listed =
         ids.iter().take(SHOWN).map(|(_, id)| quoted(id)).collect::<Vec<_>>().join(", ");

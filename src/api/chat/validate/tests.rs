@@ -1,4 +1,4 @@
-//! Checks what a request may say, and the errors for what it may not.
+//! Tests which requests are valid, and the errors for the others.
 
 #![expect(clippy::needless_pass_by_value, reason = "json!(…) reads best where it is needed")]
 
@@ -70,7 +70,7 @@ fn workspace() -> Arc<Workspace> {
     Arc::new(Workspace::open(vec![std::env::temp_dir()]).unwrap())
 }
 
-/// A request that is fine, with `fields` put into it; `null` takes a field out.
+/// A valid request with `fields` set in it. A `null` removes the field.
 fn request(fields: Value) -> Value {
     let mut body = json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] });
     for (name, value) in fields.as_object().unwrap() {
@@ -301,7 +301,7 @@ fn names(request: &ChatRequest) -> Vec<&str> {
     request.client_tools.iter().map(|tool| tool.name.as_str()).collect()
 }
 
-/// The server's tools that the request may use.
+/// Names of the server's tools that the request may use.
 fn ours(request: &ChatRequest) -> Vec<&str> {
     request.tools.names().collect()
 }
@@ -504,7 +504,7 @@ fn v28_an_id_of_ours_is_no_other_calls() {
     let ours = first(json!([asked(&["a", "a"])]));
     assert_eq!(ours.len(), 9);
     assert_eq!(first(json!([asked(&["a", "a"]), user()])), ours, "the same each time");
-    // A client that has made the same one by chance, or to do harm.
+    // The client has made the same id, by chance or on purpose.
     assert_ne!(first(json!([asked(&["a", "a"]), asked(&[&ours])])), ours);
     assert_ne!(first(json!([asked(&[&ours, &ours])])), ours);
 }
@@ -522,7 +522,7 @@ fn v28_a_message_of_nothing_is_left_out_before_calls_and_answers_are_paired() {
         "messages",
     );
     refuse_messages(json!([nothing, nothing]), "messages");
-    // A call of the old kind is one, and so is anything else that was said.
+    // A legacy `function_call` counts as a call, and any other member as content.
     for member in ["function_call", "audio", "thinking_blocks"] {
         let mut message = json!({ "role": "assistant", "content": null });
         message[member] = json!({ "a": 1 });

@@ -1,42 +1,49 @@
-//! The tool calls of an assistant's message: their shape, their arguments, and an id
-//! for each that no other call has.
+//! Reads the tool calls of an assistant message: their shape and their arguments.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::fmt::Arguments;
 
 use serde_json::value::RawValue;
 
-use super::messages::Message;
 use super::{invalid, missing, required_items, required_object, required_string};
 use crate::api::json::{self, Object};
 use crate::errors::ApiError;
 
-/// What a tool call without readable arguments has.
+/// Replaces arguments that cannot be parsed.
 const NO_ARGUMENTS: &str = "{}";
 
-/// Mistral takes nine letters and digits for an id, and nothing else.
-const OWN_ID: usize = 9;
-
-/// One call of the history. It is never run.
+/// A call of the history. It is never run.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
-    /// As the client sent it; empty where it has none.
+    /// As the client sent it; empty if it has none.
     pub(super) id: Cow<'a, str>,
-    /// Ours, where the client's is empty or another call of the message has it.
+    /// Our id, if the client's is empty or belongs to another call of the message.
     pub(super) own_id: Option<String>,
-    /// With arguments that are JSON.
+    /// The call, with arguments that are valid JSON.
     json: Cow<'a, RawValue>,
 }
 
 impl Call<'_> {
-    /// The id that it has upstream.
+    /// The id that the call has upstream.
     pub(super) fn sent_id(&self) -> &str {
         self.own_id.as_deref().unwrap_or(&self.id)
     }
+
+    pub(super) fn is_changed(&self) -> bool {
+        self.own_id.is_some() || matches!(self.json, Cow::Owned(_))
+    }
+
+    /// The call for upstream. May be taken once.
+    pub(super) fn take_json(&mut self) -> Box<RawValue> {
+        let json = std::mem::replace(&mut self.json, Cow::Borrowed(RawValue::NULL)).into_owned();
+        let Some(id) = &self.own_id else { return json };
+        let id = json::quoted(id);
+        Object::from_raw(&json).expect("it was read as one").with(&[("id", Some(&id))])
+    }
 }
 
-/// Reads at most one call more than `most`.
+/// Reads at most one call more than `most`, so that the caller sees when there are too
+/// many.
 pub(super) fn read<'a>(
     calls: &'a RawValue,
     most: usize,
@@ -46,7 +53,7 @@ pub(super) fn read<'a>(
     required_items(calls, most, at)?.into_iter().enumerate().map(read).collect()
 }
 
-/// A call with arguments that are JSON; upstream's providers parse them.
+/// Reads one call. Its arguments must be JSON for upstream, because providers parse them.
 fn read_one<'a>(call: &'a RawValue, at: Arguments<'_>) -> Result<Call<'a>, ApiError> {
     let object = required_object(call, at)?;
     let id = match object.get("id") {
@@ -75,7 +82,7 @@ fn read_one<'a>(call: &'a RawValue, at: Arguments<'_>) -> Result<Call<'a>, ApiEr
     Ok(Call { id, own_id: None, json })
 }
 
-/// What stands in for arguments that are no JSON text; `None` when they are.
+/// Valid arguments to replace these; `None` if these are valid.
 fn repaired_arguments(arguments: Option<&RawValue>) -> Option<String> {
     let Some(arguments) = arguments else { return Some(NO_ARGUMENTS.to_owned()) };
     let Some(text) = json::string(arguments) else { return Some(arguments.get().to_owned()) };
@@ -84,61 +91,4 @@ fn repaired_arguments(arguments: Option<&RawValue>) -> Option<String> {
     }
     let is_json = serde_json::from_str::<&RawValue>(&text).is_ok();
     (!is_json).then(|| serde_json::json!({ "text": text }).to_string())
-}
-
-/// Gives an id of ours to each call that has none, or one that a call before it in the
-/// same message has: the same one whenever the same list is sent, and none that any
-/// other call has. Then writes the lists of calls that changed.
-pub(super) fn repair(messages: &mut [Message<'_>]) {
-    let doubles: Vec<_> = messages.iter().map(doubles).collect();
-    let mut taken: HashSet<String> = HashSet::new();
-    if doubles.iter().any(|doubles| !doubles.is_empty()) {
-        let calls = messages.iter().flat_map(|message| &message.calls);
-        let ours = |id: &&Cow<'_, str>| id.len() == OWN_ID;
-        taken.extend(calls.map(|call| &call.id).filter(ours).map(ToString::to_string));
-    }
-    for (message, doubles) in messages.iter_mut().zip(doubles) {
-        for slot in doubles {
-            let id = free_id(message.place, slot, &taken);
-            taken.insert(id.clone());
-            message.calls[slot].own_id = Some(id);
-        }
-        if message.calls.iter().any(Call::is_changed) {
-            let calls: Vec<_> = message.calls.iter_mut().map(Call::take_json).collect();
-            message.changes.push(("tool_calls", Some(json::array(&calls))));
-        }
-    }
-}
-
-/// The calls of a message whose id is empty, or that of a call before them.
-fn doubles(message: &Message<'_>) -> Vec<usize> {
-    let mut seen = HashSet::with_capacity(message.calls.len());
-    let is_double = |id: &str| id.is_empty() || !seen.insert(id.to_owned());
-    let calls = message.calls.iter().map(|call| call.id.as_ref());
-    let double: Vec<bool> = calls.map(is_double).collect();
-    double.iter().enumerate().filter(|(_, double)| **double).map(|(slot, _)| slot).collect()
-}
-
-fn free_id(place: usize, slot: usize, taken: &HashSet<String>) -> String {
-    let id = |attempt: u64| {
-        let name = format!("history {place}/{slot}/{attempt}");
-        let mut id = blake3::hash(name.as_bytes()).to_hex().to_string();
-        id.truncate(OWN_ID);
-        id
-    };
-    (0..).map(id).find(|id| !taken.contains(id)).expect("more ids than a request has calls")
-}
-
-impl Call<'_> {
-    fn is_changed(&self) -> bool {
-        self.own_id.is_some() || matches!(self.json, Cow::Owned(_))
-    }
-
-    /// As it goes upstream. It is asked for once.
-    fn take_json(&mut self) -> Box<RawValue> {
-        let json = std::mem::replace(&mut self.json, Cow::Borrowed(RawValue::NULL)).into_owned();
-        let Some(id) = &self.own_id else { return json };
-        let id = json::quoted(id);
-        Object::from_raw(&json).expect("it was read as one").with(&[("id", Some(&id))])
-    }
 }

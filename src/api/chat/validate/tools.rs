@@ -1,4 +1,4 @@
-//! The client's own tools, and which tool it wants to be called.
+//! Reads the client's own tools and its `tool_choice`.
 
 use serde_json::value::RawValue;
 
@@ -15,13 +15,13 @@ use crate::tools::toolset::Toolset;
 /// OpenAI's limit on a tool's name.
 const MAX_NAME: usize = 64;
 
-/// More names than there are tools.
+/// More names than any request has tools.
 const MAX_ALLOWED: usize = 1024;
 
-/// The kinds of tools that a client may declare. LiteLLM acts on others by itself.
+/// The types of tools that a client may declare. LiteLLM would run other types itself.
 const KINDS: [&str; 2] = ["function", "custom"];
 
-/// The client's tools, and what of ours gives way to them.
+/// The client's tools, and the names of the server's tools that they replace.
 #[derive(Debug, Default)]
 pub(super) struct ClientTools {
     pub(super) tools: Vec<ClientTool>,
@@ -102,7 +102,8 @@ fn check_kind(
     Err(invalid(param, message))
 }
 
-/// Settles whose a name is that both sides have. An alias of ours always gives way.
+/// Decides who keeps a name that both sides use. An alias of a server's tool always gives
+/// way.
 fn make_room(
     tool: &ClientTool,
     at: &str,
@@ -125,14 +126,14 @@ fn make_room(
     Ok(())
 }
 
-/// Which tool must be called, and which may be at all, when not every one.
+/// Which tool must be called, and which tools may be called if not all.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
     pub(super) choice: ToolChoice,
     pub(super) only: Option<Vec<String>>,
 }
 
-/// Reads `tool_choice` and sees that what it names is there.
+/// Reads `tool_choice`, and checks that the tools it names exist.
 pub(super) fn choice(
     fields: &Object<'_>,
     server: &Toolset,
@@ -173,7 +174,7 @@ fn read_object(raw: &RawValue, is_there: &dyn Fn(&str) -> bool) -> Result<Choice
     Ok(Choice { choice: ToolChoice::Named(raw.to_owned()), only: None })
 }
 
-/// The name in `{type: "function", function: {name}}` or its custom twin.
+/// The name in `{type: "function", function: {name}}` or the same form for `custom`.
 fn named(
     object: &Object<'_>,
     at: &str,
@@ -197,8 +198,8 @@ fn named(
     }
 }
 
-/// The `allowed_tools` form: the request goes on as if it had only these tools,
-/// which every provider understands.
+/// Reads the `allowed_tools` form. The request is forwarded as if it had only these
+/// tools, which every provider understands.
 fn read_allowed(object: &Object<'_>, is_there: &dyn Fn(&str) -> bool) -> Result<Choice, ApiError> {
     let at = "tool_choice.allowed_tools";
     let allowed = object.get("allowed_tools").ok_or_else(|| missing(at))?;

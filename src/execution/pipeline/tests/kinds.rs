@@ -64,17 +64,17 @@ impl Ground {
 #[tokio::test]
 async fn a_new_file_tool_does_not_slip_past_a_rule_against_reading() {
     let free = Ground::denying(&[]);
-    assert_eq!(free.call("Preview", "").await, "shown");
+    assert_eq!(free.call("Preview", "{}").await, "shown");
     let denied = Ground::denying(&["Read"]);
     assert_eq!(denied.pipeline.permissions.denied_tools(), ["Preview"]);
-    let answer = denied.call("Preview", "").await;
+    let answer = denied.call("Preview", "{}").await;
     assert!(answer.starts_with("Error: not permitted: the rule `Read`"), "{answer}");
 }
 
 #[tokio::test]
 async fn a_tool_that_declares_less_than_it_does_never_runs() {
     for rules in [&[][..], &["Read"]] {
-        let answer = Ground::denying(rules).call("Peek", "").await;
+        let answer = Ground::denying(rules).call("Peek", "{}").await;
         assert!(answer.starts_with("Error: not permitted: Peek declares"), "{answer}");
     }
 }

@@ -8,6 +8,7 @@ use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::{Types, TypesBuilder};
 
 use super::{GrepInput, OutputMode, pattern};
+use crate::text;
 use crate::tools::tool::ToolError;
 use crate::tools::walk::{self, Filter};
 
@@ -112,15 +113,10 @@ fn types(name: &str) -> Result<Types, ToolError> {
     let mut builder = TypesBuilder::new();
     builder.add_defaults().select(name);
     builder.build().map_err(|error| {
-        let mut known: Vec<(f64, String)> = builder
-            .definitions()
-            .iter()
-            .map(|known| (strsim::jaro_winkler(name, known.name()), known.name().to_owned()))
-            .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
-            .collect();
-        known.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-        let names: Vec<String> =
-            known.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect();
+        let known = builder.definitions();
+        let rated =
+            known.iter().map(|known| (strsim::jaro_winkler(name, known.name()), known.name()));
+        let names: Vec<&str> = text::closest(rated, MIN_SIMILARITY).take(MAX_SUGGESTIONS).collect();
         let hint = if names.is_empty() {
             "; use glob instead".to_owned()
         } else {

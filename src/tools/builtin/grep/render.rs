@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::OutputMode;
+use super::found::Found;
 use super::query::Query;
-use super::search::Found;
 use crate::tools::tool::ToolOutput;
 use crate::tools::walk::Bounds;
 

@@ -5,20 +5,19 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::SystemTime;
 
 use grep::printer::{StandardBuilder, SummaryBuilder, SummaryKind};
 use grep::regex::RegexMatcher;
 use grep::searcher::{BinaryDetection, Searcher, Sink, SinkFinish, SinkMatch};
 use tokio::time::Instant;
 
+use super::found::{Found, Key};
 use super::query::Query;
 use super::{GrepInput, OutputMode, render};
 use crate::permissions::{Permit, SearchScope};
 use crate::sync;
 use crate::text;
 use crate::tools::tool::{CallContext, ToolError, ToolOutput};
-use crate::tools::top_entries::TopEntries;
 use crate::tools::walk::{Bounds, Entry, Job, Walk, reason};
 
 /// Longer lines are left out of `content`, with a word on how many matches they have.
@@ -34,18 +33,6 @@ struct ShownPaths {
     /// With every link resolved.
     real_path: PathBuf,
     working_dir: PathBuf,
-}
-
-/// Newest first where time counts, then by path below what is searched.
-type Key = (Option<Reverse<SystemTime>>, PathBuf);
-
-#[derive(Debug)]
-pub(super) struct Found {
-    /// The beginning of the answer, in order.
-    pub(super) page: TopEntries<Key>,
-    pub(super) files: u64,
-    /// Matching lines in all files; in mode `count` only.
-    pub(super) matches: u64,
 }
 
 /// A call that is under way.
@@ -82,7 +69,7 @@ impl Searching {
         let what = open(&scope, &mut query, &bounds)?;
         let (path, real_path) = (scope.path().to_owned(), scope.real_path().to_owned());
         let paths = ShownPaths { path, real_path, working_dir };
-        let found = Mutex::new(Found::none(&query));
+        let found = Mutex::new(Found::nothing(&query));
         Ok(Self { query, paths, what, bounds, started, found })
     }
 
@@ -128,14 +115,8 @@ impl Job for Searching {
     }
 
     fn answer(&self) -> ToolOutput {
-        let found = std::mem::replace(&mut *self.found(), Found::none(&self.query));
+        let found = std::mem::replace(&mut *self.found(), Found::nothing(&self.query));
         render::answer(&self.query, found, &self.bounds, self.started.elapsed())
-    }
-}
-
-impl Found {
-    fn none(query: &Query) -> Self {
-        Self { page: TopEntries::new(query.lines_wanted()), files: 0, matches: 0 }
     }
 }
 
@@ -258,10 +239,7 @@ impl<'a> Worker<'a> {
     }
 
     fn add(&self, key: Key, text: Vec<u8>, matches: u64) {
-        let mut found = self.call.found();
-        found.files += 1;
-        found.matches += matches;
-        found.page.insert(key, text);
+        self.call.found().add(key, text, matches);
     }
 }
 

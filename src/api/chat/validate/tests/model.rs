@@ -1,5 +1,5 @@
-//! The rules of a request once more, slow and plain, over a JSON value; and bytes of
-//! every kind. Held against the real reader by chance.
+//! States the rules of a request a second time, simply and slowly, over a JSON value.
+//! Random bodies compare it with the real validation.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{context, tool, validate};
 use axum::http::HeaderMap;
 
-/// The fields that are at fault, as an error may name them.
+/// The fields at fault, as an error may name them.
 fn wrong(body: &Value) -> BTreeSet<String> {
     let mut wrong = BTreeSet::new();
     let mut blame = |is_wrong: bool, param: &str| {
@@ -119,7 +119,7 @@ fn wrong_messages(messages: Option<&Value>) -> BTreeSet<String> {
     wrong
 }
 
-/// The members at fault, from the message's own place on.
+/// The members at fault, relative to the message.
 fn wrong_message(message: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     let role = message["role"].as_str().unwrap_or_default();
@@ -196,14 +196,14 @@ fn ids(message: &Value) -> Vec<&str> {
     calls.into_iter().flatten().map(|call| call["id"].as_str().unwrap_or_default()).collect()
 }
 
-/// An assistant's message that says nothing is as if it were not there.
+/// Whether an assistant message is left out because it says nothing.
 fn is_empty(message: &Value) -> bool {
     let is_nothing = |name: &str| message[name].is_null() || message[name] == json!([]);
     let is_silent = message["content"].is_null() && is_nothing("tool_calls");
     message["role"] == "assistant" && is_silent
 }
 
-/// Answers without a call, and calls left open at the end.
+/// Answers without a call, and calls without an answer at the end.
 fn wrong_pairs(messages: &[Value]) -> BTreeSet<String> {
     let mut wrong = BTreeSet::new();
     let answers = |message: &Value| message["role"] == "tool";
@@ -342,8 +342,7 @@ fn message() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// A conversation as it should be, and then perhaps a message that is left out, said
-/// twice or replaced.
+/// A valid conversation in which one message may then be removed, repeated or replaced.
 fn conversation() -> impl Strategy<Value = Vec<Value>> {
     let ids = prop::sample::subsequence(vec!["a", "b", "c"], 0..3);
     let exchange = ids.prop_map(|ids| {

@@ -1,0 +1,35 @@
+//! Collects the results of all threads of one search.
+
+use std::cmp::Reverse;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use super::query::Query;
+use crate::tools::top_entries::TopEntries;
+
+/// Sorts results: newest first in mode `files_with_matches`, then by path below the
+/// searched directory.
+pub(super) type Key = (Option<Reverse<SystemTime>>, PathBuf);
+
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The first results, sorted.
+    pub(super) page: TopEntries<Key>,
+    /// Files with a match.
+    pub(super) files: u64,
+    /// Matching lines in all files. Counted in mode `count` only.
+    pub(super) matches: u64,
+}
+
+impl Found {
+    pub(super) fn nothing(query: &Query) -> Self {
+        Self { page: TopEntries::new(query.lines_wanted()), files: 0, matches: 0 }
+    }
+
+    /// Adds the result of one file.
+    pub(super) fn add(&mut self, key: Key, text: Vec<u8>, matches: u64) {
+        self.files += 1;
+        self.matches += matches;
+        self.page.insert(key, text);
+    }
+}

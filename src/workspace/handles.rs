@@ -1,0 +1,55 @@
+//! Opens names in an open directory, following no link, and refuses what is not a
+//! regular file.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
+use rustix::io::Errno;
+
+pub(super) const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+/// A handle to whatever has that name, a link itself included.
+pub(super) fn open_entry(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+pub(super) fn duplicate(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
+    rustix::io::fcntl_dupfd_cloexec(handle, 0)
+}
+
+pub(super) fn open_directory(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(directory, name, flags, Mode::empty())
+}
+
+pub(super) fn regular(opened: OwnedFd) -> io::Result<File> {
+    expect_regular(FileType::from_raw_mode(fstat(&opened)?.st_mode))?;
+    Ok(File::from(opened))
+}
+
+pub(super) fn expect_regular(kind: FileType) -> io::Result<()> {
+    if kind == FileType::RegularFile { Ok(()) } else { Err(not_regular(kind)) }
+}
+
+pub(super) fn not_regular(kind: FileType) -> io::Error {
+    let what = match kind {
+        FileType::Directory => "a directory",
+        FileType::Fifo => "a named pipe",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        FileType::Symlink => "a link that was put there just now",
+        FileType::RegularFile | FileType::Unknown => "something else",
+    };
+    let class = match kind {
+        FileType::Directory => io::ErrorKind::IsADirectory,
+        _ => io::ErrorKind::InvalidInput,
+    };
+    io::Error::new(class, format!("not a regular file but {what}"))
+}
