@@ -1,4 +1,4 @@
-//! Tracks what the model knows of files, and writes files whole or not at all.
+//! Tracks which files the model has read, and writes files whole or not at all.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -16,34 +16,34 @@ pub(crate) mod page;
 pub(crate) mod patch;
 mod read_state;
 
-/// What is edited is held in memory, a few times over; larger files are for programs.
+/// The largest file that can be edited. An edit holds a few copies of the file in memory.
 pub(crate) const MAX_EDITED_BYTES: usize = 64 << 20;
 
-/// How often a new file is tried again whose directory was taken away meanwhile.
+/// Attempts to write a new file while other calls remove its directory.
 const MAX_ATTEMPTS: usize = 10;
 
-/// Changes files, one change of a file at a time. One for the whole server.
+/// Changes files, one change per file at a time. The whole server shares one.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     locks: Locks,
     temp_files: TempFiles,
 }
 
-/// A whole file as it is now.
+/// The contents of a file, and the state they were read in.
 #[derive(Debug)]
 pub(crate) struct FileSnapshot {
     pub(crate) bytes: Vec<u8>,
     pub(crate) fingerprint: Fingerprint,
 }
 
-/// What the model's knowledge of a file is worth.
+/// Whether the model knows the current state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freshness {
-    /// There is no such file yet.
+    /// The file does not exist yet.
     New,
-    /// The file is as the model knows it.
+    /// The file is unchanged since the model saw it.
     Known,
-    /// Others have changed the file since.
+    /// Someone else has changed the file since.
     Changed,
 }
 
@@ -74,11 +74,11 @@ impl Files {
         Self { locks: Locks::default(), temp_files }
     }
 
-    /// Lets `change` make the target's new bytes from what is there now, and puts
-    /// them in its place, all or nothing. Nobody else changes the file meanwhile
-    /// through here, and if someone does beside us, nothing is written.
+    /// Passes the current contents of the target to `change`, and replaces them with the bytes
+    /// that it returns. Holds the lock of the file meanwhile, so that calls of this server do
+    /// not overlap. If another program changes the file meanwhile, nothing is written.
     ///
-    /// What is written counts as read. Blocks.
+    /// The model then knows the new contents. Blocks.
     pub(crate) fn change<T>(
         &self,
         target: &Target,
@@ -106,8 +106,8 @@ impl Files {
 }
 
 impl Files {
-    /// A directory that another call made and took away again, because its own file
-    /// came to nothing, is made anew.
+    /// Writes the bytes. A new file is tried again if its directory vanishes: another call may
+    /// have created it, failed to write its own file, and removed it again.
     fn put(
         &self,
         target: &Target,
@@ -139,7 +139,7 @@ fn not_replaced(target: &Target, error: ReplaceError) -> FileError {
 }
 
 impl FileSnapshot {
-    /// `None` where there is no file.
+    /// `None` if the file does not exist.
     fn read(target: &Target) -> Result<Option<Self>, FileError> {
         let failed =
             |source| FileError::Io { action: "read", path: target.path().to_owned(), source };
@@ -149,12 +149,13 @@ impl FileSnapshot {
         };
         let before = Identity::from_metadata(&file.metadata().map_err(failed)?);
         let mut bytes = Vec::new();
-        // One byte more, to see whether there is more.
+        // Reading one byte past the limit tells whether the file is larger.
         let limit = u64::try_from(MAX_EDITED_BYTES + 1).unwrap_or(u64::MAX);
         (&file).take(limit).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.len() > MAX_EDITED_BYTES {
             return Err(FileError::TooLarge(target.path().to_owned()));
         }
+        // Someone wrote the file while it was read, so the bytes may mix two states.
         if Identity::from_metadata(&file.metadata().map_err(failed)?) != before {
             return Err(FileError::Modified(target.path().to_owned()));
         }
@@ -177,7 +178,7 @@ impl ReadState {
         }
     }
 
-    /// For a file that is not there: whether it was, as far as the model knows.
+    /// The error for a file that does not exist: gone if the model has seen it, else missing.
     pub(crate) fn missing(&self, path: &Path, real: &Path) -> FileError {
         if self.has_seen(real) {
             FileError::Gone(path.to_owned())

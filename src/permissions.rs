@@ -1,4 +1,4 @@
-//! Decides what a call may do.
+//! Decides whether a call may run, and opens the files it may use.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -25,11 +25,11 @@ mod mode;
 mod rules;
 mod scope;
 
-/// What a call asks for, as the tool reads its input. Paths are absolute.
+/// The access that a call asks for, derived by the tool from its input. Paths are absolute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AccessRequest {
     Read(PathBuf),
-    /// A directory (or file) that is searched or listed.
+    /// Searches or lists a directory, or searches a file.
     Search(PathBuf),
     Write(PathBuf),
     Command(String),
@@ -41,7 +41,7 @@ pub(crate) enum AccessRequest {
     Nothing,
 }
 
-/// What was judged, resolved: opened handles, not names.
+/// The access that was judged, as open handles instead of names.
 #[derive(Debug)]
 pub(crate) enum Access {
     Read(Target),
@@ -51,26 +51,26 @@ pub(crate) enum Access {
     Nothing,
 }
 
-/// Proof that a call was allowed, and what it was allowed. Only this module can
-/// make one, a call cannot be executed without one, and a tool reaches for what
-/// the permit holds, not for what its input says: so what was judged is what is
-/// used.
+/// Proof that a call is allowed, with the access that was judged. Only this module can create
+/// one, and no call runs without one. A tool uses the handles in the permit, not the names in
+/// its input, so it uses exactly what was judged.
 #[derive(Debug)]
 pub(crate) struct Permit(Access);
 
-/// Why a call is not permitted, in words for the model.
+/// Why a call is not permitted. The text is for the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// A rule, the mode, or the borders of the workspace.
+    /// A rule, the mode, or the bounds of the workspace forbid it.
     #[error("{0}")]
     Policy(String),
-    /// The path itself is at fault: mistyped, or not to be opened.
+    /// The path itself is wrong: malformed, or the kernel cannot open it.
     #[error("{0}")]
     Path(String),
 }
 
-/// What keeps commands from doing harm. There is no sandbox yet: `auto` asks about
-/// every command, `required` refuses it, `off` is the operator's word to do without.
+/// Whether commands run in a sandbox. There is none yet: `auto` asks about every command,
+/// `required` refuses every command, and with `off` the operator accepts commands without a
+/// sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Sandbox {
@@ -80,7 +80,7 @@ pub(crate) enum Sandbox {
     Off,
 }
 
-/// What a session may do, and where.
+/// The policy of a session, and the workspace it applies to.
 #[derive(Clone, Debug)]
 pub(crate) struct Permissions {
     policy: Policy,
@@ -90,7 +90,7 @@ pub(crate) struct Permissions {
 }
 
 impl Permissions {
-    /// `known` are all tools there are, whether enabled or not.
+    /// `known` holds all tools that exist, including those that are not enabled.
     pub(crate) fn new(
         settings: &PermissionSettings,
         known: &[KnownTool<'_>],
@@ -113,12 +113,12 @@ impl Permissions {
         &self.workspace
     }
 
-    /// The tools that never run, so that the model need not hear of them.
+    /// The tools that a rule denies. They never run, so they are not offered to the model.
     pub(crate) fn denied_tools(&self) -> &[String] {
         &self.denied_tools
     }
 
-    /// The same in a request's mode.
+    /// The same permissions in the mode that a request asks for.
     pub(crate) fn tightened(&self, mode: Option<Mode>) -> Result<Self, ModeError> {
         let mut tightened = self.clone();
         if let Some(mode) = mode {
@@ -127,14 +127,13 @@ impl Permissions {
         Ok(tightened)
     }
 
-    /// The same in another workspace.
+    /// The same permissions in another workspace.
     pub(crate) fn with_workspace(&self, workspace: Arc<Workspace>) -> Self {
         Self { workspace, ..self.clone() }
     }
 
-    /// Resolves what the call reaches for, and judges that. A call that reaches for
-    /// something else than its tool has `declared` is refused: the rules would not have
-    /// known the tool for what it is.
+    /// Resolves the requested access, and judges the result. Refuses a call whose access is
+    /// not of the kind that its tool has `declared`: rules know a tool by its declared kind.
     pub(crate) async fn permit(
         &self,
         tool: &str,
@@ -152,15 +151,15 @@ impl Permissions {
             return self.permit_blocking(tool, access_request);
         }
         let (permissions, tool) = (self.clone(), tool.to_owned());
-        // Resolving blocks on the disk, so it must not run on an async worker.
+        // Resolving blocks on the disk, so it must not run in an async thread.
         RESOLVING
             .run(move || permissions.permit_blocking(&tool, access_request))
             .await
             .map_err(|overloaded| Refusal::Path(overloaded.to_string()))?
     }
 
-    /// What is there under the name closest to `path`, which is not there, if one is close
-    /// and may be shown.
+    /// The existing path most similar to `path`, which does not exist, if one is close enough
+    /// and not hidden.
     pub(crate) async fn similar(&self, path: PathBuf) -> Option<PathBuf> {
         let permissions = self.clone();
         let find = move || {
@@ -247,13 +246,14 @@ fn effect_of(access: &Access) -> AccessEffect {
     }
 }
 
-/// A directory has a name for each directory in it; it is no file to be replaced.
+/// The number of hard links of a file. A directory counts as one: its link count is the
+/// number of its subdirectories.
 fn names_of(target: &Target) -> u64 {
     target.metadata().map_or(0, |metadata| if metadata.is_file() { metadata.nlink() } else { 1 })
 }
 
 impl Permit {
-    /// What was permitted, where it is a place on the disk.
+    /// The permitted file or directory, if the access is to one.
     pub(crate) fn target(&self) -> Option<&Target> {
         match &self.0 {
             Access::Read(target) | Access::Write(target) => Some(target),
@@ -262,7 +262,7 @@ impl Permit {
         }
     }
 
-    /// What may be searched.
+    /// The permitted scope of a search.
     pub(crate) fn into_search(self) -> Option<SearchScope> {
         match self.0 {
             Access::Search(scope) => Some(scope),
@@ -270,7 +270,7 @@ impl Permit {
         }
     }
 
-    /// The same to keep: what is done with it blocks, and does so elsewhere.
+    /// The permitted file, owned, so that it can move to a thread that may block.
     pub(crate) fn into_target(self) -> Option<Target> {
         match self.0 {
             Access::Read(target) | Access::Write(target) => Some(target),
@@ -324,7 +324,7 @@ mod tests {
         KnownTool { name: "Bash", aliases: &[], access: AccessKind::Command },
     ];
 
-    /// `/…/ws` with the state directory inside it, and `/…/ws-evil` beside it.
+    /// A workspace `ws` with the state directory inside, and `ws-evil` outside.
     struct Ground(tempfile::TempDir);
 
     impl Ground {

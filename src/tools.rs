@@ -1,4 +1,4 @@
-//! The contract of a tool, and the tools.
+//! Defines the contract of a tool, the set of tools of a request, and the built-in tools.
 
 pub(crate) mod builtin;
 pub(crate) mod definition;

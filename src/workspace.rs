@@ -1,8 +1,8 @@
-//! Directory handles: names are resolved and opened beneath a root.
+//! Resolves paths beneath the roots of a workspace, and opens what they lead to.
 //!
-//! A path is judged by where it really leads, so resolving and opening are one
-//! thing here: a [`Target`] holds the directory it was found in, and everything
-//! done with it starts from that handle and follows no link any more.
+//! A path is judged by where it really leads, so resolving it also opens it. A [`Target`]
+//! holds the directory in which its name was found. All later operations start from that
+//! handle and follow no link.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -37,21 +37,21 @@ mod target;
 mod temp_files;
 mod walk;
 
-/// What the kernel takes in one path; longer ones are a mistake or an attack.
+/// The kernel's limit on one path. Longer paths are a mistake or an attack.
 const MAX_PATH_BYTES: usize = 4096;
 
 /// The directories that tools may reach, held open.
 #[derive(Debug)]
 pub(crate) struct Workspace {
-    /// The workspace itself, then the additional directories; never empty.
+    /// The workspace itself, then the additional directories. Never empty.
     roots: Vec<Root>,
 }
 
 #[derive(Debug)]
 struct Root {
-    /// As the operator wrote it, made absolute.
+    /// The path that the operator wrote, made absolute.
     given: PathBuf,
-    /// With every link resolved.
+    /// The same path with every link resolved.
     real: PathBuf,
     handle: Arc<OwnedFd>,
 }
@@ -62,14 +62,15 @@ pub(crate) enum ResolveError {
     Outside { path: PathBuf, leads_to: PathBuf },
     #[error("{0}")]
     BadPath(String),
-    /// A link of the kernel's own, to what a process holds open.
+    /// A link of the kernel's own under `/proc`: to a file that a process holds open, or to
+    /// the root of a process.
     #[error("{} leads through a link to an open file or another process", .0.display())]
     Magic(PathBuf),
     #[error("{}: {}", path.display(), in_words(source))]
     Io { path: PathBuf, source: io::Error },
 }
 
-/// What is wrong with a path that the kernel does not take.
+/// Explains the error that the kernel gave for a path.
 fn in_words(error: &io::Error) -> String {
     match Errno::from_io_error(error) {
         Some(Errno::NOTDIR) => "a part of this path is a file, not a directory".to_owned(),
@@ -79,7 +80,7 @@ fn in_words(error: &io::Error) -> String {
     }
 }
 
-/// Where a path inside the workspace leads when that is elsewhere.
+/// Says where the path leads, if that differs from the path itself.
 fn detour(path: &Path, leads_to: &Path) -> String {
     let mut text = String::new();
     if path != leads_to {
@@ -89,7 +90,7 @@ fn detour(path: &Path, leads_to: &Path) -> String {
 }
 
 impl Workspace {
-    /// Opens each root; the first is the workspace itself, the others are
+    /// Opens each root. The first is the workspace itself, the others are
     /// `additional_directories`.
     pub(crate) fn open(roots: Vec<PathBuf>) -> Result<Self, ResolveError> {
         let roots: Vec<Root> =
@@ -105,9 +106,9 @@ impl Workspace {
         &self.roots[0].real
     }
 
-    /// Finds what `path` leads to, or where it would be made. Links are followed as
-    /// long as they stay beneath the roots. What a slash ends is a directory, if it is
-    /// there at all.
+    /// Finds the file or directory that `path` leads to, or the place where it would be
+    /// created. Follows links as long as they stay beneath the roots. Refuses a path that
+    /// ends in a slash and leads to something that is not a directory.
     pub(crate) fn resolve(&self, path: &Path) -> Result<Target, ResolveError> {
         check_spelling(path)?;
         let plain = path.components().as_path();
@@ -128,7 +129,8 @@ impl Workspace {
         self.roots.iter().map(|root| root.handle.as_ref())
     }
 
-    /// The innermost root that `path` lies beneath by its spelling, and the rest.
+    /// The innermost root that is a prefix of `path`, and the rest of the path. Compares
+    /// names only and reads nothing from the disk.
     fn locate<'path>(&self, path: &'path Path) -> Option<(&Root, &'path Path)> {
         let beneath = |root: &'_ Root| {
             path.strip_prefix(&root.real).or_else(|_| path.strip_prefix(&root.given)).ok()
@@ -152,7 +154,7 @@ impl Root {
         let handle = openat(CWD, &real, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
         let spelled = std::path::absolute(given).map_err(failed)?;
         let spelled = absolute(Path::new("/"), &spelled);
-        // `a/../b` is only `b` where `a` is no link.
+        // `a/../b` means `b` only where `a` is not a link.
         let is_same = fs::canonicalize(&spelled).is_ok_and(|path| path == real);
         let given = if is_same { spelled } else { real.clone() };
         Ok(Self { given, real, handle: Arc::new(handle) })
@@ -177,8 +179,8 @@ fn check_spelling(path: &Path) -> Result<(), ResolveError> {
     Ok(())
 }
 
-/// `path` against `base`, with `.` and `..` removed by name. Nothing else is
-/// interpreted: no `$`, no `%`, no `file:`.
+/// Joins `path` to `base` and removes `.` and `..` by name. Interprets nothing else: no `$`,
+/// no `%`, no `file:`.
 pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
     let mut whole = PathBuf::from("/");
     for part in base.join(path).components() {
@@ -193,7 +195,7 @@ pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
     whole
 }
 
-/// As [`absolute`], with a leading `~` for `home`. A slash at the end stays.
+/// As [`absolute`], and replaces a leading `~` with `home`. Keeps a slash at the end.
 pub(crate) fn absolute_from_home(base: &Path, home: &Path, path: &Path) -> PathBuf {
     let mut whole = match path.strip_prefix("~") {
         Ok(beneath_home) => absolute(home, beneath_home),
@@ -206,7 +208,7 @@ pub(crate) fn absolute_from_home(base: &Path, home: &Path, path: &Path) -> PathB
     whole
 }
 
-/// Whether a path says by its end that it is a directory's.
+/// Whether the path ends in a slash.
 pub(crate) fn names_directory(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(b"/")
 }

@@ -1,4 +1,4 @@
-//! Recognises the encoding of a file, by content, never by name.
+//! Recognises the encoding of a file by its contents, and converts text from and to it.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use encoding_rs::{UTF_8, UTF_16BE, UTF_16LE};
 
 use crate::text::BYTE_ORDER_MARK;
 
-/// How much of a file is looked at.
+/// Bytes at the beginning of a file that are examined.
 pub(crate) const SAMPLE_BYTES: usize = 64 << 10;
 
-/// Pictures and the like whose first bytes could pass for text.
+/// Binary formats whose first bytes could pass for text.
 const MAGIC: [(&[u8], &str); 5] = [
     (b"\x89PNG\r\n", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
@@ -19,19 +19,20 @@ const MAGIC: [(&[u8], &str); 5] = [
     (b"\x7fELF", "a program"),
 ];
 
-/// How texts in UTF-32 begin. The first of them begins with the mark of UTF-16LE.
+/// Byte order marks of UTF-32. They are checked first, because one of them begins with the mark
+/// of UTF-16LE.
 const UTF_32_MARKS: [&[u8]; 2] = [b"\xff\xfe\0\0", b"\0\0\xfe\xff"];
 
 const BINARY: Binary = Binary("a binary file");
 
-/// A text encoding, and whether the text begins with its mark.
+/// A text encoding, and whether the text begins with a byte order mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Encoding {
     charset: &'static encoding_rs::Encoding,
     has_mark: bool,
 }
 
-/// What a file without text is, as far as can be told.
+/// A file that is not text, with the most specific description known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Binary(pub(crate) &'static str);
 
@@ -43,14 +44,14 @@ pub(crate) enum Newline {
     BigEndian,
 }
 
-/// A character that an encoding has no bytes for.
+/// A character that an encoding cannot represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unmappable(pub(crate) char);
 
 impl Encoding {
     pub(crate) const UTF_8: Self = Self { charset: UTF_8, has_mark: false };
 
-    /// `sample` is the beginning of a file; `is_whole` if the file ends there.
+    /// `sample` is the beginning of a file. `is_whole` tells whether it is the whole file.
     pub(crate) fn recognise(sample: &[u8], is_whole: bool) -> Result<Self, Binary> {
         if is_utf_32(sample) {
             return Err(Binary("a UTF-32 file"));
@@ -64,15 +65,16 @@ impl Encoding {
             Some(encoding) => encoding,
             None => Self { charset: charset_of(sample, is_whole)?, has_mark: false },
         };
-        // A mark, or zeros in every other byte, are a claim that the text has to bear out.
+        // Binary data can begin with a mark, or have zeros in every other byte, by chance.
+        // Check that the rest is text in this encoding too.
         if encoding.is_claimed() && !encoding.bears_out(sample) {
             return Err(BINARY);
         }
         Ok(encoding)
     }
 
-    /// The encoding in which an existing file is written again: that of its text, also
-    /// where NUL characters stand between the rest.
+    /// The encoding in which an existing file is written back. Unlike [`Self::recognise`], it
+    /// accepts text with NUL characters in it.
     pub(crate) fn to_keep(bytes: &[u8]) -> Result<Self, Binary> {
         Self::recognise(bytes, true).or_else(|binary| {
             if is_utf_32(bytes) {
@@ -92,8 +94,8 @@ impl Encoding {
         self.has_mark || self.newline() != Newline::Byte
     }
 
-    /// Whether the bytes are text in this encoding: without NUL, with few control
-    /// characters, and with hardly anything that the encoding cannot mean.
+    /// Whether the bytes are text in this encoding: without NUL, with few control characters,
+    /// and with hardly any invalid sequence.
     fn bears_out(&self, bytes: &[u8]) -> bool {
         let (text, is_damaged) = self.decode(bytes);
         if self.holds_nul(bytes) || is_mostly_control(text.as_bytes()) {
@@ -106,13 +108,13 @@ impl Encoding {
         let broken = text.chars().filter(|c| *c == char::REPLACEMENT_CHARACTER).count();
         match self.newline() {
             Newline::Byte => broken * 10 <= all * 3,
-            // Of units that are noise, three in a hundred are halves of a pair.
+            // In random UTF-16 units, about three in a hundred are broken surrogates. So two
+            // in a hundred are the limit.
             Newline::LittleEndian | Newline::BigEndian => broken <= 4 || broken * 50 <= all,
         }
     }
 
-    /// Whether a NUL character is among what these bytes stand for. They begin at the
-    /// border of a character.
+    /// Whether the bytes hold a NUL character. They must begin at a character boundary.
     pub(crate) fn holds_nul(&self, bytes: &[u8]) -> bool {
         match self.newline() {
             Newline::Byte => bytes.contains(&0),
@@ -122,13 +124,13 @@ impl Encoding {
         }
     }
 
-    /// The text, and whether some bytes stood for none.
+    /// The text, and whether some bytes were invalid and had to be replaced.
     pub(crate) fn decode<'a>(&self, bytes: &'a [u8]) -> (Cow<'a, str>, bool) {
         let bytes = bytes.strip_prefix(self.mark()).unwrap_or(bytes);
         self.charset.decode_without_bom_handling(bytes)
     }
 
-    /// The bytes of `text`, mark included.
+    /// The bytes of `text`, with the byte order mark if the file has one.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u8>, Unmappable> {
         let mut bytes = self.mark().to_vec();
         if self.charset == UTF_8 {
@@ -152,7 +154,7 @@ impl Encoding {
         Unmappable(text.chars().find(is_lossy).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 
-    /// The byte order mark that the file begins with, if it does.
+    /// The byte order mark of the file. Empty if it has none.
     pub(crate) fn mark(&self) -> &'static [u8] {
         match self.charset {
             _ if !self.has_mark => b"",
@@ -183,7 +185,7 @@ fn is_utf_32(sample: &[u8]) -> bool {
     UTF_32_MARKS.iter().any(|mark| sample.starts_with(mark))
 }
 
-/// Of a text without a mark.
+/// The encoding of a text without a byte order mark.
 fn charset_of(sample: &[u8], is_whole: bool) -> Result<&'static encoding_rs::Encoding, Binary> {
     match sample.contains(&0) {
         true => utf_16_by_zeros(sample).ok_or(BINARY),
@@ -193,7 +195,7 @@ fn charset_of(sample: &[u8], is_whole: bool) -> Result<&'static encoding_rs::Enc
     }
 }
 
-/// UTF-16 without a mark: mostly Latin text has a zero in every other byte.
+/// Recognises UTF-16 without a mark: mostly Latin text has a zero in every other byte.
 fn utf_16_by_zeros(sample: &[u8]) -> Option<&'static encoding_rs::Encoding> {
     let units = sample.len() / 2;
     let zeros_at = |offset: usize| sample.iter().skip(offset).step_by(2).filter(|b| **b == 0);
@@ -206,20 +208,21 @@ fn utf_16_by_zeros(sample: &[u8]) -> Option<&'static encoding_rs::Encoding> {
     }
 }
 
-/// Text has line ends, tabs, now and then an escape sequence, and little else.
+/// Whether more than three in ten bytes are control characters. Line ends, tabs and escape
+/// sequences do not count, since text has them.
 fn is_mostly_control(sample: &[u8]) -> bool {
     let is_odd = |byte: &&u8| matches!(byte, 0..=7 | 14..=26 | 28..=31 | 127);
     sample.iter().filter(is_odd).count() * 10 > sample.len() * 3
 }
 
-/// A few broken bytes do not make a UTF-8 text another one.
+/// Whether the text is UTF-8, possibly with a few invalid bytes.
 fn is_mostly_utf_8(sample: &[u8]) -> bool {
     let (mut good, mut broken) = (0_usize, 0_usize);
     for chunk in sample.utf8_chunks() {
         good += chunk.valid().chars().filter(|c| !c.is_ascii()).count();
         broken += usize::from(!chunk.invalid().is_empty());
     }
-    // The sample may end inside a character.
+    // The sample may end in the middle of a character.
     let is_cut = broken == 1
         && sample.utf8_chunks().last().is_some_and(|chunk| {
             let rest = chunk.invalid();

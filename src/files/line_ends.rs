@@ -1,9 +1,9 @@
-//! `\n` and `\r\n`: telling which a text has, and giving a text those of another.
+//! Converts line ends between `\n` and `\r\n`, and to those of another text.
 
 use std::borrow::Cow;
 
-/// `text` with the line ends that most lines of `model` have; as it is where
-/// `model` has none.
+/// Gives `text` the line ends that most lines of `model` have. Leaves it unchanged if `model`
+/// has no line ends.
 pub(crate) fn like<'a>(model: &str, text: &'a str) -> Cow<'a, str> {
     let all = model.matches('\n').count();
     let long = model.matches("\r\n").count();
@@ -14,12 +14,12 @@ pub(crate) fn like<'a>(model: &str, text: &'a str) -> Cow<'a, str> {
     }
 }
 
-/// With every line end `\n`.
+/// Converts every line end to `\n`.
 pub(crate) fn without_returns(text: &str) -> Cow<'_, str> {
     if text.contains("\r\n") { Cow::Owned(text.replace("\r\n", "\n")) } else { Cow::Borrowed(text) }
 }
 
-/// With every line end `\r\n`.
+/// Converts every line end to `\r\n`.
 pub(crate) fn with_returns(text: &str) -> String {
     without_returns(text).replace('\n', "\r\n")
 }

@@ -1,4 +1,4 @@
-//! One lock a file, for as long as someone wants it.
+//! Locks files by path, and forgets a lock when nobody uses it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,9 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    /// Does `work` while nobody else does any on `path`. Blocks.
+    /// Runs `work` while holding the lock of `path`. Blocks.
     pub(super) fn hold<R>(&self, path: &Path, work: impl FnOnce() -> R) -> R {
+        // Declared first, so that it is dropped last: it counts the owners of the lock.
         let _forgotten_at_last = Claim { locks: self, path };
         let lock = {
             let mut files = sync::lock(&self.files);
@@ -25,7 +26,7 @@ impl Locks {
     }
 }
 
-/// Drops the lock's entry when nobody waits for it any more.
+/// Removes the lock from the table when its last user drops this.
 struct Claim<'a> {
     locks: &'a Locks,
     path: &'a Path,

@@ -1,4 +1,4 @@
-//! Some lines out of a file of any size, in one pass and little memory.
+//! Reads a range of lines from a file of any size, in one pass and bounded memory.
 
 use std::io::{self, Read};
 
@@ -7,32 +7,32 @@ use tokio_util::sync::CancellationToken;
 
 use super::encoding::{Binary, Encoding, Newline, SAMPLE_BYTES};
 
-/// What one page may take of a file.
+/// Bytes of one page.
 const BUDGET_BYTES: usize = 256 << 10;
 
-/// How far lines are counted, and the content is hashed, beyond the page.
+/// Lines are counted and contents hashed up to this offset, even beyond the page.
 const COUNTED_BYTES: u64 = 16 << 20;
 
-/// How far a page is looked for: some seconds of a slow disk.
+/// A page must end within this many bytes. A slow disk reads them in some seconds.
 const SEARCHED_BYTES: u64 = 1 << 30;
 
-/// The lines that are wanted; the first line is 1.
+/// The requested lines. The first line of a file is 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) first: u64,
     pub(crate) lines: u64,
 }
 
-/// What was found of them.
+/// The lines that were found.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) encoding: Encoding,
-    /// Whole lines, line ends included; one that fills the budget alone is cut.
+    /// Whole lines with their line ends. A line longer than the budget is cut.
     pub(crate) bytes: Vec<u8>,
     pub(crate) first: u64,
     pub(crate) lines: u64,
     pub(crate) total: Total,
-    /// Of the whole content, where it was read to its end.
+    /// The hash of the whole contents, if the file was read to its end.
     pub(crate) hash: Option<blake3::Hash>,
 }
 
@@ -87,7 +87,7 @@ impl Page {
     }
 }
 
-/// Fills the buffer unless the file ends, so that a UTF-16 unit is never split.
+/// Reads until the buffer is full or the file ends. A short read could split a UTF-16 unit.
 fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut length = 0;
     while length < buffer.len() {
@@ -101,7 +101,7 @@ fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(length)
 }
 
-/// Counts lines as bytes go by, and keeps those of the page.
+/// Counts all lines, and keeps those of the page.
 struct Scan {
     wanted: Wanted,
     newline: Newline,
@@ -111,7 +111,7 @@ struct Scan {
     ended: u64,
     is_in_line: bool,
     page: Vec<u8>,
-    /// Where the last line of the page begins in it.
+    /// The offset in `page` at which its last line begins.
     line_start: usize,
     lines: u64,
     is_full: bool,
@@ -152,7 +152,7 @@ impl Scan {
         }
     }
 
-    /// A piece of a line; `is_end` if it brings the line's end.
+    /// Takes a piece of a line. `is_end` tells whether the line ends with it.
     fn take(&mut self, piece: &[u8], is_end: bool) {
         if !self.is_full && self.ended + 1 >= self.wanted.first {
             self.keep(piece, is_end);
@@ -185,7 +185,7 @@ impl Scan {
         if self.page.len() > self.line_start && !self.is_full {
             self.lines += 1;
         }
-        // A line that has begun is there, a mark alone is not text.
+        // A last line without a line end counts. A byte order mark alone is no line.
         let is_only_mark = self.fed == encoding.mark().len() as u64;
         let seen = self.ended + u64::from(self.is_in_line && !is_only_mark);
         if is_only_mark {
@@ -202,7 +202,7 @@ impl Scan {
     }
 }
 
-/// Where lines end in `chunk`: the offsets after their last bytes.
+/// The offsets in `chunk` just after each line end.
 fn line_ends(chunk: &[u8], newline: Newline) -> Box<dyn Iterator<Item = usize> + '_> {
     let unit = move |expected: [u8; 2]| {
         chunk

@@ -1,4 +1,4 @@
-//! Writes a change as a unified diff.
+//! Computes the unified diff of a change, and shortens it for the model.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::text;
 /// Unchanged lines around a change.
 const CONTEXT_LINES: usize = 3;
 
-/// Diffing is a courtesy; past this it settles for a coarser answer.
+/// After this time the diff becomes coarser. It is a courtesy, not worth a long wait.
 const TIME_LIMIT: Duration = Duration::from_millis(500);
 
-/// Larger texts are not compared, so that an answer stays an answer.
+/// Larger texts are not compared: the diff could be as long as the text.
 const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// What the model is shown of a change it made itself.
+/// How much of a diff the model is shown. It made the change itself.
 const MAX_SHOWN_LINES: usize = 100;
 const MAX_SHOWN_LINE_BYTES: usize = 500;
 
@@ -27,12 +27,12 @@ pub(crate) struct Hunk {
     old_lines: usize,
     new_start: usize,
     new_lines: usize,
-    /// Each with its sign: ` `, `-` or `+`.
+    /// Each line begins with its sign: ` `, `-` or `+`.
     lines: Vec<String>,
 }
 
-/// The hunks that make `new` of `old`; `None` where that was not worth finding out.
-/// Bytes that are not UTF-8 are replaced.
+/// The hunks that turn `old` into `new`. `None` if a text is too long to compare. Replaces
+/// bytes that are not UTF-8.
 pub(crate) fn between(old: &[u8], new: &[u8]) -> Option<Vec<Hunk>> {
     if old.len().max(new.len()) > MAX_TEXT_BYTES {
         return None;
@@ -61,7 +61,7 @@ impl Hunk {
                 lines.push("\\ No newline at end of file".to_owned());
             }
         }
-        // As diff counts: an empty range is said by the line before it.
+        // Unified diffs count from 1, and give an empty range by the line before it.
         let start = |range: &std::ops::Range<usize>| range.start + usize::from(!range.is_empty());
         Some(Self {
             old_start: start(&old),
@@ -78,8 +78,7 @@ impl Hunk {
     }
 }
 
-/// The hunks as the model reads them, cut where they are long, or a word on why there
-/// are none.
+/// The hunks as text for the model, cut if they are long. Without hunks, the reason.
 pub(crate) fn snippet(hunks: Option<&[Hunk]>) -> String {
     let Some(hunks) = hunks else {
         return "\n(no diff: texts over 1 MiB are not compared)".to_owned();

@@ -1,4 +1,4 @@
-//! The files a session has read, so that nothing is edited unseen.
+//! Remembers which files and lines a session has read, so that no file is edited unread.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -8,21 +8,23 @@ use std::sync::{Mutex, MutexGuard};
 use crate::sync;
 use crate::workspace::Identity;
 
-/// A few hundred bytes each. What is forgotten has to be read again before an edit.
+/// Files that are remembered, at a few hundred bytes each. A forgotten file must be read again
+/// before an edit.
 const MAX_FILES: usize = 4096;
 
-/// Pages of one file; beyond, the oldest is forgotten and may be shown again.
+/// Pages of one file that are remembered. The oldest is forgotten first, and may then be shown
+/// again.
 const MAX_PAGES: usize = 64;
 
 /// One state of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fingerprint {
     pub(crate) identity: Identity,
-    /// Of the content; `None` where the file was too long to read it all.
+    /// The hash of the contents. `None` if the file was too long to be read whole.
     pub(crate) hash: Option<blake3::Hash>,
 }
 
-/// What the model knows of files, by canonical path.
+/// The files that the model has seen, by their path with every link resolved.
 #[derive(Debug, Default)]
 pub(crate) struct ReadState {
     known: Mutex<Known>,
@@ -31,7 +33,7 @@ pub(crate) struct ReadState {
 #[derive(Debug, Default)]
 struct Known {
     files: HashMap<PathBuf, KnownFile>,
-    /// Counts the uses of `files`, to find the one used longest ago.
+    /// Counts the uses of `files`, to find the least recently used one.
     clock: u64,
     round: u64,
 }
@@ -55,8 +57,8 @@ impl Fingerprint {
         Self { identity, hash: Some(blake3::hash(bytes)) }
     }
 
-    /// The content decides where it is known, for a file can be rewritten within one
-    /// tick of its clock, and touched without being changed.
+    /// Compares the hashes if both are known, else the identities. Times are not enough: a file
+    /// can be rewritten within one tick of its clock, and touched without being changed.
     fn is_same_content(&self, other: &Self) -> bool {
         match (self.hash, other.hash) {
             (Some(mine), Some(theirs)) => mine == theirs,
@@ -66,13 +68,13 @@ impl Fingerprint {
 }
 
 impl ReadState {
-    /// A round of tool calls begins. Calls of one round overlap, so none of them is
-    /// told that it was shown already what another is showing.
+    /// Begins a round of tool calls. The calls of one round overlap, so a page counts as shown
+    /// only from the next round on.
     pub(crate) fn begin_round(&self) {
         self.lock().round += 1;
     }
 
-    /// The model has seen the file; `whole` are the lines of which it was shown all.
+    /// Records that the model has seen the file. `whole` are the lines shown in full.
     pub(crate) fn saw(
         &self,
         path: &Path,
@@ -93,8 +95,8 @@ impl ReadState {
         file.shown.push(Page { lines, round });
     }
 
-    /// The model wrote the file, so it knows it; where its lines stand now, it has
-    /// yet to see.
+    /// Records that the model wrote the file. It knows the contents, but has not seen the new
+    /// line numbers.
     pub(crate) fn wrote(&self, path: &Path, fingerprint: Fingerprint) {
         let mut known = self.lock();
         let file = known.file(path, fingerprint);
@@ -102,7 +104,7 @@ impl ReadState {
         file.shown.clear();
     }
 
-    /// Whether the model knows the file in this state; `None` if it never saw it.
+    /// Whether the model knows the file in this state. `None` if it never saw the file.
     pub(crate) fn knows(&self, path: &Path, now: &Fingerprint) -> Option<bool> {
         self.lock().files.get(path).map(|file| file.fingerprint.is_same_content(now))
     }
@@ -111,7 +113,7 @@ impl ReadState {
         self.lock().files.contains_key(path)
     }
 
-    /// Whether earlier rounds showed all these lines, and they are the same now.
+    /// Whether earlier rounds showed all these lines, and the file is unchanged.
     pub(crate) fn was_shown(
         &self,
         path: &Path,

@@ -1,4 +1,4 @@
-//! The paths that no file tool shows or touches, in any mode: the server's own directory.
+//! Hides the server's own directory from all file tools, in every mode.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,8 +14,8 @@ pub(crate) struct ExcludedPaths {
     own: OwnFiles,
 }
 
-/// The same, with the identities that all of it has now: a hard link or a bind mount
-/// shows the same file under a name that tells nothing.
+/// The excluded paths with the identities of all files in them, taken once. A hard link or a
+/// bind mount gives a file another path, but not another identity.
 #[derive(Debug, Default)]
 pub(crate) struct HiddenFiles {
     excluded: ExcludedPaths,
@@ -28,30 +28,31 @@ impl ExcludedPaths {
         Self::default()
     }
 
-    /// A directory and all below it, by its name and by where that leads.
+    /// Excludes a directory and everything below it, under the given path and under the path
+    /// with links resolved.
     pub(crate) fn below(path: &Path) -> Self {
         let paths = [path.to_owned(), real_path_of(path)].into();
         Self { paths, own: OwnFiles::in_directory(path) }
     }
 
-    /// Links in `path` are resolved already.
+    /// Whether the path is excluded. All links in `path` must be resolved.
     pub(crate) fn covers(&self, path: &Path) -> bool {
         self.paths.iter().any(|excluded| is_beneath(path, excluded))
     }
 
-    /// Whether the target is hidden, by its path or by what it is.
+    /// Whether the target is excluded, by its path or by its identity.
     pub(crate) fn covers_target(&self, target: &Target, workspace: &Workspace) -> bool {
         self.covers(target.real_path()) || self.own.covers(target, workspace)
     }
 
-    /// Looks up what is hidden now. Reads the disk.
+    /// Collects the identities of all excluded files. Reads the disk.
     pub(crate) fn files(&self) -> HiddenFiles {
         HiddenFiles { excluded: self.clone(), ids: self.own.identities() }
     }
 }
 
 impl HiddenFiles {
-    /// Links in `path` are resolved already.
+    /// Whether the path is excluded. All links in `path` must be resolved.
     pub(crate) fn covers(&self, path: &Path) -> bool {
         self.excluded.covers(path)
     }
@@ -61,13 +62,13 @@ impl HiddenFiles {
     }
 }
 
-/// Only bytes are compared: this is asked of every file of a walk.
+/// Compares bytes instead of path components, because a walk asks this for every file.
 fn is_beneath(path: &Path, directory: &Path) -> bool {
     let below = path.as_os_str().as_bytes().strip_prefix(directory.as_os_str().as_bytes());
     below.is_some_and(|below| below.first().is_none_or(|byte| *byte == b'/'))
 }
 
-/// With every link resolved, of a directory that is yet to be made too.
+/// The path with every link resolved. Its last parts need not exist yet.
 fn real_path_of(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => real_path_of(parent).join(name),

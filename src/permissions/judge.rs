@@ -1,5 +1,6 @@
-//! The order in which a call is judged. Pure: the same case under the same policy
-//! always gets the same verdict.
+//! Judges a call in a fixed order: deny rules, the mode, the sandbox, hard links, allow rules.
+//! An ask rule then turns a permission into a question. Pure: the same call under the same
+//! policy always gets the same verdict.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use super::kind::AccessKind;
 use super::mode::Mode;
 use super::rules::Rules;
 
-/// What holds for every call of a session.
+/// The settings that apply to every call of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     pub(super) mode: Mode,
@@ -16,11 +17,11 @@ pub(super) struct Policy {
     pub(super) rules: Arc<Rules>,
 }
 
-/// What a call would do, as far as the verdict depends on it.
+/// The effect of a call, as far as the verdict depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AccessEffect {
     Read,
-    /// The names that the file to be replaced has on the disk.
+    /// `names` is the number of hard links of the file that would be replaced.
     Write {
         names: u64,
     },
@@ -42,7 +43,8 @@ impl AccessEffect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PolicyVerdict {
     Allow,
-    /// `why` a person should look; the `remedy` is the operator's way around asking.
+    /// A person must approve the call. `why` gives the reason, `remedy` tells the operator
+    /// which setting avoids the question.
     Ask {
         why: Option<String>,
         remedy: String,
@@ -65,7 +67,7 @@ impl Policy {
         }
     }
 
-    /// Safety, mode, allow rules, and the mode's default.
+    /// Judges a call that no deny rule covers, without the ask rules.
     fn judge_past_rules_against(&self, tool: &str, effect: AccessEffect) -> PolicyVerdict {
         if self.mode == Mode::Plan && changes(effect) {
             return PolicyVerdict::Deny(format!(
@@ -90,7 +92,8 @@ impl Policy {
         PolicyVerdict::Ask { why: None, remedy: format!("with {}", rule_or_mode(tool)) }
     }
 
-    /// Nothing holds a command in, so no rule or mode can stand for a person's word.
+    /// Judges a command that would run without a sandbox. Nothing confines it, so no rule and
+    /// no mode can replace a person's approval.
     fn judge_without_sandbox(&self, tool: &str) -> PolicyVerdict {
         if self.sandbox == Sandbox::Required {
             return PolicyVerdict::Deny(format!(
@@ -124,7 +127,7 @@ fn shared_file(names: u64) -> PolicyVerdict {
     }
 }
 
-/// What an ask rule makes of a verdict.
+/// Turns a verdict into the one under an ask rule.
 fn held_back(rule: &str, verdict: PolicyVerdict) -> PolicyVerdict {
     let mut remedy = format!("by taking `{rule}` out of `permissions.ask`");
     match verdict {
@@ -136,7 +139,8 @@ fn held_back(rule: &str, verdict: PolicyVerdict) -> PolicyVerdict {
 }
 
 impl PolicyVerdict {
-    /// `Ok` to go on, or what the model is told: nobody can be asked yet.
+    /// `Ok` if the call may run, or the message for the model. A question counts as a refusal:
+    /// approvals are not implemented yet.
     pub(super) fn settle(self, tool: &str, mode: Mode) -> Result<(), String> {
         match self {
             Self::Allow => Ok(()),
@@ -173,7 +177,7 @@ mod tests {
     const LINKED: (&str, AccessEffect) = ("Write", AccessEffect::Write { names: 2 });
     const BASH: (&str, AccessEffect) = ("Bash", AccessEffect::Command);
 
-    /// `lists` holds `allow Write`, `ask Bash` and the like, separated by commas.
+    /// `lists` holds rules such as `allow Write` or `ask Bash`, separated by commas.
     fn judged(mode: Mode, sandbox: Sandbox, lists: &str, call: (&str, AccessEffect)) -> String {
         let mut settings = PermissionSettings { mode, ..PermissionSettings::default() };
         for (list, rule) in lists.split(',').filter_map(|entry| entry.trim().split_once(' ')) {

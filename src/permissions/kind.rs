@@ -1,12 +1,12 @@
-//! Kinds of access: what rules and modes know of a tool beside its name.
+//! Defines the kinds of access, by which rules and modes know a tool beside its name.
 
 use super::AccessRequest;
 
-/// What a tool does. Each tool declares its own, and is held to it: a call that reaches
-/// for anything else is refused.
+/// The kind of access of a tool. Each tool declares one. A call that asks for another kind is
+/// refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessKind {
-    /// Shows files or their names.
+    /// Reads files or their names.
     Read,
     /// Changes files.
     Edit,
@@ -17,7 +17,7 @@ pub(crate) enum AccessKind {
 }
 
 impl AccessKind {
-    /// The kind that a word in a rule stands for. All other words are names of tools.
+    /// The kind that a word in a rule means. All other words are names of tools.
     pub(super) fn from_word(word: &str) -> Option<Self> {
         match word {
             "Read" => Some(Self::Read),

@@ -1,21 +1,21 @@
-//! The permission modes: what is allowed without a rule.
+//! Defines the permission modes, which decide the calls that no rule decides.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::Deserialize;
 
-/// Strictest first, so that a smaller mode is a tighter one.
+/// Ordered from the strictest to the widest, so that `<` means stricter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) enum Mode {
-    /// Looks, and changes nothing.
+    /// Allows reading only.
     Plan,
-    /// What would ask is denied.
+    /// Denies a call that would need an approval.
     DontAsk,
     #[default]
     Default,
-    /// Everything but what a deny or ask rule holds back.
+    /// Allows every call except those with a deny or ask rule.
     BypassPermissions,
 }
 
@@ -45,7 +45,7 @@ impl Mode {
         }
     }
 
-    /// `wanted`, where it is no wider than this mode.
+    /// Returns `wanted`, if it is not wider than this mode.
     pub(crate) fn tightened(self, wanted: Self) -> Result<Self, ModeError> {
         if wanted <= self { Ok(wanted) } else { Err(ModeError::Widens { current: self, wanted }) }
     }

@@ -1,4 +1,4 @@
-//! The operator's rules: which tools are allowed, asked about, or denied.
+//! Parses the operator's rules, and finds the rule that allows, asks about or denies a tool.
 
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -13,15 +13,15 @@ pub(crate) struct PermissionSettings {
     pub(crate) mode: Mode,
     /// Tools that run without asking.
     pub(crate) allow: Vec<String>,
-    /// Tools that are asked about in every mode.
+    /// Tools that need an approval in every mode.
     pub(crate) ask: Vec<String>,
-    /// Tools that never run; the model is not told of them.
+    /// Tools that never run. They are not offered to the model.
     pub(crate) deny: Vec<String>,
-    /// Directories beside the workspace that the file tools reach.
+    /// Directories outside the workspace that the file tools may use.
     pub(crate) additional_directories: Vec<PathBuf>,
 }
 
-/// A tool as far as rules care.
+/// The properties of a tool that rules use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownTool<'a> {
     pub(crate) name: &'a str,
@@ -38,17 +38,17 @@ pub(super) struct Rules {
 
 #[derive(Clone, Debug)]
 struct Rule {
-    /// As in the configuration, for messages.
+    /// The text in the configuration, for messages.
     written: String,
     covers: Covered,
 }
 
-/// What a rule is about.
+/// The tools that a rule covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Covered {
-    /// The tool of this name alone.
+    /// Only the tool of this name.
     Tool(String),
-    /// Every tool that does this, whatever its name.
+    /// Every tool of this kind.
     Kind(AccessKind),
 }
 
@@ -79,8 +79,8 @@ impl Rules {
         })
     }
 
-    /// The rule that denies `tool`, as written. Who may not read files may not edit them
-    /// either, which would show them too.
+    /// The text of the rule that denies `tool`. A rule that denies reading denies editing too,
+    /// because an edit shows what the file holds.
     pub(super) fn denying(&self, tool: &str, kind: AccessKind) -> Option<&str> {
         let through_read = || match kind {
             AccessKind::Edit => find(&self.deny, tool, AccessKind::Read),
@@ -148,7 +148,7 @@ mod tests {
         KnownTool { name: "Write", aliases: &["write_file"], access: AccessKind::Edit },
         KnownTool { name: "Edit", aliases: &["edit_file"], access: AccessKind::Edit },
         KnownTool { name: "Bash", aliases: &["shell"], access: AccessKind::Command },
-        // Made up: rules have never heard of them.
+        // Not real tools: rules must work by kind for names that they do not know.
         KnownTool { name: "Preview", aliases: &[], access: AccessKind::Read },
         KnownTool { name: "Rename", aliases: &[], access: AccessKind::Edit },
     ];

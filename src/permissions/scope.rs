@@ -1,4 +1,4 @@
-//! What a search may look at: a permitted directory or file, without what is hidden.
+//! Opens a permitted directory or file for a search, together with the hidden files in it.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -7,8 +7,8 @@ use std::path::Path;
 use super::{ExcludedPaths, HiddenFiles};
 use crate::workspace::{Directory, Target};
 
-/// A directory (or file) to be searched. It hands out directories only together with
-/// the judge of their entries, so no tool can forget to ask.
+/// A directory or file to search. It hands out a directory only together with the list of
+/// hidden files, so that no tool can forget to leave them out.
 #[derive(Debug)]
 pub(crate) struct SearchScope {
     target: Target,
@@ -24,12 +24,12 @@ impl SearchScope {
         &self.target
     }
 
-    /// As it was asked for.
+    /// The requested path.
     pub(crate) fn path(&self) -> &Path {
         self.target.path()
     }
 
-    /// With every link resolved.
+    /// The same path with every link resolved.
     pub(crate) fn real_path(&self) -> &Path {
         self.target.real_path()
     }
@@ -38,13 +38,13 @@ impl SearchScope {
         self.target.metadata()
     }
 
-    /// The file itself, where it is one.
+    /// Opens the file, if the scope is a file.
     pub(crate) fn open_file(&self) -> io::Result<File> {
         self.target.open_file()
     }
 
-    /// The directory itself, the root that holds it with its path, and the judge of all
-    /// that is found in them.
+    /// Opens the directory, and the root that holds it. Returns them with the root's path and
+    /// with the hidden files.
     pub(crate) fn open(&self) -> io::Result<(Directory, (&Path, Directory), HiddenFiles)> {
         Ok((self.target.open_directory()?, self.target.open_root()?, self.excluded.files()))
     }

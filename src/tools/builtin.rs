@@ -1,4 +1,4 @@
-//! The tools that come with toolhand: one file and one line each.
+//! Lists the built-in tools. Each has a file of its own.
 
 pub(crate) mod bash;
 pub(crate) mod edit;
@@ -15,10 +15,10 @@ use super::tool::{AnyTool, erase};
 use crate::files::Files;
 use crate::processes::Runner;
 
-/// The advice of every tool that changes a file.
+/// The advice that every tool that changes files gives.
 const READ_FIRST: &str = "Read a file before you change it.";
 
-/// What the tools need of the rest of the program.
+/// The services that the tools need from the rest of the program.
 #[derive(Debug)]
 pub(crate) struct Services {
     pub(crate) files: Arc<Files>,
@@ -26,7 +26,8 @@ pub(crate) struct Services {
     pub(crate) bash: bash::BashSettings,
 }
 
-/// In the order in which they are advertised, which is part of a provider's cache key.
+/// All tools in the order in which they are advertised. A provider's prompt cache depends on
+/// this order.
 pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
     vec![
         erase(read::Read),
@@ -48,7 +49,8 @@ mod tests {
     use crate::processes::Environment;
     use crate::tools::toolset::Toolset;
 
-    /// What the translation for one provider or another drops or changes (docs/stream.md, What goes back).
+    /// Keywords that some provider's translation drops or changes: docs/stream.md, "What goes
+    /// back".
     const LOST: [&str; 17] = [
         "$ref",
         "$defs",

@@ -1,4 +1,4 @@
-//! A tool as the model is told of it.
+//! Writes the definition of a tool that goes to the model.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -19,8 +19,8 @@ struct Function<'a> {
     parameters: &'a Value,
 }
 
-/// The bytes that go upstream: the same in every request, so that a provider's
-/// prompt cache holds.
+/// The bytes that go upstream. They are the same in every request, so that a provider's prompt
+/// cache matches.
 pub(crate) fn definition(tool: &dyn AnyTool) -> Box<RawValue> {
     let function = Function {
         name: tool.name(),

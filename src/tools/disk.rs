@@ -1,11 +1,11 @@
-//! Work that blocks on the disk, done where it holds up nobody.
+//! Runs work that blocks on the disk in threads of its own.
 
 use super::tool::{ToolError, ToolOutput};
 use crate::blocking::FILES;
 use crate::permissions::Permit;
 use crate::workspace::Target;
 
-/// Runs what a call does with the one file it was permitted.
+/// Runs `work` on the file that the call is permitted to use.
 pub(super) async fn with_file(
     permit: Permit,
     work: impl FnOnce(&Target) -> Result<ToolOutput, ToolError> + Send + 'static,

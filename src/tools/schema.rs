@@ -1,5 +1,5 @@
-//! The arguments of a tool: the schema that is advertised, and what becomes of a
-//! call's JSON before the tool sees it.
+//! Derives the schema that a tool advertises, and normalises, validates and decodes the
+//! arguments of its calls.
 
 mod flatten;
 mod normalise;
@@ -11,10 +11,10 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// `(accepted, advertised)`.
+/// Pairs of an accepted and the advertised name.
 pub(crate) type PropertyAliases = &'static [(&'static str, &'static str)];
 
-/// What a tool accepts: derived from its input type once, when it is built.
+/// The schema of a tool's arguments, derived once from its input type.
 #[derive(Debug)]
 pub(crate) struct InputSchema {
     advertised: Value,
@@ -22,13 +22,13 @@ pub(crate) struct InputSchema {
     aliases: PropertyAliases,
 }
 
-/// Why arguments were refused, in words for the model.
+/// Why arguments were refused. The text is for the model.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid input: {0}")]
 pub(crate) struct InvalidInput(pub(crate) String);
 
 impl InputSchema {
-    /// The schema of `T`, flat enough for every provider's translation.
+    /// Derives the schema of `T`, in a form that every provider's translation keeps.
     pub(crate) fn for_type<T: JsonSchema>(aliases: PropertyAliases) -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.inline_subschemas = true;
@@ -49,7 +49,7 @@ impl InputSchema {
         &self.advertised
     }
 
-    /// Arguments that fit the schema, and what of them had no effect.
+    /// Normalises and validates arguments. Returns them with notes on ignored keys.
     pub(crate) fn accept(&self, arguments: Value) -> Result<(Value, Vec<String>), InvalidInput> {
         let Value::Object(mut arguments) = arguments else {
             return Err(InvalidInput(report::not_an_object(&arguments, &self.advertised)));
@@ -65,7 +65,8 @@ impl InputSchema {
     }
 }
 
-/// What is left to go wrong after validation, such as a number too large for its type.
+/// Decodes valid arguments. This still fails for values that a schema cannot exclude, such as
+/// a number too large for its type.
 pub(crate) fn decode<T: DeserializeOwned>(arguments: Value) -> Result<T, InvalidInput> {
     serde_path_to_error::deserialize(arguments).map_err(|error| {
         let reason = format!("`{}`: {}", error.path(), error.inner());

@@ -1,26 +1,26 @@
-//! The settings of `[tools]`.
+//! Reads the settings of `[tools]`.
 
 use serde::Deserialize;
 
 use super::builtin::bash;
 
-/// More than this in one round is cut, the largest answers first.
+/// Characters of all answers of one round. If they have more, the largest are cut first.
 const MAX_ROUND_CHARS: usize = 200_000;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ToolSettings {
-    /// Only these of our tools, by name or alias; all of them where it is missing.
+    /// The server's own tools that are on, by name or alias. All are on if it is missing.
     pub(crate) enable: Option<Vec<String>>,
-    /// All but these.
+    /// The server's own tools that are off.
     pub(crate) disable: Vec<String>,
     /// Which of the client's tools reach the model.
     pub(crate) client_tools: ClientTools,
-    /// Who wins where a client declares a tool with the name of one of ours.
+    /// What to do when a client declares a tool with the name of one of ours.
     pub(crate) name_conflict: NameConflict,
-    /// Lowers each tool's own limit on its answer.
+    /// Lowers each tool's own limit on the characters of an answer.
     pub(crate) max_result_chars: Option<usize>,
-    /// All answers of one round together.
+    /// Characters of all answers of one round together.
     pub(crate) max_round_chars: usize,
     pub(crate) bash: bash::BashSettings,
 }
@@ -39,7 +39,7 @@ pub(crate) enum ClientTools {
 pub(crate) enum NameConflict {
     #[default]
     Error,
-    /// The client's tool takes the place of ours.
+    /// The client's tool replaces ours.
     Client,
 }
 

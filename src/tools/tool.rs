@@ -1,9 +1,7 @@
-//! The contract every tool fulfils, and the erased form the rest of the program
-//! handles.
+//! Defines the trait that every tool implements, and erases it for the rest of the program.
 //!
-//! A tool author implements [`Tool`] and nothing else. Schemas, validation,
-//! decoding and boxing happen once, here, so that a tool's file holds only what
-//! is particular to that tool.
+//! A tool implements [`Tool`] and nothing else. This module derives the schema, and validates,
+//! decodes and boxes the calls of all tools, so that a tool's file holds only its own work.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,55 +20,53 @@ use crate::progress_lines::UNKNOWN_TOOL;
 use crate::sync;
 use crate::workspace::Workspace;
 
-/// A capability the model can call.
+/// A tool that the model can call.
 pub(crate) trait Tool: Send + Sync + 'static {
-    /// The arguments. The model reads the doc comments of the fields, so write
-    /// them for the model.
+    /// The arguments. The doc comments of the fields go to the model, so write them for it.
     type Input: DeserializeOwned + JsonSchema + Send + 'static;
 
-    /// The name the model calls.
+    /// The name by which the model calls the tool.
     const NAME: &'static str;
 
-    /// Further names that reach this tool, in calls and in rules.
+    /// Further names of this tool, in calls and in rules.
     const ALIASES: &'static [&'static str] = &[];
 
-    /// What kind of thing the calls of this tool reach for. Rules and modes know tools by
-    /// this; a call whose [`Self::reach`] is of another kind does not run.
+    /// The kind of access that all calls of this tool ask for. Rules and modes know a tool by
+    /// it. A call whose [`Self::access_request`] is of another kind does not run.
     const ACCESS: AccessKind;
 
-    /// What the model is told the tool is for.
+    /// Tells the model what the tool does.
     const DESCRIPTION: &'static str;
 
-    /// A line of the prompt that goes with the tool. Tools that give the same advice give
-    /// it once.
+    /// A line that the tool adds to the prompt. The same line of several tools appears once.
     const ADVICE: Option<&'static str> = None;
 
-    /// Further names of properties, `(accepted, advertised)`.
+    /// Further names of properties, as pairs `(accepted, advertised)`.
     const PROPERTY_ALIASES: PropertyAliases = &[];
 
-    /// How soon a shared call may start; see docs/stream.md, When a call may start.
+    /// How soon a shared call may start. See docs/stream.md, "When a call may start".
     const START: StartRule = StartRule::Sealed;
 
-    /// The most characters of an answer that reach the model; what is beyond is
-    /// cut by the pipeline, with a note. `None`: the tool bounds itself.
+    /// The most characters of an answer. The pipeline cuts a longer answer and adds a note.
+    /// `None`: the tool bounds its answers itself.
     const MAX_RESULT_CHARS: Option<usize> = None;
 
-    /// Which part of an answer that is too long is worth most.
+    /// Which part of a too long answer is kept.
     const TRUNCATION: Truncation = Truncation::Head;
 
-    /// Whether this call may overlap with others. The default is the safe answer.
+    /// Whether this call may overlap with others. The default, exclusive, is safe for every
+    /// tool.
     fn concurrency(&self, _input: &Self::Input) -> Concurrency {
         Concurrency::Exclusive
     }
 
-    /// What this call reaches for; the permission policy judges it.
+    /// The access that this call asks for. The permission policy judges it.
     fn access_request(&self, input: &Self::Input, context: &CallContext) -> AccessRequest;
 
-    /// The main argument in a few words, for progress lines: a path, a pattern,
-    /// a command.
+    /// The main argument for progress lines: a path, a pattern or a command.
     fn headline(&self, input: &Self::Input) -> String;
 
-    /// Does the work, on what the permit holds.
+    /// Does the work with the access that the permit holds.
     fn execute(
         &self,
         input: Self::Input,
@@ -79,7 +75,7 @@ pub(crate) trait Tool: Send + Sync + 'static {
     ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send;
 }
 
-/// How a call shares its turn with its neighbours, in the manner of a lock.
+/// Whether a call may overlap with others of its turn, like the modes of a read-write lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Concurrency {
     Shared,
@@ -89,56 +85,55 @@ pub(crate) enum Concurrency {
 /// When a shared call may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartRule {
-    /// At its last brace: a local tool without effects.
+    /// When its arguments are closed by their last brace. For local tools without effects.
     Closed,
-    /// When the model has moved on from it.
+    /// When the model has moved on to something else, so the arguments cannot change.
     Sealed,
 }
 
-/// What is left of an answer that is cut.
+/// Which part of a cut answer is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Truncation {
     Head,
-    /// For output whose end says how it went.
+    /// For output that ends with its outcome.
     HeadAndTail,
 }
 
-/// The facts of one call. Services belong to the tool that needs them.
+/// The data of one call. Services are fields of the tool that needs them.
 #[derive(Clone, Debug)]
 pub(crate) struct CallContext {
     pub(crate) session: Arc<SessionContext>,
     pub(crate) cancelled: CancellationToken,
 }
 
-/// What the calls of one session share.
+/// The state that the calls of one session share.
 #[derive(Debug)]
 pub(crate) struct SessionContext {
-    /// The directories that the session may work in.
+    /// The directories that the file tools may use.
     pub(crate) workspace: Arc<Workspace>,
-    /// Where relative paths start; Bash moves it.
+    /// The directory of relative paths. Bash changes it.
     working_dir: Mutex<PathBuf>,
-    /// What `~` stands for.
+    /// The directory that `~` means.
     home: PathBuf,
-    /// What the model knows of files.
+    /// The files that the model has seen.
     pub(crate) read_state: ReadState,
 }
 
-/// What the model is told when a call succeeds, or answers with a failure of its
-/// own (a command's exit code).
+/// The answer to a call that succeeded, or that reports a failure of its own, such as the exit
+/// code of a command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ToolOutput {
     pub(crate) text: String,
-    /// The same for programs: hooks and `events` progress. `Null` where there is
-    /// nothing beyond the text.
+    /// The same answer for programs: hooks and progress events. `Null` if there is only text.
     pub(crate) structured: Value,
-    /// The members of `structured` that are for hooks alone: what a file held before may be
-    /// as long as the file.
+    /// Members of `structured` for hooks alone, such as the old contents of a file, which may
+    /// be very long.
     pub(crate) hooks_only: &'static [&'static str],
-    /// Set where the answer is a failure although the tool worked.
+    /// Whether the answer reports a failure although the tool itself worked.
     pub(crate) is_error: bool,
 }
 
-/// What the model is told when a call fails. Write it so the model can recover.
+/// Why a call failed. The text is for the model and should let it recover.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ToolError {
     #[error("{UNKNOWN_TOOL}{name} is available{hint}")]
@@ -149,7 +144,7 @@ pub(crate) enum ToolError {
     Denied(String),
     #[error("interrupted")]
     Cancelled,
-    /// There is no such file; the pipeline adds what may have been meant.
+    /// The file does not exist. The pipeline adds a similar path, if there is one.
     #[error("{0}")]
     Missing(String),
     #[error("{0}")]
@@ -157,7 +152,7 @@ pub(crate) enum ToolError {
 }
 
 impl SessionContext {
-    /// A session that starts at the root of `workspace`.
+    /// A session whose working directory is the root of `workspace`.
     pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
         Self {
             working_dir: Mutex::new(workspace.root().to_owned()),
@@ -181,7 +176,7 @@ impl SessionContext {
 }
 
 impl CallContext {
-    /// `path` as the model wrote it, against the working directory and `~`.
+    /// Makes a path of the model absolute. `None` is the working directory.
     pub(crate) fn resolve(&self, path: Option<&Path>) -> PathBuf {
         let base = self.session.working_dir();
         path.map_or_else(
@@ -228,42 +223,41 @@ impl From<Refusal> for ToolError {
     }
 }
 
-/// A tool of unknown type: any [`Tool`], or one known only at run time.
+/// A tool of any type: an erased [`Tool`], or one that is known only at run time.
 pub(crate) trait AnyTool: Send + Sync {
     fn name(&self) -> &str;
     fn aliases(&self) -> &[&'static str];
     fn access(&self) -> AccessKind;
     fn description(&self) -> &str;
     fn advice(&self) -> Option<&'static str>;
-    /// The `parameters` schema as advertised: flat, every property typed.
+    /// The schema for `parameters`: flat, with a type for every property.
     fn input_schema(&self) -> &Value;
     fn start(&self) -> StartRule;
     fn max_result_chars(&self) -> Option<usize>;
     fn truncation(&self) -> Truncation;
 
-    /// The tool as rules know it.
+    /// The properties of the tool that rules use.
     fn known(&self) -> KnownTool<'_> {
         KnownTool { name: self.name(), aliases: self.aliases(), access: self.access() }
     }
 
-    /// Normalises, validates and decodes the arguments. Nothing past this point
-    /// sees raw JSON.
+    /// Normalises, validates and decodes the arguments. Later steps never see raw JSON.
     fn parse(self: Arc<Self>, arguments: Value) -> Result<Box<dyn ParsedCall>, ToolError>;
 }
 
-/// A tool together with arguments it understands.
+/// A call whose arguments have been validated and decoded.
 pub(crate) trait ParsedCall: Send {
     fn concurrency(&self) -> Concurrency;
     fn access_request(&self, context: &CallContext) -> AccessRequest;
     fn headline(&self) -> String;
-    /// What of the input had no effect, for the answer to mention.
+    /// Notes for the answer on arguments that the tool ignored.
     fn notes(&self) -> &[String];
     fn execute(self: Box<Self>, permit: Permit, context: CallContext) -> ToolFuture;
 }
 
 pub(crate) type ToolFuture = BoxFuture<'static, Result<ToolOutput, ToolError>>;
 
-/// Makes a tool ready for use: its schema is derived and compiled here, once.
+/// Erases a tool, and derives and compiles its schema once.
 pub(crate) fn erase<T: Tool>(tool: T) -> Arc<dyn AnyTool> {
     let schema = InputSchema::for_type::<T::Input>(T::PROPERTY_ALIASES);
     Arc::new(ErasedTool { tool: Arc::new(tool), schema })
@@ -348,7 +342,7 @@ impl<T: Tool> ParsedCall for BoundCall<T> {
 
 #[cfg(test)]
 pub(crate) mod test_support {
-    //! A throw-away directory to call tools in.
+    //! Calls tools in a temporary workspace.
 
     use std::fs::{self, File};
     use std::time::{Duration, SystemTime};
@@ -357,7 +351,8 @@ pub(crate) mod test_support {
     use crate::permissions::{Access, ExcludedPaths, SearchScope};
     use crate::workspace;
 
-    /// The calls of one workspace share a session: what one reads, the next knows.
+    /// A temporary workspace. Its calls share a session, so a file that one call reads is known
+    /// to the next.
     pub(crate) struct Workspace {
         root: PathBuf,
         _directory: Option<tempfile::TempDir>,
@@ -377,7 +372,7 @@ pub(crate) mod test_support {
             workspace
         }
 
-        /// A directory that stays when this is dropped.
+        /// A workspace in an existing directory, which is not removed on drop.
         pub(crate) fn at(root: &Path) -> Self {
             let root = root.canonicalize().unwrap();
             let open = workspace::Workspace::open(vec![root.clone()]).unwrap();
@@ -391,7 +386,7 @@ pub(crate) mod test_support {
             }
         }
 
-        /// Hides a directory from searches, as the server does with its own.
+        /// Hides a directory from searches, as the server hides its own.
         pub(crate) fn hide(&mut self, directory: &Path) {
             self.excluded = ExcludedPaths::below(directory);
         }
@@ -414,19 +409,19 @@ pub(crate) mod test_support {
             fs::read(self.path(relative)).unwrap()
         }
 
-        /// The context of every call; cancel its token to cancel them.
+        /// The context of every call. Its token cancels them.
         pub(crate) fn context(&self) -> CallContext {
             self.context.clone()
         }
 
-        /// Makes `relative` look as if it had been written `seconds` ago; files of the
-        /// same age have the same time.
+        /// Sets the modification time of `relative` to `seconds` ago. Files of the same age get
+        /// exactly the same time.
         pub(crate) fn age(&self, relative: &str, seconds: u64) {
             let file = File::options().write(true).open(self.path(relative)).unwrap();
             file.set_modified(self.born - Duration::from_secs(seconds)).unwrap();
         }
 
-        /// Permits what lies in the workspace, and every command.
+        /// Permits every access within the workspace, and every command.
         pub(crate) fn permit(&self, access_request: AccessRequest) -> Result<Permit, ToolError> {
             let root = Arc::clone(&self.context.session.workspace);
             let resolve = |path: PathBuf| {
@@ -443,12 +438,12 @@ pub(crate) mod test_support {
             }))
         }
 
-        /// Calls `tool` the way the model does: JSON in, text out.
+        /// Calls `tool` as the model does: JSON in, text out.
         pub(crate) async fn call(&self, tool: impl Tool, arguments: Value) -> String {
             self.text(self.run(&erase(tool), arguments).await)
         }
 
-        /// The same with the whole answer, for a tool that is called several times.
+        /// Calls an erased tool, and returns the whole answer.
         pub(crate) async fn run(
             &self,
             tool: &Arc<dyn AnyTool>,
@@ -464,7 +459,7 @@ pub(crate) mod test_support {
             Ok(output)
         }
 
-        /// As the model reads it, with the workspace's path replaced.
+        /// The text of an answer, with the path of the workspace replaced.
         pub(crate) fn text(&self, answer: Result<ToolOutput, ToolError>) -> String {
             let text = match answer {
                 Ok(ToolOutput { text, is_error: true, .. }) => format!("Error: {text}"),

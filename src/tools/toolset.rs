@@ -1,4 +1,4 @@
-//! The tools of one request: who answers to which name, and what the model is told.
+//! Holds the tools of one request, finds them by name, and suggests names for a wrong one.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,27 +10,27 @@ use super::definition::definition;
 use super::tool::{AnyTool, ToolError};
 use crate::text;
 
-/// Suggestions for a name that does not exist.
+/// Suggestions for an unknown name.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// With so few tools, a model is told of all beside the closest.
+/// With at most this many tools, the answer to an unknown name lists them all.
 const MAX_LISTED: usize = 20;
 
-/// Below this similarity a name is another word, not a slip.
+/// Below this similarity it is another word, not a typing error.
 const MIN_SIMILARITY: f64 = 0.5;
 
-/// Bytes of a wrong name that are quoted back.
+/// Bytes of an unknown name that are compared and quoted.
 const MAX_NAME: usize = 80;
 
-/// Tools in their fixed order. A narrower set is a new value; the tools and their
-/// definitions are shared, and most requests narrow nothing.
+/// Tools in a fixed order. Cheap to clone: a narrower set is a new value that shares the tools
+/// and their definitions.
 #[derive(Clone, Default)]
 pub(crate) struct Toolset(Arc<Members>);
 
 #[derive(Clone, Default)]
 struct Members {
     tools: Vec<Arc<dyn AnyTool>>,
-    /// Names and aliases, each with the place of its tool.
+    /// Maps names and aliases to indexes in `tools`.
     places: HashMap<String, usize>,
     definitions: Vec<Arc<RawValue>>,
 }
@@ -50,12 +50,12 @@ impl Toolset {
         Self(Arc::new(Members { tools, places, definitions }))
     }
 
-    /// The tool of exactly this name or alias.
+    /// The tool with exactly this name or alias.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<dyn AnyTool>> {
         self.0.places.get(name).map(|place| &self.0.tools[*place])
     }
 
-    /// What goes upstream as `tools`, in fixed order.
+    /// The definitions that go upstream as `tools`, in a fixed order.
     pub(crate) fn definitions(&self) -> &[Arc<RawValue>] {
         &self.0.definitions
     }
@@ -64,25 +64,25 @@ impl Toolset {
         &self.0.tools
     }
 
-    /// Advertised names, in fixed order.
+    /// The advertised names, in a fixed order.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.tools.iter().map(|tool| tool.name())
     }
 
-    /// Only the tools that one of `names` names or is an alias of.
+    /// Keeps only the tools with one of these names or aliases.
     pub(crate) fn only<S: AsRef<str>>(&self, names: &[S]) -> Self {
         let chosen = self.places_of(names);
         self.kept(|place| chosen.contains(&place))
     }
 
-    /// All but the tools that one of `names` names or is an alias of.
+    /// Removes the tools with one of these names or aliases.
     pub(crate) fn without<S: AsRef<str>>(&self, names: &[S]) -> Self {
         let dropped = self.places_of(names);
         self.kept(|place| !dropped.contains(&place))
     }
 
-    /// Lets go of aliases that a client's tool bears as its name; the tools stay,
-    /// under their own names.
+    /// Removes aliases that are the names of client tools. The aliased tools stay, under their
+    /// own names.
     pub(crate) fn without_aliases<S: AsRef<str>>(&self, aliases: &[S]) -> Self {
         let mut toolset = self.clone();
         for alias in aliases.iter().map(AsRef::as_ref) {
@@ -93,12 +93,12 @@ impl Toolset {
         toolset
     }
 
-    /// Those of `names` that name no tool here: a slip in the configuration.
+    /// The entries of `names` that match no tool: errors in the configuration.
     pub(crate) fn unknown<'a, S: AsRef<str>>(&self, names: &'a [S]) -> Vec<&'a str> {
         names.iter().map(AsRef::as_ref).filter(|name| !self.0.places.contains_key(*name)).collect()
     }
 
-    /// The names that look most like `name`, best first.
+    /// The names most similar to `name`, best first.
     pub(crate) fn closest(&self, name: &str) -> Vec<&str> {
         let wanted = text::prefix(name, MAX_NAME).to_lowercase();
         let rated =
@@ -116,7 +116,7 @@ impl Toolset {
         names
     }
 
-    /// The answer to a call of a tool that is not here.
+    /// The answer to a call of an unknown tool.
     pub(crate) fn unavailable(&self, name: &str) -> ToolError {
         let closest = self.closest(name);
         let mut hint = String::new();
@@ -137,7 +137,8 @@ impl Toolset {
         names.iter().filter_map(|name| self.0.places.get(name.as_ref()).copied()).collect()
     }
 
-    /// Keeps what `is_kept`, and of it only the aliases that were still there.
+    /// Keeps the tools whose index satisfies `is_kept`. Aliases that were removed before stay
+    /// removed.
     fn kept(&self, is_kept: impl Fn(usize) -> bool) -> Self {
         let Members { tools, places, definitions } = &*self.0;
         let kept: Vec<usize> = (0..tools.len()).filter(|place| is_kept(*place)).collect();

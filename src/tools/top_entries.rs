@@ -1,18 +1,19 @@
-//! The beginning of a sorted list whose entries turn up in any order.
+//! Keeps the first entries of a sorted list while they arrive in any order.
 
 use std::collections::BTreeMap;
 
-/// Bytes held at most, whatever was asked for: far more than any answer may have.
+/// Bytes that are held at most. No answer may be as long.
 const MAX_BYTES: usize = 8 << 20;
 
-/// Holds the entries that come first, up to a number of lines; forgets the rest.
+/// Holds the entries with the smallest keys, up to a number of lines, and drops the rest.
 #[derive(Debug)]
 pub(crate) struct TopEntries<K> {
     entries: BTreeMap<K, Entry>,
     lines_wanted: usize,
     lines: usize,
     bytes: usize,
-    /// Nothing at or behind this is held any more.
+    /// The smallest key that was dropped. Entries from here on are not taken any more, or the
+    /// list would have a gap.
     cutoff: Option<K>,
 }
 
@@ -28,7 +29,7 @@ impl<K: Ord> TopEntries<K> {
         Self { entries: BTreeMap::new(), lines_wanted, lines: 0, bytes: 0, cutoff: None }
     }
 
-    /// Whether an entry with this key would be forgotten at once.
+    /// Whether an entry with this key would be dropped at once.
     pub(crate) fn is_closed_to(&self, key: &K) -> bool {
         if self.cutoff.as_ref().is_some_and(|cutoff| key >= cutoff) {
             return true;
@@ -49,17 +50,17 @@ impl<K: Ord> TopEntries<K> {
         self.forget_the_end();
     }
 
-    /// How many lines are held; may be more than was wanted.
+    /// The number of lines held. It may exceed the number wanted.
     pub(crate) fn lines(&self) -> usize {
         self.lines
     }
 
-    /// Whether entries were forgotten for their size alone.
+    /// Whether entries were dropped because of their size.
     pub(crate) fn overflowed(&self) -> bool {
         self.cutoff.is_some() && self.lines < self.lines_wanted
     }
 
-    /// The texts, in the order of their keys.
+    /// The texts in the order of their keys.
     pub(crate) fn into_texts(self) -> impl Iterator<Item = Vec<u8>> {
         self.entries.into_values().map(|entry| entry.text)
     }

@@ -1,14 +1,14 @@
-//! Cuts an answer that is too long for the model, at the border of a line.
+//! Cuts an answer that is too long for the model, at line ends where possible.
 
 use super::tool::Truncation;
 use crate::text;
 
-/// Of an answer that keeps both ends, the part that is its head.
+/// With `HeadAndTail`, one part in this many is the head.
 const HEAD_SHARE: usize = 2;
 
-/// `text` with about `max_chars` characters, the note on what was left out aside.
+/// Shortens `text` to at most `max_chars` characters, plus a note on what was left out.
 pub(crate) fn cap(text: String, max_chars: usize, truncation: Truncation) -> String {
-    // Bytes are at least as many as characters, so most answers need no counting.
+    // There are never more characters than bytes, so a short text needs no counting.
     if text.len() <= max_chars {
         return text;
     }
@@ -28,7 +28,7 @@ pub(crate) fn cap(text: String, max_chars: usize, truncation: Truncation) -> Str
     [head, &note, tail].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// At most the first `chars` characters, without a line that they end in the middle of.
+/// The first `chars` characters, without a line that would be cut in two.
 fn head(text: &str, chars: usize) -> &str {
     let cut = text::first_chars(text, chars);
     if text[cut.len()..].starts_with('\n') {
@@ -38,7 +38,7 @@ fn head(text: &str, chars: usize) -> &str {
     lines.strip_suffix('\n').unwrap_or(lines)
 }
 
-/// At most the last `chars` characters, without a line that they begin in the middle of.
+/// The last `chars` characters, without a line that would be cut in two.
 fn tail(text: &str, chars: usize) -> &str {
     let cut = text::last_chars(text, chars);
     if text[..text.len() - cut.len()].ends_with('\n') {

@@ -1,7 +1,7 @@
-//! Runs a search of Glob or Grep: within a time, on several threads, for one call.
+//! Runs a search of Glob or Grep on several threads, within a time limit.
 //!
-//! The call gets its answer at the time limit even when a thread hangs in the file
-//! system: what was found until then is kept where the caller can take it.
+//! The call gets its answer at the time limit even when a thread hangs in the file system.
+//! The results so far are shared, so that the caller can take them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,6 +22,7 @@ pub(crate) use io_errors::reason;
 pub(crate) use pattern::check_pattern;
 pub(crate) use tree::{Entry, Filter, Walk};
 
+mod above;
 mod io_errors;
 mod node;
 mod pattern;
@@ -31,56 +32,56 @@ mod rules;
 mod tests;
 mod tree;
 
-/// A search that takes longer is better narrowed; the answer says so.
+/// After this time a search ends, and the answer asks the model to narrow it.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
-/// Threads that can see that time is up do so at once, and one of them answers. After
-/// this none can.
+/// Time that the threads get to notice the time limit and answer. After it, all of them hang,
+/// and the caller answers itself.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// Files that an answer names as not searched; then it counts.
+/// Files that an answer names as not searched. Further files are only counted.
 const MAX_NAMED: usize = 5;
 
-/// How a tool searches.
+/// The settings with which a tool searches.
 #[derive(Debug)]
 pub(crate) struct Search {
     pub(crate) pool: &'static Pool,
     pub(crate) time_limit: Duration,
 }
 
-/// A search that is under way.
+/// A running search, shared by its threads.
 pub(crate) trait Job: Send + Sync + 'static {
-    /// Searches until nothing is left to do or time is up. Each thread calls this.
+    /// Searches until the work is done or time is up. Each thread calls this once.
     fn work(&self);
 
-    /// The answer from what was found so far; asked once.
+    /// The answer from the results so far. Called once.
     fn answer(&self) -> ToolOutput;
 }
 
-/// Until when one search may go on, and what it could not look at.
+/// When a search must stop, and what it has not searched.
 #[derive(Debug)]
 pub(crate) struct Bounds {
     deadline: Instant,
-    /// Cancelled, or nobody waits any more. Asking the token itself for each file
-    /// would make its lock a bottleneck.
+    /// Set when the call is dropped. Asking its cancellation token for each file would make
+    /// the token's lock a bottleneck.
     stopped: AtomicBool,
     timed_out: AtomicBool,
-    /// There were more directories than could be kept waiting.
+    /// Set when the queue had no room for further directories.
     overflowed: AtomicBool,
-    /// Goes up as long as threads come back.
+    /// Counts the times that any thread has come back from the file system.
     steps: AtomicUsize,
     not_searched: Mutex<Named>,
     ignore_files: Mutex<Named>,
 }
 
-/// The first of what there is to say of files, and how much there is in all.
+/// The first notes on files in the order of their paths, and the number of all notes.
 #[derive(Debug, Default)]
 struct Named {
     first: BTreeSet<String>,
     total: usize,
 }
 
-/// Stops the work when the call that waits for it is dropped.
+/// Stops the threads when the waiting call is dropped.
 struct StopOnDrop(Arc<Bounds>);
 
 impl Drop for StopOnDrop {
@@ -96,12 +97,13 @@ impl Default for Search {
 }
 
 impl Search {
-    /// Prepares a job and works on it, both in threads of the pool.
+    /// Prepares a job and runs it, both in threads of the pool.
     pub(crate) async fn run<J: Job>(
         &self,
         cancelled: &CancellationToken,
         prepare: impl FnOnce(Arc<Bounds>) -> Result<J, ToolError> + Send + 'static,
     ) -> Result<ToolOutput, ToolError> {
+        // Biased, here and below: a cancelled call must not answer.
         let slot = tokio::select! {
             biased;
             () = cancelled.cancelled() => return Err(ToolError::Cancelled),
@@ -115,6 +117,7 @@ impl Search {
             let (slot, bounds, job) = (Arc::clone(&slot), Arc::clone(&bounds), Arc::clone(&job));
             move || Ok(work(&slot, prepare(bounds)?, &job))
         });
+        // No thread is joined: one that hangs must not hold up the answer.
         let latest = bounds.deadline + GRACE;
         let mut steps = 0;
         loop {
@@ -129,7 +132,7 @@ impl Search {
     }
 }
 
-/// What the first thread does: it calls the others, and answers when all is done.
+/// Runs in the first thread: starts the others, takes part in the work, and answers.
 fn work<J: Job>(slot: &Arc<Slot>, job: J, shared: &OnceLock<Arc<J>>) -> ToolOutput {
     let job = Arc::clone(shared.get_or_init(|| Arc::new(job)));
     let threads = available_parallelism().map_or(1, usize::from).min(MAX_THREADS_OF_A_SEARCH);
@@ -141,7 +144,7 @@ fn work<J: Job>(slot: &Arc<Slot>, job: J, shared: &OnceLock<Arc<J>>) -> ToolOutp
     job.answer()
 }
 
-/// The answer when no thread gave one.
+/// The answer if no thread has given one in time.
 fn late<J: Job>(bounds: &Bounds, job: Option<&Arc<J>>) -> Result<ToolOutput, ToolError> {
     bounds.timed_out.store(true, Ordering::Relaxed);
     let hangs = "the search ran out of time before it began: the file system does not answer";
@@ -161,13 +164,14 @@ impl Bounds {
         }
     }
 
-    /// Whether to stop, asked by a thread that has come back with something done.
+    /// Whether to stop. Called by threads that have just come back from the file system, which
+    /// shows that the search is not stuck.
     pub(crate) fn is_over(&self) -> bool {
         self.steps.fetch_add(1, Ordering::Relaxed);
         self.has_ended()
     }
 
-    /// Whether to stop; remembers that time ran out.
+    /// Whether to stop. Records that time has run out.
     fn has_ended(&self) -> bool {
         if self.stopped.load(Ordering::Relaxed) {
             return true;
@@ -179,7 +183,8 @@ impl Bounds {
         late
     }
 
-    /// Lets the next search in when no thread of this one has come back since.
+    /// Gives up the slot, so that another search may begin, if no thread has come back since
+    /// the count was `before`. Returns the new count.
     fn release_if_stuck(&self, slot: &Slot, before: usize) -> usize {
         let steps = self.steps.load(Ordering::Relaxed);
         if steps == before {
@@ -188,12 +193,12 @@ impl Bounds {
         steps
     }
 
-    /// A file or directory that could not be searched, and why.
+    /// Records a file or directory that could not be searched, and the reason.
     pub(crate) fn not_searched(&self, path: &Path, reason: &str) {
         lock(&self.not_searched).add(path, reason);
     }
 
-    /// An ignore file, and what of it does not count.
+    /// Records that an ignore file is not used, or only in part.
     fn note_ignore_file(&self, path: &Path, what: &str) {
         lock(&self.ignore_files).add(path, what);
     }
@@ -210,7 +215,7 @@ impl Bounds {
         !self.is_partial() && lock(&self.not_searched).total == 0
     }
 
-    /// What the answer must say besides its results.
+    /// The notes that the answer must add to its results.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.timed_out.load(Ordering::Relaxed) {

@@ -1,7 +1,7 @@
-//! The short way to a target: one `openat2` for its directory.
+//! Resolves a path with one `openat2` for its directory.
 //!
-//! It gives up (`None`) wherever the kernel objects or a link is the last part;
-//! the walk then finds out why and what it means.
+//! This is the fast way. It gives up with `None` if the kernel refuses the path or if the
+//! last part is a link. `walk` then resolves the path or finds the reason.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -39,7 +39,7 @@ fn open_directory(root: &OwnedFd, beneath: &Path) -> Option<OwnedFd> {
     openat2(root, beneath, flags, Mode::empty(), resolve).ok()
 }
 
-/// The path the kernel knows an open directory by.
+/// The path under which the kernel knows an open directory.
 fn name_of(directory: &OwnedFd) -> Option<PathBuf> {
     let link = format!("/proc/self/fd/{}", directory.as_raw_fd());
     let name = readlinkat(CWD, link, Vec::new()).ok()?;

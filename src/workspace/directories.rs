@@ -1,4 +1,5 @@
-//! Directories made on the way to a new file, which go again unless the file comes about.
+//! Creates the missing directories of a new file, and removes them again if writing the
+//! file fails.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,8 +11,8 @@ use rustix::io::Errno;
 use super::handles::{duplicate, open_directory};
 use super::target::Target;
 
-/// What one call made, the outermost first. Removed when this is dropped, each only if it
-/// is still the directory that was made, and empty.
+/// The directories that one call has created, outermost first. Dropping this removes each
+/// that is still the same directory and empty.
 #[derive(Debug, Default)]
 pub(super) struct NewDirectories(Vec<NewDirectory>);
 
@@ -19,13 +20,13 @@ pub(super) struct NewDirectories(Vec<NewDirectory>);
 struct NewDirectory {
     parent: OwnedFd,
     name: OsString,
-    /// By which another one of that name is told apart.
+    /// Tells it from another directory that has taken its name meanwhile.
     device_and_inode: (u64, u64),
 }
 
 impl NewDirectories {
-    /// Opens the directory `name`, made if it is not there. Its mode is the operator's
-    /// umask to decide.
+    /// Opens the directory `name`, and creates it if it is missing. The umask decides its
+    /// mode.
     pub(super) fn enter(&mut self, parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
         let is_new = match mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
             Ok(()) => true,
@@ -43,14 +44,15 @@ impl NewDirectories {
         Ok(directory)
     }
 
-    /// The file is there: its directories stay.
+    /// Keeps the directories, because the file was written.
     pub(super) fn keep(mut self) {
         self.0.clear();
     }
 }
 
 impl Target {
-    /// The directory the target is in, made if it is not there, and its name in it.
+    /// Opens the target's directory, creates it if it is missing, and returns the target's
+    /// name in it.
     pub(super) fn leaf_with_parents(
         &self,
         new: &mut NewDirectories,

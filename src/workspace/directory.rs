@@ -1,6 +1,7 @@
-//! An open directory: what is in it is reached by single names, following no link.
+//! Lists an open directory, and opens its entries by single names.
 //!
-//! Nothing that changes underneath can lead out of it: there are no paths here.
+//! It follows no link and resolves no path, so a change of the tree below cannot lead out
+//! of the directory.
 
 use std::ffi::CStr;
 use std::fs::{File, Metadata};
@@ -22,10 +23,10 @@ const LIST: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// The longest path that the kernel takes at once, with its final NUL.
+/// The kernel's limit on one path, including its final NUL.
 const MAX_PATH: usize = 4096;
 
-/// Which file this is, whatever its names.
+/// Identifies a file independently of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileId {
     pub(crate) device: u64,
@@ -46,18 +47,19 @@ impl FileId {
 }
 
 impl Directory {
-    /// Opens what `handle` stands for, for listing.
+    /// Opens the directory of `handle` once more, for listing. The new handle has its own
+    /// position in the listing.
     pub(super) fn again(handle: impl AsFd) -> io::Result<Self> {
         Ok(Self(openat(handle, c".", LIST, Mode::empty())?))
     }
 
-    /// A directory in this one.
+    /// Opens a subdirectory.
     pub(crate) fn open_directory(&self, name: &CStr) -> io::Result<Self> {
         gate::pass(name);
         Ok(Self(openat(&self.0, name, LIST, Mode::empty())?))
     }
 
-    /// A directory so many levels below this one, however long the path to it is.
+    /// Opens the directory at the path `names`, however many levels below this one it lies.
     pub(crate) fn open_below(&self, names: &[&CStr]) -> io::Result<Self> {
         let mut here = Self::again(&self.0)?;
         let mut rest = names;
@@ -72,7 +74,8 @@ impl Directory {
     fn open_path(&self, path: &[u8], names: &[&CStr]) -> io::Result<Self> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         match openat2(&self.0, path, LIST, Mode::empty(), resolve) {
-            // A kernel without it, or a container that forbids it.
+            // An old kernel has no `openat2`, and some containers forbid it. Opening one
+            // name at a time refuses the same links.
             Err(Errno::NOSYS | Errno::PERM) => {
                 let mut here = Self::again(&self.0)?;
                 for name in names {
@@ -84,20 +87,21 @@ impl Directory {
         }
     }
 
-    /// A regular file in this directory, opened for reading without blocking.
+    /// Opens a regular file for reading. Never blocks on a named pipe.
     pub(crate) fn open_file(&self, name: &CStr) -> io::Result<File> {
         gate::pass(name);
         regular(openat(&self.0, name, READ, Mode::empty())?)
     }
 
-    /// The same where it is not known that it is no device: opening some is an act.
+    /// Opens a regular file whose kind is not known yet. It asks for the kind first, because
+    /// opening a device can have an effect.
     pub(crate) fn open_file_of_unknown_kind(&self, name: &CStr) -> io::Result<File> {
         let stat = statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
         expect_regular(FileType::from_raw_mode(stat.st_mode))?;
         self.open_file(name)
     }
 
-    /// Of a name here; of a link, not of what it leads to.
+    /// The status of an entry. For a link, that of the link itself.
     pub(crate) fn stat(&self, name: &CStr) -> io::Result<(FileId, Stat)> {
         let stat = statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok((FileId::from_stat(&stat), stat))
@@ -107,8 +111,9 @@ impl Directory {
         Ok(FileId::from_stat(&fstat(&self.0)?))
     }
 
-    /// Hands on the next entries, with what the listing knows of their kind: `enough` of
-    /// them or a few more. False when there are no others.
+    /// Passes the next entries to `take`: at least `enough` of them, if there are so many.
+    /// The kind is `Unknown` where the file system does not tell it. Returns whether more
+    /// entries may follow.
     pub(crate) fn list(
         &self,
         buffer: &mut [MaybeUninit<u8>],
@@ -124,7 +129,8 @@ impl Directory {
                 take(name, entry.file_type());
                 taken += 1;
             }
-            // The kernel goes on behind what it has written, so all of that is taken.
+            // The kernel continues after the last entry it has written to the buffer, so the
+            // buffer must be emptied before the listing may pause.
             if entries.is_buffer_empty() && taken >= enough {
                 return Ok(true);
             }
@@ -133,7 +139,7 @@ impl Directory {
     }
 }
 
-/// As many names as fit into one path, and how many those are.
+/// Joins as many names as fit into one path, and returns their number.
 fn beginning(names: &[&CStr]) -> (Vec<u8>, usize) {
     let mut path = Vec::new();
     let mut taken = 0;
@@ -151,7 +157,7 @@ fn beginning(names: &[&CStr]) -> (Vec<u8>, usize) {
     (path, taken)
 }
 
-/// Stops a thread at the opening of a name, in tests: a file system that hangs.
+/// Simulates a file system that hangs: in tests, holds a thread that opens a certain name.
 pub(crate) mod gate {
     use std::ffi::CStr;
 
@@ -172,8 +178,8 @@ pub(crate) mod gate {
         static SHUT: Mutex<Option<HashMap<String, usize>>> = Mutex::new(None);
         static CHANGED: Condvar = Condvar::new();
 
-        /// Nobody gets past this name until this is dropped. The name must be no other
-        /// test's.
+        /// Holds every thread that opens this name, until the gate is dropped. Each test must
+        /// use a name of its own, since tests share a process.
         pub(crate) struct Gate(&'static str);
 
         impl Gate {
@@ -187,7 +193,7 @@ pub(crate) mod gate {
                 SHUT.lock().unwrap().as_ref().unwrap()[self.0]
             }
 
-            /// Blocks until so many threads stand before the gate.
+            /// Blocks until this many threads wait at the gate.
             pub(crate) fn wait_for(&self, threads: usize) {
                 let mut shut = SHUT.lock().unwrap();
                 while shut.as_ref().unwrap()[self.0] < threads {

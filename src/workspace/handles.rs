@@ -15,7 +15,8 @@ pub(super) const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// A handle to whatever has that name, a link itself included.
+/// Opens whatever has this name, without following it: a link is opened itself. `PATH` needs
+/// no right to read, and opening has no effect on devices and pipes.
 pub(super) fn open_entry(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }

@@ -1,9 +1,9 @@
-//! Tells one state of a file from another without reading it.
+//! Detects that a file has changed, without reading it.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 
-/// A file's place on the disk, its size, and when it was last touched.
+/// One state of a file: device and inode, size, and times of the last changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,

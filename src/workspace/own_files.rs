@@ -1,6 +1,7 @@
-//! Recognises the server's own files by what they are, whatever name leads to them.
+//! Recognises the server's own files by device and inode.
 //!
-//! A hard link, or a mount elsewhere, has a path that says nothing. Device and inode do.
+//! Paths are not enough: a hard link or a bind mount gives the same file a path outside the
+//! server's directory.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
@@ -18,24 +19,25 @@ use super::Workspace;
 use super::directory::FileId;
 use super::target::Target;
 
-/// The keys, the database and the like stand at the top and are listed first; what is
-/// beyond is one of very many files that sessions keep.
+/// The listing is breadth first, so the keys and the database at the top always fit. Only
+/// some of very many session files can be left out.
 const MAX_LISTED: usize = 100_000;
 
-/// Holds what a package index sent, tens of thousands of files, and nothing of ours.
+/// Holds installed packages: tens of thousands of files, and none that the server wrote.
 const NOT_LISTED: &str = "venv";
 
-/// A path has fewer parts.
+/// No path has more parts. Stops a climb that would never reach the root.
 const MAX_DEPTH: usize = 4096;
 
-/// A directory of our own files, and all that is in it.
+/// The server's own directory with everything in it. The default has none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnFiles(Option<Arc<Directory>>);
 
 #[derive(Debug)]
 struct Directory {
     path: PathBuf,
-    /// Opened when it is there for the first time, and then held, wherever it is moved to.
+    /// Opened at the first look that finds the directory, then held: it stays ours when it
+    /// is moved.
     handle: OnceLock<OwnedFd>,
 }
 
@@ -44,21 +46,21 @@ impl OwnFiles {
         Self(Some(Arc::new(Directory { path: path.to_owned(), handle: OnceLock::new() })))
     }
 
-    /// Whether this is our directory or anything in it, by any name. Lists the directory:
-    /// whoever asks for many takes [`Self::identities`] once.
+    /// Whether the file is our directory or in it, under any name. Lists the directory each
+    /// time: to ask about many files, call [`Self::identities`] once.
     fn covers_identity(&self, id: FileId) -> bool {
         self.identities().contains(&id)
     }
 
-    /// Our directory, and all files and directories in it now.
+    /// The identities of our directory and of everything in it now.
     pub(crate) fn identities(&self) -> HashSet<FileId> {
         self.handle().and_then(|handle| list(handle).ok()).unwrap_or_default()
     }
 
-    /// Whether the target is, or would be made, in our directory.
+    /// Whether the target is in our directory, or would be created in it.
     pub(crate) fn covers(&self, target: &Target, workspace: &Workspace) -> bool {
         let Some(own) = self.handle() else { return false };
-        // What cannot be looked at is not handed out.
+        // If the check itself fails, refuse the target.
         self.look(own, target, workspace).unwrap_or(true)
     }
 
@@ -73,11 +75,12 @@ impl OwnFiles {
         };
         let stat = fstat(entry)?;
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        // A directory itself may be ours; above it we have looked.
+        // The target may be our directory itself. The directories above it are checked.
         if is_directory && FileId::from_stat(&stat) == id_of(own)? {
             return Ok(true);
         }
-        // With one name, and in the mount that the root is in, it is where its path says.
+        // A file with one name, reached through no mount, is where its path says. The slow
+        // listing is needed only for the others.
         let has_other_names = !is_directory && 1 < stat.st_nlink;
         if !has_other_names && !is_mounted(entry, workspace)? {
             return Ok(false);
@@ -105,7 +108,8 @@ fn open_directory(at: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     openat(at, name, flags, Mode::empty())
 }
 
-/// Whether the way up from `directory` passes `own`. The kernel leads it through mounts.
+/// Whether `directory` is `own` or lies below it. Climbs with `..`, which the kernel leads
+/// through mounts as well.
 fn is_beneath(directory: &OwnedFd, own: FileId) -> Result<bool, Errno> {
     let mut here = id_of(directory)?;
     let mut handle = open_directory(directory, ".".as_ref())?;
@@ -123,8 +127,8 @@ fn is_beneath(directory: &OwnedFd, own: FileId) -> Result<bool, Errno> {
     Err(Errno::NAMETOOLONG)
 }
 
-/// Whether a mount led here that none of the roots is in. A kernel that does not say so
-/// may hide one.
+/// Whether `handle` lies in a mount that holds none of the roots. Says yes if the kernel
+/// does not tell mounts apart, which is the safe answer.
 fn is_mounted(handle: &OwnedFd, workspace: &Workspace) -> Result<bool, Errno> {
     let Some(here) = mount_of(handle)? else { return Ok(true) };
     for root in workspace.root_handles() {
@@ -146,7 +150,7 @@ fn mount_of(handle: &OwnedFd) -> Result<Option<u64>, Errno> {
     }
 }
 
-/// Breadth first, so that what matters most is there in any case.
+/// Lists breadth first, so that the limit cuts off only deep files.
 fn list(own: &OwnedFd) -> Result<HashSet<FileId>, Errno> {
     let mut found = HashSet::from([id_of(own)?]);
     let mut waiting = VecDeque::from([open_directory(own, ".".as_ref())?]);
@@ -158,7 +162,7 @@ fn list(own: &OwnedFd) -> Result<HashSet<FileId>, Errno> {
             if name == "." || name == ".." || name == NOT_LISTED {
                 continue;
             }
-            // One that has gone meanwhile is none any more.
+            // An entry that has vanished meanwhile needs no protection.
             let Ok(stat) = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             found.insert(FileId::from_stat(&stat));
             if MAX_LISTED <= found.len() {
@@ -206,7 +210,7 @@ mod tests {
             assert_eq!(own.covers_identity(FileId::from_metadata(&metadata)), is_own, "{name}");
         }
 
-        // Moved into the workspace it is ours as before.
+        // The directory stays ours when it is moved into the workspace.
         fs::rename(path("state"), path("ws/moved/here")).unwrap();
         assert!(covers("ws/moved/here") && covers("ws/moved/here/key"));
         assert!(covers("ws/moved/here/new") && covers("ws/moved/here/sub/deep/new/er"));

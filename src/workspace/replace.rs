@@ -1,6 +1,8 @@
-//! Writing that leaves no half file behind: a file without a name, or where the file
-//! system has none such a temporary one, which gets the target's name when it is
-//! whole. Never in place.
+//! Writes a file whole or not at all.
+//!
+//! The contents go to a file without a name (`O_TMPFILE`), or to a temporary file where the
+//! file system has no such files. When it is complete, it takes the target's name. An
+//! existing file is never written in place.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -24,7 +26,7 @@ use super::temp_files::{TempFileNote, TempFiles, random_name};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReplaceError {
-    /// Someone else wrote, made or removed the file meanwhile.
+    /// Someone else wrote, created or removed the file meanwhile.
     #[error("the file changed while it was being written")]
     Changed,
     #[error(transparent)]
@@ -38,10 +40,9 @@ impl From<Errno> for ReplaceError {
 }
 
 impl Target {
-    /// Puts `contents` where this target is, all or nothing, if the file is still in
-    /// the state `before` (`None`: still not there). Missing directories are made.
-    /// Mode, owner and extended attributes of the file are kept, but for those that lend
-    /// rights.
+    /// Replaces the file with `contents`, if it is still in the state `before` (`None`: if it
+    /// still does not exist). Creates missing directories. Keeps mode, owner and extended
+    /// attributes of the file, except those that grant privileges.
     pub(crate) fn replace(
         &self,
         contents: &[u8],
@@ -69,19 +70,20 @@ impl Target {
             }
         };
         let file = match put(place.make_nameless(old.as_ref())) {
-            // There may be no such files here, or no way to name them.
+            // The file system may have no nameless files, or no way to name them.
             Err(ReplaceError::Io(_)) => put(place.make_named(old.as_ref())),
             file => file,
         }?;
         new_directories.keep();
-        // The file is replaced already; a directory that cannot be synced (some
-        // file systems, directories we may not read) is no reason to say otherwise.
+        // The file is already replaced. Some file systems cannot sync a directory, and we may
+        // have no right to read it: neither makes the write a failure.
         let _ = sync_directory(&directory);
         Ok(Identity::from_metadata(&file.metadata()?))
     }
 }
 
-/// Where the operator took the right to write away, a rename must not sneak past.
+/// Opens the old file for writing, only to check that we may write it: a rename would work
+/// on a read-only file too.
 fn open_for_replacing(directory: &OwnedFd, name: &OsStr) -> Result<File, Errno> {
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(directory, name, flags, Mode::empty()).map(File::from)
@@ -100,7 +102,7 @@ fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {
     fsync(openat(directory, ".", flags, Mode::empty())?)
 }
 
-/// The directory that a new file comes into.
+/// The directory of a new file.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     directory: &'a OwnedFd,
@@ -108,14 +110,14 @@ struct Place<'a> {
     temp_files: &'a TempFiles,
 }
 
-/// A new file, gone with this unless it took the target's name.
+/// A new file. Dropping this removes it, unless it took the target's name.
 struct New<'a> {
     file: File,
     name: Option<Temporary<'a>>,
     place: Place<'a>,
 }
 
-/// A name beside the target, for a moment.
+/// A temporary name in the target's directory. Dropping this removes it.
 struct Temporary<'a> {
     place: Place<'a>,
     name: String,
@@ -123,14 +125,14 @@ struct Temporary<'a> {
     _note: Option<TempFileNote>,
 }
 
-/// Of a new file the umask decides; what replaces a file shows nobody more than that
-/// file did.
+/// The mode of a file that is being written. The umask decides for a new file. A replacement
+/// is private until it has the mode of the old file, which may be private itself.
 fn mode_over(old: Option<&File>) -> Mode {
     Mode::from_raw_mode(if old.is_some() { 0o600 } else { 0o666 })
 }
 
 impl<'a> Place<'a> {
-    /// Nothing is left of such a file if we are killed.
+    /// Creates a file without a name. The kernel removes it if we are killed.
     fn make_nameless(self, old: Option<&File>) -> Result<New<'a>, Errno> {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
         let file = File::from(openat(self.directory, ".", flags, mode_over(old))?);
@@ -155,7 +157,8 @@ impl New<'_> {
         self.file.sync_all()
     }
 
-    /// A file cannot be linked over another one, so that takes a second name first.
+    /// Gives the file its final name. A link cannot replace an existing file, only a rename
+    /// can, so a nameless file first gets a temporary name.
     fn take_name(&mut self, name: &OsStr, before: Option<Identity>) -> Result<(), Errno> {
         if self.name.is_none() && before.is_none() {
             return self.link(name);
@@ -175,7 +178,8 @@ impl New<'_> {
     }
 }
 
-/// By which a file without a name can be linked without any privilege.
+/// The path through which a nameless file can be linked. `AT_EMPTY_PATH` would need a
+/// privilege.
 fn path_of(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
@@ -200,7 +204,8 @@ impl<'a> Temporary<'a> {
     fn rename_to_new(&self, name: &OsStr) -> Result<(), Errno> {
         let (directory, flags) = (self.place.directory, RenameFlags::NOREPLACE);
         match renameat_with(directory, &self.name, directory, name, flags) {
-            // Not every file system knows the flag.
+            // Some file systems do not know the flag. A file that appears at this moment is
+            // then replaced.
             Err(Errno::INVAL | Errno::NOSYS) => renameat(directory, &self.name, directory, name),
             renamed => renamed,
         }
@@ -215,14 +220,15 @@ impl Drop for Temporary<'_> {
     }
 }
 
-/// Not setuid and setgid: what lends a program its owner's rights was meant for the
-/// contents that were there.
+/// The bits of the mode that are kept: not setuid and setgid, which the owner granted to the
+/// old contents.
 const KEPT_MODE: u32 = 0o1777;
 
-/// Where file capabilities stand, which lend rights as setuid does.
+/// The attribute of file capabilities, which grant privileges as setuid does.
 const CAPABILITIES: &[u8] = b"security.capability";
 
-/// Owner first, since changing it clears bits of the mode.
+/// Copies owner, mode and extended attributes. The owner comes first, because changing it
+/// clears bits of the mode.
 fn keep_attributes(old: &File, new: &File) -> io::Result<()> {
     let (was, is) = (old.metadata()?, new.metadata()?);
     keep_owner(&was, &is, new)?;
@@ -248,7 +254,7 @@ fn keep_extended(old: impl AsFd, new: impl AsFd) -> Result<(), Errno> {
         let mut value = vec![0; fgetxattr_query(&old, &name[..])?];
         let length = fgetxattr(&old, &name[..], &mut value[..])?;
         match fsetxattr(&new, &name[..], &value[..length], XattrFlags::empty()) {
-            // Labels are for the system to give.
+            // The system itself sets security labels, and may forbid us to.
             Err(Errno::PERM | Errno::OPNOTSUPP) if name.starts_with(b"security.") => {}
             kept => kept?,
         }
@@ -315,7 +321,7 @@ mod tests {
         }
     }
 
-    /// Nothing that dies between two calls of the kernel leaves more than a note.
+    /// A server that is killed between two system calls leaves a noted file, or only a note.
     #[test]
     fn a_name_beside_the_target_is_noted_for_as_long_as_it_stands() {
         let home = tempfile::tempdir().unwrap();

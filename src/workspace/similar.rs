@@ -1,4 +1,4 @@
-//! The name that was probably meant where there is none.
+//! Suggests an existing name for a path that leads nowhere.
 
 use std::cmp::Reverse;
 use std::ffi::OsStr;
@@ -10,18 +10,18 @@ use rustix::fs::{Dir, Mode, OFlags, openat};
 use super::target::{Target, TargetLocation};
 use crate::text;
 
-/// Names that are looked at; a directory may have millions.
+/// Names that are read. A directory may have millions.
 const MAX_NAMES: usize = 10_000;
 
-/// Names that are compared letter by letter, which takes the square of their length.
+/// Names that are compared by edit distance, which takes time quadratic in their length.
 const MAX_COMPARED: usize = 64;
 
-/// Below this a name is another one, not a slip.
+/// Below this similarity it is another name, not a typing error.
 const MIN_SIMILARITY: f64 = 0.6;
 
 impl Target {
-    /// Of a target that is not there: what is there under the name closest to the first
-    /// part of its path that is missing, if one is close. Blocks.
+    /// The existing path whose name is closest to the first missing part of this target, if
+    /// one is close enough. `None` if the target exists. Blocks.
     pub(crate) fn similar(&self, is_excluded: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         let TargetLocation::Missing { directory, below } = self.place() else { return None };
         let wanted = folded(below.first()?);
@@ -52,8 +52,8 @@ fn folded(name: &OsStr) -> String {
     name.to_string_lossy().to_lowercase()
 }
 
-/// How many letters the names have in common, in whatever order: at most so many can
-/// stand in the same places.
+/// How many letters the names have in common, in any order. This is an upper bound on the
+/// letters in equal places, and cheap.
 fn shared_letters(one: &str, other: &str) -> usize {
     let sorted = |name: &str| {
         let mut letters: Vec<char> = name.chars().collect();

@@ -1,4 +1,4 @@
-//! A file or directory beneath a root, and what can be done with it.
+//! Holds a resolved path as open handles, and opens the file or directory it leads to.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -13,12 +13,12 @@ use rustix::io::Errno;
 use super::directory::Directory;
 use super::handles::{READ, duplicate, expect_regular, not_regular, open_directory, regular};
 
-/// A file or directory beneath a root, resolved once; it need not exist yet.
+/// A file or directory beneath a root. It is resolved once, and need not exist yet.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// As it was asked for: absolute, `.` and `..` removed.
+    /// The requested path, absolute and without `.` and `..`.
     path: PathBuf,
-    /// With every link resolved.
+    /// The same path with every link resolved.
     real: PathBuf,
     place: TargetLocation,
     root: HoldingRoot,
@@ -31,7 +31,7 @@ pub(super) struct HoldingRoot {
     pub(super) handle: Arc<OwnedFd>,
 }
 
-/// Where a target is, as handles that no later change of names can redirect.
+/// The location of a target, as open handles. Renaming and relinking cannot redirect them.
 #[derive(Debug)]
 pub(super) enum TargetLocation {
     Root(Arc<OwnedFd>),
@@ -40,7 +40,8 @@ pub(super) enum TargetLocation {
         name: OsString,
         handle: OwnedFd,
     },
-    /// `below` are the directories that are not there, and the name itself.
+    /// `directory` is the nearest directory that exists. `below` holds the names of the
+    /// missing directories, then the target's own name.
     Missing {
         directory: OwnedFd,
         below: Vec<OsString>,
@@ -70,40 +71,42 @@ impl Target {
         &self.path
     }
 
-    /// The path with every link resolved, of a file yet to be made too.
+    /// The path with every link resolved. A target that does not exist yet has one too.
     pub(crate) fn real_path(&self) -> &Path {
         &self.real
     }
 
-    /// Whether there was nothing when the path was resolved.
+    /// Whether the target did not exist when the path was resolved.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self.place, TargetLocation::Missing { .. })
     }
 
-    /// Of what was there when the path was resolved.
+    /// The metadata of the file or directory that was resolved, even if another one has
+    /// taken its name since.
     pub(crate) fn metadata(&self) -> io::Result<Metadata> {
         File::from(self.handle()?.try_clone_to_owned()?).metadata()
     }
 
-    /// Opens the file for reading, never blocking; a link swapped in since is refused.
-    /// What is opened is the file that has the resolved name now.
+    /// Opens the file that has the resolved name now. Refuses a link that took the name
+    /// since then, and never blocks on a named pipe.
     pub(crate) fn open_file(&self) -> io::Result<File> {
         if matches!(self.place, TargetLocation::Root(_)) {
             return Err(not_regular(FileType::Directory));
         }
         let (directory, name) = self.leaf(open_directory)?;
-        // Asked first, for opening some devices is an act already.
+        // Ask for the kind before opening: opening a device can have an effect.
         let stat = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
         expect_regular(FileType::from_raw_mode(stat.st_mode))?;
+        // Another file may take the name between the two calls, so `regular` asks again.
         regular(openat(&directory, name, READ, Mode::empty())?)
     }
 
-    /// Opens the directory for walking, from the handle that was resolved.
+    /// Opens the resolved directory for walking.
     pub(crate) fn open_directory(&self) -> io::Result<Directory> {
         Directory::again(self.handle()?)
     }
 
-    /// The root that holds the target: its path, and the directory itself.
+    /// Opens the root that holds the target, and returns its path as well.
     pub(crate) fn open_root(&self) -> io::Result<(&Path, Directory)> {
         Ok((&self.root.real, Directory::again(&self.root.handle)?))
     }
@@ -116,7 +119,7 @@ impl Target {
         }
     }
 
-    /// The directory that the target is in, or the nearest one that is there already.
+    /// The directory that holds the target, or the nearest one above that exists.
     pub(super) fn directory(&self) -> &OwnedFd {
         match &self.place {
             TargetLocation::Root(handle) => handle,
@@ -126,7 +129,7 @@ impl Target {
         }
     }
 
-    /// The file or directory itself, if it is there.
+    /// The file or directory itself, if it exists.
     pub(super) fn entry(&self) -> Option<&OwnedFd> {
         match &self.place {
             TargetLocation::Root(handle) => Some(handle),
@@ -135,8 +138,8 @@ impl Target {
         }
     }
 
-    /// The directory the target is in, and its name there. `enter` opens each directory
-    /// that was not there when the path was resolved.
+    /// The directory that holds the target, and the target's name in it. `enter` opens each
+    /// directory that was missing when the path was resolved.
     pub(super) fn leaf(
         &self,
         mut enter: impl FnMut(&OwnedFd, &OsStr) -> Result<OwnedFd, Errno>,

@@ -1,5 +1,5 @@
-//! Notes of the temporary files that stand beside a target for a moment, so that
-//! those of a server that was killed are removed when it starts again.
+//! Keeps a note of each temporary file, so that the next start removes the files that a
+//! killed server left.
 
 use std::ffi::OsStr;
 use std::io;
@@ -19,27 +19,27 @@ use crate::ownership::Ownership;
 const PREFIX: &str = ".toolhand-";
 const SUFFIX: &str = ".tmp";
 
-/// Where the notes are kept; nowhere by default. A note is a symbolic link to the
-/// temporary file, under its name: one call of the kernel makes it whole.
+/// The directory of the notes. By default there is none. A note is a symbolic link to the
+/// temporary file and has the same name: one system call creates it whole.
 #[derive(Debug, Default)]
 pub(crate) struct TempFiles {
     notes: Option<PathBuf>,
 }
 
-/// Stands as long as this lives.
+/// Removes its note when it is dropped.
 pub(super) struct TempFileNote {
     notes: OwnedFd,
     name: String,
 }
 
 impl TempFiles {
-    /// Noted in a directory that is made by [`Self::sweep`].
+    /// Keeps notes in `directory`, which [`Self::sweep`] creates.
     pub(crate) fn noted_in(directory: PathBuf) -> Self {
         Self { notes: Some(directory) }
     }
 
-    /// Removes what stands in the notes. Whoever wrote them must be gone. What cannot be
-    /// removed keeps nothing else from it; the last reason is returned.
+    /// Removes all noted files and their notes. The server that wrote the notes must have
+    /// ended. Continues after a failure, and returns the last error.
     pub(crate) fn sweep(&self) -> io::Result<()> {
         let Some(path) = &self.notes else { return Ok(()) };
         match mkdirat(CWD, path, Mode::RWXU) {
@@ -58,7 +58,8 @@ impl TempFiles {
         outcome
     }
 
-    /// Without a note (no directory, a full disk) a file can be written all the same.
+    /// Notes a temporary file. `None` if that fails (no directory, a full disk): the file can
+    /// be written nevertheless.
     pub(super) fn note(&self, directory: &Path, name: &str) -> Option<TempFileNote> {
         let notes = open_notes(self.notes.as_ref()?).ok()?;
         symlinkat(directory.join(name), &notes, name).ok()?;
@@ -72,13 +73,13 @@ impl Drop for TempFileNote {
     }
 }
 
-/// A name that nobody else has.
+/// A name that is in use nowhere.
 pub(super) fn random_name() -> String {
     format!("{PREFIX}{}{SUFFIX}", Uuid::new_v4().simple())
 }
 
-/// The directory itself, never what a link in its place leads to, and only if nobody else
-/// can have written in it.
+/// Opens the directory of notes. Refuses a link in its place, and a directory in which other
+/// users can write: the sweep deletes what the notes name.
 fn open_notes(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let notes = openat(CWD, path, flags, Mode::empty())
@@ -100,7 +101,7 @@ fn our_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Removes a note, and the file that it speaks of. What is no note stays.
+/// Removes a note and the file it names. Leaves everything that is not a note.
 fn sweep_note(notes: &OwnedFd, name: &OsStr) -> io::Result<()> {
     let leads_to = match readlinkat(notes, name, Vec::new()) {
         Ok(leads_to) => leads_to,
@@ -123,14 +124,14 @@ fn is_temporary(name: &OsStr) -> bool {
     name.is_some_and(|id| Uuid::try_parse(id).is_ok())
 }
 
-/// Where the noted file stands, if the note is as we write them.
+/// The directory of the noted file, if the note has the form that we write.
 fn directory_noted<'f>(file: &'f Path, name: &OsStr) -> Option<&'f Path> {
     (file.is_absolute() && file.file_name()? == name).then_some(file.parent()?)
 }
 
 fn remove_temporary(directory: &Path, name: &OsStr) -> io::Result<()> {
     let directory = match open_without_links(directory) {
-        // It may have been replaced by something else since.
+        // The directory is gone, or something else has its name.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG) => return Ok(()),
         directory => directory?,
     };
@@ -144,17 +145,18 @@ fn remove_temporary(directory: &Path, name: &OsStr) -> io::Result<()> {
     }
 }
 
-/// Root may have given its file to the owner of the one that was to be replaced.
+/// Whether we created the file. When we run as root we may have given it to the owner of the
+/// file that it was to replace, so then any owner will do.
 fn is_ours(stat: &Stat) -> bool {
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     is_file && (stat.st_uid == our_user() || our_user() == 0)
 }
 
-/// A path as we note it holds none.
+/// Opens a directory by a path without links. The paths that we note have none.
 fn open_without_links(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // A kernel without it, or a container that forbids it.
+        // An old kernel has no `openat2`, and some containers forbid it.
         Err(Errno::NOSYS | Errno::PERM) => {}
         opened => return opened,
     }
@@ -200,7 +202,7 @@ mod tests {
         std::mem::forget(unfinished.note(&work, &first));
         std::mem::forget(unfinished.note(&work, &done));
         drop(unfinished.note(&work, &other));
-        // Notes that are none of ours.
+        // Links that have not the form of our notes.
         symlink(work.join("precious"), notes.join("precious")).unwrap();
         symlink(work.join("precious"), notes.join(random_name())).unwrap();
 

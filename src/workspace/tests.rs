@@ -1,4 +1,4 @@
-//! Checks what paths reach, what they do not, and races for links.
+//! Checks which paths resolve, which are refused, and races that swap in links.
 
 use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -38,7 +38,7 @@ impl Ground {
         symlink(to, self.path(name)).unwrap();
     }
 
-    /// Where a path leads, by the short way and by the long one alike.
+    /// Checks where a path leads: `direct` and `walk` must agree.
     #[track_caller]
     fn check(&self, path: &str, expected: &str) {
         for resolved in [
@@ -187,7 +187,7 @@ fn a_link_swapped_in_after_resolving_is_not_followed() {
     assert_eq!(fs::read_to_string(ground.path("secret")).unwrap(), "secret");
 }
 
-/// Whatever is swapped meanwhile: file for link, directory for link.
+/// Swaps a file for a link, and a directory for a link, while paths are resolved.
 #[test]
 fn a_race_for_links_leads_nowhere() {
     let ground = Ground::new();

@@ -1,10 +1,10 @@
-//! The long way to a target: component by component, reading links ourselves.
+//! Resolves a path one component at a time, and reads links itself.
 //!
-//! It serves where the kernel has no `openat2`, and for what `openat2` refuses
-//! and is harmless: links written as absolute paths into a root, links from one
-//! root into another, and names that do not exist yet. No step follows a link,
-//! and `..` goes back along the way we came, so nothing that changes underneath
-//! can lead out of the roots.
+//! This is the slow way, for kernels without `openat2` and for harmless paths that `openat2`
+//! refuses: links with an absolute path into a root, links from one root into another, and
+//! missing directories. No step lets the kernel follow a link, and `..` returns to the
+//! handle that we came from. So a concurrent change of the tree cannot lead out of the
+//! roots.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -20,10 +20,11 @@ use super::handles::{duplicate, open_entry};
 use super::target::{Target, TargetLocation};
 use super::{ResolveError, Root, Workspace};
 
-/// As many as the kernel follows.
+/// The kernel follows as many.
 const MAX_LINKS: usize = 40;
 
-/// `PROC_SUPER_MAGIC`: links there name open files and other processes' roots.
+/// `PROC_SUPER_MAGIC`. Links in this file system lead to open files and to the roots of
+/// other processes.
 const PROC_FILE_SYSTEM: i64 = 0x9fa0;
 
 pub(super) fn resolve(workspace: &Workspace, path: &Path) -> Result<Target, ResolveError> {
@@ -36,7 +37,7 @@ struct Walk<'a> {
     workspace: &'a Workspace,
     asked: &'a Path,
     root: &'a Root,
-    /// What was entered beneath the root.
+    /// The directories entered beneath the root, with their handles.
     trail: Vec<(OsString, OwnedFd)>,
     pending: VecDeque<OsString>,
     links: usize,
@@ -153,7 +154,7 @@ fn outside(path: &Path, leads_to: &Path) -> ResolveError {
     ResolveError::Outside { path: path.to_owned(), leads_to: leads_to.to_owned() }
 }
 
-/// The parts of a path that lead somewhere; `..` stays.
+/// The parts of a path without `.` and `/`. Keeps `..`.
 fn names(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_owned()),

@@ -1,4 +1,4 @@
-//! Runs a shell command.
+//! Runs a shell command in the working directory of the session.
 
 mod answer;
 mod last_command;
@@ -16,17 +16,17 @@ use crate::processes::{
 };
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput, Truncation};
 
-/// The shell of every command: never the user's own, whose start files would run.
+/// The shell of every command. It is never the user's own shell, which would run start files.
 const SHELL: &str = "/bin/bash";
 
-/// More is a program gone astray.
+/// A command that writes more than this is ended.
 const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
 /// `[tools.bash]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct BashSettings {
-    /// How long a command may run that names no time of its own.
+    /// How long a command may run if the call names no time.
     #[serde(with = "crate::units::duration")]
     pub(crate) timeout: Duration,
     /// The longest time that a call may name.
@@ -113,7 +113,7 @@ impl Tool for Bash {
 }
 
 impl Bash {
-    /// How long the command may run, and what to tell about it.
+    /// How long the command may run, and a note if that is less than requested.
     fn time(&self, wanted: Option<u64>) -> (Duration, Vec<String>) {
         let most = self.settings.max_timeout;
         match wanted.map(Duration::from_millis) {
@@ -122,14 +122,15 @@ impl Bash {
                 let note = format!("(timeout lowered to {most_shown}, the most that is allowed)");
                 (most, vec![note])
             }
-            // Nothing can be done in no time.
+            // A timeout of zero would end every command at once, so it counts as none.
             None | Some(Duration::ZERO) => (self.settings.timeout.min(most), Vec::new()),
             Some(wanted) => (wanted, Vec::new()),
         }
     }
 }
 
-/// Moves the session to where the command ended, if the session may be there.
+/// Moves the session's working directory to the one in which the command ended, if that lies
+/// in the workspace. Returns a note if the working directory was reset instead.
 fn follow(finished: &Finished, context: &CallContext) -> Option<String> {
     if finished.cause != EndCause::ItsOwn || !matches!(finished.exit, Some(Exit::Code(_))) {
         return None;
@@ -174,9 +175,9 @@ fn reset(context: &CallContext, why: &str) -> String {
     format!("(the working directory is {} again: {why})", root.display())
 }
 
-/// The text is one argument, whatever it holds. The line ends keep bash from turning
-/// itself into the last program of the text, whose own moves between directories would
-/// then pass for the shell's.
+/// The arguments of bash. The whole text is one argument, so nothing in it needs quoting. The
+/// line ends keep bash from replacing itself with the last program (an implicit `exec`): a
+/// change of directory by that program would then pass for one by the shell.
 fn arguments(text: &str) -> Vec<String> {
     ["--noprofile", "--norc", "-c"]
         .map(str::to_owned)

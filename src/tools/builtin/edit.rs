@@ -23,8 +23,8 @@ use crate::tools::disk;
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
 use crate::workspace::Target;
 
-/// How many bytes all replacements of one call may look through together: five hundred of
-/// them in a file of a megabyte, eight in the largest.
+/// Bytes that all replacements of one call may search together. That is five hundred
+/// replacements in a file of one megabyte, and eight in the largest file.
 const MAX_WORK_BYTES: usize = 512 << 20;
 
 #[derive(Debug)]
@@ -141,12 +141,12 @@ fn replacements(input: &EditInput) -> Result<Vec<Replacement<'_>>, ToolError> {
     }
 }
 
-/// What a run of replacements made of a content.
+/// The result of applying all replacements of a call.
 struct EditOutcome<'a> {
     content: Cow<'a, [u8]>,
     count: usize,
     was_reindented: bool,
-    /// Each was found exactly once.
+    /// Whether each old text was found exactly once, with its own indentation.
     was_unique: bool,
 }
 
@@ -186,7 +186,7 @@ fn apply_all<'a>(
     })
 }
 
-/// What the file held before.
+/// The old contents of the file, which may be long, go to hooks only.
 const HOOKS_ONLY: &[&str] = &["original"];
 
 fn create(
@@ -218,7 +218,8 @@ fn change(
     let coded = DecodedFile::decode(&current.bytes).map_err(|error| refused(target, &error))?;
     let modified = || FileError::Modified(target.path().to_owned());
     let outcome = match apply_all(&coded.text, replacements, MAX_WORK_BYTES, cancelled) {
-        // What the model saw may be gone, or stand where it did not look.
+        // Someone else has changed the file. The old text may be gone, or a match may be one
+        // that the model never saw. Only a unique match is safe.
         Err(_) if freshness == Freshness::Changed => return Err(modified()),
         Ok(outcome) if freshness == Freshness::Changed && !outcome.was_unique => {
             return Err(modified());
@@ -261,10 +262,10 @@ fn refused(target: &Target, reason: &str) -> FileError {
     FileError::Refused(format!("{}: {reason}. Nothing was changed", target.path().display()))
 }
 
-/// A file's content as bytes in which UTF-8 text can be found, and the way back.
+/// The contents of a file converted to UTF-8, and the encoding to convert them back.
 struct DecodedFile<'a> {
     text: Cow<'a, [u8]>,
-    /// Of a text in another encoding; without it the bytes are the file's own.
+    /// `None` for a UTF-8 file, whose bytes are kept as they are.
     encoding: Option<Encoding>,
     mark: &'a [u8],
 }
@@ -280,7 +281,8 @@ impl<'a> DecodedFile<'a> {
         let (text, _) = encoding.decode(bytes);
         let text = text.into_owned().into_bytes();
         let coded = Self { text: Cow::Owned(text), encoding: Some(encoding), mark: b"" };
-        // What would not come back the same must not be written.
+        // If the text does not convert back to the same bytes, writing it would damage parts
+        // of the file that the edit does not touch.
         if coded.encode(&coded.text).is_ok_and(|again| again == bytes) {
             Ok(coded)
         } else {
@@ -316,7 +318,7 @@ mod tests {
         edit(workspace, arguments).await
     }
 
-    /// A workspace with `a.txt`, which was read.
+    /// A workspace with `a.txt`, which the model has read.
     async fn known(content: &[u8]) -> Workspace {
         let workspace = Workspace::new(&[]);
         workspace.write("a.txt", content);

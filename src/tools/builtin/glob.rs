@@ -25,10 +25,10 @@ mod tests;
 
 use plan::GlobPlan;
 
-/// Enough to choose from; more would only crowd the model's context.
+/// Paths of one answer. More would only fill the model's context.
 const MAX_PATHS: usize = 100;
 
-/// Directories that are named where no file matched.
+/// Matching directories that the answer names if no file matched.
 const MAX_DIRECTORIES: usize = 3;
 
 #[derive(Debug, Default)]
@@ -86,7 +86,7 @@ impl Tool for Glob {
     }
 }
 
-/// A call that is under way.
+/// A running call.
 #[derive(Debug)]
 struct Listing {
     base: PathBuf,
@@ -97,12 +97,12 @@ struct Listing {
     found: Mutex<Found>,
 }
 
-/// The files that matched: the newest of them, and how many there were.
+/// The newest matching files, and the number of all.
 #[derive(Debug)]
 struct Found {
     page: TopEntries<(Reverse<Option<SystemTime>>, PathBuf)>,
     total: usize,
-    /// The first directories that matched, to be named where no file did.
+    /// The first matching directories, for an answer without files.
     directories: BTreeSet<PathBuf>,
 }
 
@@ -146,7 +146,7 @@ impl Listing {
         if entry.is_directory {
             return self.found().note_directory(entry.relative);
         }
-        // A file may vanish while we walk; one that did is no match.
+        // A file that has vanished meanwhile does not count.
         let Some(modified) = entry.modified() else { return };
         let key = (Reverse(Some(modified)), entry.relative.to_owned());
         let mut found = self.found();
@@ -170,7 +170,7 @@ impl Listing {
         sync::lock(&self.found)
     }
 
-    /// What to answer where no file matched.
+    /// The answer if no file matched.
     fn nothing(&self, directories: &BTreeSet<PathBuf>) -> String {
         let names: Vec<String> = directories.iter().map(|path| self.shown(path)).collect();
         match &names[..] {

@@ -1,4 +1,4 @@
-//! Finds text in files, in process, with ripgrep's own engine.
+//! Searches files for a regular expression with ripgrep's engine, in process.
 
 mod found;
 mod pattern;

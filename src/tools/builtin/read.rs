@@ -1,4 +1,4 @@
-//! Shows a text file, page by page.
+//! Reads a text file, page by page.
 
 mod render;
 
@@ -17,10 +17,10 @@ use crate::tools::disk;
 use crate::tools::tool::{CallContext, Concurrency, StartRule, Tool, ToolError, ToolOutput};
 use crate::workspace::{Identity, Target};
 
-/// Enough for most source files whole.
+/// Lines of a page if the model names no number. Most source files are shorter.
 const DEFAULT_LINES: u64 = 2000;
 
-/// Needs no services: the permit holds the file.
+/// It needs no services: the permit holds the file.
 #[derive(Debug)]
 pub(crate) struct Read;
 

@@ -1,4 +1,4 @@
-//! Waits: a call whose duration is known, and that tells when it began, for the bench.
+//! Waits for a given time and reports when it began. For benchmarks only.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,4 @@
-//! Writes a whole file: a new one, or over one the model has read.
+//! Writes a new file, or replaces the contents of a file that the model has read.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ fn write(
     written.map_err(ToolError::from)
 }
 
-/// The bytes to write, and the answer if that works.
+/// The bytes to write, and the answer if writing succeeds.
 fn new_bytes(
     target: &Target,
     current: Option<&FileSnapshot>,
@@ -101,7 +101,7 @@ fn new_bytes(
     })?;
     let (old, _) = encoding.decode(&current.bytes);
     let new = line_ends::like(&old, content);
-    // A mark that the model wrote itself must not be there twice.
+    // `encode` writes the byte order mark, so drop one that the model wrote itself.
     let bytes = encoding.encode(new.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&new));
     let bytes = bytes.map_err(|error| {
         FileError::Refused(format!(
@@ -120,7 +120,7 @@ fn new_bytes(
     Ok((bytes, ToolOutput::text(text).with(structured).hooks_only(HOOKS_ONLY)))
 }
 
-/// What the file held before.
+/// The old contents of the file, which may be long, go to hooks only.
 const HOOKS_ONLY: &[&str] = &["original"];
 
 fn structured(target: &Target, kind: &str, patch: &Value, original: Option<&str>) -> Value {
@@ -251,7 +251,7 @@ mod tests {
         let workspace = Workspace::new(&[]);
         let tool = Write::new(Arc::default());
         for round in 0..50 {
-            // Both are judged while no directory is there yet.
+            // Both calls resolve their paths before either creates the directory.
             let calls = ["n".repeat(256), "a".to_owned()].map(|name| {
                 let path = workspace.path(&format!("new{round}/er/{name}"));
                 let permit = workspace.permit(AccessRequest::Write(path.clone())).unwrap();

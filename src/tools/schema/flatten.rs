@@ -1,11 +1,11 @@
-//! Rewrites a derived schema so that nothing of it is lost on the way to a model.
+//! Rewrites a derived schema into a form that every provider's translation keeps.
 //!
-//! Some providers' translations drop references, combinators and a good deal more,
-//! and with them the property they stand in. What is left here they all keep.
+//! Some translations drop references, combinators and other keywords, together with the
+//! property that contains them. The flattened schema has none of these.
 
 use serde_json::{Map, Value};
 
-/// Keywords that add nothing a model needs and that some translation changes.
+/// Keywords that a model does not need and that some translation changes.
 const DROPPED: [&str; 10] = [
     "$schema",
     "$id",
@@ -22,7 +22,7 @@ const DROPPED: [&str; 10] = [
 pub(super) fn flatten(root: &mut Value) {
     flatten_schema(root);
     if let Value::Object(root) = root {
-        // The input type's own docs are for programmers.
+        // The doc comment of the input type itself is for programmers.
         root.shift_remove("description");
         root.entry("properties").or_insert_with(|| Value::Object(Map::new()));
     }
@@ -49,7 +49,7 @@ fn flatten_schema(schema: &mut Value) {
     }
 }
 
-/// `T or null` becomes `T`: an optional property is one that may be left out.
+/// Replaces `T or null` with `T`. An optional property may be left out instead.
 fn unwrap_option(schema: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|name| name != "null");
@@ -73,7 +73,8 @@ fn unwrap_option(schema: &mut Map<String, Value>) {
     }
 }
 
-/// An enum whose variants have docs is derived as `oneOf` of constants.
+/// Replaces `oneOf` of constants with `enum`. An enum whose variants have doc comments is
+/// derived in this form.
 fn join_variants(schema: &mut Map<String, Value>) {
     let Some(Value::Array(variants)) = schema.get("oneOf") else { return };
     let mut names = Vec::new();
@@ -81,7 +82,7 @@ fn join_variants(schema: &mut Map<String, Value>) {
         match (variant.get("const"), variant.get("enum")) {
             (Some(name), _) => names.push(name.clone()),
             (None, Some(Value::Array(several))) => names.extend(several.iter().cloned()),
-            // Not an enum of plain names; the test over all definitions objects.
+            // Not an enum of plain names. Left as it is, it fails the test over all definitions.
             _ => return,
         }
     }
@@ -90,7 +91,7 @@ fn join_variants(schema: &mut Map<String, Value>) {
     schema.insert("enum".to_owned(), names.into());
 }
 
-/// Doc comments are broken into lines for editors, not for models.
+/// Joins the lines of a doc comment, which are broken for editors only.
 fn unwrapped(description: &str) -> String {
     let paragraphs = description.split("\n\n");
     paragraphs.map(|text| text.replace('\n', " ")).collect::<Vec<_>>().join("\n\n")

@@ -1,16 +1,16 @@
-//! Brings arguments into the form their schema means, without guessing.
+//! Converts arguments to the types of their schema, where the meaning is certain.
 
 use serde_json::{Map, Number, Value};
 
-/// Doubles hold every integer up to here.
+/// 2^53. Doubles represent every integer up to this one exactly.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Optional properties of these names are left out where they are empty: an empty path or
-/// glob means none.
+/// Optional properties that are dropped if they are empty. An empty path or glob means none.
 const EMPTY_IS_NONE: [&str; 3] = ["path", "glob", "type"];
 
-/// Converts integers written as whole floats or as digits and booleans written as text,
-/// drops `null` and empty paths for what may be left out, and takes away keys the schema does not know. Returns those.
+/// Converts integers written as whole floats or as digits, and booleans written as text. Drops
+/// `null` and empty paths of optional properties. Removes unknown keys and returns their
+/// names.
 pub(super) fn normalise(schema: &Value, arguments: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
     walk(schema, arguments, "", &mut unknown);
@@ -69,7 +69,8 @@ fn joined(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// `5.0` and `"5"` as `5`; `None` for what is an integer already, or is none.
+/// Converts `5.0` and `"5"` to `5`. `None` if the value is an integer already, or cannot be
+/// read as one.
 fn integer(value: &Value) -> Option<Value> {
     match value {
         Value::Number(number) if number.is_f64() => {

@@ -1,4 +1,4 @@
-//! Tells the model what is wrong with its arguments, so that it can do better.
+//! Explains to the model what is wrong with its arguments.
 
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use crate::text;
 
-/// More would not be read.
+/// Errors that one answer lists. A model would not read more.
 const MAX_COMPLAINTS: usize = 10;
 
-/// Bytes of one complaint.
+/// Bytes of one error.
 pub(super) const MAX_LINE: usize = 200;
 
-/// Bytes of a value that is quoted back.
+/// Bytes of a value that are quoted.
 const MAX_QUOTE: usize = 60;
 
-/// `None` if there are no errors.
+/// Describes the errors of a call. `None` if there are none.
 pub(super) fn complaint<'a>(
     mut errors: impl Iterator<Item = ValidationError<'a>>,
 ) -> Option<String> {
@@ -31,7 +31,7 @@ pub(super) fn not_an_object(arguments: &Value, schema: &Value) -> String {
     format!("expected an object with {}, got {}", properties(schema), quoted(arguments))
 }
 
-/// What the answer says about keys that had no effect.
+/// A note for the answer on keys that were ignored.
 pub(super) fn ignored(unknown: &[String]) -> Vec<String> {
     if unknown.is_empty() {
         return Vec::new();
@@ -77,7 +77,7 @@ fn kind_name(kind: &TypeKind) -> String {
     }
 }
 
-/// `/parts/0/old` as `parts[0].old`.
+/// Writes the pointer `/parts/0/old` as `parts[0].old`.
 fn place(pointer: &str) -> String {
     let mut place = String::new();
     for part in pointer.split('/').skip(1) {
@@ -93,7 +93,7 @@ fn place(pointer: &str) -> String {
     place
 }
 
-/// `string "abc"`, `an array`: the kind of a value and, if it is short, the value.
+/// Describes a value by its type and, if it is short, its text: `string "abc"`, `an array`.
 fn quoted(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -109,7 +109,7 @@ fn quoted(value: &Value) -> String {
     }
 }
 
-/// `pattern (string), path (string, optional)`.
+/// Lists the properties of a schema: `pattern (string), path (string, optional)`.
 fn properties(schema: &Value) -> String {
     let required = |name: &str| {
         schema["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name))

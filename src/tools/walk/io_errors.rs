@@ -4,7 +4,8 @@ use std::io;
 
 use rustix::io::Errno;
 
-/// Whether there is no such file or directory any more: a link in its place counts.
+/// Whether the file or directory has vanished, or something else has taken its name, such as
+/// a link.
 pub(super) fn is_gone(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, NotFound};
     let kind = error.kind();
@@ -12,7 +13,7 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
-/// Why something could not be read, for the answer.
+/// The reason for the answer why something could not be read.
 pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "no right to read it".to_owned(),

@@ -1,8 +1,8 @@
-//! A directory of a walk: its way from the top, its rules, and maybe its open handle.
+//! Represents a directory of a walk by its name, its parent, its rules and maybe a handle.
 //!
-//! Names are linked upwards, so a tree of any depth takes memory in proportion to its
-//! names, and only so many directories are kept open. The others are opened anew from
-//! the nearest one that is.
+//! Each node holds only its own name and links to its parent, so a deep tree takes memory in
+//! proportion to its names. Only a limited number of directories stays open. The others are
+//! opened again, starting at the nearest open one above.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::rules::Rules;
 use crate::workspace::Directory;
 
-/// Directories that one walk keeps open while their own are waiting.
+/// Directories that one walk keeps open while their entries wait.
 const MAX_KEPT: usize = 64;
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Node {
     kept: Option<Kept>,
 }
 
-/// How many directories a walk keeps open.
+/// Counts the directories that a walk keeps open.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpenDirectories(Arc<AtomicUsize>);
 
@@ -35,7 +35,7 @@ pub(super) struct Kept {
 }
 
 impl OpenDirectories {
-    /// Keeps one more open, if there is room.
+    /// Keeps one more directory open. `None` if the limit is reached.
     pub(super) fn keep(&self, directory: &Arc<Directory>) -> Option<Kept> {
         let grows = |count: usize| (count < MAX_KEPT).then_some(count + 1);
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -51,7 +51,7 @@ impl Drop for Kept {
 }
 
 impl Node {
-    /// The directory that is walked. It stays open.
+    /// The directory where the walk starts. It stays open, so that every node can be opened.
     pub(super) fn top(kept: Kept, rules: Option<Arc<Rules>>) -> Self {
         Self { parent: None, name: CString::default(), depth: 0, rules, kept: Some(kept) }
     }
@@ -66,6 +66,7 @@ impl Node {
         Self { parent: Some(parent), name, depth, rules, kept }
     }
 
+    /// The open directory of this node, opened again if it was not kept.
     pub(super) fn open(&self) -> io::Result<Arc<Directory>> {
         let mut names: Vec<&CStr> = Vec::new();
         let mut node = self;
@@ -85,7 +86,7 @@ impl Node {
         }
     }
 
-    /// Appends the path from the top, each name behind a slash.
+    /// Appends the path from the top, with a slash before each name.
     pub(super) fn append_path(&self, path: &mut Vec<u8>) {
         let mut names: Vec<&CStr> = Vec::with_capacity(self.depth);
         let mut node = self;
@@ -100,8 +101,8 @@ impl Node {
     }
 }
 
-/// One after the other: by itself, each would drop the next inside its own drop, and a
-/// deep tree would overflow the stack.
+/// Drops the parents in a loop. The derived drop would recurse, and overflow the stack in a deep
+/// tree.
 impl Drop for Node {
     fn drop(&mut self) {
         let mut next = self.parent.take();

@@ -1,8 +1,8 @@
-//! Bounds globs before anything parses them.
+//! Checks the size of globs before they are parsed.
 
 use crate::tools::tool::ToolError;
 
-/// Longer patterns are a model gone astray, and deep ones overflow the parser.
+/// Longer patterns are mistakes. Deeper ones overflow the stack of the parser.
 const MAX_PATTERN_CHARS: usize = 1024;
 const MAX_BRACE_DEPTH: usize = 10;
 
@@ -21,7 +21,7 @@ pub(crate) fn check_pattern(pattern: &str) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// The same of a rule in an ignore file.
+/// Whether a rule of an ignore file is over these limits.
 pub(super) fn is_too_large(rule: &str) -> bool {
     is_too_long(rule) || is_too_deep(rule)
 }

@@ -1,4 +1,4 @@
-//! What the threads of a walk have yet to do, last in, first out.
+//! Holds the pending work of a walk as a stack that all its threads share.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use crate::sync;
 
-/// Entries that may wait. A walk goes into depth first and reads large directories in
-/// parts, so only a tree made for it comes here; what is beyond is told as left out.
+/// Entries that may wait. A walk goes depth first and reads large directories in parts, so only
+/// a tree built for the purpose reaches this. The answer says that the rest is left out.
 const MAX_WAITING: usize = 1 << 18;
 
-/// How often a thread without work looks whether the search is over.
+/// How often an idle thread checks whether the search is over.
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) struct Queue<W> {
     waiting: Mutex<Waiting<W>>,
     changed: Condvar,
-    /// Threads without work.
+    /// Threads that wait for work.
     idle: AtomicUsize,
     is_done: AtomicBool,
 }
@@ -25,7 +25,7 @@ pub(super) struct Queue<W> {
 #[derive(Debug)]
 struct Waiting<W> {
     work: Vec<W>,
-    /// Threads that have work, and may bring more.
+    /// Threads that are working, and may add more work.
     busy: usize,
 }
 
@@ -39,7 +39,7 @@ impl<W> Queue<W> {
         }
     }
 
-    /// False when there is no room for all.
+    /// Adds work. Returns false if there was no room for all of it.
     pub(super) fn push(&self, work: impl IntoIterator<Item = W>) -> bool {
         let mut waiting = self.lock();
         let room = MAX_WAITING.saturating_sub(waiting.work.len());
@@ -56,7 +56,7 @@ impl<W> Queue<W> {
         self.idle.load(Ordering::Relaxed) > 0
     }
 
-    /// Does work until none is left and no thread can bring more, or it is over.
+    /// Works until no work is left and no thread can add more, or until `is_over`.
     pub(super) fn serve(&self, is_over: impl Fn() -> bool, mut work_on: impl FnMut(W)) {
         while let Some(work) = self.next(&is_over) {
             work_on(work);

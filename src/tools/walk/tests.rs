@@ -1,4 +1,4 @@
-//! Searches of hostile trees, through Glob and Grep.
+//! Searches hostile trees with Glob and Grep.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -22,7 +22,7 @@ use crate::workspace::directory::gate::test::Gate;
 
 const IGNORE_FILES: [&str; 4] = [".gitignore", ".ignore", ".rgignore", ".git/info/exclude"];
 
-/// For what takes its time in a debug build.
+/// A Glob with a long time limit, for searches that are slow in a debug build.
 fn patient() -> Glob {
     Glob { search: Search { time_limit: Duration::from_secs(3600), ..Search::default() } }
 }
@@ -33,7 +33,7 @@ async fn both(workspace: &Workspace) -> [String; 2] {
     [names, texts]
 }
 
-/// Both find `a.txt`, and say this of each ignore file.
+/// Checks that both tools find `a.txt`, and give this reason for each ignore file.
 async fn check_left_out(workspace: &Workspace, files: &[&str], why: &str) {
     for answer in both(workspace).await {
         let mut lines = answer.lines();
@@ -161,7 +161,7 @@ async fn searches_that_hang_are_bounded_and_hold_up_nobody_else() {
             async move { ground.call(Glob { search }, json!({ "pattern": "*.txt" })).await },
         );
     }
-    // While they hang, another client reads.
+    // While the searches hang, another client can read.
     let read = ground.call(Read, json!({ "file_path": "a.txt" })).await;
     assert!(read.contains("text"), "{read}");
 
@@ -249,6 +249,7 @@ async fn a_directory_of_many_entries_is_read_in_parts() {
     ground.write(".ignore", b"1*.txt\n");
     ground.write("99/a.txt", b"text");
     let answer = ground.call(Glob::default(), json!({ "pattern": "*.txt" })).await;
-    // All but 1, 10 to 19, 100 to 199 and 1000 to 1999, and the one below.
+    // 5000 files, without 1, 10 to 19, 100 to 199 and 1000 to 1999, with `99/a.txt`, and
+    // without the 100 that are listed.
     assert_eq!(answer.lines().last(), Some("(3790 more; narrow the pattern)"));
 }

@@ -1,4 +1,4 @@
-//! Puts a finished command into words. Pure.
+//! Writes the answer for a finished command. Pure.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::last_command;
 use crate::processes::{EndCause, Exit, Finished};
 use crate::tools::tool::ToolOutput;
 
-/// What of a command's answer reaches the model.
+/// Characters of a command's output that reach the model.
 pub(super) const MAX_CHARACTERS: usize = 30_000;
 
 const HOW_TO_SEE_MORE: &str =
@@ -42,7 +42,7 @@ pub(super) fn answer(
     }
 }
 
-/// `2 s`, `1.5 s`.
+/// Writes a time as `2 s` or `1.5 s`.
 pub(super) fn seconds(time: Duration) -> String {
     format!("{} s", time.as_secs_f64())
 }
@@ -63,7 +63,7 @@ fn is_error(text: &str, finished: &Finished) -> bool {
     finished.cause != EndCause::ItsOwn || !is_answer
 }
 
-/// How it ended, and what else there is to know.
+/// The lines after the output: how the command ended, and notes.
 fn closing_lines(time: Duration, finished: &Finished, notes: &[String]) -> Vec<String> {
     let mut lines = Vec::new();
     lines.extend(how_it_ended(time, finished));

@@ -1,25 +1,25 @@
-//! Tells what exit code 1 means for a command line: for `grep` "nothing found", which is no
-//! failure. Pure, and careful: what it does not understand is a failure.
+//! Decides whether exit code 1 of a command line is a failure. For `grep`, it means "nothing
+//! found" and is not. A command line that is not fully understood counts as a failure. Pure.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Programs whose exit code 1 is an answer.
+/// Programs whose exit code 1 is an answer, not a failure.
 const ANSWERING: [&str; 6] = ["grep", "rg", "diff", "test", "[", "find"];
 
-/// The same of git.
+/// The same for subcommands of git.
 const ANSWERING_GIT: [&str; 2] = ["diff", "grep"];
 
-/// Options of git that are followed by a value of their own.
+/// Options of git that take the next word as their value.
 const GIT_OPTIONS_WITH_VALUE: [&str; 5] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace"];
 
-/// Words that begin what is no simple command, or change what an exit code means.
+/// Words that begin a compound command, or change the meaning of an exit code.
 const NOT_SIMPLE: [&str; 24] = [
     "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac",
     "select", "function", "time", "coproc", "!", "[[", "{", "}", "exit", "set", "trap", "exec",
 ];
 
-/// Whether exit code 1 of `text` is no failure, judged by its last simple command.
+/// Whether exit code 1 of `text` is an answer. The last simple command decides.
 pub(super) fn one_is_an_answer(text: &str) -> bool {
     let Some(commands) = simple_commands(text) else { return false };
     let is_simple = |command: &Vec<String>| {
@@ -55,8 +55,8 @@ fn is_assignment(word: &str) -> bool {
     })
 }
 
-/// The words of each command of a list, redirections left out. `None` for anything
-/// beyond words, quotes, redirections and `; & | && ||`.
+/// The words of each command in a list, without redirections. `None` if the text has other
+/// syntax than words, quotes, redirections and `; & | && ||`, or ends in the background.
 fn simple_commands(text: &str) -> Option<Vec<Vec<String>>> {
     let mut scan = Scan { rest: text.chars().peekable(), ..Scan::default() };
     while let Some(character) = scan.rest.next() {
@@ -71,9 +71,9 @@ struct Scan<'a> {
     commands: Vec<Vec<String>>,
     words: Vec<String>,
     word: Option<String>,
-    /// The next word is where a redirection goes.
+    /// Whether the next word is the target of a redirection.
     is_target: bool,
-    /// The last command was ended by `&`: its exit code is nowhere.
+    /// Whether the last command ended with `&`. Its exit code is then unknown.
     is_background: bool,
 }
 
@@ -148,7 +148,7 @@ impl Scan<'_> {
     }
 
     fn redirection(&mut self, first: char) -> Option<()> {
-        // `2>` is no word but the descriptor of the redirection.
+        // In `2>`, the digits are a file descriptor, not a word.
         if self.word.as_ref().is_some_and(|word| word.chars().all(|c| c.is_ascii_digit())) {
             self.word = None;
         }

@@ -1,4 +1,4 @@
-//! JSON in, text out, through the real shell.
+//! Calls Bash as the model does, with the real shell.
 
 use std::fs;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Replacing text in bytes: what is outside a match stays as it is, byte for byte.
+//! Replaces text in bytes, and leaves everything outside the matches unchanged.
 
 use memchr::memmem;
 
@@ -6,7 +6,7 @@ use super::folded::{WayBack, fold, line_of};
 use super::{hints, indentation};
 use crate::files::{MAX_EDITED_BYTES, line_ends};
 
-/// Line numbers in an error; more would not help.
+/// Line numbers in an error message. More would not help.
 const MAX_LINES_NAMED: usize = 20;
 
 /// One replacement to make.
@@ -17,16 +17,16 @@ pub(super) struct Replacement<'a> {
     pub(super) all: bool,
 }
 
-/// What making it did.
+/// The result of one replacement.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AppliedEdit {
     pub(super) content: Vec<u8>,
     pub(super) count: usize,
-    /// Only the indentation of the old text differed.
+    /// The old text matched except for its indentation.
     pub(super) was_reindented: bool,
 }
 
-/// Makes the replacement in `content`, or says what stands in its way.
+/// Makes the replacement in `content`. The error is for the model.
 pub(super) fn apply(content: &[u8], replacement: Replacement<'_>) -> Result<AppliedEdit, String> {
     let old = line_ends::without_returns(replacement.old);
     let new = line_ends::without_returns(replacement.new);
@@ -59,7 +59,7 @@ pub(super) fn apply(content: &[u8], replacement: Replacement<'_>) -> Result<Appl
     }
 }
 
-/// An empty old text means a file without any.
+/// Handles an empty old text, which matches only an empty file.
 fn fill(content: &[u8], new: &str) -> Result<AppliedEdit, String> {
     if !content.is_empty() {
         return Err("old_string is empty, which only creates a file or fills an empty one; \
@@ -78,8 +78,8 @@ fn several(count: usize, lines: &[String]) -> String {
     )
 }
 
-/// `content` with `new` for each match of `length` folded bytes. A text that would grow
-/// past what can be edited is not put together first.
+/// Puts `new` in the place of each match. `matches` and `length` count folded bytes. Fails as
+/// soon as the result is too long, before it takes more memory.
 fn replaced(
     content: &[u8],
     matches: impl Iterator<Item = usize>,
@@ -106,14 +106,14 @@ fn replaced(
     Ok(whole)
 }
 
-/// The new text with the line ends of the place that it comes to: those of the lines that
-/// it replaces, or else of the next or the previous one.
+/// Gives the new text the line ends around each match: those of the replaced lines, or else
+/// those of the next or the previous line.
 struct Inserted<'a> {
     content: &'a [u8],
     as_given: &'a str,
-    /// With `\r\n`, where that makes a difference.
+    /// The new text with `\r\n`, if the file has such line ends and the text has lines.
     returned: Option<String>,
-    /// The first line end that the last place asked for may have; `None` past the last.
+    /// The first line end at or after the latest match. `None` if there is none.
     next: Option<usize>,
     last: Option<usize>,
 }
@@ -130,7 +130,7 @@ impl<'a> Inserted<'a> {
         }
     }
 
-    /// The text for a match that begins at `from`, which is behind the one before.
+    /// The text for the match that begins at `from`. Matches must come in ascending order.
     fn at(&mut self, from: usize) -> &str {
         let Some(returned) = &self.returned else { return self.as_given };
         if self.next.is_some_and(|next| next < from) {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the plain definition, for texts without long line ends.
+        /// Compares with `str::replace`, for texts without `\r\n`.
         #[test]
         fn agrees_with_replace(
             (before, after) in ("[ab\n]{0,15}", "[ab\n]{0,15}"),
@@ -242,7 +242,7 @@ mod tests {
             prop_assert_eq!(edited, content.replace(&old, &new).into_bytes());
         }
 
-        /// Long line ends make no difference to what is matched.
+        /// `\r\n` and `\n` match alike.
         #[test]
         fn agrees_whatever_the_line_ends(
             (before, after) in ("[ab\n]{0,15}", "[ab\n]{0,15}"),

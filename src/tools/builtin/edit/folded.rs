@@ -1,10 +1,10 @@
-//! A file's bytes with `\r\n` read as `\n`, and the way back.
+//! Replaces `\r\n` with `\n`, and maps offsets back to the original bytes.
 
 use std::borrow::Cow;
 
 use memchr::{memchr_iter, memmem};
 
-/// `content` with every `\r\n` as `\n`.
+/// Replaces every `\r\n` with `\n`.
 pub(super) fn fold(content: &[u8]) -> Cow<'_, [u8]> {
     let mut ends = memmem::find_iter(content, b"\r\n").peekable();
     if ends.peek().is_none() {
@@ -20,18 +20,18 @@ pub(super) fn fold(content: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(bytes)
 }
 
-/// The number of the line that `offset` is in, from 1.
+/// The number of the line that holds `offset`, counted from 1.
 pub(super) fn line_of(folded: &[u8], offset: usize) -> usize {
     memchr_iter(b'\n', &folded[..offset]).count() + 1
 }
 
-/// Finds offsets of the folded text in the content, one after the other: a table of
-/// all line ends would be larger than the file.
+/// Maps ascending offsets in the folded text to offsets in the content. It searches as it goes:
+/// a table of all line ends could be larger than the file.
 pub(super) struct WayBack<'a> {
     ends: memmem::FindIter<'a, 'static>,
-    /// Where the next `\r\n` stands in the content.
+    /// The offset of the next `\r\n` in the content.
     next: Option<usize>,
-    /// Line ends that lay before the last offset.
+    /// Folded line ends before the latest offset.
     shortened: usize,
 }
 
@@ -42,9 +42,8 @@ impl<'a> WayBack<'a> {
         Self { ends, next, shortened: 0 }
     }
 
-    /// The offset in the content that `offset` in the folded text stands for; before the
-    /// `\r` where the line end was shortened. No offset may be before the one asked for
-    /// last.
+    /// The offset in the content for `offset` in the folded text. At a folded line end it is the
+    /// offset of the `\r`. Offsets must come in ascending order.
     pub(super) fn original(&mut self, offset: usize) -> usize {
         while self.next.is_some_and(|end| end < offset + self.shortened) {
             self.shortened += 1;

@@ -4,16 +4,17 @@ mod similarity;
 
 use self::similarity::Pattern;
 
-/// Of a line, what is compared and quoted.
+/// Bytes of a line that are compared and quoted.
 const MAX_LINE_BYTES: usize = 300;
 
-/// Below this a line resembles nothing in particular.
+/// Lines below this similarity are not suggested.
 const MIN_SIMILARITY: f64 = 0.5;
 
-/// The same for a line that has no word of the text: likeness may be chance.
+/// The same for a line that shares no word with the text: the similarity may be chance.
 const MIN_SIMILARITY_WITHOUT_WORD: f64 = 0.7;
 
-/// The lines of the text by which lines of the file that are equally near are told apart.
+/// Lines of the text that are compared. Those after the first decide between equally similar
+/// lines of the file.
 const MAX_LINES_COMPARED: usize = 8;
 
 pub(super) fn not_found(content: &[u8], old: &str) -> String {
@@ -29,7 +30,7 @@ pub(super) fn not_found(content: &[u8], old: &str) -> String {
     message
 }
 
-/// Whether every line begins as Read shows it: spaces, a number, a tab.
+/// Whether every line begins with spaces, a number and a tab, as in an answer of Read.
 fn has_line_numbers(old: &str) -> bool {
     old.lines().filter(|line| !line.is_empty()).all(|line| {
         line.trim_start().split_once('\t').is_some_and(|(number, _)| {
@@ -38,26 +39,26 @@ fn has_line_numbers(old: &str) -> bool {
     })
 }
 
-/// A line of the file, and how near it is.
+/// A line of the file, and how similar it is.
 struct Candidate<'a> {
     rank: Rank,
     number: usize,
     line: &'a [u8],
-    /// Another line, with another text, is as near.
+    /// Whether a line with another text has the same rank.
     is_ambiguous: bool,
 }
 
-/// Compared in this order.
+/// Ranks are compared field by field, in this order.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 struct Rank {
     similarity: f64,
     shares_word: bool,
-    /// The same of the lines that follow.
+    /// The summed similarity of the following lines.
     following: f64,
 }
 
-/// The line of the file most like the first line of the text that has a word in it. One
-/// pass over the file; none where that line cannot be told from another.
+/// The line of the file most similar to the first line of the text that has a word. `None` if
+/// several different lines have the best rank. Reads the file once.
 fn nearest_line(content: &[u8], old: &str) -> Option<(usize, String)> {
     let lines = old.lines().map(without_number).skip_while(|line| !similarity::has_word(line));
     let mut lines = lines.take(MAX_LINES_COMPARED).map(|line| Pattern::new(shown(line.as_bytes())));
@@ -89,7 +90,7 @@ fn nearest_line(content: &[u8], old: &str) -> Option<(usize, String)> {
     Some((nearest.number, String::from_utf8_lossy(nearest.line).into_owned()))
 }
 
-/// Each line with its number and where it begins.
+/// Each line with its number and its offset.
 fn lines_of(content: &[u8]) -> impl Iterator<Item = (usize, usize, &[u8])> {
     let mut next = 0;
     content.split(|byte| *byte == b'\n').enumerate().map(move |(index, line)| {
@@ -99,11 +100,11 @@ fn lines_of(content: &[u8]) -> impl Iterator<Item = (usize, usize, &[u8])> {
     })
 }
 
-/// As much of a line as counts, without the blanks around it.
+/// The part of a line that is compared and quoted, trimmed.
 fn shown(line: &[u8]) -> &[u8] {
     let line = line.trim_ascii_start();
     let mut end = line.len().min(MAX_LINE_BYTES);
-    // Not in the middle of a character.
+    // Do not cut a UTF-8 character in two.
     while end < line.len() && end > 0 && line[end] & 0xc0 == 0x80 {
         end -= 1;
     }

@@ -1,4 +1,5 @@
-//! The one fallback of a match: whole lines that differ in their indentation only.
+//! Finds whole lines that differ from the old text only in their indentation. This is the only
+//! fallback when the exact text is not found.
 
 use std::collections::HashMap;
 
@@ -6,7 +7,7 @@ use memchr::{memchr_iter, memmem};
 
 use crate::files::MAX_EDITED_BYTES;
 
-/// Where the lines were found, and the new text indented like them.
+/// The position of the lines, and the new text indented like them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) start: usize,
@@ -14,9 +15,9 @@ pub(super) struct Found {
     pub(super) new: String,
 }
 
-/// The one place in `content` (line ends folded) where `old` stands but for its
-/// indentation; `None` where there is none, several, the indentation follows no rule, or
-/// the new text would become larger than what can be edited.
+/// Finds the one place in `content` that equals `old` except for indentation. `None` if there
+/// is no such place, if there are several, if the indentations do not map one to one, or if
+/// the new text would grow too large. Line ends in `content` must be folded.
 pub(super) fn find(content: &[u8], old: &str, new: &str) -> Option<Found> {
     let ends_line = old.ends_with('\n');
     let wanted: Vec<&str> = old.strip_suffix('\n').unwrap_or(old).split('\n').collect();
@@ -33,13 +34,14 @@ pub(super) fn find(content: &[u8], old: &str, new: &str) -> Option<Found> {
     Some(Found { start, length: end + usize::from(ends_line) - start, new })
 }
 
-/// Where the wanted lines begin, if they stand in one place only. One search of the whole
-/// text: comparing line by line takes for ever where many are alike.
+/// The offset of the wanted lines, if they occur exactly once. Searches the whole text at
+/// once: comparing line by line takes quadratic time where many lines are alike.
 fn only_place(content: &[u8], wanted: &[&str]) -> Option<usize> {
     let text = unindented(lines_of(content));
     let wanted = unindented(wanted.iter().map(|line| line.as_bytes()));
     let finder = memmem::Finder::new(&wanted);
     let found = finder.find(&text)?;
+    // Overlapping places count too, so go on one byte later.
     if finder.find(&text[found + 1..]).is_some() {
         return None;
     }
@@ -50,7 +52,7 @@ fn only_place(content: &[u8], wanted: &[&str]) -> Option<usize> {
     }
 }
 
-/// The lines without their indentation, a line feed before and behind each.
+/// Joins the lines without their indentation, with a line feed before and after each.
 fn unindented<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut text = vec![b'\n'];
     for line in lines {
@@ -64,12 +66,12 @@ fn lines_of(content: &[u8]) -> impl Iterator<Item = &[u8]> {
     content.split(|byte| *byte == b'\n')
 }
 
-/// Spaces and tabs at the beginning.
+/// The number of spaces and tabs at the beginning.
 fn indent(line: &[u8]) -> usize {
     line.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count()
 }
 
-/// What each indentation of the old text is in the file, the deepest first.
+/// Maps each indentation of the old text to that of the file, the deepest first.
 struct Indents<'a>(Vec<(&'a str, String)>);
 
 impl<'a> Indents<'a> {
@@ -109,7 +111,7 @@ impl<'a> Indents<'a> {
 
     fn apply(&self, line: &str, whole: &mut String) {
         let mine = &line[..indent(line.as_bytes())];
-        // Deeper than any line that was matched: what is more is kept.
+        // A line deeper than all matched lines keeps its additional indentation.
         let known = self.0.iter().find(|(known, _)| mine.starts_with(known));
         match known.filter(|_| !line.trim().is_empty()) {
             Some((known, theirs)) => {

@@ -1,4 +1,4 @@
-//! Takes a pattern apart: the directory to search, and what to look for from there.
+//! Splits a pattern into the directory to search and the glob to match below it.
 
 use std::path::{Path, PathBuf};
 
@@ -7,22 +7,22 @@ use globset::{GlobBuilder, GlobMatcher};
 use super::GlobInput;
 use crate::tools::tool::{CallContext, ToolError};
 
-/// What makes a part of a pattern more than a name.
+/// Characters that make a part of a pattern a glob, not a plain name.
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
-/// Where to search, and for what from there.
+/// The directory to search, and the glob to match below it.
 #[derive(Debug, PartialEq)]
 pub(super) struct GlobPlan {
     pub(super) base: PathBuf,
-    /// Empty where the pattern names the base itself.
+    /// Empty if the pattern names the base itself.
     pattern: String,
-    /// The pattern's leading plain directories: nothing outside them can match.
+    /// The plain directories at the beginning of the pattern. Nothing outside them can match.
     pub(super) inside: Vec<String>,
 }
 
 impl GlobPlan {
-    /// The plain directories that a pattern begins with are taken as a path is. Where they
-    /// lead elsewhere (absolute, `~`, `..`), that is where to search.
+    /// Splits the pattern. If its leading plain directories are absolute or hold `~` or `..`,
+    /// they are resolved as a path, which becomes the directory to search.
     pub(super) fn from_input(input: &GlobInput, context: &CallContext) -> Self {
         let base = context.resolve(input.path.as_deref());
         let mut pattern = input.pattern.clone();
@@ -72,14 +72,14 @@ impl GlobPlan {
         self.pattern.is_empty()
     }
 
-    /// How deep a match can lie, where that is known.
+    /// The greatest depth of a match. `None` if it is unlimited.
     pub(super) fn max_depth(&self) -> Option<usize> {
-        // Slashes in braces count as well: that is more than enough.
+        // Slashes in braces count as well. The result may be too large, which is harmless.
         (!self.pattern.contains("**")).then(|| self.pattern.matches('/').count() + 1)
     }
 }
 
-/// Whether a pattern of one name is a path all the same.
+/// Whether a pattern without a slash is a path, not a name to find at any depth.
 fn leads(name: &str) -> bool {
     matches!(name, "." | ".." | "~")
 }

@@ -1,4 +1,4 @@
-//! Glob as the model calls it.
+//! Calls Glob as the model does.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -197,7 +197,7 @@ async fn takes_the_beginning_of_a_pattern_as_a_path() {
     check("./", &["a/b/y.rs", "a/x.rs", "z.rs"]).await;
     let answer = workspace.call(glob(), json!({ "pattern": "*/../z.rs" })).await;
     assert_snapshot!(answer, @"Error: invalid input: the glob has `..` behind a wildcard; put it first, or set path");
-    // The home of these sessions is the root of the file system.
+    // The home directory of these sessions is `/`.
     for pattern in ["~", "~/*.rs", "~/etc/*"] {
         let answer = workspace.call(glob(), json!({ "pattern": pattern })).await;
         assert!(answer.starts_with("Error: not permitted: /"), "{pattern}: {answer}");

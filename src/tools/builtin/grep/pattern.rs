@@ -1,4 +1,4 @@
-//! The regular expression: compiled as ripgrep would, within a size.
+//! Compiles the regular expression as ripgrep does, up to a size.
 
 use grep::regex::{RegexMatcher, RegexMatcherBuilder};
 
@@ -6,13 +6,13 @@ use super::GrepInput;
 use crate::text;
 use crate::tools::tool::ToolError;
 
-/// Bytes of a compiled program: compiling it takes a tenth of a second at most.
+/// Bytes of the compiled expression. Compiling it takes a tenth of a second at most.
 const SIZE_LIMIT: usize = 10 << 20;
 
-/// Bytes each thread may spend on states it has met.
+/// Bytes of the cache of states in each thread.
 const CACHE_LIMIT: usize = 16 << 20;
 
-/// Bytes of an explanation, which quotes the pattern.
+/// Bytes of an error message, which quotes the pattern.
 const MAX_REASON: usize = 600;
 
 pub(super) fn compile(input: &GrepInput) -> Result<RegexMatcher, ToolError> {

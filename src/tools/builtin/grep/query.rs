@@ -1,4 +1,4 @@
-//! Compiles a call: pattern, files, form of the answer.
+//! Compiles the arguments of a call: pattern, file filters and form of the answer.
 
 use std::path::Path;
 
@@ -12,17 +12,17 @@ use crate::text;
 use crate::tools::tool::ToolError;
 use crate::tools::walk::{self, Filter};
 
-/// Lines, paths or counts of an answer where the model sets no limit.
+/// Lines, paths or counts of an answer if the model sets no limit.
 const DEFAULT_LIMIT: usize = 250;
 
-/// Bytes a thread may hold of one file: a longer line, or a larger file in a search
-/// across lines, is left out.
+/// Bytes of one file that a thread may hold. Longer lines, and larger files in a search across
+/// lines, are not searched.
 const HEAP_LIMIT: usize = 64 << 20;
 
-/// Suggestions for a type that does not exist.
+/// Suggestions for an unknown file type.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// Below this similarity a name is another word, not a slip.
+/// Below this similarity it is another word, not a typing error.
 const MIN_SIMILARITY: f64 = 0.7;
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) struct Query {
     pub(super) only_matching: bool,
     pub(super) line_numbers: bool,
     pub(super) offset: usize,
-    /// `None`: no limit.
+    /// `None` means no limit.
     pub(super) limit: Option<usize>,
     before: usize,
     after: usize,
@@ -42,7 +42,7 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// `working_dir` is what globs with a slash start from.
+    /// Globs with a slash are relative to `working_dir`.
     pub(super) fn compile(input: &GrepInput, working_dir: &Path) -> Result<Self, ToolError> {
         let around = input.around.unwrap_or(0);
         Ok(Self {
@@ -60,13 +60,13 @@ impl Query {
         })
     }
 
-    /// Of a directory, the files that are wanted.
+    /// The filter for a walk. It takes the globs and types out of the query.
     pub(super) fn filter(&mut self) -> Filter {
         let (globs, types) = (self.globs.take(), self.types.take());
         Filter { enters_ignored: true, globs, types, ..Filter::default() }
     }
 
-    /// What a file is that could not be searched for its size.
+    /// The reason why a file is too large to search.
     pub(super) fn too_large(&self) -> &'static str {
         if self.multiline {
             "it is over 64 MiB, too large for multiline"
@@ -75,7 +75,7 @@ impl Query {
         }
     }
 
-    /// One for each thread.
+    /// A searcher for one thread.
     pub(super) fn searcher(&self) -> Searcher {
         let mut builder = SearcherBuilder::new();
         builder.multi_line(self.multiline).heap_limit(Some(HEAP_LIMIT)).line_number(false);
@@ -92,7 +92,7 @@ impl Query {
         self.mode == OutputMode::Content && self.before + self.after > 0
     }
 
-    /// How many lines must be known to fill the page, and to tell whether more follow.
+    /// The number of lines that fill the page, and one more to tell whether others follow.
     pub(super) fn lines_wanted(&self) -> usize {
         let limit = self.limit.unwrap_or(usize::MAX);
         self.offset.saturating_add(limit).saturating_add(1)
@@ -130,7 +130,7 @@ fn invalid(what: &str, error: &ignore::Error) -> ToolError {
     ToolError::InvalidInput(format!("{what}: {error}"))
 }
 
-/// Splits at white space, then at commas outside braces.
+/// Splits a list of globs at white space and at commas outside braces.
 fn split(text: &str) -> Vec<&str> {
     let mut globs = Vec::new();
     for word in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! Writes down what was found, one page at a time.
+//! Writes the answer of a search: one page of results, and notes.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::query::Query;
 use crate::tools::tool::ToolOutput;
 use crate::tools::walk::Bounds;
 
-/// What stands between groups of lines that do not touch, also of two files.
+/// Separates groups of lines that are not adjacent, also across files.
 const GROUP_SEPARATOR: &str = "--";
 
 pub(super) fn answer(
@@ -50,7 +50,7 @@ pub(super) fn answer(
     }))
 }
 
-/// The lines of the page that was asked for.
+/// The lines of the requested page.
 fn shown(query: &Query, texts: impl Iterator<Item = Vec<u8>>, limit: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let (mut skip, mut left) = (query.offset, limit);

@@ -1,4 +1,4 @@
-//! Runs a query over a file or a tree, on all processors.
+//! Searches a file or a tree on several threads.
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -20,22 +20,22 @@ use crate::text;
 use crate::tools::tool::{CallContext, ToolError, ToolOutput};
 use crate::tools::walk::{Bounds, Entry, Job, Walk, reason};
 
-/// Longer lines are left out of `content`, with a word on how many matches they have.
+/// In mode `content`, a longer line is replaced with the number of its matches.
 const MAX_COLUMNS: u64 = 500;
 
-/// Bytes of one file's part of an answer.
+/// Bytes of the results of one file.
 const MAX_BYTES: usize = 8 << 20;
 
-/// From where the paths of what is searched are told.
+/// The paths from which the answer names files.
 #[derive(Debug)]
 struct ShownPaths {
     path: PathBuf,
-    /// With every link resolved.
+    /// The same path with every link resolved.
     real_path: PathBuf,
     working_dir: PathBuf,
 }
 
-/// A call that is under way.
+/// A running call.
 #[derive(Debug)]
 pub(super) struct Searching {
     query: Query,
@@ -48,8 +48,8 @@ pub(super) struct Searching {
 
 #[derive(Debug)]
 enum What {
-    /// A file that was named; the first thread takes it. It is searched whatever ignore
-    /// files and globs say, also when it is binary.
+    /// A file that the call names. The first thread takes it. It is searched even if it is
+    /// binary, and ignore files and globs do not apply.
     File(Mutex<Option<File>>),
     Tree(Box<Walk>),
 }
@@ -100,7 +100,8 @@ impl Job for Searching {
         let mut worker = Worker::new(self);
         match &self.what {
             What::File(file) => {
-                // Held until the file is searched: no other thread may think it was.
+                // The lock is held until the file is searched. Otherwise another thread would
+                // find no file, and answer too early.
                 let mut file = sync::lock(&file);
                 worker.searcher.set_binary_detection(BinaryDetection::convert(0));
                 if let Some(file) = file.take() {
@@ -120,10 +121,10 @@ impl Job for Searching {
     }
 }
 
-/// One thread's tools. They are reused from file to file.
+/// The search state of one thread, reused for all its files.
 struct Worker<'a> {
     call: &'a Searching,
-    /// A copy for each thread: they share a cache that would become a bottleneck.
+    /// A clone for each thread. The cache of a shared matcher would become a bottleneck.
     matcher: RegexMatcher,
     searcher: Searcher,
     lines: StandardBuilder,
@@ -153,7 +154,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// In path order, nothing behind a full page can be on it.
+    /// Whether results of this file cannot be on the page any more. Only mode `content` sorts
+    /// by path alone, which is known before the search.
     fn is_beyond(&self, relative: &Path) -> bool {
         self.call.query.mode == OutputMode::Content
             && self.call.found().page.is_closed_to(&(None, relative.to_owned()))
@@ -201,7 +203,7 @@ impl<'a> Worker<'a> {
         match outcome {
             Err(error) if !out.is_full && out.text.is_empty() => Err(error),
             Err(error) if !out.is_full => {
-                // What stands before the line at fault was found all the same.
+                // The results before the line that failed are valid.
                 self.note(&error, real_path);
                 Ok(out.into_whole_lines())
             }
@@ -226,12 +228,12 @@ impl<'a> Worker<'a> {
         Ok(first.found)
     }
 
-    /// A file that was not searched, or not to its end.
+    /// Records a file that was not searched, or not to its end.
     fn note(&self, error: &io::Error, path: &Path) {
         if self.call.bounds.is_over() {
             return;
         }
-        // The searcher's own error, when what it must hold at once is over its limit.
+        // The searcher reports its heap limit as an error without a system error code.
         let is_too_large = error.kind() == io::ErrorKind::Other && error.raw_os_error().is_none();
         let reason =
             if is_too_large { self.call.query.too_large().to_owned() } else { reason(error) };
@@ -244,7 +246,7 @@ impl<'a> Worker<'a> {
 }
 
 impl ShownPaths {
-    /// Relative to the working directory where it lies inside.
+    /// The path as the answer names it: relative to the working directory if it lies inside.
     fn shown(&self, relative: &Path) -> String {
         let mut path = self.path.clone();
         if !relative.as_os_str().is_empty() {
@@ -255,8 +257,8 @@ impl ShownPaths {
     }
 }
 
-/// Whether a file matches at all. Like ripgrep's printers, it believes nothing of a
-/// file that turns out to be binary.
+/// Finds out whether a file matches at all. As in ripgrep, matches in a binary file do not
+/// count.
 struct FirstMatch {
     found: bool,
 }
@@ -276,7 +278,7 @@ impl Sink for FirstMatch {
     }
 }
 
-/// A file that ends with an error when time is up, however long it is.
+/// Reads a file, and fails when time is up. This ends the search of a very long file.
 struct Interruptible<'a> {
     file: File,
     bounds: &'a Bounds,
@@ -291,7 +293,7 @@ impl Read for Interruptible<'_> {
     }
 }
 
-/// Takes lines until there are enough, then refuses, which ends the search.
+/// Collects lines. When there are enough, it fails, which ends the search.
 struct FirstLines {
     text: Vec<u8>,
     lines_left: usize,

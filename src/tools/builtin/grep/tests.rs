@@ -1,4 +1,4 @@
-//! Grep as the model calls it, and beside ripgrep itself.
+//! Calls Grep as the model does, and compares it with ripgrep.
 
 use std::process::Command;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn with_no_time() -> Grep {
     Grep { search: Search { time_limit: Duration::ZERO, ..Search::default() } }
 }
 
-/// A small tree with everything that is easily got wrong.
+/// A small tree with the cases that a search easily gets wrong.
 fn tree() -> Workspace {
     let long = format!("needle {}\n", "x".repeat(600));
     let workspace = Workspace::new(&[
@@ -61,7 +61,7 @@ fn tree() -> Workspace {
     workspace
 }
 
-/// The same call of ripgrep, its lines sorted.
+/// The sorted output of ripgrep for the same call.
 fn ripgrep(workspace: &Workspace, arguments: &[&str]) -> Vec<String> {
     ripgrep_in(&workspace.root(), arguments)
 }
@@ -70,7 +70,7 @@ fn ripgrep_in(directory: &std::path::Path, arguments: &[&str]) -> Vec<String> {
     let common = ["--no-config", "--hidden", "--color=never", "--no-heading", "-g", "!.git"];
     let output = Command::new("rg")
         .args(common)
-        // Mapped files it searches for NUL only at their beginning.
+        // In mapped files, ripgrep looks for NUL at the beginning only.
         .args(["--no-mmap", "--no-ignore-global", "--with-filename", "--max-columns=500"])
         .args(arguments)
         .current_dir(directory)
@@ -391,7 +391,7 @@ async fn says_so_when_time_runs_out_and_stops_when_cancelled() {
     assert_snapshot!(workspace.call(grep(), json!({"pattern": "x"})).await, @"Error: interrupted");
 }
 
-/// A tree made by a seed: names that meet each other, ignore files of every kind.
+/// A random tree from a seed, with colliding names and ignore files of every kind.
 fn seeded(seed: u64) -> Workspace {
     const RULES: [&str; 16] = [
         "a",
@@ -457,11 +457,12 @@ async fn ignore_files_count_as_for_ripgrep() {
             let globs = glob.into_iter().flat_map(|glob| ["-g", glob]);
             let flags: Vec<&str> = ["-l"].into_iter().chain(globs).chain(["x", "."]).collect();
             let mut theirs = ripgrep(&workspace, &flags);
-            // A glob beats the one by which ripgrep leaves these out.
+            // The common arguments leave out `.git` with a glob, which a later glob overrides.
             theirs.retain(|file| !file.contains(".git/"));
             assert_eq!(ours, theirs, "seed {seed}, {glob:?}");
         }
-        // From inside: given the path, ripgrep 13 matches the rules above it wrongly.
+        // Run ripgrep inside the directory: given a path, version 13 matches the rules above
+        // it wrongly.
         for path in ["d", "d/e", "e/d/d"] {
             let ours = sorted(&workspace.call(grep(), json!({"pattern": "x", "path": path})).await);
             let theirs = ripgrep_in(&workspace.path(path), &["-l", "x", "."]);

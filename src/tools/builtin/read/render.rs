@@ -1,22 +1,22 @@
-//! A page as the model sees it: numbered lines, and what is not shown.
+//! Writes a page for the model: numbered lines, and notes on what is not shown.
 
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
 use crate::files::page::{Page, Total};
 
-/// The most characters of one answer.
+/// Characters of one answer.
 pub(super) const MAX_CHARS: usize = 100_000;
 
-/// Room for the notes below the lines.
+/// Characters reserved for the notes below the lines.
 const NOTE_CHARS: usize = 1000;
 
-/// Longer lines are data rather than text.
+/// Longer lines are cut. They are data rather than text.
 const MAX_LINE_CHARS: usize = 2000;
 
 const CUT: &str = " … (line cut at 2000 characters)";
 
-/// As many lines of a page as fit an answer.
+/// The lines of a page that fit into one answer.
 pub(super) struct View<'a> {
     page: &'a Page,
     text: String,
@@ -50,17 +50,17 @@ impl<'a> View<'a> {
         self.lines
     }
 
-    /// Whether all the lines are shown whole.
+    /// Whether no line was cut.
     pub(super) fn is_whole(&self) -> bool {
         !self.has_cut_lines
     }
 
-    /// The numbers of the lines shown.
+    /// The numbers of the first and last shown line.
     pub(super) fn range(&self) -> RangeInclusive<u64> {
         self.page.first..=(self.page.first + self.lines).saturating_sub(1)
     }
 
-    /// The lines and the notes on them.
+    /// The lines, followed by notes.
     pub(super) fn text(self, has_changed: bool) -> String {
         let mut notes = Vec::new();
         notes.extend(self.partial_note());
@@ -98,7 +98,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The line's own end aside.
+/// Whether the line must be cut. Its line end does not count.
 fn is_too_long(line: &str) -> bool {
     line.trim_end_matches(['\r', '\n']).chars().nth(MAX_LINE_CHARS).is_some()
 }

@@ -1,22 +1,22 @@
-//! How alike two lines are: by the pairs of neighbouring bytes that they have in common
-//! (Sørensen and Dice), blanks aside. One step a byte, so that a whole file can be
-//! compared.
+//! Measures how similar two lines are, by the pairs of neighbouring bytes they share (the
+//! Sørensen–Dice coefficient). Ignores white space. Takes linear time, so that a whole file
+//! can be compared.
 
 use std::collections::HashSet;
 
-/// A table of all pairs of bytes.
+/// The number of different pairs of bytes.
 const PAIRS: usize = 1 << 16;
 
-/// Shorter words are in every other line.
+/// Shorter words are too common to tell lines apart.
 const MIN_WORD_BYTES: usize = 2;
 
-/// One line, made ready to be compared with many.
+/// One line, prepared for comparison with many.
 pub(super) struct Pattern<'a> {
-    /// How often each pair of bytes is in the line.
+    /// How often each pair of bytes occurs in the line.
     counts: Box<[u16]>,
     pairs: usize,
     words: HashSet<&'a [u8]>,
-    /// The pairs that the line being compared has used up.
+    /// Pairs matched in the current comparison. Their counts are restored after it.
     used: Vec<usize>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Pattern<'a> {
         Self { counts, pairs, words: words_of(line).collect(), used: Vec::new() }
     }
 
-    /// From 0 to 1.
+    /// From 0 (nothing in common) to 1.
     pub(super) fn similarity(&mut self, line: &[u8]) -> f64 {
         let mut theirs = 0;
         for pair in pairs_of(line) {
@@ -72,7 +72,7 @@ pub(super) fn has_word(line: &str) -> bool {
     words_of(line.as_bytes()).next().is_some()
 }
 
-/// Letters, digits and what identifiers are made of beside them.
+/// Splits a line into words of letters, digits, underscores and non-ASCII characters.
 fn words_of(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_' && byte.is_ascii())
         .filter(|word| word.len() >= MIN_WORD_BYTES)

@@ -1,0 +1,54 @@
+//! Opens a file that a walk has found, and reads its time, unless the file is hidden.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::FileType;
+
+use crate::permissions::HiddenFiles;
+use crate::tools::walk::io_errors::is_gone;
+use crate::workspace::{Directory, FileId};
+
+/// A file or directory that the walk has found.
+#[derive(Debug)]
+pub(crate) struct Entry<'a> {
+    /// The full path, with every link resolved.
+    pub(crate) path: &'a Path,
+    /// The path below the searched directory.
+    pub(crate) relative: &'a Path,
+    pub(crate) is_directory: bool,
+    pub(super) directory: &'a Directory,
+    pub(super) name: &'a CStr,
+    pub(super) excluded: &'a HiddenFiles,
+}
+
+impl Entry<'_> {
+    /// Opens the file for reading. `None` if it has vanished, or is a hard link to a hidden
+    /// file.
+    pub(crate) fn open_file(&self) -> io::Result<Option<File>> {
+        let file = match self.directory.open_file(self.name) {
+            Ok(file) => file,
+            Err(error) if is_gone(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let is_hidden = self.excluded.has(FileId::from_metadata(&file.metadata()?));
+        Ok((!is_hidden).then_some(file))
+    }
+
+    /// The time of the last modification. `None` as in [`Entry::open_file`].
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        let (id, stat) = self.directory.stat(self.name).ok()?;
+        if self.excluded.has(id) || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return None;
+        }
+        let nanos = Duration::from_nanos(stat.st_mtime_nsec);
+        let seconds = Duration::from_secs(stat.st_mtime.unsigned_abs());
+        let epoch = SystemTime::UNIX_EPOCH;
+        let whole =
+            if stat.st_mtime < 0 { epoch.checked_sub(seconds) } else { epoch.checked_add(seconds) };
+        whole?.checked_add(nanos)
+    }
+}
