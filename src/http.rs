@@ -1,4 +1,4 @@
-//! Serves HTTP/1.1: accepts connections, enforces their deadlines, checks who is asking.
+//! Serves HTTP/1.1: accepts connections, enforces their deadlines, checks the key.
 //!
 //! [`server`] runs the connections. The other public files are the checks and the
 //! bodies that `api` puts around its routes and uses in them.

@@ -1,17 +1,17 @@
-//! Checks that a file or directory is ours alone, by its owner and its mode.
+//! Checks that a file or directory is ours alone, by its owner and mode.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 
 /// Permission bits with which the group or others may write.
 const WRITE: u32 = 0o022;
-/// Those with which they may do anything at all.
+/// Permission bits with which the group or others may do anything.
 const ANYTHING: u32 = 0o077;
-/// Those that the owner needs to use a directory.
+/// Permission bits that the owner needs to use a directory.
 const USE: u32 = 0o700;
 
-/// Who owns a file, and who may use it. An error goes on from the name of the file, and
-/// ends with the `remedy` if the mode is at fault.
+/// The owner and mode of a file. An error is worded to follow the file's name, and ends
+/// with the `remedy` if the mode is at fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ownership {
     owner: u32,

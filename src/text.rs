@@ -1,8 +1,8 @@
-//! Cuts and escapes text without breaking characters, and finds the names closest to a wrong one.
+//! Cuts text at character boundaries, escapes it, and finds the names nearest to a wrong one.
 
 use std::borrow::Cow;
 
-/// The mark that may stand before a Unicode text. It is not part of the text.
+/// May stand at the start of a text to mark it as Unicode. It is no part of the text.
 pub(crate) const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// The longest prefix of `text` that has at most `bytes` bytes and ends at a character
@@ -47,20 +47,20 @@ pub(crate) fn last_chars(text: &str, chars: usize) -> &str {
     text.char_indices().rev().nth(before_first).map_or(text, |(start, _)| &text[start..])
 }
 
-/// `text` without an incomplete last line, unless that would drop more than half.
+/// Drops an incomplete last line, unless that would drop more than half.
 pub(crate) fn whole_lines_of_head(text: &str) -> &str {
     let end = text.rfind('\n').map_or(0, |end| end + 1);
     if text.len() / 2 < end { &text[..end] } else { text }
 }
 
-/// `text` without an incomplete first line, unless that would drop more than half.
+/// Drops an incomplete first line, unless that would drop more than half.
 pub(crate) fn whole_lines_of_tail(text: &str) -> &str {
     let start = text.find('\n').map_or(text.len(), |end| end + 1);
     if start < text.len() / 2 { &text[start..] } else { text }
 }
 
-/// The names with at least `min_similarity`, the most similar first; equally similar ones are
-/// sorted. `known` pairs each name with its similarity, from 0 to 1 (the same name).
+/// The names that are similar enough, the most similar first; equals in their own order.
+/// Each comes with its similarity to the name that was given, where 1 is the same.
 pub(crate) fn closest<N: Ord>(
     known: impl Iterator<Item = (f64, N)>,
     min_similarity: f64,

@@ -1,4 +1,4 @@
-//! The program as it is called: what it refuses, what it prints, how it ends.
+//! Tests the program's command line: what it refuses, what it prints, how it ends.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,18 +14,18 @@ use crate::support::chunks::{gate, text};
 use crate::support::client::{Client, ask_streamed};
 use crate::support::upstream::Upstream;
 
-/// A user's home directory, with a workspace that is the working directory.
+/// A home directory with a workspace, which is the working directory.
 struct Home(TempDir);
 
-/// A server that was started in a [`Home`]; killed when a test forgets it.
+/// A server started in a [`Home`]; killed if a test leaves it running.
 struct Running {
     child: Child,
-    /// What it printed until it listened.
+    /// What it printed before it listened.
     said: Vec<String>,
     address: SocketAddr,
 }
 
-/// How a program ended that was to end by itself.
+/// The outcome of a program that ends by itself.
 #[derive(Debug)]
 struct Ended {
     code: Option<i32>,
@@ -71,7 +71,7 @@ impl Home {
         Ended { code: output.status.code(), stdout, stderr }
     }
 
-    /// With paths of this home as `~`.
+    /// Replaces paths of this home by `~`.
     fn shown(&self, text: &str) -> String {
         text.replace(&self.0.path().display().to_string(), "~")
     }
@@ -95,7 +95,7 @@ impl Home {
         panic!("the server ended before it listened");
     }
 
-    /// What `serve` says when it refuses to start with this file.
+    /// The message of `serve` when it refuses to start with this file.
     #[track_caller]
     fn check_file(&self, file: &str, expected: &str) {
         fs::write(self.path("toolhand.toml"), file).expect("a file");
@@ -127,7 +127,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It is over already, unless a test failed.
+        // It has ended already, unless a test failed.
         let _over = self.child.kill().and_then(|()| self.child.wait());
     }
 }

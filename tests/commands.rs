@@ -1,4 +1,4 @@
-//! Commands leave nothing behind, however the server ends.
+//! Tests that commands leave nothing behind, however the server ends.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -14,7 +14,7 @@ use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 use crate::support::watch;
 
-/// More than any limit on open files leaves room for, if each cost a few.
+/// Enough to exceed every limit on open files if each round leaked a few.
 const ROUNDS: usize = 8;
 const CALLS: usize = 8;
 
@@ -34,7 +34,7 @@ async fn many_commands_cost_the_server_nothing() {
     assert_eq!(zombies_of(server.pid()), Vec::<String>::new());
     let after = Descriptors::of(server.pid());
     assert_eq!((after.pipes, after.processes), (before.pipes, before.processes));
-    // A connection of ours may still be open, or closed since.
+    // A connection of the test may still be open, or have closed since.
     assert!(after.sockets < before.sockets + CALLS, "{before:?} {after:?}");
 }
 
@@ -93,7 +93,7 @@ impl Descriptors {
     }
 }
 
-/// The status lines of children that have ended and were not waited for.
+/// The status lines of children that have ended and were not reaped.
 fn zombies_of(parent: Pid) -> Vec<String> {
     let parent = format!(") Z {} ", parent.as_raw_nonzero());
     let stat = |process: &Path| fs::read_to_string(process.join("stat")).ok();

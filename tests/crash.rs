@@ -1,4 +1,4 @@
-//! Kills the server, and looks at what it leaves behind and what the next one makes of it.
+//! Kills the server, and checks what it leaves behind and how the next one handles it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -13,7 +13,7 @@ use crate::support::client::{ask_streamed, with};
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::Upstream;
 
-/// Starts over the files of a server that is gone.
+/// Builds a server over the files of one that was killed.
 fn after(upstream: &Upstream, gone: &Server) -> Builder {
     Server::builder(upstream)
         .free()
@@ -29,7 +29,7 @@ fn names(server: &Server) -> Vec<String> {
     names
 }
 
-/// Has the model read a file and write it anew, and kills the server as it begins.
+/// Lets the model read and rewrite a file, and kills the server when the write begins.
 async fn kill_while_writing(server: &mut Server, upstream: &Upstream, content: &str) {
     let call = |tool, input: Value| calls(&[("c1", tool, input)]);
     upstream.round(call("Read", json!({ "file_path": "old.txt", "limit": 1 })));
@@ -67,12 +67,12 @@ async fn files_that_a_killed_server_had_not_finished_are_removed() {
     let upstream = Upstream::start();
     let mut first = Server::builder(&upstream).file("precious.txt", "keep\n").start().await;
     assert!(first.stop().expect("a status").success());
-    // As they stand in the moment before a rename.
+    // The files as they are just before a rename.
     let name = ".toolhand-0123456789abcdef0123456789abcdef.tmp";
     let notes = first.state_dir().join("unfinished");
     fs::write(first.workspace().join(name), "half").expect("a new file");
     symlink(first.workspace().join(name), notes.join(name)).expect("a new link");
-    // A note that somebody else wrote, for a file that is none of ours.
+    // A foreign note for a file that is not ours.
     symlink(first.workspace().join("precious.txt"), notes.join("precious.txt")).expect("a link");
 
     drop(after(&upstream, &first).start().await);
@@ -84,7 +84,7 @@ async fn files_that_a_killed_server_had_not_finished_are_removed() {
 const TEMPORARY: &str = ".toolhand-0123456789abcdef0123456789abcdef.tmp";
 const ANOTHER: &str = ".toolhand-11111111111111111111111111111111.tmp";
 
-/// A server that has run once, and a directory that is none of its.
+/// A server that has run once, and a directory that does not belong to it.
 async fn ended_beside_foreign(upstream: &Upstream) -> (Server, std::path::PathBuf) {
     let mut first = Server::builder(upstream).start().await;
     assert!(first.stop().expect("a status").success());
@@ -112,7 +112,7 @@ async fn d14_the_sweep_never_goes_through_a_link() {
     let mut second = after(&upstream, &first).start().await;
     assert!(second.log().contains("unfinished"), "{}", second.log());
     assert_eq!(count(&foreign), 4);
-    // Nor is anything noted there: a file is written all the same.
+    // Nothing is noted there either, and a file is written all the same.
     write_new(&upstream, &second).await;
     assert_eq!((count(&foreign), first.file("new.txt")), (4, "new\n".to_owned()));
     assert!(second.stop().expect("a status").success());
@@ -143,22 +143,22 @@ async fn d14_the_sweep_removes_temporary_files_of_ours_and_nothing_else() {
     let (first, foreign) = ended_beside_foreign(&upstream).await;
     let notes = first.state_dir().join("unfinished");
     let name = |letter: char| format!(".toolhand-{}.tmp", letter.to_string().repeat(32));
-    // Notes that name what is no temporary file: a link, a pipe, a directory.
+    // Notes that name no temporary file, but a link, a pipe and a directory.
     symlink(foreign.join("precious.txt"), foreign.join(name('a'))).expect("a link");
     mkfifoat(CWD, foreign.join(name('b')), Mode::RWXU).expect("a pipe");
     fs::create_dir(foreign.join(name('c'))).expect("a directory");
     for letter in ['a', 'b', 'c'] {
         symlink(foreign.join(name(letter)), notes.join(name(letter))).expect("a note");
     }
-    // A relative note, one that names another, one of another server's manners.
+    // A relative note, one for a file of another name, and one that names nothing.
     symlink(ANOTHER, notes.join(ANOTHER)).expect("a note");
     symlink(foreign.join("precious.txt"), notes.join(name('d'))).expect("a note");
     symlink("\u{1}".repeat(4000), notes.join(name('e'))).expect("a note");
-    // What is no note at all.
+    // An entry that is no note.
     mkfifoat(CWD, notes.join(name('f')), Mode::RWXU).expect("a pipe");
     fs::create_dir(notes.join(name('0'))).expect("a directory");
     fs::write(notes.join("list.bin"), vec![0xff; 1 << 20]).expect("a file");
-    // And one that is as it should be.
+    // And one valid note.
     symlink(foreign.join(TEMPORARY), notes.join(TEMPORARY)).expect("a note");
 
     drop(after(&upstream, &first).start().await);

@@ -1,6 +1,6 @@
-//! Hostile and broken clients at real sockets, and commands that do what they should
-//! not. Tests carry the row of the threat list they stand for in their names: H for
-//! what HTTP allows, V for bodies, P for processes.
+//! Tests hostile and broken clients at real sockets, and commands that misbehave. The
+//! name of a test begins with its row in `docs/threats.md`: H for HTTP, V for requests, P
+//! for processes.
 
 mod bodies;
 mod budget;
@@ -22,8 +22,7 @@ mod values;
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 
-/// A server and an upstream that must not be asked for anything: an unscripted
-/// request fails the test.
+/// A server whose upstream must get no request: an unscripted one fails the test.
 async fn door() -> (Upstream, Server) {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;

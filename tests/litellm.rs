@@ -1,4 +1,4 @@
-//! The whole chain with the real LiteLLM: `up`, tool round trips, its errors.
+//! Tests the whole chain with the real LiteLLM: `up`, tool calls, errors.
 
 mod faults;
 
@@ -59,7 +59,7 @@ async fn the_printed_lines_give_an_answer_that_quotes_a_file() {
     assert!(up.greeting.contains("ANTHROPIC_API_KEY"), "{}", up.greeting);
 }
 
-/// The first example in README that begins with `fence`, for this chain's address
+/// The first example in the README that begins with `fence`, with this chain's address
 /// and key.
 fn example(fence: &str, up: &Up) -> String {
     const README: &str = include_str!("../README.md");
@@ -166,7 +166,7 @@ async fn its_errors_get_our_codes() {
     assert_eq!(refusal, (502, "upstream_auth".into()), "no key at all");
 }
 
-/// Models whose provider wants a key that is not there.
+/// Models whose provider needs a key that is not set.
 const KEYLESS: &str = "\
 model_list:
   - model_name: keyless-openai
@@ -182,7 +182,7 @@ model_list:
 
 #[tokio::test]
 async fn a_second_start_needs_no_network_and_even_a_killed_chain_leaves_nothing() {
-    // Installs LiteLLM where it is not there yet.
+    // Installs LiteLLM if necessary.
     drop(Up::shared().await);
     let builder = Builder::borrowing();
     let config = builder.home().join("keyless.yaml");
@@ -197,7 +197,7 @@ async fn a_second_start_needs_no_network_and_even_a_killed_chain_leaves_nothing(
     assert!(!up.log().contains("Installing"), "{}", up.log());
     assert!(up.greeting.contains(r#""model":"keyless-openai""#), "{}", up.greeting);
 
-    // LiteLLM says 500 for the one and 401 for the other.
+    // LiteLLM answers 500 for one and 401 for the other.
     for model in ["keyless-openai", "keyless-anthropic"] {
         let mut body = ask("hello");
         body["model"] = model.into();
@@ -212,7 +212,7 @@ async fn a_second_start_needs_no_network_and_even_a_killed_chain_leaves_nothing(
 
 #[tokio::test]
 async fn p13_litellm_alone_gets_the_provider_keys_and_its_environment_shows_none() {
-    // Installs LiteLLM where it is not there yet.
+    // Installs LiteLLM if necessary.
     drop(Up::shared().await);
     let provider = Upstream::start();
     let key = format!("sk-{}", uuid::Uuid::new_v4().simple());
@@ -271,9 +271,8 @@ fn without_python_it_says_what_to_install() {
     assert!(stderr.contains("apt install python3 python3-venv"), "{stderr}");
 }
 
-/// Stands in for Python: says yes to every question, makes an environment out of
-/// itself, installs, fails or goes on without end, and then is a LiteLLM that dies at
-/// once.
+/// Replaces Python: agrees to every check, copies itself as an environment, installs (or
+/// fails, or never ends), and then is a LiteLLM that exits at once.
 const PYTHON: &str = r#"#!/bin/sh
 case "$4" in
   venv) mkdir -p "$5/bin" && cp "$0" "$5/bin/python" ;;
@@ -287,7 +286,7 @@ case "$4" in
 esac
 "#;
 
-/// A start whose Python is the one above.
+/// A start that uses the program above as Python.
 fn with_stand_in() -> Builder {
     let builder = Builder::fresh();
     let programs = builder.home().join("bin");

@@ -1,4 +1,4 @@
-//! The one binary of the integration tests.
+//! Builds all integration tests into one binary, which links faster than many.
 
 mod architecture;
 mod cli;

@@ -1,4 +1,4 @@
-//! `openapi.yaml` and the server tell the same: every answer fits the document.
+//! Tests that every answer of the server fits `openapi.yaml`.
 
 use std::process::Stdio;
 
@@ -34,7 +34,7 @@ fn check(schema: &str, value: &Value) {
     assert!(broken.is_empty(), "{schema}: {broken:#?} in {value:#}");
 }
 
-/// Checks that the document knows this answer of `method path`.
+/// Checks that the document describes this answer of `method path`.
 fn check_answer(method: &str, path: &str, answer: &Answer) {
     let document = document();
     let operation = &document["paths"][path][method];
@@ -157,9 +157,9 @@ async fn what_is_told_of_the_server_fits_the_document() {
     }
 }
 
-/// Schemathesis makes up requests that fit the document and requests that do not,
-/// and looks whether the answers are the document's. Streams are left to the other
-/// tests: it knows no events.
+/// Schemathesis makes requests that fit the document and requests that do not, and
+/// compares the answers with the document. It knows no event streams; other tests cover
+/// those.
 #[tokio::test]
 async fn schemathesis_finds_nothing_to_complain_about() {
     let environment = environment("schemathesis").await;
@@ -175,7 +175,7 @@ async fn schemathesis_finds_nothing_to_complain_about() {
         .args(["run", &format!("{root}/openapi.yaml")])
         .arg(format!("--url=http://{}", server.address()))
         .arg(format!("--header=Authorization: Bearer {KEY}"))
-        // It leaves its notes where it is started.
+        // It writes its notes into the working directory.
         .current_dir(env!("CARGO_TARGET_TMPDIR"))
         .stdin(Stdio::null())
         .output()
@@ -201,7 +201,7 @@ fn the_document_lists_every_route() {
     assert_eq!(told, routes.0);
 }
 
-/// The paths of `.route("…", …)`, and those of the groups that are forwarded.
+/// The paths of `.route("…", …)` and of the forwarded groups.
 #[derive(Default)]
 struct Routes(Vec<String>);
 
@@ -250,7 +250,7 @@ fn the_document_lists_every_error_code() {
 
 #[test]
 fn a_plain_answer_and_a_bare_error_do_not_fit_each_other() {
-    // The checks above would be worth nothing if everything fitted.
+    // The checks above would prove nothing if every value fitted.
     let error = json!({ "error": { "message": "no", "type": "server_error", "param": null, "code": "internal" } });
     check("Error", &error);
     assert!(std::panic::catch_unwind(|| check("Completion", &error)).is_err());

@@ -1,4 +1,4 @@
-//! The routes beside chat completions: models, status, tools, what is forwarded.
+//! Tests the routes beside chat completions: models, status, tools, forwarded ones.
 
 use serde_json::json;
 

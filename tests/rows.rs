@@ -1,8 +1,8 @@
-//! Holds the rows of `docs/threats.md` against the tests: which have one, and which
-//! wait for a part that is not built yet.
+//! Compares the rows of `docs/threats.md` with the tests: each row needs a test or a
+//! reason why it has none.
 //!
-//! A test is of a row when its name begins with it (`u13_…`, or `v1_v2_…` for two), or
-//! when the row names it.
+//! A test belongs to a row if its name begins with it (`u13_…`, or `v1_v2_…` for two), or
+//! if the row names it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use ignore::Walk;
 
 const THREATS: &str = include_str!("../docs/threats.md");
 
-/// Rows without a test of their own: what brings or measures them instead.
+/// Rows without a test of their own, and what brings or measures them instead.
 const DEFERRED: &[(&str, &str)] = &[
     ("v21", "approvals in the conversation come with sessions"),
     ("v23", "compaction comes with sessions"),
@@ -50,7 +50,7 @@ fn the_row_of_a_test_is_the_beginning_of_its_name() {
     assert_eq!(name_of("/// fn u13_in_words() {"), None);
 }
 
-/// Each row of the tables, and the rest of its line.
+/// Each row of the tables, with the rest of its line.
 fn threats() -> impl Iterator<Item = (String, &'static str)> {
     THREATS.lines().filter_map(|line| {
         let (row, rest) = line.strip_prefix("| ")?.split_once(" |")?;
@@ -59,12 +59,12 @@ fn threats() -> impl Iterator<Item = (String, &'static str)> {
     })
 }
 
-/// The rows that name a test that there is. One that names another fails.
+/// The rows that name an existing test. A row that names a missing one fails.
 fn named_in_their_row(names: &BTreeSet<String>) -> Vec<String> {
     let is_test_name = |word: &str| word.matches('_').count() > 1 && !word.contains(['.', '<']);
     let mut rows = Vec::new();
     for (row, line) in threats() {
-        // Every second piece stands between backticks.
+        // Every second piece is between backticks.
         for word in line.split('`').skip(1).step_by(2).filter(|word| is_test_name(word)) {
             assert!(names.contains(word), "{row} names {word}, and there is no such test");
             rows.push(row.clone());
@@ -82,7 +82,7 @@ fn test_names() -> BTreeSet<String> {
     sources.flat_map(|source| -> Vec<String> { names(source) }).collect()
 }
 
-/// The name of the function that `line` begins.
+/// The name of the function that `line` declares.
 fn name_of(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let name = line.strip_prefix("async fn ").or(line.strip_prefix("fn "))?;

@@ -1,4 +1,4 @@
-//! Stock OpenAI SDKs against the whole chain, real LiteLLM included.
+//! Tests the unmodified OpenAI SDKs against the whole chain, the real LiteLLM included.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::environment;
 use crate::support::up::Up;
 
-/// Runs a script of `tests/sdk` and reads what it tells.
+/// Runs a script of `tests/sdk` and reads the JSON that it prints.
 async fn run(program: PathBuf, script: &str) -> Value {
     let up = Up::shared().await;
     let mut command = Command::new(program);

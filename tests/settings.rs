@@ -1,5 +1,5 @@
-//! What the keys of the configuration change, seen from outside; those that other
-//! tests need anyway are shown there.
+//! Tests what the configuration keys change, as seen from outside. Keys that other tests
+//! need anyway are tested there.
 
 mod http;
 mod limits;

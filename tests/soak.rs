@@ -1,7 +1,7 @@
-//! `make soak`: what takes minutes, as one table with its limits.
+//! Runs `make soak`: measurements that take minutes, as one table with limits.
 //!
-//! Times are measured here, so this is the one place where they decide; it is run by
-//! itself, in release. `SOAK_ONLY=sixty` measures one part of it.
+//! These are the only tests whose result depends on measured times, so they run alone and
+//! in release mode. `SOAK_ONLY=sixty` runs one part.
 
 mod cancels;
 mod commands;
@@ -12,7 +12,7 @@ mod table;
 
 use table::Table;
 
-/// The whole table; a line over its limit fails the run.
+/// Measures the whole table. A line over its limit fails the run.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: make soak"]
 async fn soak() {

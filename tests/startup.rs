@@ -1,4 +1,4 @@
-//! How the server starts, and how it says why it does not.
+//! Tests how the server starts, and how it explains why it does not.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,12 +12,12 @@ use crate::support::upstream::Upstream;
 
 const NOWHERE: &str = "http://127.0.0.1:1/v1";
 
-/// A start that is refused with one line that names `named`.
+/// Checks that a start is refused with one line that contains `named`.
 fn check_refused(builder: Builder, named: &[&str]) {
     let (status, stdout, stderr) = builder.run();
     assert_eq!(status.code(), Some(1), "{stderr}");
     assert_eq!(stdout, "");
-    // As root there are warnings before it.
+    // Root gets warnings before it.
     let told: Vec<&str> = stderr.lines().filter(|line| !line.contains(" WARN ")).collect();
     assert_eq!(told.len(), 1, "one line: {stderr}");
     for named in named {
@@ -64,7 +64,7 @@ fn a_configuration_that_others_may_write_is_refused() {
     check_refused(builder.argument(&argument), &["shared.toml"]);
 }
 
-/// What is no file of ours to read, by name.
+/// Paths that are no regular files, each with the word that the error contains.
 fn no_files(home: &Path) -> Vec<(&'static str, &'static str)> {
     mkfifoat(CWD, home.join("pipe"), Mode::RUSR | Mode::WUSR).expect("a pipe");
     fs::create_dir(home.join("directory")).expect("a directory");
@@ -161,7 +161,7 @@ async fn a_second_server_on_the_same_state_directory_names_the_first() {
     check_refused(Builder::new(NOWHERE).argument(&argument), &[&server.pid().to_string()]);
 }
 
-/// The lines of this level that a server says at its start.
+/// The log lines of this level at the server's start.
 async fn said(builder: impl Fn() -> Builder, level: &str) -> Vec<String> {
     let mut server = builder().start().await;
     assert!(server.stop().expect("a status").success());
@@ -181,7 +181,7 @@ async fn what_is_dangerous_is_said_at_each_start() {
     assert_eq!(warnings.len(), usize::from(is_root), "{warnings:?}");
     assert!(said(usual, "ERROR").await.is_empty());
 
-    // Root is told louder that nothing holds a command back.
+    // Root gets an error instead of a warning, because nothing confines a command.
     let level = if is_root { "ERROR" } else { "WARN" };
     for builder in [&off as &dyn Fn() -> Builder, &|| usual().argument("--sandbox=off")] {
         let warnings = said(builder, level).await;
@@ -214,7 +214,7 @@ async fn a_workspace_that_holds_too_much_is_said_at_each_start() {
     let home = || {
         let builder = Server::builder(&upstream);
         let home = builder.home().display().to_string();
-        // By another name.
+        // The same directory under another name.
         symlink(&home, builder.home().join("me")).expect("a link");
         builder.argument(&format!("--workspace={home}/me"))
     };

@@ -1,5 +1,5 @@
-//! What every test through the user's door needs: a scripted upstream, the real
-//! server, a client that looks at every byte.
+//! Provides the fixtures of tests through the user's door: a scripted upstream, the real
+//! server, and a client that checks every byte.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -22,11 +22,11 @@ pub(crate) mod up;
 pub(crate) mod upstream;
 pub(crate) mod wire_rules;
 
-/// Longer than anything here takes on a busy machine: a test that waits for what
-/// never comes ends and says for what it waited.
+/// Longer than anything here takes on a busy machine. A test that waits in vain ends
+/// then, and says what it waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A virtual environment of `scripts/test-env.sh`, installed if it is not there.
+/// The virtual environment of `scripts/test-env.sh`; installed if it is missing.
 pub(crate) async fn environment(name: &str) -> PathBuf {
     let mut script = Command::new("scripts/test-env.sh");
     script.env("CARGO_TARGET_DIR", target()).stdin(Stdio::null());
@@ -35,7 +35,7 @@ pub(crate) async fn environment(name: &str) -> PathBuf {
     kept(name)
 }
 
-/// What is kept from one run of the tests to the next.
+/// A directory that is kept between runs of the tests.
 pub(crate) fn kept(name: &str) -> PathBuf {
     target().join("test-env").join(name)
 }
@@ -44,7 +44,7 @@ fn target() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target directory")
 }
 
-/// Waits for `what`, or fails the test by name.
+/// Waits, or fails the test with the name `what`.
 pub(crate) async fn watch<T>(what: &str, wait: impl Future<Output = T>) -> T {
     let waited = tokio::time::timeout(PATIENCE, wait).await;
     waited.unwrap_or_else(|_| panic!("gave up waiting for {what}"))

@@ -1,5 +1,5 @@
-//! A client that costs as little as it can: one kept connection, bytes searched and
-//! not parsed.
+//! Sends requests at the lowest cost: over one kept connection, searching the answer's
+//! bytes instead of parsing them.
 
 use std::net::SocketAddr;
 
@@ -28,7 +28,7 @@ pub(crate) fn ask(model: &str, stream: bool, progress: &str) -> Value {
 }
 
 impl Client {
-    /// A connection that asks the same thing again and again.
+    /// Opens a connection that sends the same request repeatedly.
     pub(crate) async fn connect(address: SocketAddr, body: &Value) -> Self {
         let stream = TcpStream::connect(address).await.expect("it listens");
         stream.set_nodelay(true).expect("a TCP socket");
@@ -42,13 +42,13 @@ impl Client {
         Self { stream, request, answer: Vec::with_capacity(16 << 10) }
     }
 
-    /// Asks, and reads the answer to its end.
+    /// Sends the request and reads the whole answer.
     pub(crate) async fn ask(&mut self) {
         self.send().await;
         self.finish().await;
     }
 
-    /// Asks, and tells when `mark` came; then reads to the end.
+    /// Sends the request, reads the whole answer, and returns when `mark` came.
     pub(crate) async fn ask_until(&mut self, mark: &str) -> Instant {
         self.send().await;
         while !contains(&self.answer, mark.as_bytes()) {
@@ -83,7 +83,7 @@ pub(crate) fn contains(answer: &[u8], mark: &[u8]) -> bool {
     memchr::memmem::find(answer, mark).is_some()
 }
 
-/// Whether an answer has come to its end: the last chunk, or all of its length.
+/// Whether the answer is complete: its last chunk has come, or all of its length.
 fn is_whole(answer: &[u8]) -> bool {
     let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else {
         return false;

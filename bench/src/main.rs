@@ -1,9 +1,9 @@
-//! `make bench`: every row a ratio of two things measured in the same run, so that
-//! a noisy machine does not decide; the absolute times stand beside them.
+//! Runs `make bench`. Each row is a ratio of two measurements of the same run, so that a
+//! busy machine does not decide; absolute times stand beside them.
 //!
-//! One program plays two parts: the server under test (with the tool that only
-//! waits), and, by default, the bench itself with the scripted upstream and the
-//! clients. The bare relay to compare it with is another program.
+//! This program has two roles: the server under test, with a tool that only waits; and by
+//! default the bench itself, with the scripted upstream and the clients. The bare relay
+//! for comparison is another program.
 
 mod client;
 mod pass_through;
@@ -19,12 +19,12 @@ use mimalloc::MiMalloc;
 use report::Report;
 use upstream::Upstream;
 
-/// As in the server's own program.
+/// The same allocator as in the server's program.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    // The server re-executes itself to supervise commands; first things first.
+    // The server re-executes itself to supervise commands, which must come first.
     if let Some(code) = toolhand::supervise_if_asked() {
         return code;
     }
@@ -35,7 +35,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The rows of Grep and Glob alone; with the program of another server, that too.
+/// Runs the rows of Grep and Glob alone, also for another server's program if one is
+/// named.
 #[tokio::main]
 async fn searches() -> ExitCode {
     let upstream = Upstream::start().await;

@@ -1,4 +1,4 @@
-//! Pass-through: what the server adds to an answer that calls no tools.
+//! Measures what the server adds to an answer without tool calls.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use super::report::{Bound, Report, median};
 use super::upstream::{CHUNKS, FIRST_WORD, Upstream};
 
 const CONNECTIONS: usize = 16;
-/// Both are measured in turn, so that what else the machine does meets both.
+/// How often both sides are measured, in turn, so that load on the machine affects both.
 const WINDOWS: usize = 7;
 const WINDOW: Duration = Duration::from_secs(1);
-/// Answers asked for one after the other, for the time to the first token.
+/// Sequential requests, to measure the time to the first token.
 const SINGLES: usize = 400;
 
 pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
@@ -28,7 +28,7 @@ pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
         for window in 0..=WINDOWS {
             let bare = rate(relay.address, &body).await;
             let through = rate(server.address, &body).await;
-            // The first one warms both up.
+            // The first window is a warm-up.
             if window > 0 {
                 theirs.push(bare);
                 ours.push(through);

@@ -1,4 +1,4 @@
-//! The parts that run as processes of their own: the server and the relay.
+//! Starts the parts that run as processes of their own: the server and the relay.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-/// The key the server under test asks for.
+/// The client key of the server under test.
 pub(crate) const KEY: &str = "sk-bench";
 
-/// A running part; killed when dropped.
+/// A running process; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) address: SocketAddr,
@@ -20,15 +20,15 @@ pub(crate) struct Process {
     _home: TempDir,
 }
 
-/// The server, with settings in TOML beside the upstream's address. The table is all
-/// that is to be seen.
+/// Starts the server with settings in TOML beside upstream's address. Its stderr
+/// is discarded, so that the table alone is visible.
 pub(crate) async fn server(upstream: &str, settings: &str) -> Process {
     let home = home();
     let workspace = home.path().join("workspace");
     start_server(&this_path(), upstream, settings, &workspace, home).await
 }
 
-/// The same of this program or another, in a workspace that is there already.
+/// Starts the server of this program or another one, in an existing workspace.
 pub(crate) async fn server_in(
     program: &Path,
     upstream: &str,

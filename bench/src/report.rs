@@ -1,4 +1,4 @@
-//! One table: what was measured, what it is held to, whether it holds.
+//! Prints one table: each value, its bound, and whether the bound holds.
 
 use std::process::ExitCode;
 
@@ -15,12 +15,12 @@ struct Row {
     detail: String,
 }
 
-/// What a value is held to.
+/// The bound of a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bound {
     AtLeast(f64),
     AtMost(f64),
-    /// Told, and not defended.
+    /// Shown, but not defended.
     Free,
 }
 
@@ -45,7 +45,7 @@ impl Report {
         self.0.push(row);
     }
 
-    /// Prints the table; a failure when a bound is broken.
+    /// Prints the table. Fails if a bound is broken.
     #[expect(clippy::print_stdout, reason = "the table is what this program is for")]
     pub(crate) fn print(&self) -> ExitCode {
         println!("| measured | value | bound | holds | figures |");
@@ -87,7 +87,7 @@ impl Row {
     }
 }
 
-/// The middle of some figures.
+/// The median.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]

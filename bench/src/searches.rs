@@ -1,5 +1,5 @@
-//! Grep and Glob against ripgrep as a process with the same job, on a tree of 20,000
-//! files, in a git repository and outside one.
+//! Measures Grep and Glob against a ripgrep process with the same task, on a tree of
+//! 20,000 files, in a git repository and outside of one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use super::upstream::{GLOB, GREP, Upstream};
 
 const DIRECTORIES: usize = 400;
 const FILES: usize = 50;
-/// Both are measured in turn, so that what else the machine does meets both.
+/// How often both sides are measured, in turn, so that load on the machine affects both.
 const RUNS: usize = 15;
 
-/// What the scripted model searches for; ripgrep is asked for the same.
+/// The pattern that the scripted model and ripgrep search for.
 pub(crate) const PATTERN: &str = "needle_[0-9]+";
 pub(crate) const FILE_NAMES: &str = "**/*.rs";
 
@@ -26,7 +26,7 @@ pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
     measure_with(&process::this_path(), upstream, report).await;
 }
 
-/// With another server than this one, to compare two in one sitting.
+/// Measures another server's program as well, to compare two in one run.
 pub(crate) async fn measure_with(server: &Path, upstream: &Upstream, report: &mut Report) {
     for (grep, glob, is_repository) in [
         ("Grep to rg, in a repository", "Glob to rg, in a repository", true),
@@ -59,7 +59,7 @@ async fn row(
         let start = Instant::now();
         ripgrep(tree, flags);
         let process = start.elapsed().as_secs_f64() * 1000.0;
-        // The first one warms both up.
+        // The first run is a warm-up.
         if run > 0 {
             ours.push(turn);
             theirs.push(process);
@@ -77,7 +77,7 @@ fn ripgrep(tree: &Path, flags: &[&str]) {
     assert!(output.status.success() && !output.stdout.is_empty(), "rg found nothing");
 }
 
-/// Directories in directories, with ignore files here and there.
+/// Makes nested directories with ignore files here and there.
 fn tree(is_repository: bool) -> TempDir {
     let tree = tempfile::tempdir().expect("a directory");
     if is_repository {

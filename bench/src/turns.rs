@@ -1,4 +1,4 @@
-//! Turns with tools: how much of their time the tools cost.
+//! Measures how much of a turn's time its tools cost.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::process::{self, Process};
 use super::report::{Bound, Report, median};
 use super::upstream::{BRACE, CHUNKS, Script, TIMED, Upstream};
 
-/// The spec's seconds, scaled down.
+/// One second of the script, scaled down to keep the bench short.
 const SECOND: Duration = Duration::from_millis(300);
 const RUNS: usize = 3;
 const BRACES: usize = 200;
@@ -43,7 +43,7 @@ pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
     start_latency(upstream, &server, report).await;
 }
 
-/// Five calls of two seconds that close while the model speaks for eight.
+/// Five calls of two seconds each, which close while the model speaks for eight.
 fn script() -> Script {
     let closes = [1.0, 2.5, 4.0, 5.5, 7.0];
     Script {
@@ -53,14 +53,14 @@ fn script() -> Script {
     }
 }
 
-/// The time of the scripted turn, in seconds.
+/// The duration of the scripted turn, in seconds.
 async fn turn(server: &Process) -> f64 {
     let mut client = Client::connect(server.address, &ask(TIMED, true, "reasoning")).await;
     times(&mut client).await
 }
 
-/// The time of an answer without tools, with nothing in between: what the next round
-/// takes at least.
+/// The duration of an answer without tools straight from upstream: the least that a
+/// further round takes.
 async fn plain(upstream: SocketAddr) -> f64 {
     let mut client = Client::connect(upstream, &ask(CHUNKS, true, "reasoning")).await;
     client.ask().await;
@@ -77,8 +77,8 @@ async fn times(client: &mut Client) -> f64 {
     median(times)
 }
 
-/// From the last brace leaving upstream to the tool's own word that it runs: a hop over
-/// loopback more than the start itself.
+/// Measures the time from the last brace leaving upstream to the tool's start. It
+/// includes a hop over loopback.
 async fn start_latency(upstream: &Upstream, server: &Process, report: &mut Report) {
     let mut client = Client::connect(server.address, &ask(BRACE, true, "events")).await;
     for _ in 0..BRACES {

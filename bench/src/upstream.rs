@@ -1,4 +1,4 @@
-//! The scripted model. What it says is chosen by the model's name.
+//! Serves the scripted model. The model's name chooses the answer.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -21,22 +21,22 @@ use tokio::time::{Instant, sleep_until};
 use super::client::contains;
 use super::searches::{FILE_NAMES, PATTERN};
 
-/// Twenty chunks of text, as fast as they go.
+/// Twenty chunks of text, as fast as possible.
 pub(crate) const CHUNKS: &str = "chunks";
-/// Calls that wait, closing at the times of [`Script`], then a line of text.
+/// Waiting calls that close at the times of [`Script`], then a line of text.
 pub(crate) const TIMED: &str = "timed";
-/// One call that ends at once; when its last brace was sent is noted, and when the
-/// tool says that it began.
+/// One call that ends at once. Records when its last brace was sent and when its tool
+/// started.
 pub(crate) const BRACE: &str = "brace";
 
 /// One call of Grep, and one of Glob.
 pub(crate) const GREP: &str = "grep";
 pub(crate) const GLOB: &str = "glob";
 
-/// A piece of the first word of every answer.
+/// A part of the first word of every answer.
 pub(crate) const FIRST_WORD: &str = "word";
 
-/// When the calls of [`TIMED`] close and what they ask for.
+/// When the calls of [`TIMED`] close, and how long they wait.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) closes: Vec<Duration>,
@@ -59,7 +59,7 @@ struct Shared {
     starts: Mutex<Vec<Duration>>,
 }
 
-/// The events of an answer, each with the time it may go out.
+/// The events of an answer. A pending stream delays them.
 type Events = Pin<Box<dyn Stream<Item = Result<Bytes, std::convert::Infallible>> + Send>>;
 
 impl Upstream {
@@ -95,7 +95,8 @@ impl Upstream {
         *self.shared.script.lock().expect("no holder panics") = Some(script);
     }
 
-    /// From the last braces of [`BRACE`] to the starts of their tools, in order.
+    /// The times from the last braces of [`BRACE`] to the starts of their tools, in
+    /// order.
     pub(crate) fn start_latencies(&self) -> Vec<Duration> {
         let starts = self.shared.starts.lock().expect("no holder panics");
         let braces = self.shared.braces.lock().expect("no holder panics");
@@ -103,7 +104,8 @@ impl Upstream {
     }
 }
 
-/// Looks for a few words only: what a request costs here is not to be measured.
+/// Searches the body for a few words instead of parsing it, because the cost of upstream
+/// should not be measured.
 async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     let asks_for = |model: &str| contains(&body, format!(r#""model":"{model}""#).as_bytes());
     let is_answered = contains(&body, br#""role":"tool""#);
@@ -124,7 +126,7 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     ([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
 }
 
-/// What the waiting tool says of itself.
+/// When the waiting tool started, by its own answer.
 fn start_of_tool(body: &[u8]) -> Duration {
     let body = String::from_utf8_lossy(body);
     let nanos =
@@ -132,12 +134,12 @@ fn start_of_tool(body: &[u8]) -> Duration {
     Duration::from_nanos(nanos.expect("the tool tells when it began"))
 }
 
-/// The clock that all processes share.
+/// The time on a clock that all processes share.
 fn now() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().expect("after 1970")
 }
 
-/// One event after the other, each in a write of its own.
+/// Sends one event after the other, each in a write of its own.
 fn at_once(events: Vec<Bytes>) -> Events {
     Box::pin(stream::unfold(events.into_iter(), |mut events| async {
         let event = events.next()?;
@@ -146,7 +148,7 @@ fn at_once(events: Vec<Bytes>) -> Events {
     }))
 }
 
-/// Each event at its time.
+/// Sends each event at its time.
 fn at_times(events: Vec<(Instant, Bytes)>) -> Events {
     Box::pin(stream::unfold(events.into_iter(), |mut events| async {
         let (time, event) = events.next()?;
@@ -201,7 +203,7 @@ fn chunks() -> Vec<Bytes> {
     events
 }
 
-/// The head of a call, its arguments but for the brace, and the brace.
+/// The head of a call, its arguments without the last brace, and the brace.
 fn call(tool: &str, number: usize, arguments: &str) -> (Bytes, Bytes, Bytes) {
     let piece =
         |function: Value| json!({ "tool_calls": [{ "index": number, "function": function }] });

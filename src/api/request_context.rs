@@ -9,7 +9,7 @@ use crate::http::request_id::header_value;
 use crate::ids::{KeyId, RequestId};
 use crate::upstream::TraceHeaders;
 
-/// What is known of a request before its body is read.
+/// The parts of a request that are available before its body is read.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestContext {
     pub(crate) request_id: RequestId,

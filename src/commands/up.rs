@@ -181,7 +181,7 @@ struct Configuration {
 }
 
 impl Configuration {
-    /// The operator's file unchanged, or the entries of ours that can work here.
+    /// The operator's file unchanged, or the entries of our own that can work here.
     fn from_flags(flags: &Flags, directory: &Path, variables: &Variables) -> Result<Self, UpError> {
         if let Some(path) = &flags.litellm_config {
             let named = |error| UpError::file(path, error);

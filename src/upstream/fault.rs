@@ -16,7 +16,7 @@ use crate::openai::error_object::ErrorObject;
 use meaning::Meaning;
 pub(crate) use redaction::redact;
 
-/// How much of an unexpected answer the log shows, in bytes.
+/// Bytes of an unexpected answer that the log shows.
 pub(super) const MAX_EXCERPT: usize = 200;
 
 /// A failed request or stream. `Display` is for the log, without keys. Clients get the

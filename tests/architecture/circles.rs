@@ -1,8 +1,8 @@
 //! Finds circles of imports among the files of a crate.
 //!
-//! A file depends on the file that declares an item it names, however many `use`
-//! and `pub use` lie between. What stands under `#[cfg(test)]` does not count, nor
-//! does a child that names what its parent's own file declares.
+//! A file depends on the file that declares an item it names, through any number of `use`
+//! and `pub use`. Code under `#[cfg(test)]` does not count. Nor does a child that names
+//! what its parent's own file declares.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use syn::{Attribute, Item, ItemUse, Macro, UseTree};
 
 pub(super) type ModulePath = Vec<String>;
 
-/// Each group of files that reach one another, as lines `a uses b`. `sources` holds
+/// Each group of files that depend on one another, as lines `a uses b`. `sources` holds
 /// the module path and the text of each file.
 pub(super) fn circles(sources: &[(ModulePath, String)]) -> Vec<Vec<String>> {
     let uses = Crate::read(sources).uses();
@@ -41,12 +41,12 @@ fn reached<'a>(uses: &'a Uses, file: &ModulePath) -> BTreeSet<&'a ModulePath> {
     reached
 }
 
-/// What one module declares and names. Its file is a module as well.
+/// What one module declares and names. A file is a module as well.
 #[derive(Default)]
 struct Module {
     file: ModulePath,
     declared: HashSet<String>,
-    /// Imported names, with the paths they stand for.
+    /// Imported names, and the paths they stand for.
     imports: HashMap<String, Vec<String>>,
     glob_imports: Vec<Vec<String>>,
     named: Vec<Vec<String>>,
@@ -62,7 +62,7 @@ enum Found {
     Item(ModulePath),
 }
 
-/// More imports in a row than any name takes.
+/// More imports in a row than any name needs.
 const MAX_STEPS: usize = 32;
 
 impl Crate {
@@ -93,7 +93,7 @@ impl Crate {
         uses
     }
 
-    /// What `named` means in the module at `from`; `None` for another crate's.
+    /// What `named` means in the module at `from`; `None` if it is of another crate.
     fn find(&self, from: &[String], named: &[String], steps: usize) -> Option<Found> {
         let (first, rest) = named.split_first()?;
         let steps = steps.checked_sub(1)?;
@@ -136,7 +136,7 @@ impl Crate {
         {
             return self.find(module, &[import, rest].concat(), steps);
         }
-        // Where the name is not seen, a macro of the module makes it.
+        // A macro of the module makes names that are not visible here.
         Some(Found::Item(module_found.file.clone()))
     }
 }
@@ -152,7 +152,7 @@ fn child(module: &[String], name: &str) -> ModulePath {
 #[derive(Default)]
 struct Reader {
     modules: HashMap<ModulePath, Module>,
-    /// Modules that are there for tests only.
+    /// Modules that exist for tests only.
     tests: Vec<ModulePath>,
 }
 
@@ -198,7 +198,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Gathers every path that a module names.
+/// Collects every path that a module names.
 struct Names(Module);
 
 impl Names {

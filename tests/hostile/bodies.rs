@@ -1,4 +1,4 @@
-//! Bodies that are no JSON, or not the JSON a completion is asked with.
+//! Tests bodies that are not JSON, or no valid completion request.
 
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ async fn v1_the_place_of_the_mistake_is_told() {
     assert!(message.contains("line 2"), "{message}");
 }
 
-/// A request that is refused with 400, naming `param`.
+/// Checks that the request is refused with 400, and that the error names `param`.
 async fn check(server: &Server, members: Value, param: &str) {
     let refused = server.client().chat(&with(ask("Hi"), members.clone())).await;
     let (status, code) = refused.refusal();
@@ -153,7 +153,7 @@ async fn v20_arguments_of_the_history_are_made_valid() {
     ]);
     upstream.round(says("I see."));
 
-    // That the arguments sent upstream parse is what the upstream checks.
+    // The scripted upstream checks that the arguments it gets are JSON.
     let answer = server.client().chat(&with(ask(""), json!({ "messages": messages }))).await;
 
     assert_eq!(answer.status(), 200);

@@ -1,4 +1,5 @@
-//! Memory: what all requests together may hold, and who has to go when it is used up.
+//! Tests the memory budget: what all requests may hold, and which ones end when it is
+//! used up.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::Server;
 use crate::support::upstream::{Step, Upstream};
 
-/// 2 MiB for all.
+/// A server with a budget of 2 MiB.
 async fn small(upstream: &Upstream) -> Server {
     Server::builder(upstream).config("limits.buffers", r#""2MiB""#).start().await
 }
@@ -20,14 +21,14 @@ fn times(count: usize, step: &Step) -> Vec<Step> {
     vec![step.clone(); count]
 }
 
-/// What fits passes, again and again: what was held before has been given back.
+/// Requests that fit pass repeatedly, because earlier reservations were released.
 async fn takes_what_fits(upstream: &Upstream, server: &Server) {
     upstream.round([times(3, &text(&long(100_000))), end("stop")].concat());
     let answer = server.client().chat(&ask("Hi")).await;
     assert_eq!(answer.text().len(), 300_000);
 }
 
-/// Before its head is out, a stream that needs too much is refused.
+/// Before its head is sent, a stream that needs too much is refused.
 #[tokio::test]
 async fn what_needs_more_memory_than_is_left_is_refused() {
     let upstream = Upstream::start();
@@ -35,24 +36,24 @@ async fn what_needs_more_memory_than_is_left_is_refused() {
     let client = server.client();
     let overloaded = (503, "overloaded".to_owned());
     for _ in 0..3 {
-        // One line of upstream, in one piece and in many that never end.
+        // One line of upstream, whole and in endless pieces.
         upstream.round([vec![text(&long(3 << 20))], end("stop")].concat());
         assert_eq!(client.chat(&ask_streamed("Hi")).await.refusal(), overloaded);
         upstream.round(times(40, &Step::Send(vec![b'x'; 100_000])));
         assert_eq!(client.chat(&ask_streamed("Hi")).await.refusal(), overloaded);
-        // An answer in one piece from many, of text, of reasoning and of arguments.
+        // One answer collected from many pieces of text, reasoning or arguments.
         for delta in [text(&long(100_000)), reasoning(&long(100_000))] {
             upstream.round([times(40, &delta), end("stop")].concat());
             assert_eq!(client.chat(&ask("Hi")).await.refusal(), overloaded);
         }
-        // Calls without end: each is small, and each is kept.
+        // Endless calls. Each is small, and each is kept.
         let heads = (0..4000).map(|number| call_head(number, &format!("c{number}"), "Read"));
         upstream.round(heads.chain(end("tool_calls")).collect());
         assert_eq!(client.chat(&ask("Hi")).await.refusal(), overloaded);
-        // What the client itself sends.
+        // A large body of the client.
         let body = with(ask("Hi"), json!({ "user": long(3 << 20) }));
         assert_eq!(client.chat(&body).await.refusal(), overloaded);
-        // What goes through.
+        // A large body on a forwarded route.
         let large: Value = long(3 << 20).into();
         upstream.answer("/v1/models", status(200, &json!({ "data": [large] })));
         assert_eq!(client.get("/v1/models").await.refusal(), overloaded);
@@ -63,7 +64,7 @@ async fn what_needs_more_memory_than_is_left_is_refused() {
     }
 }
 
-/// After that it ends with an error, and no other stream ends with it.
+/// After its head, such a stream ends with an error, and no other stream does.
 #[tokio::test]
 async fn a_stream_that_needs_more_memory_than_is_left_ends_alone() {
     let upstream = Upstream::start();

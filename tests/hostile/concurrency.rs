@@ -1,4 +1,5 @@
-//! Many at once: unauthenticated connections, connections in all, turns of a key.
+//! Tests many peers at once: unauthenticated connections, all connections, turns of one
+//! key.
 
 use std::net::SocketAddr;
 
@@ -14,14 +15,14 @@ use crate::support::server::{Builder, Server};
 use crate::support::upstream::{Step, Upstream};
 use crate::support::watch;
 
-/// A connection from another address of this machine.
+/// Connects from another loopback address, as an unauthenticated peer.
 async fn unauthenticated(server: &Server) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.bind(SocketAddr::from(([127, 0, 0, 2], 0))).expect("an address of loopback");
     socket.connect(server.address()).await.expect("the server listens")
 }
 
-/// The head of an answer to what `bytes` asks.
+/// Sends `bytes` and returns the head of the answer.
 async fn answer(stream: &mut TcpStream, bytes: &[u8]) -> String {
     stream.write_all(bytes).await.expect("an open connection");
     let mut head = Vec::new();
@@ -32,7 +33,7 @@ async fn answer(stream: &mut TcpStream, bytes: &[u8]) -> String {
     String::from_utf8(head).expect("ASCII").to_ascii_lowercase()
 }
 
-/// A request that keeps its connection, and has no body in its answer.
+/// A request that keeps its connection, and whose answer has no body.
 fn kept(server: &Server, path: &str) -> Vec<u8> {
     let client = server.client().header("connection", "keep-alive");
     client.request("HEAD", path, None)
@@ -43,7 +44,7 @@ fn nobody(server: &Server, path: &str) -> Vec<u8> {
     client.request("HEAD", path, None)
 }
 
-/// Trials are a twentieth of `limits.header_time`.
+/// The short deadline of probationary connections is a twentieth of `limits.header_time`.
 fn crowded(upstream: &Upstream, unauthenticated: usize) -> Builder {
     Server::builder(upstream)
         .config("limits.header_time", r#""20s""#)
@@ -94,7 +95,7 @@ async fn h23_a_probationary_connection_has_one_answer() {
         assert!(rest(&mut connection).await.is_empty());
     }
 
-    // A key lets it stay, and all others of its peer.
+    // A valid key lets it and all other connections of its peer stay.
     let mut known = unauthenticated(&server).await;
     let mut next = unauthenticated(&server).await;
     for connection in [&mut known, &mut next, &mut silent] {
@@ -114,7 +115,7 @@ async fn h23_a_peer_with_a_key_is_not_bound_by_connections() {
         connections.push(server.client().connect().await);
     }
 
-    // All of them ask at the same time; each has to show its own key.
+    // All of them send requests at the same time, and each must present a key itself.
     let asking = connections.iter_mut().map(|connection| {
         let request = kept(&server, "/toolhand/v1/tools");
         async move {
@@ -172,7 +173,7 @@ async fn turns_of_a_key_are_bounded() {
     for (limits, arguments) in [
         ([("limits.runs_per_key", "1"), ("limits.runs", "9")], &[][..]),
         ([("limits.runs_per_key", "9"), ("limits.runs", "1")], &[]),
-        // Without keys, everyone is one.
+        // Without keys, all clients share one limit.
         ([("limits.runs_per_key", "1"), ("limits.runs", "9")], &["--no-auth"]),
     ] {
         let upstream = Upstream::start();
@@ -188,7 +189,7 @@ async fn turns_of_a_key_are_bounded() {
     }
 }
 
-/// One turn at a time, however the one before has ended.
+/// Checks that one turn runs at a time, however the one before has ended.
 async fn bounded(upstream: &Upstream, server: &Server) {
     let client = server.client();
     let refused = |body: Value| {
@@ -200,7 +201,7 @@ async fn bounded(upstream: &Upstream, server: &Server) {
             assert!(wait.is_some_and(|wait| wait > 0), "{:?}", refused.head);
         }
     };
-    // It ends well.
+    // The turn succeeds.
     upstream.round(held());
     let mut stream = client.stream(&ask_streamed("Hi")).await;
     stream.until_text().await;
@@ -209,7 +210,7 @@ async fn bounded(upstream: &Upstream, server: &Server) {
     upstream.open("half");
     stream.finish().await;
 
-    // It is left.
+    // Its client leaves.
     upstream.round(vec![text("I begin "), gate("never")]);
     let mut stream = client.stream(&ask_streamed("Hi")).await;
     stream.until_text().await;
@@ -217,7 +218,7 @@ async fn bounded(upstream: &Upstream, server: &Server) {
     drop(stream);
     upstream.abandoned(1).await;
 
-    // It fails, within its stream and before it.
+    // It fails, during its stream and before it.
     upstream.round(vec![text("I begin "), Step::Close]);
     client.streamed(&ask_streamed("Hi")).await;
     upstream.round(crate::support::chunks::status(401, &json!({ "error": { "message": "no" } })));

@@ -1,4 +1,5 @@
-//! What a command can read of the environments that our processes were started with.
+//! Tests what a command can read of the environments that our processes were started
+//! with.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +13,7 @@ use crate::support::client::ask;
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::Upstream;
 
-/// Values that must not be found, in whatever starts this server alone.
+/// Values that must not be found in a process. They are given to the server alone.
 struct Secrets(String);
 
 impl Secrets {
@@ -26,11 +27,11 @@ impl Secrets {
             .environment("ANTHROPIC_API_KEY", &self.0)
             .environment("DATABASE_PASSWORD", &self.0)
             .environment("TOOLHAND_UPSTREAM_API_KEY", &self.0)
-            // A setting, by which one sees that those of the environment still count.
+            // A setting that shows that settings in the environment still apply.
             .environment("TOOLHAND_TOOLS_ENABLE", "Bash")
     }
 
-    /// Has a command look at the environments of all processes, and checks that the
+    /// Lets a command read the environments of all processes, and checks that the
     /// settings have arrived.
     async fn check_gone(&self, upstream: &Upstream, server: &Server) {
         let asked = upstream.requests().len();
@@ -67,7 +68,7 @@ async fn p13_no_environment_holds_a_secret_not_even_for_root() {
     assert_eq!(entry(&server, "comm"), "toolhand\n");
 }
 
-/// Whatever stands in the variable that names the handed over memory.
+/// Tests arbitrary values of the variable that names the handed-over memory.
 #[tokio::test]
 async fn p13_a_variable_that_is_set_by_hand_neither_stops_nor_skips_it() {
     let upstream = Upstream::start();
@@ -81,7 +82,7 @@ async fn p13_a_variable_that_is_set_by_hand_neither_stops_nor_skips_it() {
     assert_eq!(server.client().get("/health").await.status(), 200);
 }
 
-/// Starts the server through a program of its own.
+/// Starts the server through another program.
 fn through(builder: Builder, script: &str) -> Builder {
     let path = builder.home().join("start");
     fs::write(&path, script).expect("a new file");
@@ -91,8 +92,8 @@ fn through(builder: Builder, script: &str) -> Builder {
 
 #[tokio::test]
 async fn p13_memory_that_somebody_else_hands_over_is_not_believed() {
-    // Named and sealed as ours; once without our header, and once with it but before
-    // an environment that was not emptied.
+    // Named and sealed like ours: once without our header; once with it, but beside an
+    // environment that was not emptied.
     for header in ["ANTHROPIC_API_KEY=x", "toolhand environment 1\\0"] {
         let script = format!(
             "#!/usr/bin/env python3\n\
@@ -112,7 +113,7 @@ async fn p13_memory_that_somebody_else_hands_over_is_not_believed() {
     }
 }
 
-/// A package manager replaces programs while they run.
+/// A package manager may replace a program while it runs.
 #[tokio::test]
 async fn p13_a_program_whose_file_is_gone_starts_itself_all_the_same() {
     let upstream = Upstream::start();
@@ -129,7 +130,7 @@ async fn p13_a_program_whose_file_is_gone_starts_itself_all_the_same() {
     secrets.check_gone(&upstream, &server).await;
 }
 
-/// Blocked and ignored signals are its starter's decision.
+/// Blocked and ignored signals are the choice of whoever starts the server.
 #[tokio::test]
 async fn p13_signals_stay_as_they_were() {
     let upstream = Upstream::start();

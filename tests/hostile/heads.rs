@@ -1,11 +1,11 @@
-//! Request heads: keys, paths, methods, and what HTTP smuggling is made of.
+//! Tests request heads: keys, paths, methods, and request smuggling.
 
 use super::door;
 use crate::support::chunks::{end, gate, says, text};
 use crate::support::client::{Answer, Client, ask};
 use crate::support::server::{KEY, Server};
 
-/// Every route, with a method it knows.
+/// Every route, with a method that it takes.
 const ROUTES: &[(&str, &str)] = &[
     ("POST", "/v1/chat/completions"),
     ("GET", "/v1/models"),
@@ -71,12 +71,12 @@ async fn h2_wrong_keys_are_refused_alike_and_then_slowed_down() {
     let slowed = wrong("again").get("/v1/models").await;
     assert_eq!(slowed.refusal(), (429, "too_many_wrong_keys".to_owned()));
     assert!(slowed.header("retry-after").is_some());
-    // A missing key is only missing; a right one always passes.
+    // A missing key is not a wrong one, and a valid one always passes.
     assert_eq!(server.client().key(None).get("/v1/models").await.status(), 401);
     assert_eq!(server.client().get("/v1/models").await.status(), 200);
 }
 
-/// Sends a head as it is, `HOST` and `KEY` filled in.
+/// Sends a head unchanged, except that `HOST` and `KEY` are filled in.
 async fn raw_status(server: &Server, request: &str) -> Vec<u16> {
     let host = server.address().to_string();
     let request = request.replace("HOST", &host).replace("KEY", KEY).replace('\n', "\r\n");
@@ -84,7 +84,7 @@ async fn raw_status(server: &Server, request: &str) -> Vec<u16> {
     answers.iter().map(Answer::status).collect()
 }
 
-/// The same, and the code of each answer.
+/// Sends a head in the same way, and returns the error code of each answer.
 async fn codes(server: &Server, request: &str) -> Vec<String> {
     let host = server.address().to_string();
     let request = request.replace("HOST", &host).replace("KEY", KEY).replace('\n', "\r\n");
@@ -196,7 +196,7 @@ async fn h25_h26_bodies_have_one_length() {
     ] {
         assert_eq!(codes(&server, &post(headers, "{}")).await, ["invalid_value"], "{headers:?}");
     }
-    // What hyper would read, and others perhaps otherwise.
+    // Heads that hyper could accept and other parsers read differently.
     for headers in [
         "Transfer-Encoding: gzip, chunked",
         "Transfer-Encoding: identity, chunked",
@@ -210,7 +210,7 @@ async fn h25_h26_bodies_have_one_length() {
             "{headers:?}"
         );
     }
-    // Both lengths: one answer, and what follows is never read as a request.
+    // Both lengths: one answer, and the rest is never parsed as a request.
     let smuggled = "0\n\nGET /health HTTP/1.1\nHost: HOST\n\n";
     for headers in [
         "Content-Length: 5\nTransfer-Encoding: chunked",
@@ -279,7 +279,7 @@ async fn h29_one_turn_at_a_time_runs_for_a_connection() {
     let both = [first, last].concat();
     let other = async {
         upstream.reached("half").await;
-        // Whatever else the server does meanwhile, it does not begin the second.
+        // Whatever else the server does meanwhile, it must not begin the second request.
         for _ in 0..3 {
             assert_eq!(server.client().get("/ready").await.status(), 200);
         }

@@ -1,5 +1,5 @@
-//! What a client sends back of earlier turns: repaired where it can be, so that no
-//! chat is bricked, and sent upstream in a shape that every provider takes.
+//! Tests the history that clients send back: the server repairs it where it can, so that
+//! no chat becomes unusable, and sends a form that every provider accepts.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ fn user(text: &str) -> Value {
     json!({ "role": "user", "content": text })
 }
 
-/// What goes upstream for these messages, without our own system prompt.
+/// The messages that upstream gets, without our system prompt.
 async fn sent(upstream: &Upstream, server: &Server, messages: &[Value]) -> Vec<Value> {
     upstream.round(says("Yes."));
     let answer = server.client().chat(&with(ask(""), json!({ "messages": messages }))).await;
@@ -38,7 +38,7 @@ async fn sent(upstream: &Upstream, server: &Server, messages: &[Value]) -> Vec<V
     sent.into_iter().filter(|message| message["role"] != "system").collect()
 }
 
-/// `(id, answer)` of each call of the first assistant message.
+/// `(id, answer)` of each call in the first assistant message.
 fn pairs(sent: &[Value]) -> Vec<(String, String)> {
     let at = sent.iter().position(|message| message["role"] == "assistant").expect("one");
     let calls = sent[at]["tool_calls"].as_array().expect("calls");
@@ -112,7 +112,7 @@ async fn v28_calls_without_an_id_of_their_own_get_one() {
         let unique: BTreeSet<_> = pairs.iter().map(|(id, _)| id).collect();
         assert_eq!(unique.len(), ids.len(), "{pairs:?}");
         for ((id, text), (at, given)) in pairs.iter().zip(ids.iter().enumerate()) {
-            // Equal ids were answered in order.
+            // Equal ids are answered in order.
             let earlier = |other: &&Value| {
                 other.as_str().unwrap_or_default() == given.as_str().unwrap_or_default()
             };
@@ -122,7 +122,7 @@ async fn v28_calls_without_an_id_of_their_own_get_one() {
             let is_ours = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
             assert!(is_ours || id == given.as_str().unwrap_or_default(), "{id}");
         }
-        // The same list is the same bytes, and a longer one begins with them.
+        // The same list gives the same bytes, and a longer list begins with them.
         assert_eq!(sent(&upstream, &server, &list).await, told);
         list.extend([asked(&[json!("")]), user("c")]);
         assert_eq!(sent(&upstream, &server, &list).await[..told.len()], told);

@@ -1,4 +1,4 @@
-//! Time and size: clients that are slow, endless or too large.
+//! Tests clients that are slow, endless or too large.
 
 use tokio::io::AsyncWriteExt;
 
@@ -14,7 +14,7 @@ async fn h17_a_body_that_is_too_large_is_refused() {
     let server = Server::builder(&upstream).config("limits.body", r#""64KiB""#).start().await;
     let body = with(ask("Hi"), serde_json::json!({ "pad": "x".repeat(65 << 10) }));
 
-    // Early, by the length alone: no body is sent.
+    // Refused early by the announced length; no body is sent.
     let head = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {KEY}\r\n\
          Content-Type: application/json\r\nContent-Length: 99999999\r\n\r\n",
@@ -23,7 +23,7 @@ async fn h17_a_body_that_is_too_large_is_refused() {
     let answers = server.client().raw(head.as_bytes()).await;
     assert_eq!(answers[0].refusal(), (413, "body_too_large".to_owned()));
 
-    // And one that only turns out to be.
+    // Refused when the body turns out to be too large.
     let head = head.replace("Content-Length: 99999999", "Transfer-Encoding: chunked");
     let body = body.to_string();
     let chunked = format!("{head}{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
@@ -48,7 +48,7 @@ async fn h19_h20_a_head_that_never_ends_is_not_waited_for() {
     for begun in ["", "G", "GET /health HTTP/1.1\r\nHost: a"] {
         let mut stream = server.client().connect().await;
         stream.write_all(begun.as_bytes()).await.expect("a connection");
-        // Closed by the server; the test's watchdog speaks where it is not.
+        // The server closes. If it does not, the test's time-out fails.
         rest(&mut stream).await;
     }
 }
@@ -78,7 +78,7 @@ async fn h22_an_idle_connection_is_closed() {
     assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
 }
 
-/// Shells commonly allow 1024 files, which is a third as many streams.
+/// Shells commonly allow 1024 open files, a third as many streams.
 #[tokio::test]
 async fn the_open_files_a_shell_allows_do_not_bound_the_streams() {
     const STREAMS: usize = 60;

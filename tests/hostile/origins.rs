@@ -1,4 +1,4 @@
-//! Browsers: hosts, origins, simple requests.
+//! Tests what browsers send: hosts, origins, simple requests.
 
 use super::door;
 use crate::support::chunks::says;

@@ -1,4 +1,4 @@
-//! The server's own files, by names that do not say so.
+//! Tests that the server's own files are refused by every name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::support::client::ask;
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 
-/// What a model is told that calls every tool on this path.
+/// Calls every file tool on this path, and returns the answers that the model gets.
 async fn touch(upstream: &Upstream, server: &Server, path: &str) -> Vec<String> {
     let asked = upstream.requests().len();
     let file = |more: Value| {
@@ -56,12 +56,12 @@ async fn t32_a_hard_link_to_a_file_of_ours_is_refused_as_the_file_is() {
         check_refused(&upstream, &server, link).await;
         assert_eq!(fs::read_to_string(server.state_dir().join(ours)).expect("ours"), "a\n");
     }
-    // Links among other files are nobody's concern.
+    // Hard links among other files are allowed.
     fs::hard_link(workspace.join("plain.txt"), workspace.join("twin.txt")).expect("a link");
     assert!(touch(&upstream, &server, "twin.txt").await[0].contains('a'));
 }
 
-/// Mounted there as long as this lives.
+/// Mounted for as long as this lives.
 struct Mount(PathBuf);
 
 impl Mount {
@@ -91,7 +91,7 @@ async fn t32_a_mount_of_our_directory_is_refused_as_the_directory_is() {
         Mount::bind(&state.join("keys.toml"), workspace.join("file")),
     ];
     if mounts.iter().any(Option::is_none) {
-        // Only root may mount, and not everywhere.
+        // Only root may mount, and not in every environment.
         return;
     }
     for path in [

@@ -1,4 +1,4 @@
-//! Commands that a model should not have called, through the whole server.
+//! Tests harmful commands through the whole server.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::support::watch;
 pub(super) struct Shell {
     upstream: Upstream,
     pub(super) server: Server,
-    /// Requests that upstream has had.
+    /// How many requests upstream has had.
     asked: usize,
 }
 
@@ -27,7 +27,7 @@ impl Shell {
         Self { upstream, server, asked: 0 }
     }
 
-    /// What a model reads that calls Bash with these arguments, one call each.
+    /// Calls Bash with each of these arguments, and returns what the model reads.
     pub(super) async fn call(&mut self, arguments: &[Value]) -> Vec<String> {
         let ids: Vec<String> = (0..arguments.len()).map(|number| format!("c{number}")).collect();
         let round: Vec<(&str, &str, Value)> = ids
@@ -47,8 +47,8 @@ impl Shell {
     }
 }
 
-/// A named pipe: whatever a command starts holds it open, and its end is the end of
-/// the last of them.
+/// A named pipe that all processes of a command hold open. It ends when the last of them
+/// has ended.
 fn pipe_in(server: &Server) -> PathBuf {
     let path = server.workspace().join("alive");
     let _of_an_earlier_command = fs::remove_file(&path);
@@ -67,7 +67,7 @@ for fd in range(3): os.close(fd)
 time.sleep(1000)
 '";
 
-/// One that adopts what is orphaned below it, as a service manager does.
+/// A process that adopts orphans below it, as a service manager does.
 const ADOPTER: &str = "python3 -c '
 import ctypes, os, time
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
@@ -126,7 +126,7 @@ async fn p3_what_keeps_the_output_open_is_not_waited_for() {
 #[tokio::test]
 async fn p4_p17_endless_output_is_cut_to_what_a_model_can_read() {
     let mut shell = Shell::start().await;
-    // More of the kind in `processes`, with a lower limit.
+    // `processes` has more of this kind, with a lower limit.
     for command in ["yes >&2", "yes '€uro' | tr -d '\\n'"] {
         let answer = shell.run(command).await;
         assert!(answer.starts_with("Error: "), "{command}: {answer}");
@@ -156,7 +156,7 @@ async fn p5_nothing_asks_for_input() {
         "stty",
         "cat </dev/tty",
     ] {
-        // Each of them comes to its own end, well before the time-out.
+        // Each of them ends by itself, well before the time-out.
         let answer = shell.run(command).await;
         assert!(!answer.contains("timed out"), "{command}: {answer}");
     }
@@ -187,7 +187,7 @@ async fn p6_a_time_out_ends_whatever_resists_it() {
     }
 }
 
-/// As many as one model may call; `make soak` runs a thousand.
+/// As many as one model may call. `make soak` runs a thousand.
 #[tokio::test]
 async fn p11_many_commands_leave_nothing_open() {
     let mut shell = Shell::start().await;
@@ -205,7 +205,7 @@ async fn p11_many_commands_leave_nothing_open() {
     shell.server.no_children().await;
     assert_eq!(zombies(&shell.server), 0);
     let after = open_files(&shell.server);
-    // A connection of the pool more or less is none of the commands'.
+    // A pooled connection more or less does not belong to the commands.
     assert!(after <= before + 4, "{before} before, {after} after");
 }
 
@@ -213,7 +213,8 @@ async fn p11_many_commands_leave_nothing_open() {
 async fn p12_a_command_has_three_descriptors() {
     let mut shell = Shell::start().await;
     let answer = shell.run("ls /proc/$$/fd; ls -l /proc/self/fd | wc -l").await;
-    // One more is the directory that ls reads, and one line the sum.
+    // `ls` has one more for the directory that it reads; `ls -l` prints one line for the
+    // sum.
     assert_eq!(answer.lines().map(str::trim).collect::<Vec<_>>(), ["0", "1", "2", "5"]);
 }
 
@@ -268,7 +269,7 @@ async fn p17_bytes_that_are_no_text_are_shown_as_such() {
     let mut shell = Shell::start().await;
     for command in [
         "printf '\\377\\376\\200'",
-        // A character cut off by the end, and one in two writes.
+        // A character cut off at the end, and one in two writes.
         "printf 'a\\342\\202'",
         "head -c 100000 /dev/urandom",
         "head -c 100001 /dev/zero | tr '\\0' '\\351'",

@@ -1,5 +1,5 @@
-//! Fields that could steer routing or spend someone's key: in whatever spelling, at
-//! whatever depth, in whatever body, they do not go upstream.
+//! Tests fields that could steer routing or spend someone's key: in any spelling, at any
+//! depth and in any body, they do not go upstream.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::support::client::{Answer, ask, with};
 
 use super::door;
 
-/// Of each rule some, and all of the names that came last.
+/// Some names for each rule, and all names added last.
 const REFUSED: [&str; 20] = [
     "router_settings_override",
     "use_litellm_proxy",
@@ -76,7 +76,8 @@ async fn v10_every_spelling_is_refused_in_every_body_and_nothing_goes_upstream()
     }
 }
 
-/// An upload whose last field has this name; the first goes before it is seen.
+/// An upload whose last field has this name; the first ones are forwarded before it is
+/// seen.
 async fn upload(server: &crate::support::server::Server, field: &str) -> Upload {
     let part = |name: &str, content: &str| {
         format!("--XX\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{content}\r\n")
@@ -114,7 +115,7 @@ async fn v10_what_only_looks_like_one_passes_as_it_came() {
     assert_eq!(upstream.request(0).await.json()["metadata"], metadata);
 }
 
-/// 120 levels with keys of 20 kB: the error names the place in a few words.
+/// 120 levels with keys of 20 kB: the error is short and names the place.
 #[tokio::test]
 async fn v10_v24_the_place_is_named_in_bounded_words() {
     let (_upstream, server) = door().await;
@@ -135,7 +136,7 @@ async fn v10_v24_the_place_is_named_in_bounded_words() {
     }
 }
 
-/// Whatever else is wrong, what is told of it is short.
+/// Every other error is short, too.
 #[tokio::test]
 async fn what_an_error_repeats_of_a_request_is_short() {
     let (_upstream, server) = door().await;

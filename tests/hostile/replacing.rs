@@ -1,4 +1,4 @@
-//! What a file keeps when a tool replaces it, and what it does not.
+//! Tests what a file keeps and loses when a tool replaces it.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -12,7 +12,7 @@ use crate::support::client::ask;
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 
-/// `cap_net_raw` as a file carries it: version 2, permitted, effective.
+/// `cap_net_raw` as an extended attribute: version 2, permitted, effective.
 const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
@@ -35,7 +35,7 @@ async fn t24_a_replaced_file_keeps_its_mode_and_attributes_and_loses_what_lends_
         fs::write(&path, "one\n").expect("a new file");
         let file = File::open(&path).expect("our own");
         let is_kept = fsetxattr(&file, "user.note", b"kept", XattrFlags::empty()).is_ok();
-        // Only root may give it.
+        // Only root may set it.
         let is_given =
             fsetxattr(&file, "security.capability", &CAPABILITY, XattrFlags::empty()).is_ok();
         assert_eq!(is_given, rustix::process::geteuid().is_root());

@@ -1,4 +1,4 @@
-//! The same request again: an SDK's retry, and what a client names itself.
+//! Tests requests that are sent again: an SDK's retry, and an `Idempotency-Key`.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support::client::{Client, ask, ask_streamed};
 use crate::support::server::Server;
 use crate::support::upstream::{Step, Upstream};
 
-/// Leaves a line in a file each time it runs.
+/// A round whose command appends a line to a file each time it runs.
 fn marks() -> Vec<Step> {
     calls(&[("c1", "Bash", json!({ "command": "echo ran >> marks" }))])
 }
@@ -145,7 +145,7 @@ async fn v26_what_its_client_left_after_tools_ran_is_cancelled() {
 #[tokio::test]
 async fn v26_a_retry_of_what_ran_no_tool_runs_anew() {
     let (upstream, server) = start().await;
-    // It failed.
+    // The turn has failed.
     upstream.round(vec![Step::Close]);
     upstream.round(vec![Step::Close]);
     upstream.round(vec![Step::Close]);
@@ -153,7 +153,7 @@ async fn v26_a_retry_of_what_ran_no_tool_runs_anew() {
     upstream.round(says("Second."));
     assert_eq!(retrying(&server).chat(&ask("Hi")).await.text(), "Second.");
 
-    // It was left; and of two retries at once, one begins the turn.
+    // Its client has left; and of two simultaneous retries, one begins the turn.
     upstream.round(vec![text("I begin "), gate("never")]);
     let mut left = server.client().stream(&ask_streamed("Hi")).await;
     left.until_text().await;
@@ -193,7 +193,7 @@ async fn v26_only_a_retry_of_the_same_bytes_is_one() {
     upstream.round(says("Another."));
     assert_eq!(send(retrying(&server), format!("{body} ")).await, "Another.");
 
-    // The last turn of this body ran no tool: there is nothing to come back to.
+    // The last turn with this body ran no tool, so a retry starts anew.
     upstream.round(says("Anew."));
     assert_eq!(send(retrying(&server), body).await, "Anew.");
 }

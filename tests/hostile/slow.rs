@@ -1,4 +1,4 @@
-//! Clients that read slowly or not at all, and clients that vanish.
+//! Tests clients that read slowly or not at all, and clients that disappear.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 use crate::support::watch;
 
-/// A server that waits for a slow client no longer than this.
+/// A server that gives up on a slow client after 100 ms.
 async fn impatient(upstream: &Upstream) -> Server {
     Server::builder(upstream).config("limits.slow_client", r#""100ms""#).start().await
 }
@@ -22,8 +22,8 @@ fn paragraph() -> String {
     "All work and no play makes Jack a dull boy. ".repeat(20)
 }
 
-/// The client reads a little and stops. Its upstream is slowed down with it, then
-/// let go of; the client finds the reason where it reads on.
+/// The client reads a little and stops. Upstream is slowed down with it and then
+/// disconnected; the client finds the reason when it reads on.
 #[tokio::test]
 async fn h32_a_client_that_stops_reading_is_let_go_of() {
     let upstream = Upstream::start();
@@ -34,7 +34,7 @@ async fn h32_a_client_that_stops_reading_is_let_go_of() {
 
     let stream = proxy.client().stream(&ask_streamed("Hi")).await;
     upstream.abandoned(0).await;
-    // What the sockets and buffers between took: no turn reads ahead of its client.
+    // What the sockets and buffers hold: a turn does not read ahead of its client.
     assert!(upstream.flooded() < 32 << 20, "{} bytes were read", upstream.flooded());
     proxy.open("read on");
     let answer = stream.finish().await;
@@ -43,8 +43,8 @@ async fn h32_a_client_that_stops_reading_is_let_go_of() {
     assert!(server.log().contains("slow_client"), "{}", server.log());
 }
 
-/// All of it is on its way, and there is memory for what the turn keeps of it, but
-/// not for as much again that waits.
+/// The whole answer is on its way. The budget has room for what the turn keeps, but not
+/// for as much again that waits.
 #[tokio::test]
 async fn h32_a_turn_reads_no_further_ahead_than_its_client() {
     let upstream = Upstream::start();
@@ -56,7 +56,7 @@ async fn h32_a_turn_reads_no_further_ahead_than_its_client() {
 
     let stream = proxy.client().stream(&ask_streamed("Hi")).await;
     upstream.reached("sent").await;
-    // Others are served meanwhile, so there was time to read it all.
+    // Others are served meanwhile, so the server has had time to read everything.
     for _ in 0..10 {
         upstream.round(says("Hello."));
         assert_eq!(server.client().chat(&ask("Hi")).await.text(), "Hello.");
@@ -80,14 +80,14 @@ async fn h32_a_client_that_stops_during_a_tool_leaves_no_process() {
     let proxy = Proxy::before(&server, 4096, script).await;
     upstream.round(calls(&[("c1", "Bash", json!({ "command": "sleep 1000" }))]));
 
-    // The comments that nobody reads fill the way to the client in the end.
+    // The comments that nobody reads fill the connection eventually.
     let _connection = proxy.client().start(&ask_streamed("Hi")).await;
     proxy.reached("never").await;
     server.no_children().await;
 }
 
-/// An answer in one piece, a list of models, a forwarded answer: whoever does not
-/// take them is closed.
+/// An unstreamed answer, a list of models, a forwarded answer: the connection of a client
+/// that does not read them is closed.
 #[tokio::test]
 async fn h32_large_answers_wait_no_longer_for_their_reader() {
     let upstream = Upstream::start();
@@ -114,7 +114,7 @@ async fn h32_large_answers_wait_no_longer_for_their_reader() {
     }
 }
 
-/// As often as it reads a little, as long as it is waited for.
+/// A client that keeps reading, however slowly, is waited for.
 #[tokio::test]
 async fn h32_a_client_that_reads_slowly_gets_its_whole_answer() {
     let upstream = Upstream::start();
@@ -131,7 +131,7 @@ async fn h32_a_client_that_reads_slowly_gets_its_whole_answer() {
     assert_eq!(answer.finish_reason.as_deref(), Some("stop"));
 }
 
-/// However a client goes, upstream's connection ends with it.
+/// However the client leaves, upstream's connection ends.
 #[tokio::test]
 async fn h33_a_client_may_leave_in_any_way_at_any_point() {
     let upstream = Upstream::start();
@@ -148,7 +148,7 @@ async fn h33_a_client_may_leave_in_any_way_at_any_point() {
     }
 }
 
-/// A client that is gone without a word is one that does not read.
+/// A client that has disappeared counts as one that does not read.
 #[tokio::test]
 async fn h33_a_client_that_freezes_is_let_go_of() {
     let upstream = Upstream::start();
@@ -161,7 +161,7 @@ async fn h33_a_client_that_freezes_is_let_go_of() {
     upstream.abandoned(0).await;
 }
 
-/// It has nothing more to be sent: what it has not read is enough.
+/// Nothing more has to be sent: the unread bytes suffice.
 #[tokio::test]
 async fn h33_a_client_that_freezes_during_a_tool_leaves_no_process() {
     let upstream = Upstream::start();

@@ -1,4 +1,4 @@
-//! Commands that turn against the processes that look after them.
+//! Tests commands that attack the processes that look after them.
 
 use std::fs;
 
@@ -8,13 +8,14 @@ use super::processes::Shell;
 use crate::support::resources::zombies;
 use crate::support::watch;
 
-/// Finds the two that look after a command: `$reaper`, which started it, and `$monitor`
-/// above. Nothing of the server's own is among them.
+/// A script that finds the supervisor of its command: `$reaper`, which started it, and
+/// `$monitor` above. The server's own process is not among them.
 const FIND: &str = "reaper=$PPID; read -r _ name _ monitor _ </proc/$reaper/stat; \
                     read -r _ above _ </proc/$monitor/stat; \
                     [ $name$above = '(toolhand-run)(toolhand-run)' ] || exit 77\n";
 
-/// What must not outlive the answer: in sessions of their own, orphaned, deaf to TERM.
+/// Processes that must end before the answer: in sessions of their own, orphaned,
+/// ignoring TERM.
 const SURVIVORS: &str = "setsid -f sh -c 'sleep 1e6; : MARK'\n\
     (setsid sh -c \"trap '' TERM HUP INT; sleep 1e6; sleep 1e6; : MARK\" &)\n\
     sh -c 'sleep 1e6; : MARK' &\n\
@@ -24,7 +25,7 @@ fn marker() -> String {
     format!("mark-{}", uuid::Uuid::new_v4().simple())
 }
 
-/// The command lines of living processes that carry `mark`.
+/// The command lines of living processes that contain `mark`.
 fn living(mark: &str) -> Vec<String> {
     let entries = fs::read_dir("/proc").expect("procfs").flatten();
     let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
@@ -33,7 +34,7 @@ fn living(mark: &str) -> Vec<String> {
 }
 
 impl Shell {
-    /// Runs a command that starts survivors, and looks for them when its answer has come.
+    /// Runs a command that starts survivors, and looks for them after its answer.
     async fn check_ended(&mut self, what: &str, command: &str, time: u32) -> String {
         let mark = marker();
         let command = format!("{FIND}{SURVIVORS}{command}").replace("MARK", &mark);
@@ -79,7 +80,7 @@ async fn p8_a_supervisor_that_is_stopped_delays_the_answer_and_saves_nobody() {
     }
 }
 
-/// Takes the socket out of the supervisor, as only root can, and writes into it.
+/// Takes the socket from the supervisor, as only root can, and writes into it.
 fn forge(report: &str) -> String {
     format!(
         "python3 - $reaper <<'END'\n\
@@ -97,7 +98,7 @@ fn forge(report: &str) -> String {
 #[tokio::test]
 async fn p8_a_forged_report_is_no_more_than_a_claim() {
     if !rustix::process::geteuid().is_root() {
-        // Nobody else can get at the socket: see the test of tracing.
+        // Only root can get the socket: see the test of tracing.
         return;
     }
     let mut shell = Shell::start().await;
@@ -111,7 +112,7 @@ async fn p8_a_forged_report_is_no_more_than_a_claim() {
         r#"os.write(socket, b'"Lost"\n')"#,
         r"os.write(socket, b'\xff\x00 no report\n')",
         r"os.write(socket, b'\n')",
-        // Never a line: no more of it is kept than a report may have.
+        // An endless line: only as much is kept as a report may have.
         "exec('while 1: os.write(socket, bytes([32]) * 60000)')",
         "libc.shutdown(socket, 2)",
         "libc.shutdown(socket, 1)",
@@ -123,7 +124,7 @@ async fn p8_a_forged_report_is_no_more_than_a_claim() {
     assert_eq!(zombies(&shell.server), 0);
 }
 
-/// Others go on undisturbed while one kills its own supervisor.
+/// Other commands continue while one kills its own supervisor.
 #[tokio::test]
 async fn p8_only_the_command_that_kills_its_supervisor_is_ended() {
     let mut shell = Shell::start().await;

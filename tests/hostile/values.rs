@@ -1,4 +1,4 @@
-//! Members of a request with values that nobody means.
+//! Tests request members with values that no client means.
 
 use serde_json::{Value, json};
 
@@ -75,7 +75,7 @@ async fn v13_v14_ranges_and_news_are_upstreams_to_judge() {
             assert_eq!(&sent[name], value, "{members}");
         }
     }
-    // Upstream's refusal comes through.
+    // Upstream's refusal is passed on.
     let refusal = json!({ "error": { "message": "max_tokens is too small", "code": "400" } });
     upstream.round(crate::support::chunks::status(400, &refusal));
     let refused = server.client().chat(&with(ask("Hi"), json!({ "max_tokens": -1 }))).await;
@@ -134,7 +134,7 @@ async fn v16_tools_are_bounded_and_well_named() {
         let refused = code(&server, &json!({ "tools": tools })).await;
         assert_eq!(refused.0, 400, "{}", tools.to_string().chars().take(80).collect::<String>());
     }
-    // 200 levels are more than JSON of ours may have at all.
+    // Our own limit for JSON is below 200 levels.
     assert_eq!(code(&server, &json!({ "tools": [with_schema(deep)] })).await.0, 400);
 }
 

@@ -1,5 +1,4 @@
-//! A provider that fails behind the real LiteLLM: what it makes of that, and what the
-//! client gets.
+//! Tests a provider that fails behind the real LiteLLM, and what the client gets.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,7 +12,7 @@ use crate::support::client::Reply;
 use crate::support::faults::{Asked, FaultUpstream, Step, answer, framed, head};
 use crate::support::upstream;
 
-/// `(model, what its client gets)`; the text of a success, the code of a failure.
+/// `(model, what its client gets)`: the text of a success, or the code of a failure.
 const EXPECTED: [(&str, Result<&str, &str>); 17] = [
     ("good", Ok("All is well.")),
     ("key-wrong", Err("upstream_auth")),
@@ -27,7 +26,7 @@ const EXPECTED: [(&str, Result<&str, &str>); 17] = [
     ("reset-first", Err("upstream_error")),
     ("reset-in-text", Err("upstream_error")),
     ("reset-after-call", Ok("I look.\n\nGone on.")),
-    // LiteLLM's face of it is a proper end.
+    // LiteLLM shows this as a proper end.
     ("cut-in-text", Ok("I begin ")),
     ("cut-in-call", Err("upstream_error")),
     ("empty", Err("empty_response")),
@@ -41,7 +40,7 @@ fn refusal(status: &str, lines: &[&str], message: &str, code: &str) -> Vec<Step>
     vec![Step::Bytes(answer(status, &lines, body.to_string().as_bytes()))]
 }
 
-/// A stream, and how it ends: by `Fin` in good order, else in the middle.
+/// A stream and its end: `Fin` ends it properly, any other step in the middle.
 fn stream(pieces: &[upstream::Step], end: Step) -> Vec<Step> {
     let lines = ["content-type: text/event-stream", "transfer-encoding: chunked"];
     let mut steps = vec![Step::Bytes(head("200 OK", &lines))];
@@ -49,7 +48,7 @@ fn stream(pieces: &[upstream::Step], end: Step) -> Vec<Step> {
         upstream::Step::Send(bytes) => Step::Bytes(framed(bytes)),
         other => panic!("no piece of a body: {other:?}"),
     }));
-    // The pieces are passed on before the end is seen.
+    // LiteLLM must forward the pieces before it sees the end.
     steps.push(Step::Sleep(std::time::Duration::from_millis(300)));
     if let Step::Fin = end {
         steps.push(Step::Bytes(b"0\r\n\r\n".to_vec()));
@@ -58,9 +57,9 @@ fn stream(pieces: &[upstream::Step], end: Step) -> Vec<Step> {
     steps
 }
 
-/// What the provider does with a request for this model.
+/// How the provider answers a request for this model.
 fn provider(request: &Asked) -> Vec<Step> {
-    // LiteLLM asks for the list of models, and can do without.
+    // LiteLLM asks for the list of models, and works without it.
     if request.head.method() == "GET" {
         return refusal("404 N", &[], "No such route", "x");
     }
@@ -106,7 +105,7 @@ fn provider(request: &Asked) -> Vec<Step> {
     }
 }
 
-/// Every model as LiteLLM is to know it.
+/// LiteLLM's configuration with every model.
 fn config(provider: &FaultUpstream) -> String {
     let mut yaml = "model_list:\n".to_owned();
     for (model, _) in EXPECTED {
@@ -123,7 +122,7 @@ fn config(provider: &FaultUpstream) -> String {
 
 #[tokio::test]
 async fn a_failing_provider_behind_litellm_is_told_in_our_words() {
-    // Installs LiteLLM where it is not there yet.
+    // Installs LiteLLM if necessary.
     let _installed = Up::shared().await;
     let failing = FaultUpstream::start(Arc::new(provider));
     let builder = Builder::borrowing();

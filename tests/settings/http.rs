@@ -1,4 +1,4 @@
-//! `server`, `auth`, `log` and the limits on what clients send.
+//! Tests `server`, `auth`, `log` and the limits on what clients send.
 
 use serde_json::{Value, json};
 

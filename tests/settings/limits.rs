@@ -1,4 +1,4 @@
-//! `[limits]` of what one request may hold.
+//! Tests the keys of `[limits]` that bound one request.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! `[[models]]` and what is remembered of a model: for the one that is asked, be it the
-//! requested one or a fallback.
+//! Tests `[[models]]` and what is remembered of a model: both hold for the model that is
+//! asked, whether the requested one or a fallback.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::support::client::{ask, with};
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::{Step, Upstream};
 
-/// `first` falls back on `second`; one request each.
+/// `first` falls back on `second`, with one request to each.
 fn with_fallback(upstream: &Upstream) -> Builder {
     Server::builder(upstream)
         .config("upstream.fallbacks", r#"{ "first" = ["second"] }"#)
@@ -24,13 +24,13 @@ fn refuses_reasoning() -> Vec<Step> {
     status(400, &json!({ "error": { "message": message, "type": "invalid_request_error" } }))
 }
 
-/// A round that thinks and calls.
+/// A round with reasoning and a call.
 fn thinks() -> Vec<Step> {
     let glob = call(0, "c1", "Glob", &json!({ "pattern": "*" }));
     [vec![reasoning("I think.")], glob, end("tool_calls")].concat()
 }
 
-/// A question to `model` whose history holds a thought.
+/// A request for `model` whose history has reasoning.
 fn history(model: &str) -> Value {
     let messages = json!([
         { "role": "user", "content": "One?" },
@@ -40,7 +40,7 @@ fn history(model: &str) -> Value {
     with(ask(""), json!({ "model": model, "messages": messages }))
 }
 
-/// Each request upstream: the model asked, and the thoughts in it.
+/// The model and the reasoning of each request upstream.
 fn sent(upstream: &Upstream) -> Vec<(String, Vec<String>)> {
     let requests = upstream.requests().into_iter();
     requests

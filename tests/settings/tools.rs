@@ -1,4 +1,4 @@
-//! `tools`, `turns`, `permissions`, `sandbox`, `prompt` and the workspaces.
+//! Tests `tools`, `turns`, `permissions`, `sandbox`, `prompt` and the workspaces.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ async fn run(
     answers_in(&upstream.requests().pop().expect("a request").json())
 }
 
-/// The names of the tools a server with these settings offers beside the client's.
+/// The tools that a server with these settings offers beside the client's.
 async fn offered(settings: &[(&str, &str)]) -> Vec<String> {
     let upstream = Upstream::start();
     let server = with_settings(Server::builder(&upstream), settings).start().await;
@@ -145,7 +145,7 @@ async fn a_turn_has_its_time() {
     server.no_children().await;
 }
 
-/// Which of a Read, a Write and a command are answered with an error.
+/// Which of Read, Write and a command are answered with an error.
 async fn refused(builder: Builder) -> Vec<&'static str> {
     refused_with(builder, json!({})).await
 }
@@ -206,7 +206,7 @@ async fn a_request_chooses_a_workspace_by_its_name() {
     let prompt = sent["messages"][0]["content"].as_str().expect("text");
     assert!(prompt.contains(docs.to_str().expect("UTF-8")), "{prompt}");
 
-    // The first one is outside now, and a path is no name.
+    // The first workspace is outside now, and a path is no workspace name.
     let first = server.workspace().join("notes.txt");
     let outside = [("c1", "Read", json!({ "file_path": first }))];
     let outside = run(&upstream, &server, &outside, chosen("docs")).await;

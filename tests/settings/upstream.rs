@@ -1,4 +1,4 @@
-//! `upstream`, `models` and the limits on what upstream sends.
+//! Tests `upstream`, `models` and the limits on what upstream sends.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -116,7 +116,7 @@ async fn the_models_own_reasoning_goes_back_unless_it_is_dropped() {
     }
 }
 
-/// The code of the error that ends an answer of so many bytes in one line.
+/// The error code for an answer with this many bytes in one line.
 async fn code_of_long_answer(key: &str, limit: &str, bytes: usize) -> Value {
     let upstream = Upstream::start();
     let server =

@@ -1,4 +1,4 @@
-//! Clients that leave while upstream speaks and a command runs.
+//! Measures clients that leave while upstream sends and a command runs.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -25,7 +25,7 @@ const TREE_WITHIN: Duration = Duration::from_secs(2);
 pub(super) async fn cancels() -> Line {
     let mut line = Line::new("cancels (R5)");
     let upstream = Upstream::start();
-    // Calls of sealed models run while upstream still speaks.
+    // Sealed calls run while upstream still sends.
     let server = Server::builder(&upstream)
         .free()
         .config("upstream.end_timeout", r#""60s""#)
@@ -58,7 +58,7 @@ async fn cancel(upstream: &Upstream, server: &Server, number: usize) -> (Duratio
     let alive = format!("alive-{number}");
     let path = server.workspace().join(&alive);
     mkfifoat(CWD, &path, Mode::RWXU).expect("a pipe");
-    // One in ten does not listen to TERM.
+    // One in ten ignores TERM.
     let deaf = if number.is_multiple_of(10) { "trap '' TERM; " } else { "" };
     let command = format!(
         "exec 9>{alive}; setsid sh -c \"{deaf}sleep 1000\" & (sleep 1000 &); echo up >&9; wait"
@@ -81,7 +81,7 @@ async fn cancel(upstream: &Upstream, server: &Server, number: usize) -> (Duratio
     (upstream_took, gone.duration_since(left))
 }
 
-/// Every process of the tree holds the pipe.
+/// Every process of the tree holds the pipe open.
 fn until_gone(path: &Path, started: oneshot::Sender<()>) -> Instant {
     let mut pipe = BufReader::new(fs::File::open(path).expect("a pipe"));
     let mut line = String::new();

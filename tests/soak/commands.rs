@@ -1,4 +1,4 @@
-//! Many commands, of which some do all to outlive their call.
+//! Runs many commands, some of which try everything to outlive their call.
 
 use serde_json::{Value, json};
 
@@ -13,8 +13,8 @@ const RUNS: usize = 1000;
 /// Calls in one round.
 const CALLS: usize = 25;
 
-/// One of them holds the output open: each such takes half a second to be heard out.
-/// What keeps the workspace's path in its command line survives nowhere unseen.
+/// One kind holds the output open, which costs half a second each time. Each process that
+/// stays has the workspace's path in its command line, so that a survivor would be found.
 const KINDS: [&str; 8] = [
     "echo quick",
     "ls / | wc -l; false",
@@ -43,7 +43,7 @@ pub(super) async fn commands() -> Line {
     line
 }
 
-/// One turn with one round of calls: how many of them were answered.
+/// Runs a turn with one round of calls. Returns how many were answered.
 async fn round(upstream: &Upstream, server: &Server, turn: usize) -> usize {
     let ids: Vec<String> = (0..CALLS).map(|call| format!("c{turn}-{call}")).collect();
     let round: Vec<(&str, &str, Value)> = ids

@@ -1,9 +1,9 @@
-//! Conversations with an upstream that fails by seeds.
+//! Runs the conversations of many fault seeds.
 
 use super::table::Line;
 use crate::seeded_faults;
 
-/// As many seeds as the promise names.
+/// As many seeds as the project promises.
 const SEEDS: u64 = 10_000;
 
 const MAX_MIB: u64 = 200;

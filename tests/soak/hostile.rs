@@ -1,4 +1,4 @@
-//! Many streams at once, of peers that do all to fill the memory.
+//! Measures many simultaneous streams whose peers try to exhaust the memory.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const MAX_MIB: u64 = 512;
 /// `limits.slow_client` of this server.
 const SLOW_CLIENT: Duration = Duration::from_secs(3);
 
-/// What upstream does to a model of this name, without end.
+/// What upstream sends without end for a model with this name.
 fn kinds() -> Vec<(&'static str, Vec<Step>)> {
     let words = "All work and no play makes Jack a dull boy. ".repeat(20);
     vec![
@@ -36,24 +36,24 @@ fn kinds() -> Vec<(&'static str, Vec<Step>)> {
     ]
 }
 
-/// What its client does meanwhile.
+/// How the client reads meanwhile.
 #[derive(Clone, Copy, Debug)]
 enum Reading {
     Streamed,
     /// In one piece.
     Whole,
-    /// Nothing until it has been given up, and then on.
+    /// Nothing until the server has given up, and then the rest.
     Late,
     /// A little at a time.
     Slowly,
-    /// As much as comes, then for a while nothing.
+    /// As much as comes, then nothing for a while.
     WithPauses,
 }
 
-/// A stream that means harm: what upstream sends, and how its client reads.
+/// A hostile stream: what upstream sends, and how its client reads.
 type Hostile = (&'static str, Vec<Step>, Reading);
 
-/// Two hundred of every kind, each kind read in every way.
+/// Two hundred streams of every kind, each kind with every way of reading.
 pub(super) async fn streams() -> Line {
     let kinds = kinds();
     let readings = [Reading::Streamed, Reading::Whole, Reading::Late, Reading::Slowly];
@@ -66,7 +66,7 @@ pub(super) async fn streams() -> Line {
     line
 }
 
-/// Sixty of one kind at a server of their own, so that each kind has its peak.
+/// Sixty streams of each kind at a server of its own, so that each kind has its own peak.
 pub(super) async fn sixty_of_a_kind() -> Line {
     let mut line = Line::new("sixty of a kind (R7)");
     for hostile in worst() {
@@ -121,7 +121,7 @@ async fn attack(line: &mut Line, name: &str, streams: impl Iterator<Item = Hosti
     line.leaves(remains, MAX_MIB);
 }
 
-/// What a client has seen.
+/// What a client has received.
 #[derive(Debug, Default)]
 struct Ending {
     errors: usize,
@@ -143,7 +143,7 @@ async fn ending(mut answer: Reader<TcpStream>, reading: Reading) -> Ending {
     let mut ending = Ending::default();
     let mut tail = Vec::new();
     while let Ok(Some(piece)) = answer.piece(&mut framing).await {
-        // The last event, whole, is all that is looked at.
+        // Keeps only the last event, whole.
         tail.extend_from_slice(&piece);
         tail.drain(..tail.len().saturating_sub(4096));
         sleep(pause).await;

@@ -1,5 +1,5 @@
-//! What the server takes in memory and time: idle, for a large message, for many
-//! ordinary streams.
+//! Measures the server's memory and CPU time: idle, for large requests, for many ordinary
+//! streams.
 
 use std::time::Duration;
 
@@ -29,11 +29,11 @@ pub(super) async fn idle() -> Line {
     line
 }
 
-/// V24: less than a second of computing, less than five times its size.
+/// V24: less than a second of CPU time, and memory below five times the request's size.
 pub(super) async fn a_large_request() -> Line {
     let mut line = Line::new("a request of 20 MB (V24)");
     for (kind, members) in large_requests() {
-        // Each at a server of its own, for its peak and its time.
+        // A server for each, to measure its peak and its time.
         let upstream = Upstream::start();
         let server = Server::start(&upstream).await;
         upstream.round(says("Read."));
@@ -53,7 +53,7 @@ pub(super) async fn a_large_request() -> Line {
     line
 }
 
-/// One large text, and great numbers of small things.
+/// One large text, and large numbers of small values.
 fn large_requests() -> Vec<(&'static str, Value)> {
     const SIZE: usize = 20 << 20;
     const CALLS: usize = 50_000;
@@ -83,7 +83,7 @@ fn large_requests() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// All are open at once, half said, before any goes on.
+/// All streams are open and half sent before any continues.
 pub(super) async fn ordinary_streams() -> Line {
     const STREAMS: usize = 1000;
     let mut line = Line::new("open streams");

@@ -1,4 +1,4 @@
-//! The one table: a line a part, and whether each keeps its limits.
+//! Prints one table: a line for each part, and whether the part keeps its limits.
 
 use std::env;
 use std::fmt::Display;
@@ -9,7 +9,7 @@ use crate::support::resources::{KEPT, Remains};
 
 const MIB: u64 = 1 << 20;
 
-/// What one part came to. A figure that it does not have is not shown.
+/// The results of one part. Figures that it does not have are not shown.
 #[derive(Debug)]
 pub(super) struct Line {
     part: &'static str,
@@ -20,9 +20,9 @@ pub(super) struct Line {
     pub(super) false_stops: Option<usize>,
     pub(super) double_executions: Option<usize>,
     remains: Option<Remains>,
-    /// What else was measured.
+    /// Further measurements.
     pub(super) notes: Vec<String>,
-    /// Limits that were passed.
+    /// Limits that were exceeded.
     broken: Vec<String>,
 }
 
@@ -47,8 +47,8 @@ impl Line {
         }
     }
 
-    /// No process is left, no file but the connections that are kept, and there were
-    /// never more than so many MiB.
+    /// Checks that no process and no file except kept connections is left, and that
+    /// memory never exceeded this many MiB.
     pub(super) fn leaves(&mut self, remains: Remains, most: u64) {
         let Remains { files: (before, after), survivors, peak } = remains;
         self.must(after <= before + KEPT, || format!("{before} files open, then {after}"));
@@ -68,11 +68,11 @@ impl Line {
     }
 }
 
-/// Part of a part's name: only such parts are measured.
+/// Part of a part's name: only matching parts are measured.
 const ONLY: &str = "SOAK_ONLY";
 
 impl Table {
-    /// Measures a part, unless another one alone is asked for, and shows its line.
+    /// Measures a part, unless only another one is wanted, and prints its line.
     pub(super) async fn measure(&mut self, name: &str, part: impl Future<Output = Line>) {
         let only = env::var(ONLY).unwrap_or_default();
         if name.contains(&only) {
@@ -80,7 +80,7 @@ impl Table {
         }
     }
 
-    /// Shows a line as soon as it is known.
+    /// Prints a line at once.
     fn add(&mut self, mut line: Line) {
         if !std::mem::replace(&mut self.has_begun, true) {
             show(&row([

@@ -1,4 +1,4 @@
-//! The pieces a model's answer is scripted from.
+//! Makes the pieces of a scripted answer.
 
 use std::fs;
 use std::path::Path;
@@ -12,12 +12,12 @@ pub(crate) fn text(text: &str) -> Step {
     delta(&json!({ "content": text }))
 }
 
-/// A piece of the model's own reasoning.
+/// A piece of the model's reasoning.
 pub(crate) fn reasoning(text: &str) -> Step {
     delta(&json!({ "reasoning_content": text }))
 }
 
-/// A call opens: id and name, as most providers send them.
+/// The head of a call: id and name, as most providers send them.
 pub(crate) fn call_head(index: u64, id: &str, name: &str) -> Step {
     let function = json!({ "name": name, "arguments": "" });
     delta(&json!({ "tool_calls": [
@@ -41,7 +41,7 @@ pub(crate) fn call(index: u64, id: &str, name: &str, arguments: &Value) -> Vec<S
     vec![call_head(index, id, name), call_piece(index, front), call_piece(index, back)]
 }
 
-/// Any delta at all.
+/// Any other delta.
 pub(crate) fn delta(delta: &Value) -> Step {
     chunk(&json!([{ "index": 0, "delta": delta, "finish_reason": null }]), None)
 }
@@ -50,8 +50,8 @@ pub(crate) fn finish(reason: &str) -> Step {
     chunk(&json!([{ "index": 0, "delta": {}, "finish_reason": reason }]), None)
 }
 
-/// The figures of a round, as LiteLLM sends them: after `finish_reason`, beside
-/// an empty delta.
+/// The usage of a round, as LiteLLM sends it: after `finish_reason`, beside an empty
+/// delta.
 pub(crate) fn usage(prompt: u64, completion: u64) -> Step {
     let total = prompt + completion;
     let usage = json!({
@@ -64,13 +64,13 @@ pub(crate) fn done() -> Step {
     raw("data: [DONE]\n\n")
 }
 
-/// What LiteLLM ends a stream with when its provider fails.
+/// The error frame with which LiteLLM ends a stream when its provider fails.
 pub(crate) fn error_frame(message: &str) -> Step {
     let error = json!({ "message": message, "type": null, "param": null, "code": "500" });
     event(&json!({ "error": error }))
 }
 
-/// Bytes of the body as they are.
+/// Raw bytes of the body.
 pub(crate) fn raw(bytes: impl AsRef<[u8]>) -> Step {
     Step::Send(bytes.as_ref().to_vec())
 }
@@ -80,18 +80,18 @@ pub(crate) fn event(value: &Value) -> Step {
     raw(format!("data: {value}\n\n"))
 }
 
-/// One step's bytes again and again, until the peer leaves.
+/// Repeats one step's bytes until the peer leaves.
 pub(crate) fn flood(step: Step) -> Step {
     let Step::Send(bytes) = step else { panic!("only bytes can flood") };
     Step::Flood(bytes)
 }
 
-/// The stream goes on when the test opens this gate.
+/// Waits until the test opens this gate.
 pub(crate) fn gate(name: &str) -> Step {
     Step::Gate(name.to_owned())
 }
 
-/// The rest of an answer that is over: reason, figures, `[DONE]`.
+/// The end of an answer: reason, usage, `[DONE]`.
 pub(crate) fn end(reason: &str) -> Vec<Step> {
     vec![finish(reason), usage(10, 5), done()]
 }
@@ -101,20 +101,20 @@ pub(crate) fn says(answer: &str) -> Vec<Step> {
     [vec![text(answer)], end("stop")].concat()
 }
 
-/// A whole round of calls, `(id, name, arguments)`.
+/// A whole round of calls, each `(id, name, arguments)`.
 pub(crate) fn calls(calls: &[(&str, &str, Value)]) -> Vec<Step> {
     let calls = calls.iter().zip(0_u64..);
     let steps = calls.flat_map(|((id, name, arguments), index)| call(index, id, name, arguments));
     steps.chain(end("tool_calls")).collect()
 }
 
-/// An answer that is no stream: a status and a JSON body.
+/// An answer that is not a stream: a status and a JSON body.
 pub(crate) fn status(status: u16, body: &Value) -> Vec<Step> {
     vec![Step::Answer { status, headers: Vec::new(), body: body.to_string().into_bytes() }]
 }
 
-/// A recording of `tests/streams`, byte for byte, in pieces of `size` bytes (0: in
-/// one). A recorded refusal is answered with its status.
+/// A recording of `tests/streams`, byte for byte, in pieces of `size` bytes (0: in one
+/// piece). A recorded refusal is sent with its status.
 pub(crate) fn recording(name: &str, size: usize) -> Vec<Step> {
     let bytes = fs::read(Path::new("tests/streams").join(name)).expect("a recording");
     let refused = name.strip_suffix(".json").and_then(|name| name.rsplit_once('.'));

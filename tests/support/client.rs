@@ -1,4 +1,4 @@
-//! A client that looks at every byte: whole answers, streams and bare sockets.
+//! Sends requests and checks every byte of the answers: whole answers, streams and bare sockets.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,26 +22,26 @@ pub(crate) struct Client {
     headers: Vec<(String, String)>,
 }
 
-/// An answer that is no stream.
+/// An answer that is not a stream.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) head: Head,
     pub(crate) body: Vec<u8>,
 }
 
-/// Whatever comes of a question.
+/// A stream or a whole answer.
 #[derive(Debug)]
 pub(crate) enum Reply {
     Stream(Stream),
     Answer(Answer),
 }
 
-/// The least that asks for an answer.
+/// The smallest valid request.
 pub(crate) fn ask(question: &str) -> Value {
     json!({ "model": "scripted", "messages": [{ "role": "user", "content": question }] })
 }
 
-/// The same, streamed.
+/// The smallest valid request for a stream.
 pub(crate) fn ask_streamed(question: &str) -> Value {
     with(ask(question), json!({ "stream": true }))
 }
@@ -76,13 +76,13 @@ impl Client {
         self.send("POST", path, Some(body.to_string().as_bytes())).await
     }
 
-    /// An unstreamed chat completion.
+    /// Requests an unstreamed chat completion.
     pub(crate) async fn chat(&self, body: &Value) -> Answer {
         self.post(CHAT, body).await
     }
 
-    /// A chat completion that is streamed, once its head is there. A refusal has no
-    /// stream: see [`Client::chat`].
+    /// Requests a streamed chat completion, and returns when its head has come. A refusal
+    /// has no stream: see [`Client::chat`].
     pub(crate) async fn stream(&self, body: &Value) -> Stream {
         match self.ask(body).await {
             Reply::Stream(stream) => stream,
@@ -92,7 +92,8 @@ impl Client {
         }
     }
 
-    /// A chat completion: its stream once the head is there, or the whole answer.
+    /// Requests a chat completion. Returns its stream once the head has come, or the
+    /// whole answer.
     pub(crate) async fn ask(&self, body: &Value) -> Reply {
         let mut reader = self.open("POST", CHAT, Some(body.to_string().as_bytes())).await;
         let head = watch("the head of an answer", reader.head()).await;
@@ -106,7 +107,7 @@ impl Client {
         Reply::Answer(Answer { head, body: body.expect("a readable answer") })
     }
 
-    /// A streamed chat completion to its end.
+    /// Requests a streamed chat completion and reads it to its end.
     pub(crate) async fn streamed(&self, body: &Value) -> Transcript {
         self.stream(body).await.finish().await
     }
@@ -118,17 +119,17 @@ impl Client {
         answer.expect("a readable answer").expect("an answer")
     }
 
-    /// A bare connection to the server.
+    /// Opens a bare connection to the server.
     pub(crate) async fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).await.expect("the server listens");
         stream.set_nodelay(true).expect("a TCP socket");
         stream
     }
 
-    /// Sends `bytes` as they are and reads every answer until the server closes.
+    /// Sends `bytes` unchanged and reads every answer until the server closes.
     pub(crate) async fn raw(&self, bytes: &[u8]) -> Vec<Answer> {
         let mut stream = self.connect().await;
-        // The server may refuse and close before it has read it all.
+        // The server may refuse and close before it has read everything.
         let _refused_early = stream.write_all(bytes).await;
         let mut reader = Reader::new(stream);
         let mut answers = Vec::new();
@@ -138,12 +139,13 @@ impl Client {
         answers
     }
 
-    /// A connection on which a chat completion has been asked for, its answer unread.
+    /// Requests a chat completion on a connection of its own, and leaves the answer
+    /// unread.
     pub(crate) async fn start(&self, body: &Value) -> Reader<TcpStream> {
         self.open("POST", CHAT, Some(body.to_string().as_bytes())).await
     }
 
-    /// A connection on which a request has been sent.
+    /// Sends a request on a connection of its own.
     pub(crate) async fn open(
         &self,
         method: &str,
@@ -152,12 +154,12 @@ impl Client {
     ) -> Reader<TcpStream> {
         let mut stream = self.connect().await;
         let request = self.request(method, path, body);
-        // The server may refuse before it has read it all.
+        // The server may refuse before it has read everything.
         let _refused_early = stream.write_all(&request).await;
         Reader::new(stream)
     }
 
-    /// The bytes of a request. A header of [`Client::header`] replaces ours.
+    /// The bytes of a request. Headers of [`Client::header`] replace the default ones.
     pub(crate) fn request(&self, method: &str, path: &str, body: Option<&[u8]>) -> Vec<u8> {
         let mut headers = vec![("host".to_owned(), self.address.to_string())];
         if let Some(key) = &self.key {
@@ -202,7 +204,7 @@ impl Answer {
         text.unwrap_or_else(|| panic!("no text: {body:#}")).to_owned()
     }
 
-    /// `(status, code)` of a refusal, whose shape is checked.
+    /// `(status, code)` of a refusal, after checking its form.
     pub(crate) fn refusal(&self) -> (u16, String) {
         let body = self.json();
         check_error(&body);
@@ -211,7 +213,7 @@ impl Answer {
     }
 }
 
-/// Reads what is left on a bare connection, until the server closes it.
+/// Reads the rest of a bare connection until the server closes it.
 pub(crate) async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     let _reset_is_an_end_too = watch("the end", stream.read_to_end(&mut bytes)).await;

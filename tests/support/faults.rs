@@ -1,6 +1,6 @@
-//! An upstream on raw TCP that does to a connection whatever it is told: nothing is
-//! framed, completed or forgiven. What it does is decided per connection and per
-//! request by [`Faults`]; it runs on a thread of its own.
+//! Serves an upstream on raw TCP that sends exactly what it is told: it frames, completes
+//! and checks nothing. [`Faults`] decides what happens for each connection and each
+//! request. It runs on a thread of its own.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,24 +18,24 @@ use tokio_util::sync::CancellationToken;
 
 use super::http::{Framing, Head, Reader};
 
-/// What is done next to a connection.
+/// The next step on a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// These very bytes, in one write.
+    /// These bytes, in one write.
     Bytes(Vec<u8>),
-    /// Nothing for a while: the fault itself, never a way to wait for something.
+    /// Nothing for a while. This is a fault, never a way to wait for something.
     Sleep(Duration),
-    /// The same bytes over and over, until the peer leaves.
+    /// The same bytes repeatedly, until the peer leaves.
     Forever(Vec<u8>, Duration),
     /// Nothing more, until the peer leaves.
     Hang,
-    /// The end, as if in order.
+    /// A normal close.
     Fin,
-    /// The end, with a reset.
+    /// A close with a reset.
     Reset,
 }
 
-/// A request as it was heard.
+/// A request as it arrived.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) head: Head,
@@ -51,13 +51,13 @@ impl Asked {
 
 /// Decides what happens to a connection.
 pub(crate) trait Faults: Send + Sync + 'static {
-    /// Before the first request of connection `number` is read.
+    /// The steps before the first request of connection `number` is read.
     fn accepted(&self, _number: usize) -> Vec<Step> {
         Vec::new()
     }
 
-    /// The answer to a request. Without an end in it, the connection is kept and the
-    /// next request read.
+    /// The answer to a request. If it has no end, the connection is kept and the next
+    /// request is read.
     fn asked(&self, request: &Asked) -> Vec<Step>;
 }
 
@@ -67,7 +67,7 @@ impl<F: Fn(&Asked) -> Vec<Step> + Send + Sync + 'static> Faults for F {
     }
 }
 
-/// The running upstream. Dropping it ends its connections.
+/// A running upstream. Dropping it ends its connections.
 #[derive(Debug)]
 pub(crate) struct FaultUpstream {
     address: SocketAddr,
@@ -94,7 +94,7 @@ impl FaultUpstream {
         Self { address, stop, thread: Some(thread) }
     }
 
-    /// What `upstream.url` is set to.
+    /// The value for `upstream.url`.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
@@ -143,7 +143,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// An error ends the connection, whether it was scripted or the peer left.
+    /// Runs the steps. An error ends the connection, scripted or because the peer left.
     async fn play(&mut self, steps: Vec<Step>) -> io::Result<()> {
         for step in steps {
             match step {
@@ -164,7 +164,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Dropping the writing half would send a FIN ahead of a reset.
+    /// Dropping the write half would send a FIN before the reset.
     fn close(self, error: &io::Error) {
         if error.kind() == io::ErrorKind::ConnectionReset {
             let socket: &TcpStream = self.write.as_ref();

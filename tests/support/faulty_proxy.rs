@@ -1,6 +1,6 @@
-//! A proxy between a client and the server that makes the client a bad one: slow,
-//! halting, gone without a word. What it does is a script, read from the top as the
-//! answer comes.
+//! Runs a proxy between a client and the server that makes the client a bad one: slow,
+//! halting, disappearing. A script, read from the top as the answer comes, decides what
+//! it does.
 
 use std::collections::HashSet;
 use std::io;
@@ -23,23 +23,23 @@ use super::watch;
 
 use crate::support::sync;
 
-/// What happens next to the bytes of the answer. A script that runs out passes on
-/// all that follows.
+/// What happens next to the bytes of the answer. After the end of the script everything
+/// is forwarded.
 #[derive(Clone, Debug)]
 pub(crate) enum Toxic {
-    /// So many bytes pass.
+    /// Forward this many bytes.
     Pass(usize),
-    /// Nothing is read until the test opens the gate of this name.
+    /// Read nothing until the test opens this gate.
     Gate(String),
-    /// All that follows is read in pieces of `bytes`, with a pause between them.
+    /// Read the rest in pieces of `bytes`, with a pause between them.
     Slow { bytes: usize, pause: Duration },
     /// The client closes.
     Close,
-    /// The same, with a reset.
+    /// The client closes with a reset.
     Reset,
-    /// The client says that it will send no more, and reads on.
+    /// The client closes its sending side and reads on.
     HalfClose,
-    /// The client neither reads nor writes nor closes, for ever.
+    /// The client neither reads nor writes nor closes.
     Freeze,
 }
 
@@ -64,7 +64,7 @@ struct State {
     reached: HashSet<String>,
 }
 
-/// How the sockets of one connection are made, and what becomes of it.
+/// How the sockets of one connection are made, and what happens on it.
 #[derive(Clone, Debug)]
 struct Plan {
     server: SocketAddr,
@@ -73,8 +73,8 @@ struct Plan {
 }
 
 impl Proxy {
-    /// Between `server` and every client that connects. The kernel keeps about
-    /// `buffer` bytes for a client that does not read (0: as many as it likes).
+    /// Starts a proxy between `server` and its clients. The kernel buffers about `buffer`
+    /// bytes for a client that does not read (0: the kernel's own choice).
     pub(crate) async fn before(server: &Server, buffer: usize, script: Vec<Toxic>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
@@ -86,17 +86,17 @@ impl Proxy {
         Self { address, server, gates, _task: task }
     }
 
-    /// A client with the right key that goes through here.
+    /// A client with the right key that connects through this proxy.
     pub(crate) fn client(&self) -> Client {
         Client::new(self.address, KEY).header("host", &self.server.to_string())
     }
 
-    /// Opens a gate, for good.
+    /// Opens a gate permanently.
     pub(crate) fn open(&self, gate: &str) {
         self.gates.change(|state| state.open.insert(gate.to_owned()));
     }
 
-    /// Waits until a connection stands at a gate.
+    /// Waits until a connection has reached a gate.
     pub(crate) async fn reached(&self, gate: &str) {
         let reached = self.gates.wait(|state| state.reached.contains(gate));
         watch(&format!("the client to reach gate {gate}"), reached).await;
@@ -140,11 +140,11 @@ async fn relay(client: TcpStream, plan: Plan, gates: Arc<Gates>) {
     let mut upward = JoinSet::new();
     let frozen = CancellationToken::new();
     upward.spawn(copy_up(from_client, to_server, frozen.clone()));
-    // An end of any kind ends both directions.
+    // Any end ends both directions.
     let _ended = answer.play(plan.script, &gates, &mut upward, &frozen).await;
 }
 
-/// The request goes up untouched; so does the client's end, unless it is frozen.
+/// Forwards the request unchanged, and the client's close unless the proxy is frozen.
 async fn copy_up(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, frozen: CancellationToken) {
     tokio::select! {
         () = frozen.cancelled() => std::future::pending().await,
@@ -162,7 +162,7 @@ impl Plan {
     }
 }
 
-/// The answer on its way down.
+/// The answer on its way to the client.
 struct Answer {
     from_server: OwnedReadHalf,
     to_client: OwnedWriteHalf,
@@ -192,7 +192,7 @@ impl Answer {
                     set_socket_linger(server, Some(Duration::ZERO))?;
                     return Ok(());
                 }
-                // Dropping the half that writes closes it.
+                // Dropping the write half closes it.
                 Toxic::HalfClose => upward.shutdown().await,
                 Toxic::Freeze => {
                     frozen.cancel();
@@ -203,7 +203,7 @@ impl Answer {
         self.pass(usize::MAX).await
     }
 
-    /// Passes `left` bytes on, or fails at the end of the answer.
+    /// Forwards `left` bytes. Fails at the end of the answer.
     async fn pass(&mut self, mut left: usize) -> io::Result<()> {
         let mut bytes = vec![0; self.piece];
         while left > 0 {

@@ -1,11 +1,10 @@
-//! HTTP/1.1 as both ends of a test read it: heads and bodies, byte by byte, with
-//! nothing forgiven and nothing added.
+//! Reads HTTP/1.1 for both ends of a test: heads and bodies, byte by byte, strictly.
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// A request's or a response's head.
+/// The head of a request or response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Head {
     /// `POST /v1/chat/completions HTTP/1.1`, or `HTTP/1.1 200 OK`.
@@ -14,17 +13,17 @@ pub(crate) struct Head {
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// How the end of a body is told.
+/// How the end of a body is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     Length(usize),
     Chunked,
-    /// The connection ends.
+    /// It ends with the connection.
     ToEnd,
     Over,
 }
 
-/// The reading side of a connection, with what was read too early.
+/// The reading side of a connection, with bytes that were read ahead.
 #[derive(Debug)]
 pub(crate) struct Reader<R> {
     inner: R,
@@ -68,8 +67,8 @@ impl Head {
         Self { line, headers }
     }
 
-    /// How the body of a message with this head ends; `otherwise` where the head
-    /// does not say (nothing for a request, the connection's end for a response).
+    /// How the body of a message with this head ends. `otherwise` applies if the head
+    /// does not say (a request has no body; a response ends with the connection).
     pub(crate) fn framing(&self, otherwise: Framing) -> Framing {
         if self.header("transfer-encoding").is_some() {
             return Framing::Chunked;
@@ -87,7 +86,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         Self { inner, ahead: Vec::new() }
     }
 
-    /// The next head; `None` when the peer closed instead.
+    /// The next head; `None` if the peer has closed.
     pub(crate) async fn head(&mut self) -> io::Result<Option<Head>> {
         match self.until(b"\r\n\r\n").await? {
             Some(bytes) => Ok(Some(Head::parse(&bytes))),
@@ -95,8 +94,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// The next piece of a body; `None` at its proper end. An improper one is an
-    /// error.
+    /// The next piece of a body; `None` at its proper end. An improper end is an error.
     pub(crate) async fn piece(&mut self, framing: &mut Framing) -> io::Result<Option<Vec<u8>>> {
         match *framing {
             Framing::Over => Ok(None),
@@ -129,7 +127,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         Ok(body)
     }
 
-    /// Whether the peer closes; whatever it sends instead is kept.
+    /// Waits until the peer closes. Keeps what it sends before.
     pub(crate) async fn closed(&mut self) {
         while !matches!(self.fill().await, Ok(0) | Err(_)) {}
     }
@@ -154,7 +152,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         Ok(Some(chunk))
     }
 
-    /// Everything before the next `end`, which is taken away too.
+    /// Everything up to the next `end`, which is removed too.
     async fn until(&mut self, end: &[u8]) -> io::Result<Option<Vec<u8>>> {
         loop {
             if let Some(at) = self.ahead.windows(end.len()).position(|window| window == end) {

@@ -1,5 +1,4 @@
-//! The processes of this machine, as `/proc` tells of them: who started whom, and who
-//! is left.
+//! Reads the processes of this machine from `/proc`: their parents, and which are left.
 
 use std::fs;
 use std::path::Path;
@@ -7,23 +6,23 @@ use std::path::Path;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// Every process there is.
+/// Every process.
 pub(super) fn processes() -> impl Iterator<Item = Pid> {
     let entries = fs::read_dir("/proc").expect("procfs").flatten();
     entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
 }
 
-/// A file of what the kernel tells of a process.
+/// Reads a file of a process in `/proc`.
 pub(super) fn entry(process: Pid, name: &str) -> String {
     format!("/proc/{}/{name}", process.as_raw_nonzero())
 }
 
-/// The fields of a `stat` behind the name, which may hold anything.
+/// The fields of a `stat` after the name, which may contain anything.
 pub(super) fn fields_of(stat: &str) -> impl Iterator<Item = &str> {
     stat[stat.rfind(')').map_or(0, |end| end + 1)..].split_whitespace()
 }
 
-/// Every process that descends from `server`, works inside `home` or has it in its
+/// Every process that descends from `server`, works inside `home`, or has it in its
 /// environment.
 pub(super) fn family(server: Pid, home: &Path) -> Vec<Pid> {
     let mut members = Vec::new();
@@ -47,7 +46,7 @@ pub(super) fn family(server: Pid, home: &Path) -> Vec<Pid> {
     members
 }
 
-/// The parent's number; `None` of a process that is over.
+/// The parent's pid; `None` for a process that has ended.
 fn living_parent(process: Pid) -> Option<i32> {
     let stat = fs::read_to_string(entry(process, "stat")).ok()?;
     let mut fields = fields_of(&stat);
@@ -63,7 +62,7 @@ fn is_of(process: Pid, home: &Path) -> bool {
     works_inside || environment.windows(home.len()).any(|window| window == home)
 }
 
-/// Waits for the end of a process that is on its way out, or fails.
+/// Waits for a process that is about to end, or fails.
 pub(super) fn wait_for_end(process: Pid) {
     let Ok(handle) = pidfd_open(process, PidfdFlags::empty()) else { return };
     let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
@@ -71,7 +70,7 @@ pub(super) fn wait_for_end(process: Pid) {
     assert_eq!(ended, Ok(1), "process {process} was left behind");
 }
 
-/// What a process has started itself.
+/// The children of a process.
 pub(super) fn children(parent: Pid) -> Vec<Pid> {
     let mut children = Vec::new();
     for task in fs::read_dir(entry(parent, "task")).expect("procfs").flatten() {

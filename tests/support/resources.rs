@@ -1,4 +1,4 @@
-//! Reads the server's use of resources from the kernel: its memory, files, time and children.
+//! Reads the server's memory, files, CPU time and children from the kernel.
 
 use std::fs;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use tokio::time::sleep;
 use super::processes::{entry, fields_of, processes};
 use super::server::Server;
 
-/// Connections to upstream that may be kept warm.
+/// Connections to upstream that may be kept open.
 pub(crate) const KEPT: usize = 80;
 
 /// Sizes in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) now: u64,
-    /// The most there ever was.
+    /// The peak.
     pub(crate) peak: u64,
 }
 
-/// What is left of a server's work when it is done.
+/// What remains of a server's work when it is done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Remains {
     /// Open files before and after.
     pub(crate) files: (usize, usize),
     /// Processes, dead ones included.
     pub(crate) survivors: usize,
-    /// The most memory there ever was, in bytes.
+    /// The peak of memory, in bytes.
     pub(crate) peak: u64,
 }
 
 impl Remains {
-    /// Of two servers: the files of the one that kept more.
+    /// Combines the figures of two servers. Takes the files of the one that kept more.
     pub(crate) fn and(self, other: Self) -> Self {
         let kept = |remains: &Self| remains.files.1.saturating_sub(remains.files.0);
         Self {
@@ -42,10 +42,9 @@ impl Remains {
     }
 }
 
-/// `files` were open before the work began. A connection that is over is closed within
-/// a second or so, and a child that has ended is asked for a moment later: as long as
-/// there are more of them than before, they are waited for a while. What still runs is
-/// counted at once.
+/// `files` were open before the work began. A closed connection disappears within a
+/// second or so, and an ended child is reaped a moment later. So this waits a while for
+/// surplus files and dead children. Running processes are counted at once.
 pub(crate) async fn remains(server: &Server, files: usize) -> Remains {
     const LOOKS: usize = 50;
     let running = survivors(server);
@@ -75,7 +74,7 @@ pub(crate) fn open_files(server: &Server) -> usize {
     fs::read_dir(entry(server.pid(), "fd")).expect("our own child").count()
 }
 
-/// What it has computed so far, on all cores together.
+/// The CPU time that the server has used so far, on all cores together.
 pub(crate) fn cpu_time(server: &Server) -> Duration {
     const TICK: Duration = Duration::from_millis(10);
     let stat = read(server, "stat");
@@ -83,7 +82,7 @@ pub(crate) fn cpu_time(server: &Server) -> Duration {
     TICK * (fields.next().expect("user time") + fields.next().expect("system time"))
 }
 
-/// Children of the server that have ended and that nobody has asked for.
+/// Children of the server that have ended and were not reaped.
 pub(crate) fn zombies(server: &Server) -> usize {
     let parent = server.pid().as_raw_nonzero().to_string();
     let is_ours = |stat: &String| {
@@ -94,7 +93,7 @@ pub(crate) fn zombies(server: &Server) -> usize {
     stats.filter(is_ours).count()
 }
 
-/// Processes with the server's workspace in their command line, without the server.
+/// Processes with the server's workspace in their command line, except the server.
 fn survivors(server: &Server) -> usize {
     let mark = server.workspace();
     let mark = mark.as_os_str().as_encoded_bytes();

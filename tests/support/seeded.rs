@@ -1,12 +1,12 @@
-//! Chance that can be had again: every throw follows from one seed.
+//! Generates random numbers that are repeatable: all follow from one seed.
 
-/// A small generator (`SplitMix64`): good enough to vary tests with, and the same on
-/// every machine.
+/// A small generator (`SplitMix64`), good enough to vary tests and the same on every
+/// machine.
 #[derive(Clone, Debug)]
 pub(crate) struct SeededRandom(u64);
 
 impl SeededRandom {
-    /// The throws of `seed`, different for each `part` of what it decides.
+    /// The numbers of `seed`, different for each `part` that it decides.
     pub(crate) fn new(seed: u64, part: u64) -> Self {
         let mut dice = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ part.rotate_left(32));
         dice.next();
@@ -21,13 +21,13 @@ impl SeededRandom {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is not 0.
+    /// A number below `end`, which must not be 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).expect("64 bits");
         usize::try_from(self.next() % end).expect("smaller than end")
     }
 
-    /// True in `percent` of a hundred throws.
+    /// True in `percent` of a hundred cases.
     pub(crate) fn happens(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }

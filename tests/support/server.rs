@@ -1,5 +1,5 @@
-//! The real server as a process of its own, with directories, a configuration and
-//! a key that only one test knows. When it is dropped, nothing of it is left.
+//! Runs the real server as a process, with directories, a configuration and a key for one
+//! test. Checks on drop that nothing of it is left.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -24,13 +24,13 @@ use super::watch;
 
 use crate::support::sync;
 
-/// The client key every test server takes.
+/// The client key of every test server.
 pub(crate) const KEY: &str = "sk-test-of-the-door";
 
-/// For a server that does not end: then it is killed and the test fails.
+/// How long a server may take to stop. After that it is killed and the test fails.
 const STOPPING: Duration = Duration::from_secs(40);
 
-/// How the server is to be started.
+/// The settings of a start.
 #[derive(Debug)]
 pub(crate) struct Builder {
     home: TempDir,
@@ -39,7 +39,7 @@ pub(crate) struct Builder {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     open_files: Option<u32>,
-    /// What is started in place of the server, and starts it.
+    /// A program that is started instead of the server, and starts it.
     starter: Option<PathBuf>,
 }
 
@@ -48,14 +48,14 @@ pub(crate) struct Builder {
 pub(crate) struct Server {
     home: TempDir,
     child: Option<Child>,
-    /// A second word would end it at once.
+    /// Whether SIGTERM was sent: a second one would end the server at once.
     told_to_stop: AtomicBool,
     address: SocketAddr,
     log: Arc<Log>,
     reading: Option<JoinHandle<()>>,
 }
 
-/// What the server says on stderr.
+/// What the server writes to stderr.
 #[derive(Debug)]
 struct Log {
     text: Mutex<String>,
@@ -63,7 +63,7 @@ struct Log {
 }
 
 impl Server {
-    /// A server with the settings of [`Builder`] before `upstream`.
+    /// Starts a server with the default settings of [`Builder`].
     pub(crate) async fn start(upstream: &Upstream) -> Self {
         Self::builder(upstream).start().await
     }
@@ -89,7 +89,7 @@ impl Server {
         self.home.path().join("state")
     }
 
-    /// What stands in a file of the workspace.
+    /// The contents of a file in the workspace.
     pub(crate) fn file(&self, name: &str) -> String {
         fs::read_to_string(self.workspace().join(name)).expect("a file of the workspace")
     }
@@ -98,12 +98,12 @@ impl Server {
         pid(self.child.as_ref().expect("a running server"))
     }
 
-    /// What it has written to stderr so far.
+    /// Its stderr so far.
     pub(crate) fn log(&self) -> String {
         sync::lock(&self.log.text).clone()
     }
 
-    /// Waits until the log holds `words` so many times.
+    /// Waits until the log contains `words` this many times.
     pub(crate) async fn logged(&self, words: &str, times: usize) {
         let mut grown = self.log.grown.subscribe();
         let told = async {
@@ -114,13 +114,13 @@ impl Server {
         watch(&format!("the log to say {words}"), told).await;
     }
 
-    /// Asks the server to stop; asked again, it ends at once.
+    /// Sends SIGTERM. The second one ends the server at once.
     pub(crate) fn terminate(&self) {
         self.told_to_stop.store(true, Ordering::Relaxed);
         kill_process(self.pid(), Signal::TERM).expect("our child is there");
     }
 
-    /// Waits until no process but the server itself is left.
+    /// Waits until the server has no child processes.
     pub(crate) async fn no_children(&self) {
         let marks = (self.pid(), self.home.path().to_owned());
         let ended = tokio::task::spawn_blocking(move || {
@@ -133,7 +133,7 @@ impl Server {
         watch("the tools' processes to end", ended).await.expect("no panic");
     }
 
-    /// Stops the server and tells how it ended. The log is whole then.
+    /// Stops the server and returns its exit status. The log is complete then.
     pub(crate) fn stop(&mut self) -> Option<ExitStatus> {
         let mut child = self.child.take()?;
         let left = family(pid(&child), self.home.path());
@@ -169,7 +169,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// After a failed test: no further check, but what the server said.
+    /// After a failed test: skips further checks, and prints the log.
     fn abandon(&mut self) {
         if let Some(mut child) = self.child.take() {
             for process in family(pid(&child), self.home.path()) {
@@ -204,14 +204,14 @@ impl Builder {
             .config("turns.shutdown_grace", r#""2s""#)
     }
 
-    /// A setting by its path, with its value in TOML's own spelling.
+    /// Sets a key by its path, with its value as TOML.
     pub(crate) fn config(mut self, key: &str, value: &str) -> Self {
         self.settings.retain(|(known, _)| known != key);
         self.settings.push((key.to_owned(), value.to_owned()));
         self
     }
 
-    /// Whole tables, put after the settings.
+    /// Adds whole tables after the settings.
     pub(crate) fn tables(mut self, toml: &str) -> Self {
         self.tables.push_str(toml);
         self
@@ -227,24 +227,24 @@ impl Builder {
         self
     }
 
-    /// A shell's usual limit for what it starts, which the program may raise.
+    /// Lowers the soft limit of open files, as shells do. The program may raise it.
     pub(crate) fn open_files(mut self, most: u32) -> Self {
         self.open_files = Some(most);
         self
     }
 
-    /// A program that starts the server with the arguments that it is given.
+    /// Starts the server through a program that gets the server's arguments.
     pub(crate) fn program(mut self, starter: &Path) -> Self {
         self.starter = Some(starter.to_owned());
         self
     }
 
-    /// Every tool may run, commands too.
+    /// Allows every tool, commands included.
     pub(crate) fn free(self) -> Self {
         self.argument("--sandbox=off").argument("--permission-mode=bypassPermissions")
     }
 
-    /// A file of the workspace.
+    /// Creates a file in the workspace.
     pub(crate) fn file(self, name: &str, content: &str) -> Self {
         let path = self.workspace().join(name);
         fs::create_dir_all(path.parent().expect("inside")).expect("a directory");
@@ -276,8 +276,8 @@ impl Builder {
         server
     }
 
-    /// Starts what is expected to refuse: its status, stdout and stderr. One that
-    /// starts all the same is ended.
+    /// Runs a start that should fail: its status, stdout and stderr. A server that starts
+    /// all the same is ended.
     pub(crate) fn run(self) -> (ExitStatus, String, String) {
         let mut child = self.command().spawn().expect("the server's binary");
         let mut stderr = child.stderr.take().expect("piped");
@@ -330,7 +330,7 @@ impl Builder {
         command
     }
 
-    /// The arguments every test server is given, unless the test gives its own.
+    /// The arguments of every test server, unless the test sets its own.
     fn paths(&self) -> Vec<String> {
         let home = self.home.path().display();
         let ours = [
@@ -356,7 +356,7 @@ impl Builder {
 }
 
 impl Server {
-    /// Reads the line that tells the address.
+    /// Reads the line with the address.
     async fn listening(&mut self) -> SocketAddr {
         let stdout = self.child.as_mut().and_then(|child| child.stdout.take()).expect("piped");
         let (told, line) = oneshot::channel();
@@ -378,7 +378,7 @@ fn address_of(line: &str) -> Option<String> {
     line.strip_prefix("listening on http://").map(str::to_owned)
 }
 
-/// Collects stderr as it comes.
+/// Collects stderr.
 fn read_log(child: &mut Child, log: Arc<Log>) -> JoinHandle<()> {
     let mut stderr = child.stderr.take().expect("piped");
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! A streamed answer, event by event, and what it came to.
+//! Reads a streamed answer event by event, and checks and joins it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::http::{Framing, Head, Reader};
 use super::watch;
 use super::wire_rules::check_events;
 
-/// A streamed answer while it comes. Dropping it closes the connection.
+/// A streamed answer that is still coming. Dropping it closes the connection.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) head: Head,
@@ -19,7 +19,7 @@ pub(crate) struct Stream {
     seen: Vec<Event>,
 }
 
-/// What a stream brings, comments included.
+/// An event of a stream, or a comment.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event {
     Comment(String),
@@ -28,18 +28,18 @@ pub(crate) enum Event {
     Done,
 }
 
-/// A stream that has ended and kept all the rules.
+/// A stream that has ended and kept all rules.
 #[derive(Debug)]
 pub(crate) struct Transcript {
     pub(crate) head: Head,
     pub(crate) events: Vec<Event>,
-    /// The pieces put together, as an SDK would.
+    /// The pieces joined as an SDK joins them.
     pub(crate) message: Value,
     pub(crate) finish_reason: Option<String>,
     pub(crate) usage: Option<Value>,
     /// The `toolhand` object.
     pub(crate) toolhand: Value,
-    /// The error object of the frame that ended it.
+    /// The error object of the frame that ended the stream.
     pub(crate) error: Option<Value>,
 }
 
@@ -48,7 +48,7 @@ impl Stream {
         Self { head, reader, framing, text: Vec::new(), seen: Vec::new() }
     }
 
-    /// The next event; `None` when the answer has ended.
+    /// The next event; `None` at the end of the answer.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.take_event() {
@@ -64,7 +64,7 @@ impl Stream {
         }
     }
 
-    /// Reads on until an event that `wanted` likes.
+    /// Reads up to an event for which `wanted` is true.
     pub(crate) async fn until(&mut self, wanted: impl Fn(&Event) -> bool) -> Event {
         while let Some(event) = self.next().await {
             if wanted(&event) {
@@ -74,13 +74,13 @@ impl Stream {
         panic!("the stream ended without it: {:#?}", self.seen);
     }
 
-    /// Reads on until a chunk brings text, and gives the text.
+    /// Reads up to a chunk with text, and returns the text.
     pub(crate) async fn until_text(&mut self) -> String {
         let event = self.until(|event| !event.text().is_empty()).await;
         event.text().to_owned()
     }
 
-    /// Reads on until a progress event of this type.
+    /// Reads up to a progress event of this type.
     pub(crate) async fn until_progress(&mut self, kind: &str) -> Value {
         let event = self.until(|event| event.progress()["type"] == kind).await;
         event.progress().clone()
@@ -91,7 +91,7 @@ impl Stream {
         &self.seen
     }
 
-    /// Reads to the end and checks the whole.
+    /// Reads to the end and checks the whole stream.
     pub(crate) async fn finish(mut self) -> Transcript {
         while self.next().await.is_some() {}
         Transcript::new(self.head, self.seen)
@@ -119,12 +119,12 @@ impl Event {
         if value.get("error").is_some() { Self::Error(value) } else { Self::Chunk(value) }
     }
 
-    /// The text it brings.
+    /// Its text.
     pub(crate) fn text(&self) -> &str {
         self.delta()["content"].as_str().unwrap_or_default()
     }
 
-    /// The reasoning it brings, ours or the model's.
+    /// Its reasoning: progress lines or the model's own.
     pub(crate) fn reasoning(&self) -> &str {
         self.delta()["reasoning_content"].as_str().unwrap_or_default()
     }
@@ -188,14 +188,14 @@ impl Transcript {
         self.events.iter().map(Event::progress).filter(|event| event["type"] == kind).collect()
     }
 
-    /// The code of the error frame that ended it.
+    /// The code of the error frame that ended the stream.
     pub(crate) fn code(&self) -> &str {
         let error = self.error.as_ref().unwrap_or_else(|| panic!("no error: {:#?}", self.events));
         error["code"].as_str().expect("a code")
     }
 }
 
-/// What an SDK makes of the deltas.
+/// Joins the deltas as an SDK does.
 fn joined(events: &[Event]) -> Value {
     let text: String = events.iter().map(Event::text).collect();
     let mut calls: BTreeMap<u64, Value> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Locks a mutex, also when a holder has panicked: one failed test must not fail the others
-//! that share a server, and it has said why it failed.
+//! Locks a mutex even if a holder has panicked: one failed test must not fail others that
+//! share a server, and the panic has been reported.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,7 +1,7 @@
-//! `toolhand up` with the real LiteLLM, as a process of its own.
+//! Runs `toolhand up` with the real LiteLLM as a process.
 //!
-//! LiteLLM is installed once and kept under `target/`; tests that run at the same
-//! time share one chain, which ends with the last of them.
+//! LiteLLM is installed once and kept under `target/`. Tests that run at the same time
+//! share one chain, which ends with the last of them.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -22,7 +22,7 @@ use super::processes::{children, family, wait_for_end};
 
 use crate::support::sync;
 
-/// An installation from nothing, over a slow line, on a busy machine.
+/// Enough for a new installation over a slow line on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(1_200);
 
 /// A running chain. Dropping it stops it and checks that nothing is left.
@@ -31,7 +31,7 @@ pub(crate) struct Up {
     child: Option<Child>,
     pub(crate) address: SocketAddr,
     pub(crate) litellm_port: u16,
-    /// All that it printed before it listened.
+    /// Everything that it printed before it listened.
     pub(crate) greeting: String,
     pub(crate) key: String,
     state: PathBuf,
@@ -39,7 +39,7 @@ pub(crate) struct Up {
     log: Arc<Mutex<String>>,
 }
 
-/// How a chain is to be started.
+/// The settings of a start.
 #[derive(Debug)]
 pub(crate) struct Builder {
     home: TempDir,
@@ -48,12 +48,12 @@ pub(crate) struct Builder {
     environment: Vec<(String, String)>,
 }
 
-/// A share in the one chain that tests use together.
+/// A reference to the chain that tests share.
 #[derive(Debug)]
 pub(crate) struct Shared(Option<Arc<Up>>);
 
-/// The chain, and how many hold it. Locked while it starts and while it ends: the
-/// next one needs the state directory.
+/// The shared chain and how many tests hold it. Locked while it starts and ends, because
+/// the next one needs the same state directory.
 static SHARED: Mutex<(usize, Option<Arc<Up>>)> = Mutex::new((0, None));
 
 impl Shared {
@@ -87,7 +87,7 @@ impl Drop for Shared {
 }
 
 impl Up {
-    /// The chain that tests share: every tool may run in it.
+    /// The chain that tests share. Every tool may run in it.
     pub(crate) async fn shared() -> Shared {
         tokio::task::spawn_blocking(Shared::get).await.expect("up starts")
     }
@@ -104,12 +104,12 @@ impl Up {
         self.home.path().join("workspace")
     }
 
-    /// The file that holds the key.
+    /// The file with the key.
     pub(crate) fn key_path(&self) -> PathBuf {
         self.state.join("api-key")
     }
 
-    /// A new file of the workspace.
+    /// Creates a file in the workspace.
     pub(crate) fn write(&self, name: &str, content: &str) {
         fs::write(self.workspace().join(name), content).expect("a new file");
     }
@@ -118,12 +118,12 @@ impl Up {
         fs::read_to_string(self.workspace().join(name)).expect("a file of the workspace")
     }
 
-    /// What it has written to stderr so far.
+    /// Its stderr so far.
     pub(crate) fn log(&self) -> String {
         sync::lock(&self.log).clone()
     }
 
-    /// Sends `signal`, and waits until it and all it had started are gone.
+    /// Sends `signal`, and waits until the chain and all its processes have ended.
     pub(crate) fn end(&mut self, signal: Signal) -> Option<ExitStatus> {
         let mut child = self.child.take()?;
         let pid = Pid::from_child(&child);
@@ -151,12 +151,12 @@ impl Drop for Up {
 }
 
 impl Builder {
-    /// With the state directory that is kept, where LiteLLM is installed.
+    /// Uses the kept state directory, in which LiteLLM is installed.
     pub(crate) fn kept() -> Self {
         Self::with_state(kept("state"))
     }
 
-    /// With a state directory of its own, and the installation of the kept one.
+    /// Uses a new state directory with the installation of the kept one.
     pub(crate) fn borrowing() -> Self {
         let mut builder = Self::fresh();
         builder.state = builder.home.path().join("state");
@@ -167,7 +167,7 @@ impl Builder {
         builder
     }
 
-    /// With an empty home.
+    /// Uses an empty home directory.
     pub(crate) fn fresh() -> Self {
         let mut builder = Self::with_state(PathBuf::new());
         builder.state = builder.home.path().join("state");
@@ -193,7 +193,7 @@ impl Builder {
         self
     }
 
-    /// Every tool may run, commands too.
+    /// Allows every tool, commands included.
     pub(crate) fn free(self) -> Self {
         self.argument("--sandbox=off").argument("--permission-mode=bypassPermissions")
     }
@@ -225,7 +225,7 @@ impl Builder {
         Up { child: Some(child), address, litellm_port, greeting, key, state, home, log }
     }
 
-    /// Where LiteLLM is not there yet, it tells how far its installation is.
+    /// Prints the progress of an installation of LiteLLM.
     fn start_telling(self) -> Up {
         let is_there = self.state.join("litellm/venv/.toolhand-installed").exists();
         let up = self.start();
@@ -238,14 +238,14 @@ impl Builder {
         up
     }
 
-    /// Starts what is expected to refuse: its status and stderr.
+    /// Runs a start that should fail: its status and stderr.
     pub(crate) fn run(&self) -> (ExitStatus, String) {
         let output = self.command().output().expect("the server's binary");
         (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    /// Starts one that is ended by `signal` as soon as it says `told`: its status and
-    /// stderr, once it and all it had started are gone.
+    /// Starts a chain and sends `signal` as soon as it prints `told`. Returns its status
+    /// and stderr once it and all its processes have ended.
     pub(crate) fn interrupt(&self, signal: Signal, told: &str) -> (ExitStatus, String) {
         let mut child = self.command().spawn().expect("the server's binary");
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
@@ -284,7 +284,7 @@ impl Builder {
     }
 }
 
-/// What a machine needs for installing; no provider's key.
+/// The variables that an installation needs; provider keys are not among them.
 fn is_ours(name: &str) -> bool {
     ["PATH", "HOME", "TMPDIR", "SSL_CERT_FILE"].contains(&name) || name.starts_with("PIP_")
 }
@@ -294,7 +294,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("bound").port()
 }
 
-/// What was printed up to the line that tells the address, and the address.
+/// Reads up to the line with the address. Returns what was printed, and the address.
 fn listening(child: &mut Child) -> Option<(String, SocketAddr)> {
     let stdout = child.stdout.take().expect("piped");
     let (told, telling) = mpsc::channel();

@@ -1,6 +1,6 @@
-//! A scripted upstream: it records every byte it is sent and answers by script,
-//! held by gates that the test opens. It runs on a thread of its own, so that it
-//! goes on while a test blocks.
+//! Serves a scripted upstream. It records every byte that it is sent, and answers by
+//! script, held by gates that the test opens. It runs on a thread of its own, so that it
+//! continues while a test blocks.
 
 mod connection;
 
@@ -23,8 +23,7 @@ use crate::support::sync;
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// What upstream does next for one request. A script that runs out ends the body
-/// properly.
+/// The next step of an answer. At the end of the script the body ends properly.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// Bytes of the body. The first ones send `200 text/event-stream` ahead, unless
@@ -38,23 +37,23 @@ pub(crate) enum Step {
     Garbage(Vec<u8>),
     /// Nothing until the test opens the gate of this name.
     Gate(String),
-    /// The connection ends here, without the body's proper end.
+    /// Closes the connection without the body's proper end.
     Close,
-    /// The same, with a reset.
+    /// Closes the connection with a reset.
     Reset,
-    /// Nothing more, until the peer leaves.
+    /// Sends nothing more, until the peer leaves.
     Hang,
-    /// These bytes of the body again and again, until the peer leaves.
+    /// Sends these bytes of the body repeatedly, until the peer leaves.
     Flood(Vec<u8>),
 }
 
-/// A request as it came.
+/// A request as it arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) head: Head,
     /// The exact bytes.
     pub(crate) body: Vec<u8>,
-    /// The peer left before the answer had ended.
+    /// Whether the peer left before the answer had ended.
     abandoned: bool,
 }
 
@@ -62,7 +61,7 @@ pub(crate) struct Request {
 #[derive(Debug)]
 struct Round {
     path: String,
-    /// Only for requests that name this model.
+    /// Only for requests with this model.
     model: Option<String>,
     steps: VecDeque<Step>,
 }
@@ -76,19 +75,19 @@ struct State {
     open: HashSet<String>,
     reached: HashSet<String>,
     faults: Vec<String>,
-    /// Bytes that floods have sent.
+    /// How many bytes floods have sent.
     flooded: u64,
 }
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Bumped at every change of `state`.
+    /// Incremented at every change of `state`.
     changed: watch::Sender<u64>,
 }
 
-/// The scripted upstream. On drop it checks that the whole script was used and
-/// that every tool call it was shown has its one answer.
+/// The scripted upstream. Checks on drop that the whole script was used, and that every
+/// tool call in a request has exactly one answer.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     address: SocketAddr,
@@ -128,7 +127,7 @@ impl Upstream {
         self.address
     }
 
-    /// What `upstream.url` is set to.
+    /// The value for `upstream.url`.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
@@ -138,28 +137,28 @@ impl Upstream {
         self.script(CHAT, None, steps);
     }
 
-    /// The same for requests that name `model`, so that several turns can run at
+    /// Scripts an answer to a request with `model`, so that several turns can run at
     /// once.
     pub(crate) fn round_of(&self, model: &str, steps: Vec<Step>) {
         self.script(CHAT, Some(model.to_owned()), steps);
     }
 
-    /// The same for another path under the base, as `/v1/embeddings`.
+    /// Scripts an answer for another path under the base, such as `/v1/embeddings`.
     pub(crate) fn answer(&self, path: &str, steps: Vec<Step>) {
         self.script(path, None, steps);
     }
 
-    /// Scripts the answer to every POST that no round takes, to any path.
+    /// Scripts the answer to every POST to any path that no round takes.
     pub(crate) fn otherwise(&self, steps: Vec<Step>) {
         self.shared.change(|state| state.otherwise = Some(steps));
     }
 
-    /// Opens a gate, for good.
+    /// Opens a gate permanently.
     pub(crate) fn open(&self, gate: &str) {
         self.shared.change(|state| state.open.insert(gate.to_owned()));
     }
 
-    /// Waits until the script stands at a gate: all before it has been sent.
+    /// Waits until the script has reached a gate: everything before it has been sent.
     pub(crate) async fn reached(&self, gate: &str) {
         let reached = |state: &State| state.reached.contains(gate).then_some(());
         watch(&format!("upstream to reach gate {gate}"), self.shared.wait(reached)).await;
@@ -176,8 +175,8 @@ impl Upstream {
         watch(&format!("request {number} to {path}"), self.shared.wait(found)).await
     }
 
-    /// Waits until the peer has left chat completion `number` before its answer had
-    /// ended.
+    /// Waits until the peer has left chat completion `number` before the end of its
+    /// answer.
     pub(crate) async fn abandoned(&self, number: usize) {
         let abandoned = |state: &State| {
             state.requests_to(CHAT).nth(number).and_then(|request| request.abandoned.then_some(()))
@@ -228,7 +227,7 @@ impl State {
         self.requests.iter().filter(move |request| request.head.path() == path)
     }
 
-    /// Takes the round that answers `request`, or says that there is none.
+    /// Takes the round that answers `request`, or records that there is none.
     fn round_for(&mut self, request: &Request) -> Option<VecDeque<Step>> {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let fits = |round: &Round| {
@@ -251,7 +250,7 @@ impl Shared {
         value
     }
 
-    /// Waits until `found` gives something.
+    /// Waits until `found` returns something.
     async fn wait<T>(&self, found: impl Fn(&State) -> Option<T>) -> T {
         let mut changes = self.changed.subscribe();
         loop {
@@ -278,8 +277,7 @@ async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
 }
 
 impl State {
-    /// Records a request and finds its answer: the script's, else what any upstream
-    /// would say.
+    /// Records a request and finds its answer: the script's, or the default one.
     fn admit(&mut self, request: Request) -> (usize, VecDeque<Step>) {
         let steps = self.round_for(&request).unwrap_or_else(|| {
             if request.head.method() == "GET" {

@@ -1,5 +1,5 @@
-//! The rules of the wire, whatever the test asks: of every answer to a client, and of
-//! every transcript that goes upstream.
+//! Checks the rules of the wire in every test: in each answer to a client, and in each
+//! transcript that goes upstream.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::stream::Event;
 
-/// Which rules of the wire a stream breaks.
+/// The rules of the wire that a stream breaks.
 pub(super) fn check_events(events: &[Event]) -> Vec<String> {
     let mut broken = Vec::new();
     let told = events.iter().filter(|event| !matches!(event, Event::Comment(_)));
@@ -63,7 +63,7 @@ fn check_chunks(chunks: &[&Value], failed: bool) -> Vec<String> {
     broken
 }
 
-/// What stays the same over all chunks.
+/// Checks what must be the same in all chunks.
 fn check_envelope(chunk: &Value, first: &Value, broken: &mut Vec<String>) {
     for member in ["id", "created", "model", "object"] {
         if chunk[member] != first[member] || chunk[member].is_null() {
@@ -95,8 +95,8 @@ fn check_choice(choice: &Value, broken: &mut Vec<String>) {
     }
 }
 
-/// Lists are joined by the `index` of their entries, which must be there; or they hold
-/// texts and numbers alone.
+/// Whether the OpenAI SDK's stream helper would fail on a list: entries need an `index`,
+/// unless all are strings, numbers or booleans.
 fn breaks_a_helper(value: &Value) -> bool {
     let is_plain = |entry: &Value| entry.is_string() || entry.is_number() || entry.is_boolean();
     match value {
@@ -119,8 +119,8 @@ pub(super) fn check_error(body: &Value) {
     assert!(error["param"].is_string() || error["param"].is_null(), "{body}");
 }
 
-/// What is wrong with a transcript: every call of every assistant message must have
-/// its one answer directly behind it, in order, and arguments that parse.
+/// What is wrong with a transcript. Every call of every assistant message must have
+/// exactly one answer directly after the message, in order, and arguments that parse.
 pub(crate) fn unpaired(body: &Value) -> Option<String> {
     let messages = body["messages"].as_array().expect("messages");
     let mut owed: VecDeque<&str> = VecDeque::new();

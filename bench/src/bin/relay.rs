@@ -1,7 +1,7 @@
-//! What any proxy of this kind costs at least: a bare relay that copies bytes. An
-//! unstreamed answer it collects from a stream, as the server does. A program of its
-//! own, made of axum and reqwest as they come, so that nothing chosen for the server
-//! makes it quicker or slower.
+//! Relays bytes between a client and upstream, as the least that any proxy costs. It
+//! collects an unstreamed answer from a stream, as the server does. It is a program of
+//! its own with axum and reqwest in their default form, so that nothing chosen for the
+//! server makes it faster or slower.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ struct Relay {
 #[expect(clippy::print_stdout, reason = "tells its address, as the server does")]
 #[tokio::main]
 async fn main() {
-    // Cannot fail: nobody else has installed one.
+    // Cannot fail: no other provider was installed.
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let upstream = std::env::args().nth(1).expect("the address of upstream");
     let relay = Relay {

@@ -1,4 +1,4 @@
-//! One connection to the scripted upstream: the steps of each answer, played.
+//! Plays the steps of each answer on one connection to the scripted upstream.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,7 +22,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>) {
         let (number, steps) = shared.change(|state| state.admit(request));
         match connection.play(steps, &shared).await {
             Ending::Answer => {}
-            // Dropped, the writing half would send a FIN ahead of the reset.
+            // Dropping the write half would send a FIN before the reset.
             Ending::Reset => return connection.write.forget(),
             Ending::Connection { abandoned } => {
                 return shared.change(|state| state.requests[number].abandoned = abandoned);
@@ -34,12 +34,12 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>) {
 struct Connection {
     reader: Reader<OwnedReadHalf>,
     write: OwnedWriteHalf,
-    /// The head of the answer that is being given has been sent.
+    /// Whether the head of the current answer has been sent.
     headed: bool,
 }
 
 enum Ending {
-    /// The answer is whole; the connection is kept.
+    /// The answer is complete; the connection is kept.
     Answer,
     Connection {
         abandoned: bool,
