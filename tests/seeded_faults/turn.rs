@@ -11,7 +11,7 @@ use super::attempt::{Attempt, Fate};
 /// How many failures of one round are repeated.
 const RETRIES: u32 = 2;
 
-/// So many rounds in a row that were cut off within a call end the turn.
+/// How many rounds in a row may be cut off within a call before the turn ends.
 const CUT_OFF_ROUNDS: u32 = 2;
 
 /// How a conversation must end.
