@@ -8,6 +8,7 @@ mod commands;
 mod faulty;
 mod hostile;
 mod memory;
+mod searches;
 mod table;
 
 use table::Table;
@@ -22,6 +23,7 @@ async fn soak() {
     table.measure("streams", memory::ordinary_streams()).await;
     table.measure("hostile", hostile::streams()).await;
     table.measure("sixty", hostile::sixty_of_a_kind()).await;
+    table.measure("ignore files", searches::ignore_files()).await;
     table.measure("cancels", cancels::cancels()).await;
     table.measure("commands", commands::commands()).await;
     table.measure("faults", faulty::conversations()).await;
