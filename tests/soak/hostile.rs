@@ -100,6 +100,8 @@ async fn attack(line: &mut Line, name: &str, streams: impl Iterator<Item = Hosti
         .config("turns.max_duration", r#""60s""#)
         .start()
         .await;
+    // A call whose arguments are too long is answered, and the model asked again.
+    upstream.otherwise(vec![raw("data: nonsense\n\n")]);
     let before = resources::open_files(&server);
     let mut running = JoinSet::new();
     for (model, steps, reading) in streams {
