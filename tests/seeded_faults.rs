@@ -61,7 +61,7 @@ impl Tally {
         assert!(
             self.wrong.is_empty(),
             "{} of {} conversations went wrong; one alone: FAULT_SEEDS=7..8 cargo test --test suite \
-             faults::\n{}",
+             seeded_faults::\n{}",
             self.wrong.len(),
             self.runs,
             shown.join("\n")

@@ -59,7 +59,8 @@ fn configuration(loaded: &Loaded) -> Result<String, Failure> {
 /// Hides the credentials in a URL.
 fn masked(value: &str) -> String {
     let Some((scheme, rest)) = value.split_once("://") else { return value.to_owned() };
-    match rest.split_once('@') {
+    // A password may hold an `@` of its own, so the last one separates it from the host.
+    match rest.rsplit_once('@') {
         Some((_, host)) => format!("{scheme}://***@{host}"),
         None => value.to_owned(),
     }
@@ -121,6 +122,7 @@ mod tests {
     #[test]
     fn passwords_in_addresses_are_masked() {
         assert_eq!(masked("\"http://me:secret@proxy:1\""), "\"http://***@proxy:1\"");
+        assert_eq!(masked("http://me:p@ss@proxy:1"), "http://***@proxy:1");
         assert_eq!(masked("\"http://proxy:1\""), "\"http://proxy:1\"");
         assert_eq!(masked("[\"a@b\"]"), "[\"a@b\"]");
     }

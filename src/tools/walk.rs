@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::tool::{ToolError, ToolOutput};
 use crate::blocking::{GiveUpOnDrop, MAX_THREADS_OF_A_SEARCH, Pool, SEARCHES, STUCK_AFTER, Slot};
 use crate::sync;
-use crate::text::printable;
+use crate::text::{printable, shortened};
 
 pub(crate) use io_errors::reason;
 pub(crate) use pattern::check_pattern;
@@ -74,6 +74,10 @@ pub(crate) struct Bounds {
     not_searched: Mutex<Named>,
     ignore_files: Mutex<Named>,
 }
+
+/// Bytes of a path in a note. Deep directories have paths of any length, and an answer should
+/// not consist of them.
+const MAX_PATH_SHOWN: usize = 300;
 
 /// The first notes on files in the order of their paths, and the number of all notes.
 #[derive(Debug, Default)]
@@ -237,7 +241,8 @@ impl Bounds {
 impl Named {
     fn add(&mut self, path: &Path, what: &str) {
         self.total += 1;
-        self.first.insert(format!("{}: {what}", printable(path.as_os_str().as_encoded_bytes())));
+        let path = printable(path.as_os_str().as_encoded_bytes());
+        self.first.insert(format!("{}: {what}", shortened(&path, MAX_PATH_SHOWN)));
         if self.first.len() > MAX_NAMED {
             self.first.pop_last();
         }
