@@ -210,21 +210,31 @@ impl TurnEvent {
     /// Appends `next` to this event if both are pieces of one text. Returns false if they are
     /// not.
     pub(crate) fn absorb(&mut self, next: &TurnEvent) -> bool {
-        match (self, next) {
-            (Self::Text(text), Self::Text(more)) => text.push_str(more),
-            (Self::Member { name, text }, Self::Member { name: other, text: more })
+        let Some(more) = next.text_after(self) else { return false };
+        match self {
+            Self::Text(text) | Self::Member { text, .. } => text.push_str(more),
+            Self::ClientCall(call) => call.arguments.push_str(more),
+            _ => return false,
+        }
+        true
+    }
+
+    /// The text of this event, if it continues the text of `last`.
+    pub(crate) fn text_after(&self, last: &TurnEvent) -> Option<&str> {
+        match (last, self) {
+            (Self::Text(_), Self::Text(more)) => Some(more),
+            (Self::Member { name, .. }, Self::Member { name: other, text: more })
                 if name == other =>
             {
-                text.push_str(more);
+                Some(more)
             }
             (Self::ClientCall(call), Self::ClientCall(more))
                 if call.index == more.index && more.head.is_none() =>
             {
-                call.arguments.push_str(&more.arguments);
+                Some(&more.arguments)
             }
-            _ => return false,
+            _ => None,
         }
-        true
     }
 
     /// The copy that is kept for repeated requests: without `structured`.

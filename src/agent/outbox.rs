@@ -55,14 +55,19 @@ impl Outbox {
     /// be merged into the last one, but only if the subscriber is not waiting for it.
     pub(crate) fn push(&self, event: TurnEvent) {
         let mut queue = sync::lock(&self.0);
-        queue.size_estimate += event.size_estimate();
         // A registered waker means that the subscriber waits and would get the event at once.
         let is_behind = queue.reader.is_none() || queue.waits_for_end;
-        let is_absorbed =
-            is_behind && queue.events.back_mut().is_some_and(|last| last.absorb(&event));
-        if !is_absorbed {
-            queue.size_estimate += EVENT_OVERHEAD;
-            queue.events.push_back(event);
+        let merged = match queue.events.back_mut().filter(|_| is_behind) {
+            Some(last) => event.text_after(last).map(str::len).filter(|_| last.absorb(&event)),
+            None => None,
+        };
+        match merged {
+            // What is merged costs its text alone, or a slow client would stall the turn early.
+            Some(added) => queue.size_estimate += added,
+            None => {
+                queue.size_estimate += event.size_estimate() + EVENT_OVERHEAD;
+                queue.events.push_back(event);
+            }
         }
     }
 
@@ -279,8 +284,11 @@ mod tests {
     fn what_is_merged_costs_its_text_alone() {
         let (outbox, _inbox) = outbox();
 
-        for _ in 0..HIGH_WATER / 4 {
+        for _ in 0..HIGH_WATER / 8 {
             outbox.push(text("abc"));
+        }
+        for _ in 0..HIGH_WATER / 8 {
+            outbox.push(member("reasoning_content", "abc"));
         }
 
         assert!(outbox.wait_for_room().now_or_never().is_some());

@@ -23,13 +23,17 @@ pub(super) struct Cursor {
 
 impl Log {
     pub(super) fn push(&mut self, event: &TurnEvent) {
-        let is_absorbed = self.events.last_mut().is_some_and(|last| last.absorb(event));
-        if is_absorbed {
+        let merged = match self.events.last_mut() {
+            Some(last) => event.text_after(last).map(str::len).filter(|_| last.absorb(event)),
+            None => None,
+        };
+        match merged {
             // A growing string may have twice the capacity that it uses.
-            self.bytes += ROOM * event.size_estimate();
-        } else {
-            self.bytes += Self::size_of(event);
-            self.events.push(event.to_keep());
+            Some(added) => self.bytes += ROOM * added,
+            None => {
+                self.bytes += Self::size_of(event);
+                self.events.push(event.to_keep());
+            }
         }
     }
 
