@@ -61,13 +61,12 @@ impl Outbox {
             Some(last) => event.text_after(last).map(str::len).filter(|_| last.absorb(&event)),
             None => None,
         };
-        match merged {
-            // What is merged costs its text alone, or a slow client would stall the turn early.
-            Some(added) => queue.size_estimate += added,
-            None => {
-                queue.size_estimate += event.size_estimate() + EVENT_OVERHEAD;
-                queue.events.push_back(event);
-            }
+        // What is merged costs its text alone, or a slow client would stall the turn early.
+        if let Some(added) = merged {
+            queue.size_estimate += added;
+        } else {
+            queue.size_estimate += event.size_estimate() + EVENT_OVERHEAD;
+            queue.events.push_back(event);
         }
     }
 

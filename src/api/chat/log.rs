@@ -27,13 +27,12 @@ impl Log {
             Some(last) => event.text_after(last).map(str::len).filter(|_| last.absorb(event)),
             None => None,
         };
-        match merged {
+        if let Some(added) = merged {
             // A growing string may have twice the capacity that it uses.
-            Some(added) => self.bytes += ROOM * added,
-            None => {
-                self.bytes += Self::size_of(event);
-                self.events.push(event.to_keep());
-            }
+            self.bytes += ROOM * added;
+        } else {
+            self.bytes += Self::size_of(event);
+            self.events.push(event.to_keep());
         }
     }
 

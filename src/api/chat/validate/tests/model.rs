@@ -198,8 +198,11 @@ fn ids(message: &Value) -> Vec<&str> {
 
 /// Whether an assistant message is left out because it says nothing.
 fn is_empty(message: &Value) -> bool {
-    let is_nothing = |name: &str| message[name].is_null() || message[name] == json!([]);
-    let is_silent = message["content"].is_null() && is_nothing("tool_calls");
+    let is_nothing = |(name, value): (&String, &Value)| {
+        let is_known = matches!(name.as_str(), "role" | "name");
+        is_known || value.is_null() || (name == "tool_calls" && *value == json!([]))
+    };
+    let is_silent = message.as_object().is_some_and(|members| members.iter().all(is_nothing));
     message["role"] == "assistant" && is_silent
 }
 
