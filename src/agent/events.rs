@@ -207,34 +207,25 @@ impl TurnEvent {
         }
     }
 
-    /// Appends `next` to this event if both are pieces of one text. Returns false if they are
-    /// not.
-    pub(crate) fn absorb(&mut self, next: &TurnEvent) -> bool {
-        let Some(more) = next.text_after(self) else { return false };
-        match self {
-            Self::Text(text) | Self::Member { text, .. } => text.push_str(more),
-            Self::ClientCall(call) => call.arguments.push_str(more),
-            _ => return false,
-        }
-        true
-    }
-
-    /// The text of this event, if it continues the text of `last`.
-    pub(crate) fn text_after(&self, last: &TurnEvent) -> Option<&str> {
-        match (last, self) {
-            (Self::Text(_), Self::Text(more)) => Some(more),
-            (Self::Member { name, .. }, Self::Member { name: other, text: more })
+    /// Appends `next` to this event if both are pieces of one text. Returns how many bytes
+    /// were appended, or `None` if they are not.
+    pub(crate) fn absorb(&mut self, next: &TurnEvent) -> Option<usize> {
+        let (text, more) = match (self, next) {
+            (Self::Text(text), Self::Text(more)) => (text, more),
+            (Self::Member { name, text }, Self::Member { name: other, text: more })
                 if name == other =>
             {
-                Some(more)
+                (text, more)
             }
             (Self::ClientCall(call), Self::ClientCall(more))
                 if call.index == more.index && more.head.is_none() =>
             {
-                Some(&more.arguments)
+                (&mut call.arguments, &more.arguments)
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        text.push_str(more);
+        Some(more.len())
     }
 
     /// The copy that is kept for repeated requests: without `structured`.

@@ -57,12 +57,9 @@ impl Outbox {
         let mut queue = sync::lock(&self.0);
         // A registered waker means that the subscriber waits and would get the event at once.
         let is_behind = queue.reader.is_none() || queue.waits_for_end;
-        let merged = match queue.events.back_mut().filter(|_| is_behind) {
-            Some(last) => event.text_after(last).map(str::len).filter(|_| last.absorb(&event)),
-            None => None,
-        };
+        let last = queue.events.back_mut().filter(|_| is_behind);
         // What is merged costs its text alone, or a slow client would stall the turn early.
-        if let Some(added) = merged {
+        if let Some(added) = last.and_then(|last| last.absorb(&event)) {
             queue.size_estimate += added;
         } else {
             queue.size_estimate += event.size_estimate() + EVENT_OVERHEAD;

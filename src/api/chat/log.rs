@@ -23,11 +23,7 @@ pub(super) struct Cursor {
 
 impl Log {
     pub(super) fn push(&mut self, event: &TurnEvent) {
-        let merged = match self.events.last_mut() {
-            Some(last) => event.text_after(last).map(str::len).filter(|_| last.absorb(event)),
-            None => None,
-        };
-        if let Some(added) = merged {
+        if let Some(added) = self.events.last_mut().and_then(|last| last.absorb(event)) {
             // A growing string may have twice the capacity that it uses.
             self.bytes += ROOM * added;
         } else {
