@@ -20,6 +20,9 @@ struct Call {
     id: Option<String>,
     names: Vec<String>,
     text: String,
+    /// Whether the call was named and whole before a later one. Bytes that come afterwards make
+    /// it invalid, but change its name no more: it may have started.
+    is_sealed: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -126,6 +129,10 @@ impl Model {
             None => self.open(delta.index, delta.id.clone()),
         };
         self.fill(at, delta, &text);
+        let last = self.0.len() - 1;
+        for call in &mut self.0[..last] {
+            call.is_sealed |= call.name().is_some() && is_sure(&judge(&call.text).0);
+        }
     }
 
     fn fill(&mut self, at: usize, delta: &CallDelta, text: &str) {
@@ -137,11 +144,9 @@ impl Model {
                 call.aliases.push(index);
             }
         }
-        let last = self.0.len() - 1;
         let call = &mut self.0[at];
         call.id = call.id.take().or(delta.id.clone());
-        let is_sealed = call.name().is_some() && is_sure(&judge(&call.text).0) && at < last;
-        if !is_sealed {
+        if !call.is_sealed {
             call.names.extend(delta.name.clone());
         }
         call.text.push_str(text);
