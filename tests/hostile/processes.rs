@@ -245,6 +245,18 @@ async fn p14_what_cannot_be_run_is_an_answer() {
     }
 }
 
+/// A process that failed to become the command is large and takes a while to exit. It must not
+/// be taken for one that the command left behind.
+#[tokio::test]
+async fn p14_a_command_that_never_started_leaves_no_orphan() {
+    let mut shell = Shell::start().await;
+    let long = format!(": {}", "x".repeat(900_000));
+    for _ in 0..20 {
+        let answer = shell.run(&long).await;
+        assert!(answer.contains("too long for the system"), "{answer}");
+    }
+}
+
 #[tokio::test]
 async fn p15_how_a_command_ended_is_told() {
     let mut shell = Shell::start().await;

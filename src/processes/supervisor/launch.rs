@@ -9,7 +9,7 @@ use std::process::Command;
 
 use rustix::fs::Mode;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{self, DumpableBehavior, Pid, Resource, Rlimit};
+use rustix::process::{self, DumpableBehavior, Pid, Resource, Rlimit, WaitOptions};
 
 use crate::processes::kernel::{self, Fork};
 use crate::processes::protocol::Job;
@@ -36,7 +36,11 @@ pub(super) fn start(job: &Job) -> io::Result<Pid> {
         }
         Fork::Parent(pid) => {
             drop(report);
-            started(outcome).map(|()| pid)
+            started(outcome).map(|()| pid).inspect_err(|_| {
+                // The child is about to exit. Unreaped it could outlive the supervisor for a
+                // moment, and the server would take it for something that the command left.
+                _ = process::waitpid(Some(pid), WaitOptions::empty());
+            })
         }
     }
 }
