@@ -59,34 +59,6 @@ async fn the_printed_lines_give_an_answer_that_quotes_a_file() {
     assert!(up.greeting.contains("ANTHROPIC_API_KEY"), "{}", up.greeting);
 }
 
-/// The first example in the README that begins with `fence`, with this chain's address
-/// and key.
-fn example(fence: &str, up: &Up) -> String {
-    const README: &str = include_str!("../README.md");
-    let (_, rest) = README.split_once(fence).expect("README has the example");
-    let (example, _) = rest.split_once("\n```").expect("README closes the example");
-    let key = up.key_path().display().to_string();
-    let start = fence.split_once('\n').map_or("", |(_, start)| start);
-    format!("{start}{example}\n")
-        .replace("127.0.0.1:8787", &up.address.to_string())
-        .replace("~/.local/share/toolhand/api-key", &key)
-        .replace("/root/.local/share/toolhand/api-key", &key)
-}
-
-#[tokio::test]
-async fn the_examples_of_readme_work() {
-    let up = Up::shared().await;
-    up.write("Some.toml", "version = \"quince\"\n");
-    let sdk = environment("sdk").await.join("bin");
-
-    let answer = type_in(&example("```sh\ncurl ", &up), &sdk);
-    assert!(answer.contains("# The quince project"), "{answer}");
-
-    let program = example("```python\nfrom openai", &up);
-    let answer = type_in(&format!("python3 - <<'END'\n{program}END\n"), &sdk);
-    assert!(answer.contains("Some.toml:1:version"), "{answer}");
-}
-
 #[tokio::test]
 async fn a_tool_round_trip_streamed_and_not() {
     let up = Up::shared().await;

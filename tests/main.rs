@@ -7,6 +7,7 @@ mod crash;
 mod hostile;
 mod litellm;
 mod openapi;
+mod readme;
 mod routes;
 mod rows;
 mod sdk;
