@@ -21,8 +21,9 @@ const NOT_RUN: &[(&str, &str, Check)] = &[
 
 /// What a reader has and an empty machine has not.
 pub(super) struct Setup {
-    begins: &'static str,
-    /// Run before the block.
+    /// What is in the block, and in no other.
+    contains: &'static str,
+    /// Run in the terminal before the block.
     pub(super) script: &'static str,
     /// A server that runs beside it.
     pub(super) service: Option<&'static str>,
@@ -31,14 +32,14 @@ pub(super) struct Setup {
 const SETUPS: &[Setup] = &[
     // The reader's own configuration of LiteLLM.
     Setup {
-        begins: "make up ARGS=\"--litellm-config my.yaml\"",
+        contains: "make up ARGS=\"--litellm-config my.yaml\"",
         script: "cp litellm-config.yaml my.yaml",
         service: None,
     },
     // The reader's own directory, and a LiteLLM that runs already: the demo model
     // speaks the same protocol.
     Setup {
-        begins: "TOOLHAND_UPSTREAM_API_KEY=",
+        contains: "TOOLHAND_UPSTREAM_API_KEY=",
         script: "mkdir -p ~/project",
         service: Some("toolhand demo-model --listen 127.0.0.1:4000"),
     },
@@ -49,11 +50,13 @@ const SETUPS: &[Setup] = &[
 pub(super) const PROGRAMS: &[(&str, &str)] = &[
     // The repository is here already, and nothing is fetched.
     ("git", r#"[ "$*" = "clone REPOSITORY toolhand" ] && cp -r ~/repository toolhand"#),
-    // `cargo test` has built the program already.
+    // `cargo test` has built the program already. Everything else asks the real one.
     (
         "cargo",
-        r#"[ "$*" = "build --locked" ] && mkdir -p target/debug &&
-           ln -sfn PROGRAM target/debug/toolhand"#,
+        r#"case "$*" in
+  "build --locked") mkdir -p target/debug && ln -sfn PROGRAM target/debug/toolhand ;;
+  *) PATH="${PATH#"$HOME/bin:"}" exec cargo "$@" ;;
+esac"#,
     ),
     // Open WebUI is a gigabyte of packages. What it does first is to fetch the models.
     (
@@ -72,11 +75,11 @@ pub(super) fn check_of(block: &Block) -> Option<Check> {
 }
 
 pub(super) fn setup_of(block: &Block) -> Option<&'static Setup> {
-    SETUPS.iter().find(|setup| block.text.starts_with(setup.begins))
+    SETUPS.iter().find(|setup| block.text.contains(setup.contains))
 }
 
-/// How the blocks of both tables begin.
-pub(super) fn beginnings() -> impl Iterator<Item = &'static str> {
+/// What is in the blocks of both tables.
+pub(super) fn marks() -> impl Iterator<Item = &'static str> {
     let not_run = NOT_RUN.iter().map(|(begins, _, _)| *begins);
-    not_run.chain(SETUPS.iter().map(|setup| setup.begins))
+    not_run.chain(SETUPS.iter().map(|setup| setup.contains))
 }

@@ -78,6 +78,13 @@ impl Terminal<'_> {
         path.display().to_string()
     }
 
+    /// Goes to the directory of another terminal.
+    pub(super) fn enter(&self, other: &Self) {
+        let place = other.run("printf '%q' \"$PWD\"").stdout;
+        let entered = self.run(&format!("cd {place}"));
+        assert!(entered.is_success, "{place}: {entered:?}");
+    }
+
     /// Runs commands as they were typed.
     pub(super) fn run(&self, commands: &str) -> Printed {
         let output = self.command(commands).output().expect("bash");
@@ -99,6 +106,7 @@ impl Terminal<'_> {
             .env("HOME", self.machine.home.path())
             .env("PATH", &self.machine.path)
             .env("LANG", "C.UTF-8")
+            .envs(rust())
             .current_dir(self.machine.home.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -118,6 +126,17 @@ fn install_programs(directory: &Path) {
     }
 }
 
+/// Where rustup keeps Rust, which is not in the new home.
+fn rust() -> Vec<(&'static str, PathBuf)> {
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    let places = [("RUSTUP_HOME", ".rustup"), ("CARGO_HOME", ".cargo")].into_iter();
+    let place = |(name, usual): (&'static str, &str)| {
+        let place = std::env::var_os(name).map_or_else(|| home.join(usual), PathBuf::from);
+        place.is_dir().then_some((name, place))
+    };
+    places.filter_map(place).collect()
+}
+
 /// Links the installation that the tests keep to where the first start would make it.
 fn install_litellm(home: &Path) {
     let state = home.join(".local/share/toolhand");
@@ -126,12 +145,15 @@ fn install_litellm(home: &Path) {
     symlink(kept("state/litellm/venv"), state.join("litellm/venv")).expect("a new link");
 }
 
-/// Copies the files at the top of the repository, which are those that the documents name.
+/// Copies what `make up` and the documents need of the repository.
 fn copy_repository(to: &Path) {
-    fs::create_dir(to).expect("a new directory");
-    for entry in fs::read_dir(env!("CARGO_MANIFEST_DIR")).expect("the repository").flatten() {
-        if entry.file_type().expect("a type").is_file() {
-            fs::copy(entry.path(), to.join(entry.file_name())).expect("a file");
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for directory in ["", "scripts", "docs"] {
+        fs::create_dir_all(to.join(directory)).expect("a new directory");
+        for entry in fs::read_dir(repository.join(directory)).expect("the repository").flatten() {
+            if entry.file_type().expect("a type").is_file() {
+                fs::copy(entry.path(), to.join(directory).join(entry.file_name())).expect("a file");
+            }
         }
     }
 }

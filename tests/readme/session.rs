@@ -63,7 +63,11 @@ impl<'m> Session<'m> {
             Kind::Python => self.program("python3", "example.py", block),
             Kind::Node => self.program("node", "example.mjs", block),
             Kind::Request => self.program(SEND, "request.json", block),
-            Kind::Settings => self.program("toolhand tools --config", "example.toml", block),
+            Kind::Settings => self.program(
+                concat!(env!("CARGO_BIN_EXE_toolhand"), " tools --config"),
+                "example.toml",
+                block,
+            ),
             Kind::Litellm => return is_part_of_our_config(block),
             Kind::Exception(Check::Packages) => return spans::packages_are_pinned(block),
             Kind::Exception(Check::Nothing) | Kind::Output => return,
@@ -102,7 +106,7 @@ impl<'m> Session<'m> {
             let prepared = self.servers.run(before);
             assert!(prepared.is_success, "{}: {prepared:?}", block.place());
             // The second terminal is opened in the same directory.
-            self.others.run(before);
+            self.others.enter(&self.servers);
         }
         let (service, printed) = Service::start(&self.servers, command);
         self.running.push(service);
