@@ -4,6 +4,7 @@ mod architecture;
 mod cli;
 mod commands;
 mod crash;
+mod frontends;
 mod hostile;
 mod litellm;
 mod openapi;
