@@ -104,6 +104,8 @@ impl Bench {
             session: SessionId::random(),
             turn: TurnId::random(),
             models: vec![asked(model)],
+            delivery: Delivery::Streamed,
+            content: ContentRule::EveryRound,
             conversation: Conversation::new(Opening {
                 fields: serde_json::from_str(&fields).unwrap(),
                 messages: Vec::new(),
@@ -199,6 +201,7 @@ impl Bench {
                     TurnEvent::RoundStarted(round) => format!("round{round}"),
                     TurnEvent::Begun => "begun".to_owned(),
                     TurnEvent::Text(text) => format!("text{text:?}"),
+                    TurnEvent::TextBeforeCalls(text) => format!("before{text:?}"),
                     TurnEvent::Member { name, text } => format!("{name}{text:?}"),
                     TurnEvent::Raw(_) => "raw".to_owned(),
                     TurnEvent::ToolStarted(start) => format!("started:{}", start.call_id),
