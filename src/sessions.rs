@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::conversation::{Conversation, Opening};
+use crate::agent::held_text::ContentRule;
 use crate::agent::outbox::{Inbox, outbox};
 use crate::agent::prompt::{self, Environment};
-use crate::agent::held_text::ContentRule;
 use crate::agent::settings::{AskedModel, Delivery, ReasoningRule, traits_of};
 use crate::agent::state::TurnStart;
 use crate::agent::turn::{self, ReasoningRefusals, Turn};
@@ -140,8 +140,7 @@ impl Sessions {
             .any(|name| fields.get(*name).is_some_and(|limit| limit.get() != "null"));
         let has_tools = !pipeline.tools.tools().is_empty();
         // Only a round that may run a tool of ours, or that a client watches, gains by a stream.
-        let delivery =
-            if stream || has_tools { Delivery::Streamed } else { Delivery::Whole };
+        let delivery = if stream || has_tools { Delivery::Streamed } else { Delivery::Whole };
         let content = if has_tools && expects_other_than_text(&fields) {
             ContentRule::LastRound
         } else {

@@ -104,8 +104,7 @@ mod tests {
     use super::*;
 
     fn attempts(delivery: Delivery) -> Attempts {
-        let model =
-            |name: &str| AskedModel { name: name.to_owned(), takes_reasoning: true };
+        let model = |name: &str| AskedModel { name: name.to_owned(), takes_reasoning: true };
         Attempts::new(vec![model("first"), model("second")], delivery)
     }
 

@@ -90,10 +90,7 @@ mod tests {
         let members = serde_json::from_str(r#"{"m": {"t": "a, [\"{:"}}"#).unwrap();
         let inner = r#"{"t": "a, [\"{:"}"#.len();
         let delta = Delta { members, ..Delta::default() };
-        assert_eq!(
-            size_of_delta(&delta, &[]),
-            1 + inner + 2 * VALUE_OVERHEAD + MEMBER_OVERHEAD
-        );
+        assert_eq!(size_of_delta(&delta, &[]), 1 + inner + 2 * VALUE_OVERHEAD + MEMBER_OVERHEAD);
 
         let call = CallDelta {
             index: Some(0),

@@ -101,6 +101,8 @@ pub(crate) struct TurnState {
     round: Round,
     phase: Phase,
     attempts: Attempts,
+    /// An answer in one piece, which is judged at its end, before anything of it is sent.
+    whole: Option<Box<Chunk>>,
     /// Whether the last round died and was salvaged.
     salvaged: bool,
     /// How many rounds in a row were cut off within a call.
@@ -144,6 +146,7 @@ impl TurnState {
             round,
             phase: Phase::Streaming,
             attempts,
+            whole: None,
             salvaged: false,
             cut_off_rounds: 0,
             final_reason: None,
@@ -176,6 +179,9 @@ impl TurnState {
                 Phase::Answering,
                 Event::Chunk(_) | Event::StreamEnded { .. } | Event::Faulted { .. },
             ) => {}
+            (Phase::Streaming, Event::Chunk(chunk)) if chunk.whole.is_some() => {
+                self.whole = Some(chunk);
+            }
             (Phase::Streaming, Event::Chunk(chunk)) => self.chunk(*chunk, &mut effects),
             (Phase::Streaming, Event::StreamEnded { jitter }) => {
                 self.stream_ended(jitter, &mut effects);
@@ -229,7 +235,21 @@ impl TurnState {
 
     fn stream_ended(&mut self, jitter: f64, effects: &mut Vec<TurnEffect>) {
         effects.push(TurnEffect::CloseStream);
-        match self.in_round(effects, Round::end) {
+        let whole = self.whole.take();
+        let (is_whole, mut unsent) = (whole.is_some(), Vec::new());
+        if let Some(chunk) = whole {
+            self.chunk(*chunk, &mut unsent);
+            if self.phase == Phase::Over {
+                return effects.extend(unsent);
+            }
+        }
+        let ending = self.in_round(&mut unsent, Round::end);
+        if is_whole && ending == Ending::Cut && !self.round.has_calls_to_keep() {
+            self.round.gave_text = false;
+            return self.try_again(&half_open(), jitter, effects);
+        }
+        effects.extend(unsent);
+        match ending {
             // A second cut in a row ends the turn; a round without one starts the count anew.
             Ending::Calls => {
                 self.cut_off_rounds = 0;
@@ -245,10 +265,7 @@ impl TurnState {
                 self.finish(self.cut_off_reason_or(FinishReason::ToolCalls), effects);
             }
             Ending::Empty => self.empty(effects),
-            Ending::Cut => {
-                let fault = Fault::Died("a tool call was left half open".to_owned());
-                self.faulted(&fault, jitter, effects);
-            }
+            Ending::Cut => self.faulted(&half_open(), jitter, effects),
         }
     }
 
@@ -460,6 +477,10 @@ impl From<RoundEffect> for TurnEffect {
             RoundEffect::Withdraw(positions) => Self::Withdraw(positions),
         }
     }
+}
+
+fn half_open() -> Fault {
+    Fault::Died("a tool call was left half open".to_owned())
 }
 
 fn rules(start: &TurnStart, rule: StartRule) -> RoundRules<'_> {

@@ -138,10 +138,8 @@ impl<'a> Message<'a> {
 
 /// The entries of `tool_calls`, each with the further members of the entry it came from.
 fn entries(calls: Vec<Call>, sent: &[Box<RawValue>]) -> Vec<Value> {
-    let sent: Vec<Value> = sent
-        .iter()
-        .map(|entry| serde_json::from_str(entry.get()).unwrap_or_default())
-        .collect();
+    let sent: Vec<Value> =
+        sent.iter().map(|entry| serde_json::from_str(entry.get()).unwrap_or_default()).collect();
     let is_one_to_one = sent.len() == calls.len();
     let of_call = |position: usize, call: &Call| {
         let mut same = sent.iter().filter(|entry| entry["id"] == call.id.as_str());

@@ -81,7 +81,8 @@ fn what_is_missing_is_added_and_what_breaks_clients_is_not_passed() {
     let written = completion(vec![text("hi")], Some(&body), None);
 
     let message = json!({ "role": "assistant", "content": "hi", "refusal": null });
-    let choice = json!({ "index": 0, "message": message, "logprobs": null, "finish_reason": "stop" });
+    let choice =
+        json!({ "index": 0, "message": message, "logprobs": null, "finish_reason": "stop" });
     let expected = json!({ "id": "ours", "object": "chat.completion", "created": 1,
         "model": "asked", "choices": [choice] });
     assert_eq!(written, expected);
@@ -99,8 +100,7 @@ fn calls_keep_the_further_members_of_their_entries() {
     let events = vec![call(0, "a", "{}"), call(1, "made up", r#"{"b":1}"#)];
     let message = &completion(events, Some(&body), None)["choices"][0]["message"];
 
-    let expected =
-        [entry(json!("a"), json!("{}")), entry(json!("made up"), json!(r#"{"b":1}"#))];
+    let expected = [entry(json!("a"), json!("{}")), entry(json!("made up"), json!(r#"{"b":1}"#))];
     assert_eq!(message["tool_calls"], json!(expected));
     assert_eq!(message["content"], Value::Null);
 
