@@ -120,6 +120,8 @@ fn normal_host(host: &str) -> Option<String> {
         let address: Ipv6Addr = address.strip_suffix(']')?.parse().ok()?;
         return Some(format!("[{address}]"));
     }
+    // A dot at the end makes a name absolute. It is the same name.
+    let host = host.strip_suffix('.').unwrap_or(host);
     let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     (!host.is_empty() && host.bytes().all(is_name_byte)).then(|| host.to_ascii_lowercase())
 }
@@ -295,7 +297,10 @@ mod tests {
         for host in ["LOCALHOST:8787", "[::1]:8787", "127.0.0.1:8787", "[0:0:0:0:0:0:0:1]:8787"] {
             check_host(host, 200);
         }
-        for host in ["localhost:8788", "localhost", "[::1]"] {
+        for host in ["localhost.:8787", "LocalHost.:8787", "127.0.0.1.:8787"] {
+            check_host(host, 200);
+        }
+        for host in ["localhost:8788", "localhost", "localhost.", "localhost.:8788", "[::1]"] {
             check_host(host, 403);
         }
     }
@@ -306,6 +311,7 @@ mod tests {
         check_host("host.docker.internal:8787", 403);
         check_host("chat.lan", 200);
         check_host("Chat.LAN:1234", 200);
+        check_host("chat.lan.", 200);
     }
 
     #[test]
@@ -315,7 +321,10 @@ mod tests {
             "0.0.0.0:8787",
             "localhost.evil.com:8787",
             "127.0.0.1.nip.io:8787",
-            "localhost.:8787",
+            "localhost..:8787",
+            ".localhost:8787",
+            "evil.com.:8787",
+            "localhost.evil.com.:8787",
             "2130706433:8787",
         ] {
             check_host(host, 403);
@@ -337,6 +346,9 @@ mod tests {
             "localhost:８７８７",
             "[::1",
             "a:b:c",
+            ".",
+            ".:8787",
+            "[::1].:8787",
         ] {
             check_host(host, 400);
         }
