@@ -138,7 +138,7 @@ pub fn run() -> ExitCode {
     }
     let outcome = match command {
         Command::Serve(flags) => serve::run(&flags.given(&variables)),
-        Command::Up(flags) => up::run(&flags, &flags.server.given(&variables)),
+        Command::Up(flags) => up::run(&flags, &flags.given(&variables)),
         Command::DemoModel(flags) => demo_model::run(&flags),
         Command::Check(flags) => check::run(&flags.given(&variables)),
         Command::Tools(flags) => tools::run(&flags, &variables),

@@ -50,6 +50,7 @@ pub(crate) struct Config {
     pub(crate) prompt: prompt::PromptSettings,
     pub(crate) limits: Limits,
     pub(crate) log: telemetry::LogSettings,
+    pub(crate) up: Up,
 }
 
 /// `[server]`.
@@ -74,6 +75,21 @@ pub(crate) struct Server {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Sandbox {
     pub(crate) mode: permissions::Sandbox,
+}
+
+/// `[up]`: only the command `up` reads it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Up {
+    /// Processes of LiteLLM that answer requests.
+    #[serde(deserialize_with = "litellm_workers")]
+    pub(crate) litellm_workers: u16,
+}
+
+impl Default for Up {
+    fn default() -> Self {
+        Self { litellm_workers: 1 }
+    }
 }
 
 impl Default for Server {
@@ -240,6 +256,19 @@ fn listen_address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::E
     let numeric = text.replace("localhost:", "127.0.0.1:");
     numeric.parse().map_err(|_| {
         serde::de::Error::custom(format!("{text:?} is no address: write \"127.0.0.1:8787\""))
+    })
+}
+
+/// A worker keeps one core busy and takes a few hundred megabytes: a larger number is a slip.
+const MAX_LITELLM_WORKERS: u16 = 64;
+
+fn litellm_workers<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
+    let workers = i64::deserialize(from)?;
+    let fitting = u16::try_from(workers).ok().filter(|it| (1..=MAX_LITELLM_WORKERS).contains(it));
+    fitting.ok_or_else(|| {
+        serde::de::Error::custom(format!(
+            "{workers} is not between 1 and {MAX_LITELLM_WORKERS}: write 1, or at most the number of cores"
+        ))
     })
 }
 

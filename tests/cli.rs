@@ -277,6 +277,23 @@ async fn keys_of_the_environment_work_and_leave_it() {
     assert_eq!(server.stop(Signal::TERM), Some(0));
 }
 
+#[test]
+fn a_number_of_litellm_workers_that_makes_no_sense_is_refused_before_anything_starts() {
+    let home = Home::new();
+    let range = "is not between 1 and 64: write 1, or at most the number of cores";
+    for workers in ["0", "-1", "1000000"] {
+        let flag = format!("--litellm-workers={workers}");
+        let expected = format!("--litellm-workers: up.litellm_workers: {workers} {range}");
+        home.check_refused(&["up", &flag], &expected);
+    }
+    for workers in ["", "many", "1.5", "99999999999999999999"] {
+        let ended = home.run(&["up", &format!("--litellm-workers={workers}")]);
+        assert_eq!(ended.code, Some(2), "{workers}");
+        assert!(ended.stderr.contains("--litellm-workers"), "{}", ended.stderr);
+    }
+    assert!(!home.path(".local").exists());
+}
+
 #[tokio::test]
 async fn an_unreachable_upstream_keeps_no_server_from_starting() {
     let home = Home::new();

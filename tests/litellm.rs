@@ -1,6 +1,7 @@
 //! Tests the whole chain with the real LiteLLM: `up`, tool calls, errors.
 
 mod faults;
+mod providers;
 
 use std::fs;
 use std::net::TcpListener;
@@ -162,6 +163,7 @@ async fn a_second_start_needs_no_network_and_even_a_killed_chain_leaves_nothing(
     let config = config.to_str().expect("UTF-8").to_owned();
     let builder = builder
         .argument(&format!("--litellm-config={config}"))
+        .argument("--litellm-workers=2")
         .environment("HTTPS_PROXY", "http://127.0.0.1:9")
         .environment("HTTP_PROXY", "http://127.0.0.1:9");
     let starting = tokio::task::spawn_blocking(move || builder.start());
@@ -184,6 +186,34 @@ async fn a_second_start_needs_no_network_and_even_a_killed_chain_leaves_nothing(
 
 #[tokio::test]
 async fn p13_litellm_alone_gets_the_provider_keys_and_its_environment_shows_none() {
+    let up = start_with_a_provider_key(1).await;
+    assert_eq!(up.litellm().len(), 1);
+    drop_up(up).await;
+}
+
+#[tokio::test]
+async fn p13_litellms_workers_show_no_keys_and_end_with_the_process_that_forked_them() {
+    let mut up = start_with_a_provider_key(2).await;
+    // The one that listens, and its workers.
+    assert_eq!(up.litellm().len(), 3);
+
+    let ending = tokio::task::spawn_blocking(move || {
+        let status = up.end_litellm();
+        (status, up.log())
+    });
+    let (status, log) = ending.await.expect("no worker is left");
+    assert_eq!(status.and_then(|status| status.code()), Some(1), "{log}");
+    assert!(log.contains("LiteLLM ended; its log is "), "{log}");
+}
+
+async fn drop_up(up: Up) {
+    let ending = tokio::task::spawn_blocking(move || drop(up));
+    ending.await.expect("nothing is left");
+}
+
+/// Starts a chain whose LiteLLM has a provider's key, and checks that the key arrives at the
+/// provider and that no process shows it.
+async fn start_with_a_provider_key(workers: usize) -> Up {
     // Installs LiteLLM if necessary.
     drop(Up::shared().await);
     let provider = Upstream::start();
@@ -198,7 +228,8 @@ async fn p13_litellm_alone_gets_the_provider_keys_and_its_environment_shows_none
     fs::write(&config, yaml).expect("a new file");
     let builder = builder
         .argument(&format!("--litellm-config={}", config.display()))
-        .environment("A_PROVIDERS_KEY", &key);
+        .environment("A_PROVIDERS_KEY", &key)
+        .environment("TOOLHAND_UP_LITELLM_WORKERS", &workers.to_string());
     let starting = tokio::task::spawn_blocking(move || builder.start());
     let up = starting.await.expect("up starts");
     let look = format!(
@@ -217,6 +248,7 @@ async fn p13_litellm_alone_gets_the_provider_keys_and_its_environment_shows_none
     let request = provider.request(0).await;
     assert_eq!(request.head.header("authorization"), Some(format!("Bearer {key}").as_str()));
     assert_eq!(crate::turn::answers(&provider, 1).await, ["0\nLiteLLM runs"]);
+    up
 }
 
 #[test]

@@ -27,6 +27,7 @@ use super::{Failure, ServerFlags, print};
 use crate::app::Server;
 use crate::app::state_dir::StateDir;
 use crate::config::environment::Variables;
+use crate::config::layers::{Setting, Source};
 use crate::config::{self, ConfigInput, Loaded};
 use crate::{demo_model, named_file, telemetry};
 
@@ -47,12 +48,28 @@ pub(crate) struct Flags {
     /// Configuration of LiteLLM, in place of the one that comes with toolhand
     #[arg(long, value_name = "FILE")]
     litellm_config: Option<PathBuf>,
+    /// Processes of LiteLLM that answer requests [default: 1]
+    #[arg(long, value_name = "N")]
+    litellm_workers: Option<i64>,
     /// Port of LiteLLM [default: a free one]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     litellm_port: u16,
     /// Port of the demo model [default: a free one]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     demo_port: u16,
+}
+
+impl Flags {
+    /// All settings from outside of the file.
+    pub(crate) fn given(&self, variables: &Variables) -> ConfigInput {
+        let mut given = self.server.given(variables);
+        given.flags.extend(self.litellm_workers.map(|workers| Setting {
+            path: "up.litellm_workers".to_owned(),
+            value: workers.into(),
+            source: Source::Flag("--litellm-workers"),
+        }));
+        given
+    }
 }
 
 /// Why the chain did not start, or why it ended.
@@ -100,7 +117,8 @@ pub(crate) fn run(flags: &Flags, given: &ConfigInput) -> Result<ExitCode, Failur
     let mut loaded = config::load(given)?;
     telemetry::start(&loaded.config.log);
     let state = StateDir::open(&loaded.config.server.state_dir)?;
-    let chain = Chain::plan(flags, &state, &given.variables)?;
+    let workers = loaded.config.up.litellm_workers;
+    let chain = Chain::plan(flags, workers, &state, &given.variables)?;
     loaded.config.upstream.url = chain.litellm.url().parse().map_err(Failure::new)?;
     loaded.secrets.upstream_key = Some(chain.litellm.key.clone());
     run_until_stopped(|stop| chain.run(loaded, state, stop))
@@ -117,7 +135,12 @@ struct Chain {
 }
 
 impl Chain {
-    fn plan(flags: &Flags, state: &StateDir, variables: &Variables) -> Result<Self, UpError> {
+    fn plan(
+        flags: &Flags,
+        workers: u16,
+        state: &StateDir,
+        variables: &Variables,
+    ) -> Result<Self, UpError> {
         let directory = state.path().join("litellm");
         make_directory(&directory)?;
         let config = Configuration::from_flags(flags, &directory, variables)?;
@@ -131,6 +154,7 @@ impl Chain {
             directory,
             config: config.path,
             address: free_address("LiteLLM", flags.litellm_port, "--litellm-port")?,
+            workers,
             key: litellm::random_key(),
             demo_base: demo_base.map(|address| format!("http://{address}/v1")),
             variables: variables.clone(),
