@@ -7,10 +7,11 @@ pub(crate) mod services;
 pub(crate) mod state_dir;
 pub(crate) mod workspaces;
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -55,7 +56,7 @@ pub(crate) enum StartError {
     State(#[from] StateError),
     #[error(transparent)]
     Setting(#[from] ConfigError),
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{}", remedy(*address, source))]
     Listen { address: SocketAddr, source: io::Error },
 }
 
@@ -99,12 +100,18 @@ impl Server {
         self.key_path.as_deref()
     }
 
-    /// Serves until `stop` is cancelled. Running turns then have their grace.
-    pub(crate) async fn run(mut self, stop: CancellationToken) {
+    /// Serves until `stop` is cancelled. Running turns then have their grace; `draining` is
+    /// told how many they are and how long it lasts.
+    pub(crate) async fn run(
+        mut self,
+        stop: CancellationToken,
+        draining: impl FnOnce(usize, Duration),
+    ) {
         let connections = open_files::room_for(self.config.limits.connections);
         let limits = Arc::new(Limits { connections, ..self.config.limits });
         let grace = self.config.turns.shutdown_grace;
-        tracing::info!(address = %self.address, "listening");
+        log_address(self.address);
+        let chat = Arc::clone(&self.api.chat);
         let drain = Drain { stop: CancellationToken::new(), grace, turns_over: self.turns_over };
         let announcement = self.announcement.take();
         let stop_accepting = drain.stop.clone();
@@ -113,6 +120,7 @@ impl Server {
         let stopping = async {
             stop.cancelled().await;
             drop(announcement);
+            draining(chat.runs.running(), grace);
             stop_accepting.cancel();
             std::future::pending().await
         };
@@ -122,7 +130,38 @@ impl Server {
             () = stopping => {}
         }
         processes::end_supervisors().await;
-        tracing::info!("stopped");
+    }
+}
+
+/// Logs the address, unless the same terminal shows it on stdout already.
+fn log_address(address: SocketAddr) {
+    if io::stdout().is_terminal() && io::stderr().is_terminal() {
+        tracing::debug!(%address, "listening");
+    } else {
+        tracing::info!(%address, "listening");
+    }
+}
+
+/// What to do about an address that cannot be had.
+fn remedy(address: SocketAddr, error: &io::Error) -> String {
+    let ip = match address {
+        SocketAddr::V4(address) => address.ip().to_string(),
+        SocketAddr::V6(address) => format!("[{}]", address.ip()),
+    };
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!(
+                "; stop what uses port {}, or take a free port: --listen {ip}:0",
+                address.port()
+            )
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("; take a port from 1024 on, or a free one: --listen {ip}:0")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "; no network interface here has this address: --listen 127.0.0.1:8787".to_owned()
+        }
+        _ => String::new(),
     }
 }
 
