@@ -290,6 +290,7 @@ impl Builder {
             .env_clear()
             .envs(std::env::vars_os().filter(|(name, _)| is_ours(&name.to_string_lossy())))
             .env("XDG_CONFIG_HOME", self.home.path())
+            .env("PIP_CACHE_DIR", kept("cache/pip"))
             .envs(self.environment.iter().cloned())
             .args(["up", "--listen", "127.0.0.1:0", "--workspace"])
             .arg(self.home.path().join("workspace"))
