@@ -4,6 +4,7 @@ mod architecture;
 mod cli;
 mod commands;
 mod crash;
+mod demo;
 mod hostile;
 mod litellm;
 mod openapi;
