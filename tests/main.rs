@@ -4,6 +4,7 @@ mod architecture;
 mod cli;
 mod commands;
 mod crash;
+mod demo;
 mod frontends;
 mod hostile;
 mod litellm;

@@ -312,7 +312,7 @@ impl TurnState {
         let is_second_death = has_calls && self.salvaged;
         let is_partly_forwarded = self.round.forwarded && !has_calls;
         if is_second_death || is_partly_forwarded || self.round.has_passed_on_a_call() {
-            self.fail(fault.api_error(), effects);
+            self.fail(self.about_model(fault.api_error()), effects);
         } else if has_calls {
             self.in_round(effects, Round::salvage);
             self.await_answers();
@@ -332,7 +332,7 @@ impl TurnState {
         }
         match self.attempts.wait_after(fault, &self.start.upstream, jitter) {
             Some(wait) => self.ask(wait, effects),
-            None => self.fail(fault.unanswered(), effects),
+            None => self.fail(self.about_model(fault.unanswered()), effects),
         }
     }
 
@@ -450,6 +450,11 @@ impl TurnState {
     }
 
     /// The name of the model that is asked.
+    /// Names the model where the error is about it.
+    fn about_model(&self, error: ApiError) -> ApiError {
+        self.start.upstream.model_hints.explain(error, self.model())
+    }
+
     fn model(&self) -> &str {
         &self.attempts.model().name
     }

@@ -18,6 +18,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use tokio_util::sync::CancellationToken;
@@ -36,6 +37,7 @@ use crate::app::state_dir::StateDir;
 use crate::config::environment::Variables;
 use crate::config::layers::{Setting, Source};
 use crate::config::{self, ConfigInput, Loaded};
+use crate::upstream::ModelHints;
 use crate::{demo_model, named_file, telemetry};
 
 /// The configuration of LiteLLM that comes with toolhand.
@@ -127,6 +129,7 @@ pub(crate) fn run(flags: &Flags, given: &ConfigInput) -> Result<ExitCode, Failur
     let state = StateDir::open(&loaded.config.server.state_dir)?;
     let workers = loaded.config.up.litellm_workers;
     let chain = Chain::plan(flags, workers, &state, &given.variables)?;
+    loaded.config.upstream.model_hints = Arc::clone(&chain.model_hints);
     loaded.config.upstream.url = chain.litellm.url().parse().map_err(Failure::new)?;
     loaded.secrets.upstream_key = Some(chain.litellm.key.clone());
     run_to_outcome(|stop| chain.run(given, loaded, state, stop))
@@ -140,6 +143,8 @@ struct Chain {
     /// The model that the printed example uses.
     model: String,
     left_out: Vec<String>,
+    /// The same for clients that ask for such a model.
+    model_hints: Arc<ModelHints>,
 }
 
 impl Chain {
@@ -168,7 +173,8 @@ impl Chain {
             variables: variables.clone(),
         };
         let model = models::first(&config.yaml).unwrap_or(demo_model::MODEL).to_owned();
-        Ok(Self { litellm, demo, model, left_out: config.left_out })
+        let Configuration { left_out, model_hints, .. } = config;
+        Ok(Self { litellm, demo, model, left_out, model_hints: Arc::new(model_hints) })
     }
 
     async fn run(
@@ -259,6 +265,7 @@ struct Configuration {
     path: PathBuf,
     yaml: String,
     left_out: Vec<String>,
+    model_hints: ModelHints,
 }
 
 impl Configuration {
@@ -270,12 +277,14 @@ impl Configuration {
             let yaml = String::from_utf8_lossy(&yaml).into_owned();
             // LiteLLM runs in another directory, so the path must be absolute.
             let path = path.canonicalize().map_err(named)?;
-            return Ok(Self { path, yaml, left_out: Vec::new() });
+            let (left_out, model_hints) = (Vec::new(), ModelHints::default());
+            return Ok(Self { path, yaml, left_out, model_hints });
         }
         let is_set = |name: &str| name == DEMO_BASE || variables.get(name).is_some();
         let chosen = models::choose(CONFIG, is_set);
         let path = write_config(directory, &chosen.yaml)?;
-        Ok(Self { path, left_out: chosen.hints(), yaml: chosen.yaml })
+        let (left_out, model_hints) = (chosen.hints(), chosen.model_hints());
+        Ok(Self { path, left_out, model_hints, yaml: chosen.yaml })
     }
 }
 

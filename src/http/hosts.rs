@@ -75,6 +75,15 @@ impl AllowedHosts {
         Self { port: bound.port(), own, further }
     }
 
+    /// `http://localhost:8787` as the client wrote it in its `Host`. `None` for a name of the
+    /// operator: a proxy may stand before the server, and speak TLS.
+    pub(crate) fn own_url(&self, headers: &HeaderMap) -> Option<String> {
+        let Authority { host, port } = headers.get(HOST)?.to_str().ok()?.parse().ok()?;
+        let port = port.unwrap_or(DEFAULT_PORT);
+        let is_own = port == self.port && self.own.contains(&host);
+        is_own.then(|| format!("http://{host}:{port}"))
+    }
+
     fn allows(&self, asked: &Authority) -> bool {
         let port = asked.port.unwrap_or(DEFAULT_PORT);
         let is_own = port == self.port && self.own.contains(&asked.host);
