@@ -2,6 +2,7 @@
 
 pub(crate) mod api_state;
 mod open_files;
+pub(crate) mod running_server;
 pub(crate) mod services;
 pub(crate) mod state_dir;
 pub(crate) mod workspaces;
@@ -15,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use self::api_state::api_state;
+use self::running_server::{Announcement, RunningServer, StartedBy};
 use self::services::Services;
 use self::state_dir::{StateDir, StateError};
 use crate::api::router;
@@ -40,8 +42,10 @@ pub(crate) struct Server {
     config: Config,
     /// Cancelled near the end of the grace: turns that still run end with an error.
     turns_over: CancellationToken,
+    /// Removed before the lock is released.
+    announcement: Option<Announcement>,
     /// Holds the lock that keeps a second server away.
-    _state: StateDir,
+    state: StateDir,
 }
 
 /// Why the server cannot start, in one line.
@@ -69,7 +73,20 @@ impl Server {
         let turns_over = CancellationToken::new();
         let api = api_state(&config, &services, forwarded, keys, address, turns_over.clone());
         warn_of_dangers(&config, file.as_deref(), &environment.home());
-        Ok(Self { listener, address, api, key_path, config, turns_over, _state: state })
+        let announcement = None;
+        Ok(Self { listener, address, api, key_path, config, turns_over, announcement, state })
+    }
+
+    /// Writes `server.json`, by which `ask` and `check` find this server until it stops.
+    pub(crate) fn announce(&mut self, started_by: StartedBy) {
+        let server = RunningServer::this_process(self.address, started_by);
+        match server.and_then(|server| Announcement::publish(&server, &self.state)) {
+            Ok(announcement) => self.announcement = Some(announcement),
+            Err(error) => tracing::warn!(
+                %error,
+                "server.json cannot be written: `toolhand ask` finds this server with --server only"
+            ),
+        }
     }
 
     /// The address it listens on, with the real port.
@@ -83,15 +100,26 @@ impl Server {
     }
 
     /// Serves until `stop` is cancelled. Running turns then have their grace.
-    pub(crate) async fn run(self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
         let connections = open_files::room_for(self.config.limits.connections);
         let limits = Arc::new(Limits { connections, ..self.config.limits });
         let grace = self.config.turns.shutdown_grace;
         tracing::info!(address = %self.address, "listening");
-        let drain = Drain { stop, grace, turns_over: self.turns_over };
+        let drain = Drain { stop: CancellationToken::new(), grace, turns_over: self.turns_over };
+        let announcement = self.announcement.take();
+        let stop_accepting = drain.stop.clone();
+        // Once the listener is closed, another process may take the address. Nobody may be
+        // led there, so the announcement goes first.
+        let stopping = async {
+            stop.cancelled().await;
+            drop(announcement);
+            stop_accepting.cancel();
+            std::future::pending().await
+        };
         tokio::select! {
             () = server::run(self.listener, router::router(self.api), limits, drain) => {}
             () = processes::watch_orphans() => {}
+            () = stopping => {}
         }
         processes::end_supervisors().await;
         tracing::info!("stopped");

@@ -25,6 +25,7 @@ use self::litellm::{LaunchPlan, Litellm};
 use super::signals::run_until_stopped;
 use super::{Failure, ServerFlags, print};
 use crate::app::Server;
+use crate::app::running_server::StartedBy;
 use crate::app::state_dir::StateDir;
 use crate::config::environment::Variables;
 use crate::config::{self, ConfigInput, Loaded};
@@ -149,7 +150,7 @@ impl Chain {
         let is_open = !loaded.config.auth.required;
         // Bind first, so that a port in use is reported before an installation of
         // minutes.
-        let server = Server::bind(loaded, state).await?;
+        let mut server = Server::bind(loaded, state).await?;
         let Some(started) = stop.run_until_cancelled(start(&self.litellm)).await else {
             return Ok(());
         };
@@ -162,6 +163,7 @@ impl Chain {
             left_out: &self.left_out,
         };
         print(&greeting.to_string());
+        server.announce(StartedBy::Up { model: self.model.clone(), litellm: self.litellm.url() });
         print(&format!("listening on http://{}\n", server.address()));
         let outcome = tokio::select! {
             () = server.run(stop) => Ok(()),
