@@ -1,5 +1,6 @@
 //! Parses the command line and runs the command.
 
+pub(crate) mod ask;
 pub(crate) mod check;
 pub(crate) mod demo_model;
 pub(crate) mod serve;
@@ -29,6 +30,8 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Ask the running server one question, and show the answer as it comes
+    Ask(ask::Flags),
     /// Start the server, for an upstream that runs already
     Serve(ServerFlags),
     /// Start everything on a fresh machine: LiteLLM, a demo model, the server
@@ -137,6 +140,7 @@ pub fn run() -> ExitCode {
         print_error(&format!("other processes of this user may be able to read our keys: {error}"));
     }
     let outcome = match command {
+        Command::Ask(flags) => ask::run(&flags, variables),
         Command::Serve(flags) => serve::run(&flags.given(&variables)),
         Command::Up(flags) => up::run(&flags, &flags.server.given(&variables)),
         Command::DemoModel(flags) => demo_model::run(&flags),

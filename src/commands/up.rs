@@ -155,6 +155,7 @@ impl Chain {
             return Ok(());
         };
         let mut litellm = started?;
+        server.announce(StartedBy::Up { model: self.model.clone(), litellm: self.litellm.url() });
         let greeting = Greeting {
             address: server.address(),
             access: Access::from_key_path(server.key_path(), is_open),
@@ -163,7 +164,6 @@ impl Chain {
             left_out: &self.left_out,
         };
         print(&greeting.to_string());
-        server.announce(StartedBy::Up { model: self.model.clone(), litellm: self.litellm.url() });
         print(&format!("listening on http://{}\n", server.address()));
         let outcome = tokio::select! {
             () = server.run(stop) => Ok(()),
