@@ -12,7 +12,7 @@ pub(crate) mod fault;
 mod model_hints;
 pub(crate) mod retry;
 pub(crate) mod settings;
-mod sse;
+pub(crate) mod sse;
 pub(crate) mod stream;
 mod trace;
 
