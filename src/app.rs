@@ -122,7 +122,7 @@ impl Server {
             drop(announcement);
             draining(chat.runs.running(), grace);
             stop_accepting.cancel();
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             () = server::run(self.listener, router::router(self.api), limits, drain) => {}

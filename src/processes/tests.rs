@@ -179,7 +179,8 @@ async fn a_command_that_kills_its_supervisor_ends_itself() {
 
 #[tokio::test]
 async fn a_command_that_stops_its_supervisor_is_ended_all_the_same() {
-    let text = "kill -STOP $PPID; kill -STOP $(cut -d' ' -f4 /proc/$PPID/stat); sleep 1000 & echo done";
+    let text =
+        "kill -STOP $PPID; kill -STOP $(cut -d' ' -f4 /proc/$PPID/stat); sleep 1000 & echo done";
 
     let finished = run(&bash(text)).await;
 
