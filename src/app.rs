@@ -114,7 +114,7 @@ impl Server {
             stop.cancelled().await;
             drop(announcement);
             stop_accepting.cancel();
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             () = server::run(self.listener, router::router(self.api), limits, drain) => {}
