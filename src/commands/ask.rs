@@ -9,6 +9,7 @@ mod output;
 mod progress;
 mod prompt;
 mod screen;
+mod stream;
 mod target;
 
 use std::ffi::OsString;
@@ -75,9 +76,12 @@ pub(crate) struct Flags {
         help = "Another server, such as http://127.0.0.1:8787 (with or without /v1)"
     )]
     server: Option<String>,
-    /// File with the client key [default: TOOLHAND_API_KEY, else api-key in the state
-    /// directory]
-    #[arg(long, value_name = "FILE")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "File with the client key [default: TOOLHAND_API_KEY, else api-key in the state \
+                directory]"
+    )]
     key_file: Option<PathBuf>,
     /// Print the whole answer as JSON when it is there; a failure is an error object
     #[arg(long)]

@@ -1,7 +1,8 @@
 //! Tests how `ask` finds the server and its key, and who gets the key.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::net::SocketAddr;
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::PathBuf;
 
 use rustix::fs::{CWD, Mode, mkfifoat};
@@ -25,10 +26,10 @@ struct State(TempDir);
 
 impl State {
     fn new() -> Self {
-        let home = tempfile::tempdir().unwrap();
+        let home = tempfile::tempdir().expect("a directory");
         let state = Self(home);
-        fs::create_dir(state.path()).unwrap();
-        fs::set_permissions(state.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        fs::create_dir(state.path()).expect("a new directory");
+        fs::set_permissions(state.path(), fs::Permissions::from_mode(0o700)).expect("our own");
         state.write("api-key", "th-key-of-the-state\n");
         state
     }
@@ -43,8 +44,8 @@ impl State {
 
     fn write(&self, name: &str, text: &str) {
         let path = self.path().join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&path, text).expect("a file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("our own");
     }
 }
 
@@ -183,6 +184,47 @@ async fn a_file_of_a_dead_process_sends_the_key_to_nobody() {
     }
 }
 
+/// Says that this test's own process is the server at `address`.
+fn announced_by_us(address: SocketAddr, started_by: &Value) -> Value {
+    let stat = fs::read_to_string("/proc/self/stat").expect("procfs");
+    let (_, fields) = stat.rsplit_once(')').expect("a name");
+    let started = fields.split_whitespace().nth(19).and_then(|field| field.parse::<u64>().ok());
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("procfs");
+    let process = json!({ "pid": std::process::id(), "started": started, "boot": boot.trim() });
+    json!({ "address": address, "process": process, "started_by": started_by })
+}
+
+#[tokio::test]
+async fn the_first_model_of_up_is_asked_with_the_key_of_the_state_directory() {
+    let server = Upstream::start();
+    let state = State::new();
+    let up = json!({ "up": { "model": "first-of-up", "litellm": "http://127.0.0.1:1/v1" } });
+    state.write("server.json", &announced_by_us(server.address(), &up).to_string());
+    for (arguments, model) in [(&["Go."][..], "first-of-up"), (&["-m", "mine", "Go."], "mine")] {
+        server.round(says("Found."));
+        let ended = Ask::on(&state.path(), arguments).run().await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "Found."), "{ended:?}");
+        let request = server.request(server.requests().len() - 1).await;
+        assert_eq!(request.json()["model"], model);
+        assert_eq!(authorization(&server).await.as_deref(), Some("Bearer th-key-of-the-state"));
+    }
+
+    // The key must be ours alone, too.
+    fs::set_permissions(state.path().join("api-key"), fs::Permissions::from_mode(0o644)).unwrap();
+    Ask::on(&state.path(), &["Go."]).run().await.check_failed(1, "api-key: others may read it");
+}
+
+#[tokio::test]
+async fn a_server_that_lives_and_does_not_answer_is_none() {
+    let state = State::new();
+    let address = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    };
+    state.write("server.json", &announced_by_us(address, &json!("serve")).to_string());
+    Ask::on(&state.path(), &["Go."]).run().await.check_failed(6, "`toolhand up`");
+}
+
 #[tokio::test]
 async fn a_file_that_is_none_of_ours_is_refused_and_waits_for_nobody() {
     let state = State::new();
@@ -197,6 +239,11 @@ async fn a_file_that_is_none_of_ours_is_refused_and_waits_for_nobody() {
     check("server.json is damaged").await;
     fs::set_permissions(state.file(), fs::Permissions::from_mode(0o666)).unwrap();
     check("others may write it (mode 666)").await;
+    // Only root can give a file away.
+    if rustix::process::geteuid().is_root() {
+        chown(state.file(), Some(65_534), None).unwrap();
+        check("belongs to user 65534").await;
+    }
 
     fs::remove_file(state.file()).unwrap();
     symlink("/etc/hostname", state.file()).unwrap();

@@ -26,7 +26,7 @@ pub(super) struct PseudoTerminal {
 impl PseudoTerminal {
     /// Starts `ask` with stdin, stdout and stderr on the terminal. `setsid` makes it the
     /// controlling one, so that Ctrl-C is a signal.
-    pub(super) fn start(ask: Ask) -> Self {
+    pub(super) fn start(ask: &Ask) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC);
         let master = master.expect("a pseudo-terminal");
         grantpt(&master).expect("ours");

@@ -1,10 +1,8 @@
 //! Sends the question to the server, and reads its answer as a stream or as a whole.
 
-use std::error::Error;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures::{Stream, StreamExt as _};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
 use serde::Deserialize;
@@ -12,29 +10,20 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::answer::{Answer, Ending, no_completion, server_error};
-use super::error::{AskError, ErrorKind};
+use super::error::{AskError, ErrorKind, root_cause};
 use super::screen::Screen;
+use super::stream::{MAX_SILENCE, show, show_stream};
 use super::target::Target;
 use crate::openai::error_object::ErrorObject;
 use crate::upstream::UpstreamSettings;
 use crate::upstream::client::{bearer, http};
-use crate::upstream::sse::guard::{SseGuard, SseLimits};
 
-/// How long the server may be silent. It sends a comment every `turns.keep_alive` (10 s), and
-/// holds its head back for `turns.head_hold` (10 s).
-const MAX_SILENCE: Duration = Duration::from_secs(300);
-/// How long `[DONE]` may be missing after the `finish_reason`.
-const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// For what the server has ready: its list of models, the body of an error.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(30);
-/// The longest line of a stream, as upstream's lines have it by default.
-const MAX_LINE: usize = 8 << 20;
 /// The largest answer that is kept whole.
 const MAX_BODY: usize = 256 << 20;
 /// More than any error's message needs.
 const MAX_ERROR_BODY: usize = 1 << 20;
-
-const DONE: &str = "[DONE]";
 
 /// What is asked.
 #[derive(Debug)]
@@ -76,7 +65,7 @@ impl Client {
         }
         let response = self.send(self.http.get(self.url("models")), Some(SHORT_TIMEOUT)).await?;
         let body = timeout(SHORT_TIMEOUT, whole(response, MAX_BODY));
-        let body = body.await.map_err(|_| silent(SHORT_TIMEOUT))??;
+        let body = body.await.map_err(|_| AskError::silent(SHORT_TIMEOUT))??;
         let list: List = serde_json::from_slice(&body).map_err(|_| {
             let message = format!("what {} lists is no list of models", self.base);
             AskError::new(ErrorKind::InvalidAnswer, message)
@@ -150,7 +139,9 @@ impl Client {
             None => request,
         };
         let sent = match within {
-            Some(within) => timeout(within, request.send()).await.map_err(|_| silent(within))?,
+            Some(within) => {
+                timeout(within, request.send()).await.map_err(|_| AskError::silent(within))?
+            }
             None => request.send().await,
         };
         let response = sent.map_err(|error| self.unreachable(&error))?;
@@ -226,56 +217,6 @@ impl Client {
     }
 }
 
-/// Shows the events of a stream until the answer has ended.
-async fn show_stream<E: Error>(
-    mut reads: impl Stream<Item = Result<Bytes, E>> + Unpin,
-    screen: &mut Screen,
-) -> Result<Ending, AskError> {
-    let mut guard = SseGuard::new(SseLimits { line: MAX_LINE, response: usize::MAX });
-    let mut answer = Answer::default();
-    loop {
-        let within = if answer.has_ended() { END_TIMEOUT } else { MAX_SILENCE };
-        match screen.during(timeout(within, reads.next())).await {
-            Ok(Some(Ok(read))) => guard.push(read),
-            // Only `[DONE]` is missing.
-            Ok(Some(Err(_))) | Err(_) if answer.has_ended() => return answer.ending(),
-            Ok(Some(Err(error))) => return Err(broken_off(&root_cause(&error))),
-            Err(_) => return Err(silent(within)),
-            Ok(None) => {
-                let last = guard.finish();
-                if let Some(data) = last.as_ref().and_then(|event| event.data()) {
-                    show(&data, &mut answer, screen)?;
-                }
-                if !answer.has_ended() {
-                    return Err(broken_off("the connection was closed"));
-                }
-                return answer.ending();
-            }
-        }
-        while let Some(event) = guard.next() {
-            let event = event.map_err(|_| {
-                let message = format!("the server sent a line of more than {MAX_LINE} bytes");
-                AskError::new(ErrorKind::InvalidAnswer, message)
-            })?;
-            let Some(data) = event.data() else { continue };
-            if data.trim() == DONE {
-                return answer.ending();
-            }
-            show(&data, &mut answer, screen)?;
-        }
-    }
-}
-
-fn show(payload: &str, answer: &mut Answer, screen: &mut Screen) -> Result<(), AskError> {
-    if payload.trim() == DONE {
-        return Ok(());
-    }
-    for shown in answer.read(payload)? {
-        screen.show(&shown)?;
-    }
-    Ok(())
-}
-
 /// Shows an answer that came whole although a stream was asked for.
 fn show_whole(body: &[u8], screen: &mut Screen) -> Result<Ending, AskError> {
     let mut answer = Answer::default();
@@ -301,7 +242,7 @@ async fn whole(mut response: Response, most: usize) -> Result<Bytes, AskError> {
                 return Err(AskError::new(ErrorKind::InvalidAnswer, message));
             }
             Ok(Some(read)) => body.extend_from_slice(&read),
-            Err(error) => return Err(broken_off(&root_cause(&error))),
+            Err(error) => return Err(AskError::broken_off(&error)),
         }
     }
 }
@@ -309,55 +250,4 @@ async fn whole(mut response: Response, most: usize) -> Result<Bytes, AskError> {
 fn is_of_type(response: &Response, expected: &str) -> bool {
     let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     content_type.is_some_and(|value| value.trim().to_ascii_lowercase().starts_with(expected))
-}
-
-fn broken_off(reason: &str) -> AskError {
-    AskError::new(
-        ErrorKind::Connection,
-        format!("the server's answer broke off before its end: {reason}"),
-    )
-}
-
-fn silent(time: Duration) -> AskError {
-    AskError::new(
-        ErrorKind::Connection,
-        format!("the server has sent nothing for {} s", time.as_secs()),
-    )
-}
-
-fn root_cause(error: &dyn Error) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io;
-
-    use futures::stream;
-
-    use super::*;
-
-    const TEXT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"\"}}]}\n\n";
-    const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
-
-    /// Reads these pieces; after them the server is silent.
-    async fn read(pieces: &'static [&'static str]) -> Result<Ending, String> {
-        let pieces =
-            pieces.iter().map(|piece| Ok::<_, io::Error>(Bytes::from_static(piece.as_bytes())));
-        let reads = stream::iter(pieces).chain(stream::pending());
-        let mut screen = Screen::silent();
-        show_stream(reads, &mut screen).await.map_err(|error| error.sentence())
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_server_that_falls_silent_is_given_up() {
-        let silent = Err("the server has sent nothing for 300 s".to_owned());
-        assert_eq!(read(&[]).await, silent);
-        assert_eq!(read(&[TEXT, ": keep-alive\n\n"]).await, silent);
-        assert_eq!(read(&[STOP]).await, Ok(Ending::Stopped));
-    }
 }

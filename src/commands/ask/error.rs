@@ -1,6 +1,9 @@
 //! Defines how a question fails: the exit status, the sentence for stderr, and the error
 //! object for `--json`.
 
+use std::error::Error;
+use std::time::Duration;
+
 use bytes::Bytes;
 use serde_json::json;
 
@@ -79,6 +82,23 @@ impl AskError {
         Self { kind, message: message.into(), sent: None, is_answered: false }
     }
 
+    /// The connection ended before the answer did.
+    pub(super) fn cut(reason: &str) -> Self {
+        let message = format!("the server's answer broke off before its end: {reason}");
+        Self::new(ErrorKind::Connection, message)
+    }
+
+    /// The connection broke in the middle of the answer.
+    pub(super) fn broken_off(error: &dyn Error) -> Self {
+        Self::cut(&root_cause(error))
+    }
+
+    /// Nothing came for this time.
+    pub(super) fn silent(time: Duration) -> Self {
+        let message = format!("the server has sent nothing for {} s", time.as_secs());
+        Self::new(ErrorKind::Connection, message)
+    }
+
     /// With what the user may do.
     pub(super) fn with_hint(mut self, hint: &str) -> Self {
         self.message = format!("{}; {hint}", self.message);
@@ -130,6 +150,15 @@ impl AskError {
             format!("{}\n", json!({ "error": error })).into()
         })
     }
+}
+
+/// The innermost reason, without the layers around it.
+pub(super) fn root_cause(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
 }
 
 #[cfg(test)]

@@ -51,13 +51,10 @@ async fn read_stdin() -> Result<Vec<u8>, AskError> {
         let mut bytes = Vec::new();
         io::stdin().lock().take(MAX_PROMPT + 1).read_to_end(&mut bytes).map(|_| bytes)
     });
-    let bytes = match tokio::time::timeout(PATIENCE, &mut reading).await {
-        Ok(read) => read,
-        Err(_) => {
-            to_stderr(waiting(io::stdin().is_terminal()));
-            reading.await
-        }
-    };
+    if tokio::time::timeout(PATIENCE, &mut reading).await.is_err() {
+        to_stderr(waiting(io::stdin().is_terminal()));
+    }
+    let bytes = reading.await;
     let bytes = bytes.unwrap_or_else(|died| Err(io::Error::other(died)));
     let bytes = bytes.map_err(|error| usage(format!("stdin cannot be read: {error}")))?;
     if MAX_PROMPT < bytes.len() as u64 {
