@@ -1,6 +1,7 @@
 //! Tests the whole chain with the real LiteLLM: `up`, tool calls, errors.
 
 mod faults;
+mod providers;
 
 use std::fs;
 use std::net::TcpListener;
