@@ -98,23 +98,21 @@ fn check_exchanges(requests: &[Captured]) {
 /// all members but the conversation, and of that what was there before.
 fn check_prefix(requests: &[Captured]) {
     let conversation = requests[0].conversation();
-    let mut earlier = requests[0].unmarked();
-    for (at, request) in requests.iter().enumerate().skip(1) {
-        let provider = request.provider;
-        let mut before = earlier.shift_remove(conversation).expect("messages").get().to_owned();
-        if at == 3 {
-            // The client sends its own messages: the first one is what both requests share.
-            before = requests[0].unmarked()[conversation].get().to_owned();
+    // The last request follows the client's own messages, of which it shares the first one with
+    // the first request.
+    for (earlier, later) in [(0, 1), (1, 2), (0, 3)] {
+        let place = format!("{:?}, request {later}", requests[later].provider);
+        let (before, now) = (requests[earlier].unmarked(), requests[later].unmarked());
+        assert!(before.keys().eq(now.keys()), "{place}: {:?}", now.keys());
+        for (name, value) in &before {
+            let (value, now) = (value.get(), now[name].get());
+            if name == conversation {
+                let shared = value.strip_suffix(']').expect("a list");
+                assert!(now.starts_with(shared), "{place}:\n{shared}\n{now}");
+            } else {
+                assert_eq!(now, value, "{place}: {name}");
+            }
         }
-        let members = request.unmarked();
-        let now = members[conversation].get();
-        let shared = before.strip_suffix(']').expect("a list");
-        assert!(now.starts_with(shared), "{provider:?}, request {at}:\n{shared}\n{now}");
-        for (name, value) in &earlier {
-            assert_eq!(members[name].get(), value.get(), "{provider:?}, request {at}: {name}");
-        }
-        assert_eq!(members.len(), earlier.len() + 1, "{provider:?}, request {at}");
-        earlier = members;
     }
 }
 

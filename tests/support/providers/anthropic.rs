@@ -64,7 +64,7 @@ fn block(at: usize, start: &Value, deltas: &[Value]) -> Vec<Value> {
 /// Pairs by id: an answer names its call.
 pub(super) fn exchanges(body: &Value) -> Vec<Exchange> {
     let blocks =
-        || list(body, "messages").flat_map(|message| message["content"].as_array()).flatten();
+        || list(body, "messages").filter_map(|message| message["content"].as_array()).flatten();
     let answer_to = |id: &Value| {
         let mut answers = blocks().filter(|block| block["tool_use_id"] == *id);
         let answer = answers.next().unwrap_or_else(|| panic!("no answer to {id}"));

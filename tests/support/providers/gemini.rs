@@ -35,7 +35,7 @@ fn call((at, (name, arguments)): (usize, &(&str, Value))) -> Value {
 pub(super) fn exchanges(body: &Value) -> Vec<Exchange> {
     let parts = |member: &'static str| {
         let parts =
-            list(body, "contents").flat_map(|content| content["parts"].as_array()).flatten();
+            list(body, "contents").filter_map(|content| content["parts"].as_array()).flatten();
         parts.filter_map(move |part| part.get(member))
     };
     let calls = parts("function_call").map(|call| (call["name"].clone(), call["args"].clone()));

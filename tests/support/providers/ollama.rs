@@ -34,7 +34,7 @@ fn call((name, arguments): &(&str, Value)) -> Value {
 /// Pairs by position.
 pub(super) fn exchanges(body: &Value) -> Vec<Exchange> {
     let calls =
-        list(body, "messages").flat_map(|message| message["tool_calls"].as_array()).flatten();
+        list(body, "messages").filter_map(|message| message["tool_calls"].as_array()).flatten();
     let calls = calls.map(|call| &call["function"]);
     let calls = calls.map(|call| (call["name"].clone(), call["arguments"].clone()));
     let answers = list(body, "messages").filter(|message| message["role"] == "tool");

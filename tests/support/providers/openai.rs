@@ -9,14 +9,14 @@ pub(super) fn stream(said: &Said) -> Native {
         Said::Text(text) => (vec![json!({ "content": text })], "stop"),
         Said::Calls(calls) => (calls.iter().enumerate().flat_map(call).collect(), "tool_calls"),
     };
-    let mut events = vec![chunk(json!([{
+    let mut events = vec![chunk(&json!([{
         "index": 0, "delta": { "role": "assistant", "content": null, "refusal": null },
         "finish_reason": null,
     }]))];
-    let piece = |delta| chunk(json!([{ "index": 0, "delta": delta, "finish_reason": null }]));
+    let piece = |delta| chunk(&json!([{ "index": 0, "delta": delta, "finish_reason": null }]));
     events.extend(deltas.into_iter().map(piece));
-    events.push(chunk(json!([{ "index": 0, "delta": {}, "finish_reason": reason }])));
-    let mut usage = chunk(json!([]));
+    events.push(chunk(&json!([{ "index": 0, "delta": {}, "finish_reason": reason }])));
+    let mut usage = chunk(&json!([]));
     usage["usage"] = json!({ "prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15 });
     events.push(usage);
     let mut pieces: Vec<String> = events.iter().map(event).collect();
@@ -24,7 +24,7 @@ pub(super) fn stream(said: &Said) -> Native {
     Native { content_type: "text/event-stream", pieces }
 }
 
-fn chunk(choices: Value) -> Value {
+fn chunk(choices: &Value) -> Value {
     json!({
         "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000,
         "model": "scripted", "choices": choices,
@@ -53,7 +53,7 @@ pub(super) fn exchanges(body: &Value) -> Vec<Exchange> {
         &answer["content"]
     };
     let calls =
-        list(body, "messages").flat_map(|message| message["tool_calls"].as_array()).flatten();
+        list(body, "messages").filter_map(|message| message["tool_calls"].as_array()).flatten();
     calls
         .map(|call| {
             let function = &call["function"];
