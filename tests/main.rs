@@ -1,12 +1,16 @@
 //! Builds all integration tests into one binary, which links faster than many.
 
 mod architecture;
+mod ask;
 mod cli;
 mod commands;
 mod crash;
+mod demo;
+mod frontends;
 mod hostile;
 mod litellm;
 mod openapi;
+mod readme;
 mod routes;
 mod rows;
 mod sdk;

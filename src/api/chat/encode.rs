@@ -35,10 +35,15 @@ pub(super) struct Encoder {
     has_begun: bool,
     /// Whether the reasoning sent last does not end with a line break.
     line_is_open: bool,
+    /// Whether the reasoning sent last is a paragraph of its own.
+    paragraph_has_ended: bool,
     /// Tools whose start the client was told of, and whose end it was not.
     running: Vec<ToolStart>,
     lists: Lists,
 }
+
+/// The member that frontends show as thinking.
+pub(super) const REASONING: &str = "reasoning_content";
 
 /// Ends every stream.
 const DONE: &[u8] = b"data: [DONE]\n\n";
@@ -57,6 +62,7 @@ impl Encoder {
             include_usage,
             has_begun: false,
             line_is_open: false,
+            paragraph_has_ended: false,
             running: Vec::new(),
             lists: Lists::default(),
         }
@@ -77,6 +83,7 @@ impl Encoder {
         match event {
             TurnEvent::Begun => self.begin(out),
             TurnEvent::Text(text) => self.text("content", &text, out),
+            TurnEvent::TextBeforeCalls(text) => self.text_before_calls(&text, out),
             TurnEvent::Member { name, text } => self.member(&name, &text, out),
             TurnEvent::Raw(delta) => self.raw(&delta, out),
             TurnEvent::ClientCall(call) => self.client_call(&call, out),
@@ -106,10 +113,23 @@ impl Encoder {
     }
 
     fn member(&mut self, name: &str, text: &str, out: &mut Vec<u8>) {
-        if name == "reasoning_content" {
+        if name == REASONING {
             self.line_is_open = !text.ends_with('\n');
+            if std::mem::take(&mut self.paragraph_has_ended) {
+                return self.text(name, &format!("\n\n{text}"), out);
+            }
         }
         self.text(name, text, out);
+    }
+
+    /// Writes what the model said before its calls into its reasoning, as a paragraph.
+    fn text_before_calls(&mut self, text: &str, out: &mut Vec<u8>) {
+        if self.progress == Progress::None {
+            return;
+        }
+        let begin = if self.line_is_open && !self.paragraph_has_ended { "\n\n" } else { "" };
+        self.member(REASONING, &format!("{begin}{text}"), out);
+        self.paragraph_has_ended = true;
     }
 
     fn raw(&mut self, delta: &RawDelta, out: &mut Vec<u8>) {
@@ -224,8 +244,9 @@ impl Encoder {
 
     /// Writes a progress line into the model's reasoning.
     fn line(&mut self, line: &str, out: &mut Vec<u8>) {
+        self.paragraph_has_ended = false;
         let line = if self.line_is_open { format!("\n{line}") } else { line.to_owned() };
-        self.member("reasoning_content", &line, out);
+        self.member(REASONING, &line, out);
     }
 
     fn event(&mut self, event: &Value, out: &mut Vec<u8>) {

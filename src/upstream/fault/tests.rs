@@ -60,6 +60,24 @@ fn an_unknown_model_is_not_found() {
 }
 
 #[test]
+fn a_model_of_another_kind_is_the_requests_fault() {
+    for (code, text) in [
+        (
+            500,
+            "litellm.APIConnectionError: APIConnectionError: OpenAIException - Unsupported provider: openai",
+        ),
+        (
+            400,
+            "litellm.BadRequestError: Unmapped LLM provider for this endpoint. You passed model=x",
+        ),
+    ] {
+        let fault = status(code, &message(text));
+        check(&fault, ErrorCode::UpstreamRejected);
+        assert!(!fault.is_passing() && !fault.api_error().message.contains("litellm."), "{text}");
+    }
+}
+
+#[test]
 fn a_path_without_litellm_is_a_wrong_url() {
     let fault = status(404, r#"{"detail":"Not Found"}"#);
     check(&fault, ErrorCode::UpstreamInvalid);
