@@ -9,6 +9,7 @@ mod litellm;
 mod openapi;
 mod routes;
 mod rows;
+mod scripts;
 mod sdk;
 mod seeded_faults;
 mod settings;
