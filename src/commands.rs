@@ -1,5 +1,6 @@
 //! Parses the command line and runs the command.
 
+pub(crate) mod ask;
 pub(crate) mod check;
 pub(crate) mod demo_model;
 mod ending;
@@ -32,6 +33,8 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Ask the running server one question, and show the answer as it comes
+    Ask(ask::Flags),
     /// Start the server, for an upstream that runs already
     Serve(ServeFlags),
     /// Start everything on a fresh machine: LiteLLM, a demo model, the server
@@ -78,6 +81,7 @@ pub fn run() -> ExitCode {
         print_error(&format!("other processes of this user may be able to read our keys: {error}"));
     }
     let outcome = match command {
+        Command::Ask(flags) => ask::run(&flags, variables),
         Command::Serve(flags) => serve::run(&flags.input(&variables)),
         Command::Up(flags) => up::run(&flags, &flags.input(&variables)),
         Command::DemoModel(flags) => demo_model::run(&flags),

@@ -128,6 +128,25 @@ pub(crate) struct Loaded {
 
 /// Reads, merges and checks all settings.
 pub(crate) fn load(given: &ConfigInput) -> Result<Loaded, ConfigError> {
+    let (layers, file) = merge(given)?;
+    let mut config: Config = layers.read()?;
+    config.resolve_paths(file::home(&given.variables).as_deref())?;
+    config.check(&layers)?;
+    let secrets = secrets::collect(&given.variables, config.upstream.api_key_file.as_deref())?;
+    let environment = Environment::allowed(given.variables.clone());
+    Ok(Loaded { config, secrets, environment, file, layers })
+}
+
+/// The state directory, for a client of the server. Checks nothing that only the server
+/// needs.
+pub(crate) fn state_dir(given: &ConfigInput) -> Result<PathBuf, ConfigError> {
+    let (layers, _) = merge(given)?;
+    let config: Config = layers.read()?;
+    absolute(&config.server.state_dir, file::home(&given.variables).as_deref())
+}
+
+/// Merges all settings. Returns the path of the file too.
+fn merge(given: &ConfigInput) -> Result<(Layers, Option<PathBuf>), ConfigError> {
     let keys = Keys::for_type::<Config>();
     let mut layers = Layers::default();
     let file = file::locate(given.file.as_deref(), &given.variables);
@@ -140,12 +159,7 @@ pub(crate) fn load(given: &ConfigInput) -> Result<Loaded, ConfigError> {
     for setting in given.flags.iter().cloned() {
         layers.set(setting);
     }
-    let mut config: Config = layers.read()?;
-    config.resolve_paths(file::home(&given.variables).as_deref())?;
-    config.check(&layers)?;
-    let secrets = secrets::collect(&given.variables, config.upstream.api_key_file.as_deref())?;
-    let environment = Environment::allowed(given.variables.clone());
-    Ok(Loaded { config, secrets, environment, file, layers })
+    Ok((layers, file))
 }
 
 impl Config {

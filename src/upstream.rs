@@ -11,7 +11,7 @@ mod deadlines;
 pub(crate) mod fault;
 pub(crate) mod retry;
 pub(crate) mod settings;
-mod sse;
+pub(crate) mod sse;
 pub(crate) mod stream;
 mod trace;
 

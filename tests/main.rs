@@ -1,6 +1,7 @@
 //! Builds all integration tests into one binary, which links faster than many.
 
 mod architecture;
+mod ask;
 mod cli;
 mod commands;
 mod crash;
