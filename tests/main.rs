@@ -13,6 +13,7 @@ mod openapi;
 mod readme;
 mod routes;
 mod rows;
+mod scripts;
 mod sdk;
 mod seeded_faults;
 mod settings;

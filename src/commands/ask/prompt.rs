@@ -47,14 +47,19 @@ fn is_piped() -> bool {
 }
 
 async fn read_stdin() -> Result<Vec<u8>, AskError> {
-    let mut reading = tokio::task::spawn_blocking(|| {
+    let reading = tokio::task::spawn_blocking(|| {
         let mut bytes = Vec::new();
         io::stdin().lock().take(MAX_PROMPT + 1).read_to_end(&mut bytes).map(|_| bytes)
     });
-    if tokio::time::timeout(PATIENCE, &mut reading).await.is_err() {
+    let note = async {
+        tokio::time::sleep(PATIENCE).await;
         to_stderr(waiting(io::stdin().is_terminal()));
-    }
-    let bytes = reading.await;
+        std::future::pending().await
+    };
+    let bytes = tokio::select! {
+        read = reading => read,
+        never = note => never,
+    };
     let bytes = bytes.unwrap_or_else(|died| Err(io::Error::other(died)));
     let bytes = bytes.map_err(|error| usage(format!("stdin cannot be read: {error}")))?;
     if MAX_PROMPT < bytes.len() as u64 {
