@@ -5,8 +5,9 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, ask, with};
+use crate::support::client::{Answer, Client, ask, with};
 use crate::support::server::{Builder, Server};
+use crate::support::up::Up;
 
 /// A running `toolhand demo-model`. Dropping it ends it.
 #[derive(Debug)]
@@ -81,10 +82,10 @@ fn go_on(body: &mut Value, answer: &Answer) -> Vec<String> {
 
 /// Goes on until the demo model calls no tool of the client. Returns the names of the calls,
 /// a list for each request, and the last text.
-async fn to_its_end(server: &Server, mut body: Value) -> (Vec<Vec<String>>, String) {
+async fn to_its_end(client: &Client, mut body: Value) -> (Vec<Vec<String>>, String) {
     let mut requests = Vec::new();
     loop {
-        let answer = server.client().chat(&body).await;
+        let answer = client.chat(&body).await;
         assert_eq!(answer.status(), 200, "{}", answer.json());
         let names = go_on(&mut body, &answer);
         if names.is_empty() {
@@ -100,7 +101,7 @@ async fn a_clients_tool_beside_ours_is_called_once_and_nothing_is_lost() {
     let (_model, server) = server().await;
     let both = r#"read notes.txt and call get_weather with {"city": "Oslo"}"#;
 
-    let (calls, text) = to_its_end(&server, demo(both, own_tools())).await;
+    let (calls, text) = to_its_end(&server.client(), demo(both, own_tools())).await;
 
     assert_eq!(calls, [["get_weather"]]);
     for told in ["the quince is ripe", "get_weather says fine"] {
@@ -115,7 +116,7 @@ async fn commands_before_and_after_a_clients_tool_run_once() {
         call get_time with {"city": "Oslo"} then run echo two >> log and read notes.txt then
         call get_time"#;
 
-    let (calls, text) = to_its_end(&server, demo(question, own_tools())).await;
+    let (calls, text) = to_its_end(&server.client(), demo(question, own_tools())).await;
 
     assert_eq!(calls, [vec!["get_weather", "get_time"], vec!["get_time"]]);
     assert_eq!(server.file("log"), "one\ntwo\n");
@@ -185,5 +186,59 @@ async fn what_it_cannot_do_is_a_400_that_says_so() {
         assert_eq!(refused.refusal(), (400, "upstream_rejected".to_owned()), "{path}");
         let message = refused.json()["error"]["message"].to_string();
         assert!(message.contains("it speaks chat completions only"), "{path}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn through_litellm_errors_say_what_helps() {
+    let up = Up::shared().await;
+    let client = up.client();
+    let asked = |model: &str| with(ask("hello"), json!({ "model": model }));
+    let message = |answer: &Answer| answer.json()["error"]["message"].to_string();
+
+    for model in ["sonnet", "ollama/llama"] {
+        let refused = client.chat(&asked(model)).await;
+        assert_eq!(refused.refusal(), (404, "model_not_found".to_owned()), "{model}");
+        assert!(message(&refused).contains("(left out: set "), "{}", message(&refused));
+    }
+    let refused = client.post("/v1/embeddings", &json!({ "model": "opus", "input": "x" })).await;
+    assert!(message(&refused).contains("left out: set ANTHROPIC_API_KEY"), "{}", message(&refused));
+    let refused = client.chat(&asked("dem")).await;
+    assert!(message(&refused).contains("did you mean demo?"), "{}", message(&refused));
+
+    for (path, body) in [
+        ("/v1/completions", json!({ "model": "demo", "prompt": "x" })),
+        ("/v1/completions", json!({ "model": "demo", "prompt": "x", "stream": true })),
+        ("/v1/embeddings", json!({ "model": "demo", "input": "x" })),
+        ("/v1/moderations", json!({ "model": "demo", "input": "x" })),
+        ("/v1/images/generations", json!({ "model": "demo", "prompt": "x" })),
+        ("/v1/audio/speech", json!({ "model": "demo", "input": "x", "voice": "alloy" })),
+    ] {
+        let refused = client.post(path, &body).await;
+        assert_eq!(refused.refusal(), (400, "upstream_rejected".to_owned()), "{path}");
+        let message = message(&refused);
+        assert!(message.contains("it speaks chat completions only"), "{path}: {message}");
+    }
+    let body = json!({ "model": "demo", "query": "x", "documents": ["a"] });
+    let refused = client.post("/v1/rerank", &body).await;
+    assert_eq!(refused.refusal(), (400, "upstream_rejected".to_owned()));
+    assert!(message(&refused).contains("does not offer"), "{}", message(&refused));
+}
+
+#[tokio::test]
+async fn through_litellm_a_schema_and_a_clients_tool_arrive() {
+    let up = Up::shared().await;
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer", "minimum": 3 } },
+        "required": ["n"], "additionalProperties": false });
+    let format = json!({ "toolhand": { "tools": { "allow": [] } }, "response_format": {
+        "type": "json_schema", "json_schema": { "name": "n", "strict": true, "schema": schema } } });
+    let answer = up.client().chat(&demo("who are you?", format)).await;
+    assert_eq!(answer.text(), r#"{"n":3}"#);
+
+    let both = r#"read notes.txt and call get_weather with {"city": "Oslo"}"#;
+    let (calls, text) = to_its_end(&up.client(), demo(both, own_tools())).await;
+    assert_eq!(calls, [["get_weather"]]);
+    for told in ["the quince is ripe", "get_weather says fine"] {
+        assert_eq!(text.matches(told).count(), 1, "{told}: {text}");
     }
 }

@@ -169,8 +169,8 @@ async fn outgoing(
         denied_fields::check(&fields)?;
         let model = fields.string("model").map(Into::into);
         drop(fields);
-        let _share = Some(reservation);
-        return Ok(Outgoing { content_type, body: bytes.into(), model, _share });
+        let body = bytes.into();
+        return Ok(Outgoing { content_type, body, model, _share: Some(reservation) });
     }
     let boundary = content_type.as_ref().and_then(|value| value.to_str().ok());
     let names = FieldNames::from_content_type(boundary.unwrap_or_default())?;

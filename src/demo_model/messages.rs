@@ -109,6 +109,7 @@ mod tests {
         serde_json::from_value(json).unwrap()
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "`json!` at the call reads better")]
     fn call(id: Value, arguments: Value) -> Value {
         json!({ "id": id, "function": { "name": "t", "arguments": arguments } })
     }

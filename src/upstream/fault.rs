@@ -223,8 +223,20 @@ const FAILED: &str = "upstream failed to answer: its log says why";
 /// has none.
 fn redacted_message_or(error: &ErrorObject, instead: &str) -> String {
     let is_page = error.message.trim_start().starts_with('<');
-    let text = if is_page { String::new() } else { redact(&error.message) };
+    let text = if is_page { String::new() } else { redact(innermost(&error.message)) };
     if text.is_empty() { instead.to_owned() } else { text }
+}
+
+/// The provider's own sentence in a message that quotes its whole body as Python prints it.
+fn innermost(message: &str) -> &str {
+    const BODY: &str = "{'error': {'message': ";
+    let Some((_, quoted)) = message.split_once(BODY) else { return message };
+    let inside = |quote: char| {
+        let (sentence, _) = quoted.strip_prefix(quote)?.split_once(&format!("{quote}, '"))?;
+        Some(sentence)
+    };
+    // Python takes the other quotes where the text has one.
+    inside('\'').or_else(|| inside('"')).unwrap_or(message)
 }
 
 impl From<Exhausted> for Fault {

@@ -269,6 +269,7 @@ async fn health_and_readiness_are_open() {
     let body = health.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(body, r#"{"status":"ok"}"#);
     assert_error(ask("GET", "/ready").outcome(&server).await, 503, "");
+    assert_error(ask("HEAD", "/").outcome(&server).await, 200, "");
     assert_error(ask("POST", "/health").outcome(&server).await, 405, "method_not_allowed");
 }
 

@@ -56,7 +56,6 @@ impl Clause<'_> {
 
     /// Parses `GLOB`, `GLOB in DIR` or `DIR`.
     fn listing(&self) -> Value {
-        let (what, place) = split_last(&self.words, &["in", "of", "under"]);
         const FILLERS: [&str; 10] = [
             "me",
             "all",
@@ -69,6 +68,7 @@ impl Clause<'_> {
             "contents",
             "everything",
         ];
+        let (what, place) = split_last(&self.words, &["in", "of", "under"]);
         let what = without(what, &FILLERS);
         let what = what.first().map_or("*", Word::argument);
         let place = directory(place);

@@ -5,6 +5,9 @@ use serde_json::{Map, Value};
 /// The most schemas that may hold for one value. More are a cycle of references.
 const MAX_LAYERS: usize = 100;
 
+/// The most values of an `enum` that are looked at: those of two are compared pair by pair.
+const MAX_VALUES: usize = 1_000;
+
 /// The schemas of one value, with references and `allOf` resolved.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layers<'a> {
@@ -89,7 +92,7 @@ impl<'a> Layers<'a> {
     /// The values that every `enum` has. `None` if there is no `enum`.
     pub(super) fn enumerated(&self) -> Option<Vec<&'a Value>> {
         let lists = self.all("enum").filter_map(Value::as_array);
-        lists.map(|list| list.iter().collect::<Vec<_>>()).reduce(|values, list| {
+        lists.map(|list| list.iter().take(MAX_VALUES).collect::<Vec<_>>()).reduce(|values, list| {
             values.into_iter().filter(|value| list.contains(value)).collect()
         })
     }

@@ -82,8 +82,8 @@ impl Bounds {
     }
 
     fn has(&self, number: f64) -> bool {
-        let is_above = number > self.low || number == self.low && !self.is_low_excluded;
-        let is_below = number < self.high || number == self.high && !self.is_high_excluded;
+        let is_above = if self.is_low_excluded { number > self.low } else { number >= self.low };
+        let is_below = if self.is_high_excluded { number < self.high } else { number <= self.high };
         is_above && is_below
     }
 

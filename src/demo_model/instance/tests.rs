@@ -7,6 +7,7 @@ use super::*;
 
 /// Checks the instance, and that it fits.
 #[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "`json!` at the call reads better")]
 fn check(schema: Value, expected: Value) {
     let found = instance(&schema);
     assert_eq!(found, expected, "{schema}");

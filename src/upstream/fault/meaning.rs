@@ -39,7 +39,7 @@ const UNKNOWN_MODEL_TEXTS: [&str; 3] =
 
 /// LiteLLM's words, with status 400, 404 or 500.
 const WRONG_KIND_TEXTS: [&str; 3] =
-    ["unsupported provider", "unmapped llm provider", "unmapped provider"];
+    ["unsupported provider", "unmapped llm provider", "unable to map the custom llm provider"];
 
 const CONTEXT_TEXTS: [&str; 7] = [
     "contextwindowexceeded",
