@@ -248,7 +248,9 @@ async fn start_with_a_provider_key(workers: usize) -> Up {
     let builder = builder
         .argument(&format!("--litellm-config={}", config.display()))
         .environment("A_PROVIDERS_KEY", &key)
-        .environment("TOOLHAND_UP_LITELLM_WORKERS", &workers.to_string());
+        .environment("TOOLHAND_UP_LITELLM_WORKERS", &workers.to_string())
+        // LiteLLM's own variable does not count.
+        .environment("NUM_WORKERS", "4");
     let starting = tokio::task::spawn_blocking(move || builder.start());
     let up = starting.await.expect("up starts");
     let look = format!(
