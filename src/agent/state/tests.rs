@@ -441,7 +441,7 @@ fn a_whole_answer_is_judged_before_anything_of_it_is_sent() {
         let mut bench = Bench::new("m", &["theirs"]);
         bench.on(whole(&calls)).expect("round1 ask");
         bench.done().expect("hang ask+500ms");
-        bench.on(whole(&[theirs.clone()])).done();
+        bench.on(whole(std::slice::from_ref(&theirs))).done();
         bench.expect(
             r#"hang text"So:" reserve begun client0:theirs=theirs{"x":1} FINISHED:tool_calls STOP"#,
         );
