@@ -1,21 +1,20 @@
 //! Starts turns. For now a session is one request: its id is fresh, and its read state ends
 //! with the turn.
 
+mod answer_form;
 pub(crate) mod request;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::conversation::{Conversation, Opening};
-use crate::agent::held_text::ContentRule;
 use crate::agent::outbox::{Inbox, outbox};
 use crate::agent::prompt::{self, Environment};
-use crate::agent::settings::{AskedModel, Delivery, ReasoningRule, traits_of};
+use crate::agent::settings::{AskedModel, ReasoningRule, traits_of};
 use crate::agent::state::TurnStart;
 use crate::agent::turn::{self, ReasoningRefusals, Turn};
 use crate::agent::{ModelRule, TurnSettings};
@@ -24,7 +23,6 @@ use crate::execution::pipeline::Pipeline;
 use crate::hooks::Hooks;
 use crate::ids::{SessionId, TurnId};
 use crate::memory_budget::MemoryBudget;
-use crate::openai::Body;
 use crate::permissions::Permissions;
 use crate::tools::tool::SessionContext;
 use crate::upstream;
@@ -139,13 +137,6 @@ impl Sessions {
             .iter()
             .any(|name| fields.get(*name).is_some_and(|limit| limit.get() != "null"));
         let has_tools = !pipeline.tools.tools().is_empty();
-        // Only a round that may run a tool of ours, or that a client watches, gains by a stream.
-        let delivery = if stream || has_tools { Delivery::Streamed } else { Delivery::Whole };
-        let content = if has_tools && expects_other_than_text(&fields) {
-            ContentRule::LastRound
-        } else {
-            ContentRule::EveryRound
-        };
         let definitions = pipeline.tools.definitions().iter().cloned();
         let tools = definitions
             .chain(client_tools.iter().map(|tool| tool.definition.clone().into()))
@@ -161,8 +152,8 @@ impl Sessions {
             session,
             turn,
             models: self.models(model),
-            delivery,
-            content,
+            delivery: answer_form::delivery(stream, has_tools),
+            content: answer_form::content_rule(&fields, has_tools),
             conversation: Conversation::new(Opening {
                 fields,
                 messages,
@@ -212,18 +203,4 @@ impl Sessions {
         };
         prompt::apply(self.prompt.mode, &prompt::render(environment), messages)
     }
-}
-
-/// Whether the request's `response_format` asks for something other than plain text.
-fn expects_other_than_text(fields: &Body) -> bool {
-    #[derive(Deserialize)]
-    struct Format {
-        #[serde(rename = "type")]
-        kind: Option<String>,
-    }
-    let Some(format) = fields.get("response_format").filter(|format| format.get() != "null") else {
-        return false;
-    };
-    serde_json::from_str::<Format>(format.get())
-        .is_ok_and(|format| format.kind.is_some_and(|kind| kind != "text"))
 }

@@ -50,12 +50,11 @@ impl HeldText {
         if self.rule == ContentRule::EveryRound || !is_of_answer {
             return Some(event);
         }
-        match self.events.last_mut().and_then(|last| last.absorb(&event)) {
-            Some(added) => self.size_estimate += added,
-            None => {
-                self.size_estimate += size_of::<TurnEvent>() + event.size_estimate();
-                self.events.push(event);
-            }
+        if let Some(added) = self.events.last_mut().and_then(|last| last.absorb(&event)) {
+            self.size_estimate += added;
+        } else {
+            self.size_estimate += size_of::<TurnEvent>() + event.size_estimate();
+            self.events.push(event);
         }
         None
     }

@@ -220,14 +220,15 @@ impl Handler {
             let Ok(mut response) = answer.await;
             if !admission.may_stay() || ends_with_connection(version, &response) {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                // In an answer of HTTP/1.1 to a request of HTTP/1.0, hyper adds `keep-alive`.
+                *response.version_mut() = version;
             }
             response
         })
     }
 }
 
-/// Whether only the end of the connection can end the answer: HTTP/1.0 knows no chunks. hyper
-/// would promise a client that asks for it that the connection stays.
+/// Whether only the end of the connection can end the answer: HTTP/1.0 knows no chunks.
 fn ends_with_connection(version: Version, response: &Response) -> bool {
     version == Version::HTTP_10 && response.body().size_hint().exact().is_none()
 }

@@ -441,9 +441,9 @@ fn a_whole_answer_is_judged_before_anything_of_it_is_sent() {
         let mut bench = Bench::new("m", &["theirs"]);
         bench.on(whole(&calls)).expect("round1 ask");
         bench.done().expect("hang ask+500ms");
-        bench.on(whole(&[theirs.clone()])).done();
+        bench.on(whole(std::slice::from_ref(&theirs))).done();
         bench.expect(
-            r#"hang text"So:" reserve begun client0:theirs=theirs{"x":1} FINISHED:tool_calls STOP"#,
+            r#"hang text"So:" reserve begun client0:theirs=theirs{"x":1} withdraw:0 FINISHED:tool_calls STOP"#,
         );
     }
     // A whole call of ours is kept, as of a stream that died.
@@ -482,7 +482,7 @@ fn a_clients_call_brings_the_text_that_was_held() {
     bench.text("So:").call(0, "theirs", r#"{"x":1}"#).text(" more");
     bench.finish("tool_calls").done();
     bench.expect(
-        r#"round1 ask reserve begun text"So:" client0:id0=theirs{"x":1} text" more" hang FINISHED:tool_calls STOP"#,
+        r#"round1 ask reserve begun text"So:" client0:id0=theirs{"x":1} text" more" withdraw:0 hang FINISHED:tool_calls STOP"#,
     );
 }
 

@@ -33,13 +33,21 @@ pub(super) struct Encoder {
     progress: Progress,
     include_usage: bool,
     has_begun: bool,
-    /// Whether the reasoning sent last does not end with a line break.
-    line_is_open: bool,
-    /// Whether the reasoning sent last is a paragraph of its own.
-    paragraph_has_ended: bool,
+    reasoning: ReasoningEnd,
     /// Tools whose start the client was told of, and whose end it was not.
     running: Vec<ToolStart>,
     lists: Lists,
+}
+
+/// How the reasoning sent last ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReasoningEnd {
+    /// With a line break, or there was none.
+    Line,
+    /// Within a line.
+    Open,
+    /// It is a paragraph of its own, without a line break at its end.
+    Paragraph,
 }
 
 /// The member that frontends show as thinking.
@@ -61,8 +69,7 @@ impl Encoder {
             progress,
             include_usage,
             has_begun: false,
-            line_is_open: false,
-            paragraph_has_ended: false,
+            reasoning: ReasoningEnd::Line,
             running: Vec::new(),
             lists: Lists::default(),
         }
@@ -113,13 +120,17 @@ impl Encoder {
     }
 
     fn member(&mut self, name: &str, text: &str, out: &mut Vec<u8>) {
-        if name == REASONING {
-            self.line_is_open = !text.ends_with('\n');
-            if std::mem::take(&mut self.paragraph_has_ended) {
-                return self.text(name, &format!("\n\n{text}"), out);
-            }
+        if name != REASONING {
+            return self.text(name, text, out);
         }
-        self.text(name, text, out);
+        let begin = if self.reasoning == ReasoningEnd::Paragraph { "\n\n" } else { "" };
+        let ends_line = text.ends_with('\n');
+        self.reasoning = if ends_line { ReasoningEnd::Line } else { ReasoningEnd::Open };
+        if begin.is_empty() {
+            self.text(name, text, out);
+        } else {
+            self.text(name, &[begin, text].concat(), out);
+        }
     }
 
     /// Writes what the model said before its calls into its reasoning, as a paragraph.
@@ -127,9 +138,11 @@ impl Encoder {
         if self.progress == Progress::None {
             return;
         }
-        let begin = if self.line_is_open && !self.paragraph_has_ended { "\n\n" } else { "" };
-        self.member(REASONING, &format!("{begin}{text}"), out);
-        self.paragraph_has_ended = true;
+        if self.reasoning == ReasoningEnd::Open {
+            self.reasoning = ReasoningEnd::Paragraph;
+        }
+        self.member(REASONING, text, out);
+        self.reasoning = ReasoningEnd::Paragraph;
     }
 
     fn raw(&mut self, delta: &RawDelta, out: &mut Vec<u8>) {
@@ -244,8 +257,9 @@ impl Encoder {
 
     /// Writes a progress line into the model's reasoning.
     fn line(&mut self, line: &str, out: &mut Vec<u8>) {
-        self.paragraph_has_ended = false;
-        let line = if self.line_is_open { format!("\n{line}") } else { line.to_owned() };
+        let is_open = self.reasoning != ReasoningEnd::Line;
+        self.reasoning = ReasoningEnd::Line;
+        let line = if is_open { format!("\n{line}") } else { line.to_owned() };
         self.member(REASONING, &line, out);
     }
 

@@ -64,7 +64,7 @@ impl WholeAnswer {
         let mut message: Members<'_> =
             message.and_then(|message| object(message)).unwrap_or_default();
         let content = message.shift_remove("content").map_or(ContentKind::Null, kind);
-        let calls = message.shift_remove("tool_calls").and_then(|calls| list(calls));
+        let calls = message.shift_remove("tool_calls").and_then(list);
         let created = top.shift_remove("created").and_then(|created| created.get().parse().ok());
         let model = top.shift_remove("model");
         let mut members = kept(top, beside);
