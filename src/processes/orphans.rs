@@ -153,34 +153,46 @@ async fn end_orphans() -> Ended {
     let patience = Instant::now() + KILL_PATIENCE;
     let mut ended = Ended::default();
     loop {
-        ended.left = kill_orphans();
+        let found = kill_orphans();
+        ended.left = found.living;
         ended.orphans = ended.orphans.max(ended.left);
-        if ended.left == 0 || patience < Instant::now() {
+        // One that died while the list was read has left its children to this process, and
+        // the list does not have them yet.
+        let is_last = found.living == 0 && found.dead == 0;
+        if is_last || patience < Instant::now() {
             return ended;
         }
         sleep(TICK).await;
     }
 }
 
-/// Kills every orphan with its descendants, and reaps the dead ones. Returns how many
-/// were alive.
-fn kill_orphans() -> usize {
+/// The orphans that one look at the children of this process has found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    living: usize,
+    dead: usize,
+}
+
+/// Kills every orphan with its descendants, and reaps the dead ones.
+fn kill_orphans() -> Found {
     let _no_start = STARTING.write().unwrap_or_else(PoisonError::into_inner);
-    let Some(own) = tree::read(process::getpid()) else { return 0 };
-    let mut living = 0;
+    let mut found = Found::default();
+    let Some(own) = tree::read(process::getpid()) else { return found };
     for orphan in tree::children() {
         if is_supervisor(&orphan) || !belongs_to_a_command(&orphan, &own) {
             continue;
         }
-        if !orphan.is_dead {
-            living += 1;
+        if orphan.is_dead {
+            found.dead += 1;
+        } else {
+            found.living += 1;
             tree::signal_below(orphan.pid, Signal::KILL);
             _ = tree::send(&orphan, Signal::KILL);
         }
         // Nothing else waits for this process.
         _ = process::waitpid(Some(orphan.pid), WaitOptions::NOHANG);
     }
-    living
+    found
 }
 
 fn is_supervisor(process: &Process) -> bool {

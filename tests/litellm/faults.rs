@@ -7,13 +7,16 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{Builder, Up, drop_up, streamed};
-use crate::support::chunks::{call, call_head, call_piece, calls, done, finish, says, text};
+use crate::support::chunks::{
+    call, call_head, call_piece, calls, delta, done, finish, says, text, whole,
+};
 use crate::support::client::Reply;
 use crate::support::faults::{Asked, FaultUpstream, Step, answer, framed, head};
 use crate::support::upstream;
 
-/// `(model, what its client gets)`: the text of a success, or the code of a failure.
-const EXPECTED: [(&str, Result<&str, &str>); 17] = [
+/// `(model, what its client gets)`: the text or the refusal of a success, or the code of a
+/// failure.
+const EXPECTED: [(&str, Result<&str, &str>); 18] = [
     ("good", Ok("All is well.")),
     ("key-wrong", Err("upstream_auth")),
     ("key-forbidden", Err("upstream_auth")),
@@ -30,6 +33,8 @@ const EXPECTED: [(&str, Result<&str, &str>); 17] = [
     ("cut-in-text", Ok("I begin ")),
     ("cut-in-call", Err("upstream_error")),
     ("empty", Err("empty_response")),
+    // LiteLLM drops refusals from streams, so the second request wants none.
+    ("refused", Ok("I cannot help with that.")),
     ("redirect", Err("upstream_error")),
     ("calls", Ok("Gone on.")),
 ];
@@ -96,7 +101,18 @@ fn provider(request: &Asked) -> Vec<Step> {
         }
         "cut-in-text" => stream(&[text("I begin ")], Step::Fin),
         "cut-in-call" => stream(&half(), Step::Fin),
+        "empty" | "refused" if body["stream"] != true => {
+            let refusal = (body["model"] == "refused").then_some("I cannot help with that.");
+            let message = json!({ "role": "assistant", "content": null, "refusal": refusal });
+            let body = whole(&message, "stop").to_string();
+            let lines = ["content-type: application/json"];
+            vec![Step::Bytes(answer("200 OK", &lines, body.as_bytes()))]
+        }
         "empty" => stream(&[finish("stop"), done()], Step::Fin),
+        "refused" => {
+            let refusal = delta(&json!({ "refusal": "I cannot help with that." }));
+            stream(&[refusal, finish("stop"), done()], Step::Fin)
+        }
         "redirect" => refusal("302 M", &["location: http://127.0.0.1:9/"], "Elsewhere", "x"),
         "calls" => {
             stream(&calls(&[("c1", "Read", json!({ "file_path": "notes.txt" }))]), Step::Fin)
@@ -152,7 +168,7 @@ async fn a_failing_provider_behind_litellm_is_told_in_our_words() {
                 let words = format!("{:?}", told.error);
                 match &told.error {
                     Some(error) => (Err(error["code"].as_str().expect("a code").to_owned()), words),
-                    None => (Ok(told.text().to_owned()), words),
+                    None => (Ok(format!("{}{}", told.text(), told.refusal())), words),
                 }
             }
         };

@@ -183,6 +183,11 @@ impl Transcript {
         self.events.iter().map(Event::reasoning).collect()
     }
 
+    pub(crate) fn refusal(&self) -> String {
+        let refusals = self.events.iter().map(|event| event.delta()["refusal"].as_str());
+        refusals.map(Option::unwrap_or_default).collect()
+    }
+
     /// The progress events of this type.
     pub(crate) fn progress(&self, kind: &str) -> Vec<&Value> {
         self.events.iter().map(Event::progress).filter(|event| event["type"] == kind).collect()
