@@ -19,20 +19,18 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tokio::runtime;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use self::answer::Ending;
 use self::client::{Client, Question};
 use self::error::{AskError, ErrorKind};
 use self::screen::Screen;
+use super::signals::Signals;
 use super::{Failure, print_error};
 use crate::config::environment::Variables;
 
-/// The exit status of a program that a signal ended: 128 and its number.
-const INTERRUPTED: u8 = 128 + 2;
+/// The exit status of a program that SIGPIPE ended: 128 and its number.
 const READER_GONE: u8 = 128 + 13;
-const TERMINATED: u8 = 128 + 15;
 
 /// One thread may wait for a slow reader of stdout. The other drives the connection.
 const THREADS: usize = 2;
@@ -104,8 +102,7 @@ pub(crate) fn run(flags: &Flags, variables: Variables) -> Result<ExitCode, Failu
 /// Asks until the answer is there, a signal comes, or the reader of stdout leaves. Returns
 /// the exit status.
 async fn until_stopped(flags: Flags, variables: Variables, screen: Screen) -> Result<u8, Failure> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut signals = Signals::new()?;
     let reader_gone = output::reader_gone()?;
     let is_terminal = screen.is_on_terminal();
     let stopped = |status: u8| {
@@ -120,8 +117,7 @@ async fn until_stopped(flags: Flags, variables: Variables, screen: Screen) -> Re
     tokio::select! {
         biased;
         Some(status) = asking.join_next() => Ok(status?),
-        _ = interrupt.recv() => stopped(INTERRUPTED),
-        _ = terminate.recv() => stopped(TERMINATED),
+        status = signals.next() => stopped(status),
         Ok(()) = reader_gone => Ok(READER_GONE),
     }
 }

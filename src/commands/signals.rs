@@ -1,4 +1,5 @@
-//! Waits for signals. The first asks the server to stop; the second ends it at once.
+//! Waits for SIGINT and SIGTERM. For a server the first asks it to stop, and the second ends
+//! it at once.
 
 use std::io;
 use std::pin::pin;
@@ -73,21 +74,22 @@ fn exit_code(outcome: Outcome, signal: u8) -> ExitCode {
     }
 }
 
-struct Signals {
+/// The signals that end a command.
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
         })
     }
 
-    /// The exit status for the next signal.
-    async fn next(&mut self) -> u8 {
+    /// Waits for the next signal. Returns the exit status for it.
+    pub(crate) async fn next(&mut self) -> u8 {
         tokio::select! {
             _ = self.interrupt.recv() => INTERRUPTED,
             _ = self.terminate.recv() => TERMINATED,
