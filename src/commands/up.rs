@@ -184,7 +184,7 @@ impl Chain {
         state: StateDir,
         stop: CancellationToken,
     ) -> Result<Outcome, Failure> {
-        let surroundings = Surroundings::from_settings(&loaded, given);
+        let settings = GreetingSettings::new(&loaded, given);
         // Bind first, so that a port in use is reported before an installation of
         // minutes.
         let mut server = Server::bind(loaded, state).await?;
@@ -195,7 +195,7 @@ impl Chain {
         let mut litellm = started.map_err(|error| explained(&error, given))?;
         let _stopped = StoppedLine;
         server.announce(StartedBy::Up { model: self.model.clone(), litellm: self.litellm.url() });
-        print(&self.greeting(&server, &surroundings).to_string());
+        print(&self.greeting(&server, &settings).to_string());
         print(&format!("listening on http://{}\n", server.address()));
         let fault = tokio::select! {
             () = server.run(stop, say_waiting) => None,
@@ -208,36 +208,36 @@ impl Chain {
         Ok(Outcome::Failed)
     }
 
-    fn greeting<'a>(&'a self, server: &'a Server, around: &'a Surroundings) -> Greeting<'a> {
+    fn greeting<'a>(&'a self, server: &'a Server, given: &'a GreetingSettings) -> Greeting<'a> {
         Greeting {
             address: server.address(),
-            access: Access::from_key_path(server.key_path(), around.is_open),
+            access: Access::from_key_path(server.key_path(), given.is_open),
             model: &self.model,
-            request: &around.request,
+            request: &given.request,
             left_out: &self.left_out,
-            invocation: &around.invocation,
-            style: around.style,
+            invocation: &given.invocation,
+            style: given.style,
         }
     }
 }
 
-/// What the greeting needs to know of the settings.
-struct Surroundings {
+/// What the greeting shows of the settings. Kept, because the server takes the settings.
+struct GreetingSettings {
     is_open: bool,
     request: String,
     invocation: Invocation,
     style: Style,
 }
 
-impl Surroundings {
-    fn from_settings(loaded: &Loaded, given: &ConfigInput) -> Self {
+impl GreetingSettings {
+    fn new(loaded: &Loaded, given: &ConfigInput) -> Self {
         let server = &loaded.config.server;
         let is_default_place = loaded.layers.source("server.state_dir").is_none();
         let state_dir = (!is_default_place).then_some(server.state_dir.as_path());
         Self {
             is_open: !loaded.config.auth.required,
             request: greeting::request(&server.workspace),
-            invocation: Invocation::of_this_process(state_dir),
+            invocation: Invocation::for_this_process(state_dir),
             style: Style::for_stdout(&given.variables),
         }
     }
@@ -256,7 +256,7 @@ fn explained(error: &UpError, given: &ConfigInput) -> Failure {
         return Failure::new(error.to_string());
     }
     // The flags of `up` name the state directory, if any does.
-    let without = alternative::without_litellm(&Invocation::of_this_process(None), given);
+    let without = alternative::without_litellm(&Invocation::for_this_process(None), given);
     Failure::new(format!("{error}\n{without}"))
 }
 
