@@ -3,7 +3,6 @@
 //! Installs a pinned LiteLLM if it is missing, starts it and the demo model on loopback,
 //! and serves in front of them. All of them end with this process.
 
-mod alternative;
 mod greeting;
 mod install;
 mod install_fault;
@@ -11,6 +10,7 @@ mod litellm;
 mod log;
 mod models;
 mod python;
+mod without_litellm;
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
@@ -192,7 +192,7 @@ impl Chain {
             say_interrupted(&self.litellm.directory);
             return Ok(Outcome::Interrupted);
         };
-        let mut litellm = started.map_err(|error| explained(&error, given))?;
+        let mut litellm = started.map_err(|error| with_way_without_litellm(&error, given))?;
         let _stopped = StoppedLine;
         server.announce(StartedBy::Up { model: self.model.clone(), litellm: self.litellm.url() });
         print(&self.greeting(&server, &settings).to_string());
@@ -250,14 +250,14 @@ fn say_interrupted(directory: &Path) {
     drop(StoppedLine);
 }
 
-/// Names the way without LiteLLM, if that is what is missing.
-fn explained(error: &UpError, given: &ConfigInput) -> Failure {
+/// The error, with the commands that work without LiteLLM if that is what is missing.
+fn with_way_without_litellm(error: &UpError, given: &ConfigInput) -> Failure {
     if !error.is_lack_of_litellm() {
         return Failure::new(error.to_string());
     }
     // The flags of `up` name the state directory, if any does.
-    let without = alternative::without_litellm(&Invocation::for_this_process(None), given);
-    Failure::new(format!("{error}\n{without}"))
+    let commands = without_litellm::commands(&Invocation::for_this_process(None), given);
+    Failure::new(format!("{error}\n{commands}"))
 }
 
 /// The configuration that LiteLLM is started with.

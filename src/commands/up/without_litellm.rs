@@ -1,4 +1,4 @@
-//! Writes the commands that run the demo model where LiteLLM cannot be had.
+//! Writes the commands that run the demo model where LiteLLM cannot be installed.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
@@ -15,11 +15,11 @@ const USUAL_PORT: u16 = 8788;
 const UP_SECTION: &str = "up.";
 
 /// Two commands that start the demo model and, with the flags given to `up`, the server.
-pub(super) fn without_litellm(invocation: &Invocation, given: &ConfigInput) -> String {
-    commands(invocation, given, free_address())
+pub(super) fn commands(invocation: &Invocation, given: &ConfigInput) -> String {
+    commands_for(invocation, given, free_address())
 }
 
-fn commands(invocation: &Invocation, given: &ConfigInput, demo: SocketAddr) -> String {
+fn commands_for(invocation: &Invocation, given: &ConfigInput, demo: SocketAddr) -> String {
     let (listen, upstream) = (demo.to_string(), format!("http://{demo}/v1"));
     let demo = invocation.command(["demo-model", "--listen", &listen]);
     let file = given.file.as_ref().map(|path| path.to_string_lossy().into_owned());
@@ -75,7 +75,7 @@ mod tests {
         };
         let invocation = Invocation::new("target/debug/toolhand", None);
 
-        let shown = commands(&invocation, &given, "127.0.0.1:8788".parse().unwrap());
+        let shown = commands_for(&invocation, &given, "127.0.0.1:8788".parse().unwrap());
 
         insta::assert_snapshot!(shown, @r#"
         Without LiteLLM, the demo model alone can answer:
