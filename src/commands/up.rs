@@ -3,6 +3,7 @@
 //! Installs a pinned LiteLLM if it is missing, starts it and the demo model on loopback,
 //! and serves in front of them. All of them end with this process.
 
+mod error;
 mod greeting;
 mod install;
 mod install_fault;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use clap::Args;
 use tokio_util::sync::CancellationToken;
 
+use self::error::UpError;
 use self::greeting::{Access, Greeting};
 use self::litellm::{LaunchPlan, Litellm};
 use super::ending::{StoppedLine, say_waiting};
@@ -68,46 +70,6 @@ pub(crate) struct Flags {
     /// Port of the demo model [default: a free one]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     demo_port: u16,
-}
-
-/// Why the chain did not start, or why it ended.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum UpError {
-    #[error(
-        "no python3 from 3.11 to 3.14 is on the search path, and LiteLLM needs one: install it \
-         (Debian and Ubuntu: apt install python3 python3-venv)"
-    )]
-    NoPython,
-    #[error(
-        "python3 cannot make virtual environments: install its venv module \
-         (Debian and Ubuntu: apt install python3-venv)"
-    )]
-    NoVenv,
-    #[error("LiteLLM could not be installed, because {cause} (log: {})", log.display())]
-    Install { log: PathBuf, cause: &'static str },
-    #[error("LiteLLM ended; its log is {}{tail}", log.display())]
-    Ended { log: PathBuf, tail: String },
-    #[error("LiteLLM does not answer; its log is {}{tail}", log.display())]
-    Silent { log: PathBuf, tail: String },
-    #[error("the demo model ended: {0}")]
-    DemoEnded(io::Error),
-    #[error("{what} cannot listen on 127.0.0.1:{port}: {source}; choose another port with {flag}")]
-    Port { what: &'static str, port: u16, flag: &'static str, source: io::Error },
-    #[error("{}: {source}", path.display())]
-    File { path: PathBuf, source: io::Error },
-    #[error("cannot start python: {0}")]
-    Start(io::Error),
-}
-
-impl UpError {
-    fn file(path: &Path, source: io::Error) -> Self {
-        Self::File { path: path.to_owned(), source }
-    }
-
-    /// Whether it keeps LiteLLM from running here at all.
-    fn is_lack_of_litellm(&self) -> bool {
-        matches!(self, Self::NoPython | Self::NoVenv | Self::Install { .. })
-    }
 }
 
 impl Flags {

@@ -11,8 +11,9 @@ use std::process::{ExitStatus, Stdio};
 
 use tokio::io::{AsyncBufReadExt, BufReader};
 
+use super::error::UpError;
 use super::python::{Module, Python};
-use super::{UpError, install_fault, log};
+use super::{install_fault, log};
 use crate::commands::output::say;
 use crate::config::environment::Variables;
 
