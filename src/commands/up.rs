@@ -8,15 +8,16 @@ mod greeting;
 mod install;
 mod install_fault;
 mod litellm;
+mod litellm_config;
 mod log;
 mod models;
 mod python;
 mod without_litellm;
 
-use std::fs::{self, DirBuilder};
-use std::io::{self, Write};
+use std::fs::DirBuilder;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use self::error::UpError;
 use self::greeting::{Access, Greeting};
 use self::litellm::{LaunchPlan, Litellm};
+use self::litellm_config::LitellmConfig;
 use super::ending::{StoppedLine, say_waiting};
 use super::flags::{LogFlag, ServerFlags};
 use super::invocation::Invocation;
@@ -40,13 +42,7 @@ use crate::config::environment::Variables;
 use crate::config::layers::{Setting, Source};
 use crate::config::{self, ConfigInput, Loaded};
 use crate::upstream::ModelHints;
-use crate::{demo_model, named_file, telemetry};
-
-/// The configuration of LiteLLM that comes with toolhand.
-const CONFIG: &str = include_str!("../../litellm-config.yaml");
-
-/// Larger than any list of models.
-const MAX_CONFIG: u64 = 1 << 20;
+use crate::{demo_model, telemetry};
 
 /// The variable that tells LiteLLM where the demo model listens.
 const DEMO_BASE: &str = "TOOLHAND_DEMO_BASE";
@@ -118,7 +114,7 @@ impl Chain {
     ) -> Result<Self, UpError> {
         let directory = state.path().join("litellm");
         make_directory(&directory)?;
-        let config = Configuration::from_flags(flags, &directory, variables)?;
+        let config = LitellmConfig::new(flags.litellm_config.as_deref(), &directory, variables)?;
         let demo = config
             .yaml
             .contains(DEMO_BASE)
@@ -135,7 +131,7 @@ impl Chain {
             variables: variables.clone(),
         };
         let model = models::first(&config.yaml).unwrap_or(demo_model::MODEL).to_owned();
-        let Configuration { left_out, model_hints, .. } = config;
+        let LitellmConfig { left_out, model_hints, .. } = config;
         Ok(Self { litellm, demo, model, left_out, model_hints: Arc::new(model_hints) })
     }
 
@@ -222,34 +218,6 @@ fn with_way_without_litellm(error: &UpError, given: &ConfigInput) -> Failure {
     Failure::new(format!("{error}\n{commands}"))
 }
 
-/// The configuration that LiteLLM is started with.
-struct Configuration {
-    path: PathBuf,
-    yaml: String,
-    left_out: Vec<String>,
-    model_hints: ModelHints,
-}
-
-impl Configuration {
-    /// The operator's file unchanged, or the entries of our own that can work here.
-    fn from_flags(flags: &Flags, directory: &Path, variables: &Variables) -> Result<Self, UpError> {
-        if let Some(path) = &flags.litellm_config {
-            let named = |error| UpError::file(path, error);
-            let (yaml, _) = named_file::read(path, MAX_CONFIG).map_err(named)?;
-            let yaml = String::from_utf8_lossy(&yaml).into_owned();
-            // LiteLLM runs in another directory, so the path must be absolute.
-            let path = path.canonicalize().map_err(named)?;
-            let (left_out, model_hints) = (Vec::new(), ModelHints::default());
-            return Ok(Self { path, yaml, left_out, model_hints });
-        }
-        let is_set = |name: &str| name == DEMO_BASE || variables.get(name).is_some();
-        let chosen = models::choose(CONFIG, is_set);
-        let path = write_config(directory, &chosen.yaml)?;
-        let (left_out, model_hints) = (chosen.hints(), chosen.model_hints());
-        Ok(Self { path, left_out, model_hints, yaml: chosen.yaml })
-    }
-}
-
 async fn start(plan: &LaunchPlan) -> Result<Litellm, UpError> {
     let python = install::ensure(&plan.directory, &plan.variables).await?;
     say("Starting LiteLLM.");
@@ -271,15 +239,6 @@ async fn serve_demo(listener: Option<TcpListener>) -> UpError {
 fn make_directory(path: &Path) -> Result<(), UpError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|error| UpError::file(path, error))
-}
-
-fn write_config(directory: &Path, yaml: &str) -> Result<PathBuf, UpError> {
-    let path = directory.join("config.yaml");
-    let mut options = fs::OpenOptions::new();
-    let file = options.create(true).write(true).truncate(true).mode(0o600).open(&path);
-    let written = file.and_then(|mut file| file.write_all(yaml.as_bytes()));
-    written.map_err(|error| UpError::file(&path, error))?;
-    Ok(path)
 }
 
 /// Binds a port; 0 takes any free one.
