@@ -1,4 +1,4 @@
-//! Decides whether what is printed may have colours, and adds them.
+//! Decides whether the output may have escape sequences, and adds colours to texts.
 
 use std::io::{self, IsTerminal};
 
