@@ -29,7 +29,7 @@ use self::error::UpError;
 use self::greeting::{Access, Greeting};
 use self::litellm::{LaunchPlan, Litellm};
 use self::litellm_config::LitellmConfig;
-use super::ending::{StoppedLine, say_waiting};
+use super::ending::{StoppedLine, say_stopped, say_waiting};
 use super::flags::{LogFlag, ServerFlags};
 use super::invocation::Invocation;
 use super::signals::{Outcome, run_to_outcome};
@@ -201,11 +201,12 @@ impl GreetingSettings {
     }
 }
 
+/// Says how it ends before LiteLLM was ready.
 fn say_interrupted(directory: &Path) {
     if install::is_unfinished(directory) {
         say("The installation of LiteLLM is unfinished; the next start does it anew.");
     }
-    drop(StoppedLine);
+    say_stopped();
 }
 
 /// The error, with the commands that work without LiteLLM if that is what is missing.
