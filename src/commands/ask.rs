@@ -19,13 +19,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tokio::runtime;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use self::answer::Ending;
 use self::client::{Client, Question};
 use self::error::{AskError, ErrorKind};
 use self::screen::Screen;
-use super::signals::Signals;
+use super::signals::{INTERRUPTED, TERMINATED};
 use super::{Failure, print_error};
 use crate::config::environment::Variables;
 
@@ -102,7 +103,8 @@ pub(crate) fn run(flags: &Flags, variables: Variables) -> Result<ExitCode, Failu
 /// Asks until the answer is there, a signal comes, or the reader of stdout leaves. Returns
 /// the exit status.
 async fn until_stopped(flags: Flags, variables: Variables, screen: Screen) -> Result<u8, Failure> {
-    let mut signals = Signals::new()?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
     let reader_gone = output::reader_gone()?;
     let is_terminal = screen.is_on_terminal();
     let stopped = |status: u8| {
@@ -117,7 +119,8 @@ async fn until_stopped(flags: Flags, variables: Variables, screen: Screen) -> Re
     tokio::select! {
         biased;
         Some(status) = asking.join_next() => Ok(status?),
-        status = signals.next() => stopped(status),
+        _ = interrupt.recv() => stopped(INTERRUPTED),
+        _ = terminate.recv() => stopped(TERMINATED),
         Ok(()) = reader_gone => Ok(READER_GONE),
     }
 }

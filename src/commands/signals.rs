@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use super::Failure;
 
 /// The exit status of a program that SIGINT ended: 128 and its number.
-const INTERRUPTED: u8 = 128 + 2;
-const TERMINATED: u8 = 128 + 15;
+pub(crate) const INTERRUPTED: u8 = 128 + 2;
+pub(crate) const TERMINATED: u8 = 128 + 15;
 
 /// How work that was not at fault itself came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,22 +74,21 @@ fn exit_code(outcome: Outcome, signal: u8) -> ExitCode {
     }
 }
 
-/// The signals that end a command.
-pub(crate) struct Signals {
+struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    pub(crate) fn new() -> io::Result<Self> {
+    fn new() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
         })
     }
 
-    /// Waits for the next signal. Returns the exit status for it.
-    pub(crate) async fn next(&mut self) -> u8 {
+    /// The exit status for the next signal.
+    async fn next(&mut self) -> u8 {
         tokio::select! {
             _ = self.interrupt.recv() => INTERRUPTED,
             _ = self.terminate.recv() => TERMINATED,
