@@ -7,8 +7,8 @@ mod kinds;
 mod machine;
 mod network;
 mod sample;
-mod session;
 mod spans;
+mod walkthrough;
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use self::blocks::{Block, blocks};
 use self::kinds::Kind;
 use self::machine::Machine;
-use self::session::Session;
+use self::walkthrough::Walkthrough;
 use crate::support::up::Up;
 use crate::support::{environment, kept, sync};
 
@@ -57,7 +57,8 @@ fn every_block_is_run_or_has_a_reason_why_not() {
         let blocks = blocks(&document, &text);
         let mut before = None;
         for block in &blocks {
-            let kind = Kind::of(block, before.as_ref()).unwrap_or_else(|why| panic!("{why}"));
+            let kind =
+                Kind::from_block(block, before.as_ref()).unwrap_or_else(|why| panic!("{why}"));
             assert!(
                 !kind.is_run() || RUN.contains(&document.as_str()),
                 "{}: nothing runs this document; add it to RUN",
@@ -75,9 +76,9 @@ fn every_block_is_run_or_has_a_reason_why_not() {
 
 #[test]
 fn commands_flags_packages_and_settings_in_the_text_exist() {
-    let wrong: Vec<String> =
-        documents().iter().flat_map(|(name, text)| spans::wrong(name, text)).collect();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let faults: Vec<String> =
+        documents().iter().flat_map(|(name, text)| spans::faults(name, text)).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 #[tokio::test]
@@ -99,14 +100,15 @@ async fn run(document: &'static str) {
     let running = tokio::task::spawn_blocking(move || {
         let _alone = sync::lock(&ONE_AT_A_TIME);
         let machine = Machine::new(&sdk.join("bin"));
-        let mut session = Session::new(&machine);
+        let mut walkthrough = Walkthrough::new(&machine);
         let mut before = None;
         for block in blocks_of(document) {
-            let kind = Kind::of(&block, before.as_ref()).unwrap_or_else(|why| panic!("{why}"));
-            session.run(&block, &kind);
+            let kind =
+                Kind::from_block(&block, before.as_ref()).unwrap_or_else(|why| panic!("{why}"));
+            walkthrough.run(&block, &kind);
             before = Some(kind);
         }
-        session.end();
+        walkthrough.end();
     });
     running.await.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()));
 }

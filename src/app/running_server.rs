@@ -112,25 +112,34 @@ fn read(state_dir: &Path) -> Result<Option<Vec<u8>>, String> {
     Ok(Some(bytes))
 }
 
+/// The base URL for clients on this machine of a server that listens on `address`.
+pub(crate) fn base_url(address: SocketAddr) -> String {
+    format!("http://{}/v1", reachable(address))
+}
+
+/// A server on all addresses is reached over loopback.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address
+}
+
 impl RunningServer {
     pub(crate) fn this_process(address: SocketAddr, started_by: StartedBy) -> io::Result<Self> {
         Ok(Self { address, process: Process::this()?, started_by })
     }
 
-    /// Where to connect to: a server on all addresses is reached over loopback.
+    /// Where to connect to.
     pub(crate) fn address(&self) -> SocketAddr {
-        let mut address = self.address;
-        match address.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-            _ => {}
-        }
-        address
+        reachable(self.address)
     }
 
     /// The base URL of its API.
     pub(crate) fn base_url(&self) -> String {
-        format!("http://{}/v1", self.address())
+        base_url(self.address)
     }
 }
 

@@ -26,13 +26,12 @@ use self::answer::Ending;
 use self::client::{Client, Question};
 use self::error::{AskError, ErrorKind};
 use self::screen::Screen;
+use super::signals::{INTERRUPTED, TERMINATED};
 use super::{Failure, print_error};
 use crate::config::environment::Variables;
 
-/// The exit status of a program that a signal ended: 128 and its number.
-const INTERRUPTED: u8 = 128 + 2;
+/// The exit status of a program that SIGPIPE ended: 128 and its number.
 const READER_GONE: u8 = 128 + 13;
-const TERMINATED: u8 = 128 + 15;
 
 /// One thread may wait for a slow reader of stdout. The other drives the connection.
 const THREADS: usize = 2;

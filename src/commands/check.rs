@@ -52,7 +52,7 @@ async fn probe(loaded: &Loaded, services: &Services) -> Result<(), Failure> {
         // A server that asks for no key has made none.
         let kept = state_dir::kept_key(&config.server.state_dir)?;
         let key = secrets.client_key.as_ref().or(kept.as_ref());
-        print(&(running::upstream(server, key).await.map_err(Failure::new)? + "\n"));
+        print(&(running::describe_upstream(server, key).await.map_err(Failure::new)? + "\n"));
         return Ok(());
     }
     let url = &config.upstream.url;

@@ -11,8 +11,13 @@ pub(crate) struct StoppedLine;
 
 impl Drop for StoppedLine {
     fn drop(&mut self) {
-        say("stopped");
+        say_stopped();
     }
+}
+
+/// Says that the server has stopped.
+pub(crate) fn say_stopped() {
+    say("stopped");
 }
 
 /// Says what a server that was told to stop waits for.

@@ -13,7 +13,7 @@ pub(crate) struct Invocation {
 
 impl Invocation {
     /// As this process was started. `state_dir` is named unless it is the default.
-    pub(crate) fn of_this_process(state_dir: Option<&Path>) -> Self {
+    pub(crate) fn for_this_process(state_dir: Option<&Path>) -> Self {
         let program = std::env::args_os().next();
         let program = program.map(|program| program.to_string_lossy().into_owned());
         Self::new(program.as_deref().unwrap_or("toolhand"), state_dir)

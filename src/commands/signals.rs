@@ -1,4 +1,5 @@
-//! Waits for signals. The first asks the server to stop; the second ends it at once.
+//! Waits for SIGINT and SIGTERM. For a server the first asks it to stop, and the second ends
+//! it at once.
 
 use std::io;
 use std::pin::pin;
@@ -11,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use super::Failure;
 
 /// The exit status of a program that SIGINT ended: 128 and its number.
-const INTERRUPTED: u8 = 128 + 2;
-const TERMINATED: u8 = 128 + 15;
+pub(crate) const INTERRUPTED: u8 = 128 + 2;
+pub(crate) const TERMINATED: u8 = 128 + 15;
 
 /// How work that was not at fault itself came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

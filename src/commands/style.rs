@@ -1,4 +1,4 @@
-//! Decides whether what is printed may have colours, and adds them.
+//! Decides whether the output may have escape sequences, and adds colours to texts.
 
 use std::io::{self, IsTerminal};
 
@@ -18,7 +18,7 @@ impl Style {
     pub(crate) const COLOURED: Self = Self { is_on: true };
 
     pub(crate) fn for_stdout(variables: &Variables) -> Self {
-        Self { is_on: io::stdout().is_terminal() && is_wanted(variables) }
+        Self { is_on: io::stdout().is_terminal() && are_escapes_wanted(variables) }
     }
 
     /// What a reader looks for.
@@ -41,10 +41,11 @@ impl Style {
     }
 }
 
-/// Whether the user's terminal shows colours, and the user wants them.
-fn is_wanted(variables: &Variables) -> bool {
+/// Whether the user's terminal understands escape sequences, and the user wants them. A terminal
+/// without a name may be any.
+pub(crate) fn are_escapes_wanted(variables: &Variables) -> bool {
     let no_color = variables.get("NO_COLOR").is_some_and(|value| !value.is_empty());
-    !no_color && variables.get("TERM").is_none_or(|terminal| terminal != "dumb")
+    !no_color && variables.get("TERM").is_some_and(|terminal| terminal != "dumb")
 }
 
 #[cfg(test)]
@@ -53,8 +54,9 @@ mod tests {
 
     #[test]
     fn no_color_and_a_dumb_terminal_turn_colours_off() {
-        let wanted = |given: &[(&str, &str)]| is_wanted(&given.iter().copied().collect());
-        assert!(wanted(&[]) && wanted(&[("TERM", "xterm"), ("NO_COLOR", "")]));
-        assert!(!wanted(&[("NO_COLOR", "1")]) && !wanted(&[("TERM", "dumb")]));
+        let wanted = |given: &[(&str, &str)]| are_escapes_wanted(&given.iter().copied().collect());
+        assert!(wanted(&[("TERM", "xterm")]) && wanted(&[("TERM", "xterm"), ("NO_COLOR", "")]));
+        assert!(!wanted(&[("TERM", "xterm"), ("NO_COLOR", "1")]));
+        assert!(!wanted(&[]) && !wanted(&[("TERM", "dumb")]));
     }
 }

@@ -3,19 +3,21 @@
 //! Installs a pinned LiteLLM if it is missing, starts it and the demo model on loopback,
 //! and serves in front of them. All of them end with this process.
 
-mod alternative;
+mod error;
 mod greeting;
 mod install;
 mod install_fault;
 mod litellm;
+mod litellm_config;
 mod log;
 mod models;
 mod python;
+mod without_litellm;
 
-use std::fs::{self, DirBuilder};
-use std::io::{self, Write};
+use std::fs::DirBuilder;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,9 +25,11 @@ use std::sync::Arc;
 use clap::Args;
 use tokio_util::sync::CancellationToken;
 
+use self::error::UpError;
 use self::greeting::{Access, Greeting};
 use self::litellm::{LaunchPlan, Litellm};
-use super::ending::{StoppedLine, say_waiting};
+use self::litellm_config::LitellmConfig;
+use super::ending::{StoppedLine, say_stopped, say_waiting};
 use super::flags::{LogFlag, ServerFlags};
 use super::invocation::Invocation;
 use super::signals::{Outcome, run_to_outcome};
@@ -38,13 +42,7 @@ use crate::config::environment::Variables;
 use crate::config::layers::{Setting, Source};
 use crate::config::{self, ConfigInput, Loaded};
 use crate::upstream::ModelHints;
-use crate::{demo_model, named_file, telemetry};
-
-/// The configuration of LiteLLM that comes with toolhand.
-const CONFIG: &str = include_str!("../../litellm-config.yaml");
-
-/// Larger than any list of models.
-const MAX_CONFIG: u64 = 1 << 20;
+use crate::{demo_model, telemetry};
 
 /// The variable that tells LiteLLM where the demo model listens.
 const DEMO_BASE: &str = "TOOLHAND_DEMO_BASE";
@@ -68,46 +66,6 @@ pub(crate) struct Flags {
     /// Port of the demo model [default: a free one]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     demo_port: u16,
-}
-
-/// Why the chain did not start, or why it ended.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum UpError {
-    #[error(
-        "no python3 from 3.11 to 3.14 is on the search path, and LiteLLM needs one: install it \
-         (Debian and Ubuntu: apt install python3 python3-venv)"
-    )]
-    NoPython,
-    #[error(
-        "python3 cannot make virtual environments: install its venv module \
-         (Debian and Ubuntu: apt install python3-venv)"
-    )]
-    NoVenv,
-    #[error("LiteLLM could not be installed, because {cause} (log: {})", log.display())]
-    Install { log: PathBuf, cause: &'static str },
-    #[error("LiteLLM ended; its log is {}{tail}", log.display())]
-    Ended { log: PathBuf, tail: String },
-    #[error("LiteLLM does not answer; its log is {}{tail}", log.display())]
-    Silent { log: PathBuf, tail: String },
-    #[error("the demo model ended: {0}")]
-    DemoEnded(io::Error),
-    #[error("{what} cannot listen on 127.0.0.1:{port}: {source}; choose another port with {flag}")]
-    Port { what: &'static str, port: u16, flag: &'static str, source: io::Error },
-    #[error("{}: {source}", path.display())]
-    File { path: PathBuf, source: io::Error },
-    #[error("cannot start python: {0}")]
-    Start(io::Error),
-}
-
-impl UpError {
-    fn file(path: &Path, source: io::Error) -> Self {
-        Self::File { path: path.to_owned(), source }
-    }
-
-    /// Whether it keeps LiteLLM from running here at all.
-    fn is_lack_of_litellm(&self) -> bool {
-        matches!(self, Self::NoPython | Self::NoVenv | Self::Install { .. })
-    }
 }
 
 impl Flags {
@@ -156,7 +114,7 @@ impl Chain {
     ) -> Result<Self, UpError> {
         let directory = state.path().join("litellm");
         make_directory(&directory)?;
-        let config = Configuration::from_flags(flags, &directory, variables)?;
+        let config = LitellmConfig::new(flags.litellm_config.as_deref(), &directory, variables)?;
         let demo = config
             .yaml
             .contains(DEMO_BASE)
@@ -173,7 +131,7 @@ impl Chain {
             variables: variables.clone(),
         };
         let model = models::first(&config.yaml).unwrap_or(demo_model::MODEL).to_owned();
-        let Configuration { left_out, model_hints, .. } = config;
+        let LitellmConfig { left_out, model_hints, .. } = config;
         Ok(Self { litellm, demo, model, left_out, model_hints: Arc::new(model_hints) })
     }
 
@@ -184,7 +142,7 @@ impl Chain {
         state: StateDir,
         stop: CancellationToken,
     ) -> Result<Outcome, Failure> {
-        let surroundings = Surroundings::from_settings(&loaded, given);
+        let settings = GreetingSettings::new(&loaded, given);
         // Bind first, so that a port in use is reported before an installation of
         // minutes.
         let mut server = Server::bind(loaded, state).await?;
@@ -192,10 +150,10 @@ impl Chain {
             say_interrupted(&self.litellm.directory);
             return Ok(Outcome::Interrupted);
         };
-        let mut litellm = started.map_err(|error| explained(&error, given))?;
+        let mut litellm = started.map_err(|error| with_way_without_litellm(&error, given))?;
         let _stopped = StoppedLine;
         server.announce(StartedBy::Up { model: self.model.clone(), litellm: self.litellm.url() });
-        print(&self.greeting(&server, &surroundings).to_string());
+        print(&self.greeting(&server, &settings).to_string());
         print(&format!("listening on http://{}\n", server.address()));
         let fault = tokio::select! {
             () = server.run(stop, say_waiting) => None,
@@ -208,84 +166,57 @@ impl Chain {
         Ok(Outcome::Failed)
     }
 
-    fn greeting<'a>(&'a self, server: &'a Server, around: &'a Surroundings) -> Greeting<'a> {
+    fn greeting<'a>(&'a self, server: &'a Server, given: &'a GreetingSettings) -> Greeting<'a> {
         Greeting {
             address: server.address(),
-            access: Access::from_key_path(server.key_path(), around.is_open),
+            access: Access::from_key_path(server.key_path(), given.is_open),
             model: &self.model,
-            request: &around.request,
+            request: &given.request,
             left_out: &self.left_out,
-            invocation: &around.invocation,
-            style: around.style,
+            invocation: &given.invocation,
+            style: given.style,
         }
     }
 }
 
-/// What the greeting needs to know of the settings.
-struct Surroundings {
+/// What the greeting shows of the settings. Kept, because the server takes the settings.
+struct GreetingSettings {
     is_open: bool,
     request: String,
     invocation: Invocation,
     style: Style,
 }
 
-impl Surroundings {
-    fn from_settings(loaded: &Loaded, given: &ConfigInput) -> Self {
+impl GreetingSettings {
+    fn new(loaded: &Loaded, given: &ConfigInput) -> Self {
         let server = &loaded.config.server;
         let is_default_place = loaded.layers.source("server.state_dir").is_none();
         let state_dir = (!is_default_place).then_some(server.state_dir.as_path());
         Self {
             is_open: !loaded.config.auth.required,
             request: greeting::request(&server.workspace),
-            invocation: Invocation::of_this_process(state_dir),
+            invocation: Invocation::for_this_process(state_dir),
             style: Style::for_stdout(&given.variables),
         }
     }
 }
 
+/// Says how it ends before LiteLLM was ready.
 fn say_interrupted(directory: &Path) {
     if install::is_unfinished(directory) {
         say("The installation of LiteLLM is unfinished; the next start does it anew.");
     }
-    drop(StoppedLine);
+    say_stopped();
 }
 
-/// Names the way without LiteLLM, if that is what is missing.
-fn explained(error: &UpError, given: &ConfigInput) -> Failure {
+/// The error, with the commands that work without LiteLLM if that is what is missing.
+fn with_way_without_litellm(error: &UpError, given: &ConfigInput) -> Failure {
     if !error.is_lack_of_litellm() {
         return Failure::new(error.to_string());
     }
     // The flags of `up` name the state directory, if any does.
-    let without = alternative::without_litellm(&Invocation::of_this_process(None), given);
-    Failure::new(format!("{error}\n{without}"))
-}
-
-/// The configuration that LiteLLM is started with.
-struct Configuration {
-    path: PathBuf,
-    yaml: String,
-    left_out: Vec<String>,
-    model_hints: ModelHints,
-}
-
-impl Configuration {
-    /// The operator's file unchanged, or the entries of our own that can work here.
-    fn from_flags(flags: &Flags, directory: &Path, variables: &Variables) -> Result<Self, UpError> {
-        if let Some(path) = &flags.litellm_config {
-            let named = |error| UpError::file(path, error);
-            let (yaml, _) = named_file::read(path, MAX_CONFIG).map_err(named)?;
-            let yaml = String::from_utf8_lossy(&yaml).into_owned();
-            // LiteLLM runs in another directory, so the path must be absolute.
-            let path = path.canonicalize().map_err(named)?;
-            let (left_out, model_hints) = (Vec::new(), ModelHints::default());
-            return Ok(Self { path, yaml, left_out, model_hints });
-        }
-        let is_set = |name: &str| name == DEMO_BASE || variables.get(name).is_some();
-        let chosen = models::choose(CONFIG, is_set);
-        let path = write_config(directory, &chosen.yaml)?;
-        let (left_out, model_hints) = (chosen.hints(), chosen.model_hints());
-        Ok(Self { path, left_out, model_hints, yaml: chosen.yaml })
-    }
+    let commands = without_litellm::commands(&Invocation::for_this_process(None), given);
+    Failure::new(format!("{error}\n{commands}"))
 }
 
 async fn start(plan: &LaunchPlan) -> Result<Litellm, UpError> {
@@ -309,15 +240,6 @@ async fn serve_demo(listener: Option<TcpListener>) -> UpError {
 fn make_directory(path: &Path) -> Result<(), UpError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|error| UpError::file(path, error))
-}
-
-fn write_config(directory: &Path, yaml: &str) -> Result<PathBuf, UpError> {
-    let path = directory.join("config.yaml");
-    let mut options = fs::OpenOptions::new();
-    let file = options.create(true).write(true).truncate(true).mode(0o600).open(&path);
-    let written = file.and_then(|mut file| file.write_all(yaml.as_bytes()));
-    written.map_err(|error| UpError::file(&path, error))?;
-    Ok(path)
 }
 
 /// Binds a port; 0 takes any free one.

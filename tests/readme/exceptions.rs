@@ -19,9 +19,9 @@ const NOT_RUN: &[(&str, &str, Check)] = &[
     ("pip install", "needs a registry; the test environment has pinned versions", Check::Packages),
 ];
 
-/// What a reader has and an empty machine has not.
+/// What a block needs that a reader has and an empty machine has not.
 pub(super) struct Setup {
-    /// What is in the block, and in no other.
+    /// A text in this block, and in no other.
     contains: &'static str,
     /// Run in the terminal before the block.
     pub(super) script: &'static str,
@@ -78,7 +78,7 @@ pub(super) fn setup_of(block: &Block) -> Option<&'static Setup> {
     SETUPS.iter().find(|setup| block.text.contains(setup.contains))
 }
 
-/// What is in the blocks of both tables.
+/// The texts by which both tables recognise their blocks.
 pub(super) fn marks() -> impl Iterator<Item = &'static str> {
     let not_run = NOT_RUN.iter().map(|(begins, _, _)| *begins);
     not_run.chain(SETUPS.iter().map(|setup| setup.contains))

@@ -27,7 +27,7 @@ pub(super) enum Kind {
 const SERVICES: [&str; 4] = ["make up", "toolhand up", "toolhand serve", "toolhand demo-model"];
 
 impl Kind {
-    pub(super) fn of(block: &Block, before: Option<&Self>) -> Result<Self, String> {
+    pub(super) fn from_block(block: &Block, before: Option<&Self>) -> Result<Self, String> {
         if let Some(check) = exceptions::check_of(block) {
             return Ok(Self::Exception(check));
         }

@@ -1,5 +1,5 @@
-//! Provides what looks like a newcomer's machine: an empty home directory in which
-//! LiteLLM is installed, and terminals.
+//! Makes a newcomer's machine: an empty home directory in which LiteLLM is installed, and
+//! terminals.
 
 use std::ffi::OsString;
 use std::fs;
@@ -37,7 +37,8 @@ pub(super) struct Printed {
     pub(super) is_success: bool,
 }
 
-/// Enters the terminal's state, and leaves it behind.
+/// Restores the variables and the directory of the block before, runs the commands, and saves
+/// both for the next block. Takes the file for them and the commands.
 const SHELL: &str = r#"
 state="$1"; [ -e "$state" ] && . "$state"
 trap '{ export -p; printf "cd %q\n" "$PWD"; } > "$state"' EXIT

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 /// Brings the loopback interface up, says so, and keeps the namespace until its standard
 /// input closes. 0x8914 is `SIOCSIFFLAGS`, 0x41 is `IFF_UP` and `IFF_RUNNING`.
-const HOLD: &str = r#"
+const KEEP_NAMESPACE: &str = r#"
 import fcntl, socket, struct, sys
 request = struct.pack("16sh14x", b"lo", 0x41)
 fcntl.ioctl(socket.socket(), 0x8914, request)
@@ -14,9 +14,9 @@ print("up", flush=True)
 sys.stdin.read()
 "#;
 
-/// Ways into a namespace of one's own: options of `unshare` and of `nsenter`. Root needs
-/// no user namespace; others do, and not every machine lets them.
-const WAYS: [(&[&str], &[&str]); 2] = [
+/// How to make a network namespace and how to run in it: options of `unshare` and of
+/// `nsenter`. Root needs no user namespace; others do, and not every machine lets them.
+const NAMESPACE_OPTIONS: [(&[&str], &[&str]); 2] = [
     (&["--net"], &["--net"]),
     (&["--map-root-user", "--net"], &["--user", "--net", "--preserve-credentials"]),
 ];
@@ -32,9 +32,9 @@ pub(super) enum Network {
 
 impl Network {
     pub(super) fn new() -> Self {
-        let own = WAYS.iter().find_map(|(leave, enter)| {
+        let own = NAMESPACE_OPTIONS.iter().find_map(|(make, enter)| {
             let mut command = Command::new("unshare");
-            command.args(*leave).args(["--", "python3", "-c", HOLD]);
+            command.args(*make).args(["--", "python3", "-c", KEEP_NAMESPACE]);
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
             let mut holder = command.spawn().ok()?;
             let mut said = String::new();

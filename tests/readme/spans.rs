@@ -29,7 +29,7 @@ static KEYS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let mut keys = BTreeSet::new();
     for line in EXAMPLE.lines().map(|line| line.trim_start_matches('#')) {
         if let Some(name) = line.strip_prefix('[') {
-            section = name.trim_matches(['[', ']']).to_owned();
+            name.trim_matches(['[', ']']).clone_into(&mut section);
             keys.insert(section.clone());
             section.push('.');
         } else if let Some((key, _)) = line.split_once(" = ")
@@ -41,19 +41,20 @@ static KEYS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     keys
 });
 
-/// What a document says that is not so.
-pub(super) fn wrong(document: &str, markdown: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
+/// The words of a document that name something which does not exist.
+pub(super) fn faults(document: &str, markdown: &str) -> Vec<String> {
+    let mut faults = Vec::new();
     let mut is_fenced = false;
     for (at, line) in markdown.lines().enumerate() {
         is_fenced ^= line.trim_start().starts_with("```");
         let spans = line.split('`').skip(1).step_by(2).filter(|_| !is_fenced);
         let found = spans.filter_map(|span| Some(format!("`{span}`: {}", fault(span)?)));
-        wrong.extend(found.map(|fault| format!("{document}:{}: {fault}", at + 1)));
+        faults.extend(found.map(|fault| format!("{document}:{}: {fault}", at + 1)));
     }
-    wrong
+    faults
 }
 
+/// Why the words of one pair of backticks are wrong.
 fn fault(span: &str) -> Option<String> {
     let words: Vec<&str> = span.split_whitespace().collect();
     match words[..] {

@@ -61,7 +61,7 @@ struct Script {
 }
 
 /// A streamed answer in a provider's format.
-struct Native {
+struct NativeStream {
     content_type: &'static str,
     pieces: Vec<String>,
 }
@@ -96,7 +96,7 @@ impl Provider {
     }
 
     /// The provider whose format has this path for requests that are streamed.
-    fn with_path(path: &str) -> Option<Self> {
+    fn for_path(path: &str) -> Option<Self> {
         match path {
             "/v1/messages" => Some(Self::Anthropic),
             "/v1/chat/completions" => Some(Self::OpenAi),
@@ -106,7 +106,7 @@ impl Provider {
         }
     }
 
-    fn stream(self, said: &Said) -> Native {
+    fn stream(self, said: &Said) -> NativeStream {
         match self {
             Self::Anthropic => anthropic::stream(said),
             Self::OpenAi => openai::stream(said),
@@ -149,7 +149,7 @@ impl Faults for Script {
             return vec![Step::Bytes(answer("404 N", &json, b"{}"))];
         }
         let path = request.head.path();
-        let provider = Provider::with_path(path);
+        let provider = Provider::for_path(path);
         let provider = provider.unwrap_or_else(|| panic!("no provider streams at {path}"));
         let body = String::from_utf8(request.body.clone()).expect("JSON is UTF-8");
         sync::lock(&self.captured).push(Captured { provider, body });

@@ -1,3 +1,5 @@
+//! Tests the bodies of upstream requests, byte by byte.
+
 use serde_json::json;
 use serde_json::value::to_raw_value;
 

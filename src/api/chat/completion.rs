@@ -1,5 +1,7 @@
-//! Writes a turn's answer as one unstreamed completion. An answer that upstream gave whole passes
-//! as it is, but for its id, the calls that were repaired, and our extension.
+//! Writes a turn's answer as one unstreamed completion.
+//!
+//! An answer that upstream gave whole is sent on as it came, except for its id, the calls that
+//! were repaired, and our extension.
 
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -21,7 +23,7 @@ pub(super) struct Completion<'a> {
     model: &'a str,
     choices: [Choice<'a>; 1],
     #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<Counted<'a>>,
+    usage: Option<AnswerUsage<'a>>,
     toolhand: Extension<'a>,
     #[serde(flatten)]
     members: &'a RawMembers,
@@ -58,15 +60,15 @@ type BorrowedMembers<'a> = IndexMap<&'a str, &'a RawValue>;
 #[serde(untagged)]
 enum Logprobs<'a> {
     Joined(Map<String, Value>),
-    AsTheyCame(&'a RawValue),
+    Verbatim(&'a RawValue),
 }
 
 /// The usage of an answer.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Counted<'a> {
+enum AnswerUsage<'a> {
     Summed(Figures<'a>),
-    AsItCame(&'a RawValue),
+    Verbatim(&'a RawValue),
 }
 
 impl<'a> Completion<'a> {
@@ -79,7 +81,7 @@ impl<'a> Completion<'a> {
         let Collected { content, members, logprobs, calls, .. } = collected;
         let message = Message::new(content, members, calls, whole);
         let logprobs = match whole {
-            Some(whole) => whole.logprobs.as_deref().map(Logprobs::AsTheyCame),
+            Some(whole) => whole.logprobs.as_deref().map(Logprobs::Verbatim),
             None => (!logprobs.is_empty()).then_some(Logprobs::Joined(logprobs)),
         };
         Self {
@@ -112,11 +114,11 @@ impl<'a> Message<'a> {
         let mut raw = BorrowedMembers::new();
         if let Some(whole) = whole {
             raw = whole.message.iter().map(|(name, value)| (name.as_str(), &**value)).collect();
-            // A content that was a list was taken apart, and may have added to other members. A
-            // text is the same, unless an earlier round had one too.
+            // Upstream's own bytes are sent, except where the events may have brought more: texts
+            // of earlier rounds, and members made from the parts of a `content` that is a list.
             joined.retain(|name, value| {
-                let is_richer = value.is_string() || whole.content == ContentKind::List;
-                is_richer || !raw.contains_key(name.as_str())
+                let may_be_more = value.is_string() || whole.content == ContentKind::List;
+                may_be_more || !raw.contains_key(name.as_str())
             });
             raw.retain(|name, _| !joined.contains_key(*name));
         }
@@ -171,14 +173,14 @@ fn written(call: Call, mut entry: Value) -> Value {
 }
 
 /// The usage of a whole answer, as it came if it is that of all requests; otherwise their sum.
-fn usage_of<'a>(whole: Option<&'a WholeAnswer>, sum: Option<&'a Usage>) -> Option<Counted<'a>> {
-    let Some(whole) = whole else { return Some(Counted::Summed(Figures::from_usage(sum))) };
+fn usage_of<'a>(whole: Option<&'a WholeAnswer>, sum: Option<&'a Usage>) -> Option<AnswerUsage<'a>> {
+    let Some(whole) = whole else { return Some(AnswerUsage::Summed(Figures::from_usage(sum))) };
     let of_all = whole.usage.as_deref().filter(|raw| {
         let counts: Map<String, Value> = serde_json::from_str(raw.get()).unwrap_or_default();
         has_clients_counts(&counts) && Usage::read(counts).as_ref() == sum
     });
-    let summed = || sum.map(|sum| Counted::Summed(Figures::Summed(sum)));
-    of_all.map(Counted::AsItCame).or_else(summed)
+    let summed = || sum.map(|sum| AnswerUsage::Summed(Figures::Summed(sum)));
+    of_all.map(AnswerUsage::Verbatim).or_else(summed)
 }
 
 /// Whether OpenAI's clients find in it what they expect.

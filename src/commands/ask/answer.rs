@@ -132,13 +132,13 @@ impl Ending {
     pub(super) fn into_error(self) -> AskError {
         match self {
             Self::Refused(words) => {
-                AskError::of_answer(ErrorKind::Refused, format!("the model refused: {words}"))
+                AskError::about_answer(ErrorKind::Refused, format!("the model refused: {words}"))
             }
-            Self::Filtered => AskError::of_answer(
+            Self::Filtered => AskError::about_answer(
                 ErrorKind::Refused,
                 "a content filter stopped the answer (content_filter)",
             ),
-            Self::CutOff | Self::Stopped => AskError::of_answer(
+            Self::CutOff | Self::Stopped => AskError::about_answer(
                 ErrorKind::CutOff,
                 "a limit cut the answer off: of its tokens, or of the turn's rounds (length)",
             ),

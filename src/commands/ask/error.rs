@@ -111,7 +111,7 @@ impl AskError {
     }
 
     /// About an answer that was shown.
-    pub(super) fn of_answer(kind: ErrorKind, message: impl Into<String>) -> Self {
+    pub(super) fn about_answer(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { is_answered: true, ..Self::new(kind, message) }
     }
 

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use super::answer::{ToolEnd, ToolStart};
 use super::control_characters::in_one_line;
 use super::output::to_stderr;
+use crate::commands::style::are_escapes_wanted;
 use crate::config::environment::Variables;
 use crate::progress_lines;
 
@@ -23,7 +24,7 @@ const USUAL_WIDTH: usize = 80;
 
 /// How progress is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum ProgressStyle {
     Quiet,
     Lines,
     Spinner,
@@ -31,7 +32,7 @@ pub(super) enum Style {
 
 #[derive(Debug)]
 pub(super) struct Progress {
-    style: Style,
+    style: ProgressStyle,
     /// The calls that run, the oldest first.
     running: Vec<Running>,
     /// When something was shown last.
@@ -47,30 +48,28 @@ struct Running {
     since: Instant,
 }
 
-impl Style {
-    /// Escape sequences are for terminals that understand them and users who want them.
-    pub(super) fn chosen(quiet: bool, is_terminal: bool, variables: &Variables) -> Self {
-        let is_dumb = variables.get("TERM").is_none_or(|term| term == "dumb");
+impl ProgressStyle {
+    pub(super) fn choose(quiet: bool, is_terminal: bool, variables: &Variables) -> Self {
         match (quiet, is_terminal) {
             (true, _) => Self::Quiet,
-            (false, true) if !is_dumb && variables.get("NO_COLOR").is_none() => Self::Spinner,
+            (false, true) if are_escapes_wanted(variables) => Self::Spinner,
             (false, _) => Self::Lines,
         }
     }
 }
 
 impl Progress {
-    pub(super) fn new(style: Style) -> Self {
+    pub(super) fn new(style: ProgressStyle) -> Self {
         Self { style, running: Vec::new(), last_shown: Instant::now(), frame: 0, is_drawn: false }
     }
 
-    pub(super) fn style(&self) -> Style {
+    pub(super) fn style(&self) -> ProgressStyle {
         self.style
     }
 
     pub(super) fn started(&mut self, start: &ToolStart) {
         let (tool, argument) = subject(&start.tool, start.argument.as_deref());
-        if self.style == Style::Lines {
+        if self.style == ProgressStyle::Lines {
             to_stderr(&progress_lines::started(&tool, &argument));
         }
         let label = format!("{tool} {argument}");
@@ -87,9 +86,9 @@ impl Progress {
             None => progress_lines::ended(&tool, &argument, end.duration(), end.chars),
         };
         match self.style {
-            Style::Quiet => {}
-            Style::Lines => to_stderr(&line),
-            Style::Spinner => {
+            ProgressStyle::Quiet => {}
+            ProgressStyle::Lines => to_stderr(&line),
+            ProgressStyle::Spinner => {
                 self.clear();
                 to_stderr(&coloured(&line, if end.error.is_some() { RED } else { GREEN }));
             }
@@ -103,7 +102,7 @@ impl Progress {
 
     /// Draws the next frame of the spinner.
     pub(super) fn draw(&mut self) {
-        if self.style != Style::Spinner {
+        if self.style != ProgressStyle::Spinner {
             return;
         }
         self.frame = (self.frame + 1) % FRAMES.len();
@@ -171,19 +170,21 @@ mod tests {
 
     #[test]
     fn escape_sequences_are_for_terminals_that_want_them() {
-        let check =
-            |quiet: bool, is_terminal: bool, variables: &[(&str, &str)], expected: Style| {
-                let variables = variables.iter().copied().collect();
-                assert_eq!(Style::chosen(quiet, is_terminal, &variables), expected);
-            };
+        let check = |quiet: bool,
+                     is_terminal: bool,
+                     variables: &[(&str, &str)],
+                     expected: ProgressStyle| {
+            let variables = variables.iter().copied().collect();
+            assert_eq!(ProgressStyle::choose(quiet, is_terminal, &variables), expected);
+        };
         let xterm = ("TERM", "xterm");
-        check(false, true, &[xterm], Style::Spinner);
-        check(false, true, &[xterm, ("NO_COLOR", "")], Style::Spinner);
-        check(false, true, &[xterm, ("NO_COLOR", "1")], Style::Lines);
-        check(false, true, &[("TERM", "dumb")], Style::Lines);
-        check(false, true, &[], Style::Lines);
-        check(false, false, &[xterm], Style::Lines);
-        check(true, true, &[xterm], Style::Quiet);
+        check(false, true, &[xterm], ProgressStyle::Spinner);
+        check(false, true, &[xterm, ("NO_COLOR", "")], ProgressStyle::Spinner);
+        check(false, true, &[xterm, ("NO_COLOR", "1")], ProgressStyle::Lines);
+        check(false, true, &[("TERM", "dumb")], ProgressStyle::Lines);
+        check(false, true, &[], ProgressStyle::Lines);
+        check(false, false, &[xterm], ProgressStyle::Lines);
+        check(true, true, &[xterm], ProgressStyle::Quiet);
     }
 
     #[test]

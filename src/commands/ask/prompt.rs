@@ -16,7 +16,7 @@ const STDIN: &str = "-";
 const MAX_PROMPT: u64 = 64 << 20;
 
 /// How long stdin may stay open before the user is told what the command waits for.
-const PATIENCE: Duration = Duration::from_secs(2);
+const NOTE_DELAY: Duration = Duration::from_secs(2);
 
 /// The prompt of the argument, with what is piped into stdin.
 pub(super) async fn read(argument: &OsStr) -> Result<String, AskError> {
@@ -52,7 +52,7 @@ async fn read_stdin() -> Result<Vec<u8>, AskError> {
         io::stdin().lock().take(MAX_PROMPT + 1).read_to_end(&mut bytes).map(|_| bytes)
     });
     let note = async {
-        tokio::time::sleep(PATIENCE).await;
+        tokio::time::sleep(NOTE_DELAY).await;
         to_stderr(waiting(io::stdin().is_terminal()));
         std::future::pending().await
     };

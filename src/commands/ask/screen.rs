@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::answer::Shown;
 use super::control_characters::shown;
 use super::output::{Stdout, to_stderr};
-use super::progress::{Progress, Style};
+use super::progress::{Progress, ProgressStyle};
 use crate::config::environment::Variables;
 
 /// The time between two frames of the spinner.
@@ -31,7 +31,7 @@ impl Screen {
             stdout_is_terminal: io::stdout().is_terminal(),
             stderr_is_terminal,
             at_line_start: true,
-            progress: Progress::new(Style::chosen(quiet, stderr_is_terminal, variables)),
+            progress: Progress::new(ProgressStyle::choose(quiet, stderr_is_terminal, variables)),
         })
     }
 
@@ -98,7 +98,7 @@ impl Screen {
     }
 
     fn has_spinner(&self) -> bool {
-        self.progress.style() == Style::Spinner
+        self.progress.style() == ProgressStyle::Spinner
     }
 
     fn write(&mut self, text: &str) -> io::Result<()> {
@@ -123,7 +123,7 @@ impl Screen {
 
     /// Progress does not continue a line of the answer.
     fn begin_line(&mut self) {
-        let is_shown = self.progress.style() != Style::Quiet;
+        let is_shown = self.progress.style() != ProgressStyle::Quiet;
         if is_shown && self.is_on_terminal() && self.stdout_is_terminal && !self.at_line_start {
             self.at_line_start = true;
             to_stderr("\n");

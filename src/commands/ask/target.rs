@@ -57,7 +57,7 @@ pub(super) fn find(
     variables: &Variables,
 ) -> Result<Target, AskError> {
     let given_key = given_key(key_file, variables)?;
-    let running = Local::find(variables);
+    let running = LocalServer::find(variables);
     let Some(named) = named else { return running?.target(given_key) };
     match running {
         Ok(running) if running.is_named(named) => running.target(given_key),
@@ -75,12 +75,12 @@ fn given_key(key_file: Option<&Path>, variables: &Variables) -> Result<Option<Se
 }
 
 /// The server that runs on our state directory.
-struct Local {
+struct LocalServer {
     server: RunningServer,
     state_dir: PathBuf,
 }
 
-impl Local {
+impl LocalServer {
     fn find(variables: &Variables) -> Result<Self, AskError> {
         let given = ConfigInput { variables: variables.clone(), ..ConfigInput::default() };
         let state_dir = config::state_dir(&given).map_err(setup)?;
@@ -173,7 +173,7 @@ mod tests {
         let check = |address: &str, url: &str, expected: bool| {
             let address: SocketAddr = address.parse().unwrap();
             let server = RunningServer::this_process(address, StartedBy::Serve).unwrap();
-            let local = Local { server, state_dir: "/nowhere".into() };
+            let local = LocalServer { server, state_dir: "/nowhere".into() };
             assert_eq!(local.is_named(&base_url(url).unwrap()), expected, "{url}");
         };
         for url in ["http://127.0.0.1:87", "http://localhost:87/v1", "http://127.1:87"] {

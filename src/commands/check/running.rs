@@ -15,7 +15,7 @@ use crate::secret::Secret;
 use crate::upstream::{Client, TraceHeaders, UpstreamSettings};
 
 /// The server probes its upstream before it answers, which may take as long as this.
-const PATIENCE: Duration = Duration::from_secs(30);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Many times the size of a status.
 const MAX_STATUS: usize = 1 << 20;
@@ -46,13 +46,13 @@ pub(super) fn describe(server: &RunningServer) -> String {
 }
 
 /// One line on its upstream; the error if that or the server does not answer.
-pub(super) async fn upstream(
+pub(super) async fn describe_upstream(
     server: &RunningServer,
     key: Option<&Secret>,
 ) -> Result<String, String> {
     let failed = |reason: String| format!("server: {}: {reason}", server.base_url());
-    let status = timeout(PATIENCE, status(server, key)).await;
-    let status = status.map_err(|_| failed(format!("no answer in {PATIENCE:?}")))?;
+    let status = timeout(STATUS_TIMEOUT, status(server, key)).await;
+    let status = status.map_err(|_| failed(format!("no answer in {STATUS_TIMEOUT:?}")))?;
     let Status { version, upstream } = status.map_err(failed)?;
     let Upstream { url, reachable } = upstream;
     if !reachable {
@@ -75,11 +75,12 @@ async fn status(server: &RunningServer, key: Option<&Secret>) -> Result<Status, 
         Some(_) => format!("{fault} (asked with the client key of the state directory)"),
         None => format!("{fault} (asked without a key: the state directory has none)"),
     })?;
-    serde_json::from_slice(&beginning(response).await?)
+    serde_json::from_slice(&bounded_body(response).await?)
         .map_err(|error| format!("its status is none of toolhand's: {error}"))
 }
 
-async fn beginning(mut response: Response) -> Result<BytesMut, String> {
+/// Reads a body of at most [`MAX_STATUS`] bytes.
+async fn bounded_body(mut response: Response) -> Result<BytesMut, String> {
     let mut body = BytesMut::new();
     while let Some(piece) = response.chunk().await.map_err(|error| error.to_string())? {
         if body.len() + piece.len() > MAX_STATUS {

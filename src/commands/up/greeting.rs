@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::json;
 
+use crate::app::running_server;
 use crate::commands::invocation::{Invocation, shell_word};
 use crate::commands::style::Style;
 
@@ -78,11 +79,7 @@ impl fmt::Display for Greeting<'_> {
 
 impl Greeting<'_> {
     fn base(&self) -> String {
-        let mut address = self.address;
-        if address.ip().is_unspecified() {
-            address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        }
-        format!("http://{address}/v1")
+        running_server::base_url(self.address)
     }
 
     fn key(&self) -> String {

@@ -11,8 +11,9 @@ use std::process::{ExitStatus, Stdio};
 
 use tokio::io::{AsyncBufReadExt, BufReader};
 
+use super::error::UpError;
 use super::python::{Module, Python};
-use super::{UpError, install_fault, log};
+use super::{install_fault, log};
 use crate::commands::output::say;
 use crate::config::environment::Variables;
 
@@ -60,14 +61,16 @@ impl Existing {
 
 /// The interpreter of the environment with LiteLLM. Installs it first if necessary.
 pub(super) async fn ensure(directory: &Path, variables: &Variables) -> Result<Python, UpError> {
-    let venv = place(directory);
+    let venv = venv_path(directory);
     let python = Python::new(venv.join("bin/python"));
     let existing = inspect(&venv, &python).await;
     if existing == Existing::Usable {
         return Ok(python);
     }
     let system = Python::find().await?;
-    existing.reason().map(say).unwrap_or_default();
+    if let Some(reason) = existing.reason() {
+        say(reason);
+    }
     say(
         "Installing LiteLLM into the state directory. This happens once and takes a minute or two.",
     );
@@ -81,13 +84,13 @@ pub(super) async fn ensure(directory: &Path, variables: &Variables) -> Result<Py
     Ok(python)
 }
 
-fn place(directory: &Path) -> PathBuf {
+fn venv_path(directory: &Path) -> PathBuf {
     directory.join("venv")
 }
 
 /// Whether an installation was begun and is not finished.
 pub(super) fn is_unfinished(directory: &Path) -> bool {
-    matches!(stamped(&place(directory)), Existing::Unfinished)
+    matches!(stamped(&venv_path(directory)), Existing::Unfinished)
 }
 
 async fn inspect(venv: &Path, python: &Python) -> Existing {

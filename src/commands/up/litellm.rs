@@ -12,8 +12,9 @@ use tokio::process::{Child, ChildStdin};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use uuid::Uuid;
 
+use super::error::UpError;
 use super::python::Python;
-use super::{DEMO_BASE, UpError, log};
+use super::{DEMO_BASE, log};
 use crate::config::environment::Variables;
 use crate::secret::Secret;
 

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::UpError;
+use super::error::UpError;
 
 /// Enough for the end of a Python traceback, which has the reason.
 const TAIL_LINES: usize = 15;

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 
-use super::UpError;
+use super::error::UpError;
 use crate::config::own_environment;
 
 /// Runs the module, and watches the pipe on its standard input. See the file itself.

@@ -37,25 +37,26 @@ pub(super) struct Clause<'a> {
     pub(super) is_next_round: bool,
 }
 
-/// The error is the part that was not understood.
+/// Splits a sentence where a verb stands at its beginning, after "and" or "then", or after a
+/// comma. The error is the part that was not understood.
 pub(super) fn clauses(source: &str) -> Result<Vec<Clause<'_>>, String> {
     let words = words(source);
     let start = words.iter().position(|word| !word.is_courtesy()).unwrap_or(0);
     let mut clauses: Vec<Clause<'_>> = Vec::new();
     let mut at = start;
     while at < words.len() {
-        let joint = words[at..].iter().take_while(|word| word.is_joint()).count();
+        let conjunctions = words[at..].iter().take_while(|word| word.is_conjunction()).count();
         let after_comma = at > start && words[at - 1].ends_with_comma();
-        let begins = at == start || joint > 0 || after_comma;
-        let verb = words.get(at + joint).filter(|_| begins).and_then(Verb::from_word);
+        let begins = at == start || conjunctions > 0 || after_comma;
+        let verb = words.get(at + conjunctions).filter(|_| begins).and_then(Verb::from_word);
         match (verb, clauses.last_mut()) {
             (Some(verb), _) => {
-                let is_next_round = words[at..at + joint].iter().any(Word::is_then);
+                let is_next_round = words[at..at + conjunctions].iter().any(Word::is_then);
                 clauses.push(Clause { source, verb, words: Vec::new(), is_next_round });
-                at += joint + 1;
+                at += conjunctions + 1;
             }
             (None, Some(clause)) => {
-                let taken = joint.max(1);
+                let taken = conjunctions.max(1);
                 clause.words.extend(&words[at..at + taken]);
                 at += taken;
             }

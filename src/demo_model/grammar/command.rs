@@ -30,9 +30,11 @@ impl Clause<'_> {
     /// Parses `a.txt` or `a.txt and b.txt`. Other words after the first file are ignored.
     fn reads(&self) -> Option<Vec<Command>> {
         let mut files = Vec::new();
-        for part in self.words.split_inclusive(|word| word.is_joint() || word.ends_with_comma()) {
+        for part in
+            self.words.split_inclusive(|word| word.is_conjunction() || word.ends_with_comma())
+        {
             let part = without(part, &["me", "the", "file", "files", "contents", "of", "please"]);
-            let part: Vec<_> = part.into_iter().filter(|word| !word.is_joint()).collect();
+            let part: Vec<_> = part.into_iter().filter(|word| !word.is_conjunction()).collect();
             match (&part[..], files.is_empty()) {
                 ([file, ..], true) | ([file], false) => files.push(file.argument()),
                 _ => {}

@@ -126,7 +126,7 @@ impl<'a> Word<'a> {
         self.is(&["then", "finally", "afterwards"])
     }
 
-    pub(super) fn is_joint(&self) -> bool {
+    pub(super) fn is_conjunction(&self) -> bool {
         self.is_then() || self.is(&["and", "also", "please"])
     }
 

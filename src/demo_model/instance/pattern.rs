@@ -98,9 +98,11 @@ impl Parser<'_> {
             Some('*') => self.more,
             Some('+') => self.more.saturating_add(1),
             Some('?') => 0,
-            Some('{') if self.opens_count() => return self.counted(),
+            Some('{') if self.opens_count() => self.counted()?,
             _ => return Some(1),
         };
+        // The last character of the repetition. A `?` behind it makes it lazy, which is the
+        // same here.
         self.rest.next();
         self.takes('?');
         Some(times)
@@ -110,21 +112,16 @@ impl Parser<'_> {
         self.rest.clone().nth(1).is_some_and(|next| next.is_ascii_digit())
     }
 
+    /// Parses `{2}`, `{2,}` or `{2,5}` up to the closing brace.
     fn counted(&mut self) -> Option<u64> {
         self.rest.next();
         let min = self.digits()?;
-        let most = match (self.takes(','), self.takes('}')) {
-            (false, closed) => return closed.then_some(min).filter(|_| self.lazy()),
-            (true, true) => u64::MAX,
-            (true, false) => self.digits().filter(|_| self.takes('}'))?,
+        let max = match (self.takes(','), self.rest.peek()) {
+            (false, _) => min,
+            (true, Some('}')) => u64::MAX,
+            (true, _) => self.digits()?,
         };
-        self.lazy().then_some(min.saturating_add(self.more).min(most))
-    }
-
-    /// Skips the mark of a lazy repetition. Always true.
-    fn lazy(&mut self) -> bool {
-        self.takes('?');
-        true
+        (self.rest.peek() == Some(&'}')).then(|| min.saturating_add(self.more).min(max))
     }
 
     fn digits(&mut self) -> Option<u64> {

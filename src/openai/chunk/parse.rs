@@ -202,8 +202,8 @@ impl Members for Custom {
     }
 }
 
-/// Numbers the calls of a whole message by position: some providers give all of them index 0.
-/// Finds its refusal.
+/// Numbers the calls of a whole message by position, because some providers give all of them
+/// index 0, and finds its refusal.
 fn message(mut delta: Delta) -> Delta {
     adopt_refusal(&mut delta);
     for (position, call) in (0..).zip(&mut delta.tool_calls) {

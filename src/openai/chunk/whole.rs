@@ -33,17 +33,18 @@ pub(crate) enum ContentKind {
     List,
 }
 
-/// The members that this server writes itself: beside the choices, in the choice and in the
-/// message. `toolhand` is ours, and a client takes it for what this server did.
-const WRITTEN: [&[&str]; 3] = [
+/// The members that this server writes itself and so does not keep: beside the choices, in the
+/// choice and in the message. A client takes `toolhand` for what this server did.
+const OWN_MEMBERS: [&[&str]; 3] = [
     &["id", "object", "choices", "toolhand", "error", "obfuscation"],
     &["index", "message", "delta", "finish_reason", "toolhand"],
     &["role", "refusal", "function_call", "toolhand"],
 ];
 
-/// Members that OpenAI's schema knows, with the bytes with which their values may begin. Others
-/// are left out, null where it is not among them: LiteLLM writes null for what is missing.
-const KNOWN: [(&str, &[u8]); 5] = [
+/// Members whose type OpenAI's schema tells, each with the first bytes that its value may have.
+/// Another value is not kept. So a null is kept only where the schema has one, because LiteLLM
+/// writes null for what is missing.
+const FIRST_BYTES: [(&str, &[u8]); 5] = [
     ("system_fingerprint", b"\""),
     ("annotations", b"["),
     ("audio", b"{n"),
@@ -57,9 +58,9 @@ type Members<'a> = IndexMap<String, &'a RawValue>;
 impl WholeAnswer {
     /// Parses a completion; `None` if it is none.
     pub(super) fn parse(body: &str) -> Option<Self> {
-        let [beside, in_choice, in_message] = WRITTEN;
+        let [beside, in_choice, in_message] = OWN_MEMBERS;
         let mut top: Members<'_> = serde_json::from_str(body).ok()?;
-        let mut choice = top.get("choices").and_then(|choices| first(choices)).unwrap_or_default();
+        let choice = top.get("choices").and_then(|choices| first(choices)).unwrap_or_default();
         let message = choice.get("message").or(choice.get("delta"));
         let mut message: Members<'_> =
             message.and_then(|message| object(message)).unwrap_or_default();
@@ -68,7 +69,7 @@ impl WholeAnswer {
         let created = top.shift_remove("created").and_then(|created| created.get().parse().ok());
         let model = top.shift_remove("model");
         let mut members = kept(top, beside);
-        let mut choice = kept(std::mem::take(&mut choice), in_choice);
+        let mut choice = kept(choice, in_choice);
         Some(Self {
             created,
             model: model.and_then(|model| serde_json::from_str(model.get()).ok()),
@@ -130,18 +131,17 @@ fn kind(content: &RawValue) -> ContentKind {
     }
 }
 
-/// The members that pass.
-fn kept(members: Members<'_>, written: &[&str]) -> RawMembers {
-    let passes = |name: &str, value: &RawValue| {
-        let known = KNOWN.iter().find(|(known, _)| *known == name);
-        let fits = known.is_none_or(|(_, first)| {
+/// The members that are not our own and have a type that clients expect.
+fn kept(members: Members<'_>, own: &[&str]) -> RawMembers {
+    let has_fitting_type = |name: &str, value: &RawValue| {
+        let known = FIRST_BYTES.iter().find(|(known, _)| *known == name);
+        known.is_none_or(|(_, first)| {
             value.get().as_bytes().first().is_some_and(|byte| first.contains(byte))
-        });
-        fits && !written.contains(&name)
+        })
     };
     members
         .into_iter()
-        .filter(|(name, value)| passes(name, value))
+        .filter(|(name, value)| !own.contains(&name.as_str()) && has_fitting_type(name, value))
         .map(|(name, value)| (name, value.to_owned()))
         .collect()
 }

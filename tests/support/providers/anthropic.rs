@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Exchange, Native, Said, event, list};
+use super::{Exchange, NativeStream, Said, event, list};
 
-pub(super) fn stream(said: &Said) -> Native {
+pub(super) fn stream(said: &Said) -> NativeStream {
     let (blocks, reason) = match said {
         Said::Text(text) => (text_block(text), "end_turn"),
         Said::Calls(calls) => {
@@ -26,7 +26,7 @@ pub(super) fn stream(said: &Said) -> Native {
     let named = |data: &Value| {
         format!("event: {}\n{}", data["type"].as_str().expect("a type"), event(data))
     };
-    Native { content_type: "text/event-stream", pieces: events.iter().map(named).collect() }
+    NativeStream { content_type: "text/event-stream", pieces: events.iter().map(named).collect() }
 }
 
 fn text_block(text: &str) -> Vec<Value> {

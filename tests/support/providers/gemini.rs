@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Exchange, Native, Said, by_position, event, list};
+use super::{Exchange, NativeStream, Said, by_position, event, list};
 
-pub(super) fn stream(said: &Said) -> Native {
+pub(super) fn stream(said: &Said) -> NativeStream {
     let parts = match said {
         Said::Text(text) => vec![json!({ "text": text })],
         Said::Calls(calls) => calls.iter().enumerate().map(call).collect(),
@@ -16,7 +16,7 @@ pub(super) fn stream(said: &Said) -> Native {
     let answer = json!({
         "candidates": [candidate], "usageMetadata": usage, "modelVersion": "scripted",
     });
-    Native { content_type: "text/event-stream", pieces: vec![event(&answer)] }
+    NativeStream { content_type: "text/event-stream", pieces: vec![event(&answer)] }
 }
 
 /// What the model wants back with its first call of a round: base64 of any bytes.

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Exchange, Native, Said, by_position, list};
+use super::{Exchange, NativeStream, Said, by_position, list};
 
-pub(super) fn stream(said: &Said) -> Native {
+pub(super) fn stream(said: &Said) -> NativeStream {
     let message = match said {
         Said::Text(text) => json!({ "role": "assistant", "content": text }),
         Said::Calls(calls) => {
@@ -23,7 +23,7 @@ pub(super) fn stream(said: &Said) -> Native {
         "prompt_eval_duration": 1, "eval_duration": 1,
     });
     let pieces = [said, end].map(|line| format!("{line}\n")).to_vec();
-    Native { content_type: "application/x-ndjson", pieces }
+    NativeStream { content_type: "application/x-ndjson", pieces }
 }
 
 /// A call, whole and without an id.

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Exchange, Native, Said, event, list};
+use super::{Exchange, NativeStream, Said, event, list};
 
-pub(super) fn stream(said: &Said) -> Native {
+pub(super) fn stream(said: &Said) -> NativeStream {
     let (deltas, reason) = match said {
         Said::Text(text) => (vec![json!({ "content": text })], "stop"),
         Said::Calls(calls) => (calls.iter().enumerate().flat_map(call).collect(), "tool_calls"),
@@ -21,7 +21,7 @@ pub(super) fn stream(said: &Said) -> Native {
     events.push(usage);
     let mut pieces: Vec<String> = events.iter().map(event).collect();
     pieces.push("data: [DONE]\n\n".to_owned());
-    Native { content_type: "text/event-stream", pieces }
+    NativeStream { content_type: "text/event-stream", pieces }
 }
 
 fn chunk(choices: &Value) -> Value {

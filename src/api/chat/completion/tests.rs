@@ -1,3 +1,5 @@
+//! Tests whole answers: written from events, and sent on as upstream gave them.
+
 use std::time::Duration;
 
 use super::*;

@@ -1,4 +1,4 @@
-//! Writes the commands that run the demo model where LiteLLM cannot be had.
+//! Writes the commands that run the demo model where LiteLLM cannot be installed.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
@@ -11,12 +11,15 @@ use crate::config::layers::{Setting, Source};
 /// Where the demo model listens, unless something else does.
 const USUAL_PORT: u16 = 8788;
 
+/// The keys that `up` alone reads.
+const UP_SECTION: &str = "up.";
+
 /// Two commands that start the demo model and, with the flags given to `up`, the server.
-pub(super) fn without_litellm(invocation: &Invocation, given: &ConfigInput) -> String {
-    commands(invocation, given, free_address())
+pub(super) fn commands(invocation: &Invocation, given: &ConfigInput) -> String {
+    commands_for(invocation, given, free_address())
 }
 
-fn commands(invocation: &Invocation, given: &ConfigInput, demo: SocketAddr) -> String {
+fn commands_for(invocation: &Invocation, given: &ConfigInput, demo: SocketAddr) -> String {
     let (listen, upstream) = (demo.to_string(), format!("http://{demo}/v1"));
     let demo = invocation.command(["demo-model", "--listen", &listen]);
     let file = given.file.as_ref().map(|path| path.to_string_lossy().into_owned());
@@ -28,9 +31,12 @@ fn commands(invocation: &Invocation, given: &ConfigInput, demo: SocketAddr) -> S
     format!("Without LiteLLM, the demo model alone can answer:\n  {demo} &\n  {serve}")
 }
 
-/// The flag as it was typed.
+/// The flag as it was typed; nothing for one that `serve` does not have.
 fn words(setting: &Setting) -> Vec<String> {
     let Source::Flag(flag) = setting.source else { return Vec::new() };
+    if setting.path.starts_with(UP_SECTION) {
+        return Vec::new();
+    }
     match &setting.value {
         Value::String(text) => vec![flag.to_owned(), text.clone()],
         _ => vec![flag.to_owned()],
@@ -48,20 +54,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flags_of_up_are_those_of_the_server() {
+    fn flags_that_serve_has_too_are_repeated() {
         let flag = |name, value: Value| Setting {
             path: "a.key".to_owned(),
             value,
             source: Source::Flag(name),
         };
+        let of_up = Setting {
+            path: "up.litellm_workers".to_owned(),
+            ..flag("--litellm-workers", 2.into())
+        };
         let given = ConfigInput {
             file: Some("my.toml".into()),
-            flags: vec![flag("--workspace", "my files".into()), flag("--no-auth", false.into())],
+            flags: vec![
+                flag("--workspace", "my files".into()),
+                flag("--no-auth", false.into()),
+                of_up,
+            ],
             ..ConfigInput::default()
         };
         let invocation = Invocation::new("target/debug/toolhand", None);
 
-        let shown = commands(&invocation, &given, "127.0.0.1:8788".parse().unwrap());
+        let shown = commands_for(&invocation, &given, "127.0.0.1:8788".parse().unwrap());
 
         insta::assert_snapshot!(shown, @r#"
         Without LiteLLM, the demo model alone can answer:

@@ -1,4 +1,5 @@
-//! Works through the blocks of a document: one terminal for the server, one for the rest.
+//! Runs the blocks of a document one after the other: servers in one terminal, everything else
+//! in a second one.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
@@ -16,7 +17,7 @@ use super::machine::{Machine, Printed, Terminal};
 use super::{sample, spans};
 
 /// Enough for the start of LiteLLM on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(300);
+const START_TIMEOUT: Duration = Duration::from_secs(300);
 
 const OUR_CONFIG: &str = include_str!("../../litellm-config.yaml");
 
@@ -32,7 +33,7 @@ print(urllib.request.urlopen(urllib.request.Request(url, body, headers)).read().
 
 /// The run of a document so far.
 #[derive(Debug)]
-pub(super) struct Session<'m> {
+pub(super) struct Walkthrough<'m> {
     servers: Terminal<'m>,
     others: Terminal<'m>,
     running: Vec<Service>,
@@ -47,7 +48,7 @@ struct Service {
     reading: Vec<JoinHandle<String>>,
 }
 
-impl<'m> Session<'m> {
+impl<'m> Walkthrough<'m> {
     pub(super) fn new(machine: &'m Machine) -> Self {
         let (servers, others) = (machine.terminal("servers"), machine.terminal("others"));
         Self { servers, others, running: Vec::new(), printed: None }
@@ -135,7 +136,7 @@ impl Service {
     /// Starts a server, and waits until it listens: what it printed until then.
     fn start(terminal: &Terminal<'_>, command: &str) -> (Self, Printed) {
         let mut child = terminal.command(command).spawn().expect("bash");
-        let (told, telling) = mpsc::channel();
+        let (listening, is_listening) = mpsc::channel();
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
         let mut stderr = child.stderr.take().expect("piped");
         let lines = std::thread::spawn(move || {
@@ -143,7 +144,7 @@ impl Service {
             for line in stdout.lines().map_while(Result::ok) {
                 said.extend([line.as_str(), "\n"]);
                 if line.starts_with("listening on http://") {
-                    let _nobody_waits = told.send(said.clone());
+                    let _nobody_waits = listening.send(said.clone());
                 }
             }
             said
@@ -154,12 +155,8 @@ impl Service {
             String::from_utf8_lossy(&bytes).into_owned()
         });
         let service = Self { child, reading: vec![lines, errors] };
-        let Ok(stdout) = telling.recv_timeout(PATIENCE) else {
-            panic!(
-                "{command} does not listen:
-{}",
-                service.interrupt()
-            );
+        let Ok(stdout) = is_listening.recv_timeout(START_TIMEOUT) else {
+            panic!("{command} does not listen:\n{}", service.interrupt());
         };
         (service, Printed { stdout, stderr: String::new(), is_success: true })
     }
@@ -174,7 +171,7 @@ impl Service {
     }
 }
 
-impl Drop for Session<'_> {
+impl Drop for Walkthrough<'_> {
     fn drop(&mut self) {
         self.end();
     }

@@ -1,0 +1,63 @@
+//! Makes the configuration that LiteLLM is started with: the operator's own file, or the entries
+//! of ours that can work here.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::error::UpError;
+use super::{DEMO_BASE, models};
+use crate::config::environment::Variables;
+use crate::named_file;
+use crate::upstream::ModelHints;
+
+/// The configuration of LiteLLM that comes with toolhand.
+const SHIPPED: &str = include_str!("../../../litellm-config.yaml");
+
+/// Larger than any list of models.
+const MAX_CONFIG: u64 = 1 << 20;
+
+/// The configuration that LiteLLM is started with.
+pub(super) struct LitellmConfig {
+    pub(super) path: PathBuf,
+    pub(super) yaml: String,
+    /// The models that cannot work here, a line for each missing variable.
+    pub(super) left_out: Vec<String>,
+    /// The same for clients that ask for such a model.
+    pub(super) model_hints: ModelHints,
+}
+
+impl LitellmConfig {
+    /// The file that the operator named, unchanged; otherwise our own without the entries that
+    /// cannot work here, written into `directory`.
+    pub(super) fn new(
+        named: Option<&Path>,
+        directory: &Path,
+        variables: &Variables,
+    ) -> Result<Self, UpError> {
+        if let Some(path) = named {
+            let fault = |error| UpError::file(path, error);
+            let (yaml, _) = named_file::read(path, MAX_CONFIG).map_err(fault)?;
+            let yaml = String::from_utf8_lossy(&yaml).into_owned();
+            // LiteLLM runs in another directory, so the path must be absolute.
+            let path = path.canonicalize().map_err(fault)?;
+            let (left_out, model_hints) = (Vec::new(), ModelHints::default());
+            return Ok(Self { path, yaml, left_out, model_hints });
+        }
+        let is_set = |name: &str| name == DEMO_BASE || variables.get(name).is_some();
+        let chosen = models::choose(SHIPPED, is_set);
+        let path = write_config(directory, &chosen.yaml)?;
+        let (left_out, model_hints) = (chosen.hints(), chosen.model_hints());
+        Ok(Self { path, left_out, model_hints, yaml: chosen.yaml })
+    }
+}
+
+fn write_config(directory: &Path, yaml: &str) -> Result<PathBuf, UpError> {
+    let path = directory.join("config.yaml");
+    let mut options = fs::OpenOptions::new();
+    let file = options.create(true).write(true).truncate(true).mode(0o600).open(&path);
+    let written = file.and_then(|mut file| file.write_all(yaml.as_bytes()));
+    written.map_err(|error| UpError::file(&path, error))?;
+    Ok(path)
+}
