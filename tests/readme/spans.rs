@@ -29,7 +29,7 @@ static KEYS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let mut keys = BTreeSet::new();
     for line in EXAMPLE.lines().map(|line| line.trim_start_matches('#')) {
         if let Some(name) = line.strip_prefix('[') {
-            section = name.trim_matches(['[', ']']).to_owned();
+            name.trim_matches(['[', ']']).clone_into(&mut section);
             keys.insert(section.clone());
             section.push('.');
         } else if let Some((key, _)) = line.split_once(" = ")
