@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use self::flags::{CheckFlags, ServeFlags};
-pub(crate) use self::output::{print, print_error, say};
+pub(crate) use self::output::{print, print_error, print_result, say};
 use crate::config::own_environment;
 
 /// An OpenAI-compatible endpoint that gives any model hands.

@@ -5,7 +5,6 @@ mod finding;
 mod foreign;
 mod outputs;
 mod prompts;
-mod pseudo_terminal;
 mod terminal;
 
 use std::ffi::OsStr;
@@ -15,6 +14,7 @@ use std::process::{Output, Stdio};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 
+use crate::support::pseudo_terminal::PseudoTerminal;
 use crate::support::server::{KEY, Server};
 use crate::support::upstream::Upstream;
 use crate::support::watch;
@@ -70,6 +70,10 @@ impl Ask {
 
     fn start(mut self) -> Child {
         self.0.spawn().expect("the binary")
+    }
+
+    fn on_terminal(&self) -> PseudoTerminal {
+        PseudoTerminal::start(self.0.as_std())
     }
 
     async fn run(self) -> Ended {

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use crate::support::chunks::{gate, text};
 use crate::support::client::{Client, ask_streamed};
+use crate::support::pseudo_terminal::PseudoTerminal;
 use crate::support::upstream::Upstream;
 
 /// A home directory with a workspace, which is the working directory.
@@ -553,6 +554,86 @@ async fn a_server_that_stops_says_what_it_waits_for_and_that_it_has_stopped() {
         let told: Vec<String> = told.map(|line| line.expect("text")).collect();
         assert_eq!(told.last().map(String::as_str), Some("stopped"), "{told:?}");
         assert_eq!(told.iter().filter(|line| line.contains("stopped")).count(), 1, "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn on_a_terminal_ctrl_c_says_what_it_waits_for_and_ends_it_when_it_comes_again() {
+    let upstream = Upstream::start();
+    upstream.round(vec![text("a first word"), gate("never opened")]);
+    let home = Home::new();
+    let mut command = home.command(&["serve", "--listen", "127.0.0.1:0"]);
+    command.env("TOOLHAND_UPSTREAM", upstream.url()).env("TOOLHAND_API_KEY", "th-of-a-test");
+    let mut terminal = PseudoTerminal::start(&command);
+    let address = listening_on(&mut terminal).await;
+    let mut stream = Client::new(address, "th-of-a-test").stream(&ask_streamed("Anything?")).await;
+    stream.until_text().await;
+
+    terminal.press("\u{3}");
+    terminal.written("waiting up to 30 s for 1 turn; Ctrl-C again ends it now").await;
+    terminal.press("\u{3}");
+    let (code, screen) = terminal.end().await;
+
+    assert_eq!(code, Some(130), "{screen}");
+    // The line with the echo of Ctrl-C was ended. The echo itself may come late.
+    let said = screen.replace("^C", "");
+    assert!(said.contains("\r\n\r\nwaiting up to 30 s for 1 turn; "), "{screen:?}");
+    assert!(said.ends_with("\r\n\r\nstopped\r\n"), "{screen:?}");
+    assert_eq!(screen.matches("listening").count(), 1, "{screen}");
+}
+
+/// The address that the server on this terminal tells.
+async fn listening_on(terminal: &mut PseudoTerminal) -> SocketAddr {
+    const TOLD: &str = "listening on http://";
+    terminal.written(TOLD).await;
+    terminal.written("\r\n").await;
+    let screen = terminal.screen();
+    let (_, told) = screen.split_once(TOLD).expect("it was written");
+    told.lines().next().expect("a line").parse().expect("an address")
+}
+
+#[test]
+fn a_result_that_is_lost_behind_a_full_disk_is_a_failure() {
+    let home = Home::new();
+    for arguments in [&["tools", "--json"][..], &["tools"], &["check"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        let output = home.command(arguments).stdout(full).output().expect("the binary");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        let told = "toolhand: stdout cannot be written: No space left on device (os error 28)\n";
+        assert_eq!(stderr, told);
+    }
+}
+
+#[test]
+fn a_question_without_quotes_is_told_of_them() {
+    let home = Home::new();
+    let ended = home.run(&["ask", "read", "README.md"]);
+    assert_eq!(ended.code, Some(2));
+    let tip = "tip: put a question of several words in quotes: toolhand ask \"read README.md\"";
+    assert!(ended.stderr.contains(tip), "{}", ended.stderr);
+    for wrong in [["ask", "--foo", "x"], ["tools", "extra", "words"]] {
+        let ended = home.run(&wrong);
+        assert_eq!(ended.code, Some(2));
+        assert!(!ended.stderr.contains("in quotes"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn up_names_the_flag_of_a_port_that_the_server_itself_takes() {
+    let home = Home::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound");
+    drop(taken);
+    let (address, port) = (address.to_string(), address.port().to_string());
+    for (what, flag) in [("LiteLLM", "--litellm-port"), ("the demo model", "--demo-port")] {
+        home.check_told(
+            &["up", "--listen", &address, flag, &port],
+            &format!(
+                "{what} cannot listen on {address}: the server itself is to listen there; choose \
+                 another port with {flag}"
+            ),
+        );
     }
 }
 

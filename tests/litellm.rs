@@ -39,25 +39,57 @@ fn type_in(line: &str, path: &Path) -> String {
     let output = Command::new("bash")
         .args(["-c", line])
         .env("PATH", std::env::join_paths(paths).expect("no colon"))
+        .stdin(Stdio::null())
         .output()
         .expect("bash");
     assert!(output.status.success(), "{line}\n{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// Runs the commands that `up` prints, as they stand there.
+async fn run_printed_lines(greeting: &str) {
+    let sdk = environment("sdk").await.join("bin");
+    let lines: Vec<&str> = greeting.lines().map(str::trim).collect();
+    for heading in ["Ask it:", "or with curl:", "or with the OpenAI SDK (pip install openai):"] {
+        let at = lines.iter().position(|line| *line == heading);
+        // A blank line stands between them.
+        let line = at.and_then(|at| lines.get(at + 2));
+        let line = line.unwrap_or_else(|| panic!("no {heading:?}:\n{greeting}"));
+        let answer = type_in(line, &sdk);
+        assert!(answer.contains("# The quince project"), "{line}\n{answer}");
+    }
+}
+
 #[tokio::test]
 async fn the_printed_lines_give_an_answer_that_quotes_a_file() {
     let up = Up::shared().await;
-    let sdk = environment("sdk").await.join("bin");
-    let printed = |start: &str| {
-        let line = up.greeting.lines().map(str::trim).find(|line| line.starts_with(start));
-        line.unwrap_or_else(|| panic!("no {start} line:\n{}", up.greeting)).to_owned()
-    };
+    run_printed_lines(&up.greeting).await;
+}
 
-    for line in [printed("curl "), printed("python3 ")] {
-        let answer = type_in(&line, &sdk);
-        assert!(answer.contains("# The quince project"), "{line}\n{answer}");
-    }
+#[tokio::test]
+async fn on_a_terminal_up_has_colours_listens_once_and_ends_with_ctrl_c() {
+    // Installs LiteLLM if necessary.
+    drop(Up::shared().await);
+    let state = "it's \"my\" $state `of` \\ two!!words";
+    let builder = Builder::borrowing_in(state);
+    let mut terminal = builder.start_on_terminal();
+    terminal.written_at_last("listening on http://127.0.0.1:").await;
+
+    let greeting = terminal.screen().replace("\r\n", "\n");
+    let plain = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[36m"]
+        .iter()
+        .fold(greeting.clone(), |text, escape| text.replace(escape, ""));
+    assert!(greeting.contains("  base URL  \u{1b}[1mhttp://127.0.0.1:"), "{greeting}");
+    assert!(!plain.contains('\u{1b}'), "{plain:?}");
+    // Its names are quoted so that a shell takes them as they are.
+    run_printed_lines(&plain).await;
+
+    terminal.press("\u{3}");
+    let (code, screen) = terminal.end().await;
+    assert_eq!(code, Some(0), "{screen}");
+    assert_eq!(screen.matches("listening").count(), 1, "{screen}");
+    // The line with the echo of Ctrl-C was ended. The echo itself may come late.
+    assert!(screen.replace("^C", "").ends_with("\r\n\r\nstopped\r\n"), "{screen:?}");
 }
 
 #[tokio::test]

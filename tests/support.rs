@@ -14,6 +14,7 @@ pub(crate) mod faulty_proxy;
 pub(crate) mod http;
 mod processes;
 pub(crate) mod providers;
+pub(crate) mod pseudo_terminal;
 pub(crate) mod resources;
 pub(crate) mod seeded;
 pub(crate) mod server;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use toml::Table;
 
 use super::signals::{Outcome, run_to_outcome};
-use super::{Failure, print};
+use super::{Failure, print, print_result};
 use crate::api::status::Feature;
 use crate::app::running_server::NotRunning;
 use crate::app::services::Services;
@@ -27,8 +27,8 @@ pub(crate) fn run(given: &ConfigInput) -> Result<ExitCode, Failure> {
     let services = Services::from_config(&loaded)?;
     api_state::forwarded_routes(&loaded)?;
     let state = state_dir::inspect(&loaded.config.server.state_dir)?;
-    print(&configuration(&loaded, given)?);
-    print(&parts(&loaded, &services, state));
+    print_result(&configuration(&loaded, given)?)?;
+    print_result(&parts(&loaded, &services, state))?;
     run_to_outcome(|stop| async move {
         let probed = stop.run_until_cancelled(probe(&loaded, &services)).await;
         probed.map_or(Ok(Outcome::Interrupted), |probed| probed.map(|()| Outcome::Done))

@@ -2,10 +2,24 @@
 
 use std::io::{self, Write};
 
+use super::Failure;
+
 /// Writes to stdout. A closed stdout is no failure: its reader wants no more.
 pub(crate) fn print(text: &str) {
     let mut stdout = io::stdout().lock();
     drop(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()));
+}
+
+/// Writes a command's whole result to stdout. It fails if the result is lost; a closed stdout
+/// is no failure here either.
+pub(crate) fn print_result(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("stdout cannot be written: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Writes a line to stderr. Ignores errors: nobody may be reading.

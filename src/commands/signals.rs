@@ -1,7 +1,7 @@
 //! Waits for SIGINT and SIGTERM. For a server the first asks it to stop, and the second ends
 //! it at once.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::pin::pin;
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::Failure;
+use super::{Failure, say};
 
 /// The exit status of a program that SIGINT ended: 128 and its number.
 pub(crate) const INTERRUPTED: u8 = 128 + 2;
@@ -90,8 +90,18 @@ impl Signals {
     /// The exit status for the next signal.
     async fn next(&mut self) -> u8 {
         tokio::select! {
-            _ = self.interrupt.recv() => INTERRUPTED,
+            _ = self.interrupt.recv() => {
+                end_echo();
+                INTERRUPTED
+            }
             _ = self.terminate.recv() => TERMINATED,
         }
+    }
+}
+
+/// Ends the line in which a terminal has shown `^C`, so that nothing is said behind it.
+fn end_echo() {
+    if io::stderr().is_terminal() {
+        say("");
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::flags::ConfigFlag;
-use super::{Failure, print};
+use super::{Failure, print_result};
 use crate::app::services::Services;
 use crate::config;
 use crate::config::environment::Variables;
@@ -23,7 +23,7 @@ pub(crate) struct Flags {
 pub(crate) fn run(flags: &Flags, variables: &Variables) -> Result<ExitCode, Failure> {
     let loaded = config::load(&flags.file.input(Vec::new(), variables))?;
     let toolset = Services::from_config(&loaded)?.toolset;
-    print(&if flags.json { definitions(&toolset) } else { descriptions(&toolset) });
+    print_result(&if flags.json { definitions(&toolset) } else { descriptions(&toolset) })?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -79,6 +79,22 @@ impl Flags {
         }));
         input
     }
+
+    /// The server binds its address after the others have chosen theirs, so that it would be
+    /// the one to fail, or LiteLLM would.
+    fn check_ports(&self, server: SocketAddr) -> Result<(), UpError> {
+        let ports = [
+            ("LiteLLM", self.litellm_port, "--litellm-port"),
+            ("the demo model", self.demo_port, "--demo-port"),
+        ];
+        match ports.into_iter().find(|(_, port, _)| *port != 0 && *port == server.port()) {
+            None => Ok(()),
+            Some((what, port, flag)) => {
+                let source = io::Error::other("the server itself is to listen there");
+                Err(UpError::Port { what, port, flag, source })
+            }
+        }
+    }
 }
 
 pub(crate) fn run(flags: &Flags, given: &ConfigInput) -> Result<ExitCode, Failure> {
@@ -86,6 +102,7 @@ pub(crate) fn run(flags: &Flags, given: &ConfigInput) -> Result<ExitCode, Failur
     telemetry::start(&loaded.config.log);
     let state = StateDir::open(&loaded.config.server.state_dir)?;
     let workers = loaded.config.up.litellm_workers;
+    flags.check_ports(loaded.config.server.listen)?;
     let chain = Chain::plan(flags, workers, &state, &given.variables)?;
     loaded.config.upstream.model_hints = Arc::clone(&chain.model_hints);
     loaded.config.upstream.url = chain.litellm.url().parse().map_err(Failure::new)?;

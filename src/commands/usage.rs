@@ -14,7 +14,10 @@ pub(crate) fn explain(mut error: Error, program: &Command) -> Error {
         return error;
     };
     let commands = commands_with(program, argument);
-    if !commands.is_empty() {
+    if is_second_word_of_a_question(&error, argument) {
+        let tip = "put a question of several words in quotes: toolhand ask \"read README.md\"";
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
+    } else if !commands.is_empty() {
         let verb = if commands.len() == 1 { "has" } else { "have" };
         let tip = format!("{} {verb} '{argument}'", commands.join(", "));
         // In place of a similar flag that clap suggests.
@@ -22,6 +25,11 @@ pub(crate) fn explain(mut error: Error, program: &Command) -> Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
     }
     error
+}
+
+fn is_second_word_of_a_question(error: &Error, argument: &str) -> bool {
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
+    usage.contains("toolhand ask") && !argument.starts_with('-')
 }
 
 fn commands_with(program: &Command, argument: &str) -> Vec<String> {

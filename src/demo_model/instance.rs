@@ -16,21 +16,26 @@ use self::layers::Layers;
 /// The values and branches that one instance may take. Recursive schemas end here.
 const MAX_STEPS: usize = 20_000;
 
-/// The deepest nesting of values and branches.
-const MAX_DEPTH: usize = 64;
+/// The deepest nesting of values and branches, tried from the smallest on: a recursive schema
+/// has a value of every depth, and the smallest says enough.
+const MAX_DEPTHS: [usize; 5] = [4, 8, 16, 32, 64];
 
 /// The most items of a list.
 const MAX_ITEMS: u64 = 10_000;
 
 /// The value, or null if none was found.
 pub(super) fn instance(schema: &Value) -> Value {
-    let mut writer = Writer { root: schema, steps: MAX_STEPS };
-    writer.value(&[schema], Place { depth: 0, number: 0 }).unwrap_or_default()
+    let value = MAX_DEPTHS.into_iter().find_map(|max_depth| {
+        let mut writer = Writer { root: schema, steps: MAX_STEPS, max_depth };
+        writer.value(&[schema], Place { depth: 0, number: 0 })
+    });
+    value.unwrap_or_default()
 }
 
 struct Writer<'a> {
     root: &'a Value,
     steps: usize,
+    max_depth: usize,
 }
 
 /// Where a value stands.
@@ -61,7 +66,7 @@ impl<'a> Writer<'a> {
     /// Takes the first branch of each choice that leads to a value.
     fn choose(&mut self, mut layers: Layers<'a>, place: Place) -> Option<Value> {
         self.steps = self.steps.checked_sub(1)?;
-        if place.depth > MAX_DEPTH {
+        if place.depth > self.max_depth {
             return None;
         }
         let Some(branches) = layers.choices.pop() else { return self.plain(&layers, place) };

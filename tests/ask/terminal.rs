@@ -3,7 +3,6 @@
 use serde_json::json;
 
 use super::Ask;
-use super::pseudo_terminal::PseudoTerminal;
 use crate::support::chunks::{calls, end, gate, says, text};
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
@@ -30,7 +29,7 @@ async fn a_terminal_shows_a_spinner_durations_and_the_answer() {
     upstream.round([vec![gate("asked"), text("Reading.")], read].concat());
     upstream.round([vec![gate("read"), text("All")], end("stop")].concat());
 
-    let mut terminal = PseudoTerminal::start(&Ask::of(&server, &["Read it."]));
+    let mut terminal = Ask::of(&server, &["Read it."]).on_terminal();
     terminal.written("s  waiting for the model").await;
     upstream.open("asked");
     terminal.written("Read a.txt (").await;
@@ -67,7 +66,7 @@ async fn foreign_control_characters_are_shown_and_not_sent() {
     };
 
     script();
-    let (code, screen) = PseudoTerminal::start(&Ask::of(&server, &["Go."])).end().await;
+    let (code, screen) = Ask::of(&server, &["Go."]).on_terminal().end().await;
     assert_eq!(code, Some(0), "{screen}");
     let plain = seen(&screen);
     assert!(
@@ -81,20 +80,20 @@ async fn foreign_control_characters_are_shown_and_not_sent() {
     // Without colours no escape sequence is sent at all.
     script();
     let ask = Ask::of(&server, &["Go."]).variable("NO_COLOR", "1");
-    let (code, screen) = PseudoTerminal::start(&ask).end().await;
+    let (code, screen) = ask.on_terminal().end().await;
     assert_eq!(code, Some(0), "{screen}");
     assert!(!screen.contains(ESCAPE), "{screen:?}");
     assert!(screen.contains(r"→ Read \x1b]0;title"), "{screen:?}");
 
     // Errors and names are made safe in the same way.
     let ask = Ask::of(&server, &["-s", "\u{1b}[2J", "Go."]);
-    let (code, screen) = PseudoTerminal::start(&ask).end().await;
+    let (code, screen) = ask.on_terminal().end().await;
     assert_eq!(code, Some(1), "{screen}");
     assert_eq!(seen(&screen).find(ESCAPE), None, "{screen:?}");
 
     let ask = Ask::of(&server, &["--json", "Go."]);
     upstream.round(says("\u{9b}2J"));
-    let (code, screen) = PseudoTerminal::start(&ask).end().await;
+    let (code, screen) = ask.on_terminal().end().await;
     assert_eq!(code, Some(0), "{screen}");
     assert!(!screen.contains('\u{9b}') && screen.contains(r"\x9b2J"), "{screen:?}");
 }
@@ -105,7 +104,7 @@ async fn ctrl_c_cancels_the_turn() {
     let server = Server::builder(&upstream).free().start().await;
     upstream.round([vec![text("A first word")], vec![gate("never")]].concat());
 
-    let mut terminal = PseudoTerminal::start(&Ask::of(&server, &["Talk."]));
+    let mut terminal = Ask::of(&server, &["Talk."]).on_terminal();
     terminal.written("A first word").await;
     terminal.press("\u{3}");
     let (code, screen) = terminal.end().await;
@@ -121,7 +120,7 @@ async fn ctrl_c_ends_the_command_that_a_turn_runs() {
     let server = Server::builder(&upstream).free().start().await;
     upstream.round(calls(&[("c1", "Bash", json!({ "command": "sleep 1000" }))]));
 
-    let mut terminal = PseudoTerminal::start(&Ask::of(&server, &["Sleep."]));
+    let mut terminal = Ask::of(&server, &["Sleep."]).on_terminal();
     terminal.written("s  Bash sleep 1000").await;
     terminal.press("\u{3}");
     let (code, screen) = terminal.end().await;
@@ -136,7 +135,7 @@ async fn a_prompt_can_be_typed() {
     let server = Server::start(&upstream).await;
     upstream.round(says("Done."));
 
-    let mut terminal = PseudoTerminal::start(&Ask::of(&server, &["-"]));
+    let mut terminal = Ask::of(&server, &["-"]).on_terminal();
     terminal.press("Count.\n\u{4}");
     let (code, screen) = terminal.end().await;
 

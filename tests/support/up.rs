@@ -19,6 +19,7 @@ use tempfile::TempDir;
 use super::client::Client;
 use super::kept;
 use super::processes::{children, family, wait_for_end};
+use super::pseudo_terminal::PseudoTerminal;
 
 use crate::support::sync;
 
@@ -178,8 +179,13 @@ impl Builder {
 
     /// Uses a new state directory with the installation of the kept one.
     pub(crate) fn borrowing() -> Self {
+        Self::borrowing_in("state")
+    }
+
+    /// The same with this name of the state directory.
+    pub(crate) fn borrowing_in(name: &str) -> Self {
         let mut builder = Self::fresh();
-        builder.state = builder.home.path().join("state");
+        builder.state = builder.home.path().join(name);
         fs::create_dir_all(builder.state.join("litellm")).expect("a directory");
         fs::set_permissions(&builder.state, fs::Permissions::from_mode(0o700)).expect("our own");
         let venv = kept("state").join("litellm/venv");
@@ -256,6 +262,11 @@ impl Builder {
             assert!(is_there || log.contains(told), "{told}: {log}");
         }
         up
+    }
+
+    /// Starts a chain on a terminal.
+    pub(crate) fn start_on_terminal(&self) -> PseudoTerminal {
+        PseudoTerminal::start(&self.command())
     }
 
     /// Runs a start that should fail: its status and stderr.

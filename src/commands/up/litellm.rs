@@ -128,11 +128,17 @@ impl Litellm {
         let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
+            let poll = async {
+                ticks.tick().await;
+                answers(self.address, &self.key).await
+            };
+            // Another program may have its port, and never answer.
+            let has_answered = tokio::select! {
+                biased;
                 _ = self.child.wait() => return Err(self.ended()),
-            }
-            if answers(self.address, &self.key).await {
+                has_answered = poll => has_answered,
+            };
+            if has_answered {
                 return Ok(());
             }
             if started.elapsed() > START_TIMEOUT {
@@ -180,4 +186,36 @@ async fn status_line(address: SocketAddr, key: &Secret) -> std::io::Result<Vec<u
     let mut line = Vec::new();
     stream.take(STATUS_LINE as u64).read_to_end(&mut line).await?;
     Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn its_end_is_seen_even_if_another_program_holds_the_port_and_is_silent() {
+        let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut command = tokio::process::Command::new("sh");
+        // Ends when its input closes, as LiteLLM does.
+        let mut child = command.args(["-c", "read line"]).stdin(Stdio::piped()).spawn().unwrap();
+        let lifeline = child.stdin.take();
+        let address = silent.local_addr().unwrap();
+        let log = "/nowhere/log".into();
+        let mut litellm = Litellm { child, lifeline: None, address, key: random_key(), log };
+
+        let ending = async {
+            // It is asked first: the connection is there.
+            let asking = tokio::task::spawn_blocking(move || silent.accept());
+            let connection = asking.await.unwrap().unwrap();
+            drop(lifeline);
+            connection
+        };
+        let both = async { tokio::join!(litellm.ready(), ending) };
+        let waited = tokio::time::timeout(Duration::from_secs(60), both).await;
+
+        let (outcome, _connection) = waited.expect("it does not wait for an answer");
+        assert!(matches!(outcome, Err(UpError::Ended { .. })), "{outcome:?}");
+    }
 }

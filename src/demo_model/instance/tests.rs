@@ -78,7 +78,8 @@ fn references_lead_to_definitions_and_recursion_ends() {
         "properties": { "next": { "anyOf": [{ "$ref": "#" }, { "type": "null" }] } },
         "required": ["next"],
     });
-    assert!(jsonschema::is_valid(&endless, &instance(&endless)));
+    // It ends as early as it may.
+    check(endless, json!({ "next": { "next": null } }));
 }
 
 #[test]

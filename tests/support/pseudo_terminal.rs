@@ -1,10 +1,10 @@
-//! Runs `ask` on a pseudo-terminal that is its controlling one.
+//! Runs the program on a pseudo-terminal that is its controlling one.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::process::Stdio;
+use std::process::{Command as StdCommand, Stdio};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::OFlags;
@@ -12,11 +12,9 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tokio::process::{Child, Command};
 use tokio::sync::watch as notice;
 
-use super::Ask;
-use crate::support::sync;
-use crate::support::watch;
+use super::{sync, watch};
 
-pub(super) struct PseudoTerminal {
+pub(crate) struct PseudoTerminal {
     child: Child,
     keyboard: File,
     screen: Arc<Mutex<String>>,
@@ -24,9 +22,9 @@ pub(super) struct PseudoTerminal {
 }
 
 impl PseudoTerminal {
-    /// Starts `ask` with stdin, stdout and stderr on the terminal. `setsid` makes it the
-    /// controlling one, so that Ctrl-C is a signal.
-    pub(super) fn start(ask: &Ask) -> Self {
+    /// Starts the command with stdin, stdout and stderr on the terminal. `setsid` makes it
+    /// the controlling one, so that Ctrl-C is a signal.
+    pub(crate) fn start(given: &StdCommand) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC);
         let master = master.expect("a pseudo-terminal");
         grantpt(&master).expect("ours");
@@ -39,7 +37,6 @@ impl PseudoTerminal {
             let path = std::ffi::OsStr::from_bytes(name.to_bytes());
             Stdio::from(options.open(path).expect("the terminal"))
         };
-        let given = ask.0.as_std();
         let mut command = Command::new("setsid");
         command
             .arg("--ctty")
@@ -52,6 +49,9 @@ impl PseudoTerminal {
             .stdout(terminal())
             .stderr(terminal())
             .kill_on_drop(true);
+        if let Some(directory) = given.get_current_dir() {
+            command.current_dir(directory);
+        }
         let child = command.spawn().expect("setsid");
         let master = File::from(master);
         let keyboard = master.try_clone().expect("a second handle");
@@ -60,24 +60,31 @@ impl PseudoTerminal {
         Self { child, keyboard, screen, grown }
     }
 
-    pub(super) fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).expect("the terminal takes it");
     }
 
     /// Waits until these words were written.
-    pub(super) async fn written(&mut self, words: &str) {
-        let (screen, grown) = (&self.screen, &mut self.grown);
-        let waiting = async {
-            while !sync::lock(screen).contains(words) {
-                grown.changed().await.expect("it ended without writing it");
-            }
-        };
-        watch(&format!("the terminal to show {words:?}"), waiting).await;
+    pub(crate) async fn written(&mut self, words: &str) {
+        watch(&format!("the terminal to show {words:?}"), self.written_at_last(words)).await;
+    }
+
+    /// The same for a program that may take minutes.
+    pub(crate) async fn written_at_last(&mut self, words: &str) {
+        while !sync::lock(&self.screen).contains(words) {
+            let grown = self.grown.changed().await;
+            assert!(grown.is_ok(), "it ended without writing {words:?}: {}", self.screen());
+        }
+    }
+
+    /// Everything that was written so far.
+    pub(crate) fn screen(&self) -> String {
+        sync::lock(&self.screen).clone()
     }
 
     /// Waits for its end. Returns the exit status and everything that it wrote.
-    pub(super) async fn end(mut self) -> (Option<i32>, String) {
-        let status = watch("ask to end", self.child.wait()).await.expect("our child");
+    pub(crate) async fn end(mut self) -> (Option<i32>, String) {
+        let status = watch("the program to end", self.child.wait()).await.expect("our child");
         // The last terminal handle is closed, so the reader ends.
         while watch("the rest of the screen", self.grown.changed()).await.is_ok() {}
         (status.code(), sync::lock(&self.screen).clone())
