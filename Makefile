@@ -1,22 +1,28 @@
 .PHONY: up test bench lint soak
 
+TEST_ENV = $(abspath $(or $(CARGO_TARGET_DIR),target))/test-env
+
 # A debug build: it is ready in a fraction of the time, and beside a model and its
 # tools nobody notices the difference. For service: cargo build --release.
 # Flags go into ARGS: make up ARGS="--sandbox off".
 up:
+	@scripts/require.sh rust python
 	cargo build --locked
 	exec $${CARGO_TARGET_DIR:-target}/debug/toolhand up $(ARGS)
 
-# All tests are one plain `cargo test`; the script brings the SDKs they use.
+# All tests are one plain `cargo test`; the script brings what they use beside Rust.
 test:
+	@scripts/require.sh rust python node
 	scripts/test-env.sh
-	@command -v rg >/dev/null || \
-		{ echo "ripgrep is missing, and Grep is held against it: apt install ripgrep" >&2; exit 1; }
-	cargo test --locked
+	PATH="$$PATH:$(TEST_ENV)/programs" cargo test --locked
 
+# Grep and Glob are measured against ripgrep, the one that the tests use.
 bench:
+	@scripts/require.sh rust python
+	scripts/test-env.sh ripgrep
 	cargo build --release --locked --manifest-path bench/Cargo.toml
-	cargo run --release --locked --manifest-path bench/Cargo.toml
+	PATH="$(TEST_ENV)/ripgrep/bin:$$PATH" \
+		cargo run --release --locked --manifest-path bench/Cargo.toml
 
 # What takes minutes: one table of what must hold under load, in memory and in time,
 # then the library's tests with many more cases of each property. A line over its

@@ -1,21 +1,25 @@
 #!/usr/bin/env bash
-# Installs what the tests need beside Rust, once, under target/ and tests/sdk/:
-# virtual environments for the OpenAI Python SDK and schemathesis, node_modules for
-# the OpenAI Node SDK, and Debian's ripgrep. Quick when all of it is there. LiteLLM is not here: the tests
-# install it the way users do, with `toolhand up`.
+# Installs what the tests need beside Rust, Python, node and npm, once: virtual environments
+# and programs under target/test-env, node_modules under tests/. Changes nothing outside of
+# these, caches included. With names, installs those alone: `scripts/test-env.sh ripgrep`.
+# Quick when all of it is there. LiteLLM is not here: the tests install it the way users do,
+# with `toolhand up`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-root="${CARGO_TARGET_DIR:-target}/test-env"
+root="$(realpath -m "${CARGO_TARGET_DIR:-target}")/test-env"
 mkdir -p "$root"
 # Several tests may call this at the same time.
 exec 9>"$root/lock"
 flock 9
 
-# venv NAME REQUIREMENTS
+export PIP_CACHE_DIR="$root/cache/pip" npm_config_cache="$root/cache/npm"
+export npm_config_update_notifier=false
+
+# venv NAME: a virtual environment with what tests/NAME/requirements.txt lists.
 venv() {
-  local place="$root/$1" requirements="$2"
-  cmp -s "$requirements" "$place/.installed" && return
+  local place="$root/$1" requirements="tests/$1/requirements.txt"
+  is_whole "$place" "$requirements" && return
   echo "installing $place" >&2
   rm -rf "$place"
   python3 -m venv "$place"
@@ -24,25 +28,34 @@ venv() {
   cp "$requirements" "$place/.installed"
 }
 
+# Whether the last installation was of these requirements, came to its end, and its Python
+# is still there.
+is_whole() {
+  cmp -s "$2" "$1/.installed" && "$1/bin/python" -c 'import pip' 2>/dev/null
+}
+
 node_modules() {
-  local place="$1"
+  local place="tests/$1"
   cmp -s "$place/package-lock.json" "$place/node_modules/.installed" && return
   echo "installing $place/node_modules" >&2
   npm ci --prefix "$place" --no-audit --no-fund --silent
   cp "$place/package-lock.json" "$place/node_modules/.installed"
 }
 
-# Grep is held against the real ripgrep; `make test` insists on it.
-ripgrep() {
-  command -v rg >/dev/null && return
-  echo "installing ripgrep" >&2
-  { apt-get update -qq && apt-get install -y -qq ripgrep; } >/dev/null 2>&1 ||
-    echo "ripgrep cannot be installed here; install it yourself (apt install ripgrep)" >&2
+# The printed curl lines are run as they stand. Where there is no curl, a program that knows
+# their options takes its place, last on the search path of `make test`.
+stand_in_for_curl() {
+  mkdir -p "$root/programs"
+  cp tests/support/curl.py "$root/programs/curl"
+  chmod +x "$root/programs/curl"
 }
 
-ripgrep
-node_modules tests/sdk
-for requirements in tests/*/requirements.txt; do
-  name="$(basename "$(dirname "$requirements")")"
-  venv "$name" "$requirements"
+names=("$@")
+if [ "${#names[@]}" -eq 0 ]; then
+  stand_in_for_curl
+  for directory in tests/*/; do names+=("$(basename "$directory")"); done
+fi
+for name in "${names[@]}"; do
+  if [ -e "tests/$name/package-lock.json" ]; then node_modules "$name"; fi
+  if [ -e "tests/$name/requirements.txt" ]; then venv "$name"; fi
 done

@@ -1,8 +1,10 @@
 //! The agent loop: rounds of model and tools until the turn has its answer.
 
+mod attempts;
 pub(crate) mod conversation;
 mod deltas;
 pub(crate) mod events;
+pub(crate) mod held_text;
 mod limits;
 pub(crate) mod message;
 pub(crate) mod outbox;

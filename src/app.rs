@@ -2,19 +2,22 @@
 
 pub(crate) mod api_state;
 mod open_files;
+pub(crate) mod running_server;
 pub(crate) mod services;
 pub(crate) mod state_dir;
 pub(crate) mod workspaces;
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use self::api_state::api_state;
+use self::running_server::{Announcement, RunningServer, StartedBy};
 use self::services::Services;
 use self::state_dir::{StateDir, StateError};
 use crate::api::router;
@@ -40,8 +43,10 @@ pub(crate) struct Server {
     config: Config,
     /// Cancelled near the end of the grace: turns that still run end with an error.
     turns_over: CancellationToken,
+    /// Removed before the lock is released.
+    announcement: Option<Announcement>,
     /// Holds the lock that keeps a second server away.
-    _state: StateDir,
+    state: StateDir,
 }
 
 /// Why the server cannot start, in one line.
@@ -51,7 +56,7 @@ pub(crate) enum StartError {
     State(#[from] StateError),
     #[error(transparent)]
     Setting(#[from] ConfigError),
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{}", remedy(*address, source))]
     Listen { address: SocketAddr, source: io::Error },
 }
 
@@ -69,7 +74,20 @@ impl Server {
         let turns_over = CancellationToken::new();
         let api = api_state(&config, &services, forwarded, keys, address, turns_over.clone());
         warn_of_dangers(&config, file.as_deref(), &environment.home());
-        Ok(Self { listener, address, api, key_path, config, turns_over, _state: state })
+        let announcement = None;
+        Ok(Self { listener, address, api, key_path, config, turns_over, announcement, state })
+    }
+
+    /// Writes `server.json`, by which `ask` and `check` find this server until it stops.
+    pub(crate) fn announce(&mut self, started_by: StartedBy) {
+        let server = RunningServer::this_process(self.address, started_by);
+        match server.and_then(|server| Announcement::publish(&server, &self.state)) {
+            Ok(announcement) => self.announcement = Some(announcement),
+            Err(error) => tracing::warn!(
+                %error,
+                "server.json cannot be written: `toolhand ask` finds this server with --server only"
+            ),
+        }
     }
 
     /// The address it listens on, with the real port.
@@ -82,19 +100,68 @@ impl Server {
         self.key_path.as_deref()
     }
 
-    /// Serves until `stop` is cancelled. Running turns then have their grace.
-    pub(crate) async fn run(self, stop: CancellationToken) {
+    /// Serves until `stop` is cancelled. Running turns then have their grace; `draining` is
+    /// told how many they are and how long it lasts.
+    pub(crate) async fn run(
+        mut self,
+        stop: CancellationToken,
+        draining: impl FnOnce(usize, Duration),
+    ) {
         let connections = open_files::room_for(self.config.limits.connections);
         let limits = Arc::new(Limits { connections, ..self.config.limits });
         let grace = self.config.turns.shutdown_grace;
-        tracing::info!(address = %self.address, "listening");
-        let drain = Drain { stop, grace, turns_over: self.turns_over };
+        log_address(self.address);
+        let chat = Arc::clone(&self.api.chat);
+        let drain = Drain { stop: CancellationToken::new(), grace, turns_over: self.turns_over };
+        let announcement = self.announcement.take();
+        let stop_accepting = drain.stop.clone();
+        // Once the listener is closed, another process may take the address. Nobody may be
+        // led there, so the announcement goes first.
+        let stopping = async {
+            stop.cancelled().await;
+            drop(announcement);
+            draining(chat.runs.running(), grace);
+            stop_accepting.cancel();
+            std::future::pending::<()>().await;
+        };
         tokio::select! {
             () = server::run(self.listener, router::router(self.api), limits, drain) => {}
             () = processes::watch_orphans() => {}
+            () = stopping => {}
         }
         processes::end_supervisors().await;
-        tracing::info!("stopped");
+    }
+}
+
+/// Logs the address, unless the same terminal shows it on stdout already.
+fn log_address(address: SocketAddr) {
+    if io::stdout().is_terminal() && io::stderr().is_terminal() {
+        tracing::debug!(%address, "listening");
+    } else {
+        tracing::info!(%address, "listening");
+    }
+}
+
+/// What to do about an address that cannot be had.
+fn remedy(address: SocketAddr, error: &io::Error) -> String {
+    let ip = match address {
+        SocketAddr::V4(address) => address.ip().to_string(),
+        SocketAddr::V6(address) => format!("[{}]", address.ip()),
+    };
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!(
+                "; stop what uses port {}, or take a free port: --listen {ip}:0",
+                address.port()
+            )
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("; take a port from 1024 on, or a free one: --listen {ip}:0")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "; no network interface here has this address: --listen 127.0.0.1:8787".to_owned()
+        }
+        _ => String::new(),
     }
 }
 

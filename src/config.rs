@@ -50,6 +50,7 @@ pub(crate) struct Config {
     pub(crate) prompt: prompt::PromptSettings,
     pub(crate) limits: Limits,
     pub(crate) log: telemetry::LogSettings,
+    pub(crate) up: Up,
 }
 
 /// `[server]`.
@@ -74,6 +75,21 @@ pub(crate) struct Server {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Sandbox {
     pub(crate) mode: permissions::Sandbox,
+}
+
+/// `[up]`: only the command `up` reads it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Up {
+    /// Processes of LiteLLM that answer requests.
+    #[serde(deserialize_with = "litellm_workers")]
+    pub(crate) litellm_workers: u16,
+}
+
+impl Default for Up {
+    fn default() -> Self {
+        Self { litellm_workers: 1 }
+    }
 }
 
 impl Default for Server {
@@ -128,6 +144,25 @@ pub(crate) struct Loaded {
 
 /// Reads, merges and checks all settings.
 pub(crate) fn load(given: &ConfigInput) -> Result<Loaded, ConfigError> {
+    let (layers, file) = merge(given)?;
+    let mut config: Config = layers.read()?;
+    config.resolve_paths(file::home(&given.variables).as_deref())?;
+    config.check(&layers)?;
+    let secrets = secrets::collect(&given.variables, config.upstream.api_key_file.as_deref())?;
+    let environment = Environment::allowed(given.variables.clone());
+    Ok(Loaded { config, secrets, environment, file, layers })
+}
+
+/// The state directory, for a client of the server. Checks nothing that only the server
+/// needs.
+pub(crate) fn state_dir(given: &ConfigInput) -> Result<PathBuf, ConfigError> {
+    let (layers, _) = merge(given)?;
+    let config: Config = layers.read()?;
+    absolute(&config.server.state_dir, file::home(&given.variables).as_deref())
+}
+
+/// Merges all settings. Returns the path of the file too.
+fn merge(given: &ConfigInput) -> Result<(Layers, Option<PathBuf>), ConfigError> {
     let keys = Keys::for_type::<Config>();
     let mut layers = Layers::default();
     let file = file::locate(given.file.as_deref(), &given.variables);
@@ -140,12 +175,7 @@ pub(crate) fn load(given: &ConfigInput) -> Result<Loaded, ConfigError> {
     for setting in given.flags.iter().cloned() {
         layers.set(setting);
     }
-    let mut config: Config = layers.read()?;
-    config.resolve_paths(file::home(&given.variables).as_deref())?;
-    config.check(&layers)?;
-    let secrets = secrets::collect(&given.variables, config.upstream.api_key_file.as_deref())?;
-    let environment = Environment::allowed(given.variables.clone());
-    Ok(Loaded { config, secrets, environment, file, layers })
+    Ok((layers, file))
 }
 
 impl Config {
@@ -240,6 +270,19 @@ fn listen_address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::E
     let numeric = text.replace("localhost:", "127.0.0.1:");
     numeric.parse().map_err(|_| {
         serde::de::Error::custom(format!("{text:?} is no address: write \"127.0.0.1:8787\""))
+    })
+}
+
+/// A worker keeps one core busy and takes a few hundred megabytes: a larger number is a slip.
+const MAX_LITELLM_WORKERS: u16 = 64;
+
+fn litellm_workers<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
+    let workers = i64::deserialize(from)?;
+    let fitting = u16::try_from(workers).ok().filter(|it| (1..=MAX_LITELLM_WORKERS).contains(it));
+    fitting.ok_or_else(|| {
+        serde::de::Error::custom(format!(
+            "{workers} is not between 1 and {MAX_LITELLM_WORKERS}: write 1, or at most the number of cores"
+        ))
     })
 }
 

@@ -5,8 +5,14 @@
 //! "find TODO in src", …) and quotes their answers. Everything it says is labelled as the
 //! demo model's.
 
+mod background;
 mod grammar;
+mod instance;
+mod messages;
+mod progress;
+mod question;
 mod reply;
+mod report;
 mod wire;
 
 use std::convert::Infallible;
@@ -15,7 +21,7 @@ use std::io;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::DefaultBodyLimit;
-use axum::http::{StatusCode, header};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures::stream;
@@ -28,6 +34,8 @@ pub(crate) const MODEL: &str = "demo";
 /// limit.
 const BODY_LIMIT: usize = 64 << 20;
 
+const CHAT_ONLY: &str = "it speaks chat completions only: POST /v1/chat/completions";
+
 /// Serves on `listener` until the future is dropped.
 pub(crate) async fn serve(listener: TcpListener) -> io::Result<()> {
     axum::serve(listener, router()).await
@@ -37,8 +45,20 @@ fn router() -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat_completions))
         .route("/v1/models", get(models))
-        .fallback(async || error(StatusCode::NOT_FOUND, "the demo model has no such route"))
+        .fallback(other_route)
+        .method_not_allowed_fallback(async || {
+            error(StatusCode::METHOD_NOT_ALLOWED, "this route takes another method")
+        })
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
+}
+
+/// Refuses what other models may be asked for. LiteLLM and the server in front pass the words
+/// of a 400 on, and take a 404 for an unknown model.
+async fn other_route(method: Method, uri: Uri) -> Response {
+    if method == Method::POST && uri.path().starts_with("/v1/") {
+        return error(StatusCode::BAD_REQUEST, CHAT_ONLY);
+    }
+    error(StatusCode::NOT_FOUND, "the demo model has no such route")
 }
 
 async fn models() -> Response {
@@ -51,7 +71,7 @@ async fn chat_completions(body: Bytes) -> Response {
         Err(fault) => return error(StatusCode::BAD_REQUEST, &fault.to_string()),
     };
     let completion = wire::Completion::answering(&request);
-    if !request.stream {
+    if !request.wants_stream() {
         return json(StatusCode::OK, completion.whole());
     }
     let events = completion.events(request.wants_usage()).into_iter().map(Ok::<_, Infallible>);
@@ -129,6 +149,30 @@ mod tests {
         assert_eq!(chunks[chunks.len() - 2]["choices"][0]["finish_reason"], "tool_calls");
         assert_eq!(chunks[chunks.len() - 1]["choices"], json!([]));
         assert!(chunks[chunks.len() - 1]["usage"]["prompt_tokens"].is_u64());
+    }
+
+    #[tokio::test]
+    async fn other_routes_say_what_it_speaks() {
+        for path in ["/v1/completions", "/v1/embeddings", "/v1/images/generations"] {
+            let request = Request::post(path).body(Body::from(r#"{"model":"demo"}"#));
+            let response = router().oneshot(request.unwrap()).await.unwrap();
+            assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{path}");
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            let message = body["error"]["message"].as_str().unwrap();
+            assert!(message.contains("demo model: it speaks chat completions only"), "{message}");
+        }
+    }
+
+    #[tokio::test]
+    async fn members_that_are_null_count_as_missing() {
+        let mut body = ask(false);
+        for name in ["stream", "stream_options", "tools", "tool_choice", "response_format"] {
+            body[name] = Value::Null;
+        }
+        let (status, body) = post(&body.to_string()).await;
+
+        assert_eq!(status, StatusCode::OK, "{body}");
     }
 
     #[tokio::test]

@@ -29,3 +29,4 @@ pub(crate) use kernel::{execute, take_descriptor};
 pub(crate) use orphans::{end_supervisors, watch_orphans};
 pub(crate) use protocol::{Exit, FinalDirectory};
 pub(crate) use runner::{Command, Finished, Limits, RunError, Runner};
+pub(crate) use tree::start_time;

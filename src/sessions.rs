@@ -1,6 +1,7 @@
 //! Starts turns. For now a session is one request: its id is fresh, and its read state ends
 //! with the turn.
 
+mod answer_form;
 pub(crate) mod request;
 
 use std::path::PathBuf;
@@ -128,12 +129,14 @@ impl Sessions {
             tool_choice,
             parallel_tool_calls,
             max_rounds,
+            stream,
             ..
         } = request;
         let messages = self.with_prompt(messages, &pipeline, context);
         let limits_output = OUTPUT_LIMITS
             .iter()
             .any(|name| fields.get(*name).is_some_and(|limit| limit.get() != "null"));
+        let has_tools = !pipeline.tools.tools().is_empty();
         let definitions = pipeline.tools.definitions().iter().cloned();
         let tools = definitions
             .chain(client_tools.iter().map(|tool| tool.definition.clone().into()))
@@ -149,6 +152,8 @@ impl Sessions {
             session,
             turn,
             models: self.models(model),
+            delivery: answer_form::delivery(stream, has_tools),
+            content: answer_form::content_rule(&fields, has_tools),
             conversation: Conversation::new(Opening {
                 fields,
                 messages,

@@ -9,15 +9,17 @@ mod body;
 pub(crate) mod client;
 mod deadlines;
 pub(crate) mod fault;
+mod model_hints;
 pub(crate) mod retry;
 pub(crate) mod settings;
-mod sse;
+pub(crate) mod sse;
 pub(crate) mod stream;
 mod trace;
 
 pub(crate) use body::RequestBody;
 pub(crate) use client::Client;
 pub(crate) use fault::Fault;
+pub(crate) use model_hints::ModelHints;
 pub(crate) use settings::UpstreamSettings;
 pub(crate) use stream::{ChunkStream, StreamEvent};
 pub(crate) use trace::TraceHeaders;

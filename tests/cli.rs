@@ -77,8 +77,17 @@ impl Home {
     }
 
     fn serve(&self, command: &mut Command) -> Running {
+        self.listening(command.stderr(Stdio::null()))
+    }
+
+    /// The same with its stderr as a pipe.
+    fn serve_heard(&self, command: &mut Command) -> Running {
+        self.listening(command.stderr(Stdio::piped()))
+    }
+
+    fn listening(&self, command: &mut Command) -> Running {
         command.args(["serve", "--listen", "127.0.0.1:0"]);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let child = command.stdout(Stdio::piped()).spawn();
         let mut running = Running {
             child: child.expect("the binary"),
             said: Vec::new(),
@@ -100,6 +109,14 @@ impl Home {
     fn check_file(&self, file: &str, expected: &str) {
         fs::write(self.path("toolhand.toml"), file).expect("a file");
         self.check_refused(&["serve", "--config", "../toolhand.toml"], expected);
+    }
+
+    /// Checks the last line of a start that fails. Root gets warnings before it.
+    #[track_caller]
+    fn check_told(&self, arguments: &[&str], expected: &str) {
+        let ended = self.run(arguments);
+        assert_eq!(ended.stderr.lines().last(), Some(format!("toolhand: {expected}").as_str()));
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
     }
 
     #[track_caller]
@@ -277,6 +294,23 @@ async fn keys_of_the_environment_work_and_leave_it() {
     assert_eq!(server.stop(Signal::TERM), Some(0));
 }
 
+#[test]
+fn a_number_of_litellm_workers_that_makes_no_sense_is_refused_before_anything_starts() {
+    let home = Home::new();
+    let range = "is not between 1 and 64: write 1, or at most the number of cores";
+    for workers in ["0", "-1", "1000000"] {
+        let flag = format!("--litellm-workers={workers}");
+        let expected = format!("--litellm-workers: up.litellm_workers: {workers} {range}");
+        home.check_refused(&["up", &flag], &expected);
+    }
+    for workers in ["", "many", "1.5", "99999999999999999999"] {
+        let ended = home.run(&["up", &format!("--litellm-workers={workers}")]);
+        assert_eq!(ended.code, Some(2), "{workers}");
+        assert!(ended.stderr.contains("--litellm-workers"), "{}", ended.stderr);
+    }
+    assert!(!home.path(".local").exists());
+}
+
 #[tokio::test]
 async fn an_unreachable_upstream_keeps_no_server_from_starting() {
     let home = Home::new();
@@ -321,13 +355,17 @@ fn check_tells_what_was_set_and_whether_upstream_answers() {
 
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
     let expected = [
-        "configuration: no file",
+        "configuration: no file: ~/.config/toolhand/toolhand.toml is not there",
         "  sandbox.mode = \"off\" (--sandbox)",
         &format!("  upstream.url = {url:?} (TOOLHAND_UPSTREAM)"),
         "workspace: ~/workspace",
         "client key: TOOLHAND_API_KEY",
         "upstream key: none",
+        "permission mode: default: tools may read; writes and commands would ask, and nobody can be asked in this version: they need an allow rule",
         "sandbox: off: a command can do all that this user can",
+        "passed on to upstream: completions, embeddings, moderations, rerank, audio, images",
+        "web pages that may call this server: none: cors.allow_origins names none",
+        "server: none runs on this state directory",
         &format!("upstream: {url} answers"),
     ];
     for line in expected {
@@ -343,6 +381,190 @@ fn check_fails_when_upstream_does_not_answer() {
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.starts_with("toolhand: upstream: http://127.0.0.1:9/v1: "), "{ended:?}");
     assert_eq!(ended.stderr.lines().count(), 1);
+}
+
+/// A server without keys of the environment, for an upstream that `check` is not told of.
+fn keyed_server(home: &Home, upstream: &str) -> Running {
+    home.serve(home.command(&[]).env("TOOLHAND_UPSTREAM", upstream))
+}
+
+#[test]
+fn check_finds_the_server_that_runs_and_asks_it_of_its_upstream() {
+    let upstream = Upstream::start();
+    let home = Home::new();
+    let server = keyed_server(&home, &upstream.url());
+    let key = fs::read_to_string(home.path(".local/share/toolhand/api-key")).unwrap();
+
+    let ended = home.run(&["check"]);
+
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    let (address, pid) = (server.address, server.pid().as_raw_nonzero());
+    let version = env!("CARGO_PKG_VERSION");
+    for line in [
+        format!("server: http://{address}/v1 runs here, process {pid}, started by serve"),
+        format!("upstream: {} answers the running server (version {version})", upstream.url()),
+    ] {
+        assert!(ended.stdout.lines().any(|shown| shown == line), "{line}\n{}", ended.stdout);
+    }
+    assert!(!ended.stdout.contains(key.trim()));
+
+    // What is configured is asked itself.
+    let ended = home.run(&["check", "--upstream", "http://127.0.0.1:9/v1"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stdout.contains("server: http://"), "{ended:?}");
+    assert!(ended.stderr.starts_with("toolhand: upstream: http://127.0.0.1:9/v1: "), "{ended:?}");
+    assert_eq!(server.stop(Signal::TERM), Some(0));
+}
+
+#[test]
+fn check_says_what_the_running_server_cannot_reach_and_whom_it_may_not_ask() {
+    let home = Home::new();
+    let server = keyed_server(&home, "http://127.0.0.1:9/v1");
+    let ended = home.run(&["check"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.stderr.starts_with(
+            "toolhand: upstream: http://127.0.0.1:9/v1 does not answer the running server"
+        ),
+        "{ended:?}"
+    );
+
+    let ended = home.end(home.command(&["check"]).env("TOOLHAND_API_KEY", "th-of-another"));
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stderr.starts_with("toolhand: server: http://"), "{ended:?}");
+    assert!(!ended.stderr.contains("th-of-another"), "{ended:?}");
+
+    // It has left its file behind.
+    assert_eq!(server.stop(Signal::KILL), None);
+    let ended = home.run(&["check"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.stdout.contains("server: none is found: ~/.local/share/toolhand/server.json is left"),
+        "{ended:?}"
+    );
+    assert!(ended.stderr.contains("http://127.0.0.1:4000/v1"), "{ended:?}");
+    assert!(ended.stderr.contains("`toolhand up`"), "{ended:?}");
+}
+
+/// The long flags that a command's help lists.
+fn flags(help: &str) -> Vec<String> {
+    let words = help.lines().filter(|line| line.trim_start().starts_with('-'));
+    let words = words.flat_map(|line| line.split([' ', ',']).filter(|word| !word.is_empty()));
+    words.filter(|word| word.starts_with("--") && 2 < word.len()).map(str::to_owned).collect()
+}
+
+#[test]
+fn each_command_lists_its_own_flags_and_takes_no_other() {
+    let home = Home::new();
+    let help = home.run(&["--help"]).stdout;
+    let (_, commands) = help.split_once("Commands:\n").unwrap();
+    let commands = commands.lines().take_while(|line| !line.is_empty());
+    let names = commands.filter_map(|line| line.split_whitespace().next());
+    let known: Vec<(&str, Vec<String>)> = names
+        .filter(|name| *name != "help")
+        .map(|name| (name, flags(&home.run(&[name, "--help"]).stdout)))
+        .collect();
+    let of = |command: &str| {
+        let found = known.iter().find(|(name, _)| *name == command);
+        found.map(|(_, flags)| flags.join(" ")).unwrap_or_default()
+    };
+    let server = "--config --listen --workspace --permission-mode --state-dir --no-auth --sandbox";
+    assert_eq!(of("serve"), format!("{server} --upstream --log --help"));
+    assert_eq!(of("check"), format!("{server} --upstream --help"));
+    assert!(of("up").starts_with(&format!("{server} --log --litellm-config ")), "{}", of("up"));
+    assert_eq!(of("tools"), "--json --config --help");
+    assert_eq!(of("demo-model"), "--listen --help");
+
+    let all: std::collections::BTreeSet<&String> =
+        known.iter().flat_map(|(_, flags)| flags).collect();
+    for (name, own) in &known {
+        for flag in &all {
+            // The second flag keeps a server from starting.
+            let ended = home.run(&[name, flag, "--help"]);
+            let is_unknown = ended.stderr.contains(&format!("unexpected argument '{flag}'"));
+            assert_eq!(is_unknown, !own.contains(flag), "{name} {flag}: {ended:?}");
+            if is_unknown {
+                assert_eq!(ended.code, Some(2));
+                let having = known.iter().filter(|(_, flags)| flags.contains(flag));
+                for (other, _) in having {
+                    let tip = format!("'toolhand {other}'");
+                    assert!(ended.stderr.contains(&tip), "{name} {flag}: {}", ended.stderr);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_address_that_cannot_be_had_is_named_with_a_free_one() {
+    let home = Home::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let port = address.port();
+    for command in ["serve", "up"] {
+        home.check_told(
+            &[command, "--listen", &address.to_string()],
+            &format!(
+                "cannot listen on {address}: Address already in use (os error 98); stop what uses \
+                 port {port}, or take a free port: --listen 127.0.0.1:0"
+            ),
+        );
+        home.check_told(
+            &[command, "--listen", "192.0.2.1:8787"],
+            "cannot listen on 192.0.2.1:8787: Cannot assign requested address (os error 99); no \
+             network interface here has this address: --listen 127.0.0.1:8787",
+        );
+    }
+}
+
+#[test]
+fn up_does_not_start_beside_another_server_of_its_state_directory() {
+    let home = Home::new();
+    let first = home.serve(&mut home.command(&[]));
+    let held = format!(
+        "state directory ~/.local/share/toolhand: in use by another server, process {}",
+        first.pid().as_raw_nonzero()
+    );
+    home.check_refused(&["up", "--listen", "127.0.0.1:0"], &held);
+    assert_eq!(first.stop(Signal::TERM), Some(0));
+}
+
+#[tokio::test]
+async fn a_server_that_stops_says_what_it_waits_for_and_that_it_has_stopped() {
+    // Neither the log's level nor its format changes what is said.
+    for (level, format) in [("info", "text"), ("off", "json")] {
+        let upstream = Upstream::start();
+        upstream.round(vec![text("a first word"), gate("never opened")]);
+        let home = Home::new();
+        let mut command = home.command(&[]);
+        command.env("TOOLHAND_UPSTREAM", upstream.url()).env("TOOLHAND_API_KEY", "th-of-a-test");
+        command.env("TOOLHAND_LOG_LEVEL", level).env("TOOLHAND_LOG_FORMAT", format);
+        let mut server = home.serve_heard(&mut command);
+        let mut told = BufReader::new(server.child.stderr.take().expect("piped")).lines();
+        let mut stream =
+            Client::new(server.address, "th-of-a-test").stream(&ask_streamed("Anything?")).await;
+        stream.until_text().await;
+
+        server.signal(Signal::INT);
+        let waiting = "waiting up to 30 s for 1 turn; a second signal ends it now";
+        assert!(told.any(|line| line.expect("text") == waiting));
+        assert_eq!(server.stop(Signal::INT), Some(128 + 2));
+
+        let told: Vec<String> = told.map(|line| line.expect("text")).collect();
+        assert_eq!(told.last().map(String::as_str), Some("stopped"), "{told:?}");
+        assert_eq!(told.iter().filter(|line| line.contains("stopped")).count(), 1, "{told:?}");
+    }
+}
+
+#[test]
+fn an_end_without_turns_says_only_that_it_has_stopped() {
+    let home = Home::new();
+    let mut server = home.serve_heard(home.command(&[]).env("TOOLHAND_LOG_LEVEL", "off"));
+    let mut stderr = server.child.stderr.take().expect("piped");
+    assert_eq!(server.stop(Signal::TERM), Some(0));
+    let mut told = String::new();
+    std::io::Read::read_to_string(&mut stderr, &mut told).unwrap();
+    assert_eq!(told, "stopped\n");
 }
 
 #[tokio::test]

@@ -1,17 +1,20 @@
 //! Tests the whole chain with the real LiteLLM: `up`, tool calls, errors.
 
 mod faults;
+mod providers;
 
 use std::fs;
-use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::support::chunks::{calls, says};
+use crate::support::client::Client;
 use crate::support::environment;
 use crate::support::server::{Builder as ServerBuilder, Server};
 use crate::support::up::{Builder, Up};
@@ -55,36 +58,25 @@ async fn the_printed_lines_give_an_answer_that_quotes_a_file() {
         let answer = type_in(&line, &sdk);
         assert!(answer.contains("# The quince project"), "{line}\n{answer}");
     }
-    assert!(up.greeting.contains("sonnet"), "what is left out is named:\n{}", up.greeting);
-    assert!(up.greeting.contains("ANTHROPIC_API_KEY"), "{}", up.greeting);
-}
-
-/// The first example in the README that begins with `fence`, with this chain's address
-/// and key.
-fn example(fence: &str, up: &Up) -> String {
-    const README: &str = include_str!("../README.md");
-    let (_, rest) = README.split_once(fence).expect("README has the example");
-    let (example, _) = rest.split_once("\n```").expect("README closes the example");
-    let key = up.key_path().display().to_string();
-    let start = fence.split_once('\n').map_or("", |(_, start)| start);
-    format!("{start}{example}\n")
-        .replace("127.0.0.1:8787", &up.address.to_string())
-        .replace("~/.local/share/toolhand/api-key", &key)
-        .replace("/root/.local/share/toolhand/api-key", &key)
 }
 
 #[tokio::test]
-async fn the_examples_of_readme_work() {
+async fn up_prints_url_and_key_first_and_what_is_left_out_in_one_line() {
     let up = Up::shared().await;
-    up.write("Some.toml", "version = \"quince\"\n");
-    let sdk = environment("sdk").await.join("bin");
 
-    let answer = type_in(&example("```sh\ncurl ", &up), &sdk);
-    assert!(answer.contains("# The quince project"), "{answer}");
+    let lines: Vec<&str> = up.greeting.lines().filter(|line| !line.is_empty()).collect();
 
-    let program = example("```python\nfrom openai", &up);
-    let answer = type_in(&format!("python3 - <<'END'\n{program}END\n"), &sdk);
-    assert!(answer.contains("Some.toml:1:version"), "{answer}");
+    assert_eq!(lines[0], format!("  base URL  {}", up.base_url()));
+    assert_eq!(lines[1], format!("  key       in {}", up.key_path().display()));
+    assert!(lines[2].starts_with("  left out  sonnet, "), "{}", up.greeting);
+    for variable in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OLLAMA_API_BASE"] {
+        assert!(lines[2].contains(&format!(": set {variable}")), "{}", up.greeting);
+        assert_eq!(up.greeting.matches(variable).count(), 1, "{}", up.greeting);
+    }
+    let (state, program) = (up.key_path(), env!("CARGO_BIN_EXE_toolhand"));
+    let state = state.parent().expect("a directory").display();
+    assert_eq!(lines[4], format!("  TOOLHAND_STATE_DIR={state} {program} ask \"read README.md\""));
+    assert!(!up.greeting.contains('\x1b'), "no colours in a pipe: {}", up.greeting);
 }
 
 #[tokio::test]
@@ -190,6 +182,7 @@ async fn a_second_start_needs_no_network_and_even_a_killed_chain_leaves_nothing(
     let config = config.to_str().expect("UTF-8").to_owned();
     let builder = builder
         .argument(&format!("--litellm-config={config}"))
+        .argument("--litellm-workers=2")
         .environment("HTTPS_PROXY", "http://127.0.0.1:9")
         .environment("HTTP_PROXY", "http://127.0.0.1:9");
     let starting = tokio::task::spawn_blocking(move || builder.start());
@@ -212,6 +205,34 @@ async fn a_second_start_needs_no_network_and_even_a_killed_chain_leaves_nothing(
 
 #[tokio::test]
 async fn p13_litellm_alone_gets_the_provider_keys_and_its_environment_shows_none() {
+    let up = start_with_a_provider_key(1).await;
+    assert_eq!(up.litellm().len(), 1);
+    drop_up(up).await;
+}
+
+#[tokio::test]
+async fn p13_litellms_workers_show_no_keys_and_end_with_the_process_that_forked_them() {
+    let mut up = start_with_a_provider_key(2).await;
+    // The one that listens, and its workers.
+    assert_eq!(up.litellm().len(), 3);
+
+    let ending = tokio::task::spawn_blocking(move || {
+        let status = up.end_litellm();
+        (status, up.log())
+    });
+    let (status, log) = ending.await.expect("no worker is left");
+    assert_eq!(status.and_then(|status| status.code()), Some(1), "{log}");
+    assert!(log.contains("LiteLLM ended; its log is "), "{log}");
+}
+
+async fn drop_up(up: Up) {
+    let ending = tokio::task::spawn_blocking(move || drop(up));
+    ending.await.expect("nothing is left");
+}
+
+/// Starts a chain whose LiteLLM has a provider's key, and checks that the key arrives at the
+/// provider and that no process shows it.
+async fn start_with_a_provider_key(workers: usize) -> Up {
     // Installs LiteLLM if necessary.
     drop(Up::shared().await);
     let provider = Upstream::start();
@@ -226,7 +247,10 @@ async fn p13_litellm_alone_gets_the_provider_keys_and_its_environment_shows_none
     fs::write(&config, yaml).expect("a new file");
     let builder = builder
         .argument(&format!("--litellm-config={}", config.display()))
-        .environment("A_PROVIDERS_KEY", &key);
+        .environment("A_PROVIDERS_KEY", &key)
+        .environment("TOOLHAND_UP_LITELLM_WORKERS", &workers.to_string())
+        // LiteLLM's own variable does not count.
+        .environment("NUM_WORKERS", "4");
     let starting = tokio::task::spawn_blocking(move || builder.start());
     let up = starting.await.expect("up starts");
     let look = format!(
@@ -245,6 +269,7 @@ async fn p13_litellm_alone_gets_the_provider_keys_and_its_environment_shows_none
     let request = provider.request(0).await;
     assert_eq!(request.head.header("authorization"), Some(format!("Bearer {key}").as_str()));
     assert_eq!(crate::turn::answers(&provider, 1).await, ["0\nLiteLLM runs"]);
+    up
 }
 
 #[test]
@@ -270,6 +295,7 @@ fn without_python_it_says_what_to_install() {
 
     assert_eq!(status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("apt install python3 python3-venv"), "{stderr}");
+    assert!(stderr.contains(" demo-model --listen "), "{stderr}");
 }
 
 /// Replaces Python: agrees to every check, copies itself as an environment, installs (or
@@ -279,7 +305,7 @@ case "$4" in
   venv) mkdir -p "$5/bin" && cp "$0" "$5/bin/python" ;;
   pip)
     for package in 1 2 3 4 5 6 7 8 9 10 11; do echo "Collecting package$package==1"; done
-    [ -e "$HOME/broken" ] && { echo "no space left" >&2; exit 1; }
+    [ -e "$HOME/broken" ] && { cat "$HOME/broken" >&2; exit 1; }
     # As the real one, which is started by a file that watches its standard input.
     [ -e "$HOME/slow" ] && { sleep 60 & cat; kill $!; exit 1; }
     echo "Installing collected packages: a" ;;
@@ -292,29 +318,43 @@ fn with_stand_in() -> Builder {
     let builder = Builder::fresh();
     let programs = builder.home().join("bin");
     fs::create_dir(&programs).expect("a new directory");
-    fs::write(programs.join("python3"), PYTHON).expect("a new file");
-    let mode = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(programs.join("python3"), mode).expect("our own");
+    write_program(&programs.join("python3"), PYTHON);
     let path = format!("{}:/usr/bin:/bin", programs.display());
     let home = builder.home().to_str().expect("UTF-8").to_owned();
     builder.environment("PATH", &path).environment("HOME", &home)
 }
 
+fn write_program(path: &Path, text: &str) {
+    fs::write(path, text).expect("a file");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("our own");
+}
+
+const INSTALLING: &str = "Installing LiteLLM into the state directory.";
+
 #[test]
 fn a_broken_installation_is_told_and_the_next_start_makes_it_anew() {
     let builder = with_stand_in();
-    fs::write(builder.home().join("broken"), "").expect("a new file");
+    let pip = "ERROR: Could not install packages: [Errno 28] No space left on device\n";
+    fs::write(builder.home().join("broken"), pip).expect("a new file");
 
-    let (_, broken) = builder.run();
-    assert!(broken.contains("LiteLLM could not be installed"), "{broken}");
-    assert!(broken.contains("no space left"), "{broken}");
+    let (status, broken) = builder.run();
+    assert_eq!(status.code(), Some(1), "{broken}");
+    let log = builder.state().join("litellm/install.log");
+    assert!(
+        broken.contains("LiteLLM could not be installed, because the disk is full"),
+        "{broken}"
+    );
+    assert!(broken.contains(&format!("(log: {})", log.display())), "{broken}");
+    assert!(!broken.contains("Errno 28"), "pip's words are in the log: {broken}");
+    assert!(fs::read_to_string(log).expect("a log").contains("Errno 28"));
     fs::remove_file(builder.home().join("broken")).expect("it is there");
     let half = builder.state().join("litellm/venv/half-written");
     fs::write(&half, "").expect("a new file");
 
     let (_, anew) = builder.run();
     for told in [
-        "Installing LiteLLM into the state directory.",
+        "The last installation of LiteLLM was not finished.",
+        INSTALLING,
         "  making a virtual environment",
         "  fetching packages: 1 of about ",
         "  fetching packages: 10 of about ",
@@ -333,17 +373,98 @@ fn a_broken_installation_is_told_and_the_next_start_makes_it_anew() {
 }
 
 #[test]
+fn an_environment_of_another_python_or_version_is_made_anew() {
+    let builder = with_stand_in();
+    let (_, first) = builder.run();
+    assert!(first.contains("LiteLLM is installed."), "{first}");
+    let venv = builder.state().join("litellm/venv");
+    let python = venv.join("bin/python");
+    let gone = || {
+        fs::remove_file(&python).expect("it is there");
+        symlink("/usr/bin/python3.2", &python).expect("a new link");
+    };
+    let replaced = || write_program(&python, "#!/bin/sh\nexit 1\n");
+    let outdated = || fs::write(venv.join(".toolhand-installed"), "another").expect("a file");
+    let no_directory = || {
+        fs::remove_dir_all(&venv).expect("it is there");
+        fs::write(&venv, "").expect("a new file");
+    };
+    let cases: [(&dyn Fn(), &str); 4] = [
+        (&gone, "The installed LiteLLM does not run: its Python is gone or was replaced."),
+        (&replaced, "The installed LiteLLM does not run: its Python is gone or was replaced."),
+        (&outdated, "The installed LiteLLM is not the version that this toolhand needs."),
+        (&no_directory, "The last installation of LiteLLM was not finished."),
+    ];
+    for (change, reason) in cases {
+        change();
+        let (_, anew) = builder.run();
+        for told in [reason, INSTALLING, "LiteLLM is installed."] {
+            assert!(anew.contains(told), "{told}: {anew}");
+        }
+        assert!(!builder.run().1.contains("Installing"), "once is enough: {anew}");
+    }
+}
+
+#[test]
 fn an_installation_can_be_interrupted_and_the_next_start_makes_it_anew() {
-    for signal in [Signal::INT, Signal::TERM] {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let builder = with_stand_in();
         let slow = builder.home().join("slow");
         fs::write(&slow, "").expect("a new file");
 
         let (status, stderr) = builder.interrupt(signal, "fetching packages: 10");
-        assert_eq!(status.code(), Some(0), "{stderr}");
+        assert_eq!(status.code(), Some(code), "{stderr}");
+        let told =
+            "The installation of LiteLLM is unfinished; the next start does it anew.\nstopped\n";
+        assert!(stderr.ends_with(told), "{stderr}");
         fs::remove_file(slow).expect("it is there");
 
         let (_, anew) = builder.run();
+        assert!(anew.contains("The last installation of LiteLLM was not finished."), "{anew}");
         assert!(anew.contains("LiteLLM is installed."), "{anew}");
+    }
+}
+
+/// What pip prints without a network.
+const NO_NETWORK: &str = "\
+WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(': [Errno -3] \
+Temporary failure in name resolution')': /simple/a/
+ERROR: Could not find a version that satisfies the requirement a==1 (from versions: none)
+ERROR: No matching distribution found for a==1
+";
+
+/// Starts a printed command and reads the address on which it listens.
+fn start_printed(line: &str, home: &Path) -> (Child, SocketAddr) {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("exec {}", line.trim_end_matches(" &"))]).current_dir(home);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a shell");
+    let stdout = BufReader::new(child.stdout.take().expect("piped"));
+    let address = stdout.lines().map_while(Result::ok).find_map(|line| {
+        line.strip_prefix("listening on http://").map(|address| address.parse().expect("one"))
+    });
+    (child, address.expect("it listens"))
+}
+
+#[tokio::test]
+async fn without_a_network_the_cause_is_one_line_and_the_printed_way_without_litellm_works() {
+    let builder = with_stand_in();
+    fs::write(builder.home().join("broken"), NO_NETWORK).expect("a new file");
+    let (status, stderr) = builder.run();
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    let (_, told) = stderr.split_once("toolhand: ").expect("an error");
+    let lines: Vec<&str> = told.lines().map(str::trim).collect();
+    assert_eq!(lines.len(), 4, "{stderr}");
+    assert!(lines[0].contains("because the package index cannot be reached: check the network"));
+    assert_eq!(lines[1], "Without LiteLLM, the demo model alone can answer:");
+
+    let (mut demo, _) = start_printed(lines[2], builder.home());
+    let (mut server, address) = start_printed(lines[3], builder.home());
+    let key = fs::read_to_string(builder.state().join("api-key")).expect("the first key");
+    let answer = Client::new(address, key.trim()).chat(&ask("read README.md")).await;
+    assert!(answer.text().contains("# The quince project"), "{}", answer.text());
+
+    for child in [&mut server, &mut demo] {
+        kill_process(Pid::from_child(child), Signal::TERM).expect("our child");
+        assert!(child.wait().expect("our child").success());
     }
 }

@@ -1,14 +1,19 @@
 //! Builds all integration tests into one binary, which links faster than many.
 
 mod architecture;
+mod ask;
 mod cli;
 mod commands;
 mod crash;
+mod demo;
+mod frontends;
 mod hostile;
 mod litellm;
 mod openapi;
+mod readme;
 mod routes;
 mod rows;
+mod scripts;
 mod sdk;
 mod seeded_faults;
 mod settings;

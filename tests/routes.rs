@@ -210,3 +210,106 @@ async fn ready_says_whether_upstream_is_there() {
     let ready = server.client().key(None).get("/ready").await;
     assert_eq!((ready.status(), ready.json()), (503, json!({ "status": "not_ready" })));
 }
+
+#[tokio::test]
+async fn the_root_says_where_to_go_and_nothing_else() {
+    let upstream = Upstream::start();
+    let server =
+        Server::builder(&upstream).config("server.allowed_hosts", r#"["chat.lan"]"#).start().await;
+    let nobody = server.client().key(None);
+
+    let root = nobody.get("/").await;
+    let named = nobody.clone().header("host", "chat.lan").get("/").await;
+    let posted = nobody.send("POST", "/", None).await;
+
+    assert_eq!(root.status(), 200);
+    assert_eq!(root.header("content-type"), Some("text/plain; charset=utf-8"));
+    let text = String::from_utf8(root.body.clone()).expect("UTF-8");
+    assert!(text.contains(&format!("http://{}/v1\n", server.address())), "{text}");
+    assert!(text.contains("/openapi.yaml") && text.contains("README.md"), "{text}");
+    let state_dir = server.state_dir().display().to_string();
+    for secret in [env!("CARGO_PKG_VERSION"), &upstream.url(), &state_dir] {
+        assert!(!text.contains(secret), "{text}");
+    }
+    // The host is the operator's: a proxy with TLS may stand before the server.
+    let text = String::from_utf8(named.body).expect("UTF-8");
+    assert!(text.contains("the address of this page, followed by v1"), "{text}");
+    assert_eq!(posted.refusal(), (405, "method_not_allowed".to_owned()));
+    let foreign = nobody.header("host", "evil.com").get("/").await;
+    assert_eq!(foreign.refusal(), (403, "host_not_allowed".to_owned()));
+}
+
+#[tokio::test]
+async fn a_path_that_is_no_route_is_told_the_right_one() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let base = format!("http://{}/v1", server.address());
+    for (method, path, told) in [
+        ("POST", "/chat/completions", base.as_str()),
+        ("GET", "/models", &base),
+        ("POST", "/v1/v1/chat/completions", &base),
+        ("POST", "//v1/embeddings", "/v1/embeddings"),
+        ("POST", "/v1/responses", "openai.chat("),
+        ("POST", "/v1/responses", "OpenAIChatCompletionsModel"),
+        ("GET", "/v1/responses/resp_1", "chat completions"),
+        ("POST", "/api/chat", "Ollama"),
+        ("POST", "/v1/messages", "Anthropic"),
+        ("GET", "/v1", "base URL"),
+    ] {
+        let answer = server.client().send(method, path, None).await;
+        assert_eq!(answer.refusal(), (404, "unknown_route".to_owned()), "{path}");
+        let message = answer.json()["error"]["message"].as_str().expect("words").to_owned();
+        assert!(message.contains(told), "{path}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn the_responses_route_is_forwarded_where_the_operator_names_it() {
+    let upstream = Upstream::start();
+    let server =
+        Server::builder(&upstream).config("upstream.passthrough", r#"["responses"]"#).start().await;
+    upstream.answer("/v1/responses", status(200, &json!({ "id": "resp_1" })));
+
+    let answer = server.client().post("/v1/responses", &json!({ "model": "m" })).await;
+    let embeddings = server.client().post("/v1/embeddings", &json!({ "model": "m" })).await;
+
+    assert_eq!(answer.json(), json!({ "id": "resp_1" }));
+    assert_eq!(embeddings.refusal(), (404, "unknown_route".to_owned()));
+    assert!(embeddings.json()["error"]["message"].to_string().contains("upstream.passthrough"));
+}
+
+#[tokio::test]
+async fn an_unknown_model_is_named_wherever_it_is_asked_for() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let gone = json!({ "error": { "message": "Invalid model name passed in model=scriptd",
+        "type": "invalid_request_error", "param": null, "code": "400" } });
+    upstream.round(status(400, &gone));
+    upstream.round(status(400, &gone));
+    upstream.answer("/v1/embeddings", status(400, &gone));
+    let client = server.client();
+    let body = json!({ "model": "scriptd", "messages": [{ "role": "user", "content": "Hi" }] });
+
+    let chat = client.chat(&body).await;
+    let streamed = client
+        .post(
+            "/v1/chat/completions",
+            &crate::support::client::with(body, json!({ "stream": true })),
+        )
+        .await;
+    let embeddings = client.post("/v1/embeddings", &json!({ "model": "scriptd" })).await;
+    let shown = client.get("/v1/models/scriptd").await;
+
+    for (answer, told) in [
+        (chat, "GET /v1/models"),
+        (streamed, "GET /v1/models"),
+        (embeddings, "GET /v1/models"),
+        (shown, "did you mean scripted?"),
+    ] {
+        assert_eq!(answer.refusal(), (404, "model_not_found".to_owned()));
+        let error = &answer.json()["error"];
+        let message = error["message"].as_str().expect("words");
+        assert!(message.contains("\"scriptd\"") && message.contains(told), "{message}");
+        assert_eq!(error["param"], "model");
+    }
+}

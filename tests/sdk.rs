@@ -1,4 +1,5 @@
-//! Tests the unmodified OpenAI SDKs against the whole chain, the real LiteLLM included.
+//! Tests unmodified SDKs and agent frameworks against the whole chain, the real LiteLLM
+//! included.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,6 +27,21 @@ fn quotes_the_file(told: &Value, turn: &str) {
     assert!(text.contains("the quince is ripe"), "{turn}: {told:#}");
 }
 
+/// What the schema of the scripts describes.
+#[track_caller]
+fn is_a_summary(object: &Value) {
+    assert!(object["title"].is_string() && object["lines"].is_i64(), "{object:#}");
+}
+
+/// The server read a file and the client's tool ran, once.
+#[track_caller]
+fn used_both_tools(told: &Value, turn: &str) {
+    quotes_the_file(told, turn);
+    let text = told[turn]["text"].as_str().unwrap_or_default();
+    assert!(text.contains("Oslo: rain, 7 degrees"), "{turn}: {told:#}");
+    assert_eq!(told[turn]["cities"], json!(["Oslo"]), "{turn}: {told:#}");
+}
+
 #[tokio::test]
 async fn the_python_sdk() {
     let told = run(environment("sdk").await.join("bin/python"), "turns.py").await;
@@ -48,6 +64,9 @@ async fn the_python_sdk() {
     }
     let text = told["client_tool"]["text"].as_str().unwrap_or_default();
     assert!(text.contains("rain, 7 degrees"), "{told:#}");
+    for turn in ["unstreamed", "streamed"] {
+        is_a_summary(&told["structured"][turn]);
+    }
     assert_eq!(told["extension"]["tool_calls"], 1);
     assert_eq!(told["unknown_model"], json!({ "status": 404, "code": "model_not_found" }));
 }
@@ -65,5 +84,56 @@ async fn the_node_sdk() {
     assert_eq!(told["client_tool"]["arguments"], json!({ "city": "Oslo" }));
     let text = told["client_tool"]["text"].as_str().unwrap_or_default();
     assert!(text.contains("rain, 7 degrees"), "{told:#}");
+    is_a_summary(&told["structured"]);
     assert_eq!(told["wrong_key"], json!({ "status": 401, "code": "invalid_api_key" }));
+}
+
+#[tokio::test]
+async fn the_ai_sdk() {
+    environment("sdk").await;
+    let told = run("node".into(), "ai.mjs").await;
+
+    for turn in ["unstreamed", "streamed", "reasoning"] {
+        quotes_the_file(&told, turn);
+    }
+    for turn in ["unstreamed", "streamed"] {
+        assert_eq!(told[turn]["finish"], "stop", "{turn}");
+        assert!(told[turn]["usage"].as_u64() > Some(0), "{turn}: {told:#}");
+    }
+    assert_eq!(told["unstreamed"]["steps"], 1, "the server's rounds are no steps");
+    for turn in ["client_tool", "client_tool_streamed"] {
+        used_both_tools(&told, turn);
+        assert_eq!(told[turn]["steps"], 2, "{told:#}");
+    }
+    for turn in ["output", "object", "streamed"] {
+        is_a_summary(&told["structured"][turn]);
+    }
+    let lines = told["reasoning"]["lines"].as_str().unwrap_or_default();
+    assert!(lines.starts_with("→ Read notes.txt\n✓ Read notes.txt ("), "{told:#}");
+    assert_eq!(told["responses"]["status"], 404, "{told:#}");
+    let message = told["responses"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("openai.chat("), "{message}");
+}
+
+#[tokio::test]
+async fn the_agents_sdk() {
+    let told = run(environment("sdk").await.join("bin/python"), "agents_sdk.py").await;
+
+    for turn in ["answer", "streamed"] {
+        quotes_the_file(&told, turn);
+    }
+    assert_eq!(told["streamed"]["text"], told["streamed"]["final"]);
+    let kinds = told["answer"]["kinds"].to_string();
+    assert!(!kinds.contains("tool_call"), "the server's calls are not the client's: {kinds}");
+    assert!(told["answer"]["usage"].as_u64() > Some(0), "{told:#}");
+    for turn in ["tool", "tool_streamed"] {
+        used_both_tools(&told, turn);
+        let kinds = told[turn]["kinds"].to_string();
+        assert_eq!(kinds.matches("\"tool_call_item\"").count(), 1, "{told:#}");
+    }
+    is_a_summary(&told["structured"]);
+    assert_eq!(told["handoff"]["last"], "Reader", "{told:#}");
+    assert_eq!(told["responses"]["status"], 404, "{told:#}");
+    let message = told["responses"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("OpenAIChatCompletionsModel"), "{message}");
 }

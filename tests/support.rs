@@ -13,6 +13,7 @@ pub(crate) mod faults;
 pub(crate) mod faulty_proxy;
 pub(crate) mod http;
 mod processes;
+pub(crate) mod providers;
 pub(crate) mod resources;
 pub(crate) mod seeded;
 pub(crate) mod server;

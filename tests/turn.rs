@@ -11,8 +11,11 @@ mod merging;
 mod order;
 mod progress;
 mod recordings;
+mod refusals;
+mod response_format;
 mod sent_upstream;
 mod start;
+mod unstreamed;
 
 use serde_json::Value;
 

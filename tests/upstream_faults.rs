@@ -6,6 +6,7 @@ mod connections;
 mod limits;
 mod stream;
 mod timeouts;
+mod whole;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use self::history::History;
 use self::written::WrittenRound;
 use super::message::AssistantMessage;
-use super::settings::AskedModel;
+use super::settings::{AskedModel, Delivery};
 use crate::openai::Body;
 use crate::openai::request::ToolChoice;
 use crate::upstream::RequestBody;
@@ -104,9 +104,7 @@ impl Conversation {
     }
 
     /// The body of the next request, for `model`.
-    pub(crate) fn request(&mut self, model: &AskedModel) -> RequestBody {
-        /// Closes the request object.
-        const END: &[u8] = br#","stream":true,"stream_options":{"include_usage":true}}"#;
+    pub(crate) fn request(&mut self, model: &AskedModel, delivery: Delivery) -> RequestBody {
         let head = self.prepare_for(model);
         let mut body = RequestBody::default();
         body.push(head);
@@ -119,7 +117,10 @@ impl Conversation {
         if self.rounds.is_empty() {
             body.push(self.choice.clone());
         }
-        body.push(Bytes::from_static(END));
+        body.push(Bytes::from_static(match delivery {
+            Delivery::Streamed => br#","stream":true,"stream_options":{"include_usage":true}}"#,
+            Delivery::Whole => br#","stream":false}"#,
+        }));
         body
     }
 

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::size_estimate;
 use crate::errors::{ApiError, ErrorCode};
 use crate::ids::{SessionId, TurnId};
-use crate::openai::chunk::{CallKind, FinishReason, RawMembers};
+use crate::openai::chunk::{CallKind, FinishReason, RawMembers, WholeAnswer};
 use crate::openai::usage::Usage;
 
 /// One event of a turn, from the agent to its subscriber.
@@ -19,6 +19,8 @@ pub(crate) enum TurnEvent {
     /// progress.
     Begun,
     Text(String),
+    /// What the model said before its calls, where only the last round's text is the content.
+    TextBeforeCalls(String),
     /// A piece of another text member of the model's deltas, such as `reasoning_content` or
     /// `refusal`.
     Member {
@@ -154,6 +156,8 @@ pub(crate) struct Finished {
     pub(crate) summary: Summary,
     /// Unknown members beside `choices` in the last round's chunks.
     pub(crate) unknown: RawMembers,
+    /// The answer as upstream wrote it, if it came whole and passes as it is.
+    pub(crate) whole: Option<Box<WholeAnswer>>,
 }
 
 /// The `toolhand` member of an answer.
@@ -253,7 +257,7 @@ impl TurnEvent {
     pub(crate) fn size_estimate(&self) -> usize {
         match self {
             Self::Begun | Self::RoundStarted(_) => 0,
-            Self::Text(text) => text.len(),
+            Self::Text(text) | Self::TextBeforeCalls(text) => text.len(),
             Self::Member { name, text } => name.len() + text.len(),
             Self::Raw(delta) => size_of::<RawDelta>() + delta.size_estimate(),
             Self::ToolStarted(start) => {
@@ -277,6 +281,7 @@ impl TurnEvent {
                 size_of::<Finished>()
                     + unknown.sum::<usize>()
                     + finished.usage.as_ref().map_or(0, Usage::size_estimate)
+                    + finished.whole.as_ref().map_or(0, |whole| whole.size_estimate())
             }
             Self::Failed(failure) => {
                 let ApiError { message, param, .. } = &failure.error;

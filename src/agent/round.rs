@@ -5,21 +5,21 @@
 
 mod answers;
 mod client_calls;
+mod texts;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolCall, ToolResult};
 use crate::execution::schedule::Position;
-use crate::openai::chunk::{Chunk, Delta, FinishReason};
+use crate::openai::chunk::{Chunk, FinishReason};
 use crate::openai::usage::Usage;
 use crate::tools::tool::{Concurrency, ToolError};
 use crate::upstream::assemble::{Assembler, End, Slot, Step};
 
-use super::deltas;
 use super::events::TurnEvent;
+use super::held_text::{ContentRule, HeldText};
 use super::message::AssistantMessage;
-use super::parts;
 use super::settings::StartRule;
 use super::size_estimate;
 use super::unknown::Unknown;
@@ -32,6 +32,7 @@ pub(super) struct RoundRules<'a> {
     pub(super) client_tools: &'a Arc<[String]>,
     pub(super) start: StartRule,
     pub(super) max_calls: usize,
+    pub(super) content: ContentRule,
 }
 
 /// What a round asks of its turn.
@@ -66,6 +67,7 @@ pub(super) struct Round {
     /// The estimated memory of what the round keeps, in bytes.
     size_estimate: usize,
     passed_on: PassedOn,
+    held: HeldText,
 }
 
 /// One call of the round. Its index in `Round::calls` is both its slot in the assembler and its
@@ -152,6 +154,7 @@ impl Round {
             follows_text,
             size_estimate: 0,
             passed_on: PassedOn::default(),
+            held: HeldText::new(rules.content),
         }
     }
 
@@ -159,6 +162,7 @@ impl Round {
     pub(super) fn size_estimate(&self) -> usize {
         self.size_estimate
             + self.unknown.size_estimate()
+            + self.held.size_estimate()
             + self.calls.len() * size_estimate::CALL_OVERHEAD
     }
 
@@ -169,39 +173,15 @@ impl Round {
         rules: &RoundRules<'_>,
         effects: &mut Vec<RoundEffect>,
     ) {
-        let Chunk { has_choice: _, model, delta, finish_reason, usage, logprobs, unknown } = chunk;
-        let Delta { content, parts, tool_calls, members } = delta;
+        let Chunk { model, mut delta, finish_reason, usage, logprobs, unknown, whole, .. } = chunk;
+        let tool_calls = std::mem::take(&mut delta.tool_calls);
         self.model = self.model.take().or(model);
         if let Some(usage) = usage {
             self.usage = Some(usage);
         }
-        if let Some(unknown) = unknown {
-            self.unknown.take(unknown);
-        }
-        self.size_estimate +=
-            size_estimate::size_of_delta(content.as_deref(), &members, &tool_calls);
-        self.size_estimate += size_estimate::size_of_parts(&parts);
-        for (name, raw) in &members {
-            self.message.push_member(name, raw);
-        }
-        if let Some(text) = &content {
-            self.message.push_text(text);
-        }
-        for part in &parts {
-            self.message.push_part(part);
-        }
-        let of_parts = parts.iter().filter_map(|part| parts::for_client(part));
-        let events = deltas::for_client(content, members, logprobs).into_iter().chain(of_parts);
-        for mut event in events {
-            self.forwarded = true;
-            if let Some(text) = event.text_mut() {
-                if self.follows_text && !self.gave_text {
-                    text.insert_str(0, "\n\n");
-                }
-                self.gave_text = true;
-            }
-            effects.push(RoundEffect::Emit(event));
-        }
+        self.unknown.take(unknown, whole);
+        self.size_estimate += size_estimate::size_of_delta(&delta, &tool_calls);
+        self.take_texts(delta, logprobs, effects);
         if !tool_calls.is_empty() {
             let steps = self.assembler.push(&tool_calls);
             if self.is_overfull() {
@@ -244,12 +224,15 @@ impl Round {
         }
         self.pass_on_the_rest(rules, effects);
         if self.has_client_call(rules) {
+            self.release_text(effects);
             return Ending::ClientCalls;
         }
         if self.calls.iter().all(|call| matches!(call.progress, Progress::Dropped)) {
+            self.release_text(effects);
             let says_nothing = self.message.says_nothing() && !cut_off;
             return if says_nothing { Ending::Empty } else { Ending::Text };
         }
+        self.release_text_before_calls(effects);
         self.run_sealed_calls(rules, effects);
         self.ending_with_calls()
     }
@@ -257,6 +240,7 @@ impl Round {
     /// Keeps a round whose stream died: runs the sealed calls and takes out the others.
     pub(super) fn salvage(&mut self, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
         self.drop_waiting_calls(|call| !call.sealed, effects);
+        self.release_text_before_calls(effects);
         self.run_sealed_calls(rules, effects);
     }
 

@@ -109,6 +109,15 @@ pub(crate) struct AskedModel {
     pub(crate) takes_reasoning: bool,
 }
 
+/// The form in which upstream is asked to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Delivery {
+    #[default]
+    Streamed,
+    /// In one piece, which costs LiteLLM less: for rounds whose beginning is of no use.
+    Whole,
+}
+
 /// How one model is treated: by the operator's rules, and by the shipped defaults where those
 /// say nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -1,10 +1,9 @@
 //! Estimates how much memory a round keeps of a chunk, in bytes.
 
-use indexmap::IndexMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::openai::chunk::CallDelta;
+use crate::openai::chunk::{CallDelta, Delta};
 
 /// The memory of a call beside its texts.
 pub(super) const CALL_OVERHEAD: usize = 1024;
@@ -21,21 +20,13 @@ const COUNTED_IN_CALL: usize = 64;
 /// How often an id is kept: in the call, and in the assembler's indexes.
 const ID_COPIES: usize = 5;
 
-/// The size of a delta's text, members and calls.
-pub(super) fn size_of_delta(
-    content: Option<&str>,
-    members: &IndexMap<String, Box<RawValue>>,
-    calls: &[CallDelta],
-) -> usize {
-    let members = members.iter().map(|(name, raw)| name.len() + size_of_parsed(raw));
-    content.map_or(0, str::len)
+/// The size of a delta's text and members, and of the calls that it brought.
+pub(super) fn size_of_delta(delta: &Delta, calls: &[CallDelta]) -> usize {
+    let members = delta.members.iter().map(|(name, raw)| name.len() + size_of_parsed(raw));
+    delta.content.as_ref().map_or(0, String::len)
         + members.sum::<usize>()
+        + delta.parts.iter().map(|part| size_of_parsed(part)).sum::<usize>()
         + calls.iter().map(size_of_call).sum::<usize>()
-}
-
-/// The size of the parts of a `content` that came as a list.
-pub(super) fn size_of_parts(parts: &[Box<RawValue>]) -> usize {
-    parts.iter().map(|part| size_of_parsed(part)).sum()
 }
 
 /// The size of a value after parsing. A string keeps its length. In anything else, each comma
@@ -94,16 +85,12 @@ mod tests {
     #[test]
     fn counts_what_is_kept_and_not_how_it_was_sent() {
         let members = serde_json::from_str(r#"{"a": "text", "list": [0,0,0]}"#).unwrap();
-        assert_eq!(
-            size_of_delta(Some("hello"), &members, &[]),
-            5 + 1 + 6 + 4 + 7 + 4 * VALUE_OVERHEAD
-        );
+        let delta = Delta { content: Some("hello".to_owned()), members, ..Delta::default() };
+        assert_eq!(size_of_delta(&delta, &[]), 5 + 1 + 6 + 4 + 7 + 4 * VALUE_OVERHEAD);
         let members = serde_json::from_str(r#"{"m": {"t": "a, [\"{:"}}"#).unwrap();
         let inner = r#"{"t": "a, [\"{:"}"#.len();
-        assert_eq!(
-            size_of_delta(None, &members, &[]),
-            1 + inner + 2 * VALUE_OVERHEAD + MEMBER_OVERHEAD
-        );
+        let delta = Delta { members, ..Delta::default() };
+        assert_eq!(size_of_delta(&delta, &[]), 1 + inner + 2 * VALUE_OVERHEAD + MEMBER_OVERHEAD);
 
         let call = CallDelta {
             index: Some(0),
@@ -113,6 +100,7 @@ mod tests {
             ..CallDelta::default()
         };
         let member = MEMBER_OVERHEAD + 1 + 3 * VALUE_OVERHEAD + 3;
-        assert_eq!(size_of_delta(None, &IndexMap::new(), &[call]), 2 + ID_COPIES * 1000 + member);
+        let size = size_of_delta(&Delta::default(), &[call]);
+        assert_eq!(size, 2 + ID_COPIES * 1000 + member);
     }
 }

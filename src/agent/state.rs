@@ -5,11 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::attempts::Attempts;
 use super::conversation::{AnsweredCall, Conversation, Exchange};
 use super::events::{Failure, Finished, TurnEvent};
+use super::held_text::ContentRule;
 use super::limits::{Repeats, fit_round};
 use super::round::{Ending, Round, RoundEffect, RoundRules};
-use super::settings::{AskedModel, ModelRule, StartRule, TurnSettings, traits_of};
+use super::settings::{AskedModel, Delivery, ModelRule, StartRule, TurnSettings, traits_of};
 use super::stats::TurnStats;
 use super::unknown::Unknown;
 use crate::errors::{ApiError, ErrorCode};
@@ -18,7 +20,6 @@ use crate::execution::schedule::Position;
 use crate::ids::{SessionId, TurnId};
 use crate::memory_budget::Exhausted;
 use crate::openai::chunk::{Chunk, FinishReason};
-use crate::upstream::retry::{self, Decision};
 use crate::upstream::{self, Fault, RequestBody};
 
 /// An event that the turn must react to.
@@ -76,8 +77,11 @@ pub(crate) enum TurnEffect {
 pub(crate) struct TurnStart {
     pub(crate) session: SessionId,
     pub(crate) turn: TurnId,
-    /// The requested model, then its fallbacks in order.
+    /// The requested model, then its fallbacks in order. The turn's state takes them out.
     pub(crate) models: Vec<AskedModel>,
+    /// The form in which upstream is asked for each round.
+    pub(crate) delivery: Delivery,
+    pub(crate) content: ContentRule,
     pub(crate) conversation: Conversation,
     /// Whether the client has limited the length of one answer.
     pub(crate) limits_output: bool,
@@ -92,17 +96,13 @@ pub(crate) struct TurnStart {
 
 /// The state of a turn.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "four things that may each have happened")]
 pub(crate) struct TurnState {
     start: TurnStart,
     round: Round,
     phase: Phase,
-    /// The index in `start.models` of the model that is asked.
-    model: usize,
-    /// Failed requests of this round to this model.
-    failures: u32,
-    /// Whether the round was asked again because its answer was empty.
-    asked_again: bool,
+    attempts: Attempts,
+    /// An answer in one piece, which is judged at its end, before anything of it is sent.
+    whole: Option<Box<Chunk>>,
     /// Whether the last round died and was salvaged.
     salvaged: bool,
     /// How many rounds in a row were cut off within a call.
@@ -138,15 +138,15 @@ enum Phase {
 }
 
 impl TurnState {
-    pub(crate) fn new(start: TurnStart) -> Self {
+    pub(crate) fn new(mut start: TurnStart) -> Self {
+        let attempts = Attempts::new(std::mem::take(&mut start.models), start.delivery);
         let round = Round::new(&rules(&start, StartRule::default()), false);
         Self {
             start,
             round,
             phase: Phase::Streaming,
-            model: 0,
-            failures: 0,
-            asked_again: false,
+            attempts,
+            whole: None,
             salvaged: false,
             cut_off_rounds: 0,
             final_reason: None,
@@ -179,6 +179,9 @@ impl TurnState {
                 Phase::Answering,
                 Event::Chunk(_) | Event::StreamEnded { .. } | Event::Faulted { .. },
             ) => {}
+            (Phase::Streaming, Event::Chunk(chunk)) if chunk.whole.is_some() => {
+                self.whole = Some(chunk);
+            }
             (Phase::Streaming, Event::Chunk(chunk)) => self.chunk(*chunk, &mut effects),
             (Phase::Streaming, Event::StreamEnded { jitter }) => {
                 self.stream_ended(jitter, &mut effects);
@@ -232,7 +235,21 @@ impl TurnState {
 
     fn stream_ended(&mut self, jitter: f64, effects: &mut Vec<TurnEffect>) {
         effects.push(TurnEffect::CloseStream);
-        match self.in_round(effects, Round::end) {
+        let whole = self.whole.take();
+        let (is_whole, mut unsent) = (whole.is_some(), Vec::new());
+        if let Some(chunk) = whole {
+            self.chunk(*chunk, &mut unsent);
+            if self.phase == Phase::Over {
+                return effects.extend(unsent);
+            }
+        }
+        let ending = self.in_round(&mut unsent, Round::end);
+        if is_whole && ending == Ending::Cut && !self.round.has_calls_to_keep() {
+            self.round.gave_text = false;
+            return self.try_again(&half_open(), jitter, effects);
+        }
+        effects.extend(unsent);
+        match ending {
             // A second cut in a row ends the turn; a round without one starts the count anew.
             Ending::Calls => {
                 self.cut_off_rounds = 0;
@@ -248,10 +265,7 @@ impl TurnState {
                 self.finish(self.cut_off_reason_or(FinishReason::ToolCalls), effects);
             }
             Ending::Empty => self.empty(effects),
-            Ending::Cut => {
-                let fault = Fault::Died("a tool call was left half open".to_owned());
-                self.faulted(&fault, jitter, effects);
-            }
+            Ending::Cut => self.faulted(&half_open(), jitter, effects),
         }
     }
 
@@ -279,8 +293,7 @@ impl TurnState {
 
     /// The answer was empty: asks once more, then ends the turn.
     fn empty(&mut self, effects: &mut Vec<TurnEffect>) {
-        if !self.asked_again {
-            self.asked_again = true;
+        if self.attempts.may_ask_again(self.round.finish) {
             self.ask(Duration::ZERO, effects);
         } else if self.tools_ran && self.text_was_given {
             self.finish(FinishReason::Stop, effects);
@@ -299,7 +312,7 @@ impl TurnState {
         let is_second_death = has_calls && self.salvaged;
         let is_partly_forwarded = self.round.forwarded && !has_calls;
         if is_second_death || is_partly_forwarded || self.round.has_passed_on_a_call() {
-            self.fail(fault.api_error(), effects);
+            self.fail(self.about_model(fault.api_error()), effects);
         } else if has_calls {
             self.in_round(effects, Round::salvage);
             self.await_answers();
@@ -314,21 +327,13 @@ impl TurnState {
     /// of its calls ran.
     fn try_again(&mut self, fault: &Fault, jitter: f64, effects: &mut Vec<TurnEffect>) {
         if fault.refuses_reasoning() && self.start.conversation.sends_reasoning() {
-            self.start.models[self.model].takes_reasoning = false;
-            effects.push(TurnEffect::RememberRefusal(self.model().to_owned()));
+            effects.push(TurnEffect::RememberRefusal(self.attempts.leave_out_reasoning()));
             return self.ask(Duration::ZERO, effects);
         }
-        self.failures += 1;
-        let decision = retry::decide(self.failures, fault, &self.start.upstream, jitter);
-        if let Decision::AskAgainAfter(wait) = decision {
-            return self.ask(wait, effects);
+        match self.attempts.wait_after(fault, &self.start.upstream, jitter) {
+            Some(wait) => self.ask(wait, effects),
+            None => self.fail(self.about_model(fault.unanswered()), effects),
         }
-        if fault.allows_fallback() && self.model + 1 < self.start.models.len() {
-            self.model += 1;
-            self.failures = 0;
-            return self.ask(Duration::ZERO, effects);
-        }
-        self.fail(fault.unanswered(), effects);
     }
 
     /// Adds the round with its answers to the conversation, and goes on to the next round.
@@ -367,8 +372,7 @@ impl TurnState {
 
     fn next_round(&mut self, effects: &mut Vec<TurnEffect>) {
         self.stats.rounds += 1;
-        self.failures = 0;
-        self.asked_again = false;
+        self.attempts.begin_round();
         effects.push(TurnEffect::Emit(TurnEvent::RoundStarted(self.stats.rounds)));
         self.ask(Duration::ZERO, effects);
     }
@@ -377,7 +381,8 @@ impl TurnState {
     fn ask(&mut self, wait: Duration, effects: &mut Vec<TurnEffect>) {
         self.replace_round(effects);
         self.phase = Phase::Streaming;
-        let body = self.start.conversation.request(&self.start.models[self.model]);
+        let (model, delivery) = (self.attempts.model(), self.attempts.delivery());
+        let body = self.start.conversation.request(model, delivery);
         self.sent_bytes = self.start.conversation.size();
         effects.push(TurnEffect::Ask { body, wait });
     }
@@ -404,10 +409,12 @@ impl TurnState {
             self.end_round();
             self.unknown = std::mem::take(&mut self.round.unknown);
         }
-        let unknown = std::mem::take(&mut self.unknown).into_members();
+        let (unknown, whole) = std::mem::take(&mut self.unknown).into_parts();
+        let whole = whole.filter(|_| self.attempts.passes_whole_answers());
         let (session, turn) = (self.start.session.clone(), self.start.turn.clone());
         let summary = self.stats.summary(session, turn, self.elapsed);
-        let finished = Finished { reason, usage: self.stats.usage.take(), summary, unknown };
+        let usage = self.stats.usage.take();
+        let finished = Finished { reason, usage, summary, unknown, whole };
         self.stop(TurnEvent::Finished(Box::new(finished)), effects);
     }
 
@@ -443,8 +450,13 @@ impl TurnState {
     }
 
     /// The name of the model that is asked.
+    /// Names the model where the error is about it.
+    fn about_model(&self, error: ApiError) -> ApiError {
+        self.start.upstream.model_hints.explain(error, self.model())
+    }
+
     fn model(&self) -> &str {
-        &self.start.models[self.model].name
+        &self.attempts.model().name
     }
 
     /// The rule for the model by the names known so far. It is looked up again once, when the
@@ -472,12 +484,17 @@ impl From<RoundEffect> for TurnEffect {
     }
 }
 
+fn half_open() -> Fault {
+    Fault::Died("a tool call was left half open".to_owned())
+}
+
 fn rules(start: &TurnStart, rule: StartRule) -> RoundRules<'_> {
     RoundRules {
         pipeline: &start.pipeline,
         client_tools: &start.client_tools,
         start: rule,
         max_calls: start.settings.max_tool_calls,
+        content: start.content,
     }
 }
 

@@ -1,12 +1,12 @@
-//! Collects the unknown top-level members of a round's chunks, such as `citations`,
-//! `system_fingerprint` and `service_tier`.
+//! Collects what stands beside the delta of a round's chunks: unknown top-level members, such as
+//! `citations`, `system_fingerprint` and `service_tier`, or all members of a whole answer.
 
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
 use super::deltas::is_readable;
-use crate::openai::chunk::RawMembers;
+use crate::openai::chunk::{RawMembers, WholeAnswer};
 
 /// The most bytes that are kept: more than any provider sends, and affordable for a turn.
 const MAX_BYTES: usize = 64 << 10;
@@ -18,10 +18,21 @@ pub(super) struct Unknown {
     bytes: usize,
     /// The members of the last chunk. Most chunks of a stream share one object.
     last: Option<Arc<RawMembers>>,
+    whole: Option<Box<WholeAnswer>>,
 }
 
 impl Unknown {
-    pub(super) fn take(&mut self, members: Arc<RawMembers>) {
+    /// Adds what one chunk brought.
+    pub(super) fn take(
+        &mut self,
+        members: Option<Arc<RawMembers>>,
+        whole: Option<Box<WholeAnswer>>,
+    ) {
+        if let Some(mut whole) = whole {
+            whole.retain(is_readable);
+            self.whole = Some(whole);
+        }
+        let Some(members) = members else { return };
         if self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &members)) {
             return;
         }
@@ -51,11 +62,11 @@ impl Unknown {
 
     /// The estimated memory, in bytes. `last` may hold the same bytes a second time.
     pub(super) fn size_estimate(&self) -> usize {
-        2 * self.bytes
+        2 * self.bytes + self.whole.as_ref().map_or(0, |whole| whole.size_estimate())
     }
 
-    pub(super) fn into_members(self) -> RawMembers {
-        self.members
+    pub(super) fn into_parts(self) -> (RawMembers, Option<Box<WholeAnswer>>) {
+        (self.members, self.whole)
     }
 }
 
@@ -70,7 +81,7 @@ mod tests {
     use super::*;
 
     fn take(unknown: &mut Unknown, members: &str) {
-        unknown.take(Arc::new(serde_json::from_str(members).unwrap()));
+        unknown.take(Some(Arc::new(serde_json::from_str(members).unwrap())), None);
     }
 
     fn shown(unknown: &Unknown) -> String {
@@ -88,10 +99,10 @@ mod tests {
     #[test]
     fn what_is_shared_counts_again_behind_something_else() {
         let mut unknown = Unknown::default();
-        let shared = Arc::new(serde_json::from_str(r#"{"a":1}"#).unwrap());
-        unknown.take(Arc::clone(&shared));
+        let shared: Arc<RawMembers> = Arc::new(serde_json::from_str(r#"{"a":1}"#).unwrap());
+        unknown.take(Some(Arc::clone(&shared)), None);
         take(&mut unknown, r#"{"a":2}"#);
-        unknown.take(shared);
+        unknown.take(Some(shared), None);
         assert_eq!(shown(&unknown), r#"{"a":1}"#);
     }
 

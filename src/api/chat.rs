@@ -1,6 +1,7 @@
 //! Answers `POST /v1/chat/completions`: starts a turn and encodes its events.
 
 mod collect;
+mod completion;
 mod encode;
 pub(crate) mod idempotency;
 mod kept;
@@ -21,7 +22,8 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use tokio::time::{Instant, timeout_at};
 
-use self::collect::{Collected, Completion};
+use self::collect::Collected;
+use self::completion::Completion;
 use self::encode::{Encoder, Envelope};
 use self::idempotency::{Idempotency, RequestFingerprint};
 use self::shared_turn::{Retention, SharedTurn, Subscriber};
@@ -149,7 +151,7 @@ async fn whole(mut subscriber: Subscriber, shape: &Shape, mut memory: Reservatio
     /// Collected texts grow piece by piece, so a buffer may have twice the size of its
     /// text. The completion is written while they are still kept.
     const COPIES: usize = 3;
-    let mut collected = Collected::default();
+    let mut collected = Collected::new(shape.progress);
     let (mut size_estimate, mut tools_ran) = (0, false);
     let overloaded =
         |exhausted: Exhausted, tools_ran| failed(&Failure { error: exhausted.into(), tools_ran });
@@ -157,7 +159,7 @@ async fn whole(mut subscriber: Subscriber, shape: &Shape, mut memory: Reservatio
         for event in events {
             match event {
                 TurnEvent::Finished(finished) => {
-                    let completion = collected.into_completion(&shape.envelope, &finished);
+                    let completion = Completion::new(collected, &shape.envelope, &finished);
                     return json(&completion, memory)
                         .unwrap_or_else(|exhausted| overloaded(exhausted, tools_ran));
                 }

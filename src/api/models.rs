@@ -29,9 +29,8 @@ pub(crate) async fn show(
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     let models = upstream.models().await.map_err(|fault| to_api_error(&fault))?;
-    let model = find(&models, &id)?.ok_or_else(|| {
-        ApiError::new(ErrorCode::ModelNotFound, format!("There is no model {id:?}.")).param("model")
-    })?;
+    let model = find(&models, &id)?
+        .ok_or_else(|| upstream.settings().model_hints.unknown_model(&id, &names(&models)))?;
     answer(model, &memory_budget)
 }
 
@@ -45,6 +44,13 @@ fn find<'a>(models: &'a RawValue, id: &str) -> Result<Option<&'a RawValue>, ApiE
         Object::from_raw(model).and_then(|model| model.string("id")).is_some_and(|own| own == id)
     };
     Ok(entries(models)?.into_iter().find(has_id))
+}
+
+/// The names of upstream's models, or of the first of very many.
+fn names(models: &RawValue) -> Vec<String> {
+    const MAX_NAMES: usize = 1_000;
+    let entries = entries(models).unwrap_or_default().into_iter().take(MAX_NAMES);
+    entries.filter_map(|entry| Object::from_raw(entry)?.string("id").map(Into::into)).collect()
 }
 
 fn entries(models: &RawValue) -> Result<Vec<&RawValue>, ApiError> {

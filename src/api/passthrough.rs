@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::multipart::FieldNames;
 use super::request_context::RequestContext;
-use super::upstream_fault::to_api_error;
+use super::upstream_fault::to_api_error_about;
 use super::{denied_fields, strict_json};
 use crate::errors::{ApiError, ErrorCode};
 use crate::http::body::{self, Incoming};
@@ -37,6 +37,9 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("images", &["images/generations", "images/edits", "images/variations"]),
 ];
 
+/// Further routes of OpenAI's clients, of which LiteLLM has some.
+const FURTHER: [&str; 2] = ["batches", "files"];
+
 /// Routes that the server answers itself.
 const OWN: [&str; 2] = ["chat", "models"];
 
@@ -50,6 +53,17 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
+    /// Whether requests to this path below `/v1/` are forwarded.
+    pub(crate) fn contains(&self, route: &str) -> bool {
+        self.known.contains(route) || self.further.iter().any(|above| is_beneath(route, above))
+    }
+
+    /// Whether an operator can have this path below `/v1/` forwarded by naming it.
+    pub(crate) fn could_contain(route: &str) -> bool {
+        let members = GROUPS.iter().flat_map(|(_, members)| members.iter());
+        members.chain(&FURTHER).any(|known| is_beneath(route, known))
+    }
+
     /// Reads `upstream.passthrough`. The error is for the operator.
     pub(crate) fn named(names: &[String]) -> Result<Self, String> {
         let mut routes = Self::default();
@@ -97,14 +111,14 @@ pub(crate) async fn forward(
     let route = route_of(request.uri())?;
     let method = request.method().clone();
     let upload = Upload::default();
-    let Outgoing { content_type, body, _share } =
+    let Outgoing { content_type, body, model, _share } =
         outgoing(request, &limits, memory_budget.reservation(), upload.clone()).await?;
     let headers = &context.upstream_headers;
     let answer = upstream.forward(method, &route, content_type, headers, body).await;
     match (upload.failure(), answer) {
         (Some(error), _) => Err(error),
         (None, Ok(answer)) => Ok(relayed(answer, upstream.settings().idle_timeout)),
-        (None, Err(fault)) => Err(to_api_error(&fault)),
+        (None, Err(fault)) => Err(to_api_error_about(&fault, model.as_deref(), &upstream)),
     }
 }
 
@@ -127,6 +141,8 @@ fn route_of(uri: &Uri) -> Result<String, ApiError> {
 struct Outgoing {
     content_type: Option<HeaderValue>,
     body: reqwest::Body,
+    /// The model of a JSON body.
+    model: Option<String>,
     /// Counts a body that is not streamed.
     _share: Option<Reservation>,
 }
@@ -138,21 +154,30 @@ async fn outgoing(
     upload: Upload,
 ) -> Result<Outgoing, ApiError> {
     if matches!(*request.method(), Method::GET | Method::DELETE) {
-        return Ok(Outgoing { content_type: None, body: Bytes::new().into(), _share: None });
+        return Ok(Outgoing {
+            content_type: None,
+            body: Bytes::new().into(),
+            model: None,
+            _share: None,
+        });
     }
     let content_type = request.headers().get(CONTENT_TYPE).cloned();
     let is_multipart = body::media_type(request.headers())? == "multipart/form-data";
     if !is_multipart || !takes_multipart(request.uri().path()) {
         let (bytes, reservation) = body::read_json(request, limits, reservation).await?;
-        denied_fields::check(&strict_json::object(&bytes)?)?;
-        return Ok(Outgoing { content_type, body: bytes.into(), _share: Some(reservation) });
+        let fields = strict_json::object(&bytes)?;
+        denied_fields::check(&fields)?;
+        let model = fields.string("model").map(Into::into);
+        drop(fields);
+        let body = bytes.into();
+        return Ok(Outgoing { content_type, body, model, _share: Some(reservation) });
     }
     let boundary = content_type.as_ref().and_then(|value| value.to_str().ok());
     let names = FieldNames::from_content_type(boundary.unwrap_or_default())?;
     body::declared_length(request.headers(), limits.upload)?;
     let incoming = Incoming::new(request.into_body(), limits.upload, limits.body_time);
     let body = reqwest::Body::wrap_stream(watched(incoming, names, upload));
-    Ok(Outgoing { content_type, body, _share: None })
+    Ok(Outgoing { content_type, body, model: None, _share: None })
 }
 
 /// Image and audio uploads are multipart. Routes that OpenAI defines with JSON take JSON

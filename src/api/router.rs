@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
 use axum::http::Method;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
@@ -12,7 +11,9 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use super::passthrough::Routes;
 use super::state::ApiState;
-use super::{chat, health, models, openapi, passthrough, ready, status, tools};
+use super::{
+    chat, health, models, openapi, passthrough, ready, root, status, tools, unknown_route,
+};
 use crate::errors::{ApiError, ErrorCode};
 use crate::http::{admission, auth, cors, errors, hosts, request_id, transfer_encoding};
 
@@ -38,6 +39,7 @@ fn open_routes(state: &ApiState) -> Router {
         .layer(from_fn_with_state(Arc::clone(&state.hosts), hosts::check_open))
         .layer(from_fn_with_state(cors, cors::answer));
     Router::new()
+        .route("/", get(root::show))
         .route("/health", get(health::show))
         .route("/ready", get(ready::show))
         .method_not_allowed_fallback(method_not_allowed)
@@ -54,7 +56,8 @@ fn guarded(state: ApiState) -> Router {
         .layer(from_fn(transfer_encoding::check))
         .layer(from_fn_with_state(Arc::clone(&state.hosts), hosts::check))
         .layer(from_fn_with_state(cors, cors::answer));
-    let routes = routes_with_key(state).fallback(unknown_route);
+    let unknown = Router::new().fallback(unknown_route::answer).with_state(state.clone());
+    let routes = routes_with_key(state).fallback_service(unknown);
     Router::new().fallback_service(layers.service(routes))
 }
 
@@ -85,13 +88,6 @@ fn forwarded(routes: &Routes) -> Router<ApiState> {
             .route(&format!("/v1/{route}/{{*rest}}"), any);
     }
     all
-}
-
-async fn unknown_route(request: Request) -> ApiError {
-    ApiError::new(
-        ErrorCode::UnknownRoute,
-        format!("There is no route {} {}.", request.method(), request.uri().path()),
-    )
 }
 
 async fn method_not_allowed(method: Method) -> ApiError {

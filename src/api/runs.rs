@@ -56,6 +56,11 @@ impl RunLimits {
         Ok(RunPermit { limits: self.clone(), key: key.clone() })
     }
 
+    /// How many turns run now.
+    pub(crate) fn running(&self) -> usize {
+        self.counts().all
+    }
+
     fn counts(&self) -> MutexGuard<'_, Counts> {
         sync::lock(&self.counts)
     }

@@ -34,6 +34,18 @@ pub(crate) struct ApiState {
     pub(crate) about: Arc<About>,
 }
 
+impl FromRef<ApiState> for Arc<HostPolicy> {
+    fn from_ref(state: &ApiState) -> Self {
+        Arc::clone(&state.hosts)
+    }
+}
+
+impl FromRef<ApiState> for Arc<Routes> {
+    fn from_ref(state: &ApiState) -> Self {
+        Arc::clone(&state.forwarded)
+    }
+}
+
 impl FromRef<ApiState> for Arc<Chat> {
     fn from_ref(state: &ApiState) -> Self {
         Arc::clone(&state.chat)

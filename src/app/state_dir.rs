@@ -70,35 +70,19 @@ impl StateDir {
         &self.path
     }
 
+    pub(super) fn directory(&self) -> &File {
+        &self.directory
+    }
+
     /// The client key. Creates one if there is none.
     pub(crate) fn client_key(&self) -> Result<KeptKey, StateError> {
         let refuse = |reason: String| StateError { path: self.path.clone(), reason };
         let path = self.path.join(KEY);
-        if let Some(key) = self.read_key().map_err(refuse)? {
+        if let Some(key) = read_key(&self.directory).map_err(refuse)? {
             return Ok(KeptKey { path, key, is_new: false });
         }
         let key = self.make_key().map_err(|error| refuse(format!("{KEY}: {error}")))?;
         Ok(KeptKey { path, key, is_new: true })
-    }
-
-    fn read_key(&self) -> Result<Option<Secret>, String> {
-        let file = match open_in(&self.directory, KEY, OFlags::RDONLY) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(format!("{KEY}: {error}")),
-        };
-        let (bytes, metadata) = named_file::read_open(&file, MAX_KEY_BYTES)
-            .map_err(|error| format!("{KEY} {error}"))?;
-        let ownership = Ownership::from_metadata(&metadata);
-        ownership
-            .expect_ours()
-            .and_then(|()| ownership.refuse_other_readers("chmod 600 it"))
-            .map_err(|reason| format!("{KEY}: {reason}"))?;
-        let key = Secret::sendable(String::from_utf8_lossy(&bytes).trim())
-            .ok_or_else(|| format!("{KEY} holds no key; delete it and a new one is made"))?;
-        secrets::refuse_short(&key)
-            .map_err(|reason| format!("{KEY} {reason}; delete it and a new one is made"))?;
-        Ok(Some(key))
     }
 
     /// Writes the key under another name first, so that no reader finds half of it.
@@ -113,6 +97,32 @@ impl StateDir {
         rustix::fs::renameat(&self.directory, NEW_KEY, &self.directory, KEY)?;
         Ok(Secret::new(key))
     }
+}
+
+/// The client key in the directory at `path`, if there is one. Creates and locks nothing.
+pub(crate) fn kept_key(path: &Path) -> Result<Option<Secret>, StateError> {
+    let refuse = |reason: String| StateError { path: path.to_owned(), reason };
+    open_ours(path).and_then(|directory| read_key(&directory)).map_err(refuse)
+}
+
+fn read_key(directory: &File) -> Result<Option<Secret>, String> {
+    let file = match open_in(directory, KEY, OFlags::RDONLY) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("{KEY}: {error}")),
+    };
+    let (bytes, metadata) =
+        named_file::read_open(&file, MAX_KEY_BYTES).map_err(|error| format!("{KEY} {error}"))?;
+    let ownership = Ownership::from_metadata(&metadata);
+    ownership
+        .expect_ours()
+        .and_then(|()| ownership.refuse_other_readers("chmod 600 it"))
+        .map_err(|reason| format!("{KEY}: {reason}"))?;
+    let key = Secret::sendable(String::from_utf8_lossy(&bytes).trim())
+        .ok_or_else(|| format!("{KEY} holds no key; delete it and a new one is made"))?;
+    secrets::refuse_short(&key)
+        .map_err(|reason| format!("{KEY} {reason}; delete it and a new one is made"))?;
+    Ok(Some(key))
 }
 
 /// The temporary files of all workspaces, noted in this directory.
@@ -143,6 +153,11 @@ fn open_directory(path: &Path) -> Result<File, String> {
             .map_err(|error| format!("cannot be made: {error}"))?,
         Ok(_) | Err(_) => {}
     }
+    open_ours(path)
+}
+
+/// Opens an existing directory, and checks that it is ours alone.
+pub(super) fn open_ours(path: &Path) -> Result<File, String> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = File::from(
         rustix::fs::open(path, flags, Mode::empty())
@@ -184,7 +199,7 @@ fn in_use(file: &mut File) -> String {
 }
 
 /// Follows no link, and does not wait for the other end of a pipe.
-fn open_in(directory: &File, name: &str, flags: OFlags) -> io::Result<File> {
+pub(super) fn open_in(directory: &File, name: &str, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     Ok(File::from(rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?))
 }

@@ -1,20 +1,23 @@
 //! Runs `toolhand check`: prints the settings, where each was set, and what is on and
 //! off.
 
+mod running;
+
 use std::fmt::Write;
 use std::process::ExitCode;
 
 use toml::Table;
 
-use super::signals::run_until_stopped;
+use super::signals::{Outcome, run_to_outcome};
 use super::{Failure, print};
-use crate::app::api_state;
+use crate::api::status::Feature;
+use crate::app::running_server::NotRunning;
 use crate::app::services::Services;
-use crate::app::{state_dir, workspaces};
+use crate::app::{api_state, running_server, state_dir, workspaces};
 use crate::config::keys::Keys;
 use crate::config::layers::{SetKey as Set, lookup};
-use crate::config::{self, Config, ConfigInput, Loaded};
-use crate::permissions::Sandbox;
+use crate::config::{self, Config, ConfigInput, Loaded, file};
+use crate::permissions::{Mode, Sandbox};
 
 /// The defaults as text. A test compares them with the program's own.
 const EXAMPLE: &str = include_str!("../../toolhand.example.toml");
@@ -24,29 +27,59 @@ pub(crate) fn run(given: &ConfigInput) -> Result<ExitCode, Failure> {
     let services = Services::from_config(&loaded)?;
     api_state::forwarded_routes(&loaded)?;
     let state = state_dir::inspect(&loaded.config.server.state_dir)?;
-    print(&configuration(&loaded)?);
+    print(&configuration(&loaded, given)?);
     print(&parts(&loaded, &services, state));
-    run_until_stopped(|_| async {
-        let url = &loaded.config.upstream.url;
-        match services.upstream.probe().await {
-            Ok(()) => {
-                print(&format!("upstream: {url} answers\n"));
-                Ok(())
-            }
-            Err(fault) => Err(Failure::new(format!(
-                "upstream: {url}: {fault}; check upstream.url and that LiteLLM runs there"
-            ))),
-        }
+    run_to_outcome(|stop| async move {
+        let probed = stop.run_until_cancelled(probe(&loaded, &services)).await;
+        probed.map_or(Ok(Outcome::Interrupted), |probed| probed.map(|()| Outcome::Done))
     })
 }
 
+/// Asks upstream: directly if it was configured, else through the server that runs here.
+async fn probe(loaded: &Loaded, services: &Services) -> Result<(), Failure> {
+    let Loaded { config, secrets, layers, .. } = loaded;
+    let found = running_server::find(&config.server.state_dir);
+    print(&match &found {
+        Ok(server) => running::describe(server) + "\n",
+        Err(NotRunning::Missing) => "server: none runs on this state directory\n".to_owned(),
+        Err(reason) => {
+            let path = running_server::path(&config.server.state_dir);
+            format!("server: none is found: {} {reason}\n", path.display())
+        }
+    });
+    let is_configured = layers.source("upstream.url").is_some();
+    if let (Ok(server), false) = (&found, is_configured) {
+        // A server that asks for no key has made none.
+        let kept = state_dir::kept_key(&config.server.state_dir)?;
+        let key = secrets.client_key.as_ref().or(kept.as_ref());
+        print(&(running::upstream(server, key).await.map_err(Failure::new)? + "\n"));
+        return Ok(());
+    }
+    let url = &config.upstream.url;
+    let fault = match services.upstream.probe().await {
+        Ok(()) => {
+            print(&format!("upstream: {url} answers\n"));
+            return Ok(());
+        }
+        Err(fault) => fault,
+    };
+    let remedy = if is_configured {
+        "check upstream.url and that LiteLLM runs there"
+    } else {
+        "this is the default, and no server runs here: start one with `toolhand up`, or name a \
+         LiteLLM with --upstream"
+    };
+    Err(Failure::new(format!("upstream: {url}: {fault}; {remedy}")))
+}
+
 /// Lists each value that differs from its default, with its source.
-fn configuration(loaded: &Loaded) -> Result<String, Failure> {
+fn configuration(loaded: &Loaded, given: &ConfigInput) -> Result<String, Failure> {
     let keys = Keys::for_type::<Config>();
     let defaults: Table = EXAMPLE.parse()?;
-    let mut text = match &loaded.file {
-        Some(path) => format!("configuration: {}\n", path.display()),
-        None => "configuration: no file\n".to_owned(),
+    let mut text = match (&loaded.file, file::own(&given.variables)) {
+        (Some(path), _) => format!("configuration: {}\n", path.display()),
+        (None, Some(own)) => format!("configuration: no file: {} is not there\n", own.display()),
+        (None, None) => "configuration: no file: HOME is not set\n".to_owned(),
     };
     for Set { path, value, source } in loaded.layers.given(&keys) {
         if lookup(&defaults, path) != Some(value) {
@@ -75,18 +108,39 @@ fn parts(loaded: &Loaded, services: &Services, state: &str) -> String {
         format!("state directory: {}, {state}", config.server.state_dir.display()),
         format!("client key: {}", client_key(config, secrets.client_key.is_some())),
         format!("upstream key: {}", if secrets.upstream_key.is_some() { "set" } else { "none" }),
-        format!("permission mode: {}", config.permissions.mode.as_str()),
+        format!("address: {}", config.server.listen),
+        format!("permission mode: {}", permission_mode(config.permissions.mode)),
         format!("sandbox: {}", sandbox(config.sandbox.mode)),
         format!("user: {}", user()),
     ];
     let warnings = workspaces::warnings(config, &services.home);
     let warnings = warnings.into_iter().map(|warning| format!("warning: {warning}"));
     let features = api_state::features(config, services);
-    let features = features.into_iter().map(|feature| {
-        let state = if feature.on { "" } else { "off: " };
-        format!("{}: {state}{}", feature.name, feature.why)
-    });
+    let features = features.iter().map(sentence);
     lines.into_iter().chain(warnings).chain(features).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// A feature in words.
+fn sentence(feature: &Feature) -> String {
+    let subject = match feature.name.as_str() {
+        "forwarded_routes" => "passed on to upstream",
+        "cors" => "web pages that may call this server",
+        name => name,
+    };
+    let none = if feature.on { "" } else { "none: " };
+    format!("{subject}: {none}{}", feature.why)
+}
+
+fn permission_mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Plan => "plan: tools may read, and change nothing",
+        Mode::DontAsk => "dontAsk: tools may read; writes and commands need an allow rule",
+        Mode::Default => {
+            "default: tools may read; writes and commands would ask, and nobody can be asked in \
+             this version: they need an allow rule"
+        }
+        Mode::BypassPermissions => "bypassPermissions: tools may read, write and run commands",
+    }
 }
 
 fn client_key(config: &Config, is_in_environment: bool) -> &'static str {

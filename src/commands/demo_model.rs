@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use tokio::net::TcpListener;
 
+use super::ending::StoppedLine;
 use super::signals::run_until_stopped;
 use super::{Failure, print};
 use crate::demo_model;
@@ -27,6 +28,7 @@ pub(crate) fn run(flags: &Flags) -> Result<ExitCode, Failure> {
     run_until_stopped(|stop| async move {
         let refused = |error| Failure::new(format!("cannot listen on {listen}: {error}"));
         let listener = TcpListener::bind(listen).await.map_err(refused)?;
+        let _stopped = StoppedLine;
         print(&format!("listening on http://{}\n", listener.local_addr()?));
         match stop.run_until_cancelled(demo_model::serve(listener)).await {
             Some(served) => Ok(served?),

@@ -14,6 +14,16 @@ use super::Failure;
 const INTERRUPTED: u8 = 128 + 2;
 const TERMINATED: u8 = 128 + 15;
 
+/// How work that was not at fault itself came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    /// The signal came before the work was done. The exit status says which it was.
+    Interrupted,
+    /// It failed, and has said why.
+    Failed,
+}
+
 /// Runs `work` until it ends. The first SIGINT or SIGTERM cancels its token; the second
 /// one drops it.
 pub(crate) fn run_until_stopped<F>(
@@ -22,23 +32,45 @@ pub(crate) fn run_until_stopped<F>(
 where
     F: Future<Output = Result<(), Failure>>,
 {
+    run_to_outcome(|stop| {
+        let work = work(stop);
+        async { work.await.map(|()| Outcome::Done) }
+    })
+}
+
+/// The same for work that tells more of its end.
+pub(crate) fn run_to_outcome<F>(
+    work: impl FnOnce(CancellationToken) -> F,
+) -> Result<ExitCode, Failure>
+where
+    F: Future<Output = Result<Outcome, Failure>>,
+{
     let runtime = Runtime::new()?;
     let outcome = runtime.block_on(async {
         let mut signals = Signals::new()?;
         let stop = CancellationToken::new();
         let mut work = pin!(work(stop.clone()));
+        let first = tokio::select! {
+            done = &mut work => return done.map(|outcome| exit_code(outcome, INTERRUPTED)),
+            code = signals.next() => code,
+        };
+        stop.cancel();
         tokio::select! {
-            done = &mut work => return done.map(|()| ExitCode::SUCCESS),
-            _ = signals.next() => stop.cancel(),
-        }
-        tokio::select! {
-            done = work => done.map(|()| ExitCode::SUCCESS),
+            done = work => done.map(|outcome| exit_code(outcome, first)),
             code = signals.next() => Ok(ExitCode::from(code)),
         }
     });
     // A thread that still blocks must not delay the exit.
     runtime.shutdown_background();
     outcome
+}
+
+fn exit_code(outcome: Outcome, signal: u8) -> ExitCode {
+    match outcome {
+        Outcome::Done => ExitCode::SUCCESS,
+        Outcome::Interrupted => ExitCode::from(signal),
+        Outcome::Failed => ExitCode::FAILURE,
+    }
 }
 
 struct Signals {

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{Failure, ServerFlags, print};
+use super::flags::ConfigFlag;
+use super::{Failure, print};
 use crate::app::services::Services;
 use crate::config;
 use crate::config::environment::Variables;
@@ -16,11 +17,11 @@ pub(crate) struct Flags {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    server: ServerFlags,
+    file: ConfigFlag,
 }
 
 pub(crate) fn run(flags: &Flags, variables: &Variables) -> Result<ExitCode, Failure> {
-    let loaded = config::load(&flags.server.given(variables))?;
+    let loaded = config::load(&flags.file.input(Vec::new(), variables))?;
     let toolset = Services::from_config(&loaded)?.toolset;
     print(&if flags.json { definitions(&toolset) } else { descriptions(&toolset) });
     Ok(ExitCode::SUCCESS)

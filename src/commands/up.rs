@@ -3,8 +3,10 @@
 //! Installs a pinned LiteLLM if it is missing, starts it and the demo model on loopback,
 //! and serves in front of them. All of them end with this process.
 
+mod alternative;
 mod greeting;
 mod install;
+mod install_fault;
 mod litellm;
 mod log;
 mod models;
@@ -16,18 +18,26 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use tokio_util::sync::CancellationToken;
 
 use self::greeting::{Access, Greeting};
 use self::litellm::{LaunchPlan, Litellm};
-use super::signals::run_until_stopped;
-use super::{Failure, ServerFlags, print};
+use super::ending::{StoppedLine, say_waiting};
+use super::flags::{LogFlag, ServerFlags};
+use super::invocation::Invocation;
+use super::signals::{Outcome, run_to_outcome};
+use super::style::Style;
+use super::{Failure, print, print_error, say};
 use crate::app::Server;
+use crate::app::running_server::StartedBy;
 use crate::app::state_dir::StateDir;
 use crate::config::environment::Variables;
+use crate::config::layers::{Setting, Source};
 use crate::config::{self, ConfigInput, Loaded};
+use crate::upstream::ModelHints;
 use crate::{demo_model, named_file, telemetry};
 
 /// The configuration of LiteLLM that comes with toolhand.
@@ -39,14 +49,19 @@ const MAX_CONFIG: u64 = 1 << 20;
 /// The variable that tells LiteLLM where the demo model listens.
 const DEMO_BASE: &str = "TOOLHAND_DEMO_BASE";
 
-/// The flags of `up`: those of `serve`, and its own.
+/// The flags of `up`: those of `serve` but `--upstream`, and its own.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Flags {
     #[command(flatten)]
-    pub(crate) server: ServerFlags,
+    server: ServerFlags,
+    #[command(flatten)]
+    log: LogFlag,
     /// Configuration of LiteLLM, in place of the one that comes with toolhand
     #[arg(long, value_name = "FILE")]
     litellm_config: Option<PathBuf>,
+    /// Processes of LiteLLM that answer requests [default: 1]
+    #[arg(long, value_name = "N")]
+    litellm_workers: Option<i64>,
     /// Port of LiteLLM [default: a free one]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     litellm_port: u16,
@@ -60,8 +75,7 @@ pub(crate) struct Flags {
 pub(crate) enum UpError {
     #[error(
         "no python3 from 3.11 to 3.14 is on the search path, and LiteLLM needs one: install it \
-         (Debian and Ubuntu: apt install python3 python3-venv), or use `toolhand serve` with a \
-         LiteLLM that runs already"
+         (Debian and Ubuntu: apt install python3 python3-venv)"
     )]
     NoPython,
     #[error(
@@ -69,8 +83,8 @@ pub(crate) enum UpError {
          (Debian and Ubuntu: apt install python3-venv)"
     )]
     NoVenv,
-    #[error("LiteLLM could not be installed; the log is {}{tail}", log.display())]
-    Install { log: PathBuf, tail: String },
+    #[error("LiteLLM could not be installed, because {cause} (log: {})", log.display())]
+    Install { log: PathBuf, cause: &'static str },
     #[error("LiteLLM ended; its log is {}{tail}", log.display())]
     Ended { log: PathBuf, tail: String },
     #[error("LiteLLM does not answer; its log is {}{tail}", log.display())]
@@ -79,8 +93,6 @@ pub(crate) enum UpError {
     DemoEnded(io::Error),
     #[error("{what} cannot listen on 127.0.0.1:{port}: {source}; choose another port with {flag}")]
     Port { what: &'static str, port: u16, flag: &'static str, source: io::Error },
-    #[error("up starts an upstream of its own: leave --upstream out, or use `toolhand serve`")]
-    Upstream,
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
     #[error("cannot start python: {0}")]
@@ -91,19 +103,36 @@ impl UpError {
     fn file(path: &Path, source: io::Error) -> Self {
         Self::File { path: path.to_owned(), source }
     }
+
+    /// Whether it keeps LiteLLM from running here at all.
+    fn is_lack_of_litellm(&self) -> bool {
+        matches!(self, Self::NoPython | Self::NoVenv | Self::Install { .. })
+    }
+}
+
+impl Flags {
+    /// All settings from outside of the file.
+    pub(crate) fn input(&self, variables: &Variables) -> ConfigInput {
+        let mut input = self.server.input(self.log.setting(), variables);
+        input.flags.extend(self.litellm_workers.map(|workers| Setting {
+            path: "up.litellm_workers".to_owned(),
+            value: workers.into(),
+            source: Source::Flag("--litellm-workers"),
+        }));
+        input
+    }
 }
 
 pub(crate) fn run(flags: &Flags, given: &ConfigInput) -> Result<ExitCode, Failure> {
-    if given.flags.iter().any(|setting| setting.path == "upstream.url") {
-        return Err(UpError::Upstream.into());
-    }
     let mut loaded = config::load(given)?;
     telemetry::start(&loaded.config.log);
     let state = StateDir::open(&loaded.config.server.state_dir)?;
-    let chain = Chain::plan(flags, &state, &given.variables)?;
+    let workers = loaded.config.up.litellm_workers;
+    let chain = Chain::plan(flags, workers, &state, &given.variables)?;
+    loaded.config.upstream.model_hints = Arc::clone(&chain.model_hints);
     loaded.config.upstream.url = chain.litellm.url().parse().map_err(Failure::new)?;
     loaded.secrets.upstream_key = Some(chain.litellm.key.clone());
-    run_until_stopped(|stop| chain.run(loaded, state, stop))
+    run_to_outcome(|stop| chain.run(given, loaded, state, stop))
 }
 
 /// What runs behind the server, before it is started.
@@ -114,10 +143,17 @@ struct Chain {
     /// The model that the printed example uses.
     model: String,
     left_out: Vec<String>,
+    /// The same for clients that ask for such a model.
+    model_hints: Arc<ModelHints>,
 }
 
 impl Chain {
-    fn plan(flags: &Flags, state: &StateDir, variables: &Variables) -> Result<Self, UpError> {
+    fn plan(
+        flags: &Flags,
+        workers: u16,
+        state: &StateDir,
+        variables: &Variables,
+    ) -> Result<Self, UpError> {
         let directory = state.path().join("litellm");
         make_directory(&directory)?;
         let config = Configuration::from_flags(flags, &directory, variables)?;
@@ -131,46 +167,97 @@ impl Chain {
             directory,
             config: config.path,
             address: free_address("LiteLLM", flags.litellm_port, "--litellm-port")?,
+            workers,
             key: litellm::random_key(),
             demo_base: demo_base.map(|address| format!("http://{address}/v1")),
             variables: variables.clone(),
         };
         let model = models::first(&config.yaml).unwrap_or(demo_model::MODEL).to_owned();
-        Ok(Self { litellm, demo, model, left_out: config.left_out })
+        let Configuration { left_out, model_hints, .. } = config;
+        Ok(Self { litellm, demo, model, left_out, model_hints: Arc::new(model_hints) })
     }
 
     async fn run(
         self,
+        given: &ConfigInput,
         loaded: Loaded,
         state: StateDir,
         stop: CancellationToken,
-    ) -> Result<(), Failure> {
-        let workspace = loaded.config.server.workspace.clone();
-        let is_open = !loaded.config.auth.required;
+    ) -> Result<Outcome, Failure> {
+        let surroundings = Surroundings::from_settings(&loaded, given);
         // Bind first, so that a port in use is reported before an installation of
         // minutes.
-        let server = Server::bind(loaded, state).await?;
+        let mut server = Server::bind(loaded, state).await?;
         let Some(started) = stop.run_until_cancelled(start(&self.litellm)).await else {
-            return Ok(());
+            say_interrupted(&self.litellm.directory);
+            return Ok(Outcome::Interrupted);
         };
-        let mut litellm = started?;
-        let greeting = Greeting {
-            address: server.address(),
-            access: Access::from_key_path(server.key_path(), is_open),
-            model: &self.model,
-            request: &greeting::request(&workspace),
-            left_out: &self.left_out,
-        };
-        print(&greeting.to_string());
+        let mut litellm = started.map_err(|error| explained(&error, given))?;
+        let _stopped = StoppedLine;
+        server.announce(StartedBy::Up { model: self.model.clone(), litellm: self.litellm.url() });
+        print(&self.greeting(&server, &surroundings).to_string());
         print(&format!("listening on http://{}\n", server.address()));
-        let outcome = tokio::select! {
-            () = server.run(stop) => Ok(()),
-            fault = litellm.end() => Err(fault.into()),
-            fault = serve_demo(self.demo) => Err(fault.into()),
+        let fault = tokio::select! {
+            () = server.run(stop, say_waiting) => None,
+            fault = litellm.end() => Some(fault),
+            fault = serve_demo(self.demo) => Some(fault),
         };
         litellm.stop().await;
-        outcome
+        let Some(fault) = fault else { return Ok(Outcome::Done) };
+        print_error(&fault.to_string());
+        Ok(Outcome::Failed)
     }
+
+    fn greeting<'a>(&'a self, server: &'a Server, around: &'a Surroundings) -> Greeting<'a> {
+        Greeting {
+            address: server.address(),
+            access: Access::from_key_path(server.key_path(), around.is_open),
+            model: &self.model,
+            request: &around.request,
+            left_out: &self.left_out,
+            invocation: &around.invocation,
+            style: around.style,
+        }
+    }
+}
+
+/// What the greeting needs to know of the settings.
+struct Surroundings {
+    is_open: bool,
+    request: String,
+    invocation: Invocation,
+    style: Style,
+}
+
+impl Surroundings {
+    fn from_settings(loaded: &Loaded, given: &ConfigInput) -> Self {
+        let server = &loaded.config.server;
+        let is_default_place = loaded.layers.source("server.state_dir").is_none();
+        let state_dir = (!is_default_place).then_some(server.state_dir.as_path());
+        Self {
+            is_open: !loaded.config.auth.required,
+            request: greeting::request(&server.workspace),
+            invocation: Invocation::of_this_process(state_dir),
+            style: Style::for_stdout(&given.variables),
+        }
+    }
+}
+
+fn say_interrupted(directory: &Path) {
+    if install::is_unfinished(directory) {
+        say("The installation of LiteLLM is unfinished; the next start does it anew.");
+    }
+    drop(StoppedLine);
+}
+
+/// Names the way without LiteLLM, if that is what is missing.
+fn explained(error: &UpError, given: &ConfigInput) -> Failure {
+    if !error.is_lack_of_litellm() {
+        return Failure::new(error.to_string());
+    }
+    // The flags of `up` name the state directory, if any does.
+    let without = alternative::without_litellm(&Invocation::of_this_process(None), given);
+    Failure::new(format!("{error}\n{without}"))
 }
 
 /// The configuration that LiteLLM is started with.
@@ -178,6 +265,7 @@ struct Configuration {
     path: PathBuf,
     yaml: String,
     left_out: Vec<String>,
+    model_hints: ModelHints,
 }
 
 impl Configuration {
@@ -189,12 +277,14 @@ impl Configuration {
             let yaml = String::from_utf8_lossy(&yaml).into_owned();
             // LiteLLM runs in another directory, so the path must be absolute.
             let path = path.canonicalize().map_err(named)?;
-            return Ok(Self { path, yaml, left_out: Vec::new() });
+            let (left_out, model_hints) = (Vec::new(), ModelHints::default());
+            return Ok(Self { path, yaml, left_out, model_hints });
         }
         let is_set = |name: &str| name == DEMO_BASE || variables.get(name).is_some();
         let chosen = models::choose(CONFIG, is_set);
         let path = write_config(directory, &chosen.yaml)?;
-        Ok(Self { path, left_out: chosen.hints(), yaml: chosen.yaml })
+        let (left_out, model_hints) = (chosen.hints(), chosen.model_hints());
+        Ok(Self { path, left_out, model_hints, yaml: chosen.yaml })
     }
 }
 
@@ -244,9 +334,4 @@ fn listen(what: &'static str, port: u16, flag: &'static str) -> Result<TcpListen
 fn free_address(what: &'static str, port: u16, flag: &'static str) -> Result<SocketAddr, UpError> {
     let listener = listen(what, port, flag)?;
     listener.local_addr().map_err(|source| UpError::Port { what, port, flag, source })
-}
-
-/// Writes a line of progress to stderr. Ignores errors: nobody may be reading.
-fn say(text: &str) {
-    drop(writeln!(io::stderr().lock(), "{text}"));
 }

@@ -19,9 +19,14 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 pub(crate) fn locate(named: Option<&Path>, variables: &Variables) -> Option<PathBuf> {
     let named = named.map(Path::to_owned);
     named.or_else(|| variables.get("TOOLHAND_CONFIG").map(PathBuf::from)).or_else(|| {
-        let own = directory(variables)?.join("toolhand.toml");
+        let own = own(variables)?;
         own.exists().then_some(own)
     })
+}
+
+/// Where the user's own file is, or would be.
+pub(crate) fn own(variables: &Variables) -> Option<PathBuf> {
+    Some(directory(variables)?.join("toolhand.toml"))
 }
 
 fn directory(variables: &Variables) -> Option<PathBuf> {

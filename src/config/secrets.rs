@@ -31,12 +31,17 @@ pub(crate) fn collect(
         (None, Some(path)) => Some(file::read_secret(path)?),
         (given, _) => given,
     };
+    Ok(Secrets { client_key: client_key(variables)?, upstream_key })
+}
+
+/// The client key in the environment.
+pub(crate) fn client_key(variables: &Variables) -> Result<Option<Secret>, ConfigError> {
     let client_key = secret(variables, CLIENT_KEY)?;
     if let Some(key) = &client_key {
         refuse_short(key)
             .map_err(|reason| ConfigError::Invalid(format!("{CLIENT_KEY} {reason}")))?;
     }
-    Ok(Secrets { client_key, upstream_key })
+    Ok(client_key)
 }
 
 /// Refuses a client key that is too short.

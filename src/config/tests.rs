@@ -54,6 +54,26 @@ fn flag_beats_environment_beats_file_beats_default() {
 }
 
 #[test]
+fn litellms_workers_are_a_number_that_a_machine_can_run() {
+    let workers = |config: &Config| config.up.litellm_workers.to_string();
+    check("", &[], &[], workers, "1");
+    check("[up]\nlitellm_workers = 64", &[], &[], workers, "64");
+    check("[up]\nlitellm_workers = 2", &[("TOOLHAND_UP_LITELLM_WORKERS", "3")], &[], workers, "3");
+    for wrong in ["0", "-1", "65", "70000", "9223372036854775807"] {
+        let reason = format!(
+            "up.litellm_workers: {wrong} is not between 1 and 64: write 1, or at most the number of cores"
+        );
+        check_refused(&format!("[up]\nlitellm_workers = {wrong}"), &format!("FILE:2: {reason}"));
+        let variable = "TOOLHAND_UP_LITELLM_WORKERS";
+        check("", &[(variable, wrong)], &[], workers, &format!("{variable}: {reason}"));
+    }
+    check_refused(
+        "[up]\nlitellm_workers = \"two\"",
+        "FILE:2: up.litellm_workers: invalid type: string \"two\", expected i64",
+    );
+}
+
+#[test]
 fn tables_are_merged_key_by_key() {
     let file = "[turns]\nmax_rounds = 7\nkeep_alive = \"1s\"";
     let show = |config: &Config| {

@@ -1,13 +1,52 @@
-//! Decides the demo model's next answer from the conversation alone.
+//! Decides the demo model's next answer from the request alone.
 //!
-//! Keeps no state: the assistant messages after the newest user message show how far it
-//! is.
+//! Keeps no state: the calls after the newest user message show how far it is.
 
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::grammar::{self, Call};
-use crate::text;
+use super::instance::instance;
+use super::messages::{Answered, Message, answered};
+use super::progress::Progress;
+use super::report::{self, ABILITIES};
+use super::{background, question};
+
+/// The longest sentence that is read. The whole answer is ready before its first byte goes
+/// out, so this bounds how long it takes.
+const MAX_SENTENCE: usize = 256 << 10;
+
+/// The most calls of one sentence.
+const MAX_CALLS: usize = 500;
+
+/// The tool with which smolagents wants every final answer.
+const FINAL_ANSWER: &str = "final_answer";
+
+/// What an answer depends on.
+#[derive(Debug, Default)]
+pub(super) struct Asked<'a> {
+    pub(super) messages: &'a [Message],
+    pub(super) tools: Vec<OfferedTool<'a>>,
+    /// The tool that must be called.
+    pub(super) forced: Option<&'a str>,
+    pub(super) format: TextFormat<'a>,
+}
+
+/// A tool of the request.
+#[derive(Debug)]
+pub(super) struct OfferedTool<'a> {
+    pub(super) name: &'a str,
+    /// The schema of its arguments.
+    pub(super) parameters: &'a Value,
+}
+
+/// The `response_format` of the request.
+#[derive(Debug, Default)]
+pub(super) enum TextFormat<'a> {
+    #[default]
+    Text,
+    Object,
+    Schema(&'a Value),
+}
 
 /// The next assistant message.
 #[derive(Debug, PartialEq)]
@@ -16,229 +55,98 @@ pub(super) enum Reply {
     Calls { lead: String, calls: Vec<Call> },
 }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct Message {
-    pub(super) role: String,
-    #[serde(default, deserialize_with = "text_of_content")]
-    pub(super) content: String,
-    #[serde(default, deserialize_with = "null_is_empty")]
-    tool_calls: Vec<MadeCall>,
-    tool_call_id: Option<String>,
+/// What the conversation leaves to do.
+enum Next {
+    Calls(Vec<Call>),
+    Say(String),
 }
 
-#[derive(Debug, Deserialize)]
-struct MadeCall {
-    id: String,
-    function: MadeFunction,
-}
-
-#[derive(Debug, Deserialize)]
-struct MadeFunction {
-    name: String,
-    arguments: String,
-}
-
-/// How much of one tool answer is quoted: enough to show that it is real.
-const QUOTED: usize = 1_500;
-
-const ABILITIES: &str = "I am toolhand's built-in demo model: a few rules, no language model. \
-I understand:\n\
-- read FILE\n\
-- find TEXT in DIR\n\
-- list GLOB\n\
-- run COMMAND\n\
-- write TEXT to FILE\n\
-- replace A with B in FILE\n\
-- call TOOL with {JSON}\n\
-Put arguments with spaces in quotes; join commands with \"and\" (at once) or \"then\" (one after the other).";
-
-pub(super) fn next(messages: &[Message], offered: &[&str]) -> Reply {
-    let Some(newest) = messages.iter().rposition(|message| message.role == "user") else {
-        return Reply::Text(ABILITIES.to_owned());
+pub(super) fn next(asked: &Asked<'_>) -> Reply {
+    let messages = asked.messages;
+    let newest = messages.iter().rposition(|message| message.role == "user");
+    let (content, since) = match newest {
+        Some(newest) => (messages[newest].content.as_str(), &messages[newest + 1..]),
+        None => ("", &[][..]),
     };
-    let since = &messages[newest + 1..];
-    let done = since.iter().filter(|message| !message.tool_calls.is_empty()).count();
-    let rounds = match grammar::rounds(&messages[newest].content) {
-        Ok(rounds) => rounds,
-        Err(part) => return Reply::Text(not_understood(&part)),
-    };
-    let Some(calls) = rounds.into_iter().nth(done) else {
-        return Reply::Text(report(since));
-    };
-    match calls.iter().find(|call| !offered.contains(&call.tool.as_str())) {
-        Some(call) => Reply::Text(unavailable(call, since)),
-        None => Reply::Calls { lead: lead(&calls), calls },
+    let made = answered(since);
+    match after(asked, question::typed(content), &made) {
+        Next::Calls(calls) => Reply::Calls { lead: report::lead(&calls), calls },
+        Next::Say(text) => asked.last_word(text, &made),
     }
 }
 
-fn not_understood(part: &str) -> String {
-    match part {
-        "" => ABILITIES.to_owned(),
-        _ => format!("I did not understand \"{}\".\n\n{ABILITIES}", text::prefix(part, 200)),
+fn after(asked: &Asked<'_>, sentence: &str, made: &[Answered<'_>]) -> Next {
+    if sentence.len() > MAX_SENTENCE {
+        let bytes = sentence.len();
+        return Next::Say(format!(
+            "Demo model: I read at most {MAX_SENTENCE} bytes of a message; this one has {bytes}."
+        ));
     }
+    if let Some(answer) = background::answer(sentence) {
+        return Next::Say(answer);
+    }
+    let plan = match grammar::rounds(sentence) {
+        Ok(plan) => plan,
+        Err(_) if asks_for_help(sentence) => return Next::Say(ABILITIES.to_owned()),
+        Err(part) => return Next::Say(report::not_understood(&part)),
+    };
+    if plan.iter().map(Vec::len).sum::<usize>() > MAX_CALLS {
+        return Next::Say(format!("Demo model: I make at most {MAX_CALLS} calls for a message."));
+    }
+    let progress = Progress::new(&plan, made.iter().map(|answered| answered.call));
+    let (calls, unavailable): (Vec<&Call>, Vec<&Call>) =
+        progress.next.iter().partition(|call| asked.offers(&call.tool));
+    if !calls.is_empty() {
+        return Next::Calls(calls.into_iter().cloned().collect());
+    }
+    let mut said: Vec<String> = unavailable.into_iter().map(report::unavailable).collect();
+    if said.is_empty() || !made.is_empty() {
+        said.insert(0, report::report(made, &progress.hidden));
+    }
+    Next::Say(said.join("\n\n"))
 }
 
-fn unavailable(call: &Call, since: &[Message]) -> String {
-    let missing = format!("Demo model: the tool {} is not available in this request.", call.tool);
-    if since.is_empty() { missing } else { format!("{}\n\n{missing}", report(since)) }
+fn asks_for_help(sentence: &str) -> bool {
+    let words = sentence.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+    ["help", "what can you do", "what do you understand"].contains(&words.as_str())
 }
 
-fn lead(calls: &[Call]) -> String {
-    let named: Vec<String> =
-        calls.iter().map(|call| describe(&call.tool, &call.arguments)).collect();
-    format!("Demo model: I call {}.", named.join(" and "))
-}
+impl Asked<'_> {
+    fn offers(&self, tool: &str) -> bool {
+        self.tool(tool).is_some() && self.forced.is_none_or(|forced| forced == tool)
+    }
 
-/// Reports every call that was answered, with its answer.
-fn report(since: &[Message]) -> String {
-    let calls = since.iter().flat_map(|message| &message.tool_calls);
-    let told: Vec<String> = calls.map(|call| outcome(call, since)).collect();
-    format!("Demo model: here is what the tools answered.\n\n{}", told.join("\n\n"))
-}
+    fn tool(&self, name: &str) -> Option<&OfferedTool<'_>> {
+        self.tools.iter().find(|tool| tool.name == name)
+    }
 
-fn outcome(call: &MadeCall, since: &[Message]) -> String {
-    let arguments = serde_json::from_str(&call.function.arguments).unwrap_or(Value::Null);
-    let named = describe(&call.function.name, &arguments);
-    let answer = since.iter().find(|message| message.tool_call_id.as_ref() == Some(&call.id));
-    match answer.map(|message| message.content.as_str()) {
-        None => format!("{named} was not answered."),
-        Some(answer) if answer.starts_with("Error:") => {
-            format!("{named} failed:\n\n{}", quote(answer))
+    /// The text in the form that the request wants: as a call, as JSON, or as it is.
+    fn last_word(&self, text: String, made: &[Answered<'_>]) -> Reply {
+        let is_made = |name: &str| made.iter().any(|answered| answered.call.tool == name);
+        let forced = self.forced.filter(|name| !is_made(name)).and_then(|name| self.tool(name));
+        if let Some(tool) = forced {
+            return one_call(tool.name, instance(tool.parameters));
         }
-        Some(answer) => format!("{named} answered:\n\n{}", quote(answer)),
-    }
-}
-
-/// Names the tool and its main argument.
-fn describe(tool: &str, arguments: &Value) -> String {
-    let main = arguments.as_object().and_then(|object| object.values().find_map(Value::as_str));
-    match main {
-        Some(main) => format!("{tool} ({})", text::prefix(main, 200)),
-        None => tool.to_owned(),
-    }
-}
-
-/// Quotes the answer in a fence longer than any run of backticks in it.
-fn quote(answer: &str) -> String {
-    let shown = text::prefix(answer, QUOTED).trim_end_matches('\n');
-    let longest = shown.split(|character| character != '`').map(str::len).max().unwrap_or(0);
-    let fence = "`".repeat(longest.max(2) + 1);
-    let cut = match answer.len() - shown.len() {
-        0 | 1 => String::new(),
-        _ => format!("\n(cut: {} bytes in all)", answer.len()),
-    };
-    format!("{fence}\n{shown}\n{fence}{cut}")
-}
-
-/// The text of a string, or of the text parts of a list. Other parts are ignored.
-fn text_of_content<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    Ok(match Value::deserialize(deserializer)? {
-        Value::String(text) => text,
-        Value::Array(parts) => {
-            let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
-            texts.join("\n")
+        match self.format {
+            TextFormat::Object => Reply::Text(json!({ "answer": text }).to_string()),
+            TextFormat::Schema(schema) => Reply::Text(instance(schema).to_string()),
+            TextFormat::Text if self.wants_final_answer() => {
+                one_call(FINAL_ANSWER, json!({ "answer": text }))
+            }
+            TextFormat::Text => Reply::Text(text),
         }
-        _ => String::new(),
-    })
+    }
+
+    fn wants_final_answer(&self) -> bool {
+        self.tool(FINAL_ANSWER)
+            .is_some_and(|tool| tool.parameters["properties"]["answer"].is_object())
+    }
 }
 
-fn null_is_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<MadeCall>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+fn one_call(tool: &str, arguments: Value) -> Reply {
+    let calls = vec![Call { tool: tool.to_owned(), arguments }];
+    Reply::Calls { lead: report::lead(&calls), calls }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    const ALL: [&str; 6] = ["Read", "Grep", "Glob", "Bash", "Write", "Edit"];
-
-    fn say(messages: Value, offered: &[&str]) -> Reply {
-        let messages: Vec<Message> = serde_json::from_value(messages).unwrap();
-        next(&messages, offered)
-    }
-
-    fn text(messages: Value) -> String {
-        match say(messages, &ALL) {
-            Reply::Text(text) => text,
-            Reply::Calls { calls, .. } => panic!("calls: {calls:?}"),
-        }
-    }
-
-    fn tools(messages: Value) -> Vec<String> {
-        match say(messages, &ALL) {
-            Reply::Text(text) => panic!("text: {text}"),
-            Reply::Calls { calls, .. } => calls.into_iter().map(|call| call.tool).collect(),
-        }
-    }
-
-    fn call(id: &str, name: &str, arguments: &str) -> Value {
-        json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
-    }
-
-    #[test]
-    fn finds_its_round_by_the_messages_behind_the_newest_user_message() {
-        let user =
-            json!({"role": "user", "content": [{"type": "text", "text": "read a then run b"}]});
-        let first = json!({"role": "assistant", "content": null,
-            "tool_calls": [call("1", "Read", r#"{"file_path":"a"}"#)]});
-        let answer = json!({"role": "tool", "tool_call_id": "1", "content": "     1\tone"});
-        let second =
-            json!({"role": "assistant", "tool_calls": [call("2", "Bash", r#"{"command":"b"}"#)]});
-        let failed =
-            json!({"role": "tool", "tool_call_id": "2", "content": "Error: no such command"});
-
-        assert_eq!(tools(json!([user])), ["Read"]);
-        assert_eq!(tools(json!([user, first, answer])), ["Bash"]);
-        insta::assert_snapshot!(text(json!([user, first, answer, second, failed])), @r"
-        Demo model: here is what the tools answered.
-
-        Read (a) answered:
-
-        ```
-             1	one
-        ```
-
-        Bash (b) failed:
-
-        ```
-        Error: no such command
-        ```
-        ");
-        assert_eq!(tools(json!([user, first, answer, user])), ["Read"]);
-    }
-
-    #[test]
-    fn calls_nothing_that_was_not_offered() {
-        let messages = json!([{"role": "user", "content": "run ls"}]);
-
-        let reply = say(messages, &["Read"]);
-
-        let said = "Demo model: the tool Bash is not available in this request.";
-        assert_eq!(reply, Reply::Text(said.to_owned()));
-    }
-
-    #[test]
-    fn says_what_it_can_do() {
-        let help = text(json!([{"role": "user", "content": "who are you?"}]));
-
-        assert!(help.starts_with("I did not understand \"who are you?\"."), "{help}");
-        assert!(help.contains("replace A with B in FILE"), "{help}");
-    }
-
-    #[test]
-    fn quotes_long_answers_in_part_and_fences_safely() {
-        let messages = json!([
-            {"role": "user", "content": "read a"},
-            {"role": "assistant", "tool_calls": [call("1", "Read", "{}")]},
-            {"role": "tool", "tool_call_id": "1", "content": format!("```\n{}", "é".repeat(2_000))},
-        ]);
-
-        let report = text(messages);
-
-        assert!(report.contains("````\n```\né"), "{report}");
-        assert!(report.ends_with("````\n(cut: 4004 bytes in all)"), "{report}");
-        assert!(report.len() < 2_000);
-    }
-}
+mod tests;

@@ -5,23 +5,25 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::MODEL;
-use super::reply::{self, Message, Reply};
+use super::messages::Message;
+use super::reply::{self, Asked, OfferedTool, Reply, TextFormat};
 use crate::ids::CompletionId;
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Request {
     messages: Vec<Message>,
-    #[serde(default)]
-    pub(super) stream: bool,
+    stream: Option<bool>,
     stream_options: Option<StreamOptions>,
     tools: Option<Vec<Tool>>,
-    tool_choice: Option<Value>,
+    #[serde(default)]
+    tool_choice: Value,
+    #[serde(default)]
+    response_format: Value,
 }
 
 #[derive(Debug, Deserialize)]
 struct StreamOptions {
-    #[serde(default)]
-    include_usage: bool,
+    include_usage: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -32,19 +34,46 @@ struct Tool {
 #[derive(Debug, Deserialize)]
 struct Function {
     name: String,
+    #[serde(default)]
+    parameters: Value,
 }
 
 impl Request {
-    pub(super) fn wants_usage(&self) -> bool {
-        self.stream_options.as_ref().is_some_and(|options| options.include_usage)
+    pub(super) fn wants_stream(&self) -> bool {
+        self.stream == Some(true)
     }
 
-    fn offered(&self) -> Vec<&str> {
-        if self.tool_choice.as_ref().is_some_and(|choice| choice == "none") {
+    pub(super) fn wants_usage(&self) -> bool {
+        self.stream_options.as_ref().and_then(|options| options.include_usage) == Some(true)
+    }
+
+    fn asked(&self) -> Asked<'_> {
+        Asked {
+            messages: &self.messages,
+            tools: self.offered(),
+            forced: self.tool_choice["function"]["name"].as_str(),
+            format: self.format(),
+        }
+    }
+
+    fn offered(&self) -> Vec<OfferedTool<'_>> {
+        if self.tool_choice == "none" {
             return Vec::new();
         }
-        let tools = self.tools.iter().flatten();
-        tools.filter_map(|tool| tool.function.as_ref()).map(|tool| tool.name.as_str()).collect()
+        let functions = self.tools.iter().flatten().filter_map(|tool| tool.function.as_ref());
+        let offered =
+            functions.map(|Function { name, parameters }| OfferedTool { name, parameters });
+        offered.collect()
+    }
+
+    fn format(&self) -> TextFormat<'_> {
+        match self.response_format["type"].as_str() {
+            Some("json_object") => TextFormat::Object,
+            Some("json_schema") => {
+                TextFormat::Schema(&self.response_format["json_schema"]["schema"])
+            }
+            _ => TextFormat::Text,
+        }
     }
 }
 
@@ -65,7 +94,7 @@ struct WireCall {
 
 impl Completion {
     pub(super) fn answering(request: &Request) -> Self {
-        let (text, calls) = match reply::next(&request.messages, &request.offered()) {
+        let (text, calls) = match reply::next(&request.asked()) {
             Reply::Text(text) => (text, Vec::new()),
             Reply::Calls { lead, calls } => (lead, calls),
         };
@@ -86,7 +115,7 @@ impl Completion {
     }
 
     pub(super) fn whole(&self) -> String {
-        let mut message = json!({ "role": "assistant", "content": self.text });
+        let mut message = json!({ "role": "assistant", "content": self.text, "refusal": null });
         if !self.calls.is_empty() {
             message["tool_calls"] = self.calls.iter().map(WireCall::whole).collect();
         }

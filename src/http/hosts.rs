@@ -75,6 +75,15 @@ impl AllowedHosts {
         Self { port: bound.port(), own, further }
     }
 
+    /// `http://localhost:8787` as the client wrote it in its `Host`. `None` for a name of the
+    /// operator: a proxy may stand before the server, and speak TLS.
+    pub(crate) fn own_url(&self, headers: &HeaderMap) -> Option<String> {
+        let Authority { host, port } = headers.get(HOST)?.to_str().ok()?.parse().ok()?;
+        let port = port.unwrap_or(DEFAULT_PORT);
+        let is_own = port == self.port && self.own.contains(&host);
+        is_own.then(|| format!("http://{host}:{port}"))
+    }
+
     fn allows(&self, asked: &Authority) -> bool {
         let port = asked.port.unwrap_or(DEFAULT_PORT);
         let is_own = port == self.port && self.own.contains(&asked.host);
@@ -120,6 +129,8 @@ fn normal_host(host: &str) -> Option<String> {
         let address: Ipv6Addr = address.strip_suffix(']')?.parse().ok()?;
         return Some(format!("[{address}]"));
     }
+    // A dot at the end makes a name absolute. It is the same name.
+    let host = host.strip_suffix('.').unwrap_or(host);
     let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     (!host.is_empty() && host.bytes().all(is_name_byte)).then(|| host.to_ascii_lowercase())
 }
@@ -295,7 +306,10 @@ mod tests {
         for host in ["LOCALHOST:8787", "[::1]:8787", "127.0.0.1:8787", "[0:0:0:0:0:0:0:1]:8787"] {
             check_host(host, 200);
         }
-        for host in ["localhost:8788", "localhost", "[::1]"] {
+        for host in ["localhost.:8787", "LocalHost.:8787", "127.0.0.1.:8787"] {
+            check_host(host, 200);
+        }
+        for host in ["localhost:8788", "localhost", "localhost.", "localhost.:8788", "[::1]"] {
             check_host(host, 403);
         }
     }
@@ -306,6 +320,7 @@ mod tests {
         check_host("host.docker.internal:8787", 403);
         check_host("chat.lan", 200);
         check_host("Chat.LAN:1234", 200);
+        check_host("chat.lan.", 200);
     }
 
     #[test]
@@ -315,7 +330,10 @@ mod tests {
             "0.0.0.0:8787",
             "localhost.evil.com:8787",
             "127.0.0.1.nip.io:8787",
-            "localhost.:8787",
+            "localhost..:8787",
+            ".localhost:8787",
+            "evil.com.:8787",
+            "localhost.evil.com.:8787",
             "2130706433:8787",
         ] {
             check_host(host, 403);
@@ -337,6 +355,9 @@ mod tests {
             "localhost:８７８７",
             "[::1",
             "a:b:c",
+            ".",
+            ".:8787",
+            "[::1].:8787",
         ] {
             check_host(host, 400);
         }

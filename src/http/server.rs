@@ -12,11 +12,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::HeaderValue;
 use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, Version};
 use axum::response::Response;
 use futures::future::BoxFuture;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
@@ -213,16 +213,24 @@ impl Handler {
         let mut request: Request = request.map(Body::new);
         request.extensions_mut().insert(Peer(self.admission.peer));
         request.extensions_mut().insert(self.admission.clone());
+        let version = request.version();
         let answer = self.router.clone().oneshot(request);
         let admission = self.admission.clone();
         Box::pin(async move {
             let Ok(mut response) = answer.await;
-            if !admission.may_stay() {
+            if !admission.may_stay() || ends_with_connection(version, &response) {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                // In an answer of HTTP/1.1 to a request of HTTP/1.0, hyper adds `keep-alive`.
+                *response.version_mut() = version;
             }
             response
         })
     }
+}
+
+/// Whether only the end of the connection can end the answer: HTTP/1.0 knows no chunks.
+fn ends_with_connection(version: Version, response: &Response) -> bool {
+    version == Version::HTTP_10 && response.body().size_hint().exact().is_none()
 }
 
 /// A [`Handler`] that reports to the wire when a head is complete and when its answer has

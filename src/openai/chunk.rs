@@ -3,6 +3,7 @@
 mod frame;
 mod parse;
 mod surrogates;
+mod whole;
 
 use std::sync::Arc;
 
@@ -11,9 +12,13 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 pub(crate) use self::frame::FrameCache;
+pub(crate) use self::whole::{ContentKind, WholeAnswer};
 
 use super::error_object::ErrorObject;
 use super::usage::Usage;
+
+/// The largest `usage` that is read, in bytes: many times that of any provider.
+const MAX_USAGE: usize = 64 << 10;
 
 /// Unparsed members, by name.
 pub(crate) type RawMembers = IndexMap<String, Box<RawValue>>;
@@ -34,6 +39,8 @@ pub(crate) struct Chunk {
     /// Unknown top-level members, such as `citations` or `service_tier`. `None` if there are
     /// none. Chunks with the same frame share one object.
     pub(crate) unknown: Option<Arc<RawMembers>>,
+    /// The members of an unstreamed completion, as upstream wrote them.
+    pub(crate) whole: Option<Box<WholeAnswer>>,
 }
 
 /// What one chunk adds to the assistant's message.
@@ -97,10 +104,17 @@ pub(crate) enum BadChunk {
 }
 
 impl Chunk {
-    /// Parses the payload of one event, or a whole unstreamed completion, whose `message`
-    /// becomes the delta. A lone surrogate becomes U+FFFD.
+    /// Parses the payload of one event. A lone surrogate becomes U+FFFD.
     pub(crate) fn parse(payload: &str) -> Result<Self, BadChunk> {
         parse::chunk(&surrogates::repaired(payload))
+    }
+
+    /// Parses a whole unstreamed completion, whose `message` becomes the delta.
+    pub(crate) fn parse_whole(body: &str) -> Result<Self, BadChunk> {
+        let body = surrogates::repaired(body);
+        let mut chunk = parse::chunk(&body)?;
+        chunk.whole = WholeAnswer::parse(&body).map(Box::new);
+        Ok(chunk)
     }
 
     /// Whether the chunk advances the answer. A stream without such chunks counts as silent.

@@ -64,6 +64,12 @@ pub(super) fn send(process: &Process, signal: Signal) -> rustix::io::Result<()> 
     Ok(())
 }
 
+/// When the process started, in clock ticks since the machine booted; `None` if it has
+/// ended. Tells whether a pid still belongs to the same process.
+pub(crate) fn start_time(pid: Pid) -> Option<u64> {
+    read(pid).filter(|process| !process.is_dead).map(|process| process.started)
+}
+
 fn all() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -17,6 +17,9 @@ struct Function<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a Value,
+    /// Anthropic then streams arguments as the model writes them, instead of holding them back
+    /// until they are valid. LiteLLM drops the member for every other provider.
+    eager_input_streaming: bool,
 }
 
 /// The bytes that go upstream. They are the same in every request, so that a provider's prompt
@@ -26,6 +29,7 @@ pub(crate) fn definition(tool: &dyn AnyTool) -> Box<RawValue> {
         name: tool.name(),
         description: tool.description(),
         parameters: tool.input_schema(),
+        eager_input_streaming: true,
     };
     to_raw_value(&Definition { r#type: "function", function }).expect("plain JSON serialises")
 }

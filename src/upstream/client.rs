@@ -181,9 +181,10 @@ impl Client {
     }
 }
 
-fn bearer(key: &Secret) -> Result<HeaderValue, String> {
+/// The value of `Authorization` with this key.
+pub(crate) fn bearer(key: &Secret) -> Result<HeaderValue, String> {
     let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose().trim()))
-        .map_err(|_| "the upstream key holds characters that no header can carry".to_owned())?;
+        .map_err(|_| "the key holds characters that no header can carry".to_owned())?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -244,7 +245,8 @@ async fn whole(
     Ok(body.freeze())
 }
 
-fn http(settings: &UpstreamSettings) -> Result<reqwest::Client, String> {
+/// An HTTP client that follows no redirect and uses no proxy of the environment.
+pub(crate) fn http(settings: &UpstreamSettings) -> Result<reqwest::Client, String> {
     // An error means that a provider is installed already.
     rustls::crypto::ring::default_provider().install_default().ok();
     let own = own_certificates(settings)?;

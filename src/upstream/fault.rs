@@ -184,6 +184,7 @@ impl Fault {
             Meaning::Rejected => {
                 (ErrorCode::UpstreamRejected, redacted_message_or(error, REJECTED))
             }
+            Meaning::WrongKind => (ErrorCode::UpstreamRejected, WRONG_KIND.to_owned()),
             Meaning::RateLimited => (ErrorCode::UpstreamRateLimited, RATE_LIMITED.to_owned()),
             Meaning::Failed if self.may_want_a_key() => {
                 (ErrorCode::UpstreamAuth, NO_KEY.to_owned())
@@ -211,6 +212,8 @@ const NO_KEY: &str = "upstream failed, and no key is sent to it: if it is a Lite
                       key, set TOOLHAND_UPSTREAM_API_KEY or upstream.api_key_file";
 const UNKNOWN_MODEL: &str = "upstream has no model of this name: GET /v1/models lists those it has";
 const WRONG_ROUTE: &str = "upstream has no such route: check that upstream.url ends in /v1";
+const WRONG_KIND: &str =
+    "the provider of this model does not offer what was asked: ask a model that is made for it";
 const CONTEXT: &str = "the conversation is too long for this model";
 const REJECTED: &str = "upstream refused the request";
 const RATE_LIMITED: &str = "upstream's rate limit is reached: try again later";
@@ -220,8 +223,20 @@ const FAILED: &str = "upstream failed to answer: its log says why";
 /// has none.
 fn redacted_message_or(error: &ErrorObject, instead: &str) -> String {
     let is_page = error.message.trim_start().starts_with('<');
-    let text = if is_page { String::new() } else { redact(&error.message) };
+    let text = if is_page { String::new() } else { redact(innermost(&error.message)) };
     if text.is_empty() { instead.to_owned() } else { text }
+}
+
+/// The provider's own sentence in a message that quotes its whole body as Python prints it.
+fn innermost(message: &str) -> &str {
+    const BODY: &str = "{'error': {'message': ";
+    let Some((_, quoted)) = message.split_once(BODY) else { return message };
+    let inside = |quote: char| {
+        let (sentence, _) = quoted.strip_prefix(quote)?.split_once(&format!("{quote}, '"))?;
+        Some(sentence)
+    };
+    // Python takes the other quotes where the text has one.
+    inside('\'').or_else(|| inside('"')).unwrap_or(message)
 }
 
 impl From<Exhausted> for Fault {

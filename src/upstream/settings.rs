@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Url;
 use serde::{Deserialize, Deserializer};
+
+use super::model_hints::ModelHints;
 
 /// `[upstream]`. `toolhand.example.toml` has the reasons for the defaults.
 #[derive(Clone, Debug, Deserialize)]
@@ -47,6 +50,9 @@ pub(crate) struct UpstreamSettings {
     pub(crate) unknown_fields: UnknownFields,
     /// The routes under `/v1` that are forwarded unchanged, with everything beneath them.
     pub(crate) passthrough: Vec<String>,
+    /// Not a setting: `up` fills it in, since it starts upstream itself.
+    #[serde(skip)]
+    pub(crate) model_hints: Arc<ModelHints>,
 }
 
 /// What happens to a request field that the server does not know.
@@ -77,6 +83,7 @@ impl Default for UpstreamSettings {
             passthrough: ["completions", "embeddings", "moderations", "rerank", "audio", "images"]
                 .map(str::to_owned)
                 .to_vec(),
+            model_hints: Arc::default(),
         }
     }
 }

@@ -21,6 +21,10 @@ use crate::openai::chunk::Chunk;
 use crate::sync;
 use decode::Decoder;
 
+/// A line takes three times its length: its pieces, the line joined from them, and the text
+/// parsed from it.
+const READING: usize = 3;
+
 /// What [`ChunkStream::next`] returns.
 #[derive(Debug)]
 pub(crate) enum StreamEvent {
@@ -75,7 +79,7 @@ impl ChunkStream {
             }
             match self.read().await {
                 Received::Bytes(bytes) => self.push(bytes)?,
-                Received::End => self.decoder.finish(),
+                Received::End => self.finish()?,
                 Received::Broken(fault) => return self.broken(fault),
                 Received::Expired(expired) => return self.expired(expired),
             }
@@ -90,11 +94,21 @@ impl ChunkStream {
 
     /// Gives bytes to the decoder, and reserves memory for what it holds.
     fn push(&mut self, bytes: Bytes) -> Result<(), Fault> {
-        /// A line takes three times its length: its pieces, the line joined from them, and the
-        /// text parsed from it.
-        const READING: usize = 3;
         self.decoder.push(bytes);
-        let held = self.reservation.hold(READING * self.decoder.held());
+        self.reserve(READING * self.decoder.held())
+    }
+
+    /// Notes the end of the body, and reserves memory for parsing what is left of it.
+    fn finish(&mut self) -> Result<(), Fault> {
+        /// The most that a JSON value takes beside its text.
+        const VALUE: usize = 64;
+        self.decoder.finish();
+        let (held, values) = (self.decoder.held(), self.decoder.values_in_whole_answer());
+        self.reserve(READING * held + VALUE * values)
+    }
+
+    fn reserve(&mut self, bytes: usize) -> Result<(), Fault> {
+        let held = self.reservation.hold(bytes);
         held.or_else(|exhausted| self.end_here(Err(exhausted.into())).map(drop))
     }
 

@@ -1,8 +1,10 @@
 //! Tests request heads: keys, paths, methods, and request smuggling.
 
+use serde_json::Value;
+
 use super::door;
 use crate::support::chunks::{end, gate, says, text};
-use crate::support::client::{Answer, Client, ask};
+use crate::support::client::{Answer, Client, ask, ask_streamed};
 use crate::support::server::{KEY, Server};
 
 /// Every route, with a method that it takes.
@@ -135,7 +137,7 @@ async fn h5_paths_have_one_spelling() {
         "/v1/responses",
         "/v1/files",
         "/key/generate",
-        "/",
+        "//",
     ] {
         for method in ["GET", "POST"] {
             let body = (method == "POST").then_some(&b"{}"[..]);
@@ -306,6 +308,62 @@ async fn h30_h31_other_protocols_get_nothing() {
     assert!(matches!(status[..], [400..=405]), "{status:?}");
     let trace = server.client().send("TRACE", "/v1/chat/completions", None).await;
     assert!([404, 405].contains(&trace.status()));
+}
+
+#[tokio::test]
+async fn h36_only_the_connections_end_ends_a_stream_of_http_1_0() {
+    let (upstream, server) = door().await;
+    let request = |body: &Value, connection: &str| {
+        let body = body.to_string();
+        format!(
+            "POST /v1/chat/completions HTTP/1.0\r\nHost: {}\r\nAuthorization: Bearer {KEY}\r\n\
+             {connection}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            server.address(),
+            body.len(),
+        )
+    };
+    for connection in ["Connection: keep-alive\r\n", "connection: Keep-Alive\r\n", ""] {
+        upstream.round(says("Streamed."));
+        let sent = request(&ask_streamed("Hi"), connection);
+        // The server closes, or this would wait for ever.
+        let answers = server.client().raw(sent.as_bytes()).await;
+        assert_eq!(answers.len(), 1);
+        let head = &answers[0].head;
+        assert_eq!((head.status(), head.header("connection")), (200, Some("close")), "{head:?}");
+        assert_eq!(head.header("transfer-encoding"), None, "{head:?}");
+        let body = String::from_utf8_lossy(&answers[0].body);
+        assert!(body.contains("Streamed.") && body.ends_with("data: [DONE]\n\n"), "{body}");
+    }
+
+    // An answer with a length keeps the connection for the next request.
+    upstream.round(says("First."));
+    upstream.round(says("Second."));
+    let kept = request(&ask("Hi"), "Connection: keep-alive\r\n");
+    let last = request(&ask("Hi"), "");
+    let answers = server.client().raw([kept, last].concat().as_bytes()).await;
+    let texts: Vec<String> = answers.iter().map(Answer::text).collect();
+    assert_eq!(texts, ["First.", "Second."]);
+}
+
+#[tokio::test]
+async fn h10_a_dot_at_the_end_of_our_name_changes_nothing() {
+    let (_upstream, server) = door().await;
+    let port = server.address().port();
+    for (host, expected) in [
+        (format!("localhost.:{port}"), 200),
+        (format!("LOCALHOST.:{port}"), 200),
+        (format!("localhost..:{port}"), 403),
+        (format!("localhost.evil.com.:{port}"), 403),
+        ("localhost.".to_owned(), 403),
+    ] {
+        let request = format!(
+            "GET /v1/models HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {KEY}\r\n\
+             Connection: close\r\n\r\n"
+        );
+        let answers = server.client().raw(request.as_bytes()).await;
+        let statuses: Vec<u16> = answers.iter().map(Answer::status).collect();
+        assert_eq!(statuses, [expected], "{host}");
+    }
 }
 
 #[tokio::test]

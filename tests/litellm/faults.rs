@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{Builder, Up, streamed};
+use super::{Builder, Up, drop_up, streamed};
 use crate::support::chunks::{call, call_head, call_piece, calls, done, finish, says, text};
 use crate::support::client::Reply;
 use crate::support::faults::{Asked, FaultUpstream, Step, answer, framed, head};
@@ -162,6 +162,5 @@ async fn a_failing_provider_behind_litellm_is_told_in_our_words() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let ending = tokio::task::spawn_blocking(move || drop(up));
-    ending.await.expect("nothing is left");
+    drop_up(up).await;
 }

@@ -3,6 +3,8 @@
 // usage: node turns.mjs BASE_URL KEY; prints one JSON object of what the SDK made of them.
 
 import OpenAI from "openai";
+import { zodResponseFormat } from "openai/helpers/zod";
+import { z } from "zod";
 
 const [baseURL, apiKey] = process.argv.slice(2);
 const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
@@ -64,6 +66,15 @@ async function clientTool() {
   };
 }
 
+async function structured() {
+  const schema = z.object({ title: z.string(), lines: z.number().int() });
+  const completion = await client.chat.completions.parse({
+    ...read,
+    response_format: zodResponseFormat(schema, "summary"),
+  });
+  return completion.choices[0].message.parsed;
+}
+
 async function wrongKey() {
   const stranger = new OpenAI({ baseURL, apiKey: "sk-wrong", maxRetries: 0 });
   try {
@@ -79,6 +90,7 @@ console.log(
     streamed: await streamed(),
     helper: await helper(),
     client_tool: await clientTool(),
+    structured: await structured(),
     wrong_key: await wrongKey(),
   }),
 );

@@ -8,6 +8,7 @@ import json
 import sys
 
 from openai import AsyncOpenAI, NotFoundError, OpenAI
+from pydantic import BaseModel
 
 base_url, key = sys.argv[1:]
 client = OpenAI(base_url=base_url, api_key=key, max_retries=0)
@@ -88,6 +89,23 @@ def client_tool_streamed():
     }
 
 
+class Summary(BaseModel):
+    title: str
+    lines: int
+
+
+def structured():
+    completion = client.chat.completions.parse(
+        model="demo", messages=READ, response_format=Summary
+    )
+    with client.chat.completions.stream(
+        model="demo", messages=READ, response_format=Summary
+    ) as stream:
+        final = stream.get_final_completion()
+    parsed = [it.choices[0].message.parsed.model_dump() for it in (completion, final)]
+    return {"unstreamed": parsed[0], "streamed": parsed[1]}
+
+
 def extension():
     completion = client.chat.completions.create(
         model="demo", messages=READ, extra_body={"toolhand": {"progress": "none", "max_rounds": 5}}
@@ -126,6 +144,7 @@ told = {
     "helper": helper(),
     "client_tool": client_tool(),
     "client_tool_streamed": client_tool_streamed(),
+    "structured": structured(),
     "extension": extension(),
     "unknown_model": unknown_model(),
     **asyncio.run(asynchronously()),

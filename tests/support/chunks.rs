@@ -108,6 +108,18 @@ pub(crate) fn calls(calls: &[(&str, &str, Value)]) -> Vec<Step> {
     steps.chain(end("tool_calls")).collect()
 }
 
+/// A whole completion with this message.
+pub(crate) fn whole(message: &Value, reason: &str) -> Value {
+    json!({
+        "id": "chatcmpl-upstream",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": "scripted-1",
+        "choices": [{ "index": 0, "message": message, "logprobs": null, "finish_reason": reason }],
+        "usage": { "prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15 },
+    })
+}
+
 /// An answer that is not a stream: a status and a JSON body.
 pub(crate) fn status(status: u16, body: &Value) -> Vec<Step> {
     vec![Step::Answer { status, headers: Vec::new(), body: body.to_string().into_bytes() }]

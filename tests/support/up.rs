@@ -125,14 +125,34 @@ impl Up {
 
     /// Sends `signal`, and waits until the chain and all its processes have ended.
     pub(crate) fn end(&mut self, signal: Signal) -> Option<ExitStatus> {
+        let pid = Pid::from_child(self.child.as_ref()?);
+        self.end_by(pid, signal)
+    }
+
+    /// Kills LiteLLM's first process, and waits until the chain and all its processes have
+    /// ended.
+    pub(crate) fn end_litellm(&mut self) -> Option<ExitStatus> {
+        let up = Pid::from_child(self.child.as_ref()?);
+        let [litellm] = children(up)[..] else { panic!("LiteLLM is the one child") };
+        self.end_by(litellm, Signal::KILL)
+    }
+
+    fn end_by(&mut self, process: Pid, signal: Signal) -> Option<ExitStatus> {
+        let litellm = self.litellm();
         let mut child = self.child.take()?;
-        let pid = Pid::from_child(&child);
-        let children = children(pid);
-        assert!(!children.is_empty(), "LiteLLM is a child");
-        kill_process(pid, signal).expect("our child is there");
+        assert!(!litellm.is_empty(), "LiteLLM is a child");
+        kill_process(process, signal).expect("our own process is there");
         let status = child.wait().expect("our child");
-        children.into_iter().for_each(wait_for_end);
+        litellm.into_iter().for_each(wait_for_end);
         Some(status)
+    }
+
+    /// The processes of LiteLLM: the child of `up`, and its workers.
+    pub(crate) fn litellm(&self) -> Vec<Pid> {
+        let Some(up) = self.child.as_ref().map(Pid::from_child) else { return Vec::new() };
+        let own = children(up);
+        let workers = own.iter().flat_map(|process| children(*process)).collect::<Vec<_>>();
+        own.into_iter().chain(workers).collect()
     }
 }
 
@@ -270,6 +290,7 @@ impl Builder {
             .env_clear()
             .envs(std::env::vars_os().filter(|(name, _)| is_ours(&name.to_string_lossy())))
             .env("XDG_CONFIG_HOME", self.home.path())
+            .env("PIP_CACHE_DIR", kept("cache/pip"))
             .envs(self.environment.iter().cloned())
             .args(["up", "--listen", "127.0.0.1:0", "--workspace"])
             .arg(self.home.path().join("workspace"))

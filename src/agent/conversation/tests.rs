@@ -41,7 +41,7 @@ fn exchange(model: &str) -> Exchange {
 }
 
 fn text(conversation: &mut Conversation, model: &AskedModel) -> String {
-    String::from_utf8(conversation.request(model).to_vec()).unwrap()
+    String::from_utf8(conversation.request(model, Delivery::Streamed).to_vec()).unwrap()
 }
 
 #[test]
@@ -49,6 +49,16 @@ fn the_first_request_keeps_the_clients_bytes() {
     let body = text(&mut Conversation::new(opening()), &model("m"));
 
     insta::assert_snapshot!(body, @r#"{"model":"m","seed":1.10,"user":"u","messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function"}],"parallel_tool_calls":false,"tool_choice":"required","stream":true,"stream_options":{"include_usage":true}}"#);
+}
+
+#[test]
+fn an_answer_in_one_piece_is_asked_for_without_options_of_streams() {
+    let mut conversation = Conversation::new(opening());
+    let body = conversation.request(&model("m"), Delivery::Whole).to_vec();
+
+    let streamed = text(&mut conversation, &model("m"));
+    let (same, _) = streamed.split_once(r#","stream":"#).unwrap();
+    assert_eq!(String::from_utf8(body).unwrap(), format!(r#"{same},"stream":false}}"#));
 }
 
 #[test]
@@ -68,13 +78,13 @@ fn a_round_writes_what_is_new_and_nothing_again() {
         let long = "x".repeat(100_000);
         let raw = to_raw_value(&json!({ "role": "user", "content": long })).unwrap();
         let mut conversation = Conversation::new(Opening { messages: vec![raw], ..opening() });
-        let mut before = conversation.request(&model);
+        let mut before = conversation.request(&model, Delivery::Streamed);
         for number in 0..50 {
             let mut exchange = exchange("m");
             exchange.calls[0].answer = "y".repeat(10_000);
             conversation.push(exchange);
 
-            let body = conversation.request(&model);
+            let body = conversation.request(&model, Delivery::Streamed);
 
             let known: Vec<_> = before.pieces().map(|piece| piece.as_ptr()).collect();
             let new = body.pieces().filter(|piece| !known.contains(&piece.as_ptr()));
@@ -147,7 +157,7 @@ fn what_a_client_sends_of_reasoning_goes_to_models_that_take_it() {
 #[test]
 fn reasoning_that_was_refused_is_left_out() {
     let mut conversation = Conversation::new(opening());
-    conversation.request(&model("m"));
+    conversation.request(&model("m"), Delivery::Streamed);
     assert!(!conversation.sends_reasoning(), "there was none yet");
     conversation.push(exchange("m"));
     assert!(text(&mut conversation, &model("m")).contains("because"));

@@ -98,6 +98,8 @@ impl Round {
 
     /// Sends the part of a call that has not been sent yet.
     fn pass_on(&mut self, slot: usize, effects: &mut Vec<RoundEffect>) {
+        // With a call of the client's, the round is the last one.
+        self.release_text(effects);
         let (call, assembled) = (&mut self.calls[slot], self.assembler.call(Slot(slot)));
         let head = call.sent.is_none().then(|| {
             let name = assembled.name.clone().unwrap_or_default();

@@ -104,6 +104,8 @@ impl Bench {
             session: SessionId::random(),
             turn: TurnId::random(),
             models: vec![asked(model)],
+            delivery: Delivery::Streamed,
+            content: ContentRule::EveryRound,
             conversation: Conversation::new(Opening {
                 fields: serde_json::from_str(&fields).unwrap(),
                 messages: Vec::new(),
@@ -199,6 +201,7 @@ impl Bench {
                     TurnEvent::RoundStarted(round) => format!("round{round}"),
                     TurnEvent::Begun => "begun".to_owned(),
                     TurnEvent::Text(text) => format!("text{text:?}"),
+                    TurnEvent::TextBeforeCalls(text) => format!("before{text:?}"),
                     TurnEvent::Member { name, text } => format!("{name}{text:?}"),
                     TurnEvent::Raw(_) => "raw".to_owned(),
                     TurnEvent::ToolStarted(start) => format!("started:{}", start.call_id),
@@ -251,6 +254,11 @@ impl Bench {
     fn expect(&mut self, expected: &str) -> &mut Self {
         assert_eq!(self.log(), expected);
         self
+    }
+
+    /// The last request.
+    fn last_body(&self) -> &Value {
+        self.bodies.last().unwrap()
     }
 
     /// The messages of the last request.
@@ -400,6 +408,126 @@ fn an_empty_answer_after_tools_and_text_ends_the_turn_well() {
     bench.finish("stop").done();
     bench.log();
     bench.finish("stop").done().expect("hang FINISHED:stop STOP");
+}
+
+#[test]
+fn an_empty_stop_is_asked_again_whole_and_the_round_after_it_is_a_stream() {
+    let mut bench = Bench::new("m", &[]);
+    bench.finish("stop").done().expect("round1 ask hang ask");
+    assert_eq!(bench.last_body()["stream"], false);
+    bench.call(0, "Look", A).finish("tool_calls").started(0).done().answer(0, "x");
+    assert_eq!(bench.last_body()["stream"], true);
+    bench.done();
+    assert_eq!(bench.last_body()["stream"], false, "a [DONE] alone is a stop too");
+    bench.log();
+    bench.delta(&json!({ "refusal": "no" })).finish("stop").done();
+    bench.expect(r#"refusal"no" hang FINISHED:stop STOP"#);
+
+    let mut bench = Bench::new("m", &[]);
+    bench.finish("tool_calls").done();
+    assert_eq!(bench.last_body()["stream"], true);
+}
+
+#[test]
+fn a_whole_answer_is_judged_before_anything_of_it_is_sent() {
+    let call = |name: &str, arguments: &str| json!({ "id": name, "function": { "name": name, "arguments": arguments } });
+    let whole = |calls: &[Value]| {
+        let message = json!({ "content": "So:", "tool_calls": calls });
+        let body = json!({ "choices": [{ "message": message, "finish_reason": "tool_calls" }] });
+        Event::Chunk(Box::new(Chunk::parse_whole(&body.to_string()).unwrap()))
+    };
+    let (half, theirs) = (call("theirs", r#"{"x""#), call("theirs", r#"{"x":1}"#));
+    for calls in [vec![half.clone()], vec![theirs.clone(), half.clone()]] {
+        let mut bench = Bench::new("m", &["theirs"]);
+        bench.on(whole(&calls)).expect("round1 ask");
+        bench.done().expect("hang ask+500ms");
+        bench.on(whole(std::slice::from_ref(&theirs))).done();
+        bench.expect(
+            r#"hang text"So:" reserve begun client0:theirs=theirs{"x":1} withdraw:0 FINISHED:tool_calls STOP"#,
+        );
+    }
+    // A whole call of ours is kept, as of a stream that died.
+    let mut bench = Bench::new("m", &["theirs"]);
+    bench.on(whole(&[call("Look", A), half])).done();
+    let log = bench.log();
+    assert!(log.contains(r#"text"So:""#) && log.contains("ready:0"), "{log}");
+}
+
+/// A turn whose content is its last round's text.
+fn of_last_round(client_tools: &[&str]) -> Bench {
+    Bench::with("m", client_tools, |start| start.content = ContentRule::LastRound)
+}
+
+#[test]
+fn text_is_held_until_its_round_is_known_to_be_the_last() {
+    let mut bench = of_last_round(&[]);
+    bench.text("I ").text("look.").call(0, "Look", A).expect("round1 ask reserve begun ready:0");
+    bench.started(0).finish("tool_calls").done().answer(0, "x");
+    bench.expect(r#"started:id0 hang before"I look." ended:id0 round2 ask"#);
+    bench.text("{").text("}").expect("");
+    bench.finish("stop").done().expect(r#"hang text"{}" FINISHED:stop STOP"#);
+}
+
+#[test]
+fn reasoning_is_not_held_and_refusals_are() {
+    let mut bench = of_last_round(&[]);
+    bench.delta(&json!({ "reasoning_content": "hm", "refusal": "n" }));
+    bench.delta(&json!({ "refusal": "o" })).expect(r#"round1 ask reasoning_content"hm""#);
+    bench.finish("stop").done().expect(r#"hang refusal"no" FINISHED:stop STOP"#);
+}
+
+#[test]
+fn a_clients_call_brings_the_text_that_was_held() {
+    let mut bench = of_last_round(&["theirs"]);
+    bench.text("So:").call(0, "theirs", r#"{"x":1}"#).text(" more");
+    bench.finish("tool_calls").done();
+    bench.expect(
+        r#"round1 ask reserve begun text"So:" client0:id0=theirs{"x":1} text" more" withdraw:0 hang FINISHED:tool_calls STOP"#,
+    );
+}
+
+#[test]
+fn a_stream_that_dies_while_its_text_is_held_is_asked_again() {
+    let mut bench = of_last_round(&[]);
+    bench.text("Hal").die().expect("round1 ask hang ask+500ms");
+    bench.text("{}").finish("stop").done().expect(r#"hang text"{}" FINISHED:stop STOP"#);
+
+    let mut bench = of_last_round(&[]);
+    bench.delta(&json!({ "reasoning_content": "hm" })).text("Hal").die();
+    bench.expect(r#"round1 ask reasoning_content"hm" hang FAILED:stream_died STOP"#);
+
+    let mut bench = of_last_round(&[]);
+    bench.text("One.").call(0, "Change", A).call(1, "Change", r#"{"at"#).die();
+    bench.expect(r#"round1 ask reserve begun reserve begun hang withdraw:1 before"One." ready:0"#);
+}
+
+#[test]
+fn a_round_limit_leaves_no_content_and_nothing_is_made_of_earlier_text() {
+    let mut bench = Bench::with("m", &[], |start| {
+        start.content = ContentRule::LastRound;
+        start.settings.max_rounds = 1;
+    });
+    bench.text("I look.").call(0, "Look", A).finish("tool_calls").started(0).done();
+    bench.answer(0, "x");
+    let log = bench.log();
+    assert!(log.ends_with(r#"hang before"I look." ended:id0 FINISHED:length STOP"#), "{log}");
+
+    // What was said before the calls is no content, so the turn has none to end with.
+    let mut bench = of_last_round(&[]);
+    bench.text("I look.").call(0, "Look", A).finish("tool_calls").started(0).done();
+    bench.answer(0, "x").finish("stop").done();
+    bench.log();
+    bench.finish("stop").done().expect("hang FAILED:empty_response STOP");
+}
+
+#[test]
+fn what_is_held_counts_as_memory() {
+    let size = |rule| {
+        let mut bench = Bench::with("m", &[], |start| start.content = rule);
+        bench.text(&"x".repeat(100_000));
+        bench.state.size_estimate()
+    };
+    assert!(size(ContentRule::LastRound) >= size(ContentRule::EveryRound) + 100_000);
 }
 
 #[test]

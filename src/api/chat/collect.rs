@@ -1,36 +1,51 @@
 //! Collects the events of a turn into one unstreamed completion.
 
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::encode::{Envelope, Extension, Figures};
-use crate::agent::events::{ClientCallDelta, Finished, RawDelta, TurnEvent};
+use super::encode::REASONING;
+use crate::agent::events::{ClientCallDelta, RawDelta, TurnEvent};
 use crate::agent::message;
-use crate::openai::chunk::{CallKind, RawMembers};
+use crate::openai::chunk::CallKind;
+use crate::sessions::request::Progress;
 
 /// What the events have brought so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Collected {
-    content: String,
-    members: Map<String, Value>,
-    logprobs: Map<String, Value>,
-    calls: Vec<Call>,
+    pub(super) content: String,
+    pub(super) members: Map<String, Value>,
+    pub(super) logprobs: Map<String, Value>,
+    pub(super) calls: Vec<Call>,
+    progress: Progress,
+    /// Whether the reasoning collected last is a paragraph of its own.
+    paragraph_has_ended: bool,
 }
 
 /// A call of one of the client's own tools.
 #[derive(Debug)]
-struct Call {
-    kind: CallKind,
-    id: String,
-    name: String,
-    arguments: String,
+pub(super) struct Call {
+    pub(super) kind: CallKind,
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) arguments: String,
 }
 
 impl Collected {
+    pub(super) fn new(progress: Progress) -> Self {
+        Self {
+            content: String::new(),
+            members: Map::new(),
+            logprobs: Map::new(),
+            calls: Vec::new(),
+            progress,
+            paragraph_has_ended: false,
+        }
+    }
+
     /// Takes every event but the terminal one. Progress is not part of a completion.
     pub(super) fn push(&mut self, event: TurnEvent) {
         match event {
             TurnEvent::Text(text) => self.content.push_str(&text),
+            TurnEvent::TextBeforeCalls(text) => self.push_text_before_calls(&text),
             TurnEvent::Member { name, text } => self.push_member(name, text),
             TurnEvent::Raw(delta) => self.push_raw(*delta),
             TurnEvent::ClientCall(call) => self.push_call(*call),
@@ -38,7 +53,20 @@ impl Collected {
         }
     }
 
-    fn push_member(&mut self, name: String, text: String) {
+    /// Makes what the model said before its calls a paragraph of its reasoning.
+    fn push_text_before_calls(&mut self, text: &str) {
+        if self.progress == Progress::None {
+            return;
+        }
+        self.paragraph_has_ended |= self.members.contains_key(REASONING);
+        self.push_member(REASONING.to_owned(), text.to_owned());
+        self.paragraph_has_ended = true;
+    }
+
+    fn push_member(&mut self, name: String, mut text: String) {
+        if name == REASONING && std::mem::take(&mut self.paragraph_has_ended) {
+            text.insert_str(0, "\n\n");
+        }
         match self.members.get_mut(&name) {
             Some(Value::String(known)) => known.push_str(&text),
             _ => {
@@ -76,81 +104,5 @@ impl Collected {
         if let Some(known) = self.calls.get_mut(call.index) {
             known.arguments.push_str(&call.arguments);
         }
-    }
-
-    /// Builds the `chat.completion` object.
-    pub(super) fn into_completion<'a>(
-        mut self,
-        envelope: &'a Envelope,
-        finished: &'a Finished,
-    ) -> Completion<'a> {
-        let tool_calls: Vec<Value> = self.calls.into_iter().map(Call::into_entry).collect();
-        let refusal = self.members.shift_remove("refusal").filter(Value::is_string);
-        let is_elsewhere = !tool_calls.is_empty() || refusal.is_some();
-        let message = Message {
-            role: "assistant",
-            content: (!(self.content.is_empty() && is_elsewhere)).then_some(self.content),
-            refusal,
-            members: self.members,
-            tool_calls,
-        };
-        Completion {
-            id: &envelope.id,
-            object: "chat.completion",
-            created: envelope.created,
-            model: &envelope.model,
-            choices: [Choice {
-                index: 0,
-                message,
-                logprobs: (!self.logprobs.is_empty()).then_some(self.logprobs),
-                finish_reason: finished.reason.as_str(),
-            }],
-            usage: Figures::from_usage(finished.usage.as_ref()),
-            toolhand: Extension::from_summary(&finished.summary),
-            unknown: &finished.unknown,
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Completion<'a> {
-    id: &'a str,
-    object: &'static str,
-    created: u64,
-    model: &'a str,
-    choices: [Choice; 1],
-    usage: Figures<'a>,
-    toolhand: Extension<'a>,
-    #[serde(flatten)]
-    unknown: &'a RawMembers,
-}
-
-#[derive(Debug, Serialize)]
-struct Choice {
-    index: u32,
-    message: Message,
-    logprobs: Option<Map<String, Value>>,
-    finish_reason: &'static str,
-}
-
-#[derive(Debug, Serialize)]
-struct Message {
-    role: &'static str,
-    content: Option<String>,
-    refusal: Option<Value>,
-    #[serde(flatten)]
-    members: Map<String, Value>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tool_calls: Vec<Value>,
-}
-
-impl Call {
-    fn into_entry(self) -> Value {
-        let (kind, text) = (self.kind.as_str(), self.kind.text());
-        json!({
-            "id": self.id,
-            "type": kind,
-            kind: { "name": self.name, text: self.arguments },
-        })
     }
 }

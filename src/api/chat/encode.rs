@@ -33,12 +33,25 @@ pub(super) struct Encoder {
     progress: Progress,
     include_usage: bool,
     has_begun: bool,
-    /// Whether the reasoning sent last does not end with a line break.
-    line_is_open: bool,
+    reasoning: ReasoningEnd,
     /// Tools whose start the client was told of, and whose end it was not.
     running: Vec<ToolStart>,
     lists: Lists,
 }
+
+/// How the reasoning sent last ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReasoningEnd {
+    /// With a line break, or there was none.
+    Line,
+    /// Within a line.
+    Open,
+    /// It is a paragraph of its own, without a line break at its end.
+    Paragraph,
+}
+
+/// The member that frontends show as thinking.
+pub(super) const REASONING: &str = "reasoning_content";
 
 /// Ends every stream.
 const DONE: &[u8] = b"data: [DONE]\n\n";
@@ -56,7 +69,7 @@ impl Encoder {
             progress,
             include_usage,
             has_begun: false,
-            line_is_open: false,
+            reasoning: ReasoningEnd::Line,
             running: Vec::new(),
             lists: Lists::default(),
         }
@@ -77,6 +90,7 @@ impl Encoder {
         match event {
             TurnEvent::Begun => self.begin(out),
             TurnEvent::Text(text) => self.text("content", &text, out),
+            TurnEvent::TextBeforeCalls(text) => self.text_before_calls(&text, out),
             TurnEvent::Member { name, text } => self.member(&name, &text, out),
             TurnEvent::Raw(delta) => self.raw(&delta, out),
             TurnEvent::ClientCall(call) => self.client_call(&call, out),
@@ -106,10 +120,29 @@ impl Encoder {
     }
 
     fn member(&mut self, name: &str, text: &str, out: &mut Vec<u8>) {
-        if name == "reasoning_content" {
-            self.line_is_open = !text.ends_with('\n');
+        if name != REASONING {
+            return self.text(name, text, out);
         }
-        self.text(name, text, out);
+        let begin = if self.reasoning == ReasoningEnd::Paragraph { "\n\n" } else { "" };
+        let ends_line = text.ends_with('\n');
+        self.reasoning = if ends_line { ReasoningEnd::Line } else { ReasoningEnd::Open };
+        if begin.is_empty() {
+            self.text(name, text, out);
+        } else {
+            self.text(name, &[begin, text].concat(), out);
+        }
+    }
+
+    /// Writes what the model said before its calls into its reasoning, as a paragraph.
+    fn text_before_calls(&mut self, text: &str, out: &mut Vec<u8>) {
+        if self.progress == Progress::None {
+            return;
+        }
+        if self.reasoning == ReasoningEnd::Open {
+            self.reasoning = ReasoningEnd::Paragraph;
+        }
+        self.member(REASONING, text, out);
+        self.reasoning = ReasoningEnd::Paragraph;
     }
 
     fn raw(&mut self, delta: &RawDelta, out: &mut Vec<u8>) {
@@ -224,8 +257,10 @@ impl Encoder {
 
     /// Writes a progress line into the model's reasoning.
     fn line(&mut self, line: &str, out: &mut Vec<u8>) {
-        let line = if self.line_is_open { format!("\n{line}") } else { line.to_owned() };
-        self.member("reasoning_content", &line, out);
+        let is_open = self.reasoning != ReasoningEnd::Line;
+        self.reasoning = ReasoningEnd::Line;
+        let line = if is_open { format!("\n{line}") } else { line.to_owned() };
+        self.member(REASONING, &line, out);
     }
 
     fn event(&mut self, event: &Value, out: &mut Vec<u8>) {

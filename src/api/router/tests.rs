@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::body::Body;
+use axum::extract::Request;
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE,
 };
@@ -200,7 +201,7 @@ fn paths() -> BTreeSet<String> {
     assert!(listed(&router(state.clone())).is_empty());
     assert!(listed(&guarded(state.clone())).is_empty());
     let mut paths = listed(&open_routes(&state));
-    assert_eq!(paths.iter().collect::<Vec<_>>(), ["/health", "/ready"]);
+    assert_eq!(paths.iter().collect::<Vec<_>>(), ["/", "/health", "/ready"]);
     paths.extend(listed(&routes_with_key(state)));
     paths
 }
@@ -232,14 +233,14 @@ async fn h1_every_route_needs_a_key_whatever_the_method() {
             }
         }
     }
-    assert_eq!(open.into_iter().collect::<Vec<_>>(), ["/health", "/ready"]);
+    assert_eq!(open.into_iter().collect::<Vec<_>>(), ["/", "/health", "/ready"]);
 }
 
 #[test]
 fn the_routes_of_these_tests_are_all_there_are() {
     let known = WITH_KEY.iter().map(|(_, path)| (*path).to_owned());
     let known: BTreeSet<String> =
-        known.chain(["/health", "/ready", "/v1/responses"].map(str::to_owned)).collect();
+        known.chain(["/", "/health", "/ready", "/v1/responses"].map(str::to_owned)).collect();
 
     let there: BTreeSet<String> = paths().iter().map(|path| example(path)).collect();
 
@@ -268,6 +269,7 @@ async fn health_and_readiness_are_open() {
     let body = health.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(body, r#"{"status":"ok"}"#);
     assert_error(ask("GET", "/ready").outcome(&server).await, 503, "");
+    assert_error(ask("HEAD", "/").outcome(&server).await, 200, "");
     assert_error(ask("POST", "/health").outcome(&server).await, 405, "method_not_allowed");
 }
 
@@ -320,7 +322,8 @@ async fn h5_odd_paths_are_no_routes() {
         "/v1/models;x",
         "/v1/key/generate",
         "/v1/mcp",
-        "/",
+        "/v1",
+        "//",
     ] {
         assert_error(ask("GET", path).key().outcome(&server).await, 404, "unknown_route");
     }
@@ -348,7 +351,9 @@ async fn host_and_origin_come_before_the_key() {
 #[tokio::test]
 async fn h15_a_foreign_page_without_an_origin_may_load_the_open_routes_alone() {
     let server = server();
-    for (path, status) in [("/health", 200), ("/ready", 503), ("/v1/models", 403), ("/no", 403)] {
+    for (path, status) in
+        [("/", 200), ("/health", 200), ("/ready", 503), ("/v1/models", 403), ("/no", 403)]
+    {
         let outcome = ask("GET", path).with("sec-fetch-site", "cross-site").outcome(&server);
         assert_eq!(outcome.await.0, status, "{path}");
     }

@@ -1,4 +1,4 @@
-//! Prints, once `up` is ready, its base URL and two commands to try.
+//! Prints, once `up` is ready, its base URL, its key and commands to try.
 
 use std::fmt;
 use std::fs;
@@ -6,6 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use serde_json::json;
+
+use crate::commands::invocation::{Invocation, shell_word};
+use crate::commands::style::Style;
 
 /// The client key of the chain.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +38,10 @@ pub(super) struct Greeting<'a> {
     pub(super) model: &'a str,
     /// The question in the printed examples.
     pub(super) request: &'a str,
-    /// One line for each variable that would enable more models.
+    /// The variables that would enable more models, each with the models.
     pub(super) left_out: &'a [String],
+    pub(super) invocation: &'a Invocation,
+    pub(super) style: Style,
 }
 
 /// A request that the demo model can answer in this workspace.
@@ -57,18 +62,17 @@ fn is_empty(directory: &Path) -> bool {
 
 impl fmt::Display for Greeting<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\ntoolhand is up.\n")?;
-        writeln!(f, "  base URL  {}", self.base())?;
-        match self.access {
-            Access::File(path) => writeln!(f, "  key       in {}", path.display())?,
-            Access::Variable => writeln!(f, "  key       the one in TOOLHAND_API_KEY")?,
-            Access::Open => writeln!(f, "  key       none is asked for")?,
+        let style = self.style;
+        writeln!(f, "\n  base URL  {}", style.strong(&self.base()))?;
+        writeln!(f, "  key       {}", style.strong(&self.key()))?;
+        if !self.left_out.is_empty() {
+            writeln!(f, "  left out  {}", style.faint(&self.left_out.join("; ")))?;
         }
-        for line in self.left_out {
-            writeln!(f, "  left out  {line}")?;
-        }
-        writeln!(f, "\nTry it with curl:\n\n  {}", self.curl())?;
-        writeln!(f, "\nor with the OpenAI SDK (pip install openai):\n\n  {}\n", self.sdk())
+        let ask = self.invocation.command(["ask", self.request]);
+        writeln!(f, "\nAsk it:\n\n  {}", style.command(&ask))?;
+        writeln!(f, "\nor with curl:\n\n  {}", style.command(&self.curl()))?;
+        let sdk = style.command(&self.sdk());
+        writeln!(f, "\nor with the OpenAI SDK (pip install openai):\n\n  {sdk}\n")
     }
 }
 
@@ -79,6 +83,14 @@ impl Greeting<'_> {
             address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
         }
         format!("http://{address}/v1")
+    }
+
+    fn key(&self) -> String {
+        match self.access {
+            Access::File(path) => format!("in {}", path.display()),
+            Access::Variable => "the one in TOOLHAND_API_KEY".to_owned(),
+            Access::Open => "none is asked for".to_owned(),
+        }
     }
 
     fn curl(&self) -> String {
@@ -122,27 +134,25 @@ impl Greeting<'_> {
     }
 }
 
-/// Quotes text as one word of a shell command.
-fn shell_word(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%,".contains(&byte);
-    if !text.is_empty() && text.bytes().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn greeting(access: Access<'_>) -> String {
-        let left_out = ["sonnet, opus: set ANTHROPIC_API_KEY".to_owned()];
+        with_style(access, Style::PLAIN)
+    }
+
+    fn with_style(access: Access<'_>, style: Style) -> String {
+        let left_out = ["sonnet, opus: set ANTHROPIC_API_KEY", "gpt-5.6: set OPENAI_API_KEY"]
+            .map(str::to_owned);
         let greeting = Greeting {
             address: SocketAddr::from(([127, 0, 0, 1], 8787)),
             access,
             model: "demo",
             request: "read README.md",
             left_out: &left_out,
+            invocation: &Invocation::new("target/debug/toolhand", None),
+            style,
         };
         greeting.to_string()
     }
@@ -153,13 +163,15 @@ mod tests {
 
         insta::assert_snapshot!(greeting(Access::File(path)), @r#"
 
-        toolhand is up.
-
           base URL  http://127.0.0.1:8787/v1
           key       in /home/me/.local/share/toolhand/api-key
-          left out  sonnet, opus: set ANTHROPIC_API_KEY
+          left out  sonnet, opus: set ANTHROPIC_API_KEY; gpt-5.6: set OPENAI_API_KEY
 
-        Try it with curl:
+        Ask it:
+
+          target/debug/toolhand ask "read README.md"
+
+        or with curl:
 
           curl -sS http://127.0.0.1:8787/v1/chat/completions -H "Authorization: Bearer $(cat /home/me/.local/share/toolhand/api-key)" -H 'Content-Type: application/json' -d '{"model":"demo","messages":[{"role":"user","content":"read README.md"}]}'
 
@@ -173,9 +185,20 @@ mod tests {
     fn the_key_is_taken_from_where_it_is() {
         let spaced = greeting(Access::File(Path::new("/it's mine/api-key")));
 
-        assert!(spaced.contains(r"$(cat '/it'\''s mine/api-key')"), "{spaced}");
+        assert!(spaced.contains(r#"$(cat "/it's mine/api-key")"#), "{spaced}");
         assert!(greeting(Access::Variable).contains("Bearer $TOOLHAND_API_KEY\""));
         assert!(!greeting(Access::Open).contains("Authorization"));
+    }
+
+    #[test]
+    fn colours_stand_around_what_is_looked_for_and_change_no_word() {
+        let coloured = with_style(Access::Open, Style::COLOURED);
+        assert!(coloured.contains("\x1b[1mhttp://127.0.0.1:8787/v1\x1b[0m"), "{coloured}");
+        let pieces = coloured.split('\x1b').enumerate().map(|(number, piece)| match number {
+            0 => piece,
+            _ => piece.split_once('m').expect("a whole sequence").1,
+        });
+        assert_eq!(pieces.collect::<String>(), greeting(Access::Open));
     }
 
     #[test]

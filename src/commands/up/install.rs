@@ -12,7 +12,8 @@ use std::process::{ExitStatus, Stdio};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::python::{Module, Python};
-use super::{UpError, log, say};
+use super::{UpError, install_fault, log};
+use crate::commands::output::say;
 use crate::config::environment::Variables;
 
 /// Every package with its version and hashes.
@@ -23,23 +24,54 @@ const STAMP: &str = ".toolhand-installed";
 /// How many packages are fetched between two lines of progress.
 const STRIDE: usize = 10;
 
+/// A program that fails in an environment whose Python was replaced by another version or
+/// for another machine, or that lacks its packages. It takes no second; LiteLLM itself does.
+const TRIAL: &str = "import importlib.metadata, litellm_proxy_extras, pydantic_core; \
+                     importlib.metadata.version('litellm')";
+
+/// What an earlier installation has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Existing {
+    Usable,
+    Missing,
+    /// It was interrupted, or failed.
+    Unfinished,
+    /// This program pins other packages.
+    Outdated,
+    /// Its Python is gone or another one.
+    ForeignPython,
+}
+
+impl Existing {
+    /// Why it is installed anew.
+    fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Usable | Self::Missing => None,
+            Self::Unfinished => Some("The last installation of LiteLLM was not finished."),
+            Self::Outdated => {
+                Some("The installed LiteLLM is not the version that this toolhand needs.")
+            }
+            Self::ForeignPython => {
+                Some("The installed LiteLLM does not run: its Python is gone or was replaced.")
+            }
+        }
+    }
+}
+
 /// The interpreter of the environment with LiteLLM. Installs it first if necessary.
 pub(super) async fn ensure(directory: &Path, variables: &Variables) -> Result<Python, UpError> {
-    let venv = directory.join("venv");
+    let venv = place(directory);
     let python = Python::new(venv.join("bin/python"));
-    if is_stamped(&venv) && python.runs("import litellm_proxy_extras").await {
+    let existing = inspect(&venv, &python).await;
+    if existing == Existing::Usable {
         return Ok(python);
     }
     let system = Python::find().await?;
+    existing.reason().map(say).unwrap_or_default();
     say(
         "Installing LiteLLM into the state directory. This happens once and takes a minute or two.",
     );
-    match fs::remove_dir_all(&venv) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(UpError::file(&venv, error));
-        }
-        _ => {}
-    }
+    remove(&venv).map_err(|error| UpError::file(&venv, error))?;
     let installation = Installation { directory, log: directory.join("install.log"), variables };
     installation.make_venv(&system, &venv).await?;
     installation.fill_venv(&python).await?;
@@ -49,8 +81,41 @@ pub(super) async fn ensure(directory: &Path, variables: &Variables) -> Result<Py
     Ok(python)
 }
 
-fn is_stamped(venv: &Path) -> bool {
-    fs::read_to_string(venv.join(STAMP)).is_ok_and(|stamp| stamp == digest())
+fn place(directory: &Path) -> PathBuf {
+    directory.join("venv")
+}
+
+/// Whether an installation was begun and is not finished.
+pub(super) fn is_unfinished(directory: &Path) -> bool {
+    matches!(stamped(&place(directory)), Existing::Unfinished)
+}
+
+async fn inspect(venv: &Path, python: &Python) -> Existing {
+    match stamped(venv) {
+        Existing::Usable if !python.runs(TRIAL).await => Existing::ForeignPython,
+        existing => existing,
+    }
+}
+
+/// What the stamp says.
+fn stamped(venv: &Path) -> Existing {
+    if venv.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Existing::Missing;
+    }
+    match fs::read_to_string(venv.join(STAMP)) {
+        Ok(stamp) if stamp == digest() => Existing::Usable,
+        Ok(_) => Existing::Outdated,
+        Err(_) => Existing::Unfinished,
+    }
+}
+
+/// Removes what stands in the place of the environment, whatever it is.
+fn remove(venv: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(venv) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => fs::remove_file(venv),
+        other => other,
+    }
 }
 
 fn digest() -> String {
@@ -136,7 +201,8 @@ impl Installation<'_> {
         if status.success() {
             return Ok(());
         }
-        Err(UpError::Install { log: self.log.clone(), tail: log::tail(&self.log) })
+        let cause = install_fault::explain(&log::text(&self.log));
+        Err(UpError::Install { log: self.log.clone(), cause })
     }
 }
 

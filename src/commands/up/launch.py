@@ -1,7 +1,8 @@
 """Runs a Python module for `toolhand up`, and ends when `up` ends, however it ends.
 
 Standard input is a pipe that only `up` holds: it closes even when `up` is killed.
-This process leads a group of its own, so its children end with it.
+This process leads a group of its own, so its children end with it. Workers that it
+forks watch the pipe themselves, so they end with `up` even when this process was killed.
 
 First of all, the environment comes over that pipe: what a process is started with can
 be read from outside for as long as it lives. 16 hexadecimal digits say how many bytes
@@ -40,7 +41,15 @@ lifeline = os.dup(0)
 nothing = os.open(os.devnull, os.O_RDONLY)
 os.dup2(nothing, 0)
 os.close(nothing)
-threading.Thread(target=end_with_parent, args=(lifeline,), daemon=True).start()
+
+
+def watch_lifeline():
+    threading.Thread(target=end_with_parent, args=(lifeline,), daemon=True).start()
+
+
+watch_lifeline()
+# A forked process has no thread but the one that forked.
+os.register_at_fork(after_in_child=watch_lifeline)
 
 # What listens on loopback is not behind the proxy.
 for name in ("NO_PROXY", "no_proxy"):

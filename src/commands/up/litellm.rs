@@ -1,6 +1,6 @@
 //! Starts LiteLLM on loopback with a key of its own, waits for it, and ends it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -55,6 +55,8 @@ pub(super) struct LaunchPlan {
     pub(super) directory: PathBuf,
     pub(super) config: PathBuf,
     pub(super) address: SocketAddr,
+    /// How many processes answer requests.
+    pub(super) workers: u16,
     pub(super) key: Secret,
     pub(super) demo_base: Option<String>,
     /// The variables that this process was given.
@@ -64,6 +66,23 @@ pub(super) struct LaunchPlan {
 impl LaunchPlan {
     pub(super) fn url(&self) -> String {
         format!("http://{}/v1", self.address)
+    }
+
+    /// LiteLLM's own command line. It names the number of workers even if that is 1, because
+    /// LiteLLM also takes it from the environment.
+    fn arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = Vec::new();
+        arguments.extend(["--host", "127.0.0.1", "--port"].map(OsString::from));
+        arguments.push(self.address.port().to_string().into());
+        arguments.extend(["--config".into(), self.config.clone().into()]);
+        arguments.extend(["--num_workers".into(), self.workers.to_string().into()]);
+        if self.workers > 1 {
+            // This server forks its workers. The default one starts each as a new program,
+            // whose initial environment would show the provider keys, and which is killed
+            // when the import of LiteLLM takes longer than five seconds.
+            arguments.push("--run_gunicorn".into());
+        }
+        arguments
     }
 }
 
@@ -90,14 +109,7 @@ impl Litellm {
         let log = plan.directory.join("litellm.log");
         let output = log::create(&log)?;
         let errors = output.try_clone().map_err(|error| UpError::file(&log, error))?;
-        let port = plan.address.port().to_string();
-        let options = ["--host".as_ref(), "127.0.0.1".as_ref(), "--port".as_ref(), port.as_ref()];
-        let config = ["--config".as_ref(), plan.config.as_os_str()];
-        let module = python.module(
-            "litellm.proxy.proxy_cli",
-            options.into_iter().chain(config),
-            &plan.directory,
-        );
+        let module = python.module("litellm.proxy.proxy_cli", plan.arguments(), &plan.directory);
         let (child, lifeline) = module
             .output(Stdio::from(output), Stdio::from(errors))
             .handing(plan.variables.iter().filter(|(name, _)| is_handed_down(name)))

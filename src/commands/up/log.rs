@@ -31,10 +31,15 @@ pub(super) fn line(path: &Path, text: &str) -> Result<(), UpError> {
     writeln!(append(path)?, "{text}").map_err(|error| UpError::file(path, error))
 }
 
+/// All of it, as text; empty if it cannot be read.
+pub(super) fn text(path: &Path) -> String {
+    let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    text.unwrap_or_default()
+}
+
 /// The last lines, indented to follow an error message.
 pub(super) fn tail(path: &Path) -> String {
-    let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let text = text.unwrap_or_default();
+    let text = text(path);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(TAIL_LINES)..];
     last.iter().flat_map(|line| ["\n  ", line]).collect()

@@ -6,6 +6,8 @@
 
 use indexmap::IndexMap;
 
+use crate::upstream::ModelHints;
+
 /// How LiteLLM's configuration refers to a variable.
 const REFERENCE: &str = "os.environ/";
 
@@ -55,6 +57,14 @@ pub(super) fn first(yaml: &str) -> Option<&str> {
 }
 
 impl ModelChoice {
+    /// What a client is told of models that are not there.
+    pub(super) fn model_hints(&self) -> ModelHints {
+        let left_out = self.left_out.iter().flat_map(|(variable, models)| {
+            models.iter().map(move |model| (model.clone(), format!("set {variable}")))
+        });
+        ModelHints { offered: self.kept.clone(), left_out: left_out.collect() }
+    }
+
     /// One line for each missing variable, with the models that it would enable.
     pub(super) fn hints(&self) -> Vec<String> {
         let hint = |(variable, models): (&String, &Vec<String>)| {
@@ -97,6 +107,9 @@ litellm_settings:
 
         assert_eq!(chosen.kept, ["demo"]);
         assert_eq!(chosen.left_out["KEY"], ["sonnet", "opus"]);
+        let hints = chosen.model_hints();
+        assert_eq!(hints.offered, ["demo"]);
+        assert_eq!(hints.left_out["opus"], "set KEY");
         insta::assert_snapshot!(chosen.yaml, @r"
         model_list:
           - model_name: demo

@@ -87,8 +87,7 @@ impl Frame {
 
 /// Whether the chunk has text and nothing else.
 fn is_text_alone(chunk: &Chunk) -> bool {
-    let Chunk { has_choice: _, model: _, delta, finish_reason, usage, logprobs, unknown: _ } =
-        chunk;
+    let Chunk { delta, finish_reason, usage, logprobs, .. } = chunk;
     let Delta { content, parts, tool_calls, members } = delta;
     content.is_some()
         && parts.is_empty()

@@ -8,14 +8,17 @@ mod members;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use serde::Deserialize;
 use serde::de::{Error, IgnoredAny, MapAccess};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::{BadChunk, CallDelta, CallKind, Chunk, Delta, RawMembers};
+use super::{BadChunk, CallDelta, CallKind, Chunk, Delta, MAX_USAGE, RawMembers};
 use crate::openai::error_object::ErrorObject;
 use crate::openai::usage::Usage;
-use members::{Content, Filled, Members, Scalar};
+use members::{Content, Entries, Filled, Listed, MAX_MEMBERS, Members, Scalar};
+
+const REFUSAL: &str = "refusal";
 
 /// Parses one payload.
 pub(super) fn chunk(payload: &str) -> Result<Chunk, BadChunk> {
@@ -77,9 +80,9 @@ impl Members for Envelope {
         match name {
             "model" => self.chunk.model = map.next_value::<Scalar>()?.text(),
             "choices" => {
-                let choices: Option<Vec<Option<Filled<_>>>> = map.next_value()?;
+                let choices: Option<Listed<FirstChoice>> = map.next_value()?;
                 self.has_choices = choices.is_some();
-                self.choice = choices.and_then(first_choice);
+                self.choice = choices.and_then(|Listed(FirstChoice(choice))| choice);
             }
             "usage" => self.chunk.usage = usage(map.next_value()?),
             "error" => self.error = map.next_value()?,
@@ -120,9 +123,8 @@ impl Members for Delta {
                 }
             }
             "tool_calls" => {
-                let calls: Option<Vec<Option<Filled<_>>>> = map.next_value()?;
-                self.tool_calls =
-                    calls.into_iter().flatten().flatten().map(|filled| filled.0).collect();
+                let calls: Option<Listed<CallDeltas>> = map.next_value()?;
+                self.tool_calls = calls.map(|Listed(CallDeltas(calls))| calls).unwrap_or_default();
             }
             // `toolhand` is ours: a client takes it for what this server did.
             "role" | "function_call" | "toolhand" => ignore(map)?,
@@ -201,21 +203,73 @@ impl Members for Custom {
 }
 
 /// Numbers the calls of a whole message by position: some providers give all of them index 0.
+/// Finds its refusal.
 fn message(mut delta: Delta) -> Delta {
+    adopt_refusal(&mut delta);
     for (position, call) in (0..).zip(&mut delta.tool_calls) {
         call.index = Some(position);
     }
     delta
 }
 
-/// The entry with index 0, which is also assumed where there is none.
-fn first_choice(choices: Vec<Option<Filled<Choice>>>) -> Option<Choice> {
-    let mut choices = choices.into_iter().flatten().map(|filled| filled.0);
-    choices.find(|choice| choice.index.unwrap_or(0) == 0)
+/// Takes the refusal from where LiteLLM puts it: among the provider's own members of a message
+/// without content.
+fn adopt_refusal(delta: &mut Delta) {
+    #[derive(Deserialize)]
+    struct Fields {
+        refusal: Option<Box<RawValue>>,
+    }
+    let is_text = |raw: &RawValue| raw.get().starts_with('"') && raw.get() != r#""""#;
+    let has_content = delta.content.as_ref().is_some_and(|content| !content.is_empty())
+        || !delta.parts.is_empty();
+    if has_content || delta.members.get(REFUSAL).is_some_and(|refusal| is_text(refusal)) {
+        return;
+    }
+    let fields = delta.members.get("provider_specific_fields");
+    let fields = fields.and_then(|fields| serde_json::from_str::<Fields>(fields.get()).ok());
+    if let Some(refusal) = fields.and_then(|fields| fields.refusal).filter(|raw| is_text(raw)) {
+        delta.members.insert(REFUSAL.to_owned(), refusal);
+    }
+}
+
+/// The entry of `choices` with index 0, which is also assumed where there is none. The others
+/// are dropped one by one.
+#[derive(Default)]
+struct FirstChoice(Option<Choice>);
+
+impl Entries for FirstChoice {
+    type Entry = Filled<Choice>;
+
+    fn entry(&mut self, entry: Option<Filled<Choice>>) -> Result<(), &'static str> {
+        let entry = entry.map(|Filled(choice)| choice);
+        if self.0.is_none() {
+            self.0 = entry.filter(|choice| choice.index.unwrap_or(0) == 0);
+        }
+        Ok(())
+    }
+}
+
+/// The entries of `tool_calls`.
+#[derive(Default)]
+struct CallDeltas(Vec<CallDelta>);
+
+impl Entries for CallDeltas {
+    type Entry = Filled<CallDelta>;
+
+    fn entry(&mut self, entry: Option<Filled<CallDelta>>) -> Result<(), &'static str> {
+        if self.0.len() == MAX_MEMBERS {
+            return Err("too many tool calls");
+        }
+        self.0.extend(entry.map(|Filled(call)| call));
+        Ok(())
+    }
 }
 
 /// The usage, or `None` where it cannot be read: that is no reason to end a stream.
 fn usage(raw: &RawValue) -> Option<Usage> {
+    if raw.get().len() > MAX_USAGE {
+        return None;
+    }
     serde_json::from_str::<Map<String, Value>>(raw.get()).ok().and_then(Usage::read)
 }
 

@@ -15,6 +15,8 @@ pub(super) enum Meaning {
     /// The URL does not lead to LiteLLM's API.
     WrongRoute,
     ContextLength,
+    /// The model's provider has no such route.
+    WrongKind,
     /// The request itself was refused.
     Rejected,
     RateLimited,
@@ -34,6 +36,10 @@ const KEY_TEXTS: [&str; 6] = [
 
 const UNKNOWN_MODEL_TEXTS: [&str; 3] =
     ["invalid model name passed", "no healthy deployments for", "model_not_found"];
+
+/// LiteLLM's words, with status 400, 404 or 500.
+const WRONG_KIND_TEXTS: [&str; 3] =
+    ["unsupported provider", "unmapped llm provider", "unable to map the custom llm provider"];
 
 const CONTEXT_TEXTS: [&str; 7] = [
     "contextwindowexceeded",
@@ -69,6 +75,7 @@ impl Meaning {
             401 | 403 => Self::Auth,
             429 => Self::RateLimited,
             400 | 404 | 413 | 422 if says(&CONTEXT_TEXTS) => Self::ContextLength,
+            400 | 404 | 422 | 500 if says(&WRONG_KIND_TEXTS) => Self::WrongKind,
             400 | 500 if says(&KEY_TEXTS) => Self::Auth,
             400 if says(&UNKNOWN_MODEL_TEXTS) => Self::UnknownModel,
             404 => Self::UnknownModel,

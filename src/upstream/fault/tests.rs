@@ -60,6 +60,37 @@ fn an_unknown_model_is_not_found() {
 }
 
 #[test]
+fn a_model_of_another_kind_is_the_requests_fault() {
+    for (code, text) in [
+        (
+            500,
+            "litellm.APIConnectionError: APIConnectionError: OpenAIException - Unsupported provider: openai",
+        ),
+        (
+            400,
+            "litellm.BadRequestError: Unmapped LLM provider for this endpoint. You passed model=x",
+        ),
+    ] {
+        let fault = status(code, &message(text));
+        check(&fault, ErrorCode::UpstreamRejected);
+        assert!(!fault.is_passing() && !fault.api_error().message.contains("litellm."), "{text}");
+    }
+}
+
+#[test]
+fn a_body_that_python_printed_is_told_by_its_sentence() {
+    for (body, told) in [
+        ("{'error': {'message': 'no such thing', 'type': 'x', 'code': None}}", "no such thing"),
+        ("{'error': {'message': \"it's no\", 'type': 'x'}}", "it's no"),
+    ] {
+        let text = format!("litellm.BadRequestError: OpenAIException - Error code: 400 - {body}");
+        assert_eq!(status(400, &message(&text)).api_error().message, told);
+    }
+    let cut = "Error code: 400 - {'error': {'message': 'no";
+    assert_eq!(status(400, &message(cut)).api_error().message, cut);
+}
+
+#[test]
 fn a_path_without_litellm_is_a_wrong_url() {
     let fault = status(404, r#"{"detail":"Not Found"}"#);
     check(&fault, ErrorCode::UpstreamInvalid);

@@ -1,6 +1,7 @@
 //! Decodes the reads of an answer into chunks, whatever its format. Pure.
 
 use bytes::Bytes;
+use serde::de::IgnoredAny;
 
 use super::StreamEvent;
 use crate::openai::chunk::{BadChunk, Chunk, FrameCache};
@@ -66,6 +67,12 @@ impl Decoder {
     /// Notes the end of the body.
     pub(super) fn finish(&mut self) {
         self.is_closed = true;
+    }
+
+    /// The most JSON values that an unstreamed completion can have; 0 for a stream.
+    pub(super) fn values_in_whole_answer(&self) -> usize {
+        let Shape::Whole(body) = &self.shape else { return 0 };
+        body.iter().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count()
     }
 
     /// The bytes that the decoder holds.
@@ -188,11 +195,21 @@ fn read(event: &Event, frames: &mut FrameCache) -> Option<Result<StreamEvent, Fa
 
 /// The one chunk of an unstreamed completion.
 fn whole(body: &[u8]) -> Result<StreamEvent, Fault> {
-    match Chunk::parse(&String::from_utf8_lossy(body)) {
+    let text = String::from_utf8_lossy(body);
+    match Chunk::parse_whole(&text) {
         Ok(chunk) => Ok(StreamEvent::Chunk(Box::new(chunk))),
         Err(BadChunk::Error(error)) => Err(Fault::Frame(error)),
-        Err(BadChunk::Malformed(_) | BadChunk::Nothing) => Err(Fault::not_a_completion(body)),
+        Err(BadChunk::Malformed(_)) if is_cut(&text) => {
+            Err(Fault::Died("the body ended within its JSON".into()))
+        }
+        Err(BadChunk::Malformed(why)) => Err(Fault::Protocol(why)),
+        Err(BadChunk::Nothing) => Err(Fault::not_a_completion(body)),
     }
+}
+
+/// Whether a text is the beginning of JSON.
+fn is_cut(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_err_and(|error| error.is_eof())
 }
 
 #[cfg(test)]

@@ -6,6 +6,10 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+/// The most members of one object, and entries of one list of calls: many times more than any
+/// provider sends. In memory each takes far more than its few bytes of JSON.
+pub(super) const MAX_MEMBERS: usize = 1 << 16;
+
 /// A type that is filled from a JSON object, one member at a time.
 pub(super) trait Members: Default {
     /// The type's name in errors.
@@ -35,13 +39,53 @@ impl<'de, T: Members> Visitor<'de> for FilledVisitor<T> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Filled<T>, A::Error> {
         let mut filled = T::default();
+        let mut count = 0;
         while let Some(name) = map.next_key::<Key<'_>>()? {
+            count += 1;
+            if count > MAX_MEMBERS {
+                return Err(A::Error::custom("too many members"));
+            }
             match name {
                 Key::Borrowed(name) => filled.member(name, &mut map)?,
                 Key::Owned(name) => filled.member(&name, &mut map)?,
             }
         }
         Ok(Filled(filled))
+    }
+}
+
+/// A type that is filled from a JSON list, one entry at a time.
+pub(super) trait Entries: Default {
+    type Entry;
+
+    /// Takes the next entry; `None` is a `null`.
+    fn entry(&mut self, entry: Option<Self::Entry>) -> Result<(), &'static str>;
+}
+
+/// Deserialises any [`Entries`].
+pub(super) struct Listed<T>(pub(super) T);
+
+impl<'de, T: Entries<Entry: Deserialize<'de>>> Deserialize<'de> for Listed<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(ListedVisitor(PhantomData))
+    }
+}
+
+struct ListedVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Entries<Entry: Deserialize<'de>>> Visitor<'de> for ListedVisitor<T> {
+    type Value = Listed<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Listed<T>, A::Error> {
+        let mut listed = T::default();
+        while let Some(entry) = seq.next_element()? {
+            listed.entry(entry).map_err(A::Error::custom)?;
+        }
+        Ok(Listed(listed))
     }
 }
 

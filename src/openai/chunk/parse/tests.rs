@@ -246,6 +246,45 @@ fn a_whole_completion_is_one_chunk_and_its_calls_stand_by_position() {
 }
 
 #[test]
+fn a_refusal_is_found_where_litellm_puts_it() {
+    let refusal = |message: &str| {
+        let body = format!(r#"{{"choices":[{{"message":{message},"finish_reason":"stop"}}]}}"#);
+        let members = read(&body).delta.members;
+        members.get("refusal").map(|refusal| refusal.get().to_owned())
+    };
+    let theirs = r#""provider_specific_fields":{"refusal":"no","x":1}"#;
+    for content in [r#""content":null,"#, r#""content":"","#, "", r#""refusal":"","#] {
+        let found = refusal(&format!("{{{content}{theirs}}}"));
+        assert_eq!(found.as_deref(), Some(r#""no""#), "{content}");
+    }
+    for (message, expected) in [
+        (format!(r#"{{"content":"yes",{theirs}}}"#), None),
+        (format!(r#"{{"content":[{{"type":"text","text":"yes"}}],{theirs}}}"#), None),
+        (format!(r#"{{"refusal":"never",{theirs}}}"#), Some(r#""never""#)),
+        (r#"{"provider_specific_fields":{"refusal":""}}"#.to_owned(), None),
+        (r#"{"provider_specific_fields":{"refusal":["no"]}}"#.to_owned(), None),
+        (r#"{"provider_specific_fields":"refusal"}"#.to_owned(), None),
+    ] {
+        assert_eq!(refusal(&message).as_deref(), expected, "{message}");
+    }
+}
+
+#[test]
+fn lists_and_objects_without_end_are_not_kept() {
+    let many = |entry: &str| [entry].repeat(members::MAX_MEMBERS + 1).join(",");
+    let choices = format!(r#"{{"choices":[{},{{"index":1}},{}]}}"#, many("{}"), many("null"));
+    assert!(read(&choices).has_choice);
+    let calls = format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{}]}}}}]}}"#, many("{}"));
+    let members: Vec<_> = (0..=members::MAX_MEMBERS).map(|at| format!(r#""m{at}":0"#)).collect();
+    let members = format!(r#"{{"choices":[{{"delta":{{{}}}}}]}}"#, members.join(","));
+    for payload in [calls, members] {
+        assert!(matches!(Chunk::parse(&payload), Err(BadChunk::Malformed(_))));
+    }
+    let usage = format!(r#"{{"usage":{{"a":1{}}},"choices":[]}}"#, " ".repeat(MAX_USAGE));
+    assert!(matches!(Chunk::parse(&usage), Ok(Chunk { usage: None, .. })));
+}
+
+#[test]
 fn empty_and_null_finish_reasons_are_none() {
     for reason in ["null", r#""""#, "7"] {
         let payload = format!(r#"{{"choices":[{{"delta":{{}},"finish_reason":{reason}}}]}}"#);

@@ -1,5 +1,6 @@
 //! Calls Grep as the model does, and compares it with ripgrep.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -68,7 +69,7 @@ fn ripgrep(workspace: &Workspace, arguments: &[&str]) -> Vec<String> {
 
 fn ripgrep_in(directory: &std::path::Path, arguments: &[&str]) -> Vec<String> {
     let common = ["--no-config", "--hidden", "--color=never", "--no-heading", "-g", "!.git"];
-    let output = Command::new("rg")
+    let output = Command::new(ripgrep_program().expect("it is installed"))
         .args(common)
         // In mapped files, ripgrep looks for NUL at the beginning only.
         .args(["--no-mmap", "--no-ignore-global", "--with-filename", "--max-columns=500"])
@@ -89,11 +90,18 @@ fn sorted(text: &str) -> Vec<String> {
     lines
 }
 
+/// The ripgrep that `scripts/test-env.sh` installs in the target directory.
+fn ripgrep_program() -> Option<PathBuf> {
+    let test = std::env::current_exe().unwrap();
+    let programs = test.ancestors().map(|place| place.join("test-env/ripgrep/bin/rg"));
+    programs.into_iter().find(|program| program.exists())
+}
+
 #[expect(clippy::print_stderr, reason = "a test that proves nothing says so")]
 fn has_ripgrep() -> bool {
-    let found = Command::new("rg").arg("--version").output().is_ok();
+    let found = ripgrep_program().is_some();
     if !found {
-        eprintln!("skipped: there is no rg to compare with (apt install ripgrep; see make test)");
+        eprintln!("skipped: there is no rg to compare with; run scripts/test-env.sh");
     }
     found
 }

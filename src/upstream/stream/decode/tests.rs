@@ -263,7 +263,16 @@ fn u9_html_and_json_of_another_kind_are_no_completion() {
     assert_eq!(excerpt(b"<html>hello</html>"), "<html>hello</html>");
     assert_eq!(excerpt(&b"<x>".repeat(1000)).len(), MAX_EXCERPT);
     assert_eq!(excerpt(b"{\"data\":[]}"), "{\"data\":[]}");
-    assert_eq!(excerpt(b"{\"broken"), "{\"broken");
+}
+
+#[test]
+fn u40_json_that_ends_too_early_has_died_and_what_is_no_json_is_garbage() {
+    for cut in ["{", "{\"broken", "{\"choices\":[{\"message\":{\"content\":\"a\\"] {
+        assert!(matches!(last(cut.as_bytes()), Err(Fault::Died(_))), "{cut}");
+    }
+    for garbage in ["{broken}", "{\"a\":NaN}", "{}{}", "{\"choices\":7}"] {
+        assert!(matches!(last(garbage.as_bytes()), Err(Fault::Protocol(_))), "{garbage}");
+    }
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! Keeps the texts and other members of a round's deltas, and sends them to the client: at once,
+//! or when the round's end is known.
+
+use serde_json::value::RawValue;
+
+use super::{Round, RoundEffect};
+use crate::agent::events::TurnEvent;
+use crate::agent::{deltas, parts};
+use crate::openai::chunk::Delta;
+
+impl Round {
+    /// Processes what a delta holds beside its calls.
+    pub(super) fn take_texts(
+        &mut self,
+        delta: Delta,
+        logprobs: Option<Box<RawValue>>,
+        effects: &mut Vec<RoundEffect>,
+    ) {
+        let Delta { content, parts, tool_calls: _, members } = delta;
+        for (name, raw) in &members {
+            self.message.push_member(name, raw);
+        }
+        if let Some(text) = &content {
+            self.message.push_text(text);
+        }
+        for part in &parts {
+            self.message.push_part(part);
+        }
+        let of_parts = parts.iter().filter_map(|part| parts::for_client(part));
+        let events = deltas::for_client(content, members, logprobs).into_iter().chain(of_parts);
+        for event in events {
+            if let Some(event) = self.held.hold(event) {
+                self.forward(event, effects);
+            }
+        }
+    }
+
+    /// Sends what was held back: the round is the turn's last.
+    pub(super) fn release_text(&mut self, effects: &mut Vec<RoundEffect>) {
+        for event in self.held.release() {
+            self.forward(event, effects);
+        }
+    }
+
+    /// Sends what was held back: calls follow it, and another round.
+    pub(super) fn release_text_before_calls(&mut self, effects: &mut Vec<RoundEffect>) {
+        effects.extend(self.held.before_calls().into_iter().map(RoundEffect::Emit));
+    }
+
+    fn forward(&mut self, mut event: TurnEvent, effects: &mut Vec<RoundEffect>) {
+        self.forwarded = true;
+        if let Some(text) = event.text_mut() {
+            if self.follows_text && !self.gave_text {
+                text.insert_str(0, "\n\n");
+            }
+            self.gave_text = true;
+        }
+        effects.push(RoundEffect::Emit(event));
+    }
+}

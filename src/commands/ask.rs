@@ -1,0 +1,183 @@
+//! Runs `toolhand ask`: sends one question to the running server, and shows the answer as
+//! it comes.
+
+mod answer;
+mod client;
+mod control_characters;
+mod error;
+mod output;
+mod progress;
+mod prompt;
+mod screen;
+mod stream;
+mod target;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use tokio::runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+
+use self::answer::Ending;
+use self::client::{Client, Question};
+use self::error::{AskError, ErrorKind};
+use self::screen::Screen;
+use super::{Failure, print_error};
+use crate::config::environment::Variables;
+
+/// The exit status of a program that a signal ended: 128 and its number.
+const INTERRUPTED: u8 = 128 + 2;
+const READER_GONE: u8 = 128 + 13;
+const TERMINATED: u8 = 128 + 15;
+
+/// One thread may wait for a slow reader of stdout. The other drives the connection.
+const THREADS: usize = 2;
+
+const AFTER_HELP: &str = "\
+The answer goes to stdout as it comes, progress and errors to stderr. On a terminal, control
+characters in the answer are shown (\\x1b), not sent; into a pipe the text goes as it is.
+
+Without --server the question goes to the server that `toolhand up` or `toolhand serve` has
+started. It is found in the state directory (TOOLHAND_STATE_DIR, server.state_dir of the
+configuration file, or ~/.local/share/toolhand), and so is its key. Another server gets a key
+only from --key-file or TOOLHAND_API_KEY.
+
+Exit status:
+    0  the model finished its answer
+    1  the question failed
+    2  the command line or the prompt is wrong
+    4  a limit cut the answer off
+    5  the model refused, or a content filter stopped it
+    6  no server runs
+  130  Ctrl-C, which cancels the turn
+  141  the reader of stdout closed it (| head), which cancels the turn too";
+
+/// The flags of `ask`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Flags {
+    /// The question; - reads it from stdin. What is piped into stdin is appended to it,
+    /// after an empty line
+    #[arg(value_name = "PROMPT")]
+    prompt: OsString,
+    /// The model [default: the first one of `toolhand up`, else of the server's list]
+    #[arg(short, long, value_name = "MODEL")]
+    model: Option<String>,
+    /// The session to continue
+    #[arg(short, long, value_name = "SESSION")]
+    session: Option<String>,
+    #[arg(
+        long,
+        value_name = "URL",
+        help = "Another server, such as http://127.0.0.1:8787 (with or without /v1)"
+    )]
+    server: Option<String>,
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "File with the client key [default: TOOLHAND_API_KEY, else api-key in the state \
+                directory]"
+    )]
+    key_file: Option<PathBuf>,
+    /// Print the whole answer as JSON when it is there; a failure is an error object
+    #[arg(long)]
+    json: bool,
+    /// No progress on stderr
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+pub(crate) fn run(flags: &Flags, variables: Variables) -> Result<ExitCode, Failure> {
+    let runtime =
+        runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
+    let screen = Screen::open(flags.quiet, &variables)?;
+    let outcome = runtime.block_on(until_stopped(flags.clone(), variables, screen));
+    // A thread that still blocks must not delay the exit.
+    runtime.shutdown_background();
+    outcome.map(ExitCode::from)
+}
+
+/// Asks until the answer is there, a signal comes, or the reader of stdout leaves. Returns
+/// the exit status.
+async fn until_stopped(flags: Flags, variables: Variables, screen: Screen) -> Result<u8, Failure> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let reader_gone = output::reader_gone()?;
+    let is_terminal = screen.is_on_terminal();
+    let stopped = |status: u8| {
+        // The cursor may stand behind a spinner or in the middle of the answer.
+        let line_break = if is_terminal { "\n" } else { "" };
+        output::to_stderr(&format!("{line_break}toolhand: interrupted; the turn is cancelled\n"));
+        Ok(status)
+    };
+    // Dropping the set cancels the request: the connection is closed.
+    let mut asking = JoinSet::new();
+    asking.spawn(ask_and_report(flags, variables, screen));
+    tokio::select! {
+        biased;
+        Some(status) = asking.join_next() => Ok(status?),
+        _ = interrupt.recv() => stopped(INTERRUPTED),
+        _ = terminate.recv() => stopped(TERMINATED),
+        Ok(()) = reader_gone => Ok(READER_GONE),
+    }
+}
+
+/// Asks, and reports a failure. Returns the exit status.
+async fn ask_and_report(flags: Flags, variables: Variables, mut screen: Screen) -> u8 {
+    let outcome = ask(&flags, &variables, &mut screen).await;
+    let ended = screen.end();
+    let error = match (outcome, ended) {
+        (Ok(()), Ok(())) => return 0,
+        (Err(error), _) => error,
+        (Ok(()), Err(error)) => error.into(),
+    };
+    if error.kind == ErrorKind::ReaderGone {
+        return READER_GONE;
+    }
+    if flags.json && error.is_unreported() {
+        // If stdout cannot be written, the sentence on stderr remains.
+        _ = screen.print(&error.object());
+    }
+    print_error(&error.sentence());
+    error.kind.exit_status()
+}
+
+async fn ask(flags: &Flags, variables: &Variables, screen: &mut Screen) -> Result<(), AskError> {
+    let named = flags.server.as_deref().map(target::base_url).transpose()?;
+    let prompt = prompt::read(&flags.prompt).await?;
+    let target = target::find(named.as_ref(), flags.key_file.as_deref(), variables)?;
+    let client = Client::new(&target)?;
+    let asked = async {
+        let model = match flags.model.clone().or(target.model) {
+            Some(model) => model,
+            None => client.first_model().await?,
+        };
+        let question = Question { model, prompt, session: flags.session.clone() };
+        let ending = if flags.json {
+            let (body, ending) = screen.during(client.whole_answer(&question)).await?;
+            screen.print(&body)?;
+            ending
+        } else {
+            client.stream_answer(&question, screen).await?
+        };
+        match ending {
+            Ending::Stopped => Ok(()),
+            Ending::CutOff | Ending::Filtered | Ending::Refused(_) => Err(ending.into_error()),
+        }
+    };
+    asked.await.map_err(|error| error.without_key(target.key.as_ref()))
+}
+
+impl From<io::Error> for AskError {
+    /// From a failed write to stdout.
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::new(ErrorKind::ReaderGone, "stdout is closed"),
+            _ => Self::new(ErrorKind::Output, format!("the answer cannot be written: {error}")),
+        }
+    }
+}

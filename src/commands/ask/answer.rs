@@ -1,0 +1,259 @@
+//! Reads the chunks of an answer: what is shown of each, and how the answer ended.
+
+use std::mem;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::error::{AskError, ErrorKind};
+use crate::openai::chunk::{BadChunk, Chunk, Delta, FinishReason};
+use crate::openai::error_object::ErrorObject;
+use crate::text::shortened;
+
+/// Bytes of an unexpected answer that an error shows.
+const MAX_EXCERPT: usize = 200;
+
+/// The member with a progress event.
+const MEMBER: &str = r#""toolhand""#;
+
+/// What is shown of a chunk.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Shown {
+    Text(String),
+    ToolStarted(ToolStart),
+    ToolEnded(ToolEnd),
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(super) struct ToolStart {
+    pub(super) id: String,
+    pub(super) tool: String,
+    /// Its main argument.
+    #[serde(default)]
+    pub(super) argument: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(super) struct ToolEnd {
+    pub(super) id: String,
+    pub(super) tool: String,
+    #[serde(default)]
+    pub(super) argument: Option<String>,
+    #[serde(default)]
+    duration_ms: u64,
+    /// The length of its answer in characters.
+    #[serde(default)]
+    pub(super) chars: usize,
+    #[serde(default)]
+    pub(super) error: Option<String>,
+}
+
+/// The events of `progress: events` that are shown. Others are skipped.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Progress {
+    ToolStart(ToolStart),
+    ToolEnd(ToolEnd),
+}
+
+/// How a whole answer ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Stopped,
+    CutOff,
+    Filtered,
+    /// The model's own words.
+    Refused(String),
+}
+
+/// Collects what the chunks say of the answer's end.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    refusal: String,
+    reason: Option<FinishReason>,
+}
+
+impl Answer {
+    /// Reads the payload of one event, or a whole answer.
+    pub(super) fn read(&mut self, payload: &str) -> Result<Vec<Shown>, AskError> {
+        match Chunk::parse(payload) {
+            Ok(chunk) => Ok(self.add(chunk).into_iter().chain(progress(payload)).collect()),
+            Err(BadChunk::Nothing) => Ok(Vec::new()),
+            Err(BadChunk::Error(error)) => Err(server_error(&error, None)),
+            Err(BadChunk::Malformed(_)) => Err(no_completion(payload)),
+        }
+    }
+
+    /// Adds a chunk. Returns its text.
+    fn add(&mut self, chunk: Chunk) -> Option<Shown> {
+        if let Some(word) = &chunk.finish_reason {
+            let reason = FinishReason::from_word(word);
+            self.reason = Some(self.reason.map_or(reason, |first| first.then(reason)));
+        }
+        let Delta { content, members, .. } = chunk.delta;
+        if let Some(refusal) = members.get("refusal").and_then(|value| text(value)) {
+            self.refusal.push_str(&refusal);
+        }
+        content.filter(|text| !text.is_empty()).map(Shown::Text)
+    }
+
+    /// Whether the answer is whole: what may still come is not part of it.
+    pub(super) fn has_ended(&self) -> bool {
+        self.reason.is_some()
+    }
+
+    /// How the answer ended. It must have its finish reason.
+    pub(super) fn ending(&mut self) -> Result<Ending, AskError> {
+        let broken = |message: &str| Err(AskError::new(ErrorKind::InvalidAnswer, message));
+        match self.reason {
+            None => broken("the server's answer ended without its finish_reason"),
+            Some(FinishReason::ToolCalls) => {
+                broken("the model called a tool of the client's, and this client has none")
+            }
+            Some(FinishReason::ContentFilter) => Ok(Ending::Filtered),
+            Some(FinishReason::Length) => Ok(Ending::CutOff),
+            Some(FinishReason::Stop) if !self.refusal.is_empty() => {
+                Ok(Ending::Refused(mem::take(&mut self.refusal)))
+            }
+            Some(FinishReason::Stop) => Ok(Ending::Stopped),
+        }
+    }
+}
+
+impl ToolEnd {
+    pub(super) fn duration(&self) -> Duration {
+        Duration::from_millis(self.duration_ms)
+    }
+}
+
+impl Ending {
+    /// The error for an ending that is none of the model's own.
+    pub(super) fn into_error(self) -> AskError {
+        match self {
+            Self::Refused(words) => {
+                AskError::of_answer(ErrorKind::Refused, format!("the model refused: {words}"))
+            }
+            Self::Filtered => AskError::of_answer(
+                ErrorKind::Refused,
+                "a content filter stopped the answer (content_filter)",
+            ),
+            Self::CutOff | Self::Stopped => AskError::of_answer(
+                ErrorKind::CutOff,
+                "a limit cut the answer off: of its tokens, or of the turn's rounds (length)",
+            ),
+        }
+    }
+}
+
+/// An error that the server sent, with the status of the response if it was one.
+pub(super) fn server_error(error: &ErrorObject, status: Option<u16>) -> AskError {
+    let code = error.code.as_deref().filter(|code| !code.is_empty());
+    let about = match (status, code) {
+        (Some(status), Some(code)) => format!(" ({status}, {code})"),
+        (Some(status), None) => format!(" ({status})"),
+        (None, Some(code)) => format!(" ({code})"),
+        (None, None) => String::new(),
+    };
+    let message = match error.message.trim() {
+        "" => "without a message",
+        message => message,
+    };
+    AskError::new(ErrorKind::Server, format!("the server answered with an error{about}: {message}"))
+}
+
+pub(super) fn no_completion(body: &str) -> AskError {
+    let message = match body.trim() {
+        "" => "the server's answer is empty".to_owned(),
+        body => {
+            let excerpt = shortened(body, MAX_EXCERPT);
+            format!("what the server answered is no chat completion: {excerpt}")
+        }
+    };
+    AskError::new(ErrorKind::InvalidAnswer, message)
+}
+
+/// The progress event in a chunk. [`Chunk`] leaves it out, because it reads upstream's.
+fn progress(payload: &str) -> Option<Shown> {
+    #[derive(Deserialize)]
+    struct Envelope {
+        choices: [Choice; 1],
+    }
+    #[derive(Deserialize)]
+    struct Choice {
+        delta: WithProgress,
+    }
+    #[derive(Deserialize)]
+    struct WithProgress {
+        toolhand: Progress,
+    }
+    if !payload.contains(MEMBER) {
+        return None;
+    }
+    let Envelope { choices: [choice] } = serde_json::from_str(payload).ok()?;
+    match choice.delta.toolhand {
+        Progress::ToolStart(start) => Some(Shown::ToolStarted(start)),
+        Progress::ToolEnd(end) => Some(Shown::ToolEnded(end)),
+    }
+}
+
+fn text(value: &RawValue) -> Option<String> {
+    serde_json::from_str(value.get()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(delta: &str, finish_reason: &str) -> String {
+        format!(r#"{{"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish_reason}}}]}}"#)
+    }
+
+    #[test]
+    fn an_ending_is_told_by_the_reason_and_the_refusal() {
+        let check = |delta: &str, reason: &str, expected: Result<Ending, &str>| {
+            let mut answer = Answer::default();
+            answer.read(&chunk(delta, "null")).unwrap();
+            answer.read(&chunk("{}", reason)).unwrap();
+            let ending = answer.ending().map_err(|error| error.sentence());
+            assert_eq!(ending, expected.map_err(str::to_owned), "{delta} {reason}");
+        };
+        let text = r#"{"content":"a"}"#;
+        check(text, r#""stop""#, Ok(Ending::Stopped));
+        check(text, r#""length""#, Ok(Ending::CutOff));
+        check(text, r#""content_filter""#, Ok(Ending::Filtered));
+        check(r#"{"refusal":"no"}"#, r#""stop""#, Ok(Ending::Refused("no".to_owned())));
+        check(r#"{"refusal":7}"#, r#""stop""#, Ok(Ending::Stopped));
+        check(text, "null", Err("the server's answer ended without its finish_reason"));
+        check(
+            text,
+            r#""tool_calls""#,
+            Err("the model called a tool of the client's, and this client has none"),
+        );
+    }
+
+    #[test]
+    fn progress_of_any_form_is_shown_or_skipped() {
+        let read = |event: &str| {
+            let delta = format!(r#"{{"toolhand":{event}}}"#);
+            Answer::default().read(&chunk(&delta, "null")).unwrap()
+        };
+        let start = read(r#"{"type":"tool_start","id":"c1","tool":"Read","argument":"a"}"#);
+        assert!(matches!(&start[..], [Shown::ToolStarted(start)] if start.tool == "Read"));
+        let end = read(
+            r#"{"type":"tool_end","id":"c1","tool":"Read","argument":null,"duration_ms":7,"chars":1,"error":null,"structured":[]}"#,
+        );
+        assert!(matches!(&end[..], [Shown::ToolEnded(end)] if end.duration().as_millis() == 7));
+        for other in [
+            "null",
+            "7",
+            "[]",
+            "{}",
+            r#"{"type":"round","round":2}"#,
+            r#"{"type":"tool_start","id":1}"#,
+            r#"{"type":"tool_end","id":"c","tool":"R","duration_ms":-1}"#,
+        ] {
+            assert_eq!(read(other), [], "{other}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Writes the progress of a turn to stderr: a spinner on a terminal, plain lines elsewhere.
+
+use rustix::termios::tcgetwinsize;
+use tokio::time::Instant;
+
+use super::answer::{ToolEnd, ToolStart};
+use super::control_characters::in_one_line;
+use super::output::to_stderr;
+use crate::config::environment::Variables;
+use crate::progress_lines;
+
+const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+
+const CYAN: &str = "\x1b[36m";
+const GREEN: &str = "\x1b[32m";
+const RED: &str = "\x1b[31m";
+const RESET: &str = "\x1b[0m";
+/// Clears the line with the cursor, and moves to its start.
+const CLEAR_LINE: &str = "\r\x1b[K";
+
+/// Of a terminal that does not tell its width.
+const USUAL_WIDTH: usize = 80;
+
+/// How progress is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    Quiet,
+    Lines,
+    Spinner,
+}
+
+#[derive(Debug)]
+pub(super) struct Progress {
+    style: Style,
+    /// The calls that run, the oldest first.
+    running: Vec<Running>,
+    /// When something was shown last.
+    last_shown: Instant,
+    frame: usize,
+    is_drawn: bool,
+}
+
+#[derive(Debug)]
+struct Running {
+    id: String,
+    label: String,
+    since: Instant,
+}
+
+impl Style {
+    /// Escape sequences are for terminals that understand them and users who want them.
+    pub(super) fn chosen(quiet: bool, is_terminal: bool, variables: &Variables) -> Self {
+        let is_dumb = variables.get("TERM").is_none_or(|term| term == "dumb");
+        match (quiet, is_terminal) {
+            (true, _) => Self::Quiet,
+            (false, true) if !is_dumb && variables.get("NO_COLOR").is_none() => Self::Spinner,
+            (false, _) => Self::Lines,
+        }
+    }
+}
+
+impl Progress {
+    pub(super) fn new(style: Style) -> Self {
+        Self { style, running: Vec::new(), last_shown: Instant::now(), frame: 0, is_drawn: false }
+    }
+
+    pub(super) fn style(&self) -> Style {
+        self.style
+    }
+
+    pub(super) fn started(&mut self, start: &ToolStart) {
+        let (tool, argument) = subject(&start.tool, start.argument.as_deref());
+        if self.style == Style::Lines {
+            to_stderr(&progress_lines::started(&tool, &argument));
+        }
+        let label = format!("{tool} {argument}");
+        let since = Instant::now();
+        self.running.push(Running { id: start.id.clone(), label, since });
+    }
+
+    pub(super) fn ended(&mut self, end: &ToolEnd) {
+        self.running.retain(|running| running.id != end.id);
+        self.last_shown = Instant::now();
+        let (tool, argument) = subject(&end.tool, end.argument.as_deref());
+        let line = match &end.error {
+            Some(error) => progress_lines::failed(&tool, &argument, &in_one_line(error)),
+            None => progress_lines::ended(&tool, &argument, end.duration(), end.chars),
+        };
+        match self.style {
+            Style::Quiet => {}
+            Style::Lines => to_stderr(&line),
+            Style::Spinner => {
+                self.clear();
+                to_stderr(&coloured(&line, if end.error.is_some() { RED } else { GREEN }));
+            }
+        }
+    }
+
+    /// Text of the answer was shown.
+    pub(super) fn spoke(&mut self) {
+        self.last_shown = Instant::now();
+    }
+
+    /// Draws the next frame of the spinner.
+    pub(super) fn draw(&mut self) {
+        if self.style != Style::Spinner {
+            return;
+        }
+        self.frame = (self.frame + 1) % FRAMES.len();
+        self.is_drawn = true;
+        let line = spinner_line(FRAMES[self.frame], &self.label(), width());
+        to_stderr(&format!("{CLEAR_LINE}{}", coloured(&line, CYAN)));
+    }
+
+    pub(super) fn clear(&mut self) {
+        if std::mem::take(&mut self.is_drawn) {
+            to_stderr(CLEAR_LINE);
+        }
+    }
+
+    fn label(&self) -> String {
+        let (label, since) = match &self.running[..] {
+            [] => ("waiting for the model".to_owned(), self.last_shown),
+            [one] => (one.label.clone(), one.since),
+            [first, others @ ..] => {
+                (format!("{} and {} more", first.label, others.len()), first.since)
+            }
+        };
+        format!("{:.1} s  {label}", since.elapsed().as_secs_f64())
+    }
+}
+
+/// The name and argument as they may be shown.
+fn subject(tool: &str, argument: Option<&str>) -> (String, String) {
+    (in_one_line(tool), in_one_line(argument.unwrap_or_default()))
+}
+
+/// Colours the first character of a line.
+fn coloured(line: &str, colour: &str) -> String {
+    let rest = line.char_indices().nth(1).map_or(line.len(), |(at, _)| at);
+    format!("{colour}{}{RESET}{}", &line[..rest], &line[rest..])
+}
+
+/// The spinner's line. A line that wraps could not be cleared, so it is cut to the width.
+fn spinner_line(frame: char, label: &str, width: usize) -> String {
+    let mut line = format!("{frame} ");
+    // The terminal may show a character beyond ASCII two columns wide.
+    let mut left = width.saturating_sub(3);
+    for c in label.chars() {
+        let columns = if c.is_ascii() { 1 } else { 2 };
+        if left < columns {
+            break;
+        }
+        left -= columns;
+        line.push(c);
+    }
+    line
+}
+
+fn width() -> usize {
+    let size = tcgetwinsize(std::io::stderr());
+    size.map_or(USUAL_WIDTH, |size| match size.ws_col {
+        0 => USUAL_WIDTH,
+        columns => columns.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escape_sequences_are_for_terminals_that_want_them() {
+        let check =
+            |quiet: bool, is_terminal: bool, variables: &[(&str, &str)], expected: Style| {
+                let variables = variables.iter().copied().collect();
+                assert_eq!(Style::chosen(quiet, is_terminal, &variables), expected);
+            };
+        let xterm = ("TERM", "xterm");
+        check(false, true, &[xterm], Style::Spinner);
+        check(false, true, &[xterm, ("NO_COLOR", "")], Style::Spinner);
+        check(false, true, &[xterm, ("NO_COLOR", "1")], Style::Lines);
+        check(false, true, &[("TERM", "dumb")], Style::Lines);
+        check(false, true, &[], Style::Lines);
+        check(false, false, &[xterm], Style::Lines);
+        check(true, true, &[xterm], Style::Quiet);
+    }
+
+    #[test]
+    fn the_spinners_line_never_wraps() {
+        assert_eq!(spinner_line('⠋', "0.1 s  Read a", 80), "⠋ 0.1 s  Read a");
+        assert_eq!(spinner_line('⠋', "abcdef", 7), "⠋ abcd");
+        assert_eq!(spinner_line('⠋', "東京東京", 7), "⠋ 東京");
+        assert_eq!(spinner_line('⠋', "abc", 1), "⠋ ");
+    }
+
+    #[test]
+    fn only_the_sign_is_coloured() {
+        assert_eq!(coloured("✓ Read a\n", GREEN), "\x1b[32m✓\x1b[0m Read a\n");
+    }
+}

@@ -1,0 +1,91 @@
+//! Asks the running server of a state directory about its upstream. The key of the LiteLLM
+//! that `up` starts is kept nowhere, so nobody else can ask it.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use reqwest::{Body, Method, Response};
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use crate::app::running_server::{RunningServer, StartedBy};
+use crate::limits::Limits;
+use crate::memory_budget::MemoryBudget;
+use crate::secret::Secret;
+use crate::upstream::{Client, TraceHeaders, UpstreamSettings};
+
+/// The server probes its upstream before it answers, which may take as long as this.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Many times the size of a status.
+const MAX_STATUS: usize = 1 << 20;
+
+#[derive(Deserialize)]
+struct Status {
+    version: String,
+    upstream: Upstream,
+}
+
+#[derive(Deserialize)]
+struct Upstream {
+    url: String,
+    reachable: bool,
+}
+
+/// One line: where the server is, and who started it.
+pub(super) fn describe(server: &RunningServer) -> String {
+    let started_by = match &server.started_by {
+        StartedBy::Serve => "serve",
+        StartedBy::Up { .. } => "up",
+    };
+    format!(
+        "server: {} runs here, process {}, started by {started_by}",
+        server.base_url(),
+        server.process.pid
+    )
+}
+
+/// One line on its upstream; the error if that or the server does not answer.
+pub(super) async fn upstream(
+    server: &RunningServer,
+    key: Option<&Secret>,
+) -> Result<String, String> {
+    let failed = |reason: String| format!("server: {}: {reason}", server.base_url());
+    let status = timeout(PATIENCE, status(server, key)).await;
+    let status = status.map_err(|_| failed(format!("no answer in {PATIENCE:?}")))?;
+    let Status { version, upstream } = status.map_err(failed)?;
+    let Upstream { url, reachable } = upstream;
+    if !reachable {
+        return Err(format!(
+            "upstream: {url} does not answer the running server (version {version}); its log on \
+             stderr says more"
+        ));
+    }
+    Ok(format!("upstream: {url} answers the running server (version {version})"))
+}
+
+async fn status(server: &RunningServer, key: Option<&Secret>) -> Result<Status, String> {
+    let url = format!("http://{}/toolhand/v1", server.address());
+    let settings = UpstreamSettings { url: url.parse()?, ..UpstreamSettings::default() };
+    let limits = Limits::default();
+    let client = Client::new(&settings, &limits, key, MemoryBudget::new(limits.buffers))?;
+    let headers = TraceHeaders::default();
+    let request = client.forward(Method::GET, "/status", None, &headers, Body::default());
+    let response = request.await.map_err(|fault| match key {
+        Some(_) => format!("{fault} (asked with the client key of the state directory)"),
+        None => format!("{fault} (asked without a key: the state directory has none)"),
+    })?;
+    serde_json::from_slice(&beginning(response).await?)
+        .map_err(|error| format!("its status is none of toolhand's: {error}"))
+}
+
+async fn beginning(mut response: Response) -> Result<BytesMut, String> {
+    let mut body = BytesMut::new();
+    while let Some(piece) = response.chunk().await.map_err(|error| error.to_string())? {
+        if body.len() + piece.len() > MAX_STATUS {
+            return Err("its status has no end".to_owned());
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body)
+}
