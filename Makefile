@@ -28,8 +28,8 @@ bench:
 # then the library's tests with many more cases of each property. A line over its
 # limit is an error.
 soak:
-	cargo test --release --locked --test suite -- --ignored --nocapture soak::
-	PROPTEST_CASES=5000 cargo test --release --locked --lib -- --quiet
+	cargo test --profile soak --locked --test suite -- --ignored --nocapture soak::
+	PROPTEST_CASES=5000 cargo test --profile soak --locked --lib -- --quiet
 
 lint:
 	cargo fmt --check

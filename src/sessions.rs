@@ -137,10 +137,11 @@ impl Sessions {
             .iter()
             .any(|name| fields.get(*name).is_some_and(|limit| limit.get() != "null"));
         let has_tools = !pipeline.tools.tools().is_empty();
-        let definitions = pipeline.tools.definitions().iter().cloned();
-        let tools = definitions
-            .chain(client_tools.iter().map(|tool| tool.definition.clone().into()))
-            .collect();
+        let (client_tools, definitions): (Arc<[String]>, Vec<_>) = {
+            let (names, definitions): (Vec<_>, Vec<_>) =
+                client_tools.into_iter().map(|tool| (tool.name, tool.definition)).unzip();
+            (names.into(), definitions)
+        };
         let mut settings = self.settings.clone();
         if let Some(rounds) = max_rounds {
             settings.max_rounds = settings.max_rounds.min(rounds);
@@ -157,13 +158,14 @@ impl Sessions {
             conversation: Conversation::new(Opening {
                 fields,
                 messages,
-                tools,
+                server_tools: pipeline.tools.joined_definitions().clone(),
+                client_tools: definitions,
                 tool_choice,
                 parallel_tool_calls,
             }),
             limits_output,
             pipeline,
-            client_tools: client_tools.into_iter().map(|tool| tool.name).collect(),
+            client_tools,
             settings,
             model_rules: Arc::clone(&self.model_rules),
             upstream: Arc::clone(self.upstream.settings()),

@@ -50,13 +50,18 @@ impl Client {
 
     /// Sends the request, reads the whole answer, and returns when `mark` came.
     pub(crate) async fn ask_until(&mut self, mark: &str) -> Instant {
+        self.begin(mark).await;
+        let seen = Instant::now();
+        self.finish().await;
+        seen
+    }
+
+    /// Sends the request and reads until `mark` comes.
+    pub(crate) async fn begin(&mut self, mark: &str) {
         self.send().await;
         while !contains(&self.answer, mark.as_bytes()) {
             self.fill().await;
         }
-        let seen = Instant::now();
-        self.finish().await;
-        seen
     }
 
     async fn send(&mut self) {

@@ -6,6 +6,7 @@
 //! for comparison is another program.
 
 mod client;
+mod footprint;
 mod pass_through;
 mod process;
 mod report;
@@ -32,8 +33,19 @@ fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some("serve") => toolhand::commands::run(),
         Some("searches") => searches(),
+        Some("pass-through") => pass_through(),
         _ => bench(),
     }
+}
+
+/// Runs the rows of the server alone, without its tools.
+#[tokio::main]
+async fn pass_through() -> ExitCode {
+    let upstream = Upstream::start().await;
+    let mut report = Report::default();
+    pass_through::measure(&upstream, &mut report).await;
+    footprint::measure(&upstream, &mut report).await;
+    report.print()
 }
 
 /// Runs the rows of Grep and Glob alone, also for another server's program if one is
@@ -52,6 +64,7 @@ async fn bench() -> ExitCode {
     let upstream = Upstream::start().await;
     let mut report = Report::default();
     pass_through::measure(&upstream, &mut report).await;
+    footprint::measure(&upstream, &mut report).await;
     turns::measure(&upstream, &mut report).await;
     searches::measure(&upstream, &mut report).await;
     report.print()

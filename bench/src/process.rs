@@ -16,8 +16,19 @@ pub(crate) const KEY: &str = "sk-bench";
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) address: SocketAddr,
-    _child: Child,
+    child: Child,
     _home: TempDir,
+}
+
+impl Process {
+    /// The memory in use (`VmRSS`), in millions of bytes.
+    pub(crate) fn resident_megabytes(&self) -> f64 {
+        let id = self.child.id().expect("it runs");
+        let status = fs::read_to_string(format!("/proc/{id}/status")).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kibibytes = line.and_then(|line| line.trim().split(' ').next()?.parse::<f64>().ok());
+        kibibytes.expect("the kernel tells it") * 1024.0 / 1e6
+    }
 }
 
 /// Starts the server with settings in TOML beside upstream's address. Its stderr
@@ -90,5 +101,5 @@ async fn start(mut command: Command, home: TempDir) -> Process {
     let line = lines.next_line().await.expect("text").expect("the line that tells the address");
     let address = line.rsplit('/').next().and_then(|address| address.parse().ok());
     let address = address.unwrap_or_else(|| panic!("no address: {line}"));
-    Process { address, _child: child, _home: home }
+    Process { address, child, _home: home }
 }

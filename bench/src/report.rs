@@ -39,6 +39,16 @@ impl Report {
         self.push(Row { what, value, unit: "ms", bound, detail });
     }
 
+    pub(crate) fn megabytes(
+        &mut self,
+        what: &'static str,
+        value: f64,
+        bound: Bound,
+        detail: String,
+    ) {
+        self.push(Row { what, value, unit: "MB", bound, detail });
+    }
+
     #[expect(clippy::print_stderr, reason = "tells at once what the table tells at the end")]
     fn push(&mut self, row: Row) {
         eprintln!("{}: {:.3} {}", row.what, row.value, row.unit);
@@ -89,6 +99,18 @@ impl Row {
 
 /// The median.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+    percentile(&mut figures, 0.5)
+}
+
+/// The figure below which this share of them lies.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rank among some thousand figures"
+)]
+pub(crate) fn percentile(figures: &mut [f64], share: f64) -> f64 {
     figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
+    let rank = (figures.len() as f64 * share) as usize;
+    figures[rank.min(figures.len() - 1)]
 }

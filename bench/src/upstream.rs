@@ -23,6 +23,8 @@ use super::searches::{FILE_NAMES, PATTERN};
 
 /// Twenty chunks of text, as fast as possible.
 pub(crate) const CHUNKS: &str = "chunks";
+/// One chunk of text, and no end.
+pub(crate) const OPEN: &str = "open";
 /// Waiting calls that close at the times of [`Script`], then a line of text.
 pub(crate) const TIMED: &str = "timed";
 /// One call that ends at once. Records when its last brace was sent and when its tool
@@ -54,6 +56,8 @@ pub(crate) struct Upstream {
 #[derive(Debug)]
 struct Shared {
     chunks: Vec<Bytes>,
+    /// The same answer, unstreamed.
+    whole: Bytes,
     script: Mutex<Option<Script>>,
     braces: Mutex<Vec<Duration>>,
     starts: Mutex<Vec<Duration>>,
@@ -68,6 +72,7 @@ impl Upstream {
         let address = listener.local_addr().expect("an address");
         let shared = Arc::new(Shared {
             chunks: chunks(),
+            whole: whole(),
             script: Mutex::default(),
             braces: Mutex::default(),
             starts: Mutex::default(),
@@ -117,8 +122,13 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     if is_answered && asks_for(BRACE) {
         lock(&shared.starts).push(start_of_tool(&body));
     }
+    if !contains(&body, br#""stream":true"#) {
+        return ([(CONTENT_TYPE, "application/json")], shared.whole.clone()).into_response();
+    }
     let events: Events = if asks_for(CHUNKS) || is_answered {
         at_once(shared.chunks.clone())
+    } else if asks_for(OPEN) {
+        Box::pin(at_once(shared.chunks[..1].to_vec()).chain(stream::pending()))
     } else if asks_for(TIMED) {
         timed(&shared)
     } else if asks_for(GREP) {
@@ -198,12 +208,23 @@ fn brace(shared: Arc<Shared>) -> Events {
     Box::pin(before.chain(noted).chain(after))
 }
 
+fn pieces() -> impl Iterator<Item = String> {
+    (0..20).map(|number| format!("{FIRST_WORD} {number} of twenty. "))
+}
+
+fn whole() -> Bytes {
+    let message = json!({ "role": "assistant", "content": pieces().collect::<String>() });
+    let answer = json!({
+        "id": "chatcmpl-bench", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }],
+        "usage": { "prompt_tokens": 10, "completion_tokens": 20, "total_tokens": 30 },
+    });
+    answer.to_string().into()
+}
+
 fn chunks() -> Vec<Bytes> {
-    let mut events: Vec<Bytes> = (0..20)
-        .map(|number| {
-            event(&json!({ "content": format!("{FIRST_WORD} {number} of twenty. ") }), None)
-        })
-        .collect();
+    let mut events: Vec<Bytes> =
+        pieces().map(|text| event(&json!({ "content": text }), None)).collect();
     events.extend(ending("stop"));
     events
 }

@@ -7,8 +7,6 @@
 mod history;
 mod written;
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -29,7 +27,9 @@ pub(crate) struct Conversation {
     history: History,
     /// The rounds that this turn has added.
     rounds: Vec<WrittenRound>,
-    /// Everything behind the messages but `tool_choice`: `tools` and `parallel_tool_calls`.
+    /// The definitions of the server's tools, which most requests share.
+    server_tools: Bytes,
+    /// What follows them, but for `tool_choice`: the client's tools and `parallel_tool_calls`.
     tail: Bytes,
     /// `tool_choice`, sent in the first round only.
     choice: Bytes,
@@ -70,20 +70,37 @@ pub(crate) struct AnsweredCall {
 pub(crate) struct Opening {
     pub(crate) fields: Body,
     pub(crate) messages: Vec<Box<RawValue>>,
-    pub(crate) tools: Vec<Arc<RawValue>>,
+    /// The definitions of the server's tools, with commas between them.
+    pub(crate) server_tools: Bytes,
+    /// The definitions of the client's tools.
+    pub(crate) client_tools: Vec<Box<RawValue>>,
     pub(crate) tool_choice: ToolChoice,
     pub(crate) parallel_tool_calls: Option<bool>,
 }
 
 impl Conversation {
     pub(crate) fn new(opening: Opening) -> Self {
-        let Opening { fields, messages, tools, tool_choice, parallel_tool_calls } = opening;
-        let choice = if tools.is_empty() { ToolChoice::Auto } else { tool_choice };
+        let Opening {
+            fields,
+            messages,
+            server_tools,
+            client_tools,
+            tool_choice,
+            parallel_tool_calls,
+        } = opening;
+        let has_tools = !(server_tools.is_empty() && client_tools.is_empty());
+        let choice = if has_tools { tool_choice } else { ToolChoice::Auto };
+        let tail = if has_tools {
+            write_tail(!server_tools.is_empty(), &client_tools, parallel_tool_calls)
+        } else {
+            Vec::new()
+        };
         Self {
             fields,
             history: History::new(&messages),
             rounds: Vec::new(),
-            tail: write_tail(&tools, parallel_tool_calls).into(),
+            server_tools,
+            tail: tail.into(),
             choice: write_choice(&choice).into(),
             recipient: None,
         }
@@ -112,6 +129,9 @@ impl Conversation {
         for round in &self.rounds {
             body.push(round.bytes());
         }
+        let has_tools = !self.tail.is_empty();
+        body.push(Bytes::from_static(if has_tools { br#"],"tools":["# } else { b"]" }));
+        body.push(self.server_tools.clone());
         body.push(self.tail.clone());
         // A required call is made in the first round. After that the model is free to answer.
         if self.rounds.is_empty() {
@@ -124,7 +144,7 @@ impl Conversation {
         body
     }
 
-    /// The bytes that the conversation keeps in memory.
+    /// The bytes that the conversation keeps in memory for itself.
     pub(crate) fn size(&self) -> usize {
         let head = self.recipient.as_ref().map_or(0, |recipient| recipient.head.len());
         let rounds: usize = self.rounds.iter().map(|round| round.bytes().len()).sum();
@@ -165,14 +185,17 @@ fn write_head(fields: &Body, model: &str) -> Vec<u8> {
     head
 }
 
-/// Writes the closing bracket of `messages` and what follows it, but for `tool_choice`.
-fn write_tail(tools: &[Arc<RawValue>], parallel_tool_calls: Option<bool>) -> Vec<u8> {
-    let mut tail = vec![b']'];
-    if tools.is_empty() {
-        return tail;
+/// Writes what follows the definitions of the server's tools.
+fn write_tail(
+    follows_tools: bool,
+    client_tools: &[Box<RawValue>],
+    parallel_tool_calls: Option<bool>,
+) -> Vec<u8> {
+    let mut tail = Vec::new();
+    if follows_tools && !client_tools.is_empty() {
+        tail.push(b',');
     }
-    tail.extend_from_slice(br#","tools":["#);
-    tail.extend(joined(tools.iter().map(|tool| tool.get())));
+    tail.extend(joined(client_tools.iter().map(|tool| tool.get())));
     tail.push(b']');
     if let Some(parallel) = parallel_tool_calls {
         tail.extend_from_slice(format!(r#","parallel_tool_calls":{parallel}"#).as_bytes());

@@ -192,7 +192,8 @@ where
             stream.write_all(refusal.response().as_bytes()).await?;
         }
         stream.shutdown().await?;
-        let mut unread = [0; 8192];
+        // On the heap: every open connection would else carry it in its future.
+        let mut unread = vec![0; 8192];
         while stream.read(&mut unread).await? > 0 {}
         io::Result::Ok(())
     };

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::definition::definition;
@@ -33,6 +34,8 @@ struct Members {
     /// Maps names and aliases to indexes in `tools`.
     places: HashMap<String, usize>,
     definitions: Vec<Arc<RawValue>>,
+    /// The definitions with commas between them.
+    joined: Bytes,
 }
 
 impl Toolset {
@@ -47,7 +50,8 @@ impl Toolset {
             places.insert(tool.name().to_owned(), place);
             places.extend(tool.aliases().iter().map(|alias| ((*alias).to_owned(), place)));
         }
-        Self(Arc::new(Members { tools, places, definitions }))
+        let joined = definitions.iter().map(|raw| raw.get()).collect::<Vec<_>>().join(",").into();
+        Self(Arc::new(Members { tools, places, definitions, joined }))
     }
 
     /// The tool with exactly this name or alias.
@@ -58,6 +62,11 @@ impl Toolset {
     /// The definitions that go upstream as `tools`, in a fixed order.
     pub(crate) fn definitions(&self) -> &[Arc<RawValue>] {
         &self.0.definitions
+    }
+
+    /// The definitions as the items of a JSON array. All requests with this set share them.
+    pub(crate) fn joined_definitions(&self) -> &Bytes {
+        &self.0.joined
     }
 
     pub(crate) fn tools(&self) -> &[Arc<dyn AnyTool>] {
@@ -140,7 +149,7 @@ impl Toolset {
     /// Keeps the tools whose index satisfies `is_kept`. Aliases that were removed before stay
     /// removed.
     fn kept(&self, is_kept: impl Fn(usize) -> bool) -> Self {
-        let Members { tools, places, definitions } = &*self.0;
+        let Members { tools, places, definitions, .. } = &*self.0;
         let kept: Vec<usize> = (0..tools.len()).filter(|place| is_kept(*place)).collect();
         if kept.len() == tools.len() {
             return self.clone();

@@ -10,7 +10,8 @@ fn opening() -> Opening {
     Opening {
         fields: serde_json::from_str(r#"{"model":"m","seed":1.10,"user":"u"}"#).unwrap(),
         messages: vec![raw(json!({"role": "user", "content": "hi"}))],
-        tools: vec![raw(json!({"type": "function"})).into()],
+        server_tools: Bytes::from_static(br#"{"type":"function"}"#),
+        client_tools: Vec::new(),
         tool_choice: ToolChoice::Required,
         parallel_tool_calls: Some(false),
     }

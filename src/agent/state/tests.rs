@@ -109,7 +109,8 @@ impl Bench {
             conversation: Conversation::new(Opening {
                 fields: serde_json::from_str(&fields).unwrap(),
                 messages: Vec::new(),
-                tools: Vec::new(),
+                server_tools: bytes::Bytes::new(),
+                client_tools: Vec::new(),
                 tool_choice: ToolChoice::Auto,
                 parallel_tool_calls: None,
             }),
