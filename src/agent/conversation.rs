@@ -5,6 +5,7 @@
 //! for another model, or for a model that refuses reasoning.
 
 mod history;
+mod tail;
 mod written;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use self::history::History;
+use self::tail::Tail;
 use self::written::WrittenRound;
 use super::message::AssistantMessage;
 use super::settings::{AskedModel, Delivery};
@@ -29,8 +31,7 @@ pub(crate) struct Conversation {
     history: History,
     /// The rounds that this turn has added.
     rounds: Vec<WrittenRound>,
-    /// Everything behind the messages but `tool_choice`: `tools` and `parallel_tool_calls`.
-    tail: Bytes,
+    tail: Tail,
     /// `tool_choice`, sent in the first round only.
     choice: Bytes,
     /// The model that the rounds are written for now; `None` before the first request.
@@ -70,20 +71,25 @@ pub(crate) struct AnsweredCall {
 pub(crate) struct Opening {
     pub(crate) fields: Body,
     pub(crate) messages: Vec<Box<RawValue>>,
+    /// The definitions of the server's tools.
     pub(crate) tools: Vec<Arc<RawValue>>,
+    /// Those of the client's, which follow.
+    pub(crate) client_tools: Vec<Arc<RawValue>>,
     pub(crate) tool_choice: ToolChoice,
     pub(crate) parallel_tool_calls: Option<bool>,
 }
 
 impl Conversation {
     pub(crate) fn new(opening: Opening) -> Self {
-        let Opening { fields, messages, tools, tool_choice, parallel_tool_calls } = opening;
-        let choice = if tools.is_empty() { ToolChoice::Auto } else { tool_choice };
+        let Opening { fields, messages, tools, client_tools, tool_choice, parallel_tool_calls } =
+            opening;
+        let tail = Tail::new(tools, client_tools, parallel_tool_calls);
+        let choice = if tail.has_tools() { tool_choice } else { ToolChoice::Auto };
         Self {
             fields,
             history: History::new(&messages),
             rounds: Vec::new(),
-            tail: write_tail(&tools, parallel_tool_calls).into(),
+            tail,
             choice: write_choice(&choice).into(),
             recipient: None,
         }
@@ -103,6 +109,11 @@ impl Conversation {
             && (self.history.has_reasoning() || self.rounds.iter().any(WrittenRound::has_reasoning))
     }
 
+    /// Whether the last request offered tools with `eager_input_streaming`.
+    pub(crate) fn sends_eager_input(&self) -> bool {
+        self.tail.has_eager_input()
+    }
+
     /// The body of the next request, for `model`.
     pub(crate) fn request(&mut self, model: &AskedModel, delivery: Delivery) -> RequestBody {
         let head = self.prepare_for(model);
@@ -112,7 +123,7 @@ impl Conversation {
         for round in &self.rounds {
             body.push(round.bytes());
         }
-        body.push(self.tail.clone());
+        body.push(self.tail.for_model(model.takes_eager_input));
         // A required call is made in the first round. After that the model is free to answer.
         if self.rounds.is_empty() {
             body.push(self.choice.clone());
@@ -128,7 +139,7 @@ impl Conversation {
     pub(crate) fn size(&self) -> usize {
         let head = self.recipient.as_ref().map_or(0, |recipient| recipient.head.len());
         let rounds: usize = self.rounds.iter().map(|round| round.bytes().len()).sum();
-        head + self.history.size() + rounds + self.tail.len() + self.choice.len()
+        head + self.history.size() + rounds + self.tail.size() + self.choice.len()
     }
 
     /// Adapts the rounds that `model` has not been sent yet, or all of them for another model.
@@ -163,21 +174,6 @@ fn write_head(fields: &Body, model: &str) -> Vec<u8> {
     }
     head.extend_from_slice(br#""messages":["#);
     head
-}
-
-/// Writes the closing bracket of `messages` and what follows it, but for `tool_choice`.
-fn write_tail(tools: &[Arc<RawValue>], parallel_tool_calls: Option<bool>) -> Vec<u8> {
-    let mut tail = vec![b']'];
-    if tools.is_empty() {
-        return tail;
-    }
-    tail.extend_from_slice(br#","tools":["#);
-    tail.extend(joined(tools.iter().map(|tool| tool.get())));
-    tail.push(b']');
-    if let Some(parallel) = parallel_tool_calls {
-        tail.extend_from_slice(format!(r#","parallel_tool_calls":{parallel}"#).as_bytes());
-    }
-    tail
 }
 
 /// Writes the `tool_choice` member. Empty for `auto`, which is the default, and for `none`,

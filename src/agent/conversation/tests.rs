@@ -9,13 +9,14 @@ fn opening() -> Opening {
         fields: serde_json::from_str(r#"{"model":"m","seed":1.10,"user":"u"}"#).unwrap(),
         messages: vec![raw(json!({"role": "user", "content": "hi"}))],
         tools: vec![raw(json!({"type": "function"})).into()],
+        client_tools: Vec::new(),
         tool_choice: ToolChoice::Required,
         parallel_tool_calls: Some(false),
     }
 }
 
 fn model(name: &str) -> AskedModel {
-    AskedModel { name: name.to_owned(), takes_reasoning: true }
+    AskedModel { name: name.to_owned(), takes_reasoning: true, takes_eager_input: true }
 }
 
 /// A model that takes no reasoning.
