@@ -43,9 +43,11 @@ const WRITTEN: [&[&str]; 3] = [
 
 /// Members that OpenAI's schema knows, with the bytes with which their values may begin. Others
 /// are left out, null where it is not among them: LiteLLM writes null for what is missing.
-const KNOWN: [(&str, &[u8]); 5] = [
+const KNOWN: [(&str, &[u8]); 7] = [
     ("system_fingerprint", b"\""),
+    ("service_tier", b"\"n"),
     ("annotations", b"["),
+    ("images", b"[n"),
     ("audio", b"{n"),
     ("usage", b"{"),
     ("logprobs", b"{"),
@@ -73,7 +75,7 @@ impl WholeAnswer {
             created,
             model: model.and_then(|model| serde_json::from_str(model.get()).ok()),
             usage: members.shift_remove("usage").filter(|raw| raw.get().len() <= MAX_USAGE),
-            logprobs: choice.shift_remove("logprobs"),
+            logprobs: choice.shift_remove("logprobs").filter(|raw| has_lists(raw)),
             members,
             choice,
             content,
@@ -120,6 +122,14 @@ fn object(value: &RawValue) -> Option<Members<'_>> {
 
 fn list(value: &RawValue) -> Option<Vec<Box<RawValue>>> {
     serde_json::from_str(value.get()).ok()
+}
+
+/// Whether log-probabilities are lists or null, as clients expect.
+fn has_lists(logprobs: &RawValue) -> bool {
+    let is_list = |value: &&RawValue| value.get().starts_with(['[', 'n']);
+    let lists = ["content", "refusal"];
+    object(logprobs)
+        .is_some_and(|members| lists.iter().all(|name| members.get(*name).is_none_or(is_list)))
 }
 
 fn kind(content: &RawValue) -> ContentKind {
