@@ -43,7 +43,7 @@ pub(crate) struct Turn {
 pub(crate) struct ModelRefusals(Mutex<HashSet<(Refused, String)>>);
 
 impl ModelRefusals {
-    /// The limit: more than the models of any gateway, but bounded, since names come from
+    /// The limit: more than the models of any gateway refuse, but bounded, since names come from
     /// clients.
     const MAX_REFUSALS: usize = 1024;
 

@@ -111,7 +111,6 @@ async fn an_answer_passes_as_it_is_but_for_its_id_and_our_extension() {
     assert_eq!(told, body);
 }
 
-/// Members whose values have types that no client expects.
 #[tokio::test]
 async fn members_of_other_types_than_openais_do_not_pass() {
     let upstream = Upstream::start();

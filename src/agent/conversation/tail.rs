@@ -61,9 +61,8 @@ impl Tail {
         if !self.has_tools() {
             return Bytes::from_static(b"]");
         }
-        let own = self.own.iter().map(|tool| match self.is_eager {
-            true => Cow::Borrowed(tool.get()),
-            false => without_eager_input(tool),
+        let own = self.own.iter().map(|tool| {
+            if self.is_eager { Cow::Borrowed(tool.get()) } else { without_eager_input(tool) }
         });
         let clients = self.clients.iter().map(|tool| Cow::Borrowed(tool.get()));
         let tools = own.chain(clients).collect::<Vec<_>>().join(",");
