@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::conversation::{Conversation, Opening};
 use crate::agent::outbox::{Inbox, outbox};
 use crate::agent::prompt::{self, Environment};
-use crate::agent::settings::{AskedModel, ReasoningRule, traits_of};
+use crate::agent::settings::{AskedModel, ReasoningRule, Refused, traits_of};
 use crate::agent::state::TurnStart;
-use crate::agent::turn::{self, ReasoningRefusals, Turn};
+use crate::agent::turn::{self, ModelRefusals, Turn};
 use crate::agent::{ModelRule, TurnSettings};
 use crate::errors::{ApiError, ErrorCode};
 use crate::execution::pipeline::Pipeline;
@@ -43,7 +43,7 @@ pub(crate) struct Sessions {
     pub(crate) model_rules: Arc<[ModelRule]>,
     pub(crate) prompt: prompt::PromptSettings,
     pub(crate) progress: Progress,
-    pub(crate) refusals: Arc<ReasoningRefusals>,
+    pub(crate) refusals: Arc<ModelRefusals>,
     pub(crate) memory_budget: MemoryBudget,
     pub(crate) shutdown: CancellationToken,
 }
@@ -184,8 +184,10 @@ impl Sessions {
     /// fallback.
     fn asked(&self, name: String) -> AskedModel {
         let rule = traits_of(&[&name], &self.model_rules).reasoning;
-        let takes_reasoning = rule == ReasoningRule::Echo && !self.refusals.contains(&name);
-        AskedModel { name, takes_reasoning }
+        let takes = |member: Refused| !self.refusals.contains(member, &name);
+        let takes_reasoning = rule == ReasoningRule::Echo && takes(Refused::Reasoning);
+        let takes_eager_input = takes(Refused::EagerInput);
+        AskedModel { name, takes_reasoning, takes_eager_input }
     }
 
     /// Adds the server's system prompt, but only if there are tools to speak of.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::settings::{AskedModel, Delivery};
+use super::settings::{AskedModel, Delivery, Refused};
 use crate::openai::chunk::FinishReason;
 use crate::upstream::retry::{self, Decision};
 use crate::upstream::{Fault, UpstreamSettings};
@@ -70,10 +70,13 @@ impl Attempts {
         true
     }
 
-    /// Notes that the model refuses reasoning. Returns its name.
-    pub(super) fn leave_out_reasoning(&mut self) -> String {
+    /// Notes what the model refuses. Returns its name.
+    pub(super) fn leave_out(&mut self, refused: Refused) -> String {
         let model = &mut self.models[self.model];
-        model.takes_reasoning = false;
+        match refused {
+            Refused::Reasoning => model.takes_reasoning = false,
+            Refused::EagerInput => model.takes_eager_input = false,
+        }
         model.name.clone()
     }
 
@@ -104,7 +107,11 @@ mod tests {
     use super::*;
 
     fn attempts(delivery: Delivery) -> Attempts {
-        let model = |name: &str| AskedModel { name: name.to_owned(), takes_reasoning: true };
+        let model = |name: &str| AskedModel {
+            name: name.to_owned(),
+            takes_reasoning: true,
+            takes_eager_input: true,
+        };
         Attempts::new(vec![model("first"), model("second")], delivery)
     }
 

@@ -5,6 +5,7 @@
 //! for another model, or for a model that refuses reasoning.
 
 mod history;
+mod tail;
 mod written;
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use self::history::History;
+use self::tail::Tail;
 use self::written::WrittenRound;
 use super::message::AssistantMessage;
 use super::settings::{AskedModel, Delivery};
@@ -27,10 +29,7 @@ pub(crate) struct Conversation {
     history: History,
     /// The rounds that this turn has added.
     rounds: Vec<WrittenRound>,
-    /// The definitions of the server's tools, which most requests share.
-    server_tools: Bytes,
-    /// What follows them, but for `tool_choice`: the client's tools and `parallel_tool_calls`.
-    tail: Bytes,
+    tail: Tail,
     /// `tool_choice`, sent in the first round only.
     choice: Bytes,
     /// The model that the rounds are written for now; `None` before the first request.
@@ -88,19 +87,13 @@ impl Conversation {
             tool_choice,
             parallel_tool_calls,
         } = opening;
-        let has_tools = !(server_tools.is_empty() && client_tools.is_empty());
-        let choice = if has_tools { tool_choice } else { ToolChoice::Auto };
-        let tail = if has_tools {
-            write_tail(!server_tools.is_empty(), &client_tools, parallel_tool_calls)
-        } else {
-            Vec::new()
-        };
+        let tail = Tail::new(server_tools, &client_tools, parallel_tool_calls);
+        let choice = if tail.has_tools() { tool_choice } else { ToolChoice::Auto };
         Self {
             fields,
             history: History::new(&messages),
             rounds: Vec::new(),
-            server_tools,
-            tail: tail.into(),
+            tail,
             choice: write_choice(&choice).into(),
             recipient: None,
         }
@@ -120,6 +113,11 @@ impl Conversation {
             && (self.history.has_reasoning() || self.rounds.iter().any(WrittenRound::has_reasoning))
     }
 
+    /// Whether the last request offered tools with `eager_input_streaming`.
+    pub(crate) fn sends_eager_input(&self) -> bool {
+        self.tail.has_eager_input()
+    }
+
     /// The body of the next request, for `model`.
     pub(crate) fn request(&mut self, model: &AskedModel, delivery: Delivery) -> RequestBody {
         let head = self.prepare_for(model);
@@ -129,10 +127,9 @@ impl Conversation {
         for round in &self.rounds {
             body.push(round.bytes());
         }
-        let has_tools = !self.tail.is_empty();
-        body.push(Bytes::from_static(if has_tools { br#"],"tools":["# } else { b"]" }));
-        body.push(self.server_tools.clone());
-        body.push(self.tail.clone());
+        for piece in self.tail.for_model(model.takes_eager_input) {
+            body.push(piece);
+        }
         // A required call is made in the first round. After that the model is free to answer.
         if self.rounds.is_empty() {
             body.push(self.choice.clone());
@@ -148,7 +145,7 @@ impl Conversation {
     pub(crate) fn size(&self) -> usize {
         let head = self.recipient.as_ref().map_or(0, |recipient| recipient.head.len());
         let rounds: usize = self.rounds.iter().map(|round| round.bytes().len()).sum();
-        head + self.history.size() + rounds + self.tail.len() + self.choice.len()
+        head + self.history.size() + rounds + self.tail.size() + self.choice.len()
     }
 
     /// Adapts the rounds that `model` has not been sent yet, or all of them for another model.
@@ -183,24 +180,6 @@ fn write_head(fields: &Body, model: &str) -> Vec<u8> {
     }
     head.extend_from_slice(br#""messages":["#);
     head
-}
-
-/// Writes what follows the definitions of the server's tools.
-fn write_tail(
-    follows_tools: bool,
-    client_tools: &[Box<RawValue>],
-    parallel_tool_calls: Option<bool>,
-) -> Vec<u8> {
-    let mut tail = Vec::new();
-    if follows_tools && !client_tools.is_empty() {
-        tail.push(b',');
-    }
-    tail.extend(joined(client_tools.iter().map(|tool| tool.get())));
-    tail.push(b']');
-    if let Some(parallel) = parallel_tool_calls {
-        tail.extend_from_slice(format!(r#","parallel_tool_calls":{parallel}"#).as_bytes());
-    }
-    tail
 }
 
 /// Writes the `tool_choice` member. Empty for `auto`, which is the default, and for `none`,

@@ -29,9 +29,10 @@ pub(super) fn for_client(
             continue;
         }
         match text_of(&value) {
+            Some(_) if !has_known_type(&name, &value) => {}
             Some(text) if text.is_empty() => {}
             Some(text) => events.push(TurnEvent::Member { name, text }),
-            None if is_readable(&value) => raw.push((name, value)),
+            None if has_known_type(&name, &value) && is_readable(&value) => raw.push((name, value)),
             None => {}
         }
     }
@@ -43,6 +44,17 @@ pub(super) fn for_client(
         events.extend(text.map(TurnEvent::Text));
     }
     events
+}
+
+/// Whether clients find a value of the type that they expect, or know nothing of the member.
+fn has_known_type(name: &str, value: &RawValue) -> bool {
+    let first = match name {
+        "refusal" => '"',
+        "annotations" | "images" => '[',
+        "audio" => '{',
+        _ => return true,
+    };
+    value.get().starts_with(first)
 }
 
 /// The value where it is a JSON string.
@@ -95,6 +107,11 @@ mod tests {
     fn what_is_too_deep_to_be_read_stays_here() {
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
         check(None, &format!(r#"{{"deep": {deep}}}"#), "[]");
+    }
+
+    #[test]
+    fn members_of_another_type_than_clients_expect_stay_here() {
+        check(None, r#"{"refusal": 0, "annotations": {}, "images": "x", "audio": []}"#, "[]");
     }
 
     #[test]

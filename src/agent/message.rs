@@ -32,7 +32,10 @@ const REASONING_MEMBERS: [&str; 6] = [
 const PIECE_MEMBERS: [&str; 6] = ["thinking", "text", "summary", "data", "signature", "transcript"];
 
 /// Members that count as an answer even where there is no text.
-const ANSWER_MEMBERS: [&str; 4] = ["refusal", "audio", "images", "annotations"];
+const ANSWER_MEMBERS: [&str; 3] = ["audio", "images", "annotations"];
+
+/// A member that is an answer if it is a text.
+const REFUSAL: &str = "refusal";
 
 /// The type of a block that always comes whole: two of them are never joined.
 const WHOLE_BLOCK: &str = "redacted_thinking";
@@ -86,8 +89,10 @@ impl AssistantMessage {
     /// Whether the message holds no answer for the user. Reasoning is not an answer.
     pub(crate) fn says_nothing(&self) -> bool {
         let answers = |name: &&str| self.members.get(*name).is_some_and(says_something);
+        let refusal = self.members.get(REFUSAL).and_then(Value::as_str).unwrap_or_default();
         let is_answer = |part: &Value| Part::from_value(part) != Part::Reasoning;
         self.content.is_empty()
+            && refusal.is_empty()
             && !self.parts.iter().any(is_answer)
             && !ANSWER_MEMBERS.iter().any(answers)
     }
@@ -123,7 +128,7 @@ fn says_something(value: &Value) -> bool {
         Value::String(text) => !text.is_empty(),
         Value::Array(entries) => entries.iter().any(|entry| !entry.is_null()),
         Value::Object(members) => !members.is_empty(),
-        _ => true,
+        _ => false,
     }
 }
 
@@ -312,7 +317,10 @@ mod tests {
         };
 
         assert!(says_nothing("reasoning_content", r#""hm""#));
-        assert!(says_nothing("refusal", r#""""#) && says_nothing("refusal", "null"));
+        for nothing in [r#""""#, "null", "0", "true", "[1]", r#"{"a": 1}"#] {
+            assert!(says_nothing("refusal", nothing), "{nothing}");
+        }
+        assert!(says_nothing("audio", "7") && says_nothing("images", "true"));
         assert!(!says_nothing("refusal", r#""I cannot""#));
         assert!(!says_nothing("audio", r#"{"id": "a"}"#));
         for list in ["images", "annotations"] {

@@ -107,6 +107,17 @@ pub(crate) struct AskedModel {
     /// Whether reasoning is sent back to it: no rule drops it, and the model has not refused
     /// it.
     pub(crate) takes_reasoning: bool,
+    /// Whether the server's tools are offered to it with [`Refused::EagerInput`].
+    pub(crate) takes_eager_input: bool,
+}
+
+/// A member of requests that a model may refuse, and then gets no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Refused {
+    /// The reasoning in earlier messages.
+    Reasoning,
+    /// `eager_input_streaming` in the definitions of the server's tools.
+    EagerInput,
 }
 
 /// The form in which upstream is asked to answer.

@@ -11,7 +11,9 @@ use super::events::{Failure, Finished, TurnEvent};
 use super::held_text::ContentRule;
 use super::limits::{Repeats, fit_round};
 use super::round::{Ending, Round, RoundEffect, RoundRules};
-use super::settings::{AskedModel, Delivery, ModelRule, StartRule, TurnSettings, traits_of};
+use super::settings::{
+    AskedModel, Delivery, ModelRule, Refused, StartRule, TurnSettings, traits_of,
+};
 use super::stats::TurnStats;
 use super::unknown::Unknown;
 use crate::errors::{ApiError, ErrorCode};
@@ -66,8 +68,8 @@ pub(crate) enum TurnEffect {
     Ready(Position, Box<AdmittedCall>),
     /// Frees these positions, all of them before the scheduler starts a call.
     Withdraw(Vec<Position>),
-    /// Remembers that this model refuses reasoning.
-    RememberRefusal(String),
+    /// Remembers what this model refuses.
+    RememberRefusal(Refused, String),
     /// Ends the turn.
     Stop,
 }
@@ -326,14 +328,24 @@ impl TurnState {
     /// Asks again, or asks a fallback, or fails. Nothing of this round was forwarded, and none
     /// of its calls ran.
     fn try_again(&mut self, fault: &Fault, jitter: f64, effects: &mut Vec<TurnEffect>) {
-        if fault.refuses_reasoning() && self.start.conversation.sends_reasoning() {
-            effects.push(TurnEffect::RememberRefusal(self.attempts.leave_out_reasoning()));
+        if let Some(refused) = self.refused_member(fault) {
+            effects.push(TurnEffect::RememberRefusal(refused, self.attempts.leave_out(refused)));
             return self.ask(Duration::ZERO, effects);
         }
         match self.attempts.wait_after(fault, &self.start.upstream, jitter) {
             Some(wait) => self.ask(wait, effects),
             None => self.fail(self.about_model(fault.unanswered()), effects),
         }
+    }
+
+    /// What the model refuses of the last request and can do without.
+    fn refused_member(&mut self, fault: &Fault) -> Option<Refused> {
+        let conversation = &mut self.start.conversation;
+        if fault.refuses_reasoning() && conversation.sends_reasoning() {
+            return Some(Refused::Reasoning);
+        }
+        let is_eager_input = fault.refuses_eager_input() && conversation.sends_eager_input();
+        is_eager_input.then_some(Refused::EagerInput)
     }
 
     /// Adds the round with its answers to the conversation, and goes on to the next round.
@@ -449,12 +461,12 @@ impl TurnState {
         outcome
     }
 
-    /// The name of the model that is asked.
     /// Names the model where the error is about it.
     fn about_model(&self, error: ApiError) -> ApiError {
         self.start.upstream.model_hints.explain(error, self.model())
     }
 
+    /// The name of the model that is asked.
     fn model(&self) -> &str {
         &self.attempts.model().name
     }

@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
 use super::outbox::Outbox;
+use super::settings::Refused;
 use super::state::{Event, TurnEffect, TurnStart, TurnState};
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolResult};
 use crate::execution::scheduler::Scheduler;
@@ -30,30 +31,30 @@ pub(crate) struct Turn {
     /// Sent with each upstream request.
     pub(crate) headers: TraceHeaders,
     pub(crate) session: Arc<SessionContext>,
-    pub(crate) refusals: Arc<ReasoningRefusals>,
+    pub(crate) refusals: Arc<ModelRefusals>,
     /// The turn's part of the memory that all requests share.
     pub(crate) reservation: Reservation,
     /// Cancelled when the server's grace period ends.
     pub(crate) shutdown: CancellationToken,
 }
 
-/// The models that have refused reasoning, for all turns.
+/// What models have refused, for all turns.
 #[derive(Debug, Default)]
-pub(crate) struct ReasoningRefusals(Mutex<HashSet<String>>);
+pub(crate) struct ModelRefusals(Mutex<HashSet<(Refused, String)>>);
 
-impl ReasoningRefusals {
-    /// The limit: more than the models of any gateway, but bounded, since names come from
+impl ModelRefusals {
+    /// The limit: more than the models of any gateway refuse, but bounded, since names come from
     /// clients.
-    const MAX_MODELS: usize = 1024;
+    const MAX_REFUSALS: usize = 1024;
 
-    pub(crate) fn contains(&self, model: &str) -> bool {
-        sync::lock(&self.0).contains(model)
+    pub(crate) fn contains(&self, refused: Refused, model: &str) -> bool {
+        sync::lock(&self.0).contains(&(refused, model.to_owned()))
     }
 
-    fn remember(&self, model: String) {
-        let mut models = sync::lock(&self.0);
-        if models.len() < Self::MAX_MODELS {
-            models.insert(model);
+    fn remember(&self, refused: Refused, model: String) {
+        let mut refusals = sync::lock(&self.0);
+        if refusals.len() < Self::MAX_REFUSALS {
+            refusals.insert((refused, model));
         }
     }
 }
@@ -110,7 +111,7 @@ pub(crate) async fn run(turn: Turn, outbox: Outbox) {
 struct Driver {
     upstream: Arc<Client>,
     headers: TraceHeaders,
-    refusals: Arc<ReasoningRefusals>,
+    refusals: Arc<ModelRefusals>,
     pipeline: Arc<Pipeline>,
     max_parallel: usize,
     scheduler: Scheduler<Timed>,
@@ -193,8 +194,8 @@ impl Driver {
                 self.scheduler.ready(position, concurrency, work)
             }
             TurnEffect::Withdraw(positions) => self.scheduler.withdraw(&positions),
-            TurnEffect::RememberRefusal(model) => {
-                self.refusals.remember(model);
+            TurnEffect::RememberRefusal(refused, model) => {
+                self.refusals.remember(refused, model);
                 Vec::new()
             }
             TurnEffect::Stop => return EffectOutcome::Over,

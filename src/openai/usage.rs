@@ -12,14 +12,49 @@ const MAX_COUNT: u64 = i64::MAX as u64;
 #[serde(transparent)]
 pub(crate) struct Usage(Map<String, Value>);
 
+/// Members that clients expect to be objects of whole numbers.
+const DETAILS: [&str; 2] = ["prompt_tokens_details", "completion_tokens_details"];
+
+/// The counts in them that clients know.
+const DETAIL_COUNTS: [&str; 5] = [
+    "cached_tokens",
+    "audio_tokens",
+    "reasoning_tokens",
+    "accepted_prediction_tokens",
+    "rejected_prediction_tokens",
+];
+
+/// Whether OpenAI's clients find in upstream's usage what they expect.
+pub(crate) fn has_clients_counts(usage: &Map<String, Value>) -> bool {
+    let is_count = |count: &Value| count.is_u64() || count.is_null();
+    let fits = |details: &Value| {
+        details.is_null()
+            || details.as_object().is_some_and(|details| {
+                DETAIL_COUNTS.iter().all(|name| details.get(*name).is_none_or(is_count))
+            })
+    };
+    let counts = ["prompt_tokens", "completion_tokens", "total_tokens"];
+    counts.iter().all(|name| usage.get(*name).is_some_and(Value::is_u64))
+        && DETAILS.iter().all(|name| usage.get(*name).is_none_or(fits))
+}
+
 impl Usage {
     /// Reads upstream's usage. Leaves out negative counts, texts and lists, and caps counts
     /// that are too large. Adds the three counts that OpenAI's clients expect where they are
     /// missing. `None` if nothing countable came.
     pub(crate) fn read(from: Map<String, Value>) -> Option<Self> {
         let mut counts = cleaned(from);
+        counts.retain(|name, value| !DETAILS.contains(&name.as_str()) || value.is_object());
         if counts.is_empty() {
             return None;
+        }
+        for details in DETAILS {
+            let Some(Value::Object(details)) = counts.get_mut(details) else { continue };
+            details
+                .retain(|name, count| !DETAIL_COUNTS.contains(&name.as_str()) || count.is_number());
+            for count in details.values_mut().filter(|count| count.is_f64()) {
+                *count = whole(count);
+            }
         }
         // Every client expects these as whole numbers. Other numbers may be fractions, such as
         // a cost.

@@ -1,5 +1,7 @@
 //! Writes the definition of a tool that goes to the model.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
@@ -22,6 +24,9 @@ struct Function<'a> {
     eager_input_streaming: bool,
 }
 
+/// How a definition ends.
+const EAGER_END: &str = r#","eager_input_streaming":true}}"#;
+
 /// The bytes that go upstream. They are the same in every request, so that a provider's prompt
 /// cache matches.
 pub(crate) fn definition(tool: &dyn AnyTool) -> Box<RawValue> {
@@ -32,4 +37,12 @@ pub(crate) fn definition(tool: &dyn AnyTool) -> Box<RawValue> {
         eager_input_streaming: true,
     };
     to_raw_value(&Definition { r#type: "function", function }).expect("plain JSON serialises")
+}
+
+/// The definition without `eager_input_streaming`, for models that refuse it.
+pub(crate) fn without_eager_input(definition: &RawValue) -> Cow<'_, str> {
+    match definition.get().strip_suffix(EAGER_END) {
+        Some(rest) => format!("{rest}}}}}").into(),
+        None => definition.get().into(),
+    }
 }

@@ -124,6 +124,17 @@ impl Fault {
         }
     }
 
+    /// Whether the provider refuses `eager_input_streaming` in the definitions of tools.
+    pub(crate) fn refuses_eager_input(&self) -> bool {
+        match self {
+            Self::Frame(error) | Self::Status(Refusal { error, .. }) => {
+                self.meaning() == Meaning::Rejected
+                    && error.message.contains("eager_input_streaming")
+            }
+            _ => false,
+        }
+    }
+
     fn meaning(&self) -> Meaning {
         match self {
             Self::Status(refusal) => Meaning::from_status(refusal),

@@ -24,6 +24,26 @@ fn refuses_reasoning() -> Vec<Step> {
     status(400, &json!({ "error": { "message": message, "type": "invalid_request_error" } }))
 }
 
+fn refuses_eager_input() -> Vec<Step> {
+    let message = "tools.0.function.eager_input_streaming: Extra inputs are not permitted";
+    status(400, &json!({ "error": { "message": message, "type": "invalid_request_error" } }))
+}
+
+/// The model of each request upstream, and whether its tools have `eager_input_streaming`.
+fn offered(upstream: &Upstream) -> Vec<(String, Vec<bool>)> {
+    let requests = upstream.requests().into_iter();
+    requests
+        .map(|request| {
+            let body = request.json();
+            let tools = body["tools"].as_array().expect("tools").iter();
+            let eager = tools.map(|tool| tool["function"]["eager_input_streaming"] == true);
+            let mut eager: Vec<bool> = eager.collect();
+            eager.dedup();
+            (body["model"].as_str().expect("a model").to_owned(), eager)
+        })
+        .collect()
+}
+
 /// A round with reasoning and a call.
 fn thinks() -> Vec<Step> {
     let glob = call(0, "c1", "Glob", &json!({ "pattern": "*" }));
@@ -122,4 +142,53 @@ async fn a_refusal_is_remembered_for_a_model_whichever_way_it_is_asked() {
         ("first", &["I thought."]),
     ];
     assert_eq!(sent(&upstream), expected(&requests));
+}
+
+#[tokio::test]
+async fn a_model_that_refuses_eager_input_streaming_gets_tools_without_it_from_then_on() {
+    let upstream = Upstream::start();
+    let server = with_fallback(&upstream).start().await;
+    let glob = [call(0, "c1", "Glob", &json!({ "pattern": "*" })), end("tool_calls")].concat();
+    for round in [refuses_eager_input(), glob, says("One."), says("Two."), says("Three.")] {
+        upstream.round(round);
+    }
+
+    for (model, text) in [("first", "One."), ("first", "Two."), ("second", "Three.")] {
+        let answer = server.client().chat(&with(ask("Hi"), json!({ "model": model }))).await;
+        assert_eq!(answer.text(), text);
+    }
+
+    let without = ("first".to_owned(), vec![false]);
+    let mut expected = vec![("first".to_owned(), vec![true])];
+    expected.extend(vec![without; 3]);
+    expected.push(("second".to_owned(), vec![true]));
+    assert_eq!(offered(&upstream), expected);
+}
+
+#[tokio::test]
+async fn a_second_refusal_of_eager_input_streaming_is_the_answer() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    upstream.round(refuses_eager_input());
+    upstream.round(refuses_eager_input());
+
+    let answer = server.client().chat(&ask("Hi")).await;
+
+    assert_eq!(answer.refusal(), (400, "upstream_rejected".to_owned()));
+    assert_eq!(upstream.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn eager_input_streaming_in_a_clients_own_tool_stays() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    upstream.round(refuses_eager_input());
+    let function = json!({ "name": "weather", "eager_input_streaming": true });
+    let tools = json!([{ "type": "function", "function": function }]);
+    let names = ["Read", "Write", "Edit", "Glob", "Grep", "Bash"];
+    let only = json!({ "tools": tools, "toolhand": { "tools": { "deny": names } } });
+
+    server.client().chat(&with(ask("Hi"), only)).await;
+
+    assert_eq!(upstream.requests().len(), 1);
 }

@@ -112,6 +112,55 @@ async fn an_answer_passes_as_it_is_but_for_its_id_and_our_extension() {
 }
 
 #[tokio::test]
+async fn members_of_other_types_than_openais_do_not_pass() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    for wrong in [json!(0), json!(1.5), json!(true), json!("x"), json!({ "a": 1 }), json!([1])] {
+        let mut message = json!({ "role": "assistant", "content": "Hello." });
+        message["audio"] = if wrong.is_object() { json!([]) } else { wrong.clone() };
+        message["annotations"] = if wrong.is_array() { json!({}) } else { wrong.clone() };
+        message["refusal"] = if wrong.is_string() { json!([]) } else { wrong.clone() };
+        let mut body = whole(&message, "stop");
+        body["service_tier"] = if wrong.is_string() { json!({}) } else { wrong.clone() };
+        body["choices"][0]["logprobs"] = if wrong.is_array() {
+            wrong.clone()
+        } else {
+            json!({ "content": wrong, "refusal": null })
+        };
+        body["usage"]["prompt_tokens_details"] =
+            if wrong.is_object() { json!({ "cached_tokens": [1] }) } else { wrong.clone() };
+        body["usage"]["completion_tokens_details"] = json!({ "reasoning_tokens": wrong });
+        upstream.round(status(200, &body));
+
+        let told = server.client().chat(&with(ask("Hi"), without_tools())).await.json();
+
+        let message = json!({ "role": "assistant", "content": "Hello.", "refusal": null });
+        assert_eq!(told["choices"][0]["message"], message, "{wrong}");
+        assert_eq!(told["choices"][0]["logprobs"], Value::Null, "{wrong}");
+        assert_eq!(told.get("service_tier"), None, "{wrong}");
+        let usage = &told["usage"];
+        assert_eq!(usage["total_tokens"], 15, "{wrong}");
+        let cached = usage.get("prompt_tokens_details");
+        assert!(cached.is_none_or(|details| details == &json!({})), "{usage}");
+        let reasoning = &usage["completion_tokens_details"]["reasoning_tokens"];
+        assert!(reasoning.is_null() || reasoning.is_u64(), "{usage}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_that_is_no_text_is_no_answer() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let message = json!({ "role": "assistant", "content": null, "refusal": 0 });
+    upstream.round(status(200, &whole(&message, "stop")));
+    upstream.round(says_whole("Hello."));
+
+    let answer = server.client().chat(&with(ask("Hi"), without_tools())).await;
+
+    assert_eq!(answer.text(), "Hello.");
+}
+
+#[tokio::test]
 async fn what_breaks_openais_schema_does_not_pass() {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;

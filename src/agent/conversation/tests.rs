@@ -18,7 +18,7 @@ fn opening() -> Opening {
 }
 
 fn model(name: &str) -> AskedModel {
-    AskedModel { name: name.to_owned(), takes_reasoning: true }
+    AskedModel { name: name.to_owned(), takes_reasoning: true, takes_eager_input: true }
 }
 
 /// A model that takes no reasoning.

@@ -239,7 +239,9 @@ impl Bench {
                     let positions: Vec<_> = positions.iter().map(ToString::to_string).collect();
                     format!("withdraw:{}", positions.join(","))
                 }
-                TurnEffect::RememberRefusal(model) => format!("refuses:{model}"),
+                TurnEffect::RememberRefusal(refused, model) => {
+                    format!("refuses:{model}:{refused:?}")
+                }
                 TurnEffect::Stop => "STOP".to_owned(),
             };
             write!(self.log, "{word} ").unwrap();
@@ -269,7 +271,7 @@ impl Bench {
 }
 
 fn asked(model: &str) -> AskedModel {
-    AskedModel { name: model.to_owned(), takes_reasoning: true }
+    AskedModel { name: model.to_owned(), takes_reasoning: true, takes_eager_input: true }
 }
 
 const A: &str = r#"{"at":"a"}"#;
@@ -597,7 +599,7 @@ fn a_model_that_refuses_reasoning_is_asked_without_it_and_remembered() {
     bench.finish("tool_calls").done().answer(0, "x");
     assert_eq!(bench.messages()[0]["reasoning_content"], "hm");
     bench.log();
-    bench.refuse_reasoning().expect("hang refuses:m ask");
+    bench.refuse_reasoning().expect("hang refuses:m:Reasoning ask");
     assert_eq!(bench.messages()[0]["reasoning_content"], Value::Null);
 }
 

@@ -12,7 +12,7 @@ use super::collect::{Call, Collected};
 use super::encode::{Envelope, Extension, Figures};
 use crate::agent::events::Finished;
 use crate::openai::chunk::{ContentKind, RawMembers, WholeAnswer};
-use crate::openai::usage::Usage;
+use crate::openai::usage::{Usage, has_clients_counts};
 
 /// The `chat.completion` object.
 #[derive(Debug, Serialize)]
@@ -181,16 +181,6 @@ fn usage_of<'a>(whole: Option<&'a WholeAnswer>, sum: Option<&'a Usage>) -> Optio
     });
     let summed = || sum.map(|sum| AnswerUsage::Summed(Figures::Summed(sum)));
     of_all.map(AnswerUsage::Verbatim).or_else(summed)
-}
-
-/// Whether OpenAI's clients find in it what they expect.
-fn has_clients_counts(usage: &Map<String, Value>) -> bool {
-    const COUNTS: [&str; 3] = ["prompt_tokens", "completion_tokens", "total_tokens"];
-    const DETAILS: [&str; 2] = ["prompt_tokens_details", "completion_tokens_details"];
-    COUNTS.iter().all(|name| usage.get(*name).is_some_and(Value::is_u64))
-        && DETAILS.iter().all(|name| {
-            usage.get(*name).is_none_or(|details| details.is_object() || details.is_null())
-        })
 }
 
 #[cfg(test)]

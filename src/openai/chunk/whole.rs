@@ -44,9 +44,11 @@ const OWN_MEMBERS: [&[&str]; 3] = [
 /// Members whose type OpenAI's schema tells, each with the first bytes that its value may have.
 /// Another value is not kept. So a null is kept only where the schema has one, because LiteLLM
 /// writes null for what is missing.
-const FIRST_BYTES: [(&str, &[u8]); 5] = [
+const FIRST_BYTES: [(&str, &[u8]); 7] = [
     ("system_fingerprint", b"\""),
+    ("service_tier", b"\"n"),
     ("annotations", b"["),
+    ("images", b"[n"),
     ("audio", b"{n"),
     ("usage", b"{"),
     ("logprobs", b"{"),
@@ -74,7 +76,7 @@ impl WholeAnswer {
             created,
             model: model.and_then(|model| serde_json::from_str(model.get()).ok()),
             usage: members.shift_remove("usage").filter(|raw| raw.get().len() <= MAX_USAGE),
-            logprobs: choice.shift_remove("logprobs"),
+            logprobs: choice.shift_remove("logprobs").filter(|raw| has_lists(raw)),
             members,
             choice,
             content,
@@ -121,6 +123,14 @@ fn object(value: &RawValue) -> Option<Members<'_>> {
 
 fn list(value: &RawValue) -> Option<Vec<Box<RawValue>>> {
     serde_json::from_str(value.get()).ok()
+}
+
+/// Whether log-probabilities are lists or null, as clients expect.
+fn has_lists(logprobs: &RawValue) -> bool {
+    let is_list = |value: &&RawValue| value.get().starts_with(['[', 'n']);
+    let lists = ["content", "refusal"];
+    object(logprobs)
+        .is_some_and(|members| lists.iter().all(|name| members.get(*name).is_none_or(is_list)))
 }
 
 fn kind(content: &RawValue) -> ContentKind {

@@ -224,6 +224,16 @@ fn knows_a_refusal_of_reasoning_by_the_member_it_names() {
 }
 
 #[test]
+fn knows_a_refusal_of_eager_input_streaming_by_its_name() {
+    let text = "Unknown parameter: 'tools[0].function.eager_input_streaming'.";
+    for code in [400, 422] {
+        assert!(status(code, &message(text)).refuses_eager_input());
+    }
+    assert!(!status(500, &message(text)).refuses_eager_input());
+    assert!(!status(400, &message("no streaming of input")).refuses_eager_input());
+}
+
+#[test]
 fn the_log_is_told_without_keys() {
     let fault = status(401, &message("Incorrect API key provided: sk-abcd1234efgh"));
     assert_eq!(
