@@ -302,6 +302,20 @@ impl RawDelta {
     }
 }
 
+/// Events for tests.
+#[cfg(test)]
+pub(super) mod samples {
+    use super::TurnEvent;
+
+    pub(in crate::agent) fn text(text: &str) -> TurnEvent {
+        TurnEvent::Text(text.to_owned())
+    }
+
+    pub(in crate::agent) fn member(name: &str, text: &str) -> TurnEvent {
+        TurnEvent::Member { name: name.to_owned(), text: text.to_owned() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

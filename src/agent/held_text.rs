@@ -105,14 +105,7 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
-
-    fn text(text: &str) -> TurnEvent {
-        TurnEvent::Text(text.to_owned())
-    }
-
-    fn member(name: &str, text: &str) -> TurnEvent {
-        TurnEvent::Member { name: name.to_owned(), text: text.to_owned() }
-    }
+    use crate::agent::events::samples::{member, text};
 
     fn raw(text: Option<&str>, members: &[&str]) -> TurnEvent {
         let value = || RawValue::from_string("[1]".to_owned()).unwrap();

@@ -199,14 +199,7 @@ mod tests {
     use futures::FutureExt as _;
 
     use super::*;
-
-    fn text(text: &str) -> TurnEvent {
-        TurnEvent::Text(text.to_owned())
-    }
-
-    fn member(name: &str, text: &str) -> TurnEvent {
-        TurnEvent::Member { name: name.to_owned(), text: text.to_owned() }
-    }
+    use crate::agent::events::samples::{member, text};
 
     fn take(inbox: &mut Inbox) -> String {
         let events = inbox.take().now_or_never().expect("something waits").expect("open");

@@ -57,6 +57,9 @@ struct Listed(i32);
 /// The outcome after a supervisor has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ended {
+    /// The supervisor ended by itself and in order. Only then may its report count that
+    /// nothing has run: a command that forges that report still runs.
+    pub(super) in_order: bool,
     /// Living orphans that were found.
     pub(super) orphans: usize,
     /// Orphans that could not be ended.
@@ -76,19 +79,25 @@ impl Supervisor {
     /// Waits until the supervisor has exited, kills it after `patience`, and ends its
     /// orphans.
     pub(super) async fn end(mut self, patience: Duration) -> Ended {
-        if let Some(running) = &mut self.running {
-            running.end(patience).await;
-        }
+        let in_order = match &mut self.running {
+            Some(running) => running.end(patience).await,
+            None => false,
+        };
         self.running = None;
-        end_orphans().await
+        Ended { in_order, ..end_orphans().await }
     }
 }
 
 impl Running {
-    async fn end(&mut self, patience: Duration) {
-        if timeout(patience, self.child.wait()).await.is_err() {
-            // It may have been stopped by its own command.
-            _ = self.child.kill().await;
+    /// Returns whether the supervisor ended by itself and in order.
+    async fn end(&mut self, patience: Duration) -> bool {
+        match timeout(patience, self.child.wait()).await {
+            Ok(status) => status.is_ok_and(|status| status.success()),
+            Err(_) => {
+                // It may have been stopped by its own command.
+                _ = self.child.kill().await;
+                false
+            }
         }
     }
 }

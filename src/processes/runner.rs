@@ -251,7 +251,8 @@ impl Run {
     async fn finish(mut self, piece: &mut [u8]) -> Result<Finished, (LaunchStep, io::Error)> {
         let patience = if self.steps.is_over { EXIT_PATIENCE } else { Duration::ZERO };
         let ended = self.supervisor.end(patience).await;
-        if ended.orphans == 0
+        if ended.in_order
+            && ended.orphans == 0
             && let Some((step, errno)) = self.steps.not_started
         {
             return Err((step, io::Error::from_raw_os_error(errno)));
