@@ -91,14 +91,12 @@ impl Supervisor {
 impl Running {
     /// Returns whether the supervisor ended by itself and in order.
     async fn end(&mut self, patience: Duration) -> bool {
-        match timeout(patience, self.child.wait()).await {
-            Ok(status) => status.is_ok_and(|status| status.success()),
-            Err(_) => {
-                // It may have been stopped by its own command.
-                _ = self.child.kill().await;
-                false
-            }
+        if let Ok(status) = timeout(patience, self.child.wait()).await {
+            return status.is_ok_and(|status| status.success());
         }
+        // It may have been stopped by its own command.
+        _ = self.child.kill().await;
+        false
     }
 }
 
