@@ -15,6 +15,7 @@ pub(crate) mod settings;
 pub(crate) mod sse;
 pub(crate) mod stream;
 mod trace;
+mod whole_body;
 
 pub(crate) use body::RequestBody;
 pub(crate) use client::Client;
@@ -23,3 +24,4 @@ pub(crate) use model_hints::ModelHints;
 pub(crate) use settings::UpstreamSettings;
 pub(crate) use stream::{ChunkStream, StreamEvent};
 pub(crate) use trace::TraceHeaders;
+pub(crate) use whole_body::{BodyFault, whole_body};

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bytes::{Bytes, BytesMut};
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER,
 };
@@ -16,11 +15,12 @@ use tokio::time::timeout;
 
 use super::fault::{Fault, Refusal};
 use super::settings::UpstreamSettings;
-use super::sse::guard::{SseLimits, TooLarge};
+use super::sse::guard::SseLimits;
 use super::stream::{ChunkStream, Draining};
 use super::trace::TraceHeaders;
+use super::whole_body::whole_body_within;
 use crate::limits::Limits;
-use crate::memory_budget::{MemoryBudget, Reservation};
+use crate::memory_budget::MemoryBudget;
 use crate::named_file;
 use crate::openai::error_object::ErrorObject;
 use crate::secret::Secret;
@@ -126,12 +126,12 @@ impl Client {
         let url = self.0.settings.url.join("/models");
         let request = self.request(Method::GET, url, &TraceHeaders::default());
         let response = self.send(request, SHORT_REQUEST_TIMEOUT).await?;
-        let body = timeout(
-            SHORT_REQUEST_TIMEOUT,
-            whole(response, self.0.caps.response, self.0.memory_budget.reservation()),
-        )
-        .await
-        .map_err(|_| Fault::Idle(SHORT_REQUEST_TIMEOUT))??;
+        let mut reservation = self.0.memory_budget.reservation();
+        let reserve = |bytes| reservation.hold(bytes).map_err(Fault::from);
+        let body = whole_body_within(response, self.0.caps.response, reserve);
+        let body = timeout(SHORT_REQUEST_TIMEOUT, body)
+            .await
+            .map_err(|_| Fault::Idle(SHORT_REQUEST_TIMEOUT))??;
         serde_json::from_slice(&body).map_err(|_| Fault::not_a_completion(&body))
     }
 
@@ -224,25 +224,6 @@ async fn beginning(mut response: Response, most: usize) -> Vec<u8> {
     };
     timeout(SHORT_REQUEST_TIMEOUT, reading).await.ok();
     body
-}
-
-/// Reads a whole body of at most `most` bytes.
-async fn whole(
-    mut response: Response,
-    most: usize,
-    mut reservation: Reservation,
-) -> Result<Bytes, Fault> {
-    let mut body = BytesMut::new();
-    while let Some(bytes) =
-        response.chunk().await.map_err(|error| Fault::from_body_error(&error))?
-    {
-        if body.len() + bytes.len() > most {
-            return Err(TooLarge::Response(most).into());
-        }
-        reservation.hold(body.len() + bytes.len())?;
-        body.extend_from_slice(&bytes);
-    }
-    Ok(body.freeze())
 }
 
 /// An HTTP client that follows no redirect and uses no proxy of the environment.

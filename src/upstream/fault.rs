@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::assemble::MAX_CALLS;
 use super::sse::guard::TooLarge;
+use super::whole_body::BodyFault;
 use crate::errors::{ApiError, ErrorCode};
 use crate::memory_budget::Exhausted;
 use crate::openai::error_object::ErrorObject;
@@ -253,6 +254,15 @@ fn innermost(message: &str) -> &str {
 impl From<Exhausted> for Fault {
     fn from(_: Exhausted) -> Self {
         Self::Overloaded
+    }
+}
+
+impl From<BodyFault> for Fault {
+    fn from(fault: BodyFault) -> Self {
+        match fault {
+            BodyFault::TooLarge(most) => TooLarge::Response(most).into(),
+            BodyFault::Broken(error) => Self::from_body_error(&error),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
 use serde::Deserialize;
@@ -15,8 +15,8 @@ use super::screen::Screen;
 use super::stream::{MAX_SILENCE, show, show_stream};
 use super::target::Target;
 use crate::openai::error_object::ErrorObject;
-use crate::upstream::UpstreamSettings;
 use crate::upstream::client::{bearer, http};
+use crate::upstream::{UpstreamSettings, whole_body};
 
 /// For what the server has ready: its list of models, the body of an error.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -64,7 +64,7 @@ impl Client {
             id: String,
         }
         let response = self.send(self.http.get(self.url("models")), Some(SHORT_TIMEOUT)).await?;
-        let body = timeout(SHORT_TIMEOUT, whole(response, MAX_BODY));
+        let body = timeout(SHORT_TIMEOUT, whole_body(response, MAX_BODY));
         let body = body.await.map_err(|_| AskError::silent(SHORT_TIMEOUT))??;
         let list: List = serde_json::from_slice(&body).map_err(|_| {
             let message = format!("what {} lists is no list of models", self.base);
@@ -83,7 +83,7 @@ impl Client {
     ) -> Result<(Bytes, Ending), AskError> {
         // Nothing comes before the turn has ended, and its time is the server's to limit.
         let response = self.send(self.completion(question, false), None).await?;
-        let body = whole(response, MAX_BODY).await?;
+        let body = whole_body(response, MAX_BODY).await?;
         let ending = read_whole(&body)?;
         Ok((body, ending))
     }
@@ -97,7 +97,7 @@ impl Client {
         let request = self.completion(question, true);
         let response = screen.during(self.send(request, Some(MAX_SILENCE))).await?;
         if is_of_type(&response, "application/json") {
-            return show_whole(&whole(response, MAX_BODY).await?, screen);
+            return show_whole(&whole_body(response, MAX_BODY).await?, screen);
         }
         show_stream(response.bytes_stream(), screen).await
     }
@@ -204,7 +204,7 @@ impl Client {
         if is_of_type(&response, "text/html") {
             return self.web_page(status);
         }
-        let body = timeout(SHORT_TIMEOUT, whole(response, MAX_ERROR_BODY)).await;
+        let body = timeout(SHORT_TIMEOUT, whole_body(response, MAX_ERROR_BODY)).await;
         let body = body.unwrap_or_else(|_| Ok(Bytes::new())).unwrap_or_default();
         let object = ErrorObject::from_body(&String::from_utf8_lossy(&body));
         let mut error = server_error(&object, Some(status.as_u16()));
@@ -229,22 +229,6 @@ fn read_whole(body: &[u8]) -> Result<Ending, AskError> {
     let text = String::from_utf8_lossy(body);
     answer.read(&text)?;
     if answer.has_ended() { answer.ending() } else { Err(no_completion(&text)) }
-}
-
-/// Reads a whole body of at most `most` bytes.
-async fn whole(mut response: Response, most: usize) -> Result<Bytes, AskError> {
-    let mut body = BytesMut::new();
-    loop {
-        match response.chunk().await {
-            Ok(None) => return Ok(body.freeze()),
-            Ok(Some(read)) if most - body.len() < read.len() => {
-                let message = format!("the server's answer is larger than {most} bytes");
-                return Err(AskError::new(ErrorKind::InvalidAnswer, message));
-            }
-            Ok(Some(read)) => body.extend_from_slice(&read),
-            Err(error) => return Err(AskError::broken_off(&error)),
-        }
-    }
 }
 
 fn is_of_type(response: &Response, expected: &str) -> bool {

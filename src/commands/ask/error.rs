@@ -10,6 +10,7 @@ use serde_json::json;
 use super::control_characters::in_one_line;
 use crate::secret::Secret;
 use crate::text::shortened;
+use crate::upstream::BodyFault;
 
 /// The longest sentence in bytes. A server may send any text as its error.
 const MAX_SENTENCE: usize = 2_000;
@@ -149,6 +150,18 @@ impl AskError {
             });
             format!("{}\n", json!({ "error": error })).into()
         })
+    }
+}
+
+impl From<BodyFault> for AskError {
+    fn from(fault: BodyFault) -> Self {
+        match fault {
+            BodyFault::TooLarge(most) => {
+                let message = format!("the server's answer is larger than {most} bytes");
+                Self::new(ErrorKind::InvalidAnswer, message)
+            }
+            BodyFault::Broken(error) => Self::broken_off(&error),
+        }
     }
 }
 

@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use bytes::BytesMut;
-use reqwest::{Body, Method, Response};
+use reqwest::{Body, Method};
 use serde::Deserialize;
 use tokio::time::timeout;
 
@@ -12,7 +11,7 @@ use crate::app::running_server::{RunningServer, StartedBy};
 use crate::limits::Limits;
 use crate::memory_budget::MemoryBudget;
 use crate::secret::Secret;
-use crate::upstream::{Client, TraceHeaders, UpstreamSettings};
+use crate::upstream::{BodyFault, Client, TraceHeaders, UpstreamSettings, whole_body};
 
 /// The server probes its upstream before it answers, which may take as long as this.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(30);
@@ -75,18 +74,10 @@ async fn status(server: &RunningServer, key: Option<&Secret>) -> Result<Status, 
         Some(_) => format!("{fault} (asked with the client key of the state directory)"),
         None => format!("{fault} (asked without a key: the state directory has none)"),
     })?;
-    serde_json::from_slice(&bounded_body(response).await?)
+    let body = whole_body(response, MAX_STATUS).await.map_err(|fault| match fault {
+        BodyFault::TooLarge(_) => "its status has no end".to_owned(),
+        BodyFault::Broken(error) => error.to_string(),
+    })?;
+    serde_json::from_slice(&body)
         .map_err(|error| format!("its status is none of toolhand's: {error}"))
-}
-
-/// Reads a body of at most [`MAX_STATUS`] bytes.
-async fn bounded_body(mut response: Response) -> Result<BytesMut, String> {
-    let mut body = BytesMut::new();
-    while let Some(piece) = response.chunk().await.map_err(|error| error.to_string())? {
-        if body.len() + piece.len() > MAX_STATUS {
-            return Err("its status has no end".to_owned());
-        }
-        body.extend_from_slice(&piece);
-    }
-    Ok(body)
 }

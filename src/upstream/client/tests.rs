@@ -1,5 +1,6 @@
 //! Tests the client against a server on loopback that answers from a script.
 
+use bytes::Bytes;
 use std::net::SocketAddr;
 
 use reqwest::header::{CONTENT_LENGTH, HOST};
