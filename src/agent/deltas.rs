@@ -4,7 +4,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::events::{RawDelta, TurnEvent};
-use crate::openai::chunk::RawMembers;
+use crate::openai::chunk::{RawMembers, first_byte_of};
 
 /// Members that are never sent to the client: lists of reasoning, members that a provider
 /// expects back, and the obsolete `function_call`.
@@ -48,13 +48,8 @@ pub(super) fn for_client(
 
 /// Whether clients find a value of the type that they expect, or know nothing of the member.
 fn has_known_type(name: &str, value: &RawValue) -> bool {
-    let first = match name {
-        "refusal" => '"',
-        "annotations" | "images" => '[',
-        "audio" => '{',
-        _ => return true,
-    };
-    value.get().starts_with(first)
+    let first = if name == "refusal" { Some(b'"') } else { first_byte_of(name) };
+    first.is_none_or(|first| value.get().as_bytes().first() == Some(&first))
 }
 
 /// The value where it is a JSON string.

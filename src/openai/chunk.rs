@@ -23,6 +23,16 @@ const MAX_USAGE: usize = 64 << 10;
 /// Unparsed members, by name.
 pub(crate) type RawMembers = IndexMap<String, Box<RawValue>>;
 
+/// The first byte of a value of the type that clients expect of a member of messages and deltas;
+/// `None` for a text, and for a member that they do not know.
+pub(crate) fn first_byte_of(member: &str) -> Option<u8> {
+    match member {
+        "annotations" | "images" => Some(b'['),
+        "audio" => Some(b'{'),
+        _ => None,
+    }
+}
+
 /// A chunk, as far as the turn looks into it.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {

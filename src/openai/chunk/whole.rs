@@ -4,7 +4,7 @@
 use indexmap::IndexMap;
 use serde_json::value::RawValue;
 
-use super::{MAX_USAGE, RawMembers};
+use super::{MAX_USAGE, RawMembers, first_byte_of};
 
 /// A whole completion, but for the text of its answer, which the chunk holds.
 #[derive(Clone, Debug, Default)]
@@ -41,18 +41,9 @@ const OWN_MEMBERS: [&[&str]; 3] = [
     &["role", "refusal", "function_call", "toolhand"],
 ];
 
-/// Members whose type OpenAI's schema tells, each with the first bytes that its value may have.
-/// Another value is not kept. So a null is kept only where the schema has one, because LiteLLM
-/// writes null for what is missing.
-const FIRST_BYTES: [(&str, &[u8]); 7] = [
-    ("system_fingerprint", b"\""),
-    ("service_tier", b"\"n"),
-    ("annotations", b"["),
-    ("images", b"[n"),
-    ("audio", b"{n"),
-    ("usage", b"{"),
-    ("logprobs", b"{"),
-];
+/// The members of known type that may be null. Elsewhere a null is not kept, because LiteLLM
+/// writes it for what is missing.
+const NULLABLE: [&str; 3] = ["service_tier", "images", "audio"];
 
 /// A parsed object that borrows its values.
 type Members<'a> = IndexMap<String, &'a RawValue>;
@@ -141,17 +132,22 @@ fn kind(content: &RawValue) -> ContentKind {
     }
 }
 
+/// Whether the value has the type that OpenAI's schema tells, if it tells one.
+fn has_known_type(name: &str, value: &RawValue) -> bool {
+    let expected = match name {
+        "system_fingerprint" | "service_tier" => Some(b'"'),
+        "usage" | "logprobs" => Some(b'{'),
+        name => first_byte_of(name),
+    };
+    let first = value.get().as_bytes().first().copied();
+    expected.is_none() || first == expected || first == Some(b'n') && NULLABLE.contains(&name)
+}
+
 /// The members that are not our own and have a type that clients expect.
 fn kept(members: Members<'_>, own: &[&str]) -> RawMembers {
-    let has_fitting_type = |name: &str, value: &RawValue| {
-        let known = FIRST_BYTES.iter().find(|(known, _)| *known == name);
-        known.is_none_or(|(_, first)| {
-            value.get().as_bytes().first().is_some_and(|byte| first.contains(byte))
-        })
-    };
     members
         .into_iter()
-        .filter(|(name, value)| !own.contains(&name.as_str()) && has_fitting_type(name, value))
+        .filter(|(name, value)| !own.contains(&name.as_str()) && has_known_type(name, value))
         .map(|(name, value)| (name, value.to_owned()))
         .collect()
 }
