@@ -137,11 +137,8 @@ impl Sessions {
             .iter()
             .any(|name| fields.get(*name).is_some_and(|limit| limit.get() != "null"));
         let has_tools = !pipeline.tools.tools().is_empty();
-        let (client_tools, definitions): (Arc<[String]>, Vec<_>) = {
-            let (names, definitions): (Vec<_>, Vec<_>) =
-                client_tools.into_iter().map(|tool| (tool.name, tool.definition)).unzip();
-            (names.into(), definitions)
-        };
+        let (client_tools, definitions): (Vec<_>, Vec<_>) =
+            client_tools.into_iter().map(|tool| (tool.name, tool.definition)).unzip();
         let mut settings = self.settings.clone();
         if let Some(rounds) = max_rounds {
             settings.max_rounds = settings.max_rounds.min(rounds);
@@ -165,7 +162,7 @@ impl Sessions {
             }),
             limits_output,
             pipeline,
-            client_tools,
+            client_tools: client_tools.into(),
             settings,
             model_rules: Arc::clone(&self.model_rules),
             upstream: Arc::clone(self.upstream.settings()),

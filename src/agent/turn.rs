@@ -3,7 +3,7 @@
 //! The turn owns what it starts. Dropping it closes the connection to upstream, aborts its tool
 //! calls and cancels their token.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -40,7 +40,7 @@ pub(crate) struct Turn {
 
 /// What models have refused, for all turns.
 #[derive(Debug, Default)]
-pub(crate) struct ModelRefusals(Mutex<HashSet<(Refused, String)>>);
+pub(crate) struct ModelRefusals(Mutex<HashMap<Refused, HashSet<String>>>);
 
 impl ModelRefusals {
     /// The limit: more than the models of any gateway refuse, but bounded, since names come from
@@ -48,13 +48,13 @@ impl ModelRefusals {
     const MAX_REFUSALS: usize = 1024;
 
     pub(crate) fn contains(&self, refused: Refused, model: &str) -> bool {
-        sync::lock(&self.0).contains(&(refused, model.to_owned()))
+        sync::lock(&self.0).get(&refused).is_some_and(|models| models.contains(model))
     }
 
     fn remember(&self, refused: Refused, model: String) {
         let mut refusals = sync::lock(&self.0);
-        if refusals.len() < Self::MAX_REFUSALS {
-            refusals.insert((refused, model));
+        if refusals.values().map(HashSet::len).sum::<usize>() < Self::MAX_REFUSALS {
+            refusals.entry(refused).or_default().insert(model);
         }
     }
 }
