@@ -1,6 +1,7 @@
 //! The agent loop: rounds of model and tools until the turn has its answer.
 
 mod attempts;
+pub(crate) mod beginning;
 pub(crate) mod conversation;
 mod deltas;
 pub(crate) mod events;
@@ -10,6 +11,7 @@ pub(crate) mod message;
 pub(crate) mod outbox;
 mod parts;
 pub(crate) mod prompt;
+pub(crate) mod record;
 mod round;
 pub(crate) mod settings;
 mod size_estimate;

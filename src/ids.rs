@@ -4,19 +4,28 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 macro_rules! random_ids {
     ($($(#[$doc:meta])* $name:ident = $prefix:literal;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
         pub(crate) struct $name(String);
 
         impl $name {
             pub(crate) fn random() -> Self {
                 Self(format!(concat!($prefix, "{}"), Uuid::new_v4().simple()))
+            }
+
+            /// Reads an id that the server made. No other spelling is one.
+            pub(crate) fn parse(text: &str) -> Option<Self> {
+                is_own_id($prefix, text).then(|| Self(text.to_owned()))
+            }
+
+            pub(crate) fn as_str(&self) -> &str {
+                &self.0
             }
         }
 
@@ -29,7 +38,7 @@ macro_rules! random_ids {
 }
 
 random_ids! {
-    /// A session; for now one request.
+    /// A session.
     SessionId = "sess_";
     /// A turn: one client request until its answer.
     TurnId = "turn_";
@@ -39,6 +48,44 @@ random_ids! {
     RequestId = "req_";
     /// A tool call for which the model gave no id, or one that was in use.
     CallId = "call_";
+    /// A question to a person about a tool call.
+    ApprovalId = "appr_";
+}
+
+/// Whether `text` is `prefix` and 32 lower-case hexadecimal digits.
+fn is_own_id(prefix: &str, text: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.strip_prefix(prefix).is_some_and(|rest| rest.len() == 32 && rest.bytes().all(is_digit))
+}
+
+/// Separates what belongs to different keys, and under one key to different forwarded users.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Scope([u8; 32]);
+
+impl Scope {
+    /// `user` is the forwarded id of a person behind a trusted frontend.
+    pub(crate) fn new(key: &KeyId, user: Option<&str>) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("toolhand scope of a client key");
+        hasher.update(&key.0.len().to_le_bytes()).update(key.0.as_bytes());
+        if let Some(user) = user {
+            hasher.update(b"/").update(user.as_bytes());
+        }
+        Self(*hasher.finalize().as_bytes())
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scope(..)")
+    }
 }
 
 /// The longest request id that is taken from a client, in bytes.
@@ -53,10 +100,6 @@ impl RequestId {
         (is_printable && fits).then(|| Self(String::from_utf8_lossy(sent).into_owned()))
     }
 
-    /// The id as printable ASCII.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 /// Names a client key in the log, and separates what belongs to different keys. It reveals
@@ -67,6 +110,10 @@ pub(crate) struct KeyId(Arc<str>);
 impl KeyId {
     pub(crate) fn new(name: &str) -> Self {
         Self(name.into())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
     }
 
     /// Stands for every client of a server that asks for no key.

@@ -29,6 +29,7 @@ pub(crate) mod workspace;
 pub(crate) mod files;
 pub(crate) mod hooks;
 pub(crate) mod permissions;
+pub(crate) mod store;
 pub(crate) mod upstream;
 
 // The tool contract, and the built-in tools.

@@ -2,6 +2,7 @@
 //! with the turn.
 
 mod answer_form;
+pub(crate) mod record;
 pub(crate) mod request;
 
 use std::path::PathBuf;

@@ -1,0 +1,158 @@
+//! Defines what a turn leaves behind, and the trait by which it is committed.
+//!
+//! Intent comes before effect: a call that may have an effect is committed before it runs, and
+//! the end of a turn before the client is told of it.
+
+use std::fmt;
+
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::errors::ApiError;
+use crate::execution::ask::Ask;
+use crate::ids::ApprovalId;
+
+/// Commits the entries of one turn, in order. `sessions` implements it.
+pub(crate) trait Recorder: Send + Sync + fmt::Debug {
+    /// Resolves when this entry, and all before it, survive a kill of the process. The entry is
+    /// committed even if the future is dropped.
+    fn commit(&self, entry: Entry) -> BoxFuture<'static, Result<(), ApiError>>;
+}
+
+/// One entry of a turn's record. A turn's entries are: intents and their answers, the round
+/// that they belong to, the next round, …, and the end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "entry")]
+pub(crate) enum Entry {
+    /// A call that may have an effect is about to run.
+    Intent(Intent),
+    /// Such a call has run.
+    Ran(Ran),
+    /// A person is asked. From now on the asks can be decided over REST.
+    Asked { asked: Vec<Asked> },
+    /// A round is closed: every call has its answer. Its intents are settled by it.
+    Round(RecordedRound),
+    /// From now on the transcript of the session begins with this.
+    Compacted(Compacted),
+    End(Box<End>),
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Intent {
+    pub(crate) round: u32,
+    pub(crate) slot: usize,
+    /// The entry of `tool_calls` as it goes back upstream.
+    pub(crate) entry: Value,
+    /// The name of the model that made the call.
+    pub(crate) model: String,
+    /// The approval that allowed it: it is used up now.
+    pub(crate) approval: Option<ApprovalId>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Ran {
+    pub(crate) round: u32,
+    pub(crate) slot: usize,
+    /// The content of the tool message.
+    pub(crate) answer: String,
+}
+
+/// Messages as they go upstream, byte for byte.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RecordedRound {
+    /// A JSON array: the assistant's message and the answers to its calls, or a message alone.
+    pub(crate) messages: String,
+    /// The name of the model that wrote it; its reasoning is sent to no other.
+    pub(crate) model: String,
+    pub(crate) has_reasoning: bool,
+}
+
+/// The transcript up to some turn in a shorter form.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Compacted {
+    /// Replaces all messages of the request but the leading instructions, up to the rounds that
+    /// this turn records behind it.
+    pub(crate) rounds: Vec<RecordedRound>,
+}
+
+/// The end of a turn.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct End {
+    pub(crate) outcome: Outcome,
+    /// What the model said last, without calls: the answer, or what it had said when the turn
+    /// was stopped. `None` if nothing.
+    pub(crate) last: Option<RecordedRound>,
+    /// The round that waits for answers, if the turn ended with client calls or a question.
+    pub(crate) open: Option<OpenRound>,
+    /// All text that the client was sent as content, with the question of a suspended turn.
+    pub(crate) said: String,
+    /// The calls that the client was sent, as entries of `tool_calls`. The calls of
+    /// `ask_user` and `toolhand_approval` are among them.
+    pub(crate) client_calls: Vec<Value>,
+    /// Usage, rounds and so on, for telling the turn again: `agent::events::Finished` as the
+    /// agent writes it.
+    pub(crate) summary: Value,
+    /// Whether a tool has run.
+    pub(crate) tools_ran: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "outcome")]
+pub(crate) enum Outcome {
+    /// With OpenAI's `finish_reason`.
+    Finished { reason: String },
+    Failed { code: String, message: String },
+    /// The client left, somebody cancelled the turn, or the server shut down.
+    Stopped,
+}
+
+/// A round that cannot be closed yet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OpenRound {
+    /// The assistant's message with all its calls, in the form that goes back upstream.
+    pub(crate) message: Value,
+    pub(crate) model: String,
+    pub(crate) has_reasoning: bool,
+    /// As many as `message` has calls, in their order.
+    pub(crate) calls: Vec<OpenCall>,
+    /// The asks that the person was shown; empty while the client's own calls come first.
+    pub(crate) asked: Vec<Asked>,
+    /// The call of the client's tool by which the person is asked (`ask_user`,
+    /// `toolhand_approval`): its id and name. `None`: in the conversation, or over REST alone.
+    pub(crate) asked_by: Vec<AskingCall>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub(crate) enum OpenCall {
+    /// It ran, or was refused: the content of its tool message.
+    Answered { answer: String },
+    /// A call of the server's that has not run.
+    Waiting,
+    /// The client answers it, under this id.
+    Clients { id: String },
+}
+
+/// An ask that a person was shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    pub(crate) id: ApprovalId,
+    /// Four letters, by which a reply can name it.
+    pub(crate) code: String,
+    /// The call's place in its round.
+    pub(crate) slot: usize,
+    pub(crate) ask: Ask,
+    /// Milliseconds since 1970.
+    pub(crate) created_ms: i64,
+    pub(crate) expires_ms: i64,
+}
+
+/// A call of the client's own tool that asks a person for us.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AskingCall {
+    pub(crate) id: String,
+    pub(crate) tool: String,
+    /// The asks it is about, as places in `OpenRound::asked`.
+    pub(crate) asks: Vec<usize>,
+}

@@ -1,0 +1,82 @@
+//! Defines what a call asks of a person, and what the person decided.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+/// A keyless hash of an exact effect.
+pub(crate) type EffectDigest = [u8; 32];
+
+/// A call that needs a person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ask {
+    pub(crate) tool: String,
+    /// The call's main argument.
+    pub(crate) headline: String,
+    pub(crate) about: About,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub(crate) enum About {
+    /// May the call do this?
+    Effect(ShownEffect),
+    /// The model's own questions (AskUserQuestion).
+    Questions { questions: Vec<Question> },
+}
+
+/// What a call would do, exactly.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ShownEffect {
+    /// The resolved path, command, diff or host, as Markdown for a person.
+    pub(crate) markdown: String,
+    /// Of the exact effect: for edits with the hash of the file's contents.
+    pub(crate) digest: EffectDigest,
+    /// What `allow for this session` would cover: the same command, or edits of the same file.
+    /// `None` if it would cover nothing but this call.
+    pub(crate) grant: Option<EffectDigest>,
+    /// Why it asks, for a person.
+    pub(crate) why: Option<String>,
+    /// What would allow it without asking, for the model where nobody can be asked.
+    pub(crate) remedy: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Question {
+    pub(crate) question: String,
+    pub(crate) header: String,
+    pub(crate) options: Vec<QuestionOption>,
+    pub(crate) multi_select: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct QuestionOption {
+    pub(crate) label: String,
+    pub(crate) description: String,
+}
+
+/// What a person decided about one [`Ask`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "decision")]
+pub(crate) enum Decision {
+    Allow {
+        /// Of the effect that was shown. Another effect is asked about anew.
+        digest: EffectDigest,
+        scope: GrantScope,
+        /// The person's own input for the call, instead of the model's. `digest` is then that of
+        /// the effect it makes.
+        updated_input: Option<serde_json::Value>,
+    },
+    Deny {
+        /// Stands in the call's answer.
+        feedback: Option<String>,
+    },
+    /// The answer to each question, by its text.
+    Answers { answers: IndexMap<String, String> },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum GrantScope {
+    Once,
+    Session,
+}

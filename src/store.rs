@@ -1,0 +1,118 @@
+//! Keeps sessions, turns and approvals, so that they survive the process.
+//!
+//! The store knows no meaning of what it keeps: rows have the columns that are searched, and a
+//! body that only `sessions` reads.
+
+pub(crate) mod rows;
+
+use std::fmt;
+
+use futures::future::BoxFuture;
+
+use self::rows::{
+    ApprovalRow, Change, Digest, EntryRow, SessionName, SessionRow, SessionSummary, TurnRow,
+};
+use crate::errors::{ApiError, ErrorCode};
+use crate::ids::{ApprovalId, Scope, SessionId, TurnId};
+
+/// A durable store. Every look-up is by scope as well: what belongs to another scope is not
+/// found.
+pub(crate) trait Store: Send + Sync + fmt::Debug {
+    /// Applies the changes in order, all or none. When it resolves they survive a kill of the
+    /// process. Calls are applied in the order in which they were made, even if the returned
+    /// future is dropped.
+    fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>>;
+
+    fn session(
+        &self,
+        scope: Scope,
+        by: SessionKey,
+    ) -> BoxFuture<'static, Result<Option<SessionRow>, StoreError>>;
+
+    /// The sessions of a scope, the one used last first: at most `limit`, from behind `after`.
+    fn sessions(
+        &self,
+        scope: Scope,
+        after: Option<SessionId>,
+        limit: usize,
+    ) -> BoxFuture<'static, Result<SessionPage, StoreError>>;
+
+    /// The turns that match, the newest first, without their entries.
+    fn turns(
+        &self,
+        scope: Scope,
+        by: TurnKey,
+    ) -> BoxFuture<'static, Result<Vec<TurnRow>, StoreError>>;
+
+    /// The entries of these turns, in the order in which they were appended.
+    fn entries(
+        &self,
+        scope: Scope,
+        turns: Vec<TurnId>,
+    ) -> BoxFuture<'static, Result<Vec<EntryRow>, StoreError>>;
+
+    fn approvals(
+        &self,
+        scope: Scope,
+        by: ApprovalKey,
+    ) -> BoxFuture<'static, Result<Vec<ApprovalRow>, StoreError>>;
+}
+
+/// How a session is looked up.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum SessionKey {
+    Id(SessionId),
+    Name(SessionName),
+}
+
+/// How turns are looked up.
+#[derive(Clone, Debug)]
+pub(crate) enum TurnKey {
+    Id(TurnId),
+    /// All turns of a session.
+    Session(SessionId),
+    /// The newest turn of a session.
+    Newest(SessionId),
+    /// Turns that ended with one of these chain digests.
+    Chain(Vec<Digest>),
+    /// Turns whose last link began with this: `rows::LinkDigests::head`.
+    Head(Digest),
+    /// Turns whose request had this `Idempotency-Key`, hashed.
+    Idempotency(Digest),
+    /// Turns of this very request.
+    Request(Digest),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum ApprovalKey {
+    Id(ApprovalId),
+    /// Those of a turn, decided or not.
+    Turn(TurnId),
+    /// All that are not decided yet.
+    Open,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct SessionPage {
+    pub(crate) sessions: Vec<SessionSummary>,
+    pub(crate) has_more: bool,
+}
+
+/// Why the store did not do what it was asked. The cause is in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum StoreError {
+    /// The disk is full or broken, or the database is.
+    #[error("the store cannot be used now")]
+    Unavailable,
+    /// A condition of a change does not hold: the approval is decided already.
+    #[error("somebody else was quicker")]
+    Conflict,
+}
+
+impl From<StoreError> for ApiError {
+    fn from(_: StoreError) -> Self {
+        let message = "The server cannot keep what this request needs kept. Nothing was run; try \
+                       again when its operator has looked at the disk.";
+        Self::new(ErrorCode::StoreUnavailable, message)
+    }
+}
