@@ -28,6 +28,7 @@ use crate::http::hosts::Authority;
 use crate::http::{auth, cors};
 use crate::limits::Limits;
 use crate::processes::Environment;
+use crate::sessions::approval_settings::ApprovalSettings;
 use crate::sessions::request::Progress;
 use crate::text::did_you_mean;
 use crate::{permissions, telemetry, tools, upstream};
@@ -46,6 +47,7 @@ pub(crate) struct Config {
     pub(crate) models: Vec<ModelRule>,
     pub(crate) tools: tools::ToolSettings,
     pub(crate) permissions: permissions::PermissionSettings,
+    pub(crate) approval: ApprovalSettings,
     pub(crate) sandbox: Sandbox,
     pub(crate) prompt: prompt::PromptSettings,
     pub(crate) limits: Limits,

@@ -99,7 +99,6 @@ impl RequestId {
         let fits = (1..=MAX_REQUEST_ID).contains(&sent.len());
         (is_printable && fits).then(|| Self(String::from_utf8_lossy(sent).into_owned()))
     }
-
 }
 
 /// Names a client key in the log, and separates what belongs to different keys. It reveals

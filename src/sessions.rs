@@ -2,7 +2,9 @@
 //! with the turn.
 
 mod answer_form;
+pub(crate) mod approval_settings;
 pub(crate) mod record;
+mod recorder;
 pub(crate) mod request;
 
 use std::path::PathBuf;

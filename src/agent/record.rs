@@ -30,7 +30,9 @@ pub(crate) enum Entry {
     /// Such a call has run.
     Ran(Ran),
     /// A person is asked. From now on the asks can be decided over REST.
-    Asked { asked: Vec<Asked> },
+    Asked {
+        asked: Vec<Asked>,
+    },
     /// A round is closed: every call has its answer. Its intents are settled by it.
     Round(RecordedRound),
     /// From now on the transcript of the session begins with this.
@@ -101,8 +103,13 @@ pub(crate) struct End {
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub(crate) enum Outcome {
     /// With OpenAI's `finish_reason`.
-    Finished { reason: String },
-    Failed { code: String, message: String },
+    Finished {
+        reason: String,
+    },
+    Failed {
+        code: String,
+        message: String,
+    },
     /// The client left, somebody cancelled the turn, or the server shut down.
     Stopped,
 }
