@@ -11,6 +11,7 @@ mod pass_through;
 mod process;
 mod report;
 mod searches;
+mod sessions;
 mod turns;
 mod upstream;
 
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Some("serve") => toolhand::commands::run(),
         Some("searches") => searches(),
         Some("pass-through") => pass_through(),
+        Some("sessions") => sessions(),
         _ => bench(),
     }
 }
@@ -45,6 +47,15 @@ async fn pass_through() -> ExitCode {
     let mut report = Report::default();
     pass_through::measure(&upstream, &mut report).await;
     footprint::measure(&upstream, &mut report).await;
+    report.print()
+}
+
+/// Runs the rows of sessions alone.
+#[tokio::main]
+async fn sessions() -> ExitCode {
+    let upstream = Upstream::start().await;
+    let mut report = Report::default();
+    sessions::measure(&upstream, &mut report).await;
     report.print()
 }
 
@@ -66,6 +77,7 @@ async fn bench() -> ExitCode {
     pass_through::measure(&upstream, &mut report).await;
     footprint::measure(&upstream, &mut report).await;
     turns::measure(&upstream, &mut report).await;
+    sessions::measure(&upstream, &mut report).await;
     searches::measure(&upstream, &mut report).await;
     report.print()
 }

@@ -17,7 +17,7 @@ pub(crate) const KEY: &str = "sk-bench";
 pub(crate) struct Process {
     pub(crate) address: SocketAddr,
     child: Child,
-    _home: TempDir,
+    home: TempDir,
 }
 
 impl Process {
@@ -29,6 +29,17 @@ impl Process {
         let kibibytes = line.and_then(|line| line.trim().split(' ').next()?.parse::<f64>().ok());
         kibibytes.expect("the kernel tells it") * 1024.0 / 1e6
     }
+}
+
+/// Ends the server, and starts another one over what it has stored.
+pub(crate) async fn restarted(server: Process, upstream: &str, settings: &str) -> Process {
+    let Process { mut child, home, .. } = server;
+    let id = child.id().and_then(|id| rustix::process::Pid::from_raw(id.try_into().ok()?));
+    let id = id.expect("it runs");
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("our own child");
+    child.wait().await.expect("our own child");
+    let workspace = home.path().join("workspace");
+    start_server(&this_path(), upstream, settings, &workspace, home).await
 }
 
 /// Starts the server with settings in TOML beside upstream's address. Its stderr
@@ -101,5 +112,5 @@ async fn start(mut command: Command, home: TempDir) -> Process {
     let line = lines.next_line().await.expect("text").expect("the line that tells the address");
     let address = line.rsplit('/').next().and_then(|address| address.parse().ok());
     let address = address.unwrap_or_else(|| panic!("no address: {line}"));
-    Process { address, child, _home: home }
+    Process { address, child, home }
 }

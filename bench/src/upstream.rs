@@ -31,6 +31,9 @@ pub(crate) const TIMED: &str = "timed";
 /// started.
 pub(crate) const BRACE: &str = "brace";
 
+/// One waiting call for each question, then a line of text.
+pub(crate) const STEPS: &str = "steps";
+
 /// One call of Grep, and one of Glob.
 pub(crate) const GREP: &str = "grep";
 pub(crate) const GLOB: &str = "glob";
@@ -125,7 +128,10 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     if !contains(&body, br#""stream":true"#) {
         return ([(CONTENT_TYPE, "application/json")], shared.whole.clone()).into_response();
     }
-    let events: Events = if asks_for(CHUNKS) || is_answered {
+    let events: Events = if asks_for(STEPS) && !ends_with_answer(&body) {
+        let (head, front, back) = call("Wait", 0, r#"{"ms": 0"#);
+        at_once([vec![head, front, back], ending("tool_calls")].concat())
+    } else if asks_for(CHUNKS) || is_answered {
         at_once(shared.chunks.clone())
     } else if asks_for(OPEN) {
         Box::pin(at_once(shared.chunks[..1].to_vec()).chain(stream::pending()))
@@ -139,6 +145,12 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
         brace(shared)
     };
     ([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
+}
+
+/// Whether the last message is a tool's answer.
+fn ends_with_answer(body: &[u8]) -> bool {
+    let last = |role: &[u8]| memchr::memmem::rfind(body, role);
+    last(br#""role":"tool""#) > last(br#""role":"user""#)
 }
 
 /// When the waiting tool started, by its own answer.
@@ -208,12 +220,17 @@ fn brace(shared: Arc<Shared>) -> Events {
     Box::pin(before.chain(noted).chain(after))
 }
 
+/// The text of every answer.
+pub(crate) fn text() -> String {
+    pieces().collect()
+}
+
 fn pieces() -> impl Iterator<Item = String> {
     (0..20).map(|number| format!("{FIRST_WORD} {number} of twenty. "))
 }
 
 fn whole() -> Bytes {
-    let message = json!({ "role": "assistant", "content": pieces().collect::<String>() });
+    let message = json!({ "role": "assistant", "content": text() });
     let answer = json!({
         "id": "chatcmpl-bench", "object": "chat.completion", "created": 1, "model": "m",
         "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }],
