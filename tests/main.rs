@@ -16,6 +16,7 @@ mod rows;
 mod scripts;
 mod sdk;
 mod seeded_faults;
+mod sessions;
 mod settings;
 mod soak;
 mod startup;

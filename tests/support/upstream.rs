@@ -153,6 +153,14 @@ impl Upstream {
         self.shared.change(|state| state.otherwise = Some(steps));
     }
 
+    /// Drops the rest of the script: the server that would have asked for it was killed.
+    pub(crate) fn forget_script(&self) {
+        self.shared.change(|state| {
+            state.rounds.clear();
+            state.otherwise = None;
+        });
+    }
+
     /// Opens a gate permanently.
     pub(crate) fn open(&self, gate: &str) {
         self.shared.change(|state| state.open.insert(gate.to_owned()));
