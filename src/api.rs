@@ -6,7 +6,6 @@
 pub(crate) mod chat;
 pub(crate) mod denied_fields;
 mod health;
-pub(crate) mod json;
 mod models;
 pub(crate) mod multipart;
 mod openapi;

@@ -3,6 +3,9 @@
 
 mod answer_form;
 pub(crate) mod approval_settings;
+pub(crate) mod message;
+pub(crate) mod names;
+pub(crate) mod pairs;
 pub(crate) mod record;
 mod recorder;
 pub(crate) mod request;
@@ -14,6 +17,7 @@ use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::beginning::HistoryPiece;
 use crate::agent::conversation::{Conversation, Opening};
 use crate::agent::outbox::{Inbox, outbox};
 use crate::agent::prompt::{self, Environment};
@@ -89,7 +93,7 @@ impl Sessions {
             permissions,
             max_result_chars: self.tool_settings.max_result_chars,
         };
-        let start = self.start_of(request, pipeline, &context, (session.clone(), id.clone()));
+        let start = self.start_of(request, pipeline, &context, (session.clone(), id.clone()))?;
         let turn = Turn {
             start,
             upstream: Arc::clone(&self.upstream),
@@ -123,7 +127,7 @@ impl Sessions {
         pipeline: Pipeline,
         context: &SessionContext,
         (session, turn): (SessionId, TurnId),
-    ) -> TurnStart {
+    ) -> Result<TurnStart, ApiError> {
         let ChatRequest {
             model,
             messages,
@@ -135,7 +139,12 @@ impl Sessions {
             stream,
             ..
         } = request;
-        let messages = self.with_prompt(messages, &pipeline, context);
+        let pieces = pairs::without_records(messages)?;
+        let messages = pieces.into_iter().filter_map(|piece| match piece {
+            HistoryPiece::Client(message) => Some(message),
+            HistoryPiece::Recorded(_) => None,
+        });
+        let messages = self.with_prompt(messages.collect(), &pipeline, context);
         let limits_output = OUTPUT_LIMITS
             .iter()
             .any(|name| fields.get(*name).is_some_and(|limit| limit.get() != "null"));
@@ -149,7 +158,7 @@ impl Sessions {
         if parallel_tool_calls == Some(false) {
             settings.max_parallel_tools = 1;
         }
-        TurnStart {
+        Ok(TurnStart {
             session,
             turn,
             models: self.models(model),
@@ -170,7 +179,7 @@ impl Sessions {
             model_rules: Arc::clone(&self.model_rules),
             upstream: Arc::clone(self.upstream.settings()),
             max_round_chars: self.tool_settings.max_round_chars,
-        }
+        })
     }
 
     /// The requested model, then its fallbacks.

@@ -7,9 +7,9 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, PatternID};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::json::{self, Key, Object};
 use super::strict_json;
 use crate::errors::{ApiError, ErrorCode};
+use crate::json::{self, Key, Object};
 use crate::text;
 
 const NAMES: [&str; 38] = [

@@ -7,10 +7,10 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::value::RawValue;
 
-use super::json::{self, Object};
 use super::upstream_fault::to_api_error;
 use crate::errors::{ApiError, ErrorCode};
 use crate::http::budgeted_body::budgeted_body;
+use crate::json::{self, Object};
 use crate::memory_budget::MemoryBudget;
 use crate::upstream::Client;
 

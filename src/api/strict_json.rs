@@ -11,8 +11,8 @@ use std::hash::BuildHasher;
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::json::{Key, MAX_MEMBERS, Object};
 use crate::errors::{ApiError, ErrorCode};
+use crate::json::{Key, MAX_MEMBERS, Object};
 use crate::text;
 
 /// Up to this many keys, searching a list is faster than filling a set.

@@ -74,6 +74,8 @@ fn validation(config: &Config, services: &Services) -> Context {
         workspaces: services.workspaces.clone(),
         max_rounds: config.turns.max_rounds,
         background_models: config.background_models.clone(),
+        id_sources: Default::default(),
+        trusts_forwarded_user: false,
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
-
+use super::message::ClientMessage;
+use super::names::ExplicitId;
 use crate::openai::Body;
 use crate::openai::request::{ClientTool, ToolChoice};
 use crate::permissions::Mode;
@@ -17,8 +17,7 @@ pub(crate) struct ChatRequest {
     pub(crate) model: String,
     pub(crate) stream: bool,
     pub(crate) include_usage: bool,
-    /// As they are sent upstream: calls and answers are paired, arguments are valid JSON.
-    pub(crate) messages: Vec<Box<RawValue>>,
+    pub(crate) messages: Vec<ClientMessage>,
     pub(crate) client_tools: Vec<ClientTool>,
     /// The server's tools that the request may use, without those that a client's tool
     /// replaces.
@@ -35,6 +34,18 @@ pub(crate) struct ChatRequest {
     /// One of the configured workspaces; `None` means the default one.
     pub(crate) workspace: Option<Arc<Workspace>>,
     pub(crate) max_rounds: Option<u32>,
+    /// A frontend's own request (titles, tags), which passes without tools and without a session.
+    pub(crate) is_background: bool,
+    /// The session that the client names.
+    pub(crate) named: Option<ExplicitId>,
+    /// The person behind a trusted frontend.
+    pub(crate) forwarded_user: Option<String>,
+    /// The newest branch of the session goes in front of `messages`.
+    pub(crate) server_history: bool,
+    /// The answer tells the messages that the turn added.
+    pub(crate) include_messages: bool,
+    /// The turn goes on when its stream is lost.
+    pub(crate) detach: bool,
 }
 
 /// How a stream reports the tools' progress.
@@ -44,6 +55,8 @@ pub(crate) enum Progress {
     /// As lines in the reasoning, for people.
     #[default]
     Reasoning,
+    /// As the cards of Open WebUI.
+    Cards,
     /// As `tool_start` and `tool_end` events, for programs.
     Events,
     /// Not at all.

@@ -153,13 +153,13 @@ async fn v17_a_forced_tool_is_one_that_there_is() {
 async fn the_extension_knows_its_keys() {
     let (_upstream, server) = door().await;
     for (extension, named) in [
-        (json!({ "session": "mine" }), "session"),
+        (json!({ "session": "a\nb" }), "session"),
         (json!({ "history": "server" }), "history"),
-        (json!({ "detach": true }), "detach"),
-        (json!({ "include": ["messages"] }), "include"),
+        (json!({ "detach": "yes" }), "detach"),
+        (json!({ "include": ["all"] }), "include"),
         (json!({ "progres": "none" }), "progres"),
         (json!({ "progress": "loud" }), "progress"),
-        (json!({ "progress": "cards" }), "progress"),
+        (json!({ "progress": "card" }), "progress"),
         (json!({ "workspace": "elsewhere" }), "workspace"),
         (json!({ "workspace": "/etc" }), "workspace"),
         (json!({ "max_rounds": 0 }), "max_rounds"),

@@ -196,7 +196,7 @@ impl Encoder {
     fn tool_started(&mut self, start: &ToolStart, out: &mut Vec<u8>) {
         self.running.push(start.clone());
         match self.progress {
-            Progress::Reasoning => {
+            Progress::Reasoning | Progress::Cards => {
                 self.line(&progress_lines::started(&start.tool, start.headline.as_str()), out);
             }
             Progress::Events => self.event(
@@ -215,7 +215,7 @@ impl Encoder {
     fn tool_ended(&mut self, end: &ToolEnd, out: &mut Vec<u8>) {
         self.running.retain(|start| start.call_id != end.call_id);
         match self.progress {
-            Progress::Reasoning => {
+            Progress::Reasoning | Progress::Cards => {
                 let line = match &end.error {
                     Some(error) => progress_lines::failed(&end.tool, end.headline.as_str(), error),
                     None => progress_lines::ended(

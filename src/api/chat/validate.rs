@@ -3,12 +3,10 @@
 //! Pure: looks nothing up, runs nothing and sends nothing.
 
 mod background;
-mod call_ids;
 mod extension;
 mod extract;
 mod fields;
 mod messages;
-mod pairs;
 mod tool_calls;
 mod tools;
 
@@ -19,16 +17,17 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderValue};
 use serde_json::value::RawValue;
 
-use crate::api::json::{self, Kind, MAX_MEMBERS, Object};
 use crate::api::strict_json;
 use crate::errors::{ApiError, ErrorCode};
+use crate::json::{self, Kind, MAX_MEMBERS, Object};
 use crate::limits::Limits;
 use crate::openai::Body;
 use crate::openai::request::ToolChoice;
 use crate::permissions::Mode;
+use crate::sessions::names;
 use crate::sessions::request::ChatRequest;
 use crate::text;
 use crate::tools::settings::ToolSettings;
@@ -61,6 +60,9 @@ pub(crate) struct Context {
     pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
     pub(crate) max_rounds: u32,
     pub(crate) background_models: Vec<String>,
+    pub(crate) id_sources: names::IdSources,
+    /// Whether the key's clients may name the person behind them.
+    pub(crate) trusts_forwarded_user: bool,
 }
 
 /// Validates the request in `body` and its headers.
@@ -73,7 +75,7 @@ pub(crate) fn validate(
     fields::check(&fields, context.unknown_fields)?;
     let model = fields::model(&fields)?;
     let stream = fields::stream(&fields)?;
-    let mut history = messages::read(&fields, &context.toolset, &context.limits)?;
+    let history = messages::read(&fields, &context.toolset, &context.limits)?;
     let background = background::is_background_call(
         &fields,
         &history,
@@ -83,8 +85,20 @@ pub(crate) fn validate(
     );
     let extension = extension::read(&fields, headers, context)?;
     let offered = if background { Toolset::default() } else { offered(context, &extension) };
+    let header = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
+    let metadata = fields.get("metadata").and_then(Object::from_raw);
+    let metadata = |name: &str| metadata.as_ref().and_then(|metadata| metadata.string(name));
+    let named = names::explicit_id(&names::Given {
+        own: extension.session.as_deref(),
+        header: &header,
+        metadata: &metadata,
+        more_headers: &context.id_sources.id_headers,
+    });
+    extension.check_history(named.as_ref(), &history)?;
     let mut client = tools::read(&fields, &offered, context)?;
     let choice = tools::choice(&fields, &offered, &client.tools)?;
+    let servers = context.toolset.without(&client.replaced).without_aliases(&client.aliases);
+    let is_servers = |name: &str| servers.get(name).is_some();
     let mut ours = offered.without(&client.replaced).without_aliases(&client.aliases);
     if let Some(only) = &choice.only {
         client.tools.retain(|tool| only.contains(&tool.name));
@@ -97,7 +111,7 @@ pub(crate) fn validate(
         model: model.into_owned(),
         stream: stream.is_streamed,
         include_usage: stream.include_usage,
-        messages: pairs::repair(&mut history)?,
+        messages: history.into_iter().map(|message| message.into_client(&is_servers)).collect(),
         tools: ours,
         tool_choice: choice.choice,
         parallel_tool_calls: fields.get("parallel_tool_calls").and_then(json::boolean),
@@ -107,6 +121,16 @@ pub(crate) fn validate(
         mode: extension.mode,
         workspace: extension.workspace,
         max_rounds: extension.max_rounds,
+        is_background: background,
+        forwarded_user: names::forwarded_user(
+            header,
+            &context.id_sources.user_headers,
+            context.trusts_forwarded_user,
+        ),
+        named,
+        server_history: extension.server_history,
+        include_messages: extension.include_messages,
+        detach: extension.detach,
     })
 }
 

@@ -93,6 +93,8 @@ fn state(keys: Keys) -> ApiState {
             workspaces: BTreeMap::new(),
             max_rounds: 1,
             background_models: Vec::new(),
+            id_sources: Default::default(),
+            trusts_forwarded_user: false,
         }),
         readiness: Arc::new(Readiness::new(Arc::clone(&upstream))),
         upstream,

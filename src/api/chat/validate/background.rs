@@ -2,8 +2,9 @@
 
 use axum::http::HeaderMap;
 
-use super::messages::{Message, Role};
-use crate::api::json::{self, Kind, Object};
+use super::messages::Message;
+use crate::json::{self, Kind, Object};
+use crate::sessions::message::Role;
 
 /// How Open WebUI's own prompts begin.
 const TASK_PROMPT: &str = "### Task:";

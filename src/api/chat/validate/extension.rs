@@ -7,14 +7,29 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use serde_json::value::RawValue;
 
+use super::messages::Message;
 use super::{Context, invalid, quoted, required_items, required_object, unsupported};
-use crate::api::json::{self, Object};
 use crate::errors::{ApiError, ErrorCode};
+use crate::json::{self, Object};
 use crate::permissions::Mode;
+use crate::sessions::message::Role;
+use crate::sessions::names::{self, ExplicitId};
 use crate::sessions::request::Progress;
 use crate::workspace::Workspace;
 
-const KEYS: [&str; 5] = ["progress", "mode", "tools", "workspace", "max_rounds"];
+const KEYS: [&str; 9] = [
+    "session",
+    "history",
+    "progress",
+    "mode",
+    "tools",
+    "workspace",
+    "include",
+    "detach",
+    "max_rounds",
+];
+/// The keys whose headers hold JSON.
+const JSON_HEADERS: [&str; 4] = ["tools", "max_rounds", "include", "detach"];
 /// More names than any server has tools.
 const MAX_NAMED: usize = 1024;
 const HEADER_PREFIX: &str = "x-toolhand-";
@@ -22,6 +37,14 @@ const HEADER_PREFIX: &str = "x-toolhand-";
 /// The settings of one request.
 #[derive(Debug)]
 pub(super) struct Extension {
+    /// The client's own id of the session.
+    pub(super) session: Option<String>,
+    /// Whether the server puts the earlier messages in front.
+    pub(super) server_history: bool,
+    /// Whether the answer tells the turn's messages.
+    pub(super) include_messages: bool,
+    /// Whether the turn goes on when its stream is lost.
+    pub(super) detach: bool,
     pub(super) progress: Option<Progress>,
     pub(super) mode: Option<Mode>,
     pub(super) allow_tools: Option<Vec<String>>,
@@ -51,6 +74,16 @@ pub(super) fn read(
         None => (None, Vec::new()),
     };
     Ok(Extension {
+        session: value("session")?.map(|value| read_session(&value)).transpose()?,
+        server_history: value("history")?
+            .map(|value| read_history(&value))
+            .transpose()?
+            .unwrap_or_default(),
+        include_messages: value("include")?
+            .map(|value| read_include(&value))
+            .transpose()?
+            .unwrap_or_default(),
+        detach: value("detach")?.map(|value| read_flag(&value)).transpose()?.unwrap_or_default(),
         progress: value("progress")?.map(|value| read_progress(&value)).transpose()?,
         mode: value("mode")?.map(|value| read_mode(&value, context.mode)).transpose()?,
         allow_tools,
@@ -94,8 +127,10 @@ fn find<'a>(
     let Some(header) = headers.get(&at) else { return Ok(None) };
     let not_text = || invalid(&at, format!("The header {at} is not readable."));
     let text = header.to_str().map_err(|_| not_text())?.trim();
-    let json = match key {
-        "tools" | "max_rounds" => {
+    let json = match (key, text) {
+        // A list of one is easily said without its brackets.
+        ("include", "messages") => json::array(&[text]),
+        _ if JSON_HEADERS.contains(&key) => {
             crate::api::strict_json::check(text.as_bytes()).map_err(|_| not_text())?;
             json::raw(text.to_owned())
         }
@@ -114,14 +149,70 @@ impl Value<'_> {
     }
 }
 
+/// An id is repeated in a header and in the log.
+fn read_session(value: &Value<'_>) -> Result<String, ApiError> {
+    let id = value.string()?;
+    if names::is_id(&id) {
+        Ok(id.into_owned())
+    } else {
+        Err(value.invalid(&format!("1 to {} printable ASCII characters", names::MAX_ID)))
+    }
+}
+
+fn read_history(value: &Value<'_>) -> Result<bool, ApiError> {
+    match value.string()?.as_ref() {
+        "server" => Ok(true),
+        other => {
+            let message = format!("{} is no history: use server.", quoted(other));
+            Err(unsupported(&value.at, message))
+        }
+    }
+}
+
+fn read_include(value: &Value<'_>) -> Result<bool, ApiError> {
+    let items = required_items(&value.json, MAX_NAMED, &value.at)?;
+    for item in &items {
+        let name = json::string(item).ok_or_else(|| value.invalid("a list of words"))?;
+        if name != "messages" {
+            let message = format!("{} cannot be included: messages can.", quoted(&name));
+            return Err(unsupported(&value.at, message));
+        }
+    }
+    Ok(!items.is_empty())
+}
+
+fn read_flag(value: &Value<'_>) -> Result<bool, ApiError> {
+    json::boolean(&value.json).ok_or_else(|| value.invalid("true or false"))
+}
+
+impl Extension {
+    /// The server can only put messages in front of a list that has none of its own answers,
+    /// in a session that the client names.
+    pub(super) fn check_history(
+        &self,
+        named: Option<&ExplicitId>,
+        messages: &[Message<'_>],
+    ) -> Result<(), ApiError> {
+        let has_answers = messages.iter().any(|message| message.role == Role::Assistant);
+        let wanted = match (self.server_history, named) {
+            (false, _) => return Ok(()),
+            (true, None) => "needs the session's id",
+            (true, Some(_)) if has_answers => "is for messages without the assistant's",
+            (true, Some(_)) => return Ok(()),
+        };
+        Err(invalid("toolhand.history", format!("toolhand.history {wanted}.")))
+    }
+}
+
 fn read_progress(value: &Value<'_>) -> Result<Progress, ApiError> {
     match value.string()?.as_ref() {
         "reasoning" => Ok(Progress::Reasoning),
         "events" => Ok(Progress::Events),
+        "cards" => Ok(Progress::Cards),
         "none" => Ok(Progress::None),
         other => {
             let message =
-                format!("{} is no progress: use reasoning, events or none.", quoted(other));
+                format!("{} is no progress: use reasoning, cards, events or none.", quoted(other));
             Err(unsupported(&value.at, message))
         }
     }

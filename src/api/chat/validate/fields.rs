@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 
 use super::{invalid, missing, quoted, required_string, unsupported};
 use crate::api::denied_fields;
-use crate::api::json::{self, Kind, Object};
 use crate::errors::ApiError;
+use crate::json::{self, Kind, Object};
 use crate::upstream::settings::UnknownFields;
 
 /// Longer than any model's name.

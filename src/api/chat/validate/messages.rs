@@ -9,17 +9,18 @@ use super::tool_calls::{self, Call};
 use super::{
     invalid, missing, not_an_array, quoted, required_items, required_object, required_string,
 };
-use crate::api::json::{self, Kind, Object};
 use crate::errors::ApiError;
+use crate::json::{self, Kind, Object};
 use crate::limits::Limits;
 use crate::progress_lines;
+use crate::sessions::message::{CARD_PREFIX, CallOf, ClientCall, ClientMessage, Role};
 use crate::tools::toolset::Toolset;
 
 /// A message of a valid shape.
 #[derive(Debug)]
 pub(super) struct Message<'a> {
     /// Its index in the client's list.
-    pub(super) place: usize,
+    pub(super) index: usize,
     pub(super) role: Role,
     pub(super) content: Option<&'a RawValue>,
     pub(super) json: &'a RawValue,
@@ -33,27 +34,15 @@ pub(super) struct Message<'a> {
     pub(super) is_empty: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    /// `system` and `developer`.
-    Instruction,
-    User,
-    Assistant,
-    Tool,
-    Function,
-}
-
-impl Role {
-    fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "system" | "developer" => Self::Instruction,
-            "user" => Self::User,
-            "assistant" => Self::Assistant,
-            "tool" => Self::Tool,
-            "function" => Self::Function,
-            _ => return None,
-        })
-    }
+fn role_from_name(name: &str) -> Option<Role> {
+    Some(match name {
+        "system" | "developer" => Role::Instruction,
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        "tool" => Role::Tool,
+        "function" => Role::Function,
+        _ => return None,
+    })
 }
 
 /// `tools` are the tools whose progress lines a client may send back.
@@ -95,7 +84,7 @@ fn read_one<'a>(
     let at = format_args!("messages[{place}]");
     let object = required_object(json, at)?;
     let role = required_string(&object, "role", format_args!("{at}.role"))?;
-    let role = Role::from_name(&role).ok_or_else(|| {
+    let role = role_from_name(&role).ok_or_else(|| {
         let known = "developer, system, user, assistant, tool or function";
         let message = format!("{} is no role: use {known}.", quoted(&role));
         invalid(format_args!("{at}.role"), message)
@@ -103,7 +92,7 @@ fn read_one<'a>(
     check_name(&object, at)?;
     check_content(&object, role, at)?;
     let mut message = Message {
-        place,
+        index: place,
         role,
         content: object.get("content"),
         json,
@@ -256,14 +245,37 @@ fn without_ours(reasoning: &str, tools: &Toolset) -> Option<String> {
 }
 
 impl Message<'_> {
+    /// The message for all that is below. `is_servers` tells which tools are the server's.
+    pub(super) fn into_client(mut self, is_servers: &impl Fn(&str) -> bool) -> ClientMessage {
+        if self.calls.iter().any(|call| matches!(call.json, Cow::Owned(_))) {
+            let calls: Vec<_> = self.calls.iter().map(|call| call.json.as_ref()).collect();
+            self.changes.push(("tool_calls", Some(json::array(&calls))));
+        }
+        let calls = self.calls.iter().map(|call| ClientCall {
+            id: call.id.as_ref().into(),
+            of: match () {
+                () if call.id.starts_with(CARD_PREFIX) => CallOf::Card,
+                () if is_servers(&call.name) => CallOf::Server,
+                () => CallOf::Client,
+            },
+        });
+        ClientMessage {
+            index: self.index,
+            role: self.role,
+            json: self.to_json(),
+            calls: calls.collect(),
+            answers: self.answers.as_deref().map(Into::into),
+            says_nothing: self.is_empty,
+        }
+    }
+
     /// The message for upstream: the client's bytes unless something was repaired.
-    pub(super) fn to_json(&self, more: Option<(&str, &RawValue)>) -> Box<RawValue> {
-        if self.changes.is_empty() && more.is_none() {
+    fn to_json(&self) -> Box<RawValue> {
+        if self.changes.is_empty() {
             return self.json.to_owned();
         }
         let changes = self.changes.iter().map(|(name, value)| (*name, value.as_deref()));
-        let more = more.map(|(name, value)| (name, Some(value)));
-        let changes: Vec<_> = changes.chain(more).collect();
+        let changes: Vec<_> = changes.collect();
         let object = Object::from_raw(self.json).expect("it was read as one");
         object.with(&changes)
     }

@@ -7,8 +7,12 @@ mod model;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::agent::beginning::HistoryPiece;
 use crate::openai::request::ToolChoice;
 use crate::permissions::{AccessKind, AccessRequest, Permit};
+use crate::sessions::message::CallOf;
+use crate::sessions::names::ExplicitId;
+use crate::sessions::pairs;
 use crate::sessions::request::Progress;
 use crate::tools::settings::{ClientTools, NameConflict};
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput, erase};
@@ -63,6 +67,8 @@ fn context() -> Context {
         workspaces: BTreeMap::from([("docs".to_owned(), workspace())]),
         max_rounds: 100,
         background_models: vec!["titles".to_owned()],
+        id_sources: Default::default(),
+        trusts_forwarded_user: false,
     }
 }
 
@@ -81,7 +87,14 @@ fn request(fields: Value) -> Value {
 }
 
 fn run(fields: Value) -> Result<ChatRequest, ApiError> {
-    validate(request(fields).to_string().as_bytes(), &HeaderMap::new(), &context())
+    taken(request(fields).to_string().as_bytes())
+}
+
+/// The request, if its calls and answers can be paired, too.
+fn taken(body: &[u8]) -> Result<ChatRequest, ApiError> {
+    let request = validate(body, &HeaderMap::new(), &context())?;
+    pairs::without_records(request.messages.clone())?;
+    Ok(request)
 }
 
 #[track_caller]
@@ -107,7 +120,17 @@ fn refuse_messages(list: Value, param: &str) {
 }
 
 fn fingerprint(request: &ChatRequest) -> Vec<Value> {
-    request.messages.iter().map(|raw| serde_json::from_str(raw.get()).unwrap()).collect()
+    sent(request).iter().map(|json| serde_json::from_str(json).unwrap()).collect()
+}
+
+/// The messages as they go upstream where nothing is recorded.
+fn sent(request: &ChatRequest) -> Vec<String> {
+    let pieces = pairs::without_records(request.messages.clone()).unwrap();
+    let json = |piece| match piece {
+        HistoryPiece::Client(json) => json.get().to_owned(),
+        HistoryPiece::Recorded(round) => panic!("nothing is recorded: {round:?}"),
+    };
+    pieces.into_iter().map(json).collect()
 }
 
 #[test]
@@ -285,7 +308,7 @@ fn v14_every_other_field_goes_upstream_as_it_came() {
         ]
     );
     assert_eq!(
-        request.messages[0].get(),
+        sent(&request)[0],
         r#"{"role": "user",  "content": "hi", "new": 123456789012345678901234567890}"#
     );
     let strict = Context { unknown_fields: UnknownFields::Refuse, ..context() };
@@ -566,7 +589,7 @@ fn v20_arguments_that_are_no_json_become_json() {
         "type": "function", "function": {"name": "f", "arguments": " { \"a\": 1.0 } "}}]},
         {"role": "tool", "tool_call_id": "a", "content": ""}], "model": "m"}"#;
     let request = validate(raw.as_bytes(), &HeaderMap::new(), &context()).unwrap();
-    assert!(raw.contains(request.messages[0].get()), "{}", request.messages[0].get());
+    assert!(raw.contains(&sent(&request)[0]), "{}", sent(&request)[0]);
 }
 
 #[test]
@@ -600,12 +623,22 @@ fn the_extension_is_read_and_what_is_not_there_yet_is_named() {
     assert_eq!(request.workspace.unwrap().root(), workspace().root());
     assert_eq!(request.max_rounds, Some(100));
 
-    for key in ["session", "history", "detach", "include", "colour"] {
-        let param = format!("toolhand.{key}");
-        refuse(toolhand(json!({ key: "x" })), ErrorCode::UnsupportedValue, &param);
-    }
+    refuse(toolhand(json!({ "colour": "x" })), ErrorCode::UnsupportedValue, "toolhand.colour");
     for (extension, code, param) in [
-        (json!({ "progress": "cards" }), ErrorCode::UnsupportedValue, "toolhand.progress"),
+        (json!({ "progress": "dots" }), ErrorCode::UnsupportedValue, "toolhand.progress"),
+        (json!({ "session": "" }), ErrorCode::InvalidValue, "toolhand.session"),
+        (json!({ "session": "x".repeat(129) }), ErrorCode::InvalidValue, "toolhand.session"),
+        (json!({ "session": "x".repeat(10_000) }), ErrorCode::InvalidValue, "toolhand.session"),
+        (json!({ "session": "a\u{0}b" }), ErrorCode::InvalidValue, "toolhand.session"),
+        (json!({ "session": "é" }), ErrorCode::InvalidValue, "toolhand.session"),
+        (json!({ "session": 1 }), ErrorCode::InvalidValue, "toolhand.session"),
+        (json!({ "history": "server" }), ErrorCode::InvalidValue, "toolhand.history"),
+        (json!({ "history": "mine" }), ErrorCode::UnsupportedValue, "toolhand.history"),
+        (json!({ "history": true }), ErrorCode::InvalidValue, "toolhand.history"),
+        (json!({ "include": ["thoughts"] }), ErrorCode::UnsupportedValue, "toolhand.include"),
+        (json!({ "include": "messages" }), ErrorCode::InvalidValue, "toolhand.include"),
+        (json!({ "include": [1] }), ErrorCode::InvalidValue, "toolhand.include"),
+        (json!({ "detach": "yes" }), ErrorCode::InvalidValue, "toolhand.detach"),
         (json!({ "progress": 1 }), ErrorCode::InvalidValue, "toolhand.progress"),
         (json!({ "mode": "yolo" }), ErrorCode::InvalidValue, "toolhand.mode"),
         (json!({ "mode": "bypassPermissions" }), ErrorCode::ModeNotAllowed, "toolhand.mode"),
@@ -653,11 +686,12 @@ fn headers_say_the_same_and_the_body_beats_them() {
     let both = with_headers(&headers, toolhand(json!({ "progress": "events" }))).unwrap();
     assert_eq!(both.progress, Some(Progress::Events));
 
-    for header in ["X-Toolhand-Session", "X-Toolhand-History", "X-Toolhand-Colour"] {
-        let error = with_headers(&[(header, "x")], json!({})).unwrap_err();
-        assert_eq!(error.code, ErrorCode::UnsupportedValue);
-        assert_eq!(error.param.unwrap(), header.to_lowercase());
-    }
+    let error = with_headers(&[("X-Toolhand-Colour", "x")], json!({})).unwrap_err();
+    assert_eq!(error.code, ErrorCode::UnsupportedValue);
+    assert_eq!(error.param.unwrap(), "x-toolhand-colour");
+    let error = with_headers(&[("X-Toolhand-Session", &"x".repeat(129))], json!({})).unwrap_err();
+    assert_eq!(error.code, ErrorCode::InvalidValue);
+    assert_eq!(error.param.unwrap(), "x-toolhand-session");
     let error = with_headers(&[("X-Toolhand-Tools", "{")], json!({})).unwrap_err();
     assert_eq!(error.code, ErrorCode::InvalidValue);
 }
@@ -683,4 +717,71 @@ fn a_frontends_own_call_shows_all_three_signs() {
     assert!(!is_background(&[("X-OpenWebUI-Task", "")], json!({ "stream": false })));
     assert!(!is_background(&[], json!({ "stream": false })));
     assert!(is_background(&[], json!({ "model": "titles", "stream": true })));
+}
+
+#[test]
+fn what_a_session_needs_is_said_in_the_body_or_in_headers() {
+    let in_body = accept(toolhand(json!({
+        "session": "mine", "history": "server", "include": ["messages"], "detach": true,
+        "progress": "cards",
+    })));
+    let headers = [
+        ("X-Toolhand-Session", "mine"),
+        ("X-Toolhand-History", "server"),
+        ("X-Toolhand-Include", "messages"),
+        ("X-Toolhand-Detach", "true"),
+        ("X-Toolhand-Progress", "cards"),
+    ];
+    let in_headers = with_headers(&headers, json!({})).unwrap();
+    for request in [in_body, in_headers] {
+        assert_eq!(request.named, Some(ExplicitId::Own("mine".to_owned())));
+        assert!(request.server_history && request.include_messages && request.detach);
+        assert_eq!(request.progress, Some(Progress::Cards));
+    }
+    let listed = with_headers(&[("X-Toolhand-Include", r#"["messages"]"#)], json!({})).unwrap();
+    assert!(listed.include_messages);
+    let plain = accept(json!({}));
+    assert!(!plain.server_history && !plain.include_messages && !plain.detach);
+    assert_eq!((plain.named, plain.forwarded_user, plain.is_background), (None, None, false));
+}
+
+#[test]
+fn a_frontends_chat_id_names_a_session_and_metadata_does() {
+    let header = [("X-OpenWebUI-Chat-Id", "chat")];
+    let metadata = json!({ "metadata": { "session_id": "meta", "chat_id": 1 } });
+    let named = |headers: &[(&str, &str)], fields: &Value| {
+        with_headers(headers, fields.clone()).unwrap().named
+    };
+    assert_eq!(named(&header, &metadata), Some(ExplicitId::Frontend("chat".to_owned())));
+    assert_eq!(named(&[], &metadata), Some(ExplicitId::Frontend("meta".to_owned())));
+    let mut both = metadata;
+    both["toolhand"] = json!({ "session": "own" });
+    assert_eq!(named(&header, &both), Some(ExplicitId::Own("own".to_owned())));
+}
+
+#[test]
+fn history_of_the_server_is_for_a_named_session_and_new_messages() {
+    let with = |list: Value| {
+        let mut fields = toolhand(json!({ "session": "s", "history": "server" }));
+        fields["messages"] = list;
+        fields
+    };
+    accept(with(json!([{ "role": "system", "content": "be kind" }, user()])));
+    let said = json!([user(), { "role": "assistant", "content": "hi" }, user()]);
+    refuse(with(said), ErrorCode::InvalidValue, "toolhand.history");
+}
+
+#[test]
+fn each_call_of_the_history_says_whose_it_is() {
+    let call = |id: &str, name: &str| json!({ "id": id, "type": "function", "function": { "name": name, "arguments": "{}" } });
+    let calls = [call("a", "mine"), call("b", "Bash"), call("c", "shell"), call("card_d", "Bash")];
+    let list = json!([{ "role": "assistant", "content": null, "tool_calls": calls }, user()]);
+    let whose = |fields: Value| -> Vec<CallOf> {
+        accept(fields).messages[0].calls.iter().map(|call| call.of).collect()
+    };
+    let mut fields = messages(list);
+    let (client, server, card) = (CallOf::Client, CallOf::Server, CallOf::Card);
+    assert_eq!(whose(fields.clone()), [client, server, server, card]);
+    fields["tools"] = json!([tool("shell")]);
+    assert_eq!(whose(fields), [client, server, client, card]);
 }

@@ -6,8 +6,8 @@ use std::fmt::Arguments;
 use serde_json::value::RawValue;
 
 use super::{invalid, missing, required_items, required_object, required_string};
-use crate::api::json::{self, Object};
 use crate::errors::ApiError;
+use crate::json::{self, Object};
 
 /// Replaces arguments that cannot be parsed.
 const NO_ARGUMENTS: &str = "{}";
@@ -17,29 +17,10 @@ const NO_ARGUMENTS: &str = "{}";
 pub(super) struct Call<'a> {
     /// As the client sent it; empty if it has none.
     pub(super) id: Cow<'a, str>,
-    /// Our id, if the client's is empty or belongs to another call of the message.
-    pub(super) own_id: Option<String>,
+    /// The tool's name; empty if a custom call has none.
+    pub(super) name: Cow<'a, str>,
     /// The call, with arguments that are valid JSON.
-    json: Cow<'a, RawValue>,
-}
-
-impl Call<'_> {
-    /// The id that the call has upstream.
-    pub(super) fn sent_id(&self) -> &str {
-        self.own_id.as_deref().unwrap_or(&self.id)
-    }
-
-    pub(super) fn is_changed(&self) -> bool {
-        self.own_id.is_some() || matches!(self.json, Cow::Owned(_))
-    }
-
-    /// The call for upstream. May be taken once.
-    pub(super) fn take_json(&mut self) -> Box<RawValue> {
-        let json = std::mem::replace(&mut self.json, Cow::Borrowed(RawValue::NULL)).into_owned();
-        let Some(id) = &self.own_id else { return json };
-        let id = json::quoted(id);
-        Object::from_raw(&json).expect("it was read as one").with(&[("id", Some(&id))])
-    }
+    pub(super) json: Cow<'a, RawValue>,
 }
 
 /// Reads at most one call more than `most`, so that the caller sees when there are too
@@ -62,7 +43,9 @@ fn read_one<'a>(call: &'a RawValue, at: Arguments<'_>) -> Result<Call<'a>, ApiEr
     };
     let kind = object.string("type");
     if kind.as_deref() == Some("custom") {
-        return Ok(Call { id, own_id: None, json: Cow::Borrowed(call) });
+        let custom = object.get("custom").and_then(Object::from_raw);
+        let name = custom.and_then(|custom| custom.string("name")).unwrap_or_default();
+        return Ok(Call { id, name, json: Cow::Borrowed(call) });
     }
     if object.get("type").is_some() && kind.as_deref() != Some("function") {
         return Err(invalid(format_args!("{at}.type"), "A tool call is a function or custom."));
@@ -70,7 +53,7 @@ fn read_one<'a>(call: &'a RawValue, at: Arguments<'_>) -> Result<Call<'a>, ApiEr
     let function_at = format_args!("{at}.function");
     let function = object.get("function").ok_or_else(|| missing(function_at))?;
     let function = required_object(function, function_at)?;
-    required_string(&function, "name", format_args!("{function_at}.name"))?;
+    let name = required_string(&function, "name", format_args!("{function_at}.name"))?;
     let json = match repaired_arguments(function.get("arguments")) {
         None => Cow::Borrowed(call),
         Some(arguments) => {
@@ -79,7 +62,7 @@ fn read_one<'a>(call: &'a RawValue, at: Arguments<'_>) -> Result<Call<'a>, ApiEr
             Cow::Owned(object.with(&[("function", Some(&function))]))
         }
     };
-    Ok(Call { id, own_id: None, json })
+    Ok(Call { id, name, json })
 }
 
 /// Valid arguments to replace these; `None` if these are valid.

@@ -6,8 +6,8 @@ use super::{
     Context, invalid, missing, quoted, required_items, required_object, required_string,
     unsupported,
 };
-use crate::api::json::{self, Kind, Object};
 use crate::errors::{ApiError, ErrorCode};
+use crate::json::{self, Kind, Object};
 use crate::openai::request::{ClientTool, ToolChoice};
 use crate::tools::settings::NameConflict;
 use crate::tools::toolset::Toolset;

@@ -8,8 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Map, Value, json};
 
-use super::{context, tool, validate};
-use axum::http::HeaderMap;
+use super::{taken, tool};
 
 /// The fields at fault, as an error may name them.
 fn wrong(body: &Value) -> BTreeSet<String> {
@@ -444,7 +443,7 @@ proptest! {
     #[test]
     fn a_request_is_taken_just_when_nothing_in_it_is_wrong(body in bodies()) {
         let wrong = wrong(&body);
-        match validate(body.to_string().as_bytes(), &HeaderMap::new(), &context()) {
+        match taken(body.to_string().as_bytes()) {
             Ok(_) => prop_assert!(wrong.is_empty(), "it was taken: {wrong:?}"),
             Err(error) => {
                 let param = error.param.clone().unwrap_or_default();
@@ -455,11 +454,10 @@ proptest! {
 
     #[test]
     fn what_goes_upstream_is_paired_and_its_arguments_are_json(body in bodies()) {
-        let Ok(request) = validate(body.to_string().as_bytes(), &HeaderMap::new(), &context()) else {
+        let Ok(request) = taken(body.to_string().as_bytes()) else {
             return Ok(());
         };
-        let messages = request.messages.iter().map(|raw| serde_json::from_str::<Value>(raw.get()));
-        let messages: Vec<Value> = messages.collect::<Result<_, _>>().expect("JSON");
+        let messages = super::fingerprint(&request);
         let mut owed: Vec<&str> = Vec::new();
         for message in &messages {
             if message["role"] == "tool" {
@@ -484,7 +482,7 @@ proptest! {
         edits in vec((any::<Index>(), any::<u8>(), select(b"\"\\{}[],:0eE+-.ux \n\0\xff\xc3".to_vec())), 1..4),
     ) {
         let bytes = edited(&body.to_string(), &edits);
-        let taken = validate(&bytes, &HeaderMap::new(), &context());
+        let taken = taken(&bytes);
         if taken.is_ok() {
             let value: Value = serde_json::from_slice(&bytes).expect("what is taken is JSON");
             prop_assert!(wrong(&value).is_empty(), "{:?}", wrong(&value));

@@ -1,5 +1,5 @@
 //! Reads parts of a JSON text and keeps everything else as the bytes it came as. Only for
-//! bodies that [`super::strict_json`] has accepted.
+//! bodies that `api::strict_json` has accepted.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -106,7 +106,7 @@ pub(crate) fn quoted(text: &str) -> Box<RawValue> {
 }
 
 /// Writes a JSON list of these values.
-pub(crate) fn array(items: &[Box<RawValue>]) -> Box<RawValue> {
+pub(crate) fn array(items: &[impl serde::Serialize]) -> Box<RawValue> {
     serde_json::value::to_raw_value(items).expect("raw values are JSON")
 }
 
@@ -196,7 +196,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
 }
 
 /// A key or string, borrowed from the body unless it has escapes.
-pub(super) struct Key<'de>(pub(super) Cow<'de, str>);
+pub(crate) struct Key<'de>(pub(crate) Cow<'de, str>);
 
 impl<'de> Deserialize<'de> for Key<'de> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

@@ -1,0 +1,112 @@
+//! Defines a message of the client's list, after it was checked and repaired by itself.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use crate::json::{self, Kind, Object};
+
+/// How the ids of our own cards begin. No model makes such an id.
+pub(crate) const CARD_PREFIX: &str = "card_";
+
+/// A message of a valid shape. What only its neighbours tell, such as a call without an answer,
+/// is repaired later (`sessions::pairs`).
+#[derive(Clone, Debug)]
+pub(crate) struct ClientMessage {
+    /// Its index in the client's list.
+    pub(crate) index: usize,
+    pub(crate) role: Role,
+    /// The message for upstream. Its arguments are valid JSON, and progress lines of ours are
+    /// removed from its reasoning.
+    pub(crate) json: Box<RawValue>,
+    /// The tool calls of an assistant message.
+    pub(crate) calls: Vec<ClientCall>,
+    /// The id of the call that a tool message answers; empty if it has none.
+    pub(crate) answers: Option<Box<str>>,
+    /// The message has no content and no calls. Providers refuse such messages.
+    pub(crate) says_nothing: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// `system` and `developer`.
+    Instruction,
+    User,
+    Assistant,
+    Tool,
+    Function,
+}
+
+/// A call of the history. It is never run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClientCall {
+    /// As the client sent it; empty if it has none.
+    pub(crate) id: Box<str>,
+    pub(crate) of: CallOf,
+}
+
+/// Whose tool a call of the history is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallOf {
+    Client,
+    /// A tool of the server: the client keeps the hidden messages itself (`include`).
+    Server,
+    /// No call, but a card that we have shown.
+    Card,
+}
+
+impl ClientMessage {
+    /// The text, or the text parts joined. Reads the JSON each time.
+    pub(crate) fn text(&self) -> Cow<'_, str> {
+        text_of(&self.json)
+    }
+
+    /// Whether it is a tool message that answers a card.
+    pub(crate) fn answers_card(&self) -> bool {
+        self.answers.as_deref().is_some_and(|id| id.starts_with(CARD_PREFIX))
+    }
+}
+
+/// The text of a message, or its text parts joined with line ends.
+pub(crate) fn text_of(message: &RawValue) -> Cow<'_, str> {
+    let Some(content) = Object::from_raw(message).and_then(|message| message.get("content")) else {
+        return Cow::Borrowed("");
+    };
+    match json::kind(content) {
+        Kind::String => json::string(content).unwrap_or_default(),
+        Kind::Array => Cow::Owned(text_of_parts(content)),
+        _ => Cow::Borrowed(""),
+    }
+}
+
+fn text_of_parts(parts: &RawValue) -> String {
+    let mut text = String::new();
+    let add = |part| {
+        let part = Object::from_raw(part);
+        let is_text = |part: &Object<'_>| part.string("type").as_deref() == Some("text");
+        if let Some(more) = part.filter(is_text).and_then(|part| part.string("text")) {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&more);
+        }
+        Ok::<(), ()>(())
+    };
+    json::for_each_item(parts, add).map_or_else(String::new, |_| text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_may_be_in_parts() {
+        let text = |json: &str| text_of(&json::raw(json.to_owned())).into_owned();
+        assert_eq!(text(r#"{"role":"user","content":"a\nb"}"#), "a\nb");
+        let parts = r#"[{"type":"text","text":"a"},{"type":"image_url","image_url":"data:x"},
+            {"type":"text","text":"b"}]"#;
+        assert_eq!(text(&format!(r#"{{"content":{parts}}}"#)), "a\nb");
+        assert_eq!(text(r#"{"role":"assistant","content":null}"#), "");
+        assert_eq!(text(r#"{"role":"assistant"}"#), "");
+    }
+}
