@@ -17,7 +17,7 @@ use super::outbox::Outbox;
 use super::settings::Refused;
 use super::state::{Event, TurnEffect, TurnStart, TurnState};
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolResult};
-use crate::execution::scheduler::Scheduler;
+use crate::execution::scheduler::{Scheduler, WorkOutcome};
 use crate::memory_budget::Reservation;
 use crate::sync;
 use crate::tools::tool::{CallContext, SessionContext};
@@ -127,6 +127,12 @@ struct Driver {
 
 /// A tool's answer, and how long the tool ran.
 struct Timed(ToolResult, Duration);
+
+impl WorkOutcome for Timed {
+    fn is_held(&self) -> bool {
+        false
+    }
+}
 
 /// The stream from upstream.
 enum ChunkSource {
