@@ -50,6 +50,8 @@ random_ids! {
     CallId = "call_";
     /// A question to a person about a tool call.
     ApprovalId = "appr_";
+    /// A card that shows a tool call in a frontend.
+    CardId = "card_";
 }
 
 /// Whether `text` is `prefix` and 32 lower-case hexadecimal digits.

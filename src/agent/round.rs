@@ -3,6 +3,7 @@
 //! Pure: takes chunks and tool answers, returns effects. docs/stream.md, When a call may start,
 //! has the rules.
 
+mod announcing;
 mod answers;
 mod client_calls;
 mod texts;
@@ -23,6 +24,7 @@ use super::message::AssistantMessage;
 use super::settings::StartRule;
 use super::size_estimate;
 use super::unknown::Unknown;
+use announcing::Announced;
 use client_calls::{ClientSent, PassedOn};
 
 /// What a round must know of its turn.
@@ -33,6 +35,7 @@ pub(super) struct RoundRules<'a> {
     pub(super) start: StartRule,
     pub(super) max_calls: usize,
     pub(super) content: ContentRule,
+    pub(super) cards: bool,
 }
 
 /// What a round asks of its turn.
@@ -68,6 +71,7 @@ pub(super) struct Round {
     size_estimate: usize,
     passed_on: PassedOn,
     held: HeldText,
+    announced: Announced,
 }
 
 /// One call of the round. Its index in `Round::calls` is both its slot in the assembler and its
@@ -155,6 +159,7 @@ impl Round {
             size_estimate: 0,
             passed_on: PassedOn::default(),
             held: HeldText::new(rules.content),
+            announced: Announced::new(rules.cards),
         }
     }
 
@@ -190,6 +195,7 @@ impl Round {
             }
             self.apply_steps(steps, rules, effects);
             self.pass_on_client_calls(rules, effects);
+            self.announce_calls(rules, effects);
         }
         if let Some(reason) = finish_reason {
             let reason = FinishReason::from_word(&reason);
@@ -223,6 +229,7 @@ impl Round {
             return Ending::Cut;
         }
         self.pass_on_the_rest(rules, effects);
+        self.announce_the_rest(rules, effects);
         if self.has_client_call(rules) {
             self.release_text(effects);
             return Ending::ClientCalls;
@@ -240,6 +247,7 @@ impl Round {
     /// Keeps a round whose stream died: runs the sealed calls and takes out the others.
     pub(super) fn salvage(&mut self, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
         self.drop_waiting_calls(|call| !call.sealed, effects);
+        self.announce_the_rest(rules, effects);
         self.release_text_before_calls(effects);
         self.run_sealed_calls(rules, effects);
     }

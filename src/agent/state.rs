@@ -84,6 +84,8 @@ pub(crate) struct TurnStart {
     /// The form in which upstream is asked for each round.
     pub(crate) delivery: Delivery,
     pub(crate) content: ContentRule,
+    /// Whether the client is shown cards, with arguments and answers.
+    pub(crate) cards: bool,
     pub(crate) conversation: Conversation,
     /// Whether the client has limited the length of one answer.
     pub(crate) limits_output: bool,
@@ -423,10 +425,10 @@ impl TurnState {
         }
         let (unknown, whole) = std::mem::take(&mut self.unknown).into_parts();
         let whole = whole.filter(|_| self.attempts.passes_whole_answers());
-        let (session, turn) = (self.start.session.clone(), self.start.turn.clone());
+        let (session, turn) = (self.start.session.to_string(), self.start.turn.clone());
         let summary = self.stats.summary(session, turn, self.elapsed);
         let usage = self.stats.usage.take();
-        let finished = Finished { reason, usage, summary, unknown, whole };
+        let finished = Finished { reason, usage, summary, messages: None, unknown, whole };
         self.stop(TurnEvent::Finished(Box::new(finished)), effects);
     }
 
@@ -507,6 +509,7 @@ fn rules(start: &TurnStart, rule: StartRule) -> RoundRules<'_> {
         start: rule,
         max_calls: start.settings.max_tool_calls,
         content: start.content,
+        cards: start.cards,
     }
 }
 

@@ -159,7 +159,7 @@ async fn whole(mut subscriber: Subscriber, shape: &Shape, mut memory: Reservatio
         for event in events {
             match event {
                 TurnEvent::Finished(finished) => {
-                    let completion = Completion::new(collected, &shape.envelope, &finished);
+                    let completion = Completion::new(&mut collected, &shape.envelope, &finished);
                     return json(&completion, memory)
                         .unwrap_or_else(|exhausted| overloaded(exhausted, tools_ran));
                 }

@@ -29,6 +29,7 @@ pub(crate) struct ChatRequest {
     /// `stream_options` and `toolhand` are not.
     pub(crate) fields: Body,
     pub(crate) progress: Option<Progress>,
+    pub(crate) frontend: FrontendSigns,
     /// Never more permissive than the server's mode.
     pub(crate) mode: Option<Mode>,
     /// One of the configured workspaces; `None` means the default one.
@@ -48,6 +49,15 @@ pub(crate) struct ChatRequest {
     pub(crate) detach: bool,
 }
 
+/// What a request tells of the frontend that sent it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FrontendSigns {
+    /// It has a header `X-OpenWebUI-…`.
+    pub(crate) has_open_webui_header: bool,
+    /// It declares the tool `ask_user` with a parameter `questions`, be it offered or not.
+    pub(crate) declares_ask_user: bool,
+}
+
 /// How a stream reports the tools' progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -55,10 +65,10 @@ pub(crate) enum Progress {
     /// As lines in the reasoning, for people.
     #[default]
     Reasoning,
-    /// As the cards of Open WebUI.
-    Cards,
     /// As `tool_start` and `tool_end` events, for programs.
     Events,
+    /// As cards of Open WebUI, one for each call.
+    Cards,
     /// Not at all.
     None,
 }

@@ -22,12 +22,15 @@ impl Round {
         if !matches!(call.progress, Progress::Ready) {
             return None;
         }
-        let id = self.assembler.call(Slot(position)).id.clone();
+        let assembled = self.assembler.call(Slot(position));
+        let id = assembled.id.clone();
         call.progress = Progress::Running(Running { id: id.clone(), since: now });
         Some(TurnEvent::ToolStarted(Box::new(ToolStart {
             call_id: id,
+            slot: position,
             tool: call.tool.clone(),
             headline: Headline::new(call.headline.clone()),
+            arguments: self.announced.arguments(assembled),
         })))
     }
 
@@ -50,9 +53,10 @@ impl Round {
         };
         let event = TurnEvent::ToolEnded(Box::new(ToolEnd {
             chars: result.text.chars().count(),
+            text: self.announced.excerpt(&result.text),
             error: result.is_error.then(|| first_line(&result.text)),
             structured: Structured::new(std::mem::take(&mut result.structured)),
-            ..call.ended(running.id, duration)
+            ..call.ended(running.id, position, duration)
         }));
         self.size_estimate += result.text.len();
         call.progress = Progress::Answered(result);
@@ -62,7 +66,8 @@ impl Round {
     /// Ends the calls that still run as cancelled, because the round is over. Returns their
     /// events.
     pub(in crate::agent) fn interrupt(&mut self, now: Duration) -> Vec<TurnEvent> {
-        let interrupted = self.calls.iter_mut().filter_map(|call| {
+        let calls = self.calls.iter_mut().enumerate();
+        let interrupted = calls.filter_map(|(slot, call)| {
             let running = match std::mem::take(&mut call.progress) {
                 Progress::Running(running) | Progress::RunningInvalid(running, _) => running,
                 other => {
@@ -74,7 +79,7 @@ impl Round {
             let duration = now.saturating_sub(running.since);
             Some(TurnEvent::ToolEnded(Box::new(ToolEnd {
                 error: Some(ToolError::Cancelled.to_string()),
-                ..call.ended(running.id, duration)
+                ..call.ended(running.id, slot, duration)
             })))
         });
         interrupted.collect()
@@ -123,19 +128,22 @@ impl Round {
         effects.push(RoundEffect::Emit(TurnEvent::ToolEnded(Box::new(ToolEnd {
             tool: assembled.name.clone().unwrap_or_default(),
             headline: Headline::default(),
+            text: self.announced.excerpt(&error.to_string()),
             error: Some(first_line(&error.to_string())),
-            ..call.ended(assembled.id.clone(), Duration::ZERO)
+            ..call.ended(assembled.id.clone(), slot, Duration::ZERO)
         }))));
     }
 }
 
 impl Call {
     /// The `tool_end` event of this call, without an answer.
-    fn ended(&self, call_id: String, duration: Duration) -> ToolEnd {
+    fn ended(&self, call_id: String, slot: usize, duration: Duration) -> ToolEnd {
         ToolEnd {
             call_id,
+            slot,
             tool: self.tool.clone(),
             headline: Headline::new(self.headline.clone()),
+            text: None,
             duration,
             chars: 0,
             error: None,

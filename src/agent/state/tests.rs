@@ -101,6 +101,7 @@ impl Bench {
         };
         let fields = json!({ "model": model }).to_string();
         let mut start = TurnStart {
+            cards: false,
             session: SessionId::random(),
             turn: TurnId::random(),
             models: vec![asked(model)],
@@ -201,6 +202,9 @@ impl Bench {
                 TurnEffect::Emit(event) => match event {
                     TurnEvent::RoundStarted(round) => format!("round{round}"),
                     TurnEvent::Begun => "begun".to_owned(),
+                    TurnEvent::CallBegan(began) => format!("card{}:{}", began.slot, began.tool),
+                    TurnEvent::CallsComplete => "complete".to_owned(),
+                    TurnEvent::Asked(asked) => format!("asked{}", asked.len()),
                     TurnEvent::Text(text) => format!("text{text:?}"),
                     TurnEvent::TextBeforeCalls(text) => format!("before{text:?}"),
                     TurnEvent::Member { name, text } => format!("{name}{text:?}"),

@@ -6,6 +6,7 @@ mod background;
 mod extension;
 mod extract;
 mod fields;
+mod frontend;
 mod messages;
 mod tool_calls;
 mod tools;
@@ -118,6 +119,7 @@ pub(crate) fn validate(
         client_tools: client.tools,
         fields: forwarded(&fields),
         progress: extension.progress,
+        frontend: frontend::signs(&fields, headers),
         mode: extension.mode,
         workspace: extension.workspace,
         max_rounds: extension.max_rounds,
