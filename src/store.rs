@@ -4,6 +4,8 @@
 //! body that only `sessions` reads.
 
 pub(crate) mod rows;
+pub(crate) mod settings;
+pub(crate) mod sqlite;
 
 use std::fmt;
 

@@ -120,7 +120,10 @@ pub(crate) enum Change {
     Entry(EntryRow),
     Approval(ApprovalRow),
     /// Fails with `StoreError::Conflict` if the approval is decided or does not exist.
-    Decide { approval: ApprovalId, decision: Vec<u8> },
+    Decide {
+        approval: ApprovalId,
+        decision: Vec<u8>,
+    },
     /// Removes a session with all that belongs to it.
     Forget(SessionId),
 }
