@@ -6,6 +6,8 @@
 #[cfg(test)]
 pub(crate) mod memory;
 pub(crate) mod rows;
+pub(crate) mod settings;
+pub(crate) mod sqlite;
 
 use std::fmt;
 

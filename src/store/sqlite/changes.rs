@@ -1,0 +1,168 @@
+//! Applies changes within the writer's transaction.
+
+use rusqlite::{Connection, ErrorCode, params};
+
+use super::super::rows::{ApprovalRow, Change, EntryRow, SessionRow, TurnRow};
+use super::columns::number_of;
+use super::schema::ENTRY_BITS;
+use crate::ids::{ApprovalId, SessionId};
+
+/// Why a change was not applied.
+#[derive(Debug)]
+pub(super) enum ChangeError {
+    /// It does not fit what is there. The transaction can go on without it.
+    Conflict,
+    Sqlite(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for ChangeError {
+    fn from(error: rusqlite::Error) -> Self {
+        if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) {
+            Self::Conflict
+        } else {
+            Self::Sqlite(error)
+        }
+    }
+}
+
+/// `used` is the sequence number that a session gets with this change.
+pub(super) fn apply(
+    connection: &Connection,
+    change: &Change,
+    used: i64,
+) -> Result<(), ChangeError> {
+    match change {
+        Change::Session(row) => session(connection, row, used),
+        Change::Turn(row) => turn(connection, row),
+        Change::Entry(row) => entry(connection, row),
+        Change::Approval(row) => approval(connection, row),
+        Change::Decide { approval, decision } => decide(connection, approval, decision),
+        Change::Forget(id) => Ok(forget(connection, id)?),
+    }
+}
+
+/// About how many bytes of the log the change takes, beside the pages of the indices.
+pub(super) fn size(change: &Change) -> usize {
+    match change {
+        Change::Session(row) => row.body.len(),
+        Change::Turn(row) => row.body.len(),
+        Change::Entry(row) => row.body.len(),
+        Change::Approval(row) => row.body.len(),
+        Change::Decide { decision, .. } => decision.len(),
+        Change::Forget(_) => 0,
+    }
+}
+
+fn session(connection: &Connection, row: &SessionRow, used: i64) -> Result<(), ChangeError> {
+    let mut statement = connection.prepare_cached(
+        "INSERT INTO sessions (id, scope, key, name, name_model, model, created_ms, updated_ms, \
+         used, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
+         ON CONFLICT (id) DO UPDATE SET scope = ?2, key = ?3, name = ?4, name_model = ?5, \
+         model = ?6, created_ms = ?7, updated_ms = ?8, used = ?9, body = ?10",
+    )?;
+    let name = row.name.as_ref();
+    statement.execute(params![
+        row.id.as_str(),
+        row.scope.as_bytes(),
+        row.key.as_str(),
+        name.map(|name| &name.text),
+        name.and_then(|name| name.model.as_ref()),
+        row.model,
+        row.created_ms,
+        row.updated_ms,
+        used,
+        row.body,
+    ])?;
+    Ok(())
+}
+
+fn turn(connection: &Connection, row: &TurnRow) -> Result<(), ChangeError> {
+    let mut statement = connection.prepare_cached(
+        "INSERT INTO turns (id, session, parent, status, started_ms, depth, chain, link, head, \
+         request, idempotency, body) VALUES (?1, (SELECT seq FROM sessions WHERE id = ?2), ?3, \
+         ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \
+         ON CONFLICT (id) DO UPDATE SET session = excluded.session, parent = ?3, status = ?4, \
+         started_ms = ?5, depth = ?6, chain = ?7, link = ?8, head = ?9, request = ?10, \
+         idempotency = ?11, body = ?12",
+    )?;
+    let digests = row.digests.as_ref();
+    statement.execute(params![
+        row.id.as_str(),
+        row.session.as_str(),
+        row.parent.as_ref().map(|parent| parent.as_str()),
+        number_of(row.status),
+        row.started_ms,
+        row.depth,
+        digests.map(|digests| digests.chain),
+        digests.map(|digests| digests.link),
+        digests.and_then(|digests| digests.head),
+        row.request,
+        row.idempotency,
+        row.body,
+    ])?;
+    Ok(())
+}
+
+fn entry(connection: &Connection, row: &EntryRow) -> Result<(), ChangeError> {
+    let mut turn = connection.prepare_cached("SELECT seq FROM turns WHERE id = ?1")?;
+    let turn: i64 = match turn.query_row([row.turn.as_str()], |row| row.get(0)) {
+        Err(rusqlite::Error::QueryReturnedNoRows) => return Err(ChangeError::Conflict),
+        found => found?,
+    };
+    let first = turn << ENTRY_BITS;
+    let mut statement = connection.prepare_cached(
+        "INSERT INTO entries (seq, body) VALUES (1 + coalesce(\
+         (SELECT max(seq) FROM entries WHERE seq BETWEEN ?1 AND ?2), ?1), ?3)",
+    )?;
+    statement.execute(params![first, first | ((1 << ENTRY_BITS) - 1), row.body])?;
+    Ok(())
+}
+
+fn approval(connection: &Connection, row: &ApprovalRow) -> Result<(), ChangeError> {
+    let mut statement = connection.prepare_cached(
+        "INSERT INTO approvals (id, session, turn, created_ms, expires_ms, body, decision) \
+         VALUES (?1, (SELECT seq FROM sessions WHERE id = ?2 AND scope = ?3), \
+         (SELECT seq FROM turns WHERE id = ?4), ?5, ?6, ?7, ?8)",
+    )?;
+    statement.execute(params![
+        row.id.as_str(),
+        row.session.as_str(),
+        row.scope.as_bytes(),
+        row.turn.as_str(),
+        row.created_ms,
+        row.expires_ms,
+        row.body,
+        row.decision,
+    ])?;
+    Ok(())
+}
+
+fn decide(
+    connection: &Connection,
+    approval: &ApprovalId,
+    decision: &[u8],
+) -> Result<(), ChangeError> {
+    let mut statement = connection
+        .prepare_cached("UPDATE approvals SET decision = ?2 WHERE id = ?1 AND decision IS NULL")?;
+    match statement.execute(params![approval.as_str(), decision])? {
+        0 => Err(ChangeError::Conflict),
+        _ => Ok(()),
+    }
+}
+
+/// Takes the session out of every look-up. `retention` removes in small steps what is left.
+pub(super) fn forget(connection: &Connection, id: &SessionId) -> rusqlite::Result<()> {
+    let mut find = connection.prepare_cached("SELECT seq FROM sessions WHERE id = ?1")?;
+    let seq: i64 = match find.query_row([id.as_str()], |row| row.get(0)) {
+        Err(rusqlite::Error::QueryReturnedNoRows) => return Ok(()),
+        found => found?,
+    };
+    for statement in [
+        "UPDATE sessions SET id = NULL, scope = NULL, name = NULL, body = x'' WHERE seq = ?1",
+        "UPDATE turns SET id = NULL, status = 5 WHERE session = ?1",
+        "DELETE FROM approvals WHERE session = ?1",
+    ] {
+        connection.prepare_cached(statement)?.execute([seq])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! Reads rows. Every look-up is by scope.
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, params};
+
+use super::super::rows::{ApprovalRow, Digest, EntryRow, SessionRow, SessionSummary, TurnRow};
+use super::super::{ApprovalKey, SessionKey, SessionPage, TurnKey};
+use super::columns::{self, APPROVAL, SESSION, TURN};
+use super::schema::ENTRY_BITS;
+use crate::ids::{Scope, SessionId, TurnId};
+
+pub(super) fn session(
+    connection: &Connection,
+    scope: Scope,
+    by: &SessionKey,
+) -> rusqlite::Result<Option<SessionRow>> {
+    let scope = scope.as_bytes();
+    let select = |condition| {
+        let sql = format!("SELECT {SESSION} FROM sessions s WHERE s.scope = ?1 AND {condition}");
+        connection.prepare_cached(&sql)
+    };
+    let found = match by {
+        SessionKey::Id(id) => {
+            select("s.id = ?2")?.query_row(params![scope, id.as_str()], columns::session)
+        }
+        SessionKey::Name(name) => {
+            select("s.name = ?2 AND s.name_model IS ?3 ORDER BY s.used DESC LIMIT 1")?
+                .query_row(params![scope, name.text, name.model], columns::session)
+        }
+    };
+    found.optional()
+}
+
+pub(super) fn sessions(
+    connection: &Connection,
+    scope: Scope,
+    after: Option<&SessionId>,
+    limit: usize,
+) -> rusqlite::Result<SessionPage> {
+    let snapshot = connection.unchecked_transaction()?;
+    let scope = scope.as_bytes();
+    let before: Option<i64> = match after {
+        None => Some(i64::MAX),
+        Some(id) => snapshot
+            .prepare_cached("SELECT used FROM sessions WHERE id = ?1 AND scope = ?2")?
+            .query_row(params![id.as_str(), scope], |row| row.get(0))
+            .optional()?,
+    };
+    let sql = format!(
+        "SELECT {SESSION}, (SELECT count(*) FROM turns t WHERE t.session = s.seq) \
+         FROM sessions s WHERE s.id IS NOT NULL AND s.scope = ?1 AND s.used < ?2 \
+         ORDER BY s.used DESC LIMIT ?3"
+    );
+    // One more shows whether there are more.
+    let rows = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
+    let summary = |row: &rusqlite::Row<'_>| {
+        let turns: i64 = row.get(9)?;
+        Ok(SessionSummary { session: columns::session(row)?, turns: turns.unsigned_abs() })
+    };
+    let mut statement = snapshot.prepare_cached(&sql)?;
+    // Behind a session that is not there, nothing is.
+    let found = statement.query_map(params![scope, before.unwrap_or(i64::MIN), rows], summary)?;
+    let mut sessions = found.collect::<rusqlite::Result<Vec<_>>>()?;
+    let has_more = limit < sessions.len();
+    sessions.truncate(limit);
+    Ok(SessionPage { sessions, has_more })
+}
+
+pub(super) fn turns(
+    connection: &Connection,
+    scope: Scope,
+    by: &TurnKey,
+) -> rusqlite::Result<Vec<TurnRow>> {
+    let select = |condition: &str| select_turns(connection, condition);
+    let scope = scope.as_bytes();
+    match by {
+        TurnKey::Id(id) => collect(select("t.id = ?2")?, params![scope, id.as_str()]),
+        TurnKey::Session(id) => collect(select("s.id = ?2")?, params![scope, id.as_str()]),
+        TurnKey::Newest(id) => {
+            let condition = "t.seq = (SELECT max(n.seq) FROM turns n WHERE n.session = \
+                             (SELECT seq FROM sessions WHERE id = ?2))";
+            collect(select(condition)?, params![scope, id.as_str()])
+        }
+        TurnKey::Chain(chains) => by_chain(connection, scope, chains),
+        TurnKey::Head(head) => by_digest(connection, "head", scope, head),
+        TurnKey::Idempotency(key) => by_digest(connection, "idempotency", scope, key),
+        TurnKey::Request(request) => by_digest(connection, "request", scope, request),
+    }
+}
+
+fn select_turns<'a>(
+    connection: &'a Connection,
+    condition: &str,
+) -> rusqlite::Result<CachedStatement<'a>> {
+    // CROSS JOIN keeps the order of the tables: the turns are found by an index.
+    let tables = if condition.starts_with("s.") {
+        "sessions s CROSS JOIN turns t"
+    } else {
+        "turns t CROSS JOIN sessions s"
+    };
+    connection.prepare_cached(&format!(
+        "SELECT {TURN} FROM {tables} ON s.seq = t.session \
+         WHERE s.scope = ?1 AND {condition} ORDER BY t.seq DESC"
+    ))
+}
+
+fn by_digest(
+    connection: &Connection,
+    column: &str,
+    scope: &[u8; 32],
+    digest: &Digest,
+) -> rusqlite::Result<Vec<TurnRow>> {
+    collect(select_by_digest(connection, column)?, params![scope, digest])
+}
+
+fn select_by_digest<'a>(
+    connection: &'a Connection,
+    column: &str,
+) -> rusqlite::Result<CachedStatement<'a>> {
+    let condition = format!("substr(t.{column}, 1, 8) = substr(?2, 1, 8) AND t.{column} = ?2");
+    select_turns(connection, &condition)
+}
+
+fn by_chain(
+    connection: &Connection,
+    scope: &[u8; 32],
+    chains: &[Digest],
+) -> rusqlite::Result<Vec<TurnRow>> {
+    let snapshot = connection.unchecked_transaction()?;
+    let mut statement = select_by_digest(&snapshot, "chain")?;
+    let mut found = Vec::new();
+    for chain in chains {
+        for turn in statement.query_map(params![scope, chain], columns::turn)? {
+            found.push(turn?);
+        }
+    }
+    found.sort_by_key(|(seq, _)| std::cmp::Reverse(*seq));
+    found.dedup_by_key(|(seq, _)| *seq);
+    Ok(found.into_iter().map(|(_, turn)| turn).collect())
+}
+
+fn collect(
+    mut statement: CachedStatement<'_>,
+    params: impl Params,
+) -> rusqlite::Result<Vec<TurnRow>> {
+    let rows = statement.query_map(params, columns::turn)?;
+    rows.map(|row| row.map(|(_, turn)| turn)).collect()
+}
+
+pub(super) fn entries(
+    connection: &Connection,
+    scope: Scope,
+    turns: &[TurnId],
+) -> rusqlite::Result<Vec<EntryRow>> {
+    let snapshot = connection.unchecked_transaction()?;
+    let mut find = snapshot.prepare_cached(
+        "SELECT t.seq FROM turns t JOIN sessions s ON s.seq = t.session \
+         WHERE t.id = ?1 AND s.scope = ?2",
+    )?;
+    let mut select = snapshot
+        .prepare_cached("SELECT body FROM entries WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq")?;
+    let mut entries = Vec::new();
+    for turn in turns {
+        let found = find.query_row(params![turn.as_str(), scope.as_bytes()], |row| row.get(0));
+        let Some(seq): Option<i64> = found.optional()? else { continue };
+        let first = seq << ENTRY_BITS;
+        let last = first | ((1 << ENTRY_BITS) - 1);
+        for body in select.query_map([first, last], |row| row.get(0))? {
+            entries.push(EntryRow { turn: turn.clone(), body: body? });
+        }
+    }
+    Ok(entries)
+}
+
+pub(super) fn approvals(
+    connection: &Connection,
+    scope: Scope,
+    by: &ApprovalKey,
+) -> rusqlite::Result<Vec<ApprovalRow>> {
+    let (condition, id) = match by {
+        ApprovalKey::Id(id) => ("a.id = ?2", Some(id.as_str())),
+        ApprovalKey::Turn(turn) => ("t.id = ?2", Some(turn.as_str())),
+        ApprovalKey::Open => ("a.decision IS NULL AND ?2 IS NULL", None),
+    };
+    let sql = format!(
+        "SELECT {APPROVAL} FROM approvals a JOIN sessions s ON s.seq = a.session \
+         JOIN turns t ON t.seq = a.turn WHERE s.scope = ?1 AND {condition} ORDER BY a.seq"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map(params![scope.as_bytes(), id], columns::approval)?;
+    rows.collect()
+}

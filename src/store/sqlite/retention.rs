@@ -1,0 +1,254 @@
+//! Forgets sessions that are old, or too many, in steps that take no longer than a commit.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+use tokio::time::Instant;
+
+use super::super::settings::StoreSettings;
+use super::changes;
+use super::columns;
+use super::schema::ENTRY_BITS;
+use crate::ids::SessionId;
+
+/// Entries that one step removes, and about how many of their bytes.
+const MAX_ENTRIES: i64 = 256;
+const MAX_BYTES: i64 = 1 << 20;
+
+/// Sessions that one step looks at.
+const MAX_CANDIDATES: usize = 64;
+
+/// The clock has jumped if it went so much ahead of the time that passed.
+const STEP: Duration = Duration::from_mins(5);
+
+/// How long a clock that has jumped must stay where it is before sessions are deleted by it.
+const DOUBT: Duration = Duration::from_hours(1);
+
+/// After a pause of this length at the start, the clock may as well be wrong.
+const LONG_PAUSE: Duration = Duration::from_hours(7 * 24);
+
+/// What is left to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// There may be more, now.
+    More,
+    Done,
+}
+
+/// Tells the age of sessions, and notices when the clock is set.
+#[derive(Debug)]
+pub(super) struct Clock {
+    wall_ms: i64,
+    seen: Instant,
+    doubted_until: Option<Instant>,
+}
+
+impl Clock {
+    /// `newest_ms`: when a session was last used.
+    pub(super) fn new(wall_ms: i64, newest_ms: Option<i64>, now: Instant) -> Self {
+        let pause = newest_ms.map_or(0, |newest| wall_ms.saturating_sub(newest));
+        let is_long = millis(LONG_PAUSE) < pause;
+        Self { wall_ms, seen: now, doubted_until: is_long.then(|| now + DOUBT) }
+    }
+
+    /// The time in milliseconds since 1970, unless it is in doubt. A clock that was set back
+    /// deletes too little, which is harmless.
+    pub(super) fn believed(&mut self, wall_ms: i64, now: Instant) -> Option<i64> {
+        let passed = millis(now.saturating_duration_since(self.seen));
+        if passed + millis(STEP) < wall_ms.saturating_sub(self.wall_ms) {
+            self.doubted_until = Some(now + DOUBT);
+        }
+        (self.wall_ms, self.seen) = (wall_ms, now);
+        match self.doubted_until {
+            Some(until) if now < until => None,
+            _ => {
+                self.doubted_until = None;
+                Some(wall_ms)
+            }
+        }
+    }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+pub(super) fn wall_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
+}
+
+/// The time of the last use of a session, for [`Clock::new`].
+pub(super) fn newest_use(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+    let sql = "SELECT updated_ms FROM sessions WHERE id IS NOT NULL ORDER BY used DESC LIMIT 1";
+    connection.query_row(sql, [], |row| row.get(0)).optional()
+}
+
+/// Does a bounded piece of work. `now_ms` is `None` while the clock is in doubt. Adds the
+/// sessions that are forgotten.
+pub(super) fn step(
+    connection: &Connection,
+    settings: &StoreSettings,
+    now_ms: Option<i64>,
+    forgotten: &mut Vec<SessionId>,
+) -> rusqlite::Result<Step> {
+    if sweep(connection)? {
+        return Ok(Step::More);
+    }
+    let is_full = settings.max_bytes < used_bytes(connection)?;
+    let oldest_kept = now_ms.map(|now| now.saturating_sub(millis(settings.retention)));
+    let Some(id) = next_to_forget(connection, is_full, oldest_kept)? else {
+        return Ok(Step::Done);
+    };
+    changes::forget(connection, &id)?;
+    forgotten.push(id);
+    Ok(Step::More)
+}
+
+/// The bytes of the database that hold something.
+fn used_bytes(connection: &Connection) -> rusqlite::Result<u64> {
+    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let pages = pragma("page_count")? - pragma("freelist_count")?;
+    Ok((pages * pragma("page_size")?).unsigned_abs())
+}
+
+/// The session that was unused longest, if it is to be forgotten. None that runs or waits for a
+/// person is.
+fn next_to_forget(
+    connection: &Connection,
+    is_full: bool,
+    oldest_kept_ms: Option<i64>,
+) -> rusqlite::Result<Option<SessionId>> {
+    let mut oldest = connection.prepare_cached(
+        "SELECT seq, id, updated_ms FROM sessions WHERE id IS NOT NULL AND ?1 < used \
+         ORDER BY used LIMIT ?2",
+    )?;
+    let mut rows = oldest.query(params![i64::MIN, MAX_CANDIDATES as i64])?;
+    while let Some(row) = rows.next()? {
+        let is_old =
+            oldest_kept_ms.is_some_and(|kept| row.get(2).is_ok_and(|used: i64| used < kept));
+        if !is_full && !is_old {
+            return Ok(None);
+        }
+        if !is_needed(connection, row.get(0)?)? {
+            return columns::id(row, 1, SessionId::parse).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a turn of the session runs, or a person can still decide what it asked.
+fn is_needed(connection: &Connection, session: i64) -> rusqlite::Result<bool> {
+    let mut statement = connection.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM turns t WHERE t.session = ?1 AND (t.status = 0 OR \
+         t.status = 2 AND NOT EXISTS (SELECT 1 FROM turns n WHERE n.session = ?1 AND \
+         n.parent = t.id) AND (NOT EXISTS (SELECT 1 FROM approvals a WHERE a.turn = t.seq) OR \
+         EXISTS (SELECT 1 FROM approvals a WHERE a.turn = t.seq AND a.decision IS NULL AND \
+         ?2 < a.expires_ms))))",
+    )?;
+    statement.query_row([session, wall_ms()], |row| row.get(0))
+}
+
+/// Removes a piece of what belongs to a forgotten session. Returns whether there was one.
+fn sweep(connection: &Connection) -> rusqlite::Result<bool> {
+    let number = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+    let mut session =
+        connection.prepare_cached("SELECT seq FROM sessions WHERE id IS NULL LIMIT 1")?;
+    let Some(session) = session.query_row([], number).optional()? else { return Ok(false) };
+    let mut budget = Budget { entries: MAX_ENTRIES, bytes: MAX_BYTES };
+    while !budget.is_spent() {
+        let mut turn =
+            connection.prepare_cached("SELECT seq FROM turns WHERE session = ?1 LIMIT 1")?;
+        let Some(turn) = turn.query_row([session], number).optional()? else {
+            connection.prepare_cached("DELETE FROM sessions WHERE seq = ?1")?.execute([session])?;
+            return Ok(true);
+        };
+        if remove_entries(connection, turn, &mut budget)? {
+            connection.prepare_cached("DELETE FROM turns WHERE seq = ?1")?.execute([turn])?;
+        }
+    }
+    Ok(true)
+}
+
+/// How much one step may still remove.
+struct Budget {
+    entries: i64,
+    bytes: i64,
+}
+
+impl Budget {
+    fn is_spent(&self) -> bool {
+        self.entries <= 0 || self.bytes <= 0
+    }
+
+    fn take(&mut self, bytes: i64) {
+        // A row has its own costs, however short it is.
+        self.entries -= 1;
+        self.bytes -= bytes;
+    }
+}
+
+/// Removes entries of the turn. Returns whether none is left.
+fn remove_entries(
+    connection: &Connection,
+    turn: i64,
+    budget: &mut Budget,
+) -> rusqlite::Result<bool> {
+    // The turn itself counts as well.
+    budget.take(0);
+    let first = turn << ENTRY_BITS;
+    let last = first | ((1 << ENTRY_BITS) - 1);
+    let mut select = connection.prepare_cached(
+        "SELECT seq, length(body) FROM entries WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq",
+    )?;
+    let mut rows = select.query([first, last])?;
+    let mut until = None;
+    let mut is_empty = true;
+    while let Some(row) = rows.next()? {
+        if budget.is_spent() {
+            is_empty = false;
+            break;
+        }
+        budget.take(row.get(1)?);
+        until = Some(row.get::<_, i64>(0)?);
+    }
+    drop(rows);
+    if let Some(until) = until {
+        connection
+            .prepare_cached("DELETE FROM entries WHERE seq BETWEEN ?1 AND ?2")?
+            .execute([first, until])?;
+    }
+    Ok(is_empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = 86_400_000;
+
+    #[tokio::test(start_paused = true)]
+    async fn d9_a_clock_that_was_set_is_doubted_for_an_hour() {
+        let (start, wall) = (Instant::now(), 1_000 * DAY);
+        let after = |minutes| start + Duration::from_mins(minutes);
+        let mut clock = Clock::new(wall, Some(wall - DAY), start);
+
+        assert_eq!(clock.believed(wall + 60_000, after(1)), Some(wall + 60_000));
+        // A year ahead.
+        let ahead = wall + 365 * DAY;
+        assert_eq!(clock.believed(ahead, after(2)), None);
+        assert_eq!(clock.believed(ahead + 60 * 60_000, after(62)), Some(ahead + 60 * 60_000));
+        // Set back, it is believed: nothing is older than it was.
+        assert_eq!(clock.believed(wall, after(63)), Some(wall));
+        assert_eq!(clock.believed(wall - DAY, after(64)), Some(wall - DAY));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d9_a_start_long_after_the_last_use_deletes_nothing_at_once() {
+        let (start, wall) = (Instant::now(), 1_000 * DAY);
+        let mut clock = Clock::new(wall, Some(wall - 8 * DAY), start);
+        assert_eq!(clock.believed(wall, start), None);
+        assert_eq!(clock.believed(wall + 3_600_000, start + DOUBT), Some(wall + 3_600_000));
+        let mut clock = Clock::new(wall, None, start);
+        assert_eq!(clock.believed(wall, start), Some(wall));
+    }
+}

@@ -1,0 +1,342 @@
+//! Writes in a thread of its own: commits what waits together, and looks after the file when
+//! nothing waits.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::super::StoreError;
+use super::super::rows::Change;
+use super::super::settings::StoreSettings;
+use super::changes::{self, ChangeError};
+use super::file::{self, DatabaseFile, OpenError};
+use super::readers::Readers;
+use super::retention::{self, Clock, Step};
+use crate::ids::SessionId;
+
+/// More commits than this are not joined, so that the first ones do not wait long.
+const MAX_JOINED: usize = 256;
+
+/// The log is copied into the database when about so much was written to it. SQLite's own
+/// number is 1000 pages of 4 KiB.
+const CHECKPOINT_AFTER: usize = 4 << 20;
+
+/// The pages that a transaction writes beside the bodies, mostly of indices.
+const TRANSACTION_SIZE: usize = 32 << 10;
+
+/// The log is copied as well when nothing was written for this long: until then a loss of power
+/// can take the last commits.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// How often the store looks for sessions to forget, if nothing is written.
+const MAX_RETENTION_INTERVAL: Duration = Duration::from_mins(10);
+const MIN_RETENTION_INTERVAL: Duration = Duration::from_secs(1);
+
+/// While there is something to forget, every so many transactions one is a step of it.
+const TRANSACTIONS_PER_STEP: u32 = 8;
+
+type Reply = oneshot::Sender<Result<(), StoreError>>;
+
+enum Message {
+    Commit(Vec<Change>, Reply),
+    Close(oneshot::Sender<()>),
+}
+
+/// The way to the thread. When it is dropped, the thread writes what it has got, and ends.
+#[derive(Debug)]
+pub(super) struct Writer(Sender<Message>);
+
+impl Writer {
+    pub(super) fn start(
+        file: DatabaseFile,
+        connection: Connection,
+        readers: Arc<Readers>,
+        settings: StoreSettings,
+        forgotten: mpsc::UnboundedSender<SessionId>,
+    ) -> Result<Self, OpenError> {
+        let path = file.path();
+        let refuse = |error: &dyn std::fmt::Display| OpenError::new(&path, error);
+        let newest = retention::newest_use(&connection).map_err(|error| refuse(&error))?;
+        let next_use = next_use(&connection).map_err(|error| refuse(&error))?;
+        let now = Instant::now();
+        let thread = WriterThread {
+            clock: Clock::new(retention::wall_ms(), newest, now),
+            next_use,
+            file,
+            connection: Some(connection),
+            readers,
+            settings,
+            forgotten,
+            unsaved: 0,
+            since_step: 0,
+            since_retention: 0,
+            retention_at: now,
+            has_failed: false,
+        };
+        let (sender, messages) = channel();
+        let spawned = std::thread::Builder::new().name("store".into());
+        spawned.spawn(move || thread.run(&messages)).map_err(|error| refuse(&error))?;
+        Ok(Self(sender))
+    }
+
+    /// If the thread has ended, `reply` is dropped with the message.
+    pub(super) fn commit(&self, changes: Vec<Change>, reply: Reply) {
+        _ = self.0.send(Message::Commit(changes, reply));
+    }
+
+    pub(super) fn close(&self, done: oneshot::Sender<()>) {
+        _ = self.0.send(Message::Close(done));
+    }
+}
+
+struct WriterThread {
+    file: DatabaseFile,
+    /// `None` after a failure that makes it doubtful.
+    connection: Option<Connection>,
+    readers: Arc<Readers>,
+    settings: StoreSettings,
+    forgotten: mpsc::UnboundedSender<SessionId>,
+    clock: Clock,
+    /// The next sequence number of use.
+    next_use: i64,
+    /// About how many bytes of the log are not in the database yet.
+    unsaved: usize,
+    /// Transactions since the last step of the retention.
+    since_step: u32,
+    /// About how many bytes were written since nothing was left to forget.
+    since_retention: u64,
+    /// When to look for sessions to forget. It is past while there may be some.
+    retention_at: Instant,
+    /// Whether the last commit failed. Only the first failure of a row is logged as an error.
+    has_failed: bool,
+}
+
+impl WriterThread {
+    fn run(mut self, messages: &Receiver<Message>) {
+        let closing = loop {
+            match messages.recv_timeout(self.patience()) {
+                Ok(Message::Commit(changes, reply)) => {
+                    let (batch, closing) = join(changes, reply, messages);
+                    self.write(batch);
+                    if closing.is_some() {
+                        break closing;
+                    }
+                    self.maintain_under_load();
+                }
+                Ok(Message::Close(done)) => break Some(done),
+                Err(RecvTimeoutError::Timeout) => self.maintain(),
+                Err(RecvTimeoutError::Disconnected) => break None,
+            }
+        };
+        // Closing the last connection copies the log and removes it.
+        self.readers.close();
+        drop(self.connection.take());
+        if let Some(done) = closing {
+            _ = done.send(());
+        }
+    }
+
+    /// How long to wait for a commit before looking after the file.
+    fn patience(&self) -> Duration {
+        let until_retention = self.retention_at.saturating_duration_since(Instant::now());
+        if self.unsaved == 0 { until_retention } else { until_retention.min(IDLE) }
+    }
+
+    fn write(&mut self, batch: Vec<(Vec<Change>, Reply)>) {
+        let written: usize = batch.iter().flat_map(|(changes, _)| changes).map(changes::size).sum();
+        let outcomes = self.connected().and_then(|()| self.transaction(&batch));
+        match outcomes {
+            Ok(outcomes) => {
+                self.recovered();
+                self.unsaved += TRANSACTION_SIZE + written;
+                self.since_retention += written as u64;
+                self.since_step += 1;
+                let forgets = |change: &Change| matches!(change, Change::Forget(_));
+                if batch.iter().flat_map(|(changes, _)| changes).any(forgets) {
+                    self.retention_at = Instant::now();
+                }
+                for ((_, reply), outcome) in batch.into_iter().zip(outcomes) {
+                    // A caller that has gone does not need to know.
+                    _ = reply.send(outcome);
+                }
+            }
+            Err(error) => {
+                self.failed(&error);
+                for (_, reply) in batch {
+                    _ = reply.send(Err(StoreError::Unavailable));
+                }
+            }
+        }
+    }
+
+    /// Applies the batch in one transaction. A caller whose changes do not fit does not spoil
+    /// those of the others.
+    fn transaction(
+        &mut self,
+        batch: &[(Vec<Change>, Reply)],
+    ) -> rusqlite::Result<Vec<Result<(), StoreError>>> {
+        let Some(connection) = &self.connection else { return Ok(Vec::new()) };
+        let run = |sql| connection.prepare_cached(sql)?.execute([]).map(drop);
+        let is_alone = batch.len() == 1;
+        let mut outcomes = Vec::with_capacity(batch.len());
+        run("BEGIN IMMEDIATE")?;
+        for (changes, _) in batch {
+            if !is_alone {
+                run("SAVEPOINT caller")?;
+            }
+            let applied = changes.iter().try_for_each(|change| {
+                let used = self.next_use;
+                self.next_use += 1;
+                changes::apply(connection, change, used)
+            });
+            let conflicts = match applied {
+                Ok(()) => false,
+                Err(ChangeError::Conflict) => true,
+                Err(ChangeError::Sqlite(error)) => return Err(error),
+            };
+            match (is_alone, conflicts) {
+                (true, true) => {
+                    run("ROLLBACK")?;
+                    return Ok(vec![Err(StoreError::Conflict)]);
+                }
+                (true, false) => {}
+                (false, true) => {
+                    run("ROLLBACK TO caller")?;
+                    run("RELEASE caller")?;
+                }
+                (false, false) => run("RELEASE caller")?,
+            }
+            outcomes.push(if conflicts { Err(StoreError::Conflict) } else { Ok(()) });
+        }
+        run("COMMIT")?;
+        Ok(outcomes)
+    }
+
+    /// Opens the database again if the last connection was given up.
+    fn connected(&mut self) -> rusqlite::Result<()> {
+        if self.connection.is_none() {
+            let _no_reader = self.readers.pause();
+            self.connection = Some(self.file.reopen()?);
+        }
+        Ok(())
+    }
+
+    /// Leaves nothing of a transaction that failed. After anything but a full disk the
+    /// connection is doubtful: a failed sync must not be followed by one that succeeds because
+    /// the kernel has forgotten the failure.
+    fn failed(&mut self, error: &rusqlite::Error) {
+        if self.has_failed {
+            tracing::debug!(%error, "the store still cannot be written");
+        } else {
+            tracing::error!(%error, "the store cannot be written");
+        }
+        self.has_failed = true;
+        self.file.note(error);
+        let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+        let Some(connection) = self.connection.take() else { return };
+        let is_rolled_back =
+            connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok();
+        if is_full && is_rolled_back {
+            self.connection = Some(connection);
+        } else {
+            file::give_up(connection);
+        }
+    }
+
+    fn recovered(&mut self) {
+        if std::mem::take(&mut self.has_failed) {
+            tracing::info!("the store can be written again");
+        }
+    }
+
+    fn maintain_under_load(&mut self) {
+        if CHECKPOINT_AFTER <= self.unsaved {
+            self.checkpoint();
+        }
+        // Whoever writes much must not outrun the limit.
+        if self.settings.max_bytes / 16 <= self.since_retention {
+            self.retention_at = Instant::now();
+        }
+        let is_due = self.retention_at <= Instant::now();
+        if is_due && TRANSACTIONS_PER_STEP <= self.since_step {
+            self.forget_some();
+        }
+    }
+
+    fn maintain(&mut self) {
+        if CHECKPOINT_AFTER <= self.unsaved {
+            self.checkpoint();
+        }
+        if self.retention_at <= Instant::now() {
+            self.forget_some();
+        } else if 0 < self.unsaved {
+            self.checkpoint();
+        }
+    }
+
+    fn checkpoint(&mut self) {
+        self.unsaved = 0;
+        let Some(connection) = &self.connection else { return };
+        if let Err(error) = file::checkpoint(connection, "PASSIVE") {
+            self.failed(&error);
+        }
+    }
+
+    /// One step of the retention, in a transaction.
+    fn forget_some(&mut self) {
+        self.since_step = 0;
+        let interval = self.settings.retention / 10;
+        let interval = interval.clamp(MIN_RETENTION_INTERVAL, MAX_RETENTION_INTERVAL);
+        let now = Instant::now();
+        self.retention_at = now + interval;
+        let believed = self.clock.believed(retention::wall_ms(), now);
+        let Some(connection) = &self.connection else { return };
+        let mut forgotten = Vec::new();
+        let step = || -> rusqlite::Result<Step> {
+            connection.execute_batch("BEGIN IMMEDIATE")?;
+            let step = retention::step(connection, &self.settings, believed, &mut forgotten)?;
+            connection.execute_batch("COMMIT")?;
+            Ok(step)
+        };
+        match { step }() {
+            Ok(Step::Done) => self.since_retention = 0,
+            Ok(Step::More) => {
+                self.unsaved += TRANSACTION_SIZE;
+                self.retention_at = now;
+                for id in forgotten {
+                    tracing::debug!(session = %id, "forgot a session");
+                    // Nobody may want to know.
+                    _ = self.forgotten.send(id);
+                }
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+}
+
+/// Takes what waits behind the first commit, up to a request to close.
+fn join(
+    changes: Vec<Change>,
+    reply: Reply,
+    messages: &Receiver<Message>,
+) -> (Vec<(Vec<Change>, Reply)>, Option<oneshot::Sender<()>>) {
+    let mut batch = vec![(changes, reply)];
+    while batch.len() < MAX_JOINED {
+        match messages.try_recv() {
+            Ok(Message::Commit(changes, reply)) => batch.push((changes, reply)),
+            Ok(Message::Close(done)) => return (batch, Some(done)),
+            Err(_) => break,
+        }
+    }
+    (batch, None)
+}
+
+/// Behind every use so far.
+fn next_use(connection: &Connection) -> rusqlite::Result<i64> {
+    let sql = "SELECT coalesce(max(used), 0) + 1 FROM sessions WHERE id IS NOT NULL";
+    connection.query_row(sql, [], |row| row.get(0))
+}
