@@ -1,12 +1,17 @@
 //! Starts turns. For now a session is one request: its id is fresh, and its read state ends
 //! with the turn.
 
+pub(crate) mod address;
 mod answer_form;
+mod canonical;
 pub(crate) mod message;
 pub(crate) mod names;
 pub(crate) mod pairs;
 pub(crate) mod record;
 pub(crate) mod request;
+
+#[cfg(test)]
+mod test_support;
 
 use std::path::PathBuf;
 use std::sync::Arc;
