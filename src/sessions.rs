@@ -2,13 +2,18 @@
 //! with the turn.
 
 pub(crate) mod address;
+mod alignment;
 mod answer_form;
+pub(crate) mod assemble;
 mod canonical;
+pub(crate) mod matching;
 pub(crate) mod message;
 pub(crate) mod names;
 pub(crate) mod pairs;
 pub(crate) mod record;
 pub(crate) mod request;
+pub(crate) mod search;
+mod transcript;
 
 #[cfg(test)]
 mod test_support;

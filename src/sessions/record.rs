@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::message::text_of;
-use crate::agent::record::{End, Entry, RecordedRound};
+use crate::agent::record::{End, Entry, OpenRound, RecordedRound};
 use crate::execution::ask::EffectDigest;
 use crate::store::rows::TurnRow;
 
@@ -72,6 +72,11 @@ impl TurnRecord {
             Entry::End(end) => Some(&**end),
             _ => None,
         })
+    }
+
+    /// The round that waits for answers.
+    pub(crate) fn open(&self) -> Option<&OpenRound> {
+        self.end().and_then(|end| end.open.as_ref())
     }
 
     /// The rounds that were closed, and the last message.

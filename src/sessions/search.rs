@@ -28,6 +28,8 @@ pub(crate) struct Found {
     pub(crate) path: Vec<TurnRecord>,
     /// How many links of the list are up to the last turn of `path`.
     pub(crate) links: usize,
+    /// How many user messages behind them belong to the path: their turns were stopped.
+    pub(crate) users: usize,
     /// Turns that went on from the same turn with the same list, newest first: interrupted
     /// attempts at an answer, and those that have closed an open round.
     pub(crate) attempts: Vec<TurnRecord>,
@@ -215,7 +217,7 @@ impl Search<'_> {
         });
         let attempts = attempts.take(MAX_CHILDREN).map(Turn::copy).collect();
         let attempts = self.records(attempts).await?;
-        Ok(Found { session: None, path, links: point.links, attempts })
+        Ok(Found { session: None, path, links: point.links, users: point.users, attempts })
     }
 
     async fn path(&self, tree: &Tree, turn: &TurnId) -> Result<Vec<TurnRecord>, StoreError> {
