@@ -42,6 +42,12 @@ pub(crate) fn removed(reasoning: &str, is_tool: impl Fn(&str) -> bool) -> String
     reasoning.split_inclusive('\n').filter(|line| !is_ours(line)).collect()
 }
 
+/// The tool in a line that tells how long a call took and how much it answered.
+pub(crate) fn ended_tool(line: &str) -> Option<&str> {
+    let (subject, end) = line.strip_prefix(ENDED)?.rsplit_once(" (")?;
+    is_result(end).then(|| subject.split(' ').next().unwrap_or_default())
+}
+
 fn is_ours(line: &str, is_tool: &impl Fn(&str) -> bool) -> bool {
     let is_of_tool = |subject: &str| is_tool(subject.split([' ', ':']).next().unwrap_or_default());
     if let Some(subject) = line.strip_prefix(STARTED) {

@@ -1,14 +1,24 @@
 //! Starts turns. For now a session is one request: its id is fresh, and its read state ends
 //! with the turn.
 
+pub(crate) mod address;
+mod alignment;
 mod answer_form;
 pub(crate) mod approval_settings;
+pub(crate) mod assemble;
+mod canonical;
+pub(crate) mod matching;
 pub(crate) mod message;
 pub(crate) mod names;
 pub(crate) mod pairs;
 pub(crate) mod record;
 mod recorder;
 pub(crate) mod request;
+pub(crate) mod search;
+mod transcript;
+
+#[cfg(test)]
+mod test_support;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use crate::agent::record::{End, Entry};
+use super::message::text_of;
+use crate::agent::record::{End, Entry, OpenRound, RecordedRound};
 use crate::execution::ask::EffectDigest;
 use crate::store::rows::TurnRow;
 
@@ -29,6 +31,8 @@ pub(crate) struct TurnBody {
     /// Whether the turn goes on with the same link as its parent: with the answers to the
     /// client's calls, or because the client asked to continue.
     pub(crate) continues: bool,
+    /// Whether the turn began with its parent's open round.
+    pub(crate) resumes: bool,
     /// What holds after the turn.
     pub(crate) facts: Facts,
 }
@@ -39,7 +43,8 @@ pub(crate) struct SentMessage {
     /// The user's words: text parts joined, white space collapsed, without a frontend's
     /// wrapping.
     pub(crate) words: String,
-    /// The JSON that went upstream, with reminders.
+    /// The JSON that went upstream, with reminders; empty for a reply to a question of ours,
+    /// which never goes upstream.
     pub(crate) sent: String,
 }
 
@@ -67,5 +72,36 @@ impl TurnRecord {
             Entry::End(end) => Some(&**end),
             _ => None,
         })
+    }
+
+    /// The round that waits for answers.
+    pub(crate) fn open(&self) -> Option<&OpenRound> {
+        self.end().and_then(|end| end.open.as_ref())
+    }
+
+    /// The rounds that were closed, and the last message.
+    pub(crate) fn all_rounds(&self) -> impl Iterator<Item = &RecordedRound> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Round(round) => Some(round),
+            Entry::End(end) => end.last.as_ref(),
+            _ => None,
+        })
+    }
+
+    /// All text that the client was sent. Of a turn that the server was killed in, the text of
+    /// its closed rounds.
+    pub(crate) fn said(&self) -> String {
+        match self.end() {
+            Some(end) => end.said.clone(),
+            None => self.all_rounds().map(RecordedRound::text).collect::<Vec<_>>().join("\n\n"),
+        }
+    }
+}
+
+impl RecordedRound {
+    /// What the assistant says in it.
+    pub(crate) fn text(&self) -> String {
+        let messages: Vec<&RawValue> = serde_json::from_str(&self.messages).unwrap_or_default();
+        messages.first().map_or_else(String::new, |message| text_of(message).into_owned())
     }
 }

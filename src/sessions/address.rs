@@ -1,0 +1,255 @@
+//! Computes the content address of a conversation: a chain of digests over the assistant's
+//! answers.
+//!
+//! A link is all that the assistant said between two user messages, so it does not matter how a
+//! frontend splits an answer. User messages are not in the chain: frontends wrap and date them.
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::RangeInclusive;
+
+use super::canonical;
+use super::message::{CallOf, ClientMessage, Role};
+use crate::ids::Scope;
+use crate::store::rows::{Digest, LinkDigests};
+use crate::text;
+
+/// So many characters of a link are enough to find it by.
+pub(crate) const MIN_PREFIX: usize = 40;
+
+/// How many digests the first look-up has. Each following one has eight times as many, so even
+/// the longest list needs few.
+const FIRST_LOOKUP: usize = 16;
+const MAX_LOOKUP: usize = 8192;
+
+/// The answers in a client's list, and the user messages around them.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    scope: Scope,
+    pub(crate) links: Vec<Link>,
+    /// The user messages before each link, and those behind the last, by their place in the
+    /// list.
+    pub(crate) users: Vec<Vec<User>>,
+    pub(crate) end: ListEnd,
+}
+
+/// All that the assistant said between two user messages.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// `canonical::said`.
+    pub(crate) text: String,
+    /// Of the calls that a client sees.
+    pub(crate) call_ids: Vec<Box<str>>,
+    pub(crate) digests: LinkDigests,
+    /// From its first to its last message in the list.
+    pub(crate) range: RangeInclusive<usize>,
+    /// The client keeps the calls of the server's tools itself.
+    pub(crate) has_hidden_calls: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct User {
+    pub(crate) index: usize,
+    /// `canonical::words`.
+    pub(crate) words: String,
+}
+
+/// How a client's list ends, but for instructions and assistant messages that say nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListEnd {
+    User,
+    Assistant,
+    /// With answers to calls.
+    Answers,
+    /// With answers to cards of ours alone.
+    CardAnswers,
+}
+
+/// A link that is being collected.
+#[derive(Debug, Default)]
+struct OpenLink {
+    text: String,
+    call_ids: Vec<Box<str>>,
+    range: Option<(usize, usize)>,
+    has_hidden_calls: bool,
+}
+
+impl Chain {
+    pub(crate) fn new(scope: &Scope, messages: &[ClientMessage]) -> Self {
+        let mut chain = Self {
+            scope: *scope,
+            links: Vec::new(),
+            users: vec![Vec::new()],
+            end: list_end(messages),
+        };
+        let mut open = OpenLink::default();
+        for (at, message) in messages.iter().enumerate() {
+            match message.role {
+                Role::User => {
+                    chain.close(std::mem::take(&mut open));
+                    let words = canonical::words(&message.text());
+                    if let Some(users) = chain.users.last_mut() {
+                        users.push(User { index: at, words });
+                    }
+                }
+                Role::Assistant | Role::Tool | Role::Function => open.push(at, message),
+                Role::Instruction => {}
+            }
+        }
+        chain.close(open);
+        chain
+    }
+
+    /// Adds a link. An empty one is none: it matches nothing.
+    fn close(&mut self, open: OpenLink) {
+        let Some((first, last)) = open.range else { return };
+        if open.text.is_empty() && open.call_ids.is_empty() {
+            return;
+        }
+        let before = self.links.last().map(|link| link.digests.chain);
+        self.links.push(Link {
+            digests: digests(&self.scope, before, &open.text, &open.call_ids),
+            text: open.text,
+            call_ids: open.call_ids,
+            range: first..=last,
+            has_hidden_calls: open.has_hidden_calls,
+        });
+        self.users.push(Vec::new());
+    }
+
+    /// The user messages behind the last link.
+    pub(crate) fn last_users(&self) -> &[User] {
+        self.users.last().map_or(&[], Vec::as_slice)
+    }
+
+    /// The chain digests to look up, newest first, in portions: the first portion of which any
+    /// is known has the longest chain.
+    pub(crate) fn lookups(&self) -> Vec<Vec<Digest>> {
+        let mut digests = self.links.iter().rev().map(|link| link.digests.chain).peekable();
+        let mut portions = Vec::new();
+        let mut size = FIRST_LOOKUP;
+        while digests.peek().is_some() {
+            portions.push(digests.by_ref().take(size).collect());
+            size = (size * 8).min(MAX_LOOKUP);
+        }
+        portions
+    }
+
+    /// The address of the turn that answers this list: how many links the list then has, and
+    /// the digests of the last. `None` for an answer that nothing can match.
+    pub(crate) fn after(
+        &self,
+        said: &str,
+        call_ids: &[impl AsRef<str>],
+    ) -> (u32, Option<LinkDigests>) {
+        // What is said directly behind a link belongs to it.
+        let continued = self.links.split_last().filter(|_| self.last_users().is_empty());
+        let (known, mut text, mut ids) = match continued {
+            Some((last, before)) => (before, last.text.clone(), last.call_ids.clone()),
+            None => (self.links.as_slice(), String::new(), Vec::new()),
+        };
+        append(&mut text, &canonical::said(said));
+        ids.extend(call_ids.iter().map(|id| id.as_ref().into()));
+        let depth = |links: usize| u32::try_from(links).unwrap_or(u32::MAX);
+        if text.is_empty() && ids.is_empty() {
+            return (depth(known.len()), None);
+        }
+        let before = known.last().map(|link| link.digests.chain);
+        (depth(known.len() + 1), Some(digests(&self.scope, before, &text, &ids)))
+    }
+}
+
+impl OpenLink {
+    fn push(&mut self, at: usize, message: &ClientMessage) {
+        let (first, _) = self.range.unwrap_or((at, at));
+        self.range = Some((first, at));
+        if message.role != Role::Assistant {
+            return;
+        }
+        append(&mut self.text, &canonical::said(&message.text()));
+        for call in &message.calls {
+            match call.of {
+                CallOf::Client => self.call_ids.push(call.id.clone()),
+                CallOf::Server => self.has_hidden_calls = true,
+                CallOf::Card => {}
+            }
+        }
+    }
+}
+
+fn append(text: &mut String, more: &str) {
+    if !text.is_empty() && !more.is_empty() {
+        text.push(' ');
+    }
+    text.push_str(more);
+}
+
+fn list_end(messages: &[ClientMessage]) -> ListEnd {
+    let is_silent = |message: &&ClientMessage| {
+        message.role == Role::Assistant
+            && message.calls.is_empty()
+            && canonical::said(&message.text()).is_empty()
+    };
+    let mut newest = messages
+        .iter()
+        .rev()
+        .filter(|message| message.role != Role::Instruction)
+        .skip_while(is_silent)
+        .peekable();
+    match newest.peek().map(|message| message.role) {
+        Some(Role::Tool) => {
+            let mut answers = newest.take_while(|message| message.role == Role::Tool);
+            let is_cards = answers.all(ClientMessage::answers_card);
+            if is_cards { ListEnd::CardAnswers } else { ListEnd::Answers }
+        }
+        Some(Role::Assistant | Role::Function) => ListEnd::Assistant,
+        Some(Role::User | Role::Instruction) | None => ListEnd::User,
+    }
+}
+
+/// White space is left out: frontends join the pieces of an answer with it or without.
+fn digests(
+    scope: &Scope,
+    before: Option<Digest>,
+    text: &str,
+    call_ids: &[Box<str>],
+) -> LinkDigests {
+    let keyed = |purpose: &[u8]| {
+        let mut hasher = blake3::Hasher::new_keyed(scope.as_bytes());
+        hasher.update(purpose);
+        hasher
+    };
+    let link = |mut hasher: blake3::Hasher| {
+        update(&mut hasher, text);
+        for id in call_ids {
+            hasher.update(&(id.len() as u64).to_le_bytes()).update(id.as_bytes());
+        }
+        *hasher.finalize().as_bytes()
+    };
+    let behind = |purpose: &[u8]| {
+        let mut hasher = keyed(purpose);
+        hasher.update(&before.unwrap_or_default());
+        hasher
+    };
+    let head = text::first_chars(text, MIN_PREFIX);
+    let is_long = head.chars().count() == MIN_PREFIX;
+    LinkDigests {
+        chain: link(behind(b"chain")),
+        link: link(keyed(b"link!")),
+        head: is_long.then(|| {
+            let mut hasher = behind(b"head!");
+            update(&mut hasher, head);
+            *hasher.finalize().as_bytes()
+        }),
+    }
+}
+
+fn update(hasher: &mut blake3::Hasher, text: &str) {
+    let mut length = 0_u64;
+    for word in text.split(' ') {
+        hasher.update(word.as_bytes());
+        length += word.len() as u64;
+    }
+    hasher.update(&length.to_le_bytes());
+}

@@ -1,0 +1,108 @@
+//! Assigns the turns of a path to the links and user messages of a client's list.
+
+use std::collections::HashMap;
+
+use super::address::{Chain, User};
+use super::canonical;
+use super::matching::{is_interrupted, shows};
+use super::record::{SentMessage, TurnRecord};
+
+/// Which parts of the list are recorded.
+#[derive(Debug, Default)]
+pub(crate) struct Alignment<'a> {
+    /// The turns of each recognised link, by its place in the chain.
+    pub(crate) links: HashMap<usize, Group<'a>>,
+    /// Turns that the list shows no answer of, by the place of their last user message.
+    pub(crate) behind: HashMap<usize, Group<'a>>,
+    /// User messages with unchanged words, by their place in the list.
+    pub(crate) sent: HashMap<usize, &'a SentMessage>,
+}
+
+/// The turns of one link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group<'a> {
+    pub(crate) turns: &'a [TurnRecord],
+    /// The turn that follows on the path.
+    pub(crate) next: Option<&'a TurnRecord>,
+}
+
+impl<'a> Group<'a> {
+    fn asked(self) -> &'a [SentMessage] {
+        self.turns.first().map_or(&[], |turn| &turn.body.asked)
+    }
+
+    pub(crate) fn last(self) -> Option<&'a TurnRecord> {
+        self.turns.last()
+    }
+
+    pub(crate) fn said(self) -> String {
+        let texts: Vec<_> = self.turns.iter().map(|turn| canonical::said(&turn.said())).collect();
+        texts.join(" ")
+    }
+}
+
+/// The path in groups, one a link.
+pub(crate) fn groups(path: &[TurnRecord]) -> Vec<Group<'_>> {
+    let mut groups = Vec::new();
+    let mut start = 0;
+    for end in 1..=path.len() {
+        if path.get(end).is_none_or(|next| !next.body.continues) {
+            groups.push(Group { turns: &path[start..end], next: path.get(end) });
+            start = end;
+        }
+    }
+    groups
+}
+
+impl<'a> Alignment<'a> {
+    /// Goes backwards from the end of the path, which is behind the first `links` links and
+    /// `users` further user messages.
+    pub(crate) fn new(path: &'a [TurnRecord], chain: &Chain, links: usize, users: usize) -> Self {
+        let mut alignment = Self::default();
+        let mut link = links;
+        // The user messages of the current gap that no later turn was asked.
+        let mut left: &[User] = &chain.users[links][..users];
+        for (back, group) in groups(path).into_iter().rev().enumerate() {
+            let is_tail = !left.is_empty() && link == links;
+            if !is_tail && link > 0 && (back == 0 || alignment.shows(chain, link - 1, group)) {
+                link -= 1;
+                alignment.links.insert(link, group);
+                left = alignment.take_users(&chain.users[link], group.asked());
+                continue;
+            }
+            // A stopped turn of which the client kept no answer.
+            let asked = group.asked();
+            let Some(start) = left.len().checked_sub(asked.len()) else { break };
+            let is_same = left[start..].iter().zip(asked).all(|(user, sent)| user.words == sent.words);
+            let is_stopped = group.last().is_some_and(|turn| is_interrupted(turn.row.status));
+            let Some(last) = left.last().filter(|_| is_same && is_stopped && !asked.is_empty())
+            else {
+                break;
+            };
+            alignment.behind.insert(last.index, group);
+            left = alignment.take_users(left, asked);
+        }
+        alignment
+    }
+
+    fn shows(&self, chain: &Chain, link: usize, group: Group<'_>) -> bool {
+        let link = &chain.links[link];
+        let status = group.last().map(|turn| turn.row.status);
+        status.is_some_and(|status| shows(link, &group.said(), status))
+    }
+
+    /// Notes the user messages whose words are unchanged. Returns those before the turn's.
+    fn take_users<'u>(&mut self, users: &'u [User], asked: &'a [SentMessage]) -> &'u [User] {
+        let (before, own) = users.split_at(users.len().saturating_sub(asked.len()));
+        // Some may have been removed or edited: the others are found in their order.
+        let mut known = asked.iter();
+        for user in own {
+            let mut rest = known.clone();
+            if let Some(sent) = rest.find(|sent| sent.words == user.words) {
+                self.sent.insert(user.index, sent);
+                known = rest;
+            }
+        }
+        before
+    }
+}

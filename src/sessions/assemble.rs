@@ -1,0 +1,335 @@
+//! Puts a client's list and the record of what really happened together: the transcript before a
+//! turn, and how the turn begins.
+
+mod beginning;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use self::beginning::Start;
+use super::address::{Chain, ListEnd};
+use super::alignment::{Alignment, Group, groups};
+use super::message::{ClientMessage, Role};
+use super::pairs::{self, Draft};
+use super::record::SentMessage;
+use super::search::Found;
+use super::transcript::{self, Step};
+use crate::agent::beginning::{Beginning, HistoryPiece};
+use crate::agent::record::{Compacted, RecordedRound};
+use crate::errors::ApiError;
+use crate::ids::TurnId;
+use crate::json::{self, Object};
+
+/// Stands between tool answers and the user's next words: some providers refuse these right
+/// behind each other.
+const INTERRUPTED_HERE: &str = "Interrupted here.";
+
+/// What a turn is made of.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) messages: Vec<ClientMessage>,
+    pub(crate) found: Found,
+    /// Whether asks of the path's last turn were decided over REST.
+    pub(crate) is_decided: bool,
+    /// Whether the whole path goes in front of the client's messages.
+    pub(crate) server_history: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The answer is empty, with `stop`: a frontend has sent its cards back, or asks to
+    /// continue at an open question.
+    NothingToDo,
+    Turn(Box<Assembled>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Assembled {
+    pub(crate) pieces: Vec<HistoryPiece>,
+    /// A [`Beginning::Resume`] has no decisions yet.
+    pub(crate) beginning: Beginning,
+    /// What the client answered to the asks of the open round.
+    pub(crate) reply: Option<Reply>,
+    pub(crate) parent: Option<TurnId>,
+    /// The user messages of the new turn (`TurnBody`).
+    pub(crate) asked: Vec<SentMessage>,
+    pub(crate) continues: bool,
+    pub(crate) resumes: bool,
+}
+
+/// A person's reply to a question of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    /// The turn that asked.
+    pub(crate) turn: TurnId,
+    pub(crate) said: ReplyForm,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ReplyForm {
+    /// The user message that follows the question, as it came.
+    Message(String),
+    /// The contents of the answers to the client's own calls by which we asked, each with its
+    /// place in `OpenRound::asked_by`.
+    Answers(Vec<(usize, String)>),
+}
+
+/// The transcript, as it grows.
+#[derive(Debug, Default)]
+struct Transcript {
+    drafts: Vec<Draft>,
+    /// How many instructions the list begins with.
+    leading: usize,
+    /// Whether it ends with answers of a record of ours.
+    ends_with_tool: bool,
+    /// Whether all before it is as it was when it was recorded.
+    is_unchanged: bool,
+}
+
+/// Assembles the transcript of a request whose list has this chain.
+pub(crate) fn assemble(chain: &Chain, request: Request) -> Result<Outcome, ApiError> {
+    if chain.end == ListEnd::CardAnswers {
+        return Ok(Outcome::NothingToDo);
+    }
+    let Some(start) = beginning::start(chain, &request)? else {
+        return Ok(Outcome::NothingToDo);
+    };
+    let Request { messages, found, server_history, .. } = request;
+    let alignment = Alignment::new(&found.path, chain, found.links, found.users);
+    let mut transcript = Transcript { is_unchanged: true, ..Transcript::default() };
+    let before = if server_history { groups(&found.path) } else { Vec::new() };
+    let asked = start.asked(chain, &messages, &found);
+    let answers = client_answers(chain, &messages, &alignment);
+    let list = List { chain, alignment, answers, start: &start, asked: &asked, found: &found };
+    list.write(messages, &before, &mut transcript);
+    let known = known_calls(&found);
+    let pieces = match transcript.drafts.is_empty() && start.is_resume() {
+        true => Vec::new(),
+        false => pairs::repair(transcript.drafts, |id| known.contains(id))?,
+    };
+    Ok(Outcome::Turn(Box::new(start.finish(chain, pieces, asked, &found))))
+}
+
+/// The ids of the calls that clients were sent.
+fn known_calls(found: &Found) -> HashSet<&str> {
+    let turns = found.path.iter().chain(&found.attempts);
+    let ends = turns.filter_map(|turn| turn.end());
+    let calls = ends.flat_map(|end| &end.client_calls);
+    calls.filter_map(|call| call["id"].as_str()).collect()
+}
+
+/// Tool messages by their ids.
+type Answers = HashMap<String, Value>;
+
+/// The tool messages of the links that a record with an open round stands for. Of several with
+/// one id the first counts.
+fn client_answers(
+    chain: &Chain,
+    messages: &[ClientMessage],
+    alignment: &Alignment<'_>,
+) -> HashMap<usize, Answers> {
+    let is_open = |group: &Group<'_>| group.last().is_some_and(|turn| turn.open().is_some());
+    let links = alignment.links.iter().filter(|(_, group)| is_open(group));
+    let answers = links.map(|(link, _)| {
+        let mut answers = Answers::new();
+        for message in &messages[chain.links[*link].range.clone()] {
+            if let Some(id) = message.answers.as_deref()
+                && let Ok(json) = serde_json::from_str(message.json.get())
+            {
+                answers.entry(id.to_owned()).or_insert(json);
+            }
+        }
+        (*link, answers)
+    });
+    answers.collect()
+}
+
+/// The client's list with its records.
+struct List<'a> {
+    chain: &'a Chain,
+    alignment: Alignment<'a>,
+    answers: HashMap<usize, Answers>,
+    start: &'a Start,
+    /// The new turn's user messages by their place in the list.
+    asked: &'a [(usize, SentMessage)],
+    found: &'a Found,
+}
+
+impl List<'_> {
+    fn write(&self, messages: Vec<ClientMessage>, before: &[Group<'_>], out: &mut Transcript) {
+        let is_instruction = |message: &&ClientMessage| message.role == Role::Instruction;
+        out.leading = messages.iter().take_while(is_instruction).count();
+        let count = messages.len();
+        let (mut link, mut skipped) = (0, None);
+        for (at, message) in messages.into_iter().enumerate() {
+            if at == out.leading {
+                self.write_before(before, out);
+            }
+            while self.chain.links.get(link).is_some_and(|known| *known.range.end() < at) {
+                link += 1;
+            }
+            if self.chain.links.get(link).is_some_and(|known| *known.range.start() == at) {
+                skipped = self.spliced(link).map(|group| {
+                    self.write_group(group, Some(link), out);
+                    *self.chain.links[link].range.end()
+                });
+                out.is_unchanged &= skipped.is_some();
+            }
+            match message.role {
+                Role::User => self.write_user(at, message, out),
+                Role::Instruction => out.drafts.push(Draft::Client(message)),
+                _ if skipped.is_some_and(|end| at <= end) => {}
+                _ => out.push_client(message),
+            }
+            if let Some(group) = self.alignment.behind.get(&at) {
+                self.write_group(*group, None, out);
+            }
+        }
+        if out.leading == count {
+            self.write_before(before, out);
+        }
+    }
+
+    /// The record of a link, unless the client keeps the hidden messages itself.
+    fn spliced(&self, link: usize) -> Option<Group<'_>> {
+        let group = self.alignment.links.get(&link).copied()?;
+        let is_last = link + 1 == self.chain.links.len();
+        let is_open = is_last && group.next.is_none() && self.start.is_resume();
+        let has_answers = is_last && self.chain.end == ListEnd::Answers;
+        let is_kept = self.chain.links[link].has_hidden_calls || has_answers;
+        (is_open || !is_kept).then_some(group)
+    }
+
+    /// The newest branch, for a client that sends only what is new.
+    fn write_before(&self, groups: &[Group<'_>], out: &mut Transcript) {
+        for group in groups {
+            for sent in group.turns.iter().flat_map(|turn| &turn.body.asked) {
+                if !sent.sent.is_empty() {
+                    out.push_user(Draft::Known(client_piece(&sent.sent)));
+                }
+            }
+            self.write_group(*group, None, out);
+        }
+    }
+
+    fn write_user(&self, at: usize, message: ClientMessage, out: &mut Transcript) {
+        if let Ok(own) = self.asked.binary_search_by_key(&at, |(index, _)| *index) {
+            let (_, own) = &self.asked[own];
+            // The beginning has the user messages that do not stand in front of the turn.
+            if !self.start.keeps_users() && !own.sent.is_empty() {
+                out.push_user(Draft::Known(client_piece(&own.sent)));
+            }
+            return;
+        }
+        match self.alignment.sent.get(&at) {
+            Some(sent) if sent.sent.is_empty() => {}
+            Some(sent) if has_same_parts(&message.json, &sent.sent) => {
+                out.push_user(Draft::Known(client_piece(&sent.sent)));
+            }
+            _ => {
+                out.is_unchanged = false;
+                out.push_user(Draft::Client(message));
+            }
+        }
+    }
+
+    /// What really happened. The link is the client's face of it, where there is one.
+    fn write_group(&self, group: Group<'_>, link: Option<usize>, out: &mut Transcript) {
+        let mut steps = transcript::steps(group.turns, group.next);
+        if group.next.is_none() {
+            steps = self.start.cut(steps);
+        }
+        for step in steps {
+            match step {
+                Step::Round(round) => out.push_round(round),
+                Step::Compacted(compacted) => out.compact(compacted),
+            }
+        }
+        if let Some(unrecorded) = link.and_then(|link| self.unrecorded(group, link)) {
+            let message = json!({ "role": "assistant", "content": unrecorded });
+            out.drafts.push(Draft::Known(client_piece(&message.to_string())));
+            out.ends_with_tool = false;
+        }
+        let Some(open) = group.last().and_then(|turn| turn.open()) else { return };
+        let is_closed = transcript::has_round(group.next.filter(|next| next.body.resumes));
+        let is_last = group.next.is_none();
+        if is_closed || (is_last && self.start.is_resume()) {
+            return;
+        }
+        let attempts = if is_last { self.found.attempts.as_slice() } else { &[] };
+        let attempts = group.next.map_or(attempts, std::slice::from_ref);
+        let answers = link.and_then(|link| self.answers.get(&link));
+        let answer = |id: &str| answers.and_then(|answers| answers.get(id).cloned());
+        out.push_round(transcript::closed(&transcript::settled(open, attempts), answer));
+    }
+
+    /// What the client shows of a crashed turn and the record does not have.
+    fn unrecorded(&self, group: Group<'_>, link: usize) -> Option<String> {
+        let turn = group.last().filter(|turn| turn.end().is_none())?;
+        (turn.row.status == crate::store::rows::TurnStatus::Crashed).then_some(())?;
+        let shown = &self.chain.links[link].text;
+        let rest = super::canonical::behind(shown, &group.said()).trim();
+        (!rest.is_empty()).then(|| rest.to_owned())
+    }
+}
+
+impl Transcript {
+    fn push_round(&mut self, round: RecordedRound) {
+        self.ends_with_tool = transcript::ends_with_tool(&round);
+        self.drafts.push(Draft::Known(HistoryPiece::Recorded(round)));
+    }
+
+    /// A user message must not stand directly behind tool answers of ours.
+    fn push_user(&mut self, draft: Draft) {
+        if std::mem::take(&mut self.ends_with_tool) {
+            self.drafts.push(Draft::Known(interrupted_here()));
+        }
+        self.drafts.push(draft);
+    }
+
+    /// Cards are dropped where nothing is known of them.
+    fn push_client(&mut self, message: ClientMessage) {
+        if !message.answers_card()
+            && let Some(message) = beginning::without_cards(message)
+        {
+            self.ends_with_tool = false;
+            self.drafts.push(Draft::Client(message));
+        }
+    }
+
+    /// The compacted form stands for all that was before, if that is still the same.
+    fn compact(&mut self, compacted: Compacted) {
+        if self.is_unchanged {
+            self.drafts.truncate(self.leading);
+            compacted.rounds.into_iter().for_each(|round| self.push_round(round));
+        }
+    }
+}
+
+/// An assistant message of ours between tool answers and the user's words.
+pub(crate) fn interrupted_here() -> HistoryPiece {
+    let message = json!({ "role": "assistant", "content": INTERRUPTED_HERE });
+    client_piece(&message.to_string())
+}
+
+fn client_piece(message: &str) -> HistoryPiece {
+    HistoryPiece::Client(json::raw(message.to_owned()))
+}
+
+/// Whether both messages have the same parts beside text: pictures, files.
+fn has_same_parts(one: &RawValue, sent: &str) -> bool {
+    let parts = |message: &str| -> Vec<Value> {
+        let content = Object::parse(message).and_then(|message| message.get("content"));
+        let items = content.and_then(|content| json::items(content, usize::MAX - 1));
+        let values = items.unwrap_or_default().into_iter().filter_map(|part| {
+            let is_text = Object::from_raw(part)?.string("type").as_deref() == Some("text");
+            if is_text { None } else { serde_json::from_str(part.get()).ok() }
+        });
+        values.collect()
+    };
+    parts(one.get()) == parts(sent)
+}

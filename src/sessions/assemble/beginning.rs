@@ -1,0 +1,317 @@
+//! Decides how a turn begins: with a question to the model, or with the round that an earlier
+//! turn left open.
+
+use std::collections::HashMap;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::{Assembled, Reply, ReplyForm, Request, interrupted_here};
+use crate::agent::beginning::{Beginning, HistoryPiece, Resume};
+use crate::agent::record::{OpenCall, OpenRound};
+use crate::errors::ApiError;
+use crate::json::{self, Object};
+use crate::sessions::address::{Chain, ListEnd, User};
+use crate::sessions::canonical;
+use crate::sessions::message::{CallOf, ClientMessage};
+use crate::sessions::pairs;
+use crate::sessions::record::SentMessage;
+use crate::sessions::search::Found;
+use crate::sessions::transcript::{self, Step};
+
+/// How a turn begins.
+#[derive(Debug)]
+pub(super) struct Start {
+    way: Way,
+    /// What interrupted attempts at the same request have done.
+    note: Option<String>,
+}
+
+#[derive(Debug)]
+enum Way {
+    Ask,
+    /// With the text of the client's last link, if it is shorter than ours.
+    Continue { shown: String },
+    Resume { open: OpenRound, answers: Vec<Option<Box<RawValue>>>, reply: Option<Reply>, users: Users },
+}
+
+/// What becomes of the user messages behind an open round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Users {
+    /// They reply to a question of ours, and never go upstream.
+    Reply,
+    /// They follow the closed round.
+    Follow,
+}
+
+/// How the turn begins; `None` if there is nothing to do.
+pub(super) fn start(chain: &Chain, request: &Request) -> Result<Option<Start>, ApiError> {
+    let note = transcript::note(&request.found.attempts);
+    Ok(way(chain, request)?.map(|way| Start { way, note }))
+}
+
+fn way(chain: &Chain, request: &Request) -> Result<Option<Way>, ApiError> {
+    let Request { messages, found, is_decided, server_history } = request;
+    let is_behind = found.links == chain.links.len() && found.users == 0;
+    // What does not stand in the list is not answered by it.
+    let is_shown = found.links > 0 || *server_history;
+    // An ambiguous list resumes nothing: its open round may be another person's.
+    let is_known = is_behind && is_shown && found.session.is_some();
+    let Some(last) = found.path.last().filter(|_| is_known) else { return Ok(Some(Way::Ask)) };
+    let Some(open) = last.open() else {
+        let continues = chain.end == ListEnd::Assistant && !chain.links.is_empty();
+        let shown = || chain.links.last().map(|link| link.text.clone()).unwrap_or_default();
+        return Ok(Some(if continues { Way::Continue { shown: shown() } } else { Way::Ask }));
+    };
+    let settled = transcript::settled(open, &found.attempts);
+    let was_asked = !open.asked.is_empty();
+    let resume = |answers, said: Option<ReplyForm>, users| {
+        let said = said.filter(|_| !settled.asked.is_empty());
+        let reply = said.map(|said| Reply { turn: last.row.id.clone(), said });
+        Ok(Some(Way::Resume { open: settled.clone(), answers, reply, users }))
+    };
+    let no_answers = || vec![None; open.calls.len()];
+    match (chain.end, chain.last_users()) {
+        (ListEnd::Answers, _) => {
+            let answers = answers_to(open, chain, messages);
+            let (answers, asked_by) = complete(open, &answers)?;
+            resume(answers, asked_by.map(ReplyForm::Answers), Users::Follow)
+        }
+        _ if *is_decided && was_asked => resume(no_answers(), None, Users::Follow),
+        (ListEnd::Assistant, _) if was_asked => Ok(None),
+        (ListEnd::User, [user]) if was_asked => {
+            let text = messages[user.index].text().into_owned();
+            resume(no_answers(), Some(ReplyForm::Message(text)), Users::Reply)
+        }
+        _ => Ok(Some(Way::Ask)),
+    }
+}
+
+/// The client's answers to the calls of the last link, by id.
+fn answers_to<'a>(
+    open: &OpenRound,
+    chain: &Chain,
+    messages: &'a [ClientMessage],
+) -> HashMap<&'a str, &'a ClientMessage> {
+    let Some(link) = chain.links.last() else { return HashMap::new() };
+    let mut answers = HashMap::new();
+    // An id may have been used before: the round's own calls are the last ones.
+    let first = messages[link.range.clone()].iter().rposition(|message| {
+        message.calls.iter().any(|call| asks(open, &call.id))
+    });
+    let start = link.range.start() + first.unwrap_or(0);
+    for message in &messages[start..=*link.range.end()] {
+        if let Some(id) = message.answers.as_deref() {
+            answers.entry(id).or_insert(message);
+        }
+    }
+    answers
+}
+
+fn asks(open: &OpenRound, id: &str) -> bool {
+    client_ids(open).any(|own| own == id)
+}
+
+/// The ids under which the client was sent calls of the round.
+fn client_ids(open: &OpenRound) -> impl Iterator<Item = &str> {
+    let own = open.calls.iter().filter_map(|call| match call {
+        OpenCall::Clients { id } => Some(id.as_str()),
+        OpenCall::Answered { .. } | OpenCall::Waiting => None,
+    });
+    own.chain(open.asked_by.iter().map(|asking| asking.id.as_str()))
+}
+
+type Complete = (Vec<Option<Box<RawValue>>>, Option<Vec<(usize, String)>>);
+
+/// The client's answers in the order of the calls, and what it answered to our questions. Some
+/// of them alone are an error.
+fn complete(
+    open: &OpenRound,
+    answers: &HashMap<&str, &ClientMessage>,
+) -> Result<Complete, ApiError> {
+    let missing: Vec<&str> = client_ids(open).filter(|id| !answers.contains_key(id)).collect();
+    if !missing.is_empty() {
+        return Err(pairs::missing_results(&missing));
+    }
+    let own = open.calls.iter().map(|call| match call {
+        OpenCall::Clients { id } => answers.get(id.as_str()).map(|answer| answer.json.clone()),
+        OpenCall::Answered { .. } | OpenCall::Waiting => None,
+    });
+    let replies: Vec<_> = open
+        .asked_by
+        .iter()
+        .enumerate()
+        .filter_map(|(at, asking)| Some((at, answers.get(asking.id.as_str())?.text().into_owned())))
+        .collect();
+    Ok((own.collect(), (!replies.is_empty()).then_some(replies)))
+}
+
+impl Start {
+    pub(super) fn is_resume(&self) -> bool {
+        matches!(self.way, Way::Resume { .. })
+    }
+
+    /// Whether the user messages of the new turn do not stand in front of it.
+    pub(super) fn keeps_users(&self) -> bool {
+        self.is_resume()
+    }
+
+    /// The steps of the last link, without what the client does not show of the answer that it
+    /// wants continued: the new text begins where the client's ends.
+    pub(super) fn cut(&self, mut steps: Vec<Step>) -> Vec<Step> {
+        let Way::Continue { shown } = &self.way else { return steps };
+        let texts: Vec<String> = steps.iter().map(text).collect();
+        let said = texts.iter().map(|text| canonical::said(text)).collect::<String>();
+        let Some(last) = texts.last() else { return steps };
+        let hidden = canonical::solid(&said).count().saturating_sub(canonical::solid(shown).count());
+        let kept = canonical::solid(last).count().saturating_sub(hidden);
+        if hidden == 0 {
+            return steps;
+        }
+        let Some(Step::Round(mut round)) = steps.pop() else { return steps };
+        if kept > 0 && !transcript::ends_with_tool(&round) {
+            let start: String = canonical::solid(last).take(kept).collect();
+            let kept = &last[..last.len() - canonical::behind(last, &start).len()];
+            round.messages = json!([{ "role": "assistant", "content": kept }]).to_string();
+            steps.push(Step::Round(round));
+        }
+        steps
+    }
+
+    /// The user messages of the new turn, by their place in the list.
+    pub(super) fn asked(
+        &self,
+        chain: &Chain,
+        messages: &[ClientMessage],
+        found: &Found,
+    ) -> Vec<(usize, SentMessage)> {
+        let is_behind = found.links == chain.links.len();
+        let users = &chain.last_users()[if is_behind { found.users } else { 0 }..];
+        let is_reply = matches!(self.way, Way::Resume { users: Users::Reply, .. });
+        let sent = |(at, user): (usize, &User)| {
+            let json = &messages[user.index].json;
+            let sent = match &self.note {
+                _ if is_reply => String::new(),
+                Some(note) if at + 1 == users.len() => with_note(json, note).get().to_owned(),
+                _ => json.get().to_owned(),
+            };
+            (user.index, SentMessage { words: user.words.clone(), sent })
+        };
+        users.iter().enumerate().map(sent).collect()
+    }
+
+    pub(super) fn finish(
+        self,
+        chain: &Chain,
+        mut pieces: Vec<HistoryPiece>,
+        asked: Vec<(usize, SentMessage)>,
+        found: &Found,
+    ) -> Assembled {
+        let asked: Vec<SentMessage> = asked.into_iter().map(|(_, sent)| sent).collect();
+        let is_behind = found.links == chain.links.len() && found.users == 0;
+        let continues = is_behind && !chain.links.is_empty() && chain.last_users().is_empty();
+        let resumes = self.is_resume();
+        let (beginning, reply) = match self.way {
+            Way::Ask => (Beginning::Ask, None),
+            Way::Continue { .. } => (Beginning::Continue { said: last_text(&pieces) }, None),
+            Way::Resume { open, mut answers, reply, .. } => {
+                let mut then = followers(&asked);
+                if let Some(note) = self.note.filter(|_| then.is_empty()) {
+                    match answers.iter_mut().rev().flatten().next() {
+                        Some(answer) => *answer = with_note_behind(answer, &note),
+                        None => then = vec![interrupted_here(), user(&note)],
+                    }
+                }
+                let resume = Resume { open, client_answers: answers, decisions: Vec::new(), then };
+                (Beginning::Resume(Box::new(resume)), reply)
+            }
+        };
+        pieces.shrink_to_fit();
+        let parent = found.path.last().map(|turn| turn.row.id.clone());
+        Assembled { pieces, beginning, reply, parent, asked, continues, resumes }
+    }
+}
+
+/// The user messages that follow a closed round, behind a message of ours.
+fn followers(asked: &[SentMessage]) -> Vec<HistoryPiece> {
+    let users = asked.iter().filter(|sent| !sent.sent.is_empty());
+    let mut then: Vec<_> =
+        users.map(|sent| HistoryPiece::Client(json::raw(sent.sent.clone()))).collect();
+    if !then.is_empty() {
+        then.insert(0, interrupted_here());
+    }
+    then
+}
+
+fn user(text: &str) -> HistoryPiece {
+    HistoryPiece::Client(json::raw(json!({ "role": "user", "content": text }).to_string()))
+}
+
+fn text(step: &Step) -> String {
+    match step {
+        Step::Round(round) => round.text(),
+        Step::Compacted(_) => String::new(),
+    }
+}
+
+/// What the assistant says at the end of the transcript.
+fn last_text(pieces: &[HistoryPiece]) -> String {
+    match pieces.last() {
+        Some(HistoryPiece::Recorded(round)) => round.text(),
+        Some(HistoryPiece::Client(message)) => {
+            crate::sessions::message::text_of(message).into_owned()
+        }
+        None => String::new(),
+    }
+}
+
+/// A reminder stands in front of the user's text.
+fn with_note(message: &RawValue, note: &str) -> Box<RawValue> {
+    with_text(message, |text| format!("{note}\n\n{text}"), |parts, note| parts.insert(0, note), note)
+}
+
+/// A reminder between rounds stands at the end of the last tool answer.
+fn with_note_behind(message: &RawValue, note: &str) -> Box<RawValue> {
+    with_text(message, |text| format!("{text}\n\n{note}"), Vec::push, note)
+}
+
+fn with_text(
+    message: &RawValue,
+    join: impl Fn(&str) -> String,
+    add: impl Fn(&mut Vec<Value>, Value),
+    note: &str,
+) -> Box<RawValue> {
+    let object = Object::from_raw(message).expect("it was read as one");
+    let content = object.get("content").and_then(|content| serde_json::from_str(content.get()).ok());
+    let content = match content {
+        Some(Value::Array(mut parts)) => {
+            add(&mut parts, json!({ "type": "text", "text": note }));
+            Value::Array(parts)
+        }
+        Some(Value::String(text)) => join(&text).into(),
+        _ => note.into(),
+    };
+    object.with(&[("content", Some(&json::raw(content.to_string())))])
+}
+
+/// The message without the cards in it; `None` if it says nothing else.
+pub(super) fn without_cards(mut message: ClientMessage) -> Option<ClientMessage> {
+    if message.calls.iter().all(|call| call.of != CallOf::Card) {
+        return Some(message);
+    }
+    let object = Object::from_raw(&message.json).expect("it was read as one");
+    let calls = object.get("tool_calls").and_then(|calls| json::items(calls, message.calls.len()));
+    let kept: Vec<&RawValue> = calls
+        .unwrap_or_default()
+        .into_iter()
+        .zip(&message.calls)
+        .filter(|(_, call)| call.of != CallOf::Card)
+        .map(|(json, _)| json)
+        .collect();
+    let calls = (!kept.is_empty()).then(|| json::array(&kept));
+    let is_silent = kept.is_empty() && message.text().trim().is_empty();
+    let json = object.with(&[("tool_calls", calls.as_deref())]);
+    message.json = json;
+    message.calls.retain(|call| call.of != CallOf::Card);
+    (!is_silent).then_some(message)
+}

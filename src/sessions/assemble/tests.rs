@@ -1,0 +1,1 @@
+//! Tests how lists and records are put together.

@@ -1,0 +1,175 @@
+//! Reduces texts to what stays the same on their way through a frontend.
+
+use std::collections::HashSet;
+
+use crate::progress_lines;
+use crate::text;
+
+/// The longest words of a user message that are kept and compared as they are.
+const MAX_WORDS: usize = 10_000;
+
+/// What an assistant said: white space collapsed, without what frontends add of ours
+/// (progress lines, `<details type=…>` blocks) and without reasoning.
+pub(crate) fn said(text: &str) -> String {
+    let text = without_thoughts(text);
+    let plain = without_details(text);
+    let plain = without_progress(&plain);
+    collapsed(&plain)
+}
+
+/// The words of a user message. A frontend's wrapping of attached files ends with `</context>`.
+/// Of very long words the beginning is kept, and a hash that tells them from others.
+pub(crate) fn words(text: &str) -> String {
+    const END: &str = "</context>";
+    let unwrapped = text.rfind(END).map(|at| &text[at + END.len()..]);
+    let unwrapped = unwrapped.filter(|words| !words.trim().is_empty()).unwrap_or(text);
+    let words = collapsed(unwrapped);
+    if words.len() <= MAX_WORDS {
+        return words;
+    }
+    let hash = blake3::hash(words.as_bytes()).to_hex();
+    format!("{} {hash}", text::prefix(&words, MAX_WORDS))
+}
+
+fn collapsed(text: &str) -> String {
+    let mut collapsed = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !collapsed.is_empty() {
+            collapsed.push(' ');
+        }
+        collapsed.push_str(word);
+    }
+    collapsed
+}
+
+/// Whether the texts are the same but for white space. A frontend may join the pieces of an
+/// answer with white space or without.
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
+    solid(one).eq(solid(other))
+}
+
+/// Whether `text` begins with `start`, but for white space.
+pub(crate) fn begins_with(text: &str, start: &str) -> bool {
+    let mut chars = solid(text);
+    solid(start).all(|c| chars.next() == Some(c))
+}
+
+/// What stands behind the first characters of `text`, as many as `start` has beside white
+/// space.
+pub(crate) fn behind<'a>(text: &'a str, start: &str) -> &'a str {
+    let Some(last) = solid(start).count().checked_sub(1) else { return text };
+    let mut solid = text.char_indices().filter(|(_, c)| !c.is_whitespace());
+    solid.nth(last).map_or("", |(at, c)| &text[at + c.len_utf8()..])
+}
+
+/// The characters that are no white space.
+pub(crate) fn solid(text: &str) -> impl Iterator<Item = char> {
+    text.chars().filter(|c| !c.is_whitespace())
+}
+
+/// Removes a block of reasoning that stands first.
+fn without_thoughts(text: &str) -> &str {
+    let trimmed = text.trim_start();
+    let Some(rest) = trimmed.strip_prefix("<think>") else { return text };
+    rest.split_once("</think>").map_or("", |(_, rest)| rest)
+}
+
+/// Removes the blocks in which frontends keep reasoning and cards. They begin a line and have
+/// a type; a model's own `<details>` has none. An open block reaches to the end.
+fn without_details(text: &str) -> String {
+    const OPEN: &str = "<details";
+    const TYPED: &str = "<details type=";
+    const CLOSE: &str = "</details>";
+    let mut kept = String::with_capacity(text.len());
+    let (mut rest, mut depth, mut at_line_start) = (text, 0_usize, true);
+    while let Some(at) = rest.find('<') {
+        let (before, tag) = rest.split_at(at);
+        let begins_line = if before.is_empty() { at_line_start } else { before.ends_with('\n') };
+        if depth == 0 {
+            kept.push_str(before);
+        }
+        let taken = if depth == 0 && begins_line && tag.starts_with(TYPED) {
+            depth = 1;
+            TYPED.len()
+        } else if depth > 0 && tag.starts_with(CLOSE) {
+            depth -= 1;
+            CLOSE.len()
+        } else {
+            depth += usize::from(depth > 0 && tag.starts_with(OPEN));
+            if depth == 0 {
+                kept.push('<');
+            }
+            1
+        };
+        at_line_start = taken == CLOSE.len() && depth == 0;
+        rest = &tag[taken..];
+    }
+    if depth == 0 {
+        kept.push_str(rest);
+    }
+    kept
+}
+
+/// Removes progress lines. The names of tools are those in lines that tell of an end with time
+/// and size, which nobody else writes.
+fn without_progress(text: &str) -> String {
+    let tools: HashSet<&str> = text.lines().filter_map(progress_lines::ended_tool).collect();
+    if tools.is_empty() {
+        return text.to_owned();
+    }
+    progress_lines::removed(text, |name| tools.contains(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(said(text), expected);
+    }
+
+    #[test]
+    fn white_space_is_collapsed() {
+        check("  a\n\n b\u{a0}\tc ", "a b c");
+        check("", "");
+    }
+
+    #[test]
+    fn what_frontends_add_is_removed_and_the_models_own_stays() {
+        let reasoning = "<details type=\"reasoning\" done=\"true\">\n<summary>Thought</summary>\n> hm\n</details>\n";
+        check(&format!("{reasoning}Hello"), "Hello");
+        check(&format!("a\n{reasoning}b\n{reasoning}"), "a b");
+        check("<details type=\"tool_calls\"><details>x</details>y</details>z", "z");
+        check("a\n<details type=\"reasoning\">cut", "a");
+        check("<details><summary>x</summary></details>", "<details><summary>x</summary></details>");
+        check("say <details type=\"x\"> so", "say <details type=\"x\"> so");
+        check("<think>hm</think>\nyes", "yes");
+        check("use <think>", "use <think>");
+        check("a < b <", "a < b <");
+    }
+
+    #[test]
+    fn progress_lines_are_known_by_the_line_that_ends_a_call() {
+        check("→ Read a.rs\n✓ Read a.rs (1.2 s, 7 characters)\nDone", "Done");
+        check("→ Read on\nDone", "→ Read on Done");
+    }
+
+    #[test]
+    fn a_wrapped_message_counts_by_its_words() {
+        let wrapped = "### Task:\nAnswer.\n<context>a file</context>\n\nWhat  is it?";
+        assert_eq!(words(wrapped), "What is it?");
+        assert_eq!(words("<context>all</context> "), "<context>all</context>");
+        let long = "x".repeat(20_000_000);
+        assert!(words(&long).len() < 10_100);
+        assert_ne!(words(&long), words(&long[1..]));
+    }
+
+    #[test]
+    fn texts_are_compared_without_white_space() {
+        assert!(is_same("Hello wor ld", "Hello world") && !is_same("a", "ab"));
+        assert!(begins_with("a b c", "ab") && begins_with("a", "") && !begins_with("a", "ab"));
+        assert_eq!((behind("a b c", "ab"), behind("a b", "")), (" c", "a b"));
+        assert_eq!((behind("ab", "ab"), behind("ab", "abc")), ("", ""));
+    }
+}

@@ -1,0 +1,298 @@
+//! Decides which recorded turn a client's list goes on from.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+
+use super::address::{Chain, Link, MIN_PREFIX, User};
+use super::canonical;
+use super::record::{TurnBody, TurnRecord};
+use crate::ids::{SessionId, TurnId};
+use crate::store::rows::{Digest, TurnRow, TurnStatus};
+
+/// An answer of this many characters is proof enough that a list is of that conversation.
+const MIN_PROOF: usize = 200;
+
+/// Of so many turns with the same last answer, the newest are compared.
+const MAX_COMPARED: usize = 64;
+
+/// So many earlier answers are compared to tell such turns apart.
+const MAX_ALIGNED: usize = 32;
+
+/// The turns of a session, with those of other sessions that they go on from.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    turns: HashMap<TurnId, Turn>,
+    /// Newest first.
+    order: Vec<TurnId>,
+    children: HashMap<Option<TurnId>, Vec<TurnId>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Turn {
+    pub(crate) row: TurnRow,
+    pub(crate) body: TurnBody,
+}
+
+/// The point that a list goes on from, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Point {
+    pub(crate) turn: Option<TurnId>,
+    /// How many links of the list are up to that turn.
+    pub(crate) links: usize,
+    /// How many user messages behind them belong to the turn: it was stopped before it said
+    /// anything that the client kept.
+    pub(crate) users: usize,
+}
+
+/// What the user messages say about several turns with the same answers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Continue(TurnId),
+    /// Hidden steps may be spliced if all of these have the same.
+    Ambiguous(Vec<TurnId>),
+    Fresh,
+}
+
+/// A turn with the known last answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) turn: TurnId,
+    pub(crate) session: SessionId,
+    /// Whether all its user messages agree with those of the list.
+    pub(crate) agrees: bool,
+}
+
+impl Turn {
+    /// `None` if the body cannot be read: then nothing goes on from the turn.
+    pub(crate) fn from_row(row: TurnRow) -> Option<Self> {
+        let body = serde_json::from_slice(&row.body).ok()?;
+        Some(Self { row, body })
+    }
+
+    pub(crate) fn copy(&self) -> Self {
+        Self { row: self.row.clone(), body: self.body.clone() }
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        is_interrupted(self.row.status)
+    }
+}
+
+/// Whether the turn ended before its time.
+pub(crate) fn is_interrupted(status: TurnStatus) -> bool {
+    matches!(status, TurnStatus::Cancelled | TurnStatus::Crashed | TurnStatus::Failed)
+}
+
+impl Tree {
+    /// `rows` come newest first.
+    pub(crate) fn new(rows: Vec<TurnRow>) -> Self {
+        let mut tree = Self::default();
+        for turn in rows.into_iter().filter_map(Turn::from_row) {
+            tree.children.entry(turn.row.parent.clone()).or_default().push(turn.row.id.clone());
+            tree.order.push(turn.row.id.clone());
+            tree.turns.insert(turn.row.id.clone(), turn);
+        }
+        tree
+    }
+
+    pub(crate) fn get(&self, id: &TurnId) -> Option<&Turn> {
+        self.turns.get(id)
+    }
+
+    pub(crate) fn newest(&self) -> Option<&Turn> {
+        self.order.first().and_then(|id| self.turns.get(id))
+    }
+
+    /// Turns that go on from this one, newest first.
+    pub(crate) fn children(&self, id: Option<&TurnId>) -> impl Iterator<Item = &Turn> {
+        let children = self.children.get(&id.cloned()).into_iter().flatten();
+        children.filter_map(|id| self.turns.get(id))
+    }
+
+    /// The turn and those before it, newest first.
+    pub(crate) fn ancestry(&self, id: &TurnId) -> impl Iterator<Item = &Turn> {
+        let first = self.turns.get(id);
+        let parent = |turn: &&Turn| turn.row.parent.as_ref().and_then(|id| self.turns.get(id));
+        // No stored circle leads to an endless walk.
+        std::iter::successors(first, parent).take(self.turns.len())
+    }
+
+    /// The turn of another session whose turns are not loaded, if one goes on from it.
+    pub(crate) fn missing_parent(&self, id: &TurnId) -> Option<TurnId> {
+        let oldest = self.ancestry(id).last()?;
+        oldest.row.parent.clone().filter(|parent| !self.turns.contains_key(parent))
+    }
+
+    /// The turn and those before it, newest first, and nothing else.
+    pub(crate) fn into_ancestry(mut self, id: &TurnId) -> Vec<Turn> {
+        let ids: Vec<_> = self.ancestry(id).map(|turn| turn.row.id.clone()).collect();
+        ids.iter().filter_map(|id| self.turns.remove(id)).collect()
+    }
+
+    /// Adds a turn of another session, with those before it.
+    pub(crate) fn add_ancestor(&mut self, turn: Turn) {
+        self.turns.insert(turn.row.id.clone(), turn);
+    }
+
+    /// The last answer of ours in the list, for a session that is known by its id: the list
+    /// may begin anywhere.
+    pub(crate) fn last_answer(&self, chain: &Chain) -> Option<Point> {
+        let mut by_link: HashMap<Digest, Vec<&Turn>> = HashMap::new();
+        for turn in self.order.iter().flat_map(|id| self.turns.get(id)) {
+            if let Some(digests) = turn.row.digests {
+                by_link.entry(digests.link).or_default().push(turn);
+            }
+        }
+        let known = |link: &Link| by_link.get(&link.digests.link);
+        let (at, turns) = chain
+            .links
+            .iter()
+            .enumerate()
+            .rev()
+            .find_map(|(at, link)| known(link).map(|turns| (at, turns)))?;
+        let score = |turn: &Turn| {
+            let users = self.users_agree(chain, &turn.row.id, at + 1);
+            (self.aligned(chain, turn, at), users)
+        };
+        // Of equals the newest, which `max_by_key` would find last.
+        let compared = turns.iter().take(MAX_COMPARED).rev();
+        let turn = compared.max_by_key(|turn| score(turn))?;
+        Some(Point { turn: Some(turn.row.id.clone()), links: at + 1, users: 0 })
+    }
+
+    /// How many answers in a row are the same, up to this link of the list.
+    fn aligned(&self, chain: &Chain, turn: &Turn, at: usize) -> usize {
+        let links = chain.links[..=at].iter().rev().map(|link| link.digests.link);
+        let turns = self.link_ends(&turn.row.id).map(|turn| turn.row.digests.map(|own| own.link));
+        links.zip(turns).take(MAX_ALIGNED).take_while(|(link, own)| Some(*link) == *own).count()
+    }
+
+    /// The last turn of each link, newest first.
+    fn link_ends(&self, id: &TurnId) -> impl Iterator<Item = &Turn> {
+        let mut continued = false;
+        self.ancestry(id).filter(move |turn| {
+            let is_end = !continued && turn.row.digests.is_some();
+            continued = turn.body.continues;
+            is_end
+        })
+    }
+
+    /// Whether the user messages up to this link are those that the turns were asked, as far as
+    /// both are known.
+    pub(crate) fn users_agree(&self, chain: &Chain, id: &TurnId, links: usize) -> bool {
+        let asked = self.asked(id, links);
+        !asked.is_empty()
+            && asked.iter().zip(chain.users[..links].iter().rev()).all(|(asked, users)| {
+                agree(asked, &users.iter().map(|user| user.words.as_str()).collect::<Vec<_>>())
+            })
+    }
+
+    /// What was asked before each link of the turn's own list, newest first.
+    fn asked(&self, id: &TurnId, links: usize) -> Vec<Vec<&str>> {
+        let mut asked: Vec<Vec<&str>> = Vec::new();
+        let (mut depth, mut continued) = (None, true);
+        for turn in self.ancestry(id) {
+            if turn.row.digests.is_some() && !continued {
+                // A list that was shorter than the session has no more links.
+                if depth.is_some_and(|depth: u32| turn.row.depth.checked_add(1) != Some(depth)) {
+                    break;
+                }
+                if asked.len() == links {
+                    break;
+                }
+                asked.push(Vec::new());
+                depth = Some(turn.row.depth);
+            } else if asked.is_empty() {
+                asked.push(Vec::new());
+                depth = Some(turn.row.depth);
+            }
+            let words = turn.body.asked.iter().map(|sent| sent.words.as_str());
+            if let Some(link) = asked.last_mut() {
+                link.splice(0..0, words);
+            }
+            // A turn that said nothing belongs to the same gap as the one after it.
+            continued = turn.body.continues;
+        }
+        asked
+    }
+}
+
+/// Whether the same was asked: equal, or one contains the other.
+fn agree(one: &[&str], other: &[&str]) -> bool {
+    let (one, other) = (one.join(" "), other.join(" "));
+    let contains = || !one.is_empty() && !other.is_empty();
+    one == other || (contains() && (one.contains(&other) || other.contains(&one)))
+}
+
+/// Decides among turns whose chain is the longest that is known. `candidates` come newest
+/// first; `answer` is the last answer that they share with the list.
+pub(crate) fn decide(candidates: &[Candidate], answer: &Link) -> Verdict {
+    let sessions = |candidates: &[&Candidate]| {
+        candidates.iter().map(|candidate| candidate.session.clone()).collect::<HashSet<_>>().len()
+    };
+    let agreeing: Vec<_> = candidates.iter().filter(|candidate| candidate.agrees).collect();
+    let all: Vec<_> = candidates.iter().collect();
+    let is_proof = answer.text.chars().nth(MIN_PROOF - 1).is_some();
+    let (fit, newest) = match (agreeing.as_slice(), all.as_slice()) {
+        ([newest, ..], _) => (&agreeing, newest),
+        ([], [newest, ..]) if is_proof => (&all, newest),
+        _ => return Verdict::Fresh,
+    };
+    if sessions(fit) == 1 {
+        return Verdict::Continue(newest.turn.clone());
+    }
+    Verdict::Ambiguous(fit.iter().map(|candidate| candidate.turn.clone()).collect())
+}
+
+/// The point behind `child`, if the list goes on from it: its user messages follow, and then
+/// its answer, perhaps cut short, or none if it was interrupted.
+pub(crate) fn extended(chain: &Chain, point: &Point, child: &TurnRecord) -> Option<Point> {
+    let users = &chain.users[point.links][point.users..];
+    let asked = &child.body.asked;
+    let turn = Some(child.row.id.clone());
+    let is_interrupted = is_interrupted(child.row.status);
+    if !begins_with(users, child) {
+        return None;
+    }
+    if asked.len() < users.len() {
+        let users = point.users + asked.len();
+        let dropped = is_interrupted && !asked.is_empty();
+        return dropped.then_some(Point { turn, links: point.links, users });
+    }
+    let link = chain.links.get(point.links)?;
+    let is_its = shows(link, &canonical::said(&child.said()), child.row.status);
+    is_its.then_some(Point { turn, links: point.links + 1, users: 0 })
+}
+
+/// Whether the client shows this answer of ours: whole, or the beginning of it.
+pub(crate) fn shows(link: &Link, said: &str, status: TurnStatus) -> bool {
+    if canonical::is_same(said, &link.text) {
+        return true;
+    }
+    let is_long = || link.text.chars().nth(MIN_PREFIX - 1).is_some();
+    let is_cut = canonical::begins_with(said, &link.text) && !link.text.is_empty();
+    // Of a crashed turn the client may have seen more than was recorded.
+    let is_crashed = status == TurnStatus::Crashed;
+    (is_cut && (is_interrupted(status) || is_long()))
+        || (is_crashed && canonical::begins_with(&link.text, said))
+}
+
+/// Whether the very same list was sent before, and `child` tried to answer it.
+pub(crate) fn is_attempt(chain: &Chain, point: &Point, child: &Turn) -> bool {
+    let users = &chain.users[point.links][point.users..];
+    point.links == chain.links.len()
+        && is_interrupted(child.row.status)
+        && child.body.asked.len() == users.len()
+        && begins_with_asked(users, &child.body)
+}
+
+fn begins_with(users: &[User], child: &TurnRecord) -> bool {
+    begins_with_asked(users, &child.body)
+}
+
+fn begins_with_asked(users: &[User], body: &TurnBody) -> bool {
+    body.asked.len() <= users.len()
+        && body.asked.iter().zip(users).all(|(sent, user)| sent.words == user.words)
+}

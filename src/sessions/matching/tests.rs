@@ -1,0 +1,1 @@
+//! Tests which turn a list goes on from.

@@ -1,0 +1,263 @@
+//! Finds the record that a client's list goes on from: asks the store what `matching` decides by.
+
+use std::collections::HashMap;
+
+use super::address::{Chain, ListEnd};
+use super::canonical;
+use super::matching::{self, Candidate, Point, Tree, Turn, Verdict};
+use super::record::TurnRecord;
+use crate::agent::record::Entry;
+use crate::ids::{Scope, SessionId, TurnId};
+use crate::store::rows::TurnRow;
+use crate::store::{Store, StoreError, TurnKey};
+
+/// More sessions with the same answers are not told apart.
+const MAX_SESSIONS: usize = 16;
+/// A session that goes on from another's turn goes on from so many sessions in all.
+const MAX_FORKS: usize = 64;
+/// More turns that went on from one point are not looked at; the newest are.
+const MAX_CHILDREN: usize = 8;
+
+/// The record behind a list.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// The session in which the request goes on. `None`: a fresh one, which finds no directory
+    /// and no grants. `path` may be spliced nevertheless.
+    pub(crate) session: Option<SessionId>,
+    /// From the first turn to the one that the request hangs on, which is its `parent`.
+    pub(crate) path: Vec<TurnRecord>,
+    /// How many links of the list are up to the last turn of `path`.
+    pub(crate) links: usize,
+    /// How many user messages behind them belong to the path: their turns were stopped.
+    pub(crate) users: usize,
+    /// Turns that went on from the same turn with the same list, newest first: interrupted
+    /// attempts at an answer, and those that have closed an open round.
+    pub(crate) attempts: Vec<TurnRecord>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Search<'a> {
+    pub(crate) store: &'a dyn Store,
+    pub(crate) scope: Scope,
+    pub(crate) chain: &'a Chain,
+}
+
+impl Search<'_> {
+    /// Within a session that the client named.
+    pub(crate) async fn in_session(&self, session: &SessionId) -> Result<Found, StoreError> {
+        let tree = self.tree(session).await?;
+        let answer = tree.last_answer(self.chain);
+        let base = answer.clone().unwrap_or_default();
+        let mut point = self.extend(&tree, base).await?;
+        // Without an answer of ours, the request hangs on the newest turn.
+        if point.turn.is_none() && let Some(newest) = tree.newest() {
+            let turn = match newest.is_interrupted() {
+                true => newest.row.parent.clone(),
+                false => Some(newest.row.id.clone()),
+            };
+            point = self.extend(&tree, Point { turn, links: 0, users: 0 }).await?;
+        }
+        let mut found = self.found(&tree, &point).await?;
+        found.session = Some(session.clone());
+        Ok(found)
+    }
+
+    /// By content address: without an id, and where the id is new.
+    pub(crate) async fn by_content(&self) -> Result<Found, StoreError> {
+        let (rows, links) = self.longest().await?;
+        let Some(last) = links.checked_sub(1).map(|last| &self.chain.links[last]) else {
+            return Ok(Found::default());
+        };
+        let mut trees: HashMap<SessionId, Tree> = HashMap::new();
+        let mut candidates = Vec::new();
+        for row in rows {
+            if !trees.contains_key(&row.session) {
+                if trees.len() == MAX_SESSIONS {
+                    return Ok(Found::default());
+                }
+                trees.insert(row.session.clone(), self.tree(&row.session).await?);
+            }
+            let agrees = trees[&row.session].users_agree(self.chain, &row.id, links);
+            candidates.push(Candidate { turn: row.id, session: row.session, agrees });
+        }
+        let session = |turn: &TurnId| {
+            candidates.iter().find(|known| known.turn == *turn).map(|known| known.session.clone())
+        };
+        match matching::decide(&candidates, last) {
+            Verdict::Fresh => Ok(Found::default()),
+            Verdict::Continue(turn) => {
+                let Some(session) = session(&turn) else { return Ok(Found::default()) };
+                let point = Point { turn: Some(turn), links, users: 0 };
+                let point = self.extend(&trees[&session], point).await?;
+                let mut found = self.found(&trees[&session], &point).await?;
+                found.session = Some(session);
+                Ok(found)
+            }
+            Verdict::Ambiguous(turns) => {
+                let mut same: Option<Vec<TurnRecord>> = None;
+                for turn in turns {
+                    let Some(session) = session(&turn) else { continue };
+                    let path = self.path(&trees[&session], &turn).await?;
+                    match &same {
+                        Some(known) if !have_same_steps(known, &path) => {
+                            return Ok(Found::default());
+                        }
+                        Some(_) => {}
+                        None => same = Some(path),
+                    }
+                }
+                Ok(Found { path: same.unwrap_or_default(), links, ..Found::default() })
+            }
+        }
+    }
+
+    /// The turns at the end of the longest chain that is known, newest first, and its length.
+    async fn longest(&self) -> Result<(Vec<TurnRow>, usize), StoreError> {
+        let links = &self.chain.links;
+        let mut exact = (Vec::new(), 0);
+        for digests in self.chain.lookups() {
+            let rows = self.store.turns(self.scope, TurnKey::Chain(digests)).await?;
+            let depth = rows.iter().map(|row| row.depth).max();
+            if let Some(depth) = depth.and_then(|depth| usize::try_from(depth).ok()) {
+                let rows = rows.into_iter().filter(|row| usize::try_from(row.depth) == Ok(depth));
+                exact = (rows.collect(), depth.min(links.len()));
+                break;
+            }
+        }
+        if exact.1 == links.len() {
+            return Ok(exact);
+        }
+        let cut = self.cut_short().await?;
+        Ok(if cut.is_empty() { exact } else { (cut, links.len()) })
+    }
+
+    /// The turns of whose answer the list's last link is the beginning.
+    async fn cut_short(&self) -> Result<Vec<TurnRow>, StoreError> {
+        let Some(link) = self.chain.links.last() else { return Ok(Vec::new()) };
+        let Some(head) = link.digests.head else { return Ok(Vec::new()) };
+        let rows = self.store.turns(self.scope, TurnKey::Head(head)).await?;
+        let mut cut = Vec::new();
+        for row in rows.into_iter().take(MAX_SESSIONS) {
+            let Some(turn) = Turn::from_row(row.clone()) else { continue };
+            let said = self.link_text(turn).await?;
+            if matching::shows(link, &said, row.status) {
+                cut.push(row);
+            }
+        }
+        Ok(cut)
+    }
+
+    /// All that was said in the link that ends with this turn.
+    async fn link_text(&self, turn: Turn) -> Result<String, StoreError> {
+        let (mut turn, mut text) = (Some(turn), String::new());
+        for _ in 0..MAX_FORKS {
+            let Some(known) = turn.take() else { break };
+            let (continues, parent) = (known.body.continues, known.row.parent.clone());
+            let said = self.records(vec![known]).await?.first().map(TurnRecord::said);
+            text = format!("{} {text}", canonical::said(&said.unwrap_or_default()));
+            if let Some(parent) = parent.filter(|_| continues) {
+                let rows = self.store.turns(self.scope, TurnKey::Id(parent)).await?;
+                turn = rows.into_iter().find_map(Turn::from_row);
+            }
+        }
+        Ok(text)
+    }
+
+    /// The session's turns, and those of other sessions that they go on from.
+    async fn tree(&self, session: &SessionId) -> Result<Tree, StoreError> {
+        let rows = self.store.turns(self.scope, TurnKey::Session(session.clone())).await?;
+        let ids: Vec<_> = rows.iter().map(|row| row.id.clone()).collect();
+        let roots = rows.iter().filter_map(|row| row.parent.clone());
+        let foreign: Vec<_> = roots.filter(|parent| !ids.contains(parent)).collect();
+        let mut tree = Tree::new(rows);
+        for mut parent in foreign {
+            for _ in 0..MAX_FORKS {
+                if tree.get(&parent).is_some() {
+                    break;
+                }
+                let rows = self.store.turns(self.scope, TurnKey::Id(parent.clone())).await?;
+                let Some(row) = rows.into_iter().next() else { break };
+                let key = TurnKey::Session(row.session);
+                let origin = Tree::new(self.store.turns(self.scope, key).await?);
+                let next = origin.missing_parent(&parent);
+                origin.into_ancestry(&parent).into_iter().for_each(|turn| tree.add_ancestor(turn));
+                match next {
+                    Some(next) => parent = next,
+                    None => break,
+                }
+            }
+        }
+        Ok(tree)
+    }
+
+    /// Goes on to turns that the list shows behind the point: stopped ones, or cut short.
+    async fn extend(&self, tree: &Tree, mut point: Point) -> Result<Point, StoreError> {
+        for _ in 0..MAX_CHILDREN {
+            let children = tree.children(point.turn.as_ref()).take(MAX_CHILDREN);
+            let children = self.records(children.map(Turn::copy).collect()).await?;
+            let extended =
+                children.iter().find_map(|child| matching::extended(self.chain, &point, child));
+            match extended {
+                Some(further) => point = further,
+                None => break,
+            }
+        }
+        Ok(point)
+    }
+
+    async fn found(&self, tree: &Tree, point: &Point) -> Result<Found, StoreError> {
+        let path = match &point.turn {
+            Some(turn) => self.path(tree, turn).await?,
+            None => Vec::new(),
+        };
+        let is_end = point.links == self.chain.links.len();
+        let resumes = |turn: &&Turn| is_end && turn.body.resumes;
+        let attempts = tree.children(point.turn.as_ref()).filter(|turn| {
+            resumes(turn) || matching::is_attempt(self.chain, point, turn)
+        });
+        let attempts = attempts.take(MAX_CHILDREN).map(Turn::copy).collect();
+        let attempts = self.records(attempts).await?;
+        Ok(Found { session: None, path, links: point.links, users: point.users, attempts })
+    }
+
+    async fn path(&self, tree: &Tree, turn: &TurnId) -> Result<Vec<TurnRecord>, StoreError> {
+        let mut turns: Vec<_> = tree.ancestry(turn).map(Turn::copy).collect();
+        turns.reverse();
+        self.records(turns).await
+    }
+
+    async fn records(&self, turns: Vec<Turn>) -> Result<Vec<TurnRecord>, StoreError> {
+        if turns.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = turns.iter().map(|turn| turn.row.id.clone()).collect();
+        let mut entries: HashMap<TurnId, Vec<Entry>> = HashMap::new();
+        for row in self.store.entries(self.scope, ids).await? {
+            match serde_json::from_slice(&row.body) {
+                Ok(entry) => entries.entry(row.turn).or_default().push(entry),
+                Err(error) => tracing::warn!(turn = %row.turn, %error, "unreadable entry"),
+            }
+        }
+        let record = |turn: Turn| TurnRecord {
+            entries: entries.remove(&turn.row.id).unwrap_or_default(),
+            row: turn.row,
+            body: turn.body,
+        };
+        Ok(turns.into_iter().map(record).collect())
+    }
+}
+
+/// Whether the same really happened in both: the steps, not who asked for them.
+fn have_same_steps(one: &[TurnRecord], other: &[TurnRecord]) -> bool {
+    let steps = |path: &[TurnRecord]| -> Vec<String> {
+        let rounds = path.iter().flat_map(|record| record.all_rounds());
+        rounds.map(|round| round.messages.clone()).collect()
+    };
+    steps(one) == steps(other)
+}
+
+/// Whether the list needs an answer at all: one that ends with answers to cards alone was sent
+/// by a frontend on its own.
+pub(crate) fn needs_no_answer(chain: &Chain) -> bool {
+    chain.end == ListEnd::CardAnswers
+}

@@ -1,0 +1,242 @@
+//! Turns the records of turns back into what really happened.
+
+use serde_json::{Value, json};
+
+use super::canonical;
+use super::matching::is_interrupted;
+use super::pairs::INTERRUPTED;
+use super::record::TurnRecord;
+use crate::agent::record::{Compacted, Entry, Intent, OpenCall, OpenRound, RecordedRound};
+use crate::store::rows::TurnStatus;
+
+/// Answers a call that was running when the server was killed.
+pub(crate) const OUTCOME_UNKNOWN: &str = "Error: interrupted, outcome unknown";
+
+/// Of an answer that was continued, so much is compared with its continuation.
+const COMPARED: usize = 20;
+
+/// One step of what happened.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Round(RecordedRound),
+    /// Everything before it was replaced.
+    Compacted(Compacted),
+}
+
+/// The turns of one link. The last may be followed by `next`, which closed its open round.
+pub(crate) fn steps(turns: &[TurnRecord], next: Option<&TurnRecord>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (at, turn) in turns.iter().enumerate() {
+        let next = turns.get(at + 1).or(next).filter(|next| is_child(turn, next));
+        let is_continued = next.is_some_and(|next| is_continuation(turn, next));
+        steps.extend(own_steps(turn, !is_continued));
+        steps.extend(turn.open().and_then(|_| next).map(closing_rounds).unwrap_or_default());
+    }
+    steps
+}
+
+fn is_child(turn: &TurnRecord, next: &TurnRecord) -> bool {
+    next.row.parent.as_ref() == Some(&turn.row.id)
+}
+
+/// Whether the next turn tells the whole answer again, old and new together.
+fn is_continuation(turn: &TurnRecord, next: &TurnRecord) -> bool {
+    let last = turn.end().and_then(|end| end.last.as_ref());
+    let goes_on = next.body.continues && !next.body.resumes;
+    let begins_alike = |last: &RecordedRound| {
+        let start: String = canonical::solid(&last.text()).take(COMPARED).collect();
+        next.all_rounds().any(|round| canonical::begins_with(&round.text(), &start))
+    };
+    goes_on && last.is_some_and(begins_alike)
+}
+
+/// What the turn did itself, without closing the round that it began with.
+fn own_steps(turn: &TurnRecord, with_last: bool) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut skipped = if turn.body.resumes { closing_rounds(turn).len() } else { 0 };
+    for entry in &turn.entries {
+        match entry {
+            Entry::Round(_) if skipped > 0 => skipped -= 1,
+            Entry::Round(round) => steps.push(Step::Round(round.clone())),
+            Entry::Compacted(compacted) => steps.push(Step::Compacted(compacted.clone())),
+            Entry::End(end) if with_last => steps.extend(end.last.clone().map(Step::Round)),
+            _ => {}
+        }
+    }
+    if turn.end().is_none() && !(turn.body.resumes && !has_closed_round(turn)) {
+        steps.extend(cut_round(turn).map(Step::Round));
+    }
+    steps
+}
+
+/// Whether the turn that follows has closed a round.
+pub(crate) fn has_round(next: Option<&TurnRecord>) -> bool {
+    next.is_some_and(has_closed_round)
+}
+
+fn has_closed_round(turn: &TurnRecord) -> bool {
+    turn.entries.iter().any(|entry| matches!(entry, Entry::Round(_)))
+}
+
+/// The rounds by which a turn closed its parent's open round: that round, and a message of ours
+/// between it and the user's words.
+fn closing_rounds(next: &TurnRecord) -> Vec<Step> {
+    let rounds = next.entries.iter().filter_map(|entry| match entry {
+        Entry::Round(round) => Some(round),
+        _ => None,
+    });
+    let asks = next.body.asked.iter().any(|sent| !sent.sent.is_empty());
+    let mut rounds = rounds.take(2);
+    let closed = rounds.next().filter(|_| next.body.resumes);
+    let between = rounds.next().filter(|round| closed.is_some() && asks && !ends_with_tool(round));
+    closed.into_iter().chain(between).cloned().map(Step::Round).collect()
+}
+
+/// The round that a turn was in when the server was killed: its calls that had begun.
+fn cut_round(turn: &TurnRecord) -> Option<RecordedRound> {
+    let closed = turn.entries.iter().rposition(|entry| matches!(entry, Entry::Round(_)));
+    let open = &turn.entries[closed.map_or(0, |closed| closed + 1)..];
+    let mut intents: Vec<&Intent> = open.iter().filter_map(intent).collect();
+    intents.sort_by_key(|intent| intent.slot);
+    intents.dedup_by_key(|intent| intent.slot);
+    let first = intents.first()?;
+    let calls: Vec<&Value> = intents.iter().map(|intent| &intent.entry).collect();
+    let mut messages = vec![json!({ "role": "assistant", "content": null, "tool_calls": calls })];
+    messages.extend(intents.iter().map(|intent| {
+        let ran = open.iter().find_map(|entry| match entry {
+            Entry::Ran(ran) if ran.slot == intent.slot => Some(ran.answer.as_str()),
+            _ => None,
+        });
+        answer(&intent.entry["id"], ran.unwrap_or(unanswered(turn)))
+    }));
+    let has_reasoning = calls.iter().any(|call| call.get("provider_specific_fields").is_some());
+    Some(RecordedRound {
+        messages: Value::from(messages).to_string(),
+        model: first.model.clone(),
+        has_reasoning,
+    })
+}
+
+fn intent(entry: &Entry) -> Option<&Intent> {
+    match entry {
+        Entry::Intent(intent) => Some(intent),
+        _ => None,
+    }
+}
+
+fn unanswered(turn: &TurnRecord) -> &'static str {
+    if turn.row.status == TurnStatus::Crashed { OUTCOME_UNKNOWN } else { INTERRUPTED }
+}
+
+fn answer(id: &Value, content: &str) -> Value {
+    json!({ "role": "tool", "tool_call_id": id, "content": content })
+}
+
+pub(crate) fn ends_with_tool(round: &RecordedRound) -> bool {
+    // Inside a text the quotes would be escaped.
+    round.messages.contains(r#""tool_call_id":"#)
+}
+
+/// The open round with what an earlier attempt at closing it has settled. Nothing runs twice.
+pub(crate) fn settled(open: &OpenRound, attempts: &[TurnRecord]) -> OpenRound {
+    let mut settled = open.clone();
+    for attempt in attempts.iter().filter(|attempt| attempt.body.resumes) {
+        for (slot, call) in settled.calls.iter_mut().enumerate() {
+            if *call == OpenCall::Waiting
+                && let Some(answer) = settled_answer(attempt, slot)
+            {
+                *call = OpenCall::Answered { answer };
+            }
+        }
+    }
+    let calls = &settled.calls;
+    settled.asked.retain(|asked| calls.get(asked.slot) == Some(&OpenCall::Waiting));
+    settled
+}
+
+fn settled_answer(attempt: &TurnRecord, slot: usize) -> Option<String> {
+    let mut began = false;
+    for entry in &attempt.entries {
+        match entry {
+            Entry::Ran(ran) if ran.slot == slot => return Some(ran.answer.clone()),
+            Entry::Intent(intent) if intent.slot == slot => began = true,
+            Entry::Round(round) => {
+                let messages: Vec<Value> = serde_json::from_str(&round.messages).ok()?;
+                return Some(messages.get(slot + 1)?["content"].as_str()?.to_owned());
+            }
+            _ => {}
+        }
+    }
+    began.then(|| unanswered(attempt).to_owned())
+}
+
+/// Closes a round after which the conversation went on: `client` has the client's own answers,
+/// what else has none was interrupted.
+pub(crate) fn closed(
+    open: &OpenRound,
+    client: impl Fn(&str) -> Option<Value>,
+) -> RecordedRound {
+    let mut messages = vec![open.message.clone()];
+    for (slot, call) in open.calls.iter().enumerate() {
+        let id = &open.message["tool_calls"][slot]["id"];
+        messages.push(match call {
+            OpenCall::Answered { answer: content } => answer(id, content),
+            OpenCall::Waiting => answer(id, INTERRUPTED),
+            OpenCall::Clients { id: clients } => match client(clients) {
+                None => answer(id, INTERRUPTED),
+                Some(mut message) => {
+                    message["tool_call_id"] = id.clone();
+                    message
+                }
+            },
+        });
+    }
+    RecordedRound {
+        messages: Value::from(messages).to_string(),
+        model: open.model.clone(),
+        has_reasoning: open.has_reasoning,
+    }
+}
+
+/// Tells the model what interrupted attempts at the same request have done; `None` if nothing.
+pub(crate) fn note(attempts: &[TurnRecord]) -> Option<String> {
+    /// More than anyone needs to know what happened.
+    const MAX_LINES: usize = 50;
+    let interrupted = attempts.iter().rev().filter(|turn| is_interrupted(turn.row.status));
+    let steps = interrupted.flat_map(|turn| own_steps(turn, false));
+    let mut lines: Vec<String> = steps.flat_map(|step| done_in(&step)).collect();
+    if lines.is_empty() {
+        return None;
+    }
+    if lines.len() > MAX_LINES {
+        let more = lines.len() - MAX_LINES;
+        lines.truncate(MAX_LINES);
+        lines.push(format!("and {more} more"));
+    }
+    Some(format!(
+        "<reminder>\nAn earlier attempt to answer this was interrupted. These calls of it had \
+         been made; do not repeat what need not be done twice:\n{}\n</reminder>",
+        lines.join("\n")
+    ))
+}
+
+/// A line for each call.
+fn done_in(step: &Step) -> Vec<String> {
+    const SHOWN: usize = 300;
+    let Step::Round(round) = step else { return Vec::new() };
+    let messages: Vec<Value> = serde_json::from_str(&round.messages).unwrap_or_default();
+    let [assistant, answers @ ..] = messages.as_slice() else { return Vec::new() };
+    let calls = assistant["tool_calls"].as_array().into_iter().flatten();
+    let shown = |value: &Value| {
+        let text = value.as_str().unwrap_or_default();
+        crate::text::shortened(text, SHOWN).replace('\n', " ")
+    };
+    calls
+        .zip(answers)
+        .map(|(call, answer)| {
+            let function = &call["function"];
+            let (name, arguments) = (shown(&function["name"]), shown(&function["arguments"]));
+            format!("- {name} {arguments}: {}", shown(&answer["content"]))
+        })
+        .collect()
+}
