@@ -3,6 +3,7 @@
 mod collect;
 mod completion;
 mod encode;
+#[cfg_attr(not(test), expect(dead_code, reason = "sessions will look up what it needs"))]
 mod frontend_answers;
 pub(crate) mod idempotency;
 mod kept;

@@ -20,12 +20,28 @@ pub(super) struct Screen {
     stderr_is_terminal: bool,
     /// Whether the answer ends with a line break so far.
     at_line_start: bool,
-    /// The same for the question on stderr.
-    stderr_at_line_start: bool,
-    /// Whether the next text begins a further part of the answer.
-    is_next_part: bool,
-    has_text: bool,
+    part: Part,
+    question: QuestionText,
     progress: Progress,
+}
+
+/// Where the next text of the answer belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Nothing was said yet.
+    First,
+    /// Behind the text before it.
+    Same,
+    /// Behind a person's reply.
+    Next,
+}
+
+/// How the question on stderr ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum QuestionText {
+    /// With a line break, or there is none.
+    Line,
+    Open,
 }
 
 impl Screen {
@@ -36,9 +52,8 @@ impl Screen {
             stdout_is_terminal: io::stdout().is_terminal(),
             stderr_is_terminal,
             at_line_start: true,
-            stderr_at_line_start: true,
-            is_next_part: false,
-            has_text: false,
+            part: Part::First,
+            question: QuestionText::Line,
             progress: Progress::new(ProgressStyle::choose(quiet, stderr_is_terminal, variables)),
         })
     }
@@ -73,10 +88,9 @@ impl Screen {
         match what {
             Shown::Text(text) => {
                 self.progress.spoke();
-                if std::mem::take(&mut self.is_next_part) && self.has_text {
+                if std::mem::replace(&mut self.part, Part::Same) == Part::Next {
                     self.write("\n\n")?;
                 }
-                self.has_text = true;
                 self.write(text)?;
             }
             Shown::Question(text) => self.question(text),
@@ -101,7 +115,8 @@ impl Screen {
         }
         self.at_line_start = true;
         if !text.is_empty() {
-            self.stderr_at_line_start = text.ends_with('\n');
+            let ends_line = text.ends_with('\n');
+            self.question = if ends_line { QuestionText::Line } else { QuestionText::Open };
         }
         to_stderr(&shown(text));
     }
@@ -109,7 +124,7 @@ impl Screen {
     /// Ends the question's last line.
     pub(super) fn end_question(&mut self) {
         self.progress.clear();
-        if !std::mem::replace(&mut self.stderr_at_line_start, true) {
+        if std::mem::replace(&mut self.question, QuestionText::Line) == QuestionText::Open {
             to_stderr("\n");
         }
     }
@@ -121,7 +136,9 @@ impl Screen {
 
     /// A further answer follows, to the person's reply.
     pub(super) fn next_part(&mut self) {
-        self.is_next_part = true;
+        if self.part == Part::Same {
+            self.part = Part::Next;
+        }
     }
 
     /// Prints a whole answer, or an error object.
@@ -161,7 +178,7 @@ impl Screen {
 
     fn draw(&mut self) {
         // The answer's last line must not be overwritten.
-        if (!self.stdout_is_terminal || self.at_line_start) && self.stderr_at_line_start {
+        if (!self.stdout_is_terminal || self.at_line_start) && self.question == QuestionText::Line {
             self.progress.draw();
         }
     }
