@@ -66,15 +66,40 @@ fn told(answer: &Answer) -> Value {
 }
 
 #[tokio::test]
-async fn a_turn_of_open_webui_shows_the_tools_as_thinking() {
+async fn a_turn_of_open_webui_that_is_not_recognised_shows_the_tools_as_thinking() {
     let up = up().await;
-    for client in [up.client(), forwarding(up.client())] {
-        let transcript = client.streamed(&turn(&user("read notes.txt"))).await;
+    let transcript = up.client().streamed(&turn(&user("read notes.txt"))).await;
+
+    assert!(transcript.text().contains("the quince is ripe"), "{:?}", transcript.message);
+    assert_eq!(transcript.finish_reason.as_deref(), Some("stop"));
+    let lines = transcript.reasoning();
+    assert!(lines.contains("Read notes.txt"), "{lines}");
+    assert_eq!(transcript.card_outputs(), []);
+}
+
+/// By its headers, by its dialog, or by what its administrator wrote for the connection.
+#[tokio::test]
+async fn open_webui_shows_each_call_as_a_card() {
+    let up = up().await;
+    let by_connection = up.client().header("X-Toolhand-Progress", "cards");
+    let dialog = json!({ "tools": [{ "type": "function", "function": {
+        "name": "ask_user",
+        "parameters": { "type": "object", "properties": { "questions": { "type": "array" } } },
+    }}] });
+    let plain = turn(&user("read notes.txt"));
+    for (client, request) in [
+        (forwarding(up.client()), plain.clone()),
+        (up.client(), with(plain.clone(), dialog)),
+        (by_connection, plain),
+    ] {
+        let transcript = client.streamed(&request).await;
 
         assert!(transcript.text().contains("the quince is ripe"), "{:?}", transcript.message);
-        assert_eq!(transcript.finish_reason.as_deref(), Some("stop"));
-        let lines = transcript.reasoning();
-        assert!(lines.contains("Read notes.txt"), "{lines}");
+        let [(output, status)] = &transcript.card_outputs()[..] else {
+            panic!("{:#?}", transcript.card_items())
+        };
+        assert!(output.contains("the quince is ripe") && status == "completed", "{output}");
+        assert_eq!(transcript.reasoning(), "");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reads a streamed answer event by event, and checks and joins it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -191,6 +191,37 @@ impl Transcript {
     /// The progress events of this type.
     pub(crate) fn progress(&self, kind: &str) -> Vec<&Value> {
         self.events.iter().map(Event::progress).filter(|event| event["type"] == kind).collect()
+    }
+
+    /// The items of cards, in order.
+    pub(crate) fn card_items(&self) -> Vec<&Value> {
+        let chunks = self.events.iter().filter_map(|event| match event {
+            Event::Chunk(chunk) if chunk["type"] == "response.output_item.added" => Some(chunk),
+            _ => None,
+        });
+        let items = chunks.map(|chunk| {
+            assert_eq!(chunk["choices"][0]["delta"], json!({}), "an otherwise empty chunk");
+            &chunk["item"]
+        });
+        items.collect()
+    }
+
+    /// The outputs of cards with their status. Fails unless each card has exactly one.
+    #[track_caller]
+    pub(crate) fn card_outputs(&self) -> Vec<(String, String)> {
+        let items = self.card_items();
+        let id = |item: &Value| item["call_id"].as_str().expect("an id").to_owned();
+        let (outputs, calls): (Vec<&Value>, Vec<&Value>) =
+            items.iter().partition(|item| item["type"] == "function_call_output");
+        let called: BTreeSet<String> = calls.into_iter().map(id).collect();
+        let closed: BTreeSet<String> = outputs.iter().copied().map(id).collect();
+        assert_eq!((outputs.len(), &closed), (called.len(), &called), "{items:#?}");
+        assert!(called.iter().all(|id| id.starts_with("card_") && id.len() == 37), "{called:?}");
+        let told = outputs.into_iter().map(|item| {
+            let text = item["output"][0]["text"].as_str().expect("a list of parts");
+            (text.to_owned(), item["status"].as_str().expect("a status").to_owned())
+        });
+        told.collect()
     }
 
     /// The code of the error frame that ended the stream.

@@ -203,57 +203,28 @@ async fn a_line_that_says_a_tool_began_is_followed_by_one_that_it_ended() {
     );
 }
 
-/// The items of cards in a stream, in order.
-fn items(answer: &Transcript) -> Vec<&Value> {
-    let chunks = answer.events.iter().filter_map(|event| match event {
-        Event::Chunk(chunk) => Some(chunk),
-        _ => None,
-    });
-    let cards = chunks.filter(|chunk| chunk["type"] == "response.output_item.added");
-    cards
-        .inspect(|chunk| assert_eq!(chunk["choices"][0]["delta"], json!({})))
-        .map(|chunk| &chunk["item"])
-        .collect()
-}
-
-/// Fails unless every card that was announced has exactly one output. Returns the outputs.
-#[track_caller]
-fn outputs(items: &[&Value]) -> Vec<(String, String)> {
-    let is_output = |item: &&&Value| item["type"] == "function_call_output";
-    let calls: BTreeSet<&str> = items
-        .iter()
-        .filter(|item| !is_output(item))
-        .map(|item| item["call_id"].as_str().expect("an id"))
-        .collect();
-    let closed: Vec<&&Value> = items.iter().filter(is_output).collect();
-    let ids: BTreeSet<&str> = closed.iter().map(|item| item["call_id"].as_str().unwrap()).collect();
-    assert_eq!((closed.len(), &calls), (calls.len(), &ids), "{items:#?}");
-    assert!(calls.iter().all(|id| id.starts_with("card_") && id.len() == 37), "{calls:?}");
-    let told = closed.iter().map(|item| {
-        let text = item["output"][0]["text"].as_str().expect("a list of parts");
-        (text.to_owned(), item["status"].as_str().expect("a status").to_owned())
-    });
-    told.collect()
-}
-
 #[tokio::test]
 async fn each_call_has_a_card_and_each_card_an_output() {
     let upstream = Upstream::start();
     let answer =
         turn(Server::builder(&upstream), &upstream, ask_streamed("Read."), Some("cards")).await;
 
-    let items = items(&answer);
+    let items = answer.card_items();
     let told: Vec<String> = items
         .iter()
         .map(|item| {
-            format!("{} {}", item["type"].as_str().unwrap(), item["status"].as_str().unwrap())
+            format!(
+                "{} {}",
+                item["type"].as_str().expect("a type"),
+                item["status"].as_str().expect("a status")
+            )
         })
         .collect();
     let first_output = told.iter().position(|word| word.starts_with("function_call_output"));
     let announced: BTreeSet<Option<&str>> =
         items[..first_output.expect("one")].iter().map(|item| item["call_id"].as_str()).collect();
     assert_eq!(announced.len(), 2, "all calls are announced before the first output: {told:?}");
-    let [found, missing] = &outputs(&items)[..] else { panic!("{told:?}") };
+    let [found, missing] = &answer.card_outputs()[..] else { panic!("{told:?}") };
     assert!(found.0.contains("needle") && found.1 == "completed", "{found:?}");
     assert_eq!(missing.1, "failed", "{missing:?}");
     let executing = items.iter().find(|item| item["arguments"] != "{}").expect("arguments");
@@ -272,7 +243,7 @@ async fn open_webui_is_shown_cards_unless_the_operator_wants_otherwise() {
         let body = with(ask_streamed("Read."), json!({ "tools": ask_user }));
         let builder = Server::builder(&upstream).config("progress", &format!("{progress:?}"));
         let answer = turn(builder, &upstream, body, None).await;
-        assert_eq!(outputs(&items(&answer)).len(), expected, "{progress}");
+        assert_eq!(answer.card_outputs().len(), expected, "{progress}");
     }
 }
 
@@ -280,7 +251,7 @@ async fn open_webui_is_shown_cards_unless_the_operator_wants_otherwise() {
 async fn a_card_is_closed_when_the_turn_is_interrupted() {
     let answer = interrupted("cards").await;
 
-    assert_eq!(outputs(&items(&answer)), [("interrupted".to_owned(), "failed".to_owned())]);
+    assert_eq!(answer.card_outputs(), [("interrupted".to_owned(), "failed".to_owned())]);
 }
 
 #[tokio::test]
@@ -294,10 +265,7 @@ async fn a_card_is_closed_when_the_stream_dies_within_its_call() {
     let answer = server.client().streamed(&asked).await;
 
     assert!(answer.error.is_some());
-    assert_eq!(
-        outputs(&items(&answer)),
-        [("This call did not run.".to_owned(), "failed".to_owned())]
-    );
+    assert_eq!(answer.card_outputs(), [("This call did not run.".to_owned(), "failed".to_owned())]);
 }
 
 #[tokio::test]
@@ -323,5 +291,5 @@ async fn an_output_never_stands_within_a_text() {
     let output = answer.events.iter().position(is_output).expect("an output");
     let before: String = answer.events[..output].iter().map(Event::text).collect();
     assert_eq!(before, "I look at it.");
-    assert_eq!(outputs(&items(&answer)).len(), 1);
+    assert_eq!(answer.card_outputs().len(), 1);
 }

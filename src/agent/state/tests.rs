@@ -1,5 +1,6 @@
 //! Tests the state machine without a runtime: chunks and answers in, effects out.
 
+mod cards;
 mod pairs;
 
 use std::fmt::Write as _;

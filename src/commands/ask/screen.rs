@@ -20,7 +20,28 @@ pub(super) struct Screen {
     stderr_is_terminal: bool,
     /// Whether the answer ends with a line break so far.
     at_line_start: bool,
+    part: Part,
+    question: QuestionText,
     progress: Progress,
+}
+
+/// Where the next text of the answer belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Nothing was said yet.
+    First,
+    /// Behind the text before it.
+    Same,
+    /// Behind a person's reply.
+    Next,
+}
+
+/// How the question on stderr ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum QuestionText {
+    /// With a line break, or there is none.
+    Line,
+    Open,
 }
 
 impl Screen {
@@ -31,6 +52,8 @@ impl Screen {
             stdout_is_terminal: io::stdout().is_terminal(),
             stderr_is_terminal,
             at_line_start: true,
+            part: Part::First,
+            question: QuestionText::Line,
             progress: Progress::new(ProgressStyle::choose(quiet, stderr_is_terminal, variables)),
         })
     }
@@ -65,8 +88,12 @@ impl Screen {
         match what {
             Shown::Text(text) => {
                 self.progress.spoke();
+                if std::mem::replace(&mut self.part, Part::Same) == Part::Next {
+                    self.write("\n\n")?;
+                }
                 self.write(text)?;
             }
+            Shown::Question(text) => self.question(text),
             Shown::ToolStarted(start) => {
                 self.begin_line();
                 self.progress.started(start);
@@ -77,6 +104,41 @@ impl Screen {
             }
         }
         Ok(())
+    }
+
+    /// Shows a question to the person, on stderr.
+    pub(super) fn question(&mut self, text: &str) {
+        self.progress.clear();
+        self.progress.spoke();
+        if self.is_on_terminal() && self.stdout_is_terminal && !self.at_line_start {
+            to_stderr("\n");
+        }
+        self.at_line_start = true;
+        if !text.is_empty() {
+            let ends_line = text.ends_with('\n');
+            self.question = if ends_line { QuestionText::Line } else { QuestionText::Open };
+        }
+        to_stderr(&shown(text));
+    }
+
+    /// Ends the question's last line.
+    pub(super) fn end_question(&mut self) {
+        self.progress.clear();
+        if std::mem::replace(&mut self.question, QuestionText::Line) == QuestionText::Open {
+            to_stderr("\n");
+        }
+    }
+
+    /// Whether a person can be asked: at a terminal from which the reply can be read.
+    pub(super) fn can_ask(&self) -> bool {
+        self.stderr_is_terminal && io::stdin().is_terminal()
+    }
+
+    /// A further answer follows, to the person's reply.
+    pub(super) fn next_part(&mut self) {
+        if self.part == Part::Same {
+            self.part = Part::Next;
+        }
     }
 
     /// Prints a whole answer, or an error object.
@@ -116,7 +178,7 @@ impl Screen {
 
     fn draw(&mut self) {
         // The answer's last line must not be overwritten.
-        if !self.stdout_is_terminal || self.at_line_start {
+        if (!self.stdout_is_terminal || self.at_line_start) && self.question == QuestionText::Line {
             self.progress.draw();
         }
     }
