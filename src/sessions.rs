@@ -7,14 +7,17 @@ pub(crate) mod request;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use serde_json::value::RawValue;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::beginning::{Asking, AskingChannel, Beginning, HistoryPiece};
 use crate::agent::conversation::{Conversation, Opening};
 use crate::agent::outbox::{Inbox, outbox};
 use crate::agent::prompt::{self, Environment};
+use crate::agent::record::NoRecord;
 use crate::agent::settings::{AskedModel, ReasoningRule, Refused, traits_of};
 use crate::agent::state::TurnStart;
 use crate::agent::turn::{self, ModelRefusals, Turn};
@@ -95,6 +98,9 @@ impl Sessions {
             session: context,
             refusals: Arc::clone(&self.refusals),
             reservation: self.memory_budget.reservation(),
+            recorder: Arc::new(NoRecord),
+            stop: CancellationToken::new(),
+            decisions: mpsc::unbounded_channel().1,
             shutdown: self.shutdown.clone(),
         };
         let (outbox, events) = outbox();
@@ -133,7 +139,8 @@ impl Sessions {
             stream,
             ..
         } = request;
-        let messages = self.with_prompt(messages, &pipeline, context);
+        let pieces = messages.into_iter().map(HistoryPiece::Client).collect();
+        let pieces = self.with_prompt(pieces, &pipeline, context);
         let limits_output = OUTPUT_LIMITS
             .iter()
             .any(|name| fields.get(*name).is_some_and(|limit| limit.get() != "null"));
@@ -155,7 +162,7 @@ impl Sessions {
             content: answer_form::content_rule(&fields, has_tools),
             conversation: Conversation::new(Opening {
                 fields,
-                messages,
+                pieces,
                 server_tools: pipeline.tools.joined_definitions().clone(),
                 client_tools: definitions,
                 tool_choice,
@@ -168,6 +175,10 @@ impl Sessions {
             model_rules: Arc::clone(&self.model_rules),
             upstream: Arc::clone(self.upstream.settings()),
             max_round_chars: self.tool_settings.max_round_chars,
+            beginning: Beginning::Ask,
+            asking: Asking { channel: AskingChannel::Nobody, wait: Duration::ZERO },
+            include_messages: false,
+            began_ms: 0,
         }
     }
 
@@ -191,18 +202,18 @@ impl Sessions {
     /// Adds the server's system prompt, but only if there are tools to speak of.
     fn with_prompt(
         &self,
-        messages: Vec<Box<RawValue>>,
+        pieces: Vec<HistoryPiece>,
         pipeline: &Pipeline,
         context: &SessionContext,
-    ) -> Vec<Box<RawValue>> {
+    ) -> Vec<HistoryPiece> {
         if pipeline.tools.tools().is_empty() {
-            return messages;
+            return pieces;
         }
         let environment = Environment {
             working_dir: &context.working_dir(),
             date: &prompt::today(),
             tools: &pipeline.tools,
         };
-        prompt::apply(self.prompt.mode, &prompt::render(environment), messages)
+        prompt::apply(self.prompt.mode, &prompt::render(environment), pieces)
     }
 }

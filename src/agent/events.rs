@@ -6,9 +6,11 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::record::Asked;
 use super::size_estimate;
 use crate::errors::{ApiError, ErrorCode};
-use crate::ids::{SessionId, TurnId};
+use crate::execution::ask::About;
+use crate::ids::TurnId;
 use crate::openai::chunk::{CallKind, FinishReason, RawMembers, WholeAnswer};
 use crate::openai::usage::Usage;
 
@@ -35,6 +37,8 @@ pub(crate) enum TurnEvent {
     /// Upstream is asked for this round. Rounds count from 1.
     RoundStarted(u32),
     ClientCall(Box<ClientCallDelta>),
+    /// A person is asked. The text of the question, if there is any, comes after this event.
+    Asked(Vec<Asked>),
     Finished(Box<Finished>),
     Failed(Box<Failure>),
 }
@@ -154,6 +158,8 @@ pub(crate) struct Finished {
     /// The sum over all rounds; `None` if no round reported usage.
     pub(crate) usage: Option<Usage>,
     pub(crate) summary: Summary,
+    /// What the turn added to the conversation, if the request asked for it.
+    pub(crate) messages: Option<Vec<Box<RawValue>>>,
     /// Unknown members beside `choices` in the last round's chunks.
     pub(crate) unknown: RawMembers,
     /// The answer as upstream wrote it, if it came whole and passes as it is.
@@ -163,7 +169,8 @@ pub(crate) struct Finished {
 /// The `toolhand` member of an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Summary {
-    pub(crate) session: SessionId,
+    /// The client's own id of the session if it gave one, else ours.
+    pub(crate) session: String,
     pub(crate) turn: TurnId,
     pub(crate) rounds: u32,
     pub(crate) tool_calls: usize,
@@ -257,6 +264,7 @@ impl TurnEvent {
     pub(crate) fn size_estimate(&self) -> usize {
         match self {
             Self::Begun | Self::RoundStarted(_) => 0,
+            Self::Asked(asked) => asked.iter().map(size_of_asked).sum(),
             Self::Text(text) | Self::TextBeforeCalls(text) => text.len(),
             Self::Member { name, text } => name.len() + text.len(),
             Self::Raw(delta) => size_of::<RawDelta>() + delta.size_estimate(),
@@ -278,8 +286,10 @@ impl TurnEvent {
             Self::Finished(finished) => {
                 let unknown =
                     finished.unknown.iter().map(|(name, raw)| name.len() + raw.get().len());
+                let messages = finished.messages.iter().flatten().map(|raw| raw.get().len());
                 size_of::<Finished>()
                     + unknown.sum::<usize>()
+                    + messages.sum::<usize>()
                     + finished.usage.as_ref().map_or(0, Usage::size_estimate)
                     + finished.whole.as_ref().map_or(0, |whole| whole.size_estimate())
             }
@@ -289,6 +299,16 @@ impl TurnEvent {
             }
         }
     }
+}
+
+fn size_of_asked(asked: &Asked) -> usize {
+    let about = match &asked.ask.about {
+        About::Effect(effect) => {
+            effect.markdown.len() + effect.remedy.len() + effect.why.as_ref().map_or(0, String::len)
+        }
+        About::Questions { questions } => serde_json::to_string(questions).map_or(0, |q| q.len()),
+    };
+    size_of::<Asked>() + asked.code.len() + asked.ask.tool.len() + asked.ask.headline.len() + about
 }
 
 impl RawDelta {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::events::Summary;
-use crate::ids::{SessionId, TurnId};
+use crate::ids::TurnId;
 use crate::openai::usage::Usage;
 
 /// The counts so far.
@@ -35,7 +35,7 @@ impl TurnStats {
         self.count(usage);
     }
 
-    pub(super) fn summary(&self, session: SessionId, turn: TurnId, duration: Duration) -> Summary {
+    pub(super) fn summary(&self, session: String, turn: TurnId, duration: Duration) -> Summary {
         Summary {
             session,
             turn,

@@ -11,6 +11,7 @@ use futures::future::FutureExt as _;
 use serde_json::Value;
 use tracing::Instrument as _;
 
+use super::ask::{Ask, Decision};
 use crate::hooks::{self, Hooks};
 use crate::permissions::{AccessKind, Permissions};
 use crate::text::printable;
@@ -46,6 +47,32 @@ pub(crate) struct ToolResult {
     pub(crate) structured: Value,
 }
 
+/// What a call may do, before anything of it has run.
+pub(crate) enum Judged {
+    Permitted(PermittedCall),
+    /// A person must be asked.
+    #[expect(dead_code, reason = "the permissions' third outcome comes from another part")]
+    Asked(Box<Ask>),
+    Answered(ToolResult),
+}
+
+/// A call that may run now.
+pub(crate) struct PermittedCall {
+    pipeline: Pipeline,
+    call: AdmittedCall,
+}
+
+impl PermittedCall {
+    /// Whether the call may change anything: its intent is recorded before it runs.
+    pub(crate) fn has_effect(&self) -> bool {
+        matches!(self.call.tool.access(), AccessKind::Edit | AccessKind::Command)
+    }
+
+    pub(crate) async fn run(self, context: CallContext) -> ToolResult {
+        self.pipeline.run(self.call, context).await
+    }
+}
+
 /// The tools of a turn, and what decides about their calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Pipeline {
@@ -79,6 +106,10 @@ impl AdmittedCall {
         self.tool.name()
     }
 
+    pub(crate) fn into_call(self) -> ToolCall {
+        self.call
+    }
+
     /// The main argument, for people.
     pub(crate) fn headline(&self) -> String {
         self.parsed.headline()
@@ -94,6 +125,20 @@ impl Pipeline {
         };
         let parsed = Arc::clone(&tool).parse(call.input.clone())?;
         Ok(AdmittedCall { call, tool, parsed })
+    }
+
+    /// Judges a call. Runs nothing.
+    pub(crate) async fn judge(
+        &self,
+        call: &ToolCall,
+        _context: &CallContext,
+        _decision: Option<&Decision>,
+    ) -> Judged {
+        std::future::ready(match self.admit(call.clone()) {
+            Ok(call) => Judged::Permitted(PermittedCall { pipeline: self.clone(), call }),
+            Err(error) => Judged::Answered(ToolResult::error(&error)),
+        })
+        .await
     }
 
     /// The other stages. Never fails: an error, even a panic, becomes the answer.

@@ -11,7 +11,7 @@ use crate::agent::events::{
     ClientCallDelta, Failure, Finished, RawDelta, Structured, Summary, ToolEnd, ToolStart,
     TurnEvent,
 };
-use crate::ids::{SessionId, TurnId};
+use crate::ids::TurnId;
 use crate::openai::usage::Usage;
 use crate::progress_lines;
 use crate::sessions::request::Progress;
@@ -97,6 +97,7 @@ impl Encoder {
             TurnEvent::ToolStarted(start) => self.tool_started(&start, out),
             TurnEvent::ToolEnded(end) => self.tool_ended(&end, out),
             TurnEvent::RoundStarted(round) => self.round_started(round, out),
+            TurnEvent::Asked(_) => {}
             TurnEvent::Finished(finished) => self.finished(&finished, out),
             TurnEvent::Failed(failure) => self.failed(&failure, out),
         }
@@ -321,7 +322,7 @@ impl Encoder {
 /// The `toolhand` member of an answer.
 #[derive(Debug, Serialize)]
 pub(super) struct Extension<'a> {
-    session: &'a SessionId,
+    session: &'a str,
     turn: &'a TurnId,
     rounds: u32,
     tool_calls: usize,

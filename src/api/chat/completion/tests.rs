@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::agent::events::{ClientCallDelta, Summary, TurnEvent};
-use crate::ids::{SessionId, TurnId};
+use crate::ids::TurnId;
 use crate::openai::chunk::{CallKind, Chunk, FinishReason};
 use crate::sessions::request::Progress;
 
@@ -18,7 +18,7 @@ fn completion(events: Vec<TurnEvent>, body: Option<&Value>, usage: Option<Value>
     let whole = body.and_then(|body| Chunk::parse_whole(&body.to_string()).unwrap().whole);
     let usage = usage.and_then(|usage| Usage::read(usage.as_object().unwrap().clone()));
     let summary = Summary {
-        session: SessionId::random(),
+        session: "s".to_owned(),
         turn: TurnId::random(),
         rounds: 1,
         tool_calls: 0,
@@ -27,7 +27,8 @@ fn completion(events: Vec<TurnEvent>, body: Option<&Value>, usage: Option<Value>
         context_tokens: None,
     };
     let unknown = RawMembers::new();
-    let finished = Finished { reason: FinishReason::Stop, usage, summary, unknown, whole };
+    let finished =
+        Finished { reason: FinishReason::Stop, usage, summary, messages: None, unknown, whole };
     let completion = Completion::new(collected, &envelope, &finished);
     let mut written = serde_json::to_value(&completion).unwrap();
     assert!(written["toolhand"].is_object());
