@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::locks::Locks;
 pub(crate) use self::read_state::{Fingerprint, ReadState};
-use crate::workspace::{FileVersion, ReplaceError, Target, TempFiles};
+use crate::workspace::{ContentState, FileVersion, ReplaceError, Target, TempFiles};
 
 pub(crate) mod encoding;
 pub(crate) mod line_ends;
@@ -53,6 +53,8 @@ pub(crate) enum FileError {
     Unread(PathBuf),
     #[error("File was modified externally since last read: {}", .0.display())]
     Modified(PathBuf),
+    #[error("{} has changed since a person approved its edit; nothing was changed. Call again", .0.display())]
+    NotAsApproved(PathBuf),
     #[error("File no longer exists: {}", .0.display())]
     Gone(PathBuf),
     #[error("{} has more than {MAX_EDITED_BYTES} bytes, the most that can be edited", .0.display())]
@@ -76,7 +78,8 @@ impl Files {
 
     /// Passes the current contents of the target to `change`, and replaces them with the bytes
     /// that it returns. Holds the lock of the file meanwhile, so that calls of this server do
-    /// not overlap. If another program changes the file meanwhile, nothing is written.
+    /// not overlap. If another program changes the file meanwhile, nothing is written; nor if
+    /// the contents are not those of which a person has approved the change.
     ///
     /// The model then knows the new contents. Blocks.
     pub(crate) fn change<T>(
@@ -84,25 +87,65 @@ impl Files {
         target: &Target,
         known: &ReadState,
         cancelled: &CancellationToken,
+        approved: Option<ContentState>,
         change: impl FnOnce(Option<&FileSnapshot>, Freshness) -> Result<(Vec<u8>, T), FileError>,
     ) -> Result<T, FileError> {
         self.locks.hold(target.real_path(), || {
             let current = FileSnapshot::read(target)?;
-            let freshness = known.freshness(target, current.as_ref())?;
-            let changed = change(current.as_ref(), freshness);
-            if cancelled.is_cancelled() {
-                return Err(FileError::Cancelled);
+            if approved.is_some_and(|approved| approved != content_state(current.as_ref())) {
+                return Err(FileError::NotAsApproved(target.path().to_owned()));
             }
-            let (bytes, answer) = changed?;
-            if bytes.len() > MAX_EDITED_BYTES {
-                return Err(FileError::Grown(target.path().to_owned()));
-            }
+            let (bytes, answer) = changed(target, known, cancelled, current.as_ref(), change)?;
             let before = current.map(|current| current.fingerprint.version);
             let version = self.put(target, &bytes, before)?;
             known.wrote(target.real_path(), Fingerprint::from_bytes(version, &bytes));
             Ok(answer)
         })
     }
+
+    /// Computes what [`Self::change`] would write now, and writes nothing. Returns the state of
+    /// the contents that it was computed from. Blocks.
+    pub(crate) fn preview<T>(
+        &self,
+        target: &Target,
+        known: &ReadState,
+        cancelled: &CancellationToken,
+        change: impl FnOnce(Option<&FileSnapshot>, Freshness) -> Result<(Vec<u8>, T), FileError>,
+    ) -> Result<(ContentState, Result<T, FileError>), FileError> {
+        self.locks.hold(target.real_path(), || {
+            let current = FileSnapshot::read(target)?;
+            let previewed = changed(target, known, cancelled, current.as_ref(), change);
+            Ok((content_state(current.as_ref()), previewed.map(|(_, answer)| answer)))
+        })
+    }
+}
+
+/// The new bytes of a file, and the answer, if the model knows the file well enough to change
+/// it.
+fn changed<T>(
+    target: &Target,
+    known: &ReadState,
+    cancelled: &CancellationToken,
+    current: Option<&FileSnapshot>,
+    change: impl FnOnce(Option<&FileSnapshot>, Freshness) -> Result<(Vec<u8>, T), FileError>,
+) -> Result<(Vec<u8>, T), FileError> {
+    let freshness = known.freshness(target, current)?;
+    let changed = change(current, freshness);
+    if cancelled.is_cancelled() {
+        return Err(FileError::Cancelled);
+    }
+    let (bytes, answer) = changed?;
+    if bytes.len() > MAX_EDITED_BYTES {
+        return Err(FileError::Grown(target.path().to_owned()));
+    }
+    Ok((bytes, answer))
+}
+
+fn content_state(current: Option<&FileSnapshot>) -> ContentState {
+    // A snapshot is always of the whole file, so it has a hash.
+    let hash = current
+        .map(|current| current.fingerprint.hash.unwrap_or_else(|| blake3::hash(&current.bytes)));
+    hash.map_or(ContentState::Missing, ContentState::Hash)
 }
 
 impl Files {

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 /// A hook's verdict on a call, given before the permissions judge it.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum HookVerdict {
     Continue,
     /// Goes on with these arguments, which are validated again.

@@ -13,6 +13,7 @@ pub(crate) mod units;
 pub(crate) mod errors;
 pub(crate) mod ids;
 pub(crate) mod limits;
+pub(crate) mod markdown;
 pub(crate) mod openai;
 pub(crate) mod progress_lines;
 pub(crate) mod secret;

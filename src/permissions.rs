@@ -7,18 +7,25 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+pub(crate) use self::asked_access::AskedAccess;
+pub(crate) use self::effect::EffectDigest;
 pub(crate) use self::excluded::{ExcludedPaths, HiddenFiles};
+pub(crate) use self::grants::Grants;
+pub(crate) use self::judge::{NoAnswer, unanswered};
 pub(crate) use self::kind::AccessKind;
 pub(crate) use self::mode::{Mode, ModeError};
 pub(crate) use self::rules::{KnownTool, PermissionSettings, RuleError};
 pub(crate) use self::scope::SearchScope;
 
-use self::judge::{AccessEffect, Policy};
+use self::judge::{AccessEffect, Policy, PolicyVerdict};
 use self::rules::Rules;
 use crate::blocking::RESOLVING;
-use crate::workspace::{ResolveError, Target, Workspace, names_directory};
+use crate::workspace::{ContentState, ResolveError, Target, Workspace, names_directory};
 
+mod asked_access;
+mod effect;
 mod excluded;
+mod grants;
 mod judge;
 mod kind;
 mod mode;
@@ -32,30 +39,51 @@ pub(crate) enum AccessRequest {
     /// Searches or lists a directory, or searches a file.
     Search(PathBuf),
     Write(PathBuf),
-    Command(String),
+    /// Runs a command line in a directory.
+    Command {
+        line: String,
+        directory: PathBuf,
+    },
     /// Touches nothing outside the session.
-    #[cfg_attr(
-        not(any(test, feature = "bench-tool")),
-        expect(dead_code, reason = "no other tool is so harmless yet")
-    )]
     Nothing,
 }
 
 /// The access that was judged, as open handles instead of names.
 #[derive(Debug)]
 pub(crate) enum Access {
-    Read(Target),
+    Read(Arc<Target>),
     Search(SearchScope),
-    Write(Target),
-    Command(String),
+    Write(Arc<Target>),
+    Command(CommandLine),
     Nothing,
+}
+
+/// A command, and where it would run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CommandLine {
+    pub(crate) line: String,
+    pub(crate) directory: PathBuf,
+    /// The directory with every link resolved.
+    pub(crate) real_directory: PathBuf,
 }
 
 /// Proof that a call is allowed, with the access that was judged. Only this module can create
 /// one, and no call runs without one. A tool uses the handles in the permit, not the names in
 /// its input, so it uses exactly what was judged.
 #[derive(Debug)]
-pub(crate) struct Permit(Access);
+pub(crate) struct Permit {
+    access: Access,
+    /// The contents that a person has seen and approved an edit of.
+    approved_contents: Option<ContentState>,
+}
+
+/// What the policy says of an access that it does not refuse.
+#[derive(Debug)]
+pub(crate) enum Judgement {
+    Permitted(Permit),
+    /// A person must approve it.
+    Asks(Box<AskedAccess>),
+}
 
 /// Why a call is not permitted. The text is for the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -134,12 +162,14 @@ impl Permissions {
 
     /// Resolves the requested access, and judges the result. Refuses a call whose access is
     /// not of the kind that its tool has `declared`: rules know a tool by its declared kind.
-    pub(crate) async fn permit(
+    /// What `grants` cover is not asked about again.
+    pub(crate) async fn judge(
         &self,
         tool: &str,
         declared: AccessKind,
         access_request: AccessRequest,
-    ) -> Result<Permit, Refusal> {
+        grants: &Grants,
+    ) -> Result<Judgement, Refusal> {
         if access_request.kind() != declared {
             let reached = access_request.kind();
             return Err(Refusal::Policy(format!(
@@ -147,15 +177,30 @@ impl Permissions {
                  {reached:?}; this is a bug of the server"
             )));
         }
-        if matches!(access_request, AccessRequest::Command(_) | AccessRequest::Nothing) {
-            return self.permit_blocking(tool, access_request);
+        let access = if access_request == AccessRequest::Nothing {
+            Access::Nothing
+        } else {
+            let permissions = self.clone();
+            // Resolving blocks on the disk, so it must not run in an async thread.
+            RESOLVING
+                .run(move || permissions.open(access_request))
+                .await
+                .map_err(|overloaded| Refusal::Path(overloaded.to_string()))??
+        };
+        let (why, remedy) = match self.policy.judge(tool, effect_of(&access)) {
+            PolicyVerdict::Allow => return Ok(Judgement::Permitted(Permit::new(access))),
+            PolicyVerdict::Deny(message) => return Err(Refusal::Policy(message)),
+            PolicyVerdict::Ask { why, remedy } => (why, remedy),
+        };
+        let asked = AskedAccess { tool: tool.to_owned(), access, why, remedy };
+        match asked.granted(grants) {
+            Ok(permit) => Ok(Judgement::Permitted(permit)),
+            Err(asked) if self.policy.mode == Mode::DontAsk => {
+                let (why, remedy) = (asked.why(), asked.remedy());
+                Err(Refusal::Policy(unanswered(tool, why, remedy, NoAnswer::DontAsk)))
+            }
+            Err(asked) => Ok(Judgement::Asks(asked)),
         }
-        let (permissions, tool) = (self.clone(), tool.to_owned());
-        // Resolving blocks on the disk, so it must not run in an async thread.
-        RESOLVING
-            .run(move || permissions.permit_blocking(&tool, access_request))
-            .await
-            .map_err(|overloaded| Refusal::Path(overloaded.to_string()))?
     }
 
     /// The existing path most similar to `path`, which does not exist, if one is close enough
@@ -169,23 +214,22 @@ impl Permissions {
         RESOLVING.run(find).await.ok()?
     }
 
-    fn permit_blocking(
-        &self,
-        tool: &str,
-        access_request: AccessRequest,
-    ) -> Result<Permit, Refusal> {
-        let access = match access_request {
-            AccessRequest::Read(path) => Access::Read(self.resolve(&path)?),
+    /// Opens what the request leads to.
+    fn open(&self, access_request: AccessRequest) -> Result<Access, Refusal> {
+        Ok(match access_request {
+            AccessRequest::Read(path) => Access::Read(Arc::new(self.resolve(&path)?)),
             AccessRequest::Search(path) => {
                 Access::Search(SearchScope::new(self.resolve(&path)?, self.excluded.clone()))
             }
-            AccessRequest::Write(path) => Access::Write(self.resolve_file(&path)?),
-            AccessRequest::Command(command) => Access::Command(command),
+            AccessRequest::Write(path) => Access::Write(Arc::new(self.resolve_file(&path)?)),
+            AccessRequest::Command { line, directory } => {
+                let real = self.workspace.resolve(&directory);
+                let real_directory =
+                    real.map_or_else(|_| directory.clone(), |real| real.real_path().to_owned());
+                Access::Command(CommandLine { line, directory, real_directory })
+            }
             AccessRequest::Nothing => Access::Nothing,
-        };
-        let verdict = self.policy.judge(tool, effect_of(&access));
-        verdict.into_result(tool, self.policy.mode).map_err(Refusal::Policy)?;
-        Ok(Permit(access))
+        })
     }
 
     fn resolve_file(&self, path: &Path) -> Result<Target, Refusal> {
@@ -253,9 +297,13 @@ fn names_of(target: &Target) -> u64 {
 }
 
 impl Permit {
+    fn new(access: Access) -> Self {
+        Self { access, approved_contents: None }
+    }
+
     /// The permitted file or directory, if the access is to one.
     pub(crate) fn target(&self) -> Option<&Target> {
-        match &self.0 {
+        match &self.access {
             Access::Read(target) | Access::Write(target) => Some(target),
             Access::Search(scope) => Some(scope.target()),
             Access::Command(_) | Access::Nothing => None,
@@ -264,22 +312,23 @@ impl Permit {
 
     /// The permitted scope of a search.
     pub(crate) fn into_search(self) -> Option<SearchScope> {
-        match self.0 {
+        match self.access {
             Access::Search(scope) => Some(scope),
             _ => None,
         }
     }
 
-    /// The permitted file, owned, so that it can move to a thread that may block.
-    pub(crate) fn into_target(self) -> Option<Target> {
-        match self.0 {
-            Access::Read(target) | Access::Write(target) => Some(target),
+    /// The permitted file, owned, so that it can move to a thread that may block. With it come
+    /// the contents that a person approved an edit of: no others may be replaced.
+    pub(crate) fn into_target(self) -> Option<(Arc<Target>, Option<ContentState>)> {
+        match self.access {
+            Access::Read(target) | Access::Write(target) => Some((target, self.approved_contents)),
             Access::Search(_) | Access::Command(_) | Access::Nothing => None,
         }
     }
 
-    pub(crate) fn command(&self) -> Option<&str> {
-        match &self.0 {
+    pub(crate) fn command(&self) -> Option<&CommandLine> {
+        match &self.access {
             Access::Command(command) => Some(command),
             _ => None,
         }
@@ -304,7 +353,7 @@ impl FromStr for Sandbox {
 #[cfg(test)]
 impl Permit {
     pub(crate) fn for_test(access: Access) -> Self {
-        Self(access)
+        Self::new(access)
     }
 }
 
@@ -359,7 +408,8 @@ mod tests {
 
         async fn refusal(&self, tool: &str, access_request: AccessRequest) -> String {
             let permissions = self.permissions(Mode::BypassPermissions);
-            let refusal = permissions.permit(tool, access_request.kind(), access_request).await;
+            let kind = access_request.kind();
+            let refusal = permissions.judge(tool, kind, access_request, &Grants::default()).await;
             let refusal = refusal.unwrap_err().to_string();
             refusal.replace(self.path("").to_str().unwrap().trim_end_matches('/'), "$GROUND")
         }
@@ -370,11 +420,12 @@ mod tests {
         let ground = Ground::new();
         let permissions = ground.permissions(Mode::Plan);
 
-        let permit = permissions
-            .permit("Read", AccessKind::Read, AccessRequest::Read(ground.path("ws/a.txt")))
-            .await;
+        let read = AccessRequest::Read(ground.path("ws/a.txt"));
+        let judged =
+            permissions.judge("Read", AccessKind::Read, read, &Grants::default()).await.unwrap();
 
-        assert_eq!(permit.unwrap().target().unwrap().real_path(), ground.path("ws/a.txt"));
+        let Judgement::Permitted(permit) = judged else { panic!("{judged:?}") };
+        assert_eq!(permit.target().unwrap().real_path(), ground.path("ws/a.txt"));
     }
 
     #[tokio::test]
@@ -411,7 +462,8 @@ mod tests {
         let permissions = ground.permissions(Mode::Default);
 
         let search = AccessRequest::Search(ground.path("ws"));
-        assert!(permissions.permit("Read", AccessKind::Read, search).await.is_ok());
+        let judged = permissions.judge("Read", AccessKind::Read, search, &Grants::default()).await;
+        assert!(matches!(judged, Ok(Judgement::Permitted(_))));
     }
 
     #[tokio::test]
@@ -433,9 +485,11 @@ mod tests {
         let permissions = ground.permissions(Mode::BypassPermissions);
         let read = || AccessRequest::Read(ground.path("ws/a.txt"));
 
-        let refusal = permissions.permit("Peek", AccessKind::None, read()).await.unwrap_err();
+        let grants = Grants::default();
+        let refusal =
+            permissions.judge("Peek", AccessKind::None, read(), &grants).await.unwrap_err();
 
         assert_snapshot!(refusal, @"Peek declares access of the kind None and this call has the kind Read; this is a bug of the server");
-        assert!(permissions.permit("Peek", AccessKind::Read, read()).await.is_ok());
+        assert!(permissions.judge("Peek", AccessKind::Read, read(), &grants).await.is_ok());
     }
 }

@@ -1,8 +1,10 @@
 //! Defines the contract of a tool, the set of tools of a request, and the built-in tools.
 
 pub(crate) mod builtin;
+mod change_preview;
 pub(crate) mod definition;
 mod disk;
+pub(crate) mod question;
 pub(crate) mod schema;
 pub(crate) mod settings;
 pub(crate) mod tool;

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use crate::text::printable;
 
 pub(crate) use directory::Directory;
-pub(crate) use identity::{FileId, FileVersion};
+pub(crate) use identity::{ContentState, FileId, FileVersion};
 pub(crate) use own_files::OwnFiles;
 pub(crate) use replace::ReplaceError;
 use target::HoldingRoot;

@@ -31,7 +31,6 @@ use super::unknown::Unknown;
 pub(super) use answers::Answer;
 use client_calls::{ClientSent, PassedOn};
 use open::Restored;
-pub(super) use open::unasked;
 
 /// What a round must know of its turn.
 #[derive(Debug)]

@@ -228,12 +228,16 @@ impl Driver {
                 return EffectOutcome::Started(self.calls.withdraw(&positions));
             }
             TurnEffect::JudgeAhead(positions) => self.calls.judge_ahead(positions),
-            TurnEffect::Decide(position, decision) => self.calls.decide(position, decision),
+            TurnEffect::Decide(position, decision) => {
+                return EffectOutcome::Started(self.calls.decide(position, decision));
+            }
             TurnEffect::Run(position, entry) => {
                 let commit = entry.map(|entry| self.recorder.commit(entry));
                 self.calls.run(position, commit);
             }
-            TurnEffect::Release(position) => self.calls.release(position),
+            TurnEffect::Release(position) => {
+                return EffectOutcome::Started(self.calls.release(position));
+            }
             TurnEffect::AwaitDecisions(wait) => {
                 self.wait_is_over = Some(Box::pin(sleep(wait)));
             }

@@ -3,8 +3,10 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-/// A keyless hash of an exact effect.
-pub(crate) type EffectDigest = [u8; 32];
+pub(crate) use crate::permissions::EffectDigest;
+use crate::permissions::{NoAnswer, unanswered};
+pub(crate) use crate::tools::question::Question;
+use crate::tools::tool::ToolError;
 
 /// A call that needs a person.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,30 +42,17 @@ pub(crate) struct ShownEffect {
     pub(crate) remedy: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Question {
-    pub(crate) question: String,
-    pub(crate) header: String,
-    pub(crate) options: Vec<QuestionOption>,
-    pub(crate) multi_select: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct QuestionOption {
-    pub(crate) label: String,
-    pub(crate) description: String,
-}
-
 /// What a person decided about one [`Ask`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "decision")]
 pub(crate) enum Decision {
     Allow {
-        /// Of the effect that was shown. Another effect is asked about anew.
+        /// Of the effect that was shown. If the call would have another effect by now, it is
+        /// asked about anew.
         digest: EffectDigest,
         scope: GrantScope,
-        /// The person's own input for the call, instead of the model's. `digest` is then that of
-        /// the effect it makes.
+        /// The person's own input for the call, instead of the model's. The approval is then
+        /// for the effect that it makes.
         updated_input: Option<serde_json::Value>,
     },
     Deny {
@@ -79,4 +68,23 @@ pub(crate) enum Decision {
 pub(crate) enum GrantScope {
     Once,
     Session,
+}
+
+impl Ask {
+    /// The error for the model where nobody can be asked.
+    pub(crate) fn unanswered(&self) -> ToolError {
+        match &self.about {
+            About::Effect(ShownEffect { why, remedy, .. }) => {
+                ToolError::Denied(unanswered(&self.tool, why.as_deref(), remedy, NoAnswer::Nobody))
+            }
+            About::Questions { .. } => nobody_answers(&self.tool, "nobody can be asked here"),
+        }
+    }
+}
+
+/// The error for a question that reaches no person.
+pub(super) fn nobody_answers(tool: &str, why: &str) -> ToolError {
+    ToolError::Failed(format!(
+        "{tool} needs a person, and {why}. Go on with what you know, and say what you assumed"
+    ))
 }

@@ -1,25 +1,29 @@
-//! Runs one tool call through its stages: enabled → validated → hooked → permitted → executed →
-//! answered.
+//! Takes one tool call through its stages: enabled → validated → hooked → judged, and then,
+//! if it is permitted, executed → answered.
+//!
+//! A call that needs a person ends its way as [`Judged::Asked`]. It is judged again, from the
+//! start, with what the person decided.
+
+mod judging;
+mod permitted;
 
 use std::fmt;
-use std::os::unix::ffi::OsStrExt as _;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::future::FutureExt as _;
 use serde_json::Value;
+use tokio::sync::OnceCell;
 use tracing::Instrument as _;
 
 use super::ask::{Ask, Decision};
-use crate::hooks::{self, Hooks};
-use crate::permissions::{AccessKind, Permissions};
-use crate::text::printable;
+use crate::hooks::{HookVerdict, Hooks};
+use crate::permissions::Permissions;
 use crate::tools::tool::{
     AnyTool, CallContext, Concurrency, ParsedCall, StartRule, ToolError, ToolOutput,
 };
 use crate::tools::toolset::Toolset;
-use crate::tools::truncate;
+pub(crate) use permitted::PermittedCall;
 
 /// A call as the model made it.
 #[derive(Clone, Debug)]
@@ -35,6 +39,18 @@ pub(crate) struct AdmittedCall {
     call: ToolCall,
     tool: Arc<dyn AnyTool>,
     parsed: Box<dyn ParsedCall>,
+    /// What the hooks said. They are asked once, however often the call is judged.
+    hooked: Arc<OnceCell<HookVerdict>>,
+}
+
+/// What became of a call that was judged. Nothing has run yet.
+#[derive(Debug)]
+pub(crate) enum Judged {
+    Permitted(PermittedCall),
+    /// A person must be asked. Then the call is judged again with the [`Decision`].
+    Asked(Box<Ask>),
+    /// It will not run: it is denied, it would fail, or the person's words are its answer.
+    Answered(ToolResult),
 }
 
 /// The answer to a call: output or an error.
@@ -45,32 +61,6 @@ pub(crate) struct ToolResult {
     pub(crate) is_error: bool,
     /// The machine-readable part, for clients that ask for progress events.
     pub(crate) structured: Value,
-}
-
-/// What a call may do, before anything of it has run.
-pub(crate) enum Judged {
-    Permitted(PermittedCall),
-    /// A person must be asked.
-    #[expect(dead_code, reason = "the permissions' third outcome comes from another part")]
-    Asked(Box<Ask>),
-    Answered(ToolResult),
-}
-
-/// A call that may run now.
-pub(crate) struct PermittedCall {
-    pipeline: Pipeline,
-    call: AdmittedCall,
-}
-
-impl PermittedCall {
-    /// Whether the call may change anything: its intent is recorded before it runs.
-    pub(crate) fn has_effect(&self) -> bool {
-        matches!(self.call.tool.access(), AccessKind::Edit | AccessKind::Command)
-    }
-
-    pub(crate) async fn run(self, context: CallContext) -> ToolResult {
-        self.pipeline.run(self.call, context).await
-    }
 }
 
 /// The tools of a turn, and what decides about their calls.
@@ -106,13 +96,16 @@ impl AdmittedCall {
         self.tool.name()
     }
 
-    pub(crate) fn into_call(self) -> ToolCall {
-        self.call
-    }
-
     /// The main argument, for people.
     pub(crate) fn headline(&self) -> String {
         self.parsed.headline()
+    }
+
+    /// The same call, to be judged once more. The hooks are not asked again.
+    pub(crate) fn again(&self) -> Result<Self, ToolError> {
+        let (call, tool) = (self.call.clone(), Arc::clone(&self.tool));
+        let parsed = Arc::clone(&tool).parse(call.input.clone())?;
+        Ok(Self { call, tool, parsed, hooked: Arc::clone(&self.hooked) })
     }
 }
 
@@ -124,126 +117,47 @@ impl Pipeline {
             return Err(self.tools.unavailable(&call.name));
         };
         let parsed = Arc::clone(&tool).parse(call.input.clone())?;
-        Ok(AdmittedCall { call, tool, parsed })
+        Ok(AdmittedCall { call, tool, parsed, hooked: Arc::default() })
     }
 
-    /// Judges a call. Runs nothing.
+    /// The next stages: asks the hooks and the permissions, and runs nothing. Each judgement
+    /// opens anew what the call leads to, so a decision holds only for what is there now.
+    /// Never fails: an error, even a panic, becomes the answer.
     pub(crate) async fn judge(
         &self,
-        call: &ToolCall,
-        _context: &CallContext,
-        _decision: Option<&Decision>,
+        call: AdmittedCall,
+        context: &CallContext,
+        decision: Option<&Decision>,
     ) -> Judged {
-        std::future::ready(match self.admit(call.clone()) {
-            Ok(call) => Judged::Permitted(PermittedCall { pipeline: self.clone(), call }),
-            Err(error) => Judged::Answered(ToolResult::error(&error)),
-        })
-        .await
-    }
-
-    /// The other stages. Never fails: an error, even a panic, becomes the answer.
-    pub(crate) async fn run(&self, admitted: AdmittedCall, context: CallContext) -> ToolResult {
-        let limit = self.answer_limit(admitted.tool.as_ref());
-        let truncation = admitted.tool.truncation();
-        let span = tracing::info_span!("tool_call", tool = admitted.tool(), id = admitted.call.id);
-        let outcome = AssertUnwindSafe(self.try_run(admitted, context))
+        let span = tracing::info_span!("tool_judgement", tool = call.tool(), id = call.call.id);
+        let judged = AssertUnwindSafe(self.try_judge(call, context, decision))
             .catch_unwind()
-            .instrument(span.clone())
-            .await
-            .unwrap_or_else(|_| {
-                Err(ToolError::failed("the tool crashed; this is a bug of the server"))
-            });
-        let mut result = ToolResult::from(outcome);
-        if let Some(limit) = limit {
-            result.text = truncate::cap(result.text, limit, truncation);
+            .instrument(span)
+            .await;
+        match judged.unwrap_or_else(|_| Err(crashed())) {
+            Ok(judged) => judged,
+            Err(error) => Judged::Answered(ToolResult::error(&error)),
         }
-        result.text = without_nul(result.text);
-        span.in_scope(|| tracing::debug!(is_error = result.is_error, "answered"));
-        result
     }
 
+    /// Judges and runs the call where nobody can be asked.
+    pub(crate) async fn run(&self, admitted: AdmittedCall, context: CallContext) -> ToolResult {
+        match self.judge(admitted, &context, None).await {
+            Judged::Permitted(call) => call.run(context).await,
+            Judged::Asked(ask) => ToolResult::error(&ask.unanswered()),
+            Judged::Answered(result) => result,
+        }
+    }
+
+    /// The most characters of an answer of this tool.
     fn answer_limit(&self, tool: &dyn AnyTool) -> Option<usize> {
         [tool.max_result_chars(), self.max_result_chars].into_iter().flatten().min()
     }
-
-    /// Hooks, permits and executes the call.
-    async fn try_run(
-        &self,
-        admitted: AdmittedCall,
-        context: CallContext,
-    ) -> Result<ToolOutput, ToolError> {
-        let tool = Arc::clone(&admitted.tool);
-        let parsed = self.hook(admitted).await?;
-        let notes = parsed.notes().join("\n");
-        let access_request = parsed.access_request(&context);
-        let permit = self.permissions.permit(tool.name(), tool.access(), access_request).await?;
-        // Remember the target: `execute` consumes the permit.
-        let sought = permit.target().map(|target| (target.path().to_owned(), target.is_missing()));
-        let mut output = match parsed.execute(permit, context).await {
-            Ok(output) => output,
-            Err(error) => return Err(self.with_similar(error, tool.access(), sought).await),
-        };
-        if output.text.is_empty() {
-            output.text = format!("({} completed with no output)", tool.name());
-        }
-        if !notes.is_empty() {
-            output.text = format!("{}\n{notes}", output.text);
-        }
-        Ok(output)
-    }
-
-    /// Adds the most similar path to the error where a file does not exist.
-    async fn with_similar(
-        &self,
-        error: ToolError,
-        access: AccessKind,
-        sought: Option<(PathBuf, bool)>,
-    ) -> ToolError {
-        let (Some((path, is_missing)), message) = (sought, error.to_string()) else {
-            return error;
-        };
-        // A writing tool may fail for other reasons in a file that it was about to create.
-        let is_about_it = match error {
-            ToolError::Missing(_) => true,
-            ToolError::Failed(_) => is_missing && access == AccessKind::Read,
-            _ => false,
-        };
-        if !is_about_it {
-            return error;
-        }
-        match self.permissions.similar(path).await {
-            Some(similar) => {
-                let similar = printable(similar.as_os_str().as_bytes());
-                ToolError::Missing(format!("{message}. The closest name there is {similar}"))
-            }
-            None => error,
-        }
-    }
-
-    /// Runs the hooks, and validates the arguments again if a hook changed them.
-    async fn hook(&self, admitted: AdmittedCall) -> Result<Box<dyn ParsedCall>, ToolError> {
-        let AdmittedCall { call, tool, parsed } = admitted;
-        match self.hooks.before_call(tool.name(), &call.input).await {
-            hooks::HookVerdict::Continue => Ok(parsed),
-            hooks::HookVerdict::Rewrite(arguments) => {
-                let rewritten = tool.parse(arguments)?;
-                // The scheduler placed the call by its old concurrency, so a change of it
-                // cannot be honoured.
-                if rewritten.concurrency() == parsed.concurrency() {
-                    Ok(rewritten)
-                } else {
-                    Err(ToolError::failed("a hook changed what this call does; call it again"))
-                }
-            }
-            hooks::HookVerdict::Block(reason) => Err(ToolError::Denied(reason)),
-        }
-    }
 }
 
-/// Replaces NUL characters: some providers refuse them, and no model needs them.
-fn without_nul(text: String) -> String {
-    const SHOWN: &str = "\u{2400}";
-    if text.contains('\0') { text.replace('\0', SHOWN) } else { text }
+/// The answer to a call whose code panicked.
+fn crashed() -> ToolError {
+    ToolError::failed("the tool crashed; this is a bug of the server")
 }
 
 impl ToolResult {

@@ -78,16 +78,49 @@ impl Hunk {
     }
 }
 
+/// How much of a diff a person is shown who must approve the change.
+const MAX_PREVIEW_LINES: usize = 500;
+const MAX_PREVIEW_LINE_BYTES: usize = 2000;
+const MAX_PREVIEW_BYTES: usize = 24_000;
+
+/// The hunks for a person who must approve the change, cut if they are very long.
+pub(crate) fn preview(hunks: &[Hunk]) -> String {
+    let mut preview = String::new();
+    let mut lines = lines_of(hunks).into_iter();
+    let mut count = 0;
+    for line in lines.by_ref() {
+        let shown = text::prefix(&line, MAX_PREVIEW_LINE_BYTES);
+        let _ = write!(preview, "{shown}");
+        if shown.len() < line.len() {
+            let _ = write!(preview, "… [{} BYTES NOT SHOWN]", line.len() - shown.len());
+        }
+        preview.push('\n');
+        count += 1;
+        if count == MAX_PREVIEW_LINES || preview.len() > MAX_PREVIEW_BYTES {
+            break;
+        }
+    }
+    let rest = lines.count();
+    if rest > 0 {
+        let _ = writeln!(preview, "[… {rest} MORE LINES OF THE CHANGE ARE NOT SHOWN …]");
+    }
+    preview
+}
+
+fn lines_of(hunks: &[Hunk]) -> Vec<String> {
+    hunks
+        .iter()
+        .flat_map(|hunk| std::iter::once(hunk.header()).chain(hunk.lines.iter().cloned()))
+        .collect()
+}
+
 /// The hunks as text for the model, cut if they are long. Without hunks, the reason.
 pub(crate) fn snippet(hunks: Option<&[Hunk]>) -> String {
     let Some(hunks) = hunks else {
         return "\n(no diff: texts over 1 MiB are not compared)".to_owned();
     };
     let mut snippet = String::new();
-    let lines: Vec<String> = hunks
-        .iter()
-        .flat_map(|hunk| std::iter::once(hunk.header()).chain(hunk.lines.iter().cloned()))
-        .collect();
+    let lines = lines_of(hunks);
     for line in lines.iter().take(MAX_SHOWN_LINES) {
         let shown = text::prefix(line, MAX_SHOWN_LINE_BYTES);
         let mark = if shown.len() < line.len() { "…" } else { "" };

@@ -138,26 +138,28 @@ fn with_ask_rule(rule: &str, verdict: PolicyVerdict) -> PolicyVerdict {
     PolicyVerdict::Ask { why: Some(format!("the rule `{rule}` says to ask")), remedy }
 }
 
-impl PolicyVerdict {
-    /// `Ok` if the call may run, or the message for the model. A question counts as a refusal:
-    /// approvals are not implemented yet.
-    pub(super) fn into_result(self, tool: &str, mode: Mode) -> Result<(), String> {
-        match self {
-            Self::Allow => Ok(()),
-            Self::Deny(message) => Err(message),
-            Self::Ask { why, remedy } => {
-                let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
-                let nobody = if mode == Mode::DontAsk {
-                    "the mode dontAsk denies what would ask"
-                } else {
-                    "approvals are not available here"
-                };
-                Err(format!(
-                    "{tool} needs an approval{why}, and {nobody}. The operator can allow it {remedy}"
-                ))
-            }
-        }
-    }
+/// Why nobody answers a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// The mode denies what would ask.
+    DontAsk,
+    /// There is no channel to a person.
+    Nobody,
+}
+
+/// The refusal of a call that needs an approval where nobody can be asked, for the model.
+pub(crate) fn unanswered(
+    tool: &str,
+    why: Option<&str>,
+    remedy: &str,
+    no_answer: NoAnswer,
+) -> String {
+    let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+    let nobody = match no_answer {
+        NoAnswer::DontAsk => "the mode dontAsk denies what would ask",
+        NoAnswer::Nobody => "approvals are not available here",
+    };
+    format!("{tool} needs an approval{why}, and {nobody}. The operator can allow it {remedy}")
 }
 
 #[cfg(test)]
@@ -191,7 +193,15 @@ mod tests {
         let rules = Arc::new(Rules::parse(&settings, &KNOWN).unwrap());
         let (tool, effect) = call;
         let verdict = Policy { mode, sandbox, rules }.judge(tool, effect);
-        verdict.into_result(tool, mode).err().unwrap_or_else(|| "allowed".to_owned())
+        match verdict {
+            PolicyVerdict::Allow => "allowed".to_owned(),
+            PolicyVerdict::Deny(message) => message,
+            PolicyVerdict::Ask { why, remedy } => {
+                let no_answer =
+                    if mode == Mode::DontAsk { NoAnswer::DontAsk } else { NoAnswer::Nobody };
+                unanswered(tool, why.as_deref(), &remedy, no_answer)
+            }
+        }
     }
 
     const MODES: [Mode; 4] = [Mode::Plan, Mode::DontAsk, Mode::Default, Mode::BypassPermissions];

@@ -32,7 +32,7 @@ impl AccessRequest {
         match self {
             Self::Read(_) | Self::Search(_) => AccessKind::Read,
             Self::Write(_) => AccessKind::Edit,
-            Self::Command(_) => AccessKind::Command,
+            Self::Command { .. } => AccessKind::Command,
             Self::Nothing => AccessKind::None,
         }
     }

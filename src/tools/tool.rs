@@ -13,17 +13,20 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::question::Question;
 use super::schema::{self, InputSchema, InvalidInput, PropertyAliases};
 use crate::files::ReadState;
-use crate::permissions::{AccessKind, AccessRequest, KnownTool, Permit, Refusal};
+use crate::permissions::{
+    AccessKind, AccessRequest, AskedAccess, Grants, KnownTool, Permit, Refusal,
+};
 use crate::progress_lines::UNKNOWN_TOOL;
 use crate::sync;
-use crate::workspace::Workspace;
+use crate::workspace::{ContentState, Workspace};
 
 /// A tool that the model can call.
 pub(crate) trait Tool: Send + Sync + 'static {
     /// The arguments. The doc comments of the fields go to the model, so write them for it.
-    type Input: DeserializeOwned + JsonSchema + Send + 'static;
+    type Input: DeserializeOwned + JsonSchema + Send + Sync + 'static;
 
     /// The name by which the model calls the tool.
     const NAME: &'static str;
@@ -65,6 +68,24 @@ pub(crate) trait Tool: Send + Sync + 'static {
 
     /// The main argument for progress lines: a path, a pattern or a command.
     fn headline(&self, input: &Self::Input) -> String;
+
+    /// Shows a person what the call would do, before it is approved. Nothing happens yet.
+    /// `None`: the arguments are shown. A tool that edits files must compute it with the code
+    /// that later makes the edit, and tell the contents it was computed from.
+    fn preview(
+        &self,
+        _input: &Self::Input,
+        _asked: &AskedAccess,
+        _context: &CallContext,
+    ) -> impl Future<Output = Option<Preview>> + Send {
+        async { None }
+    }
+
+    /// The questions to a person whose answers are the call's answer. `None` for all tools but
+    /// the one that asks.
+    fn questions(&self, _input: &Self::Input) -> Option<Result<Vec<Question>, ToolError>> {
+        None
+    }
 
     /// Does the work with the access that the permit holds.
     fn execute(
@@ -117,6 +138,19 @@ pub(crate) struct SessionContext {
     home: PathBuf,
     /// The files that the model has seen.
     pub(crate) read_state: ReadState,
+    /// What a person allowed for the session. All its turns share them.
+    pub(crate) grants: Arc<Grants>,
+}
+
+/// What a call would do, shown to a person who is asked about it.
+#[derive(Debug)]
+pub(crate) struct Preview {
+    /// Markdown in which nothing of the model's can break out of its place.
+    pub(crate) shown: String,
+    /// The contents of the file that would be changed, from which `shown` was made.
+    pub(crate) contents: Option<ContentState>,
+    /// Why the call would fail if it ran now. Then nobody is asked about it.
+    pub(crate) fault: Option<ToolError>,
 }
 
 /// The answer to a call that succeeded, or that reports a failure of its own, such as the exit
@@ -142,6 +176,9 @@ pub(crate) enum ToolError {
     InvalidInput(String),
     #[error("not permitted: {0}")]
     Denied(String),
+    /// A person declined the call.
+    #[error("the user declined this call; nothing was done{}", feedback_note(.0.as_deref()))]
+    Declined(Option<String>),
     #[error("interrupted")]
     Cancelled,
     /// The file does not exist. The pipeline adds a similar path, if there is one.
@@ -149,6 +186,14 @@ pub(crate) enum ToolError {
     Missing(String),
     #[error("{0}")]
     Failed(String),
+}
+
+/// What the person said with a refusal, as the end of a sentence.
+fn feedback_note(feedback: Option<&str>) -> String {
+    match feedback.map(str::trim).filter(|feedback| !feedback.is_empty()) {
+        Some(feedback) => format!(". The user says: {feedback}"),
+        None => String::new(),
+    }
 }
 
 impl SessionContext {
@@ -159,7 +204,24 @@ impl SessionContext {
             workspace,
             home: PathBuf::from("/"),
             read_state: ReadState::default(),
+            grants: Arc::default(),
         }
+    }
+
+    /// The session with what an earlier turn left: the files it knows, and its directory if
+    /// that still lies in the workspace. Else it begins in the root. Reads the disk.
+    pub(crate) fn restored(self, working_dir: Option<PathBuf>, read_state: ReadState) -> Self {
+        let is_there = |directory: &PathBuf| {
+            let target = self.workspace.resolve(directory);
+            target.is_ok_and(|target| target.metadata().is_ok_and(|metadata| metadata.is_dir()))
+        };
+        let working_dir = working_dir.filter(is_there);
+        let working_dir = working_dir.unwrap_or_else(|| self.workspace.root().to_owned());
+        Self { working_dir: Mutex::new(working_dir), read_state, ..self }
+    }
+
+    pub(crate) fn with_grants(self, grants: Arc<Grants>) -> Self {
+        Self { grants, ..self }
     }
 
     pub(crate) fn at_home(self, home: PathBuf) -> Self {
@@ -199,6 +261,16 @@ impl ToolOutput {
     pub(crate) fn hooks_only(mut self, members: &'static [&'static str]) -> Self {
         self.hooks_only = members;
         self
+    }
+}
+
+impl Preview {
+    pub(crate) fn of(shown: String) -> Self {
+        Self { shown, contents: None, fault: None }
+    }
+
+    pub(crate) fn failed(fault: ToolError, contents: Option<ContentState>) -> Self {
+        Self { shown: String::new(), contents, fault: Some(fault) }
     }
 }
 
@@ -246,10 +318,16 @@ pub(crate) trait AnyTool: Send + Sync {
 }
 
 /// A call whose arguments have been validated and decoded.
-pub(crate) trait ParsedCall: Send {
+pub(crate) trait ParsedCall: Send + Sync {
     fn concurrency(&self) -> Concurrency;
     fn access_request(&self, context: &CallContext) -> AccessRequest;
     fn headline(&self) -> String;
+    fn preview<'a>(
+        &'a self,
+        asked: &'a AskedAccess,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Option<Preview>>;
+    fn questions(&self) -> Option<Result<Vec<Question>, ToolError>>;
     /// Notes for the answer on arguments that the tool ignored.
     fn notes(&self) -> &[String];
     fn execute(self: Box<Self>, permit: Permit, context: CallContext) -> ToolFuture;
@@ -331,6 +409,18 @@ impl<T: Tool> ParsedCall for BoundCall<T> {
         self.tool.headline(&self.input)
     }
 
+    fn preview<'a>(
+        &'a self,
+        asked: &'a AskedAccess,
+        context: &'a CallContext,
+    ) -> BoxFuture<'a, Option<Preview>> {
+        Box::pin(self.tool.preview(&self.input, asked, context))
+    }
+
+    fn questions(&self) -> Option<Result<Vec<Question>, ToolError>> {
+        self.tool.questions(&self.input)
+    }
+
     fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -348,7 +438,7 @@ pub(crate) mod test_support {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::permissions::{Access, ExcludedPaths, SearchScope};
+    use crate::permissions::{Access, CommandLine, ExcludedPaths, SearchScope};
     use crate::workspace;
 
     /// A temporary workspace. Its calls share a session, so a file that one call reads is known
@@ -428,12 +518,16 @@ pub(crate) mod test_support {
                 root.resolve(&path).map_err(|error| ToolError::Denied(error.to_string()))
             };
             Ok(Permit::for_test(match access_request {
-                AccessRequest::Read(path) => Access::Read(resolve(path)?),
+                AccessRequest::Read(path) => Access::Read(Arc::new(resolve(path)?)),
                 AccessRequest::Search(path) => {
                     Access::Search(SearchScope::new(resolve(path)?, self.excluded.clone()))
                 }
-                AccessRequest::Write(path) => Access::Write(resolve(path)?),
-                AccessRequest::Command(command) => Access::Command(command),
+                AccessRequest::Write(path) => Access::Write(Arc::new(resolve(path)?)),
+                AccessRequest::Command { line, directory } => Access::Command(CommandLine {
+                    line,
+                    real_directory: directory.clone(),
+                    directory,
+                }),
                 AccessRequest::Nothing => Access::Nothing,
             }))
         }

@@ -23,6 +23,14 @@ pub(crate) struct FileVersion {
     changed: (i64, i64),
 }
 
+/// What a file holds, whichever file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContentState {
+    /// There is no file.
+    Missing,
+    Hash(blake3::Hash),
+}
+
 impl FileId {
     pub(crate) fn from_metadata(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }

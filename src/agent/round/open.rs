@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Ahead, Answer, Call, Progress, Round, RoundEffect, RoundRules};
 use crate::agent::record::{Intent, OpenCall, OpenRound};
-use crate::execution::ask::{About, Ask, Decision};
+use crate::execution::ask::{Ask, Decision};
 use crate::execution::pipeline::ToolResult;
 use crate::execution::schedule::Position;
 use crate::ids::ApprovalId;
@@ -200,14 +200,19 @@ impl Round {
         if !matches!(call.progress, Progress::Open | Progress::Ready | Progress::Asking(_)) {
             return false;
         }
-        if let Decision::Deny { feedback } = decision {
-            let result = ToolResult::error(&denied(feedback.as_deref()));
-            self.refuse(slot, result, effects);
+        let refusal = match decision {
+            Decision::Deny { feedback } => Some(ToolError::Declined(feedback.clone())),
+            Decision::Expired => Some(ToolError::Expired),
+            Decision::Allow { .. } | Decision::Answers { .. } => None,
+        };
+        if let Some(refusal) = refusal {
+            self.refuse(slot, ToolResult::error(&refusal), effects);
             return false;
         }
         call.approval = Some(approval);
         if matches!(call.progress, Progress::Asking(_)) {
-            call.progress = Progress::Judging;
+            // It starts once more.
+            call.progress = Progress::Ready;
         }
         true
     }
@@ -229,24 +234,6 @@ impl Round {
             _ => self.settle_with(slot, result, effects),
         }
     }
-}
-
-/// The answer of a call that asks where nobody can be asked.
-pub(in crate::agent) fn unasked(ask: &Ask) -> ToolError {
-    match &ask.about {
-        About::Effect(effect) => ToolError::Denied(effect.remedy.clone()),
-        About::Questions { .. } => {
-            ToolError::Denied("nobody can be asked here; decide yourself and say so".to_owned())
-        }
-    }
-}
-
-fn denied(feedback: Option<&str>) -> ToolError {
-    let feedback = feedback.filter(|feedback| !feedback.trim().is_empty());
-    ToolError::Denied(match feedback {
-        Some(feedback) => format!("the user refused this call, and says: {feedback}"),
-        None => "the user refused this call".to_owned(),
-    })
 }
 
 fn restored(call: OpenCall, given: Option<Box<RawValue>>) -> Call {

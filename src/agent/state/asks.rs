@@ -7,7 +7,6 @@ use crate::agent::beginning::{AskingChannel, Decided};
 use crate::agent::events::{ClientCallDelta, TurnEvent};
 use crate::agent::presenting::{self, PresentedCall};
 use crate::agent::record::{Asked, AskingCall, Entry, OpenRound};
-use crate::agent::round::unasked;
 use crate::execution::ask::{About, Ask};
 use crate::execution::pipeline::ToolResult;
 use crate::execution::schedule::Position;
@@ -55,7 +54,7 @@ impl TurnState {
         effects: &mut Vec<TurnEffect>,
     ) {
         let is_possible = self.start.asking.channel != AskingChannel::Nobody;
-        let refusal = (!is_possible).then(|| ToolResult::error(&unasked(&ask)));
+        let refusal = (!is_possible).then(|| ToolResult::error(&ask.unanswered()));
         self.in_round(effects, |round, _, effects| round.asks(position, ask, refusal, effects));
     }
 

@@ -1,8 +1,8 @@
 //! Carries the calls of one round: judges each when its turn comes, and runs it when it is told.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -13,11 +13,10 @@ use tokio::time::Instant;
 use crate::agent::state::{Event, Judgement};
 use crate::errors::ApiError;
 use crate::execution::ask::{Ask, Decision};
-use crate::execution::pipeline::{
-    AdmittedCall, Judged, PermittedCall, Pipeline, ToolCall, ToolResult,
-};
+use crate::execution::pipeline::{AdmittedCall, Judged, PermittedCall, Pipeline, ToolResult};
 use crate::execution::schedule::Position;
-use crate::execution::scheduler::Scheduler;
+use crate::execution::scheduler::{Scheduler, WorkOutcome};
+use crate::sync;
 use crate::tools::tool::CallContext;
 
 pub(super) type Commit = BoxFuture<'static, Result<(), ApiError>>;
@@ -27,11 +26,13 @@ pub(super) struct Calls {
     pipeline: Arc<Pipeline>,
     context: CallContext,
     scheduler: Scheduler<CallEnd>,
-    calls: HashMap<Position, ToolCall>,
+    calls: HashMap<Position, Arc<Mutex<AdmittedCall>>>,
     mailboxes: HashMap<Position, Mailbox>,
     /// What calls say that are not over.
     reports: UnboundedReceiver<(Position, Judgement)>,
     reporter: UnboundedSender<(Position, Judgement)>,
+    /// Calls that a person must decide about. They hold their positions, and no room.
+    held: HashSet<Position>,
     /// Judgements of calls that have not started.
     ahead: JoinSet<(Position, Option<Box<Ask>>)>,
 }
@@ -53,8 +54,16 @@ enum Instruction {
 /// How a call's task ended.
 enum CallEnd {
     Answered(ToolResult, Duration),
+    /// It needs a person: its position is held.
+    Asked(Box<Ask>),
     NotCommitted(ApiError),
     Released,
+}
+
+impl WorkOutcome for CallEnd {
+    fn is_held(&self) -> bool {
+        matches!(self, Self::Asked(_))
+    }
 }
 
 impl Calls {
@@ -68,6 +77,7 @@ impl Calls {
             mailboxes: HashMap::new(),
             reports,
             reporter,
+            held: HashSet::new(),
             ahead: JoinSet::new(),
         }
     }
@@ -79,9 +89,17 @@ impl Calls {
     /// Takes a whole call. Returns the calls that start because of it.
     pub(super) fn ready(&mut self, position: Position, call: AdmittedCall) -> Vec<Position> {
         let concurrency = call.concurrency();
-        let call = call.into_call();
-        self.calls.insert(position, call.clone());
-        let inbox = self.mailbox(position).receiver.take();
+        self.calls.insert(position, Arc::new(Mutex::new(call)));
+        match self.work(position) {
+            Some(work) => self.scheduler.ready(position, concurrency, work),
+            None => Vec::new(),
+        }
+    }
+
+    /// The work of a call, from when its turn has come.
+    fn work(&mut self, position: Position) -> Option<BoxFuture<'static, CallEnd>> {
+        let call = Arc::clone(self.calls.get(&position)?);
+        let inbox = self.mailbox(position).receiver.take()?;
         let task = CallTask {
             position,
             call,
@@ -89,7 +107,7 @@ impl Calls {
             context: self.context.clone(),
             reporter: self.reporter.clone(),
         };
-        self.scheduler.ready(position, concurrency, Box::pin(task.run(inbox)))
+        Some(Box::pin(task.run(inbox)))
     }
 
     pub(super) fn withdraw(&mut self, positions: &[Position]) -> Vec<Position> {
@@ -101,7 +119,7 @@ impl Calls {
             let Some(call) = self.calls.get(&position).cloned() else { continue };
             let (pipeline, context) = (Arc::clone(&self.pipeline), self.context.clone());
             self.ahead.spawn(async move {
-                let ask = match pipeline.judge(&call, &context, None).await {
+                let ask = match judge(&pipeline, &call, &context, None).await {
                     Judged::Asked(ask) => Some(ask),
                     Judged::Permitted(_) | Judged::Answered(_) => None,
                 };
@@ -110,16 +128,29 @@ impl Calls {
         }
     }
 
-    pub(super) fn decide(&mut self, position: Position, decision: Decision) {
+    /// Returns the calls that start because of it.
+    pub(super) fn decide(&mut self, position: Position, decision: Decision) -> Vec<Position> {
         self.instruct(position, Instruction::Decide(decision));
+        if !self.held.remove(&position) {
+            return Vec::new();
+        }
+        match self.work(position) {
+            Some(work) => self.scheduler.resume(position, work),
+            None => Vec::new(),
+        }
     }
 
     pub(super) fn run(&mut self, position: Position, commit: Option<Commit>) {
         self.instruct(position, Instruction::Run(commit));
     }
 
-    pub(super) fn release(&mut self, position: Position) {
+    /// Ends a call that was judged. Returns the calls that start because of it.
+    pub(super) fn release(&mut self, position: Position) -> Vec<Position> {
+        if self.held.remove(&position) {
+            return self.scheduler.withdraw(&[position]);
+        }
         self.instruct(position, Instruction::Release);
+        Vec::new()
     }
 
     fn instruct(&mut self, position: Position, instruction: Instruction) {
@@ -128,10 +159,7 @@ impl Calls {
     }
 
     fn mailbox(&mut self, position: Position) -> &mut Mailbox {
-        self.mailboxes.entry(position).or_insert_with(|| {
-            let (sender, receiver) = mpsc::unbounded_channel();
-            Mailbox { sender, receiver: Some(receiver) }
-        })
+        self.mailboxes.entry(position).or_insert_with(Mailbox::new)
     }
 
     /// Waits for the next event. Returns it with the positions of calls that started because of
@@ -146,6 +174,12 @@ impl Calls {
             }
             Some((position, end, started)) = self.scheduler.next() => {
                 let event = match end {
+                    CallEnd::Asked(ask) => {
+                        self.held.insert(position);
+                        // Its next work has instructions of its own.
+                        self.mailboxes.insert(position, Mailbox::new());
+                        Some(Event::Judged { position, judgement: Judgement::Asked(ask) })
+                    }
                     CallEnd::Answered(result, duration) => {
                         Some(Event::Answered { position, result, duration })
                     }
@@ -162,19 +196,39 @@ impl Calls {
     }
 }
 
+impl Mailbox {
+    fn new() -> Self {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        Self { sender, receiver: Some(receiver) }
+    }
+}
+
+/// Judges a call once more, or for the first time.
+async fn judge(
+    pipeline: &Pipeline,
+    call: &Mutex<AdmittedCall>,
+    context: &CallContext,
+    decision: Option<&Decision>,
+) -> Judged {
+    let again = sync::lock(call).again();
+    match again {
+        Ok(call) => pipeline.judge(call, context, decision).await,
+        Err(error) => Judged::Answered(ToolResult::error(&error)),
+    }
+}
+
 /// The task of one call, from when its turn in the order has come. It holds that turn until it
 /// ends.
 struct CallTask {
     position: Position,
-    call: ToolCall,
+    call: Arc<Mutex<AdmittedCall>>,
     pipeline: Arc<Pipeline>,
     context: CallContext,
     reporter: UnboundedSender<(Position, Judgement)>,
 }
 
 impl CallTask {
-    async fn run(self, inbox: Option<UnboundedReceiver<Instruction>>) -> CallEnd {
-        let Some(mut inbox) = inbox else { return CallEnd::Released };
+    async fn run(self, mut inbox: UnboundedReceiver<Instruction>) -> CallEnd {
         let mut decision = None;
         while let Ok(instruction) = inbox.try_recv() {
             match instruction {
@@ -182,28 +236,19 @@ impl CallTask {
                 Instruction::Run(_) | Instruction::Release => return CallEnd::Released,
             }
         }
-        loop {
-            let began = Instant::now();
-            let judged = self.pipeline.judge(&self.call, &self.context, decision.as_ref()).await;
-            let mut permitted = None;
-            let judgement = match judged {
-                Judged::Answered(result) => return CallEnd::Answered(result, began.elapsed()),
-                Judged::Asked(ask) => Judgement::Asked(ask),
-                Judged::Permitted(call) => {
-                    let has_effect = call.has_effect();
-                    permitted = Some(call);
-                    Judgement::Permitted { has_effect }
-                }
-            };
-            // The turn may be over.
-            let _ = self.reporter.send((self.position, judgement));
-            match (inbox.recv().await, permitted) {
-                (Some(Instruction::Run(commit)), Some(call)) => {
-                    return self.run_permitted(call, commit).await;
-                }
-                (Some(Instruction::Decide(decided)), _) => decision = Some(decided),
-                _ => return CallEnd::Released,
-            }
+        let began = Instant::now();
+        let judged = judge(&self.pipeline, &self.call, &self.context, decision.as_ref()).await;
+        let call = match judged {
+            Judged::Answered(result) => return CallEnd::Answered(result, began.elapsed()),
+            Judged::Asked(ask) => return CallEnd::Asked(ask),
+            Judged::Permitted(call) => call,
+        };
+        let judgement = Judgement::Permitted { has_effect: call.has_effect() };
+        // The turn may be over.
+        let _ = self.reporter.send((self.position, judgement));
+        match inbox.recv().await {
+            Some(Instruction::Run(commit)) => self.run_permitted(call, commit).await,
+            _ => CallEnd::Released,
         }
     }
 

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::files::Files;
 use crate::hooks::{Hook, HookVerdict};
-use crate::permissions::{self, ExcludedPaths, Mode, Sandbox};
+use crate::permissions::{self, AccessKind, ExcludedPaths, Mode, Sandbox};
 use crate::processes::{Environment, Runner};
 use crate::tools::builtin::{self, bash};
 use crate::tools::tool::SessionContext;

@@ -3,6 +3,7 @@
 mod answer;
 mod last_command;
 
+use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,17 +11,23 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::permissions::{AccessKind, AccessRequest, Permit};
+use crate::markdown;
+use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
 use crate::processes::{
     Command, EndCause, Exit, FinalDirectory, Finished, Limits, RunError, Runner,
 };
-use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput, Truncation};
+use crate::text;
+use crate::tools::tool::{CallContext, Preview, Tool, ToolError, ToolOutput, Truncation};
 
 /// The shell of every command. It is never the user's own shell, which would run start files.
 const SHELL: &str = "/bin/bash";
 
 /// A command that writes more than this is ended.
 const MAX_OUTPUT_BYTES: u64 = 16 << 20;
+
+/// Characters of a command that a person is shown at either end. A command that is longer is
+/// said to be cut, so that nobody takes it for the whole.
+const MAX_PREVIEW_CHARS: usize = 6000;
 
 /// `[tools.bash]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -78,8 +85,11 @@ impl Tool for Bash {
     const MAX_RESULT_CHARS: Option<usize> = Some(answer::MAX_CHARACTERS);
     const TRUNCATION: Truncation = Truncation::HeadAndTail;
 
-    fn access_request(&self, input: &BashInput, _: &CallContext) -> AccessRequest {
-        AccessRequest::Command(input.command.clone())
+    fn access_request(&self, input: &BashInput, context: &CallContext) -> AccessRequest {
+        AccessRequest::Command {
+            line: input.command.clone(),
+            directory: context.session.working_dir(),
+        }
     }
 
     fn headline(&self, input: &BashInput) -> String {
@@ -88,18 +98,33 @@ impl Tool for Bash {
         shown.trim().lines().next().unwrap_or_default().to_owned()
     }
 
+    async fn preview(
+        &self,
+        input: &BashInput,
+        asked: &AskedAccess,
+        _: &CallContext,
+    ) -> Option<Preview> {
+        let command = asked.command()?;
+        let directory = markdown::code(&command.real_directory.display().to_string());
+        let time = answer::seconds(self.time(input.timeout).0);
+        let shown = markdown::fence("sh", &shown(&command.line));
+        Some(Preview::of(format!("{shown}in {directory}, for at most {time}\n")))
+    }
+
     async fn execute(
         &self,
         input: BashInput,
         permit: Permit,
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
-        let text = permit.command().ok_or_else(|| ToolError::failed("no command was permitted"))?;
+        let permitted =
+            permit.command().ok_or_else(|| ToolError::failed("no command was permitted"))?;
+        let text = permitted.line.as_str();
         let (time, mut notes) = self.time(input.timeout);
         let command = Command {
             program: self.shell.clone(),
             arguments: arguments(text),
-            directory: context.session.working_dir(),
+            directory: permitted.directory.clone(),
         };
         let limits = Limits { time, output: MAX_OUTPUT_BYTES, shown: answer::MAX_CHARACTERS };
         let finished = self
@@ -167,6 +192,19 @@ fn not_run(error: &RunError, text: &str, context: &CallContext) -> ToolError {
         }
         _ => ToolError::failed(error),
     }
+}
+
+/// The command for a person, with a note in place of its middle if it is very long.
+fn shown(command: &str) -> Cow<'_, str> {
+    let (head, tail) = (
+        text::first_chars(command, MAX_PREVIEW_CHARS),
+        text::last_chars(command, MAX_PREVIEW_CHARS),
+    );
+    let hidden = command.len().saturating_sub(head.len() + tail.len());
+    if hidden == 0 {
+        return Cow::Borrowed(command);
+    }
+    Cow::Owned(format!("{head}\n[… {hidden} BYTES OF THE COMMAND ARE NOT SHOWN …]\n{tail}"))
 }
 
 fn reset(context: &CallContext, why: &str) -> String {

@@ -17,11 +17,12 @@ use tokio_util::sync::CancellationToken;
 use self::apply::{Replacement, apply};
 use crate::files::encoding::Encoding;
 use crate::files::{FileError, FileSnapshot, Files, Freshness, patch};
-use crate::permissions::{AccessKind, AccessRequest, Permit};
+use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
 use crate::tools::builtin::READ_FIRST;
+use crate::tools::change_preview;
 use crate::tools::disk;
-use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
-use crate::workspace::Target;
+use crate::tools::tool::{CallContext, Preview, Tool, ToolError, ToolOutput};
+use crate::workspace::{ContentState, Target};
 
 /// Bytes that all replacements of one call may search together. That is five hundred
 /// replacements in a file of one megabyte, and eight in the largest file.
@@ -32,7 +33,7 @@ pub(crate) struct Edit {
     files: Arc<Files>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(crate) struct EditInput {
     /// The file to change; a relative path counts from the working directory.
     file_path: PathBuf,
@@ -49,7 +50,7 @@ pub(crate) struct EditInput {
     edits: Option<Vec<OneEdit>>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[schemars(inline)]
 struct OneEdit {
     /// The text to replace.
@@ -93,33 +94,72 @@ impl Tool for Edit {
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
         let files = Arc::clone(&self.files);
-        disk::with_file(permit, move |target| edit(&files, target, &input, &context)).await
+        let edit =
+            move |target: &Target, approved| edit(&files, target, approved, &input, &context);
+        disk::with_file(permit, edit).await
+    }
+
+    async fn preview(
+        &self,
+        input: &EditInput,
+        asked: &AskedAccess,
+        context: &CallContext,
+    ) -> Option<Preview> {
+        let (files, input, call) = (Arc::clone(&self.files), input.clone(), context.clone());
+        let preview = move |target: &Target| {
+            let replacements = checked(target, &input)?;
+            let state = &call.session.read_state;
+            files
+                .preview(target, state, &call.cancelled, |current, freshness| {
+                    let (bytes, _) = computed(target, current, freshness, &replacements, &call)?;
+                    let shown = change_preview::shown(target, current, &bytes);
+                    Ok((bytes, shown))
+                })
+                .map_err(ToolError::from)
+        };
+        Some(disk::preview_of_file(asked, preview).await)
     }
 }
 
 fn edit(
     files: &Files,
     target: &Target,
+    approved: Option<ContentState>,
     input: &EditInput,
     context: &CallContext,
 ) -> Result<ToolOutput, ToolError> {
-    let path = target.path().display();
+    let replacements = checked(target, input)?;
+    let state = &context.session.read_state;
+    let edited = files.change(target, state, &context.cancelled, approved, |current, freshness| {
+        computed(target, current, freshness, &replacements, context)
+    });
+    edited.map_err(ToolError::from)
+}
+
+/// The replacements of a call that could be made in this file.
+fn checked<'a>(target: &Target, input: &'a EditInput) -> Result<Vec<Replacement<'a>>, ToolError> {
     let replacements = replacements(input)?;
     if target.real_path().extension().is_some_and(|extension| extension == "ipynb") {
+        let path = target.path().display();
         return Err(ToolError::Failed(format!(
             "{path} is a notebook, and Edit would break its cells; notebooks cannot be edited yet"
         )));
     }
-    let state = &context.session.read_state;
-    let edited =
-        files.change(target, state, &context.cancelled, |current, freshness| match current {
-            Some(current) => change(target, current, freshness, &replacements, &context.cancelled),
-            None if replacements[0].old.is_empty() => {
-                create(target, &replacements, &context.cancelled)
-            }
-            None => Err(state.missing(target.path(), target.real_path())),
-        });
-    edited.map_err(ToolError::from)
+    Ok(replacements)
+}
+
+fn computed(
+    target: &Target,
+    current: Option<&FileSnapshot>,
+    freshness: Freshness,
+    replacements: &[Replacement<'_>],
+    context: &CallContext,
+) -> Result<(Vec<u8>, ToolOutput), FileError> {
+    match current {
+        Some(current) => change(target, current, freshness, replacements, &context.cancelled),
+        None if replacements[0].old.is_empty() => create(target, replacements, &context.cancelled),
+        None => Err(context.session.read_state.missing(target.path(), target.real_path())),
+    }
 }
 
 fn replacements(input: &EditInput) -> Result<Vec<Replacement<'_>>, ToolError> {

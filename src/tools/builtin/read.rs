@@ -70,7 +70,7 @@ impl Tool for Read {
             first: input.offset.unwrap_or(1).max(1),
             lines: input.limit.unwrap_or(DEFAULT_LINES),
         };
-        disk::with_file(permit, move |target| read(target, wanted, &context)).await
+        disk::with_file(permit, move |target, _| read(target, wanted, &context)).await
     }
 }
 

@@ -9,12 +9,13 @@ use serde_json::{Value, json};
 
 use crate::files::encoding::Encoding;
 use crate::files::{FileError, FileSnapshot, Files, Freshness, line_ends, patch};
-use crate::permissions::{AccessKind, AccessRequest, Permit};
+use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
 use crate::text::BYTE_ORDER_MARK;
 use crate::tools::builtin::READ_FIRST;
+use crate::tools::change_preview;
 use crate::tools::disk;
-use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
-use crate::workspace::Target;
+use crate::tools::tool::{CallContext, Preview, Tool, ToolError, ToolOutput};
+use crate::workspace::{ContentState, Target};
 
 #[derive(Debug)]
 pub(crate) struct Write {
@@ -62,24 +63,58 @@ impl Tool for Write {
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
         let files = Arc::clone(&self.files);
-        disk::with_file(permit, move |target| write(&files, target, &input.content, &context)).await
+        let write = move |target: &Target, approved| {
+            write(&files, target, approved, &input.content, &context)
+        };
+        disk::with_file(permit, write).await
+    }
+
+    async fn preview(
+        &self,
+        input: &WriteInput,
+        asked: &AskedAccess,
+        context: &CallContext,
+    ) -> Option<Preview> {
+        let (files, content, call) =
+            (Arc::clone(&self.files), input.content.clone(), context.clone());
+        let preview = move |target: &Target| {
+            let state = &call.session.read_state;
+            files
+                .preview(target, state, &call.cancelled, |current, freshness| {
+                    let (bytes, _) = computed(target, current, freshness, &content)?;
+                    let shown = change_preview::shown(target, current, &bytes);
+                    Ok((bytes, shown))
+                })
+                .map_err(ToolError::from)
+        };
+        Some(disk::preview_of_file(asked, preview).await)
     }
 }
 
 fn write(
     files: &Files,
     target: &Target,
+    approved: Option<ContentState>,
     content: &str,
     call: &CallContext,
 ) -> Result<ToolOutput, ToolError> {
     let state = &call.session.read_state;
-    let written = files.change(target, state, &call.cancelled, |current, freshness| {
-        if freshness == Freshness::Changed {
-            return Err(FileError::Modified(target.path().to_owned()));
-        }
-        new_bytes(target, current, content)
+    let written = files.change(target, state, &call.cancelled, approved, |current, freshness| {
+        computed(target, current, freshness, content)
     });
     written.map_err(ToolError::from)
+}
+
+fn computed(
+    target: &Target,
+    current: Option<&FileSnapshot>,
+    freshness: Freshness,
+    content: &str,
+) -> Result<(Vec<u8>, ToolOutput), FileError> {
+    if freshness == Freshness::Changed {
+        return Err(FileError::Modified(target.path().to_owned()));
+    }
+    new_bytes(target, current, content)
 }
 
 /// The bytes to write, and the answer if writing succeeds.

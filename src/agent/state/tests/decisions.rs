@@ -83,7 +83,7 @@ fn a_decision_over_rest_runs_the_call_while_the_stream_waits() {
     let asked = bench.asked.clone();
     bench.on(Event::Decided(allow(&asked[0]))).expect("decide:0");
     bench.on(Event::Decided(allow(&asked[0]))).expect("");
-    bench.permit(0, true).expect("started:id0");
+    bench.on(Event::Started(0)).permit(0, true).expect("started:id0");
     bench.on(Event::WaitIsOver).settle().expect("");
     bench.answer(0, "done").expect("ended:id0");
     bench.on(Event::Decided(deny(&asked[1], None)));
@@ -151,9 +151,10 @@ impl World {
                     TurnEffect::Withdraw(all) => {
                         all.iter().for_each(|at| self.schedule.withdraw(*at));
                     }
-                    TurnEffect::Release(at) => self.schedule.finish(at),
+                    TurnEffect::Release(at) => self.schedule.withdraw(at),
                     TurnEffect::Decide(at, _) => {
                         self.allowed.insert(at, true);
+                        self.schedule.resume(at);
                     }
                     TurnEffect::Run(at, entry) => {
                         assert!(entry.is_some(), "each of these calls has an effect");
@@ -198,9 +199,10 @@ impl World {
         }
     }
 
-    fn judge(&self, position: usize) -> Event {
+    fn judge(&mut self, position: usize) -> Event {
         let asks = self.plans[position].asks && !self.allowed.contains_key(&position);
         let judgement = if asks {
+            self.schedule.hold(position);
             Judgement::Asked(Box::new(effect_of(position)))
         } else {
             Judgement::Permitted { has_effect: true }

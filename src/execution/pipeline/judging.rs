@@ -1,0 +1,257 @@
+//! Judges a call: by hooks, by permissions, and by what a person decided about it.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use serde_json::{Value, json};
+
+use super::permitted::with_similar;
+use super::{AdmittedCall, Judged, PermittedCall, Pipeline};
+use crate::execution::ask::{
+    About, Ask, Decision, EffectDigest, GrantScope, Question, ShownEffect, nobody_answers,
+};
+use crate::hooks::HookVerdict;
+use crate::markdown;
+use crate::permissions::{AskedAccess, Judgement, Mode, Permit};
+use crate::tools::question::NO_ANSWER;
+use crate::tools::tool::{AnyTool, CallContext, ParsedCall, Preview, ToolError, ToolOutput};
+
+/// A call in the form in which it is judged and run.
+struct Candidate {
+    id: String,
+    tool: Arc<dyn AnyTool>,
+    parsed: Box<dyn ParsedCall>,
+    /// The arguments that `parsed` was made from.
+    arguments: Value,
+}
+
+/// What the permissions say of a candidate, before a person's decision counts.
+enum Weighed {
+    Permit(Permit),
+    Asks(Box<WeighedAsk>),
+}
+
+struct WeighedAsk {
+    asked: Box<AskedAccess>,
+    preview: Preview,
+    digest: EffectDigest,
+}
+
+impl Pipeline {
+    pub(super) async fn try_judge(
+        &self,
+        call: AdmittedCall,
+        context: &CallContext,
+        decision: Option<&Decision>,
+    ) -> Result<Judged, ToolError> {
+        if let Some(Decision::Deny { feedback }) = decision {
+            return Err(ToolError::Declined(feedback.clone()));
+        }
+        let candidate = self.hook(call).await?;
+        if let Some(questions) = candidate.parsed.questions() {
+            // The access is judged as well, so that a deny rule holds.
+            self.weigh(&candidate, context).await?;
+            return self.judge_questions(&candidate, questions?, decision);
+        }
+        match (self.weigh(&candidate, context).await?, decision) {
+            (Weighed::Permit(permit), None | Some(Decision::Answers { .. })) => {
+                Ok(Judged::Permitted(self.permitted(candidate, permit)))
+            }
+            (Weighed::Permit(permit), Some(Decision::Allow { updated_input, .. })) => {
+                match updated_input {
+                    None => Ok(Judged::Permitted(self.permitted(candidate, permit))),
+                    Some(input) => self.judge_updated(candidate, input, None, context).await,
+                }
+            }
+            (Weighed::Asks(ask), Some(Decision::Allow { digest, scope, updated_input }))
+                if ask.digest == *digest =>
+            {
+                match updated_input {
+                    None => self.approve(candidate, *ask, Some(*scope), context),
+                    Some(input) => {
+                        self.judge_updated(candidate, input, Some(*scope), context).await
+                    }
+                }
+            }
+            (Weighed::Asks(ask), decision) => {
+                let is_stale = matches!(decision, Some(Decision::Allow { .. }));
+                self.ask(&candidate, *ask, is_stale).await
+            }
+            (_, Some(Decision::Deny { feedback })) => Err(ToolError::Declined(feedback.clone())),
+        }
+    }
+
+    /// Judges the input that the person gave instead of the model's. What it makes is
+    /// approved; what a rule denies stays denied.
+    async fn judge_updated(
+        &self,
+        candidate: Candidate,
+        input: &Value,
+        scope: Option<GrantScope>,
+        context: &CallContext,
+    ) -> Result<Judged, ToolError> {
+        let Candidate { id, tool, parsed, .. } = candidate;
+        let updated = Arc::clone(&tool).parse(input.clone())?;
+        if updated.concurrency() != parsed.concurrency() {
+            return Err(ToolError::failed("the changed input makes another kind of call of this"));
+        }
+        let candidate = Candidate { id, tool, parsed: updated, arguments: input.clone() };
+        match self.weigh(&candidate, context).await? {
+            Weighed::Permit(permit) => Ok(Judged::Permitted(self.permitted(candidate, permit))),
+            Weighed::Asks(ask) => self.approve(candidate, *ask, scope, context),
+        }
+    }
+
+    /// Permits what a person approved: the effect of this very judgement.
+    fn approve(
+        &self,
+        candidate: Candidate,
+        ask: WeighedAsk,
+        scope: Option<GrantScope>,
+        context: &CallContext,
+    ) -> Result<Judged, ToolError> {
+        let WeighedAsk { asked, preview, digest } = ask;
+        if let Some(fault) = preview.fault {
+            return Err(fault);
+        }
+        let grant = asked.grant().filter(|_| scope == Some(GrantScope::Session));
+        match asked.approve(&digest, &candidate.arguments, preview.contents) {
+            Ok(permit) => {
+                if let Some(grant) = grant {
+                    context.session.grants.add(grant);
+                }
+                Ok(Judged::Permitted(self.permitted(candidate, permit)))
+            }
+            Err(_) => Err(ToolError::failed("this call is not what was approved")),
+        }
+    }
+
+    fn permitted(&self, candidate: Candidate, permit: Permit) -> PermittedCall {
+        let Candidate { id, tool, parsed, .. } = candidate;
+        let limit = self.answer_limit(tool.as_ref());
+        PermittedCall { id, tool, parsed, permit, permissions: self.permissions.clone(), limit }
+    }
+
+    /// Asks the permissions, and where they ask, computes the exact effect.
+    async fn weigh(
+        &self,
+        candidate: &Candidate,
+        context: &CallContext,
+    ) -> Result<Weighed, ToolError> {
+        let Candidate { tool, parsed, arguments, .. } = candidate;
+        let access_request = parsed.access_request(context);
+        let grants = &context.session.grants;
+        let judgement = self.permissions.judge(tool.name(), tool.access(), access_request, grants);
+        let asked = match judgement.await? {
+            Judgement::Permitted(permit) => return Ok(Weighed::Permit(permit)),
+            Judgement::Asks(asked) => asked,
+        };
+        let preview = parsed.preview(&asked, context).await;
+        let preview = preview.unwrap_or_else(|| Preview::of(arguments_of(arguments)));
+        let digest = asked.effect(arguments, preview.contents.as_ref());
+        Ok(Weighed::Asks(Box::new(WeighedAsk { asked, preview, digest })))
+    }
+
+    /// Puts the effect to a person, unless the call would fail anyway. `is_stale`: the person
+    /// has approved another effect of this call.
+    async fn ask(
+        &self,
+        candidate: &Candidate,
+        ask: WeighedAsk,
+        is_stale: bool,
+    ) -> Result<Judged, ToolError> {
+        let WeighedAsk { asked, preview, digest } = ask;
+        let mut markdown = preview.shown;
+        if let Some(fault) = preview.fault {
+            // Who approved an edit hears that it is void. Only contents that are known can be
+            // approved again.
+            if !is_stale || preview.contents.is_none() {
+                let target = asked.target();
+                let sought = target.map(|target| (target.path().to_owned(), target.is_missing()));
+                let access = candidate.tool.access();
+                return Err(with_similar(&self.permissions, fault, access, sought).await);
+            }
+            let fault = markdown::words(&fault.to_string());
+            markdown = format!(
+                "{}As things are, it would fail: {fault}\n",
+                arguments_of(&candidate.arguments)
+            );
+        }
+        if is_stale {
+            markdown =
+                format!("What it would touch has changed since you were asked.\n\n{markdown}");
+        }
+        Ok(Judged::Asked(Box::new(Ask {
+            tool: candidate.tool.name().to_owned(),
+            headline: candidate.parsed.headline(),
+            about: About::Effect(ShownEffect {
+                markdown,
+                digest,
+                grant: asked.grant(),
+                why: asked.why().map(str::to_owned),
+                remedy: asked.remedy().to_owned(),
+            }),
+        })))
+    }
+
+    /// Puts questions to a person, or answers the call with what the person said. An approval
+    /// answers no question.
+    fn judge_questions(
+        &self,
+        candidate: &Candidate,
+        questions: Vec<Question>,
+        decision: Option<&Decision>,
+    ) -> Result<Judged, ToolError> {
+        let tool = candidate.tool.name();
+        if let Some(Decision::Answers { answers }) = decision {
+            return Ok(Judged::Answered(Ok(answer_to(&questions, answers)).into()));
+        }
+        if self.permissions.mode() == Mode::DontAsk {
+            return Err(nobody_answers(tool, "the mode dontAsk asks nobody"));
+        }
+        Ok(Judged::Asked(Box::new(Ask {
+            tool: tool.to_owned(),
+            headline: candidate.parsed.headline(),
+            about: About::Questions { questions },
+        })))
+    }
+
+    /// Asks the hooks, once, and validates the arguments again if a hook changed them.
+    async fn hook(&self, admitted: AdmittedCall) -> Result<Candidate, ToolError> {
+        let AdmittedCall { call, tool, parsed, hooked } = admitted;
+        let ask_hooks = || self.hooks.before_call(tool.name(), &call.input);
+        let (parsed, arguments) = match hooked.get_or_init(ask_hooks).await.clone() {
+            HookVerdict::Continue => (parsed, call.input),
+            HookVerdict::Rewrite(arguments) => {
+                let rewritten = Arc::clone(&tool).parse(arguments.clone())?;
+                // The scheduler placed the call by its old concurrency, so a change of it
+                // cannot be honoured.
+                if rewritten.concurrency() != parsed.concurrency() {
+                    let changed = "a hook changed what this call does; call it again";
+                    return Err(ToolError::failed(changed));
+                }
+                (rewritten, arguments)
+            }
+            HookVerdict::Block(reason) => return Err(ToolError::Denied(reason)),
+        };
+        Ok(Candidate { id: call.id, tool, parsed, arguments })
+    }
+}
+
+/// The arguments of a call that has no preview of its own.
+fn arguments_of(arguments: &Value) -> String {
+    markdown::fence("json", &format!("{arguments:#}"))
+}
+
+/// The answer to the model's questions. A question that was left out says so.
+fn answer_to(questions: &[Question], answers: &IndexMap<String, String>) -> ToolOutput {
+    let answers: serde_json::Map<String, Value> = questions
+        .iter()
+        .map(|question| {
+            let answer = answers.get(&question.question).map_or(NO_ANSWER, String::as_str);
+            (question.question.clone(), answer.into())
+        })
+        .collect();
+    let answer = json!({ "answers": answers });
+    ToolOutput::text(answer.to_string()).with(answer)
+}

@@ -1,0 +1,123 @@
+//! Executes a call that was permitted, and shapes its answer.
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::future::FutureExt as _;
+use tracing::Instrument as _;
+
+use super::{ToolResult, crashed};
+use crate::permissions::{AccessKind, Permissions, Permit};
+use crate::text::printable;
+use crate::tools::tool::{AnyTool, CallContext, ParsedCall, ToolError, ToolOutput};
+use crate::tools::truncate;
+
+/// A call with its permit: all that is left is to run it, once.
+pub(crate) struct PermittedCall {
+    pub(super) id: String,
+    pub(super) tool: Arc<dyn AnyTool>,
+    pub(super) parsed: Box<dyn ParsedCall>,
+    pub(super) permit: Permit,
+    pub(super) permissions: Permissions,
+    /// The most characters of its answer.
+    pub(super) limit: Option<usize>,
+}
+
+impl PermittedCall {
+    /// Whether the call may change something. It is committed before it runs.
+    pub(crate) fn has_effect(&self) -> bool {
+        match self.tool.access() {
+            AccessKind::Edit | AccessKind::Command => true,
+            AccessKind::Read | AccessKind::None => false,
+        }
+    }
+
+    /// The tool's own name; the model may have used an alias.
+    pub(crate) fn tool(&self) -> &str {
+        self.tool.name()
+    }
+
+    /// Runs the call. Never fails: an error, even a panic, becomes the answer.
+    pub(crate) async fn run(self, context: CallContext) -> ToolResult {
+        let (limit, truncation) = (self.limit, self.tool.truncation());
+        let span = tracing::info_span!("tool_call", tool = self.tool(), id = self.id);
+        let outcome = AssertUnwindSafe(self.try_run(context))
+            .catch_unwind()
+            .instrument(span.clone())
+            .await
+            .unwrap_or_else(|_| Err(crashed()));
+        let mut result = ToolResult::from(outcome);
+        if let Some(limit) = limit {
+            result.text = truncate::cap(result.text, limit, truncation);
+        }
+        result.text = without_nul(result.text);
+        span.in_scope(|| tracing::debug!(is_error = result.is_error, "answered"));
+        result
+    }
+
+    async fn try_run(self, context: CallContext) -> Result<ToolOutput, ToolError> {
+        let Self { tool, parsed, permit, permissions, .. } = self;
+        let notes = parsed.notes().join("\n");
+        // Remember the target: `execute` consumes the permit.
+        let sought = permit.target().map(|target| (target.path().to_owned(), target.is_missing()));
+        let mut output = match parsed.execute(permit, context).await {
+            Ok(output) => output,
+            Err(error) => {
+                return Err(with_similar(&permissions, error, tool.access(), sought).await);
+            }
+        };
+        if output.text.is_empty() {
+            output.text = format!("({} completed with no output)", tool.name());
+        }
+        if !notes.is_empty() {
+            output.text = format!("{}\n{notes}", output.text);
+        }
+        Ok(output)
+    }
+}
+
+/// Adds the most similar path to the error where a file does not exist.
+pub(super) async fn with_similar(
+    permissions: &Permissions,
+    error: ToolError,
+    access: AccessKind,
+    sought: Option<(PathBuf, bool)>,
+) -> ToolError {
+    let (Some((path, is_missing)), message) = (sought, error.to_string()) else {
+        return error;
+    };
+    // A writing tool may fail for other reasons in a file that it was about to create.
+    let is_about_it = match error {
+        ToolError::Missing(_) => true,
+        ToolError::Failed(_) => is_missing && access == AccessKind::Read,
+        _ => false,
+    };
+    if !is_about_it {
+        return error;
+    }
+    match permissions.similar(path).await {
+        Some(similar) => {
+            let similar = printable(similar.as_os_str().as_bytes());
+            ToolError::Missing(format!("{message}. The closest name there is {similar}"))
+        }
+        None => error,
+    }
+}
+
+/// Replaces NUL characters: some providers refuse them, and no model needs them.
+fn without_nul(text: String) -> String {
+    const SHOWN: &str = "\u{2400}";
+    if text.contains('\0') { text.replace('\0', SHOWN) } else { text }
+}
+
+impl fmt::Debug for PermittedCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PermittedCall")
+            .field("tool", &self.tool())
+            .field("permit", &self.permit)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,115 @@
+//! Holds an access that a person must approve, and turns it into a permit if the person has
+//! approved exactly this effect.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::effect::EffectHasher;
+use super::{Access, EffectDigest, Grants, Permit};
+use crate::workspace::{ContentState, Target};
+
+/// An access that the policy asks about, as open handles. It is judged again for each attempt,
+/// so a permit never holds a handle that was opened before the person answered.
+#[derive(Debug)]
+pub(crate) struct AskedAccess {
+    pub(super) tool: String,
+    pub(super) access: Access,
+    /// Why it asks, for a person.
+    pub(super) why: Option<String>,
+    /// What would allow it without asking.
+    pub(super) remedy: String,
+}
+
+impl AskedAccess {
+    pub(crate) fn why(&self) -> Option<&str> {
+        self.why.as_deref()
+    }
+
+    pub(crate) fn remedy(&self) -> &str {
+        &self.remedy
+    }
+
+    /// The file or directory, for a preview that is made from what was judged.
+    pub(crate) fn target(&self) -> Option<&Arc<Target>> {
+        match &self.access {
+            Access::Read(target) | Access::Write(target) => Some(target),
+            Access::Search(_) | Access::Command(_) | Access::Nothing => None,
+        }
+    }
+
+    /// The command, with the directory in which it would run.
+    pub(crate) fn command(&self) -> Option<&super::CommandLine> {
+        match &self.access {
+            Access::Command(command) => Some(command),
+            _ => None,
+        }
+    }
+
+    /// Identifies the exact effect: the tool, what the access really leads to, the arguments,
+    /// and for an edit the contents that it would replace.
+    pub(crate) fn effect(
+        &self,
+        arguments: &Value,
+        contents: Option<&ContentState>,
+    ) -> EffectDigest {
+        let mut hasher = EffectHasher::new("toolhand exact effect");
+        hasher.part(self.tool.as_bytes());
+        self.hash_access(&mut hasher);
+        hasher.contents(contents);
+        hasher.json(arguments);
+        hasher.finish()
+    }
+
+    /// Identifies what a person allows for a session: the same command in the same directory,
+    /// edits of the same file by whatever tool, or the same tool's reading of the same path.
+    pub(crate) fn grant(&self) -> Option<EffectDigest> {
+        let mut hasher = EffectHasher::new("toolhand session grant");
+        match &self.access {
+            Access::Write(_) | Access::Command(_) => {}
+            Access::Read(_) | Access::Search(_) => hasher.part(self.tool.as_bytes()),
+            Access::Nothing => return None,
+        }
+        self.hash_access(&mut hasher);
+        Some(hasher.finish())
+    }
+
+    /// The permit, if the effect is now the one that was approved.
+    pub(crate) fn approve(
+        self,
+        approved: &EffectDigest,
+        arguments: &Value,
+        contents: Option<ContentState>,
+    ) -> Result<Permit, Box<Self>> {
+        if self.effect(arguments, contents.as_ref()) != *approved {
+            return Err(Box::new(self));
+        }
+        Ok(Permit { access: self.access, approved_contents: contents })
+    }
+
+    /// The permit, if a person allowed the effect for the session.
+    pub(crate) fn granted(self, grants: &Grants) -> Result<Permit, Box<Self>> {
+        match self.grant() {
+            Some(grant) if grants.contains(&grant) => Ok(Permit::new(self.access)),
+            _ => Err(Box::new(self)),
+        }
+    }
+
+    fn hash_access(&self, hasher: &mut EffectHasher) {
+        let (kind, parts) = match &self.access {
+            Access::Read(target) => ("read", vec![target.real_path()]),
+            Access::Search(scope) => ("search", vec![scope.real_path()]),
+            Access::Write(target) => ("write", vec![target.real_path()]),
+            Access::Command(command) => {
+                hasher.part(command.line.as_bytes());
+                ("command", vec![command.directory.as_path(), command.real_directory.as_path()])
+            }
+            Access::Nothing => ("nothing", vec![]),
+        };
+        hasher.part(kind.as_bytes());
+        for part in parts {
+            hasher.part(part.as_os_str().as_bytes());
+        }
+    }
+}
