@@ -22,15 +22,17 @@ mod test_support;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use serde_json::value::RawValue;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::beginning::HistoryPiece;
+use crate::agent::beginning::{Asking, AskingChannel, Beginning, HistoryPiece};
 use crate::agent::conversation::{Conversation, Opening};
 use crate::agent::outbox::{Inbox, outbox};
 use crate::agent::prompt::{self, Environment};
+use crate::agent::record::NoRecord;
 use crate::agent::settings::{AskedModel, ReasoningRule, Refused, traits_of};
 use crate::agent::state::TurnStart;
 use crate::agent::turn::{self, ModelRefusals, Turn};
@@ -111,6 +113,9 @@ impl Sessions {
             session: context,
             refusals: Arc::clone(&self.refusals),
             reservation: self.memory_budget.reservation(),
+            recorder: Arc::new(NoRecord),
+            stop: CancellationToken::new(),
+            decisions: mpsc::unbounded_channel().1,
             shutdown: self.shutdown.clone(),
         };
         let (outbox, events) = outbox();
@@ -151,11 +156,7 @@ impl Sessions {
             ..
         } = request;
         let pieces = pairs::without_records(messages)?;
-        let messages = pieces.into_iter().filter_map(|piece| match piece {
-            HistoryPiece::Client(message) => Some(message),
-            HistoryPiece::Recorded(_) => None,
-        });
-        let messages = self.with_prompt(messages.collect(), &pipeline, context);
+        let pieces = self.with_prompt(pieces, &pipeline, context);
         let limits_output = OUTPUT_LIMITS
             .iter()
             .any(|name| fields.get(*name).is_some_and(|limit| limit.get() != "null"));
@@ -178,7 +179,7 @@ impl Sessions {
             cards: stream && progress == Some(Progress::Cards),
             conversation: Conversation::new(Opening {
                 fields,
-                messages,
+                pieces,
                 server_tools: pipeline.tools.joined_definitions().clone(),
                 client_tools: definitions,
                 tool_choice,
@@ -191,6 +192,10 @@ impl Sessions {
             model_rules: Arc::clone(&self.model_rules),
             upstream: Arc::clone(self.upstream.settings()),
             max_round_chars: self.tool_settings.max_round_chars,
+            beginning: Beginning::Ask,
+            asking: Asking { channel: AskingChannel::Nobody, wait: Duration::ZERO },
+            include_messages: false,
+            began_ms: 0,
         })
     }
 
@@ -214,18 +219,18 @@ impl Sessions {
     /// Adds the server's system prompt, but only if there are tools to speak of.
     fn with_prompt(
         &self,
-        messages: Vec<Box<RawValue>>,
+        pieces: Vec<HistoryPiece>,
         pipeline: &Pipeline,
         context: &SessionContext,
-    ) -> Vec<Box<RawValue>> {
+    ) -> Vec<HistoryPiece> {
         if pipeline.tools.tools().is_empty() {
-            return messages;
+            return pieces;
         }
         let environment = Environment {
             working_dir: &context.working_dir(),
             date: &prompt::today(),
             tools: &pipeline.tools,
         };
-        prompt::apply(self.prompt.mode, &prompt::render(environment), messages)
+        prompt::apply(self.prompt.mode, &prompt::render(environment), pieces)
     }
 }

@@ -1,4 +1,4 @@
-//! Builds the bodies of upstream requests: the client's request, and the rounds of this turn.
+//! Builds the bodies of upstream requests: the transcript before the turn, and the turn's rounds.
 //!
 //! Bytes that were sent once are sent again unchanged. A round only appends its own messages,
 //! so that providers find the common prefix in their prompt caches. Messages are rewritten only
@@ -15,7 +15,9 @@ use serde_json::value::RawValue;
 use self::history::History;
 use self::tail::Tail;
 use self::written::WrittenRound;
-use super::message::AssistantMessage;
+pub(crate) use self::written::answer_message;
+use super::beginning::HistoryPiece;
+use super::record::RecordedRound;
 use super::settings::{AskedModel, Delivery};
 use crate::openai::Body;
 use crate::openai::request::ToolChoice;
@@ -25,10 +27,12 @@ use crate::upstream::RequestBody;
 #[derive(Debug)]
 pub(crate) struct Conversation {
     fields: Body,
-    /// The client's messages.
+    /// The transcript before the turn.
     history: History,
-    /// The rounds that this turn has added.
+    /// What this turn has added: its rounds, and messages between them.
     rounds: Vec<WrittenRound>,
+    /// Whether the model has answered in this turn, so that it is free to choose now.
+    has_answered: bool,
     tail: Tail,
     /// `tool_choice`, sent in the first round only.
     choice: Bytes,
@@ -49,26 +53,21 @@ struct Recipient {
 /// One round that called tools: the assistant's message and the answers to its calls.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    pub(crate) message: AssistantMessage,
-    pub(crate) calls: Vec<AnsweredCall>,
+    /// The assistant's message with its calls, and every member that the model sent.
+    pub(crate) assistant: Value,
+    /// The `role: tool` messages, in the order of the calls.
+    pub(crate) answers: Vec<Box<RawValue>>,
     /// The name of the model that wrote the message. Its reasoning is sent to no other model.
     pub(crate) model: String,
-}
-
-/// A call as it is sent back upstream, with its answer.
-#[derive(Debug)]
-pub(crate) struct AnsweredCall {
-    pub(crate) id: String,
-    /// The entry in the message's `tool_calls`, with every member that the model sent.
-    pub(crate) entry: Value,
-    pub(crate) answer: String,
+    pub(crate) has_reasoning: bool,
 }
 
 /// What a conversation starts with.
 #[derive(Debug)]
 pub(crate) struct Opening {
     pub(crate) fields: Body,
-    pub(crate) messages: Vec<Box<RawValue>>,
+    /// The transcript before the turn, with the system prompt.
+    pub(crate) pieces: Vec<HistoryPiece>,
     /// The definitions of the server's tools, with commas between them.
     pub(crate) server_tools: Bytes,
     /// The definitions of the client's tools.
@@ -81,7 +80,7 @@ impl Conversation {
     pub(crate) fn new(opening: Opening) -> Self {
         let Opening {
             fields,
-            messages,
+            pieces,
             server_tools,
             client_tools,
             tool_choice,
@@ -91,8 +90,9 @@ impl Conversation {
         let choice = if tail.has_tools() { tool_choice } else { ToolChoice::Auto };
         Self {
             fields,
-            history: History::new(&messages),
+            history: History::new(pieces),
             rounds: Vec::new(),
+            has_answered: false,
             tail,
             choice: write_choice(&choice).into(),
             recipient: None,
@@ -100,17 +100,33 @@ impl Conversation {
     }
 
     /// Appends a closed round.
-    pub(crate) fn push(&mut self, exchange: Exchange) {
-        let is_first = self.history.is_empty() && self.rounds.is_empty();
-        self.rounds.push(WrittenRound::new(exchange, is_first));
+    pub(crate) fn push(&mut self, round: &RecordedRound) {
+        self.has_answered = true;
+        let is_first = self.is_empty();
+        self.rounds.push(WrittenRound::new(round, is_first));
+    }
+
+    /// Appends messages that the model has not seen yet.
+    pub(crate) fn push_pieces(&mut self, pieces: Vec<HistoryPiece>) {
+        for piece in pieces {
+            let is_first = self.is_empty();
+            self.rounds.push(match piece {
+                HistoryPiece::Client(message) => WrittenRound::message(message.get(), is_first),
+                HistoryPiece::Recorded(round) => WrittenRound::new(&round, is_first),
+            });
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.history.is_empty() && self.rounds.is_empty()
     }
 
     /// Whether the last request carried reasoning.
     pub(crate) fn sends_reasoning(&mut self) -> bool {
-        let takes_reasoning =
-            self.recipient.as_ref().is_some_and(|recipient| recipient.model.takes_reasoning);
-        takes_reasoning
-            && (self.history.has_reasoning() || self.rounds.iter().any(WrittenRound::has_reasoning))
+        let Some(Recipient { model, .. }) = &self.recipient else { return false };
+        model.takes_reasoning
+            && (self.history.has_reasoning_for(model)
+                || self.rounds.iter().any(WrittenRound::has_reasoning))
     }
 
     /// Whether the last request offered tools with `eager_input_streaming`.
@@ -123,7 +139,7 @@ impl Conversation {
         let head = self.prepare_for(model);
         let mut body = RequestBody::default();
         body.push(head);
-        body.push(self.history.written(model.takes_reasoning));
+        body.push(self.history.written(model));
         for round in &self.rounds {
             body.push(round.bytes());
         }
@@ -131,7 +147,7 @@ impl Conversation {
             body.push(piece);
         }
         // A required call is made in the first round. After that the model is free to answer.
-        if self.rounds.is_empty() {
+        if !self.has_answered {
             body.push(self.choice.clone());
         }
         body.push(Bytes::from_static(match delivery {
@@ -157,8 +173,12 @@ impl Conversation {
             head: write_head(&self.fields, &model.name).into(),
             rounds: 0,
         });
-        for (number, round) in self.rounds.iter_mut().enumerate().skip(recipient.rounds) {
-            round.adapt_to(model, number);
+        let mut number = self.history.rounds_with_calls();
+        for (at, round) in self.rounds.iter_mut().enumerate() {
+            if at >= recipient.rounds {
+                round.adapt_to(model, number);
+            }
+            number += usize::from(round.has_calls());
         }
         recipient.rounds = self.rounds.len();
         self.recipient.insert(recipient).head.clone()

@@ -81,6 +81,17 @@ impl AssistantMessage {
         self.members.iter().filter(move |(name, _)| keep_reasoning || !is_reasoning(name))
     }
 
+    /// The message without calls, as it goes back upstream.
+    pub(crate) fn to_value(&self, keep_reasoning: bool) -> Value {
+        let content = self.content();
+        let content = if keep_reasoning { content } else { content_without_reasoning(content) };
+        let mut message = json!({ "role": "assistant", "content": content });
+        for (name, value) in self.members(keep_reasoning) {
+            message[name] = value.clone();
+        }
+        message
+    }
+
     pub(crate) fn has_reasoning(&self) -> bool {
         self.members.keys().any(|name| is_reasoning(name))
             || self.parts.iter().any(|part| Part::from_value(part) == Part::Reasoning)

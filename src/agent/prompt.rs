@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
+use super::beginning::HistoryPiece;
 use crate::permissions::AccessKind;
 use crate::tools::toolset::Toolset;
 
@@ -95,24 +96,34 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-/// Puts `prompt` in front of the messages. It is joined to a leading system message of the
+/// Puts `prompt` in front of the transcript. It is joined to a leading system message of the
 /// client's, since some chat templates take only one.
 pub(crate) fn apply(
     mode: PromptMode,
     prompt: &str,
-    mut messages: Vec<Box<RawValue>>,
-) -> Vec<Box<RawValue>> {
+    mut pieces: Vec<HistoryPiece>,
+) -> Vec<HistoryPiece> {
     match mode {
-        PromptMode::None => return messages,
-        PromptMode::Replace => messages.retain(|message| system_message(message).is_none()),
+        PromptMode::None => return pieces,
+        PromptMode::Replace => pieces.retain(|piece| clients_system_message(piece).is_none()),
         PromptMode::Append => {}
     }
-    let leading = messages.first().and_then(|first| system_message(first));
+    let leading = pieces.first().and_then(clients_system_message);
     match leading.and_then(|message| joined(prompt, message)) {
-        Some(message) => messages[0] = message,
-        None => messages.insert(0, raw(&json!({ "role": "system", "content": prompt }))),
+        Some(message) => pieces[0] = HistoryPiece::Client(message),
+        None => {
+            let message = raw(&json!({ "role": "system", "content": prompt }));
+            pieces.insert(0, HistoryPiece::Client(message));
+        }
     }
-    messages
+    pieces
+}
+
+fn clients_system_message(piece: &HistoryPiece) -> Option<Value> {
+    match piece {
+        HistoryPiece::Client(message) => system_message(message),
+        HistoryPiece::Recorded(_) => None,
+    }
 }
 
 /// The message if its role is `system` or `developer`.
@@ -153,10 +164,14 @@ mod tests {
 
     #[track_caller]
     fn check(mode: PromptMode, messages: &Value, expected: &Value) {
-        let messages = serde_json::from_str(&messages.to_string()).unwrap();
-        let applied = apply(mode, "OURS", messages);
-        let applied: Vec<Value> =
-            applied.iter().map(|raw| serde_json::from_str(raw.get()).unwrap()).collect();
+        let messages: Vec<Box<RawValue>> = serde_json::from_str(&messages.to_string()).unwrap();
+        let pieces = messages.into_iter().map(HistoryPiece::Client).collect();
+        let applied = apply(mode, "OURS", pieces);
+        let shown = |piece: &HistoryPiece| match piece {
+            HistoryPiece::Client(raw) => serde_json::from_str(raw.get()).unwrap(),
+            HistoryPiece::Recorded(_) => panic!("nothing was recorded"),
+        };
+        let applied: Vec<Value> = applied.iter().map(shown).collect();
         assert_eq!(&Value::Array(applied), expected);
     }
 

@@ -20,10 +20,20 @@ pub(crate) trait Recorder: Send + Sync + fmt::Debug {
     fn commit(&self, entry: Entry) -> BoxFuture<'static, Result<(), ApiError>>;
 }
 
+/// A recorder of a turn of which nothing is kept.
+#[derive(Debug)]
+pub(crate) struct NoRecord;
+
+impl Recorder for NoRecord {
+    fn commit(&self, _: Entry) -> BoxFuture<'static, Result<(), ApiError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
 /// One entry of a turn's record. A turn's entries are: intents and their answers, the round
 /// that they belong to, the next round, …, and the end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "entry")]
+#[serde(rename_all = "snake_case", tag = "kind")]
 pub(crate) enum Entry {
     /// A call that may have an effect is about to run.
     Intent(Intent),
@@ -64,6 +74,8 @@ pub(crate) struct Ran {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RecordedRound {
     /// A JSON array: the assistant's message and the answers to its calls, or a message alone.
+    /// A note of ours may stand before it (to go on with an answer), or behind it (where a
+    /// user's words follow).
     pub(crate) messages: String,
     /// The name of the model that wrote it; its reasoning is sent to no other.
     pub(crate) model: String,
@@ -135,6 +147,8 @@ pub(crate) struct OpenRound {
 pub(crate) enum OpenCall {
     /// It ran, or was refused: the content of its tool message.
     Answered { answer: String },
+    /// The client answered it: its own `role: tool` message, as JSON.
+    Given { message: String },
     /// A call of the server's that has not run.
     Waiting,
     /// The client answers it, under this id.

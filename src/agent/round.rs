@@ -6,13 +6,18 @@
 mod announcing;
 mod answers;
 mod client_calls;
+mod open;
 mod texts;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
+
+use crate::execution::ask::Ask;
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolCall, ToolResult};
 use crate::execution::schedule::Position;
+use crate::ids::ApprovalId;
 use crate::openai::chunk::{Chunk, FinishReason};
 use crate::openai::usage::Usage;
 use crate::tools::tool::{Concurrency, ToolError};
@@ -25,7 +30,9 @@ use super::settings::StartRule;
 use super::size_estimate;
 use super::unknown::Unknown;
 use announcing::Announced;
+pub(super) use answers::Answer;
 use client_calls::{ClientSent, PassedOn};
+use open::Restored;
 
 /// What a round must know of its turn.
 #[derive(Debug)]
@@ -47,6 +54,13 @@ pub(super) enum RoundEffect {
     Ready(Position, Box<AdmittedCall>),
     /// Frees these positions, all of them before the scheduler starts a call.
     Withdraw(Vec<Position>),
+    /// Runs a call that was judged.
+    Run {
+        position: Position,
+        has_effect: bool,
+    },
+    /// Ends a call that was judged and will not run.
+    Release(Position),
 }
 
 /// The state of one round.
@@ -72,6 +86,10 @@ pub(super) struct Round {
     passed_on: PassedOn,
     held: HeldText,
     announced: Announced,
+    /// The text that the client was sent as content.
+    pub(super) said: String,
+    /// Set for a round that an earlier turn began.
+    restored: Option<Restored>,
 }
 
 /// One call of the round. Its index in `Round::calls` is both its slot in the assembler and its
@@ -89,6 +107,23 @@ struct Call {
     tool: String,
     /// What of a client's call has been sent on.
     sent: Option<ClientSent>,
+    /// The approval by which it may run.
+    approval: Option<ApprovalId>,
+    /// Whether an intent to run it was recorded.
+    is_recorded: bool,
+    /// What became of it when it was judged before its turn.
+    ahead: Option<Ahead>,
+    /// An earlier turn answered it.
+    is_earlier: bool,
+}
+
+/// A call that stands behind one that asks, and is judged without being started.
+#[derive(Debug)]
+enum Ahead {
+    Judging,
+    Asked(Box<Ask>),
+    /// It asks nothing, or is answered when its turn comes.
+    Free,
 }
 
 /// How far a call has come.
@@ -99,11 +134,19 @@ enum Progress {
     Open,
     /// Handed to the scheduler.
     Ready,
+    /// Its turn has come, and the pipeline judges it.
+    Judging,
+    /// The same, but later bytes made it invalid. This error will be its answer.
+    JudgingInvalid(ToolResult),
+    /// It needs a person, and holds its position.
+    Asking(Box<Ask>),
     Running(Running),
     /// The call runs, but later bytes made it invalid. This error will be its answer instead of
     /// the tool's.
     RunningInvalid(Running, ToolResult),
     Answered(ToolResult),
+    /// Answered by the client: its own message.
+    Given(Box<RawValue>),
     /// A call of one of the client's tools: the server does not run it.
     Clients,
     /// Taken out of the round: not answered, and not part of the history.
@@ -160,6 +203,8 @@ impl Round {
             passed_on: PassedOn::default(),
             held: HeldText::new(rules.content),
             announced: Announced::new(rules.cards),
+            said: String::new(),
+            restored: None,
         }
     }
 
@@ -167,6 +212,7 @@ impl Round {
     pub(super) fn size_estimate(&self) -> usize {
         self.size_estimate
             + self.unknown.size_estimate()
+            + self.said.len()
             + self.held.size_estimate()
             + self.calls.len() * size_estimate::CALL_OVERHEAD
     }
@@ -232,6 +278,8 @@ impl Round {
         self.announce_the_rest(rules, effects);
         if self.has_client_call(rules) {
             self.release_text(effects);
+            self.leave_to_client(rules, effects);
+            self.run_sealed_calls(rules, effects);
             return Ending::ClientCalls;
         }
         if self.calls.iter().all(|call| matches!(call.progress, Progress::Dropped)) {
@@ -256,14 +304,15 @@ impl Round {
     pub(super) fn has_calls_to_keep(&self) -> bool {
         self.calls.iter().any(|call| match call.progress {
             Progress::Open | Progress::Ready => call.sealed,
-            Progress::Running(_) | Progress::RunningInvalid(..) | Progress::Answered(_) => true,
+            Progress::Judging
+            | Progress::JudgingInvalid(_)
+            | Progress::Asking(_)
+            | Progress::Running(_)
+            | Progress::RunningInvalid(..)
+            | Progress::Answered(_)
+            | Progress::Given(_) => true,
             Progress::Clients | Progress::Dropped => false,
         })
-    }
-
-    /// Takes out the calls of the server's tools that have not started.
-    pub(super) fn withdraw_server_calls(&mut self, effects: &mut Vec<RoundEffect>) {
-        self.drop_waiting_calls(|_| true, effects);
     }
 
     /// Withdraws all of them at once, so that none starts because another one made room.
@@ -377,6 +426,13 @@ impl Round {
                 );
                 self.answer(slot, &error, effects);
             }
+            Progress::Judging => {
+                self.calls[slot].progress = Progress::JudgingInvalid(ToolResult::error(&error));
+            }
+            Progress::Asking(_) => {
+                effects.push(RoundEffect::Release(slot));
+                self.settle(slot, &error, effects);
+            }
             Progress::Running(ref running) => {
                 let running = running.clone();
                 self.calls[slot].progress =
@@ -385,7 +441,11 @@ impl Round {
             Progress::Answered(_) => {
                 self.calls[slot].progress = Progress::Answered(ToolResult::error(&error));
             }
-            Progress::RunningInvalid(..) | Progress::Clients | Progress::Dropped => {}
+            Progress::JudgingInvalid(_)
+            | Progress::RunningInvalid(..)
+            | Progress::Given(_)
+            | Progress::Clients
+            | Progress::Dropped => {}
         }
     }
 

@@ -2,14 +2,24 @@
 //!
 //! docs/stream.md, When upstream fails, has the rules.
 
+mod asks;
+mod beginnings;
+mod closing;
+mod ending;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
+
+use self::asks::Asks;
 use super::attempts::Attempts;
-use super::conversation::{AnsweredCall, Conversation, Exchange};
-use super::events::{Failure, Finished, TurnEvent};
+use super::beginning::{Asking, Beginning, Decided, HistoryPiece};
+use super::conversation::Conversation;
+use super::events::TurnEvent;
 use super::held_text::ContentRule;
-use super::limits::{Repeats, fit_round};
+use super::limits::Repeats;
+use super::record::{Entry, Ran};
 use super::round::{Ending, Round, RoundEffect, RoundRules};
 use super::settings::{
     AskedModel, Delivery, ModelRule, Refused, StartRule, TurnSettings, traits_of,
@@ -17,6 +27,7 @@ use super::settings::{
 use super::stats::TurnStats;
 use super::unknown::Unknown;
 use crate::errors::{ApiError, ErrorCode};
+use crate::execution::ask::{Ask, Decision};
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolResult};
 use crate::execution::schedule::Position;
 use crate::ids::{SessionId, TurnId};
@@ -38,17 +49,47 @@ pub(crate) enum Event {
         /// A random number between 0 and 1, which spreads the waits before retries.
         jitter: f64,
     },
+    /// The turn of this call has come: it is judged.
     Started(Position),
+    Judged {
+        position: Position,
+        judgement: Judgement,
+    },
+    /// A call was judged without being started; it asks this, or nothing.
+    JudgedAhead {
+        position: Position,
+        ask: Option<Box<Ask>>,
+    },
     Answered {
         position: Position,
         result: ToolResult,
         duration: Duration,
     },
+    /// A person decided over REST.
+    Decided(Decided),
+    /// `approval.wait` is over.
+    WaitIsOver,
+    /// The entry that the turn waits for is committed.
+    Committed,
+    /// An entry could not be committed.
+    NotCommitted(ApiError),
+    /// The client left, or somebody cancelled the turn.
+    Stopped,
     /// `turns.max_duration` is over.
     TimeIsUp,
     ShuttingDown,
     /// The turn needs more memory than the server has left (`limits.buffers`).
     Overloaded,
+}
+
+/// What the pipeline says of a call that it does not answer itself.
+#[derive(Debug)]
+pub(crate) enum Judgement {
+    Permitted {
+        /// Whether it may change anything.
+        has_effect: bool,
+    },
+    Asked(Box<Ask>),
 }
 
 /// An action that the driver carries out for the turn.
@@ -66,6 +107,22 @@ pub(crate) enum TurnEffect {
     /// Gives the next call its position in the schedule.
     Reserve,
     Ready(Position, Box<AdmittedCall>),
+    /// Judges these calls without starting them.
+    JudgeAhead(Vec<Position>),
+    /// Judges the call with this decision: now if it asks, otherwise when its turn comes.
+    Decide(Position, Decision),
+    /// Runs a call that was permitted, when this entry is committed.
+    Run(Position, Option<Entry>),
+    /// Ends a call that was judged and will not run.
+    Release(Position),
+    /// Takes decisions over REST for this long.
+    AwaitDecisions(Duration),
+    /// Commits an entry behind all before it.
+    Record(Entry),
+    /// The same, and tells the turn of it.
+    Commit(Entry),
+    /// Closes the stream, and ends the calls that run.
+    Abort,
     /// Frees these positions, all of them before the scheduler starts a call.
     Withdraw(Vec<Position>),
     /// Remembers what this model refuses.
@@ -96,6 +153,12 @@ pub(crate) struct TurnStart {
     pub(crate) upstream: Arc<upstream::UpstreamSettings>,
     /// The most characters of all answers of a round together.
     pub(crate) max_round_chars: usize,
+    pub(crate) beginning: Beginning,
+    pub(crate) asking: Asking,
+    /// Whether the client wants what the turn adds to the conversation.
+    pub(crate) include_messages: bool,
+    /// Milliseconds since 1970 when the turn began, for the times of what it asks.
+    pub(crate) began_ms: i64,
 }
 
 /// The state of a turn.
@@ -125,6 +188,29 @@ pub(crate) struct TurnState {
     elapsed: Duration,
     /// The unknown top-level members of the last closed round.
     unknown: Unknown,
+    /// The content of the answer before this round.
+    said: String,
+    /// What the client is told at the end, while the end is committed.
+    last_event: Option<TurnEvent>,
+    /// The `finish_reason` of a turn whose last round has client's calls.
+    clients_reason: Option<FinishReason>,
+    asks: Asks,
+    /// What the turn added so far, if the client wants it.
+    messages: Vec<Box<RawValue>>,
+    /// Whether a round was closed in this turn.
+    has_closed: bool,
+    /// User messages that come after the round that was open.
+    then: Vec<HistoryPiece>,
+    /// The answer that the turn goes on with, and the note that asks for it.
+    continued: Option<Continued>,
+}
+
+/// An answer of ours that the turn goes on with.
+#[derive(Debug)]
+struct Continued {
+    said: String,
+    /// Stands before the first round that is recorded.
+    note: String,
 }
 
 /// After this many rounds in a row that were cut off within a call, the turn ends: the model
@@ -138,6 +224,8 @@ enum Phase {
     Streaming,
     /// For tool calls; the stream has ended.
     Answering,
+    /// For the commit of its end.
+    Ending,
     Over,
 }
 
@@ -162,14 +250,15 @@ impl TurnState {
             sent_bytes: 0,
             elapsed: Duration::ZERO,
             unknown: Unknown::default(),
+            said: String::new(),
+            last_event: None,
+            clients_reason: None,
+            asks: Asks::default(),
+            messages: Vec::new(),
+            has_closed: false,
+            then: Vec::new(),
+            continued: None,
         }
-    }
-
-    /// Asks for the first round.
-    pub(crate) fn begin(&mut self) -> Vec<TurnEffect> {
-        let mut effects = Vec::new();
-        self.next_round(&mut effects);
-        effects
     }
 
     /// Reacts to an event. `elapsed` is the time since the beginning of the turn.
@@ -183,6 +272,7 @@ impl TurnState {
                 Phase::Answering,
                 Event::Chunk(_) | Event::StreamEnded { .. } | Event::Faulted { .. },
             ) => {}
+            (Phase::Ending, event) => self.while_ending(event, &mut effects),
             (Phase::Streaming, Event::Chunk(chunk)) if chunk.whole.is_some() => {
                 self.whole = Some(chunk);
             }
@@ -193,15 +283,19 @@ impl TurnState {
             (Phase::Streaming, Event::Faulted { fault, jitter }) => {
                 self.faulted(&fault, jitter, &mut effects);
             }
-            (_, Event::Started(position)) => {
-                let event = self.round.started(position, elapsed);
-                self.tools_ran |= event.is_some();
-                effects.extend(event.map(TurnEffect::Emit));
+            (_, Event::Started(position)) => self.round.started(position),
+            (_, Event::Judged { position, judgement }) => {
+                self.judged(position, judgement, &mut effects);
             }
+            (_, Event::JudgedAhead { position, ask }) => self.round.judged_ahead(position, ask),
             (_, Event::Answered { position, result, duration }) => {
-                let event = self.round.answered(position, result, duration);
-                effects.extend(event.map(TurnEffect::Emit));
+                self.answered(position, result, duration, &mut effects);
             }
+            (_, Event::Decided(decided)) => self.decided(decided, &mut effects),
+            (_, Event::WaitIsOver) => self.asks.wait_is_over(),
+            (_, Event::Committed) => {}
+            (_, Event::NotCommitted(error)) => self.fail(error, &mut effects),
+            (_, Event::Stopped) => self.stopped(&mut effects),
             (_, Event::TimeIsUp) => {
                 let limit = self.start.settings.max_duration.as_secs();
                 let message = format!("the turn took longer than turns.max_duration ({limit} s)");
@@ -209,14 +303,51 @@ impl TurnState {
             }
             (_, Event::ShuttingDown) => {
                 let message = "the server is shutting down; ask again when it is back";
-                self.fail(ApiError::new(ErrorCode::ShuttingDown, message), &mut effects);
+                self.shut_down(ApiError::new(ErrorCode::ShuttingDown, message), &mut effects);
             }
             (_, Event::Overloaded) => self.fail(Exhausted.into(), &mut effects),
         }
-        if self.phase == Phase::Answering && self.round.is_answered() {
-            self.close_round(&mut effects);
-        }
+        self.close_if_answered(&mut effects);
         effects
+    }
+
+    fn close_if_answered(&mut self, effects: &mut Vec<TurnEffect>) {
+        if self.phase == Phase::Answering && self.round.is_answered() {
+            if self.round.is_clients_turn() {
+                self.hand_over_to_client(effects);
+            } else {
+                self.close_round(effects);
+            }
+        }
+    }
+
+    fn judged(&mut self, position: Position, judgement: Judgement, effects: &mut Vec<TurnEffect>) {
+        let elapsed = self.elapsed;
+        match judgement {
+            Judgement::Permitted { has_effect } => {
+                self.in_round(effects, |round, _, effects| {
+                    round.permitted(position, has_effect, elapsed, effects);
+                });
+            }
+            Judgement::Asked(ask) => self.asked(position, ask, effects),
+        }
+    }
+
+    fn answered(
+        &mut self,
+        position: Position,
+        result: ToolResult,
+        duration: Duration,
+        effects: &mut Vec<TurnEffect>,
+    ) {
+        let elapsed = self.elapsed;
+        self.in_round(effects, |round, _, effects| {
+            round.answered(position, result, duration, elapsed, effects);
+        });
+        if let Some(answer) = self.round.recorded_answer(position) {
+            let (round, slot) = (self.stats.rounds, position);
+            effects.push(TurnEffect::Record(Entry::Ran(Ran { round, slot, answer })));
+        }
     }
 
     /// The estimated memory of the turn, in bytes.
@@ -224,7 +355,7 @@ impl TurnState {
         /// Growing buffers hold up to twice their contents, and the allocator keeps what they
         /// leave behind for a while.
         const ROOM: usize = 3;
-        self.sent_bytes + ROOM * self.round.size_estimate()
+        self.sent_bytes + self.said.len() + ROOM * self.round.size_estimate()
     }
 
     fn chunk(&mut self, chunk: Chunk, effects: &mut Vec<TurnEffect>) {
@@ -243,13 +374,14 @@ impl TurnState {
         let (is_whole, mut unsent) = (whole.is_some(), Vec::new());
         if let Some(chunk) = whole {
             self.chunk(*chunk, &mut unsent);
-            if self.phase == Phase::Over {
+            if self.is_over() {
                 return effects.extend(unsent);
             }
         }
         let ending = self.in_round(&mut unsent, Round::end);
         if is_whole && ending == Ending::Cut && !self.round.has_calls_to_keep() {
             self.round.gave_text = false;
+            self.round.said.clear();
             return self.try_again(&half_open(), jitter, effects);
         }
         effects.extend(unsent);
@@ -265,8 +397,8 @@ impl TurnState {
             }
             Ending::Text => self.finish(self.cut_off_reason_or(FinishReason::Stop), effects),
             Ending::ClientCalls => {
-                self.in_round(effects, |round, _, effects| round.withdraw_server_calls(effects));
-                self.finish(self.cut_off_reason_or(FinishReason::ToolCalls), effects);
+                self.clients_reason = Some(self.cut_off_reason_or(FinishReason::ToolCalls));
+                self.await_answers();
             }
             Ending::Empty => self.empty(effects),
             Ending::Cut => self.faulted(&half_open(), jitter, effects),
@@ -350,40 +482,6 @@ impl TurnState {
         is_eager_input.then_some(Refused::EagerInput)
     }
 
-    /// Adds the round with its answers to the conversation, and goes on to the next round.
-    fn close_round(&mut self, effects: &mut Vec<TurnEffect>) {
-        self.end_round();
-        let mut round = self.replace_round(effects);
-        let message = std::mem::take(&mut round.message);
-        self.unknown = std::mem::take(&mut round.unknown);
-        let model = self.model().to_owned();
-        let (calls, mut results): (Vec<_>, Vec<_>) = round.answers().into_iter().unzip();
-        fit_round(&mut results, self.start.max_round_chars);
-        self.stats.tool_calls += calls.len();
-        let calls = calls.into_iter().zip(results).map(|(call, result)| {
-            let name = call.name.as_deref().unwrap_or_default();
-            AnsweredCall {
-                id: call.id.clone(),
-                entry: call.to_message(),
-                answer: self.repeats.note(
-                    self.stats.rounds,
-                    name,
-                    &call.arguments,
-                    result.wire_text(),
-                ),
-            }
-        });
-        let calls = calls.collect();
-        self.start.conversation.push(Exchange { message, calls, model });
-        if self.stats.rounds >= self.start.settings.max_rounds {
-            self.final_reason.get_or_insert(FinishReason::Length);
-        }
-        match self.final_reason {
-            Some(reason) => self.finish(reason, effects),
-            None => self.next_round(effects),
-        }
-    }
-
     fn next_round(&mut self, effects: &mut Vec<TurnEffect>) {
         self.stats.rounds += 1;
         self.attempts.begin_round();
@@ -406,6 +504,7 @@ impl TurnState {
         self.interrupt_tools(effects);
         self.rule = None;
         self.text_was_given |= self.round.gave_text;
+        self.said.push_str(&self.round.said);
         let fresh = Round::new(&rules(&self.start, StartRule::default()), self.text_was_given);
         self.stats.count(self.round.usage.take());
         std::mem::replace(&mut self.round, fresh)
@@ -414,35 +513,6 @@ impl TurnState {
     /// Counts the usage of a round that is not asked again.
     fn end_round(&mut self) {
         self.stats.end_round(self.round.usage.take());
-    }
-
-    fn finish(&mut self, reason: FinishReason, effects: &mut Vec<TurnEffect>) {
-        // After a closed round `self.round` is an empty replacement, and the usage has been
-        // counted.
-        if self.phase == Phase::Streaming {
-            self.end_round();
-            self.unknown = std::mem::take(&mut self.round.unknown);
-        }
-        let (unknown, whole) = std::mem::take(&mut self.unknown).into_parts();
-        let whole = whole.filter(|_| self.attempts.passes_whole_answers());
-        let (session, turn) = (self.start.session.to_string(), self.start.turn.clone());
-        let summary = self.stats.summary(session, turn, self.elapsed);
-        let usage = self.stats.usage.take();
-        let finished = Finished { reason, usage, summary, messages: None, unknown, whole };
-        self.stop(TurnEvent::Finished(Box::new(finished)), effects);
-    }
-
-    fn fail(&mut self, error: ApiError, effects: &mut Vec<TurnEffect>) {
-        let failure = Failure { error, tools_ran: self.tools_ran };
-        self.stop(TurnEvent::Failed(Box::new(failure)), effects);
-    }
-
-    /// Ends the turn; `last` is its terminal event.
-    fn stop(&mut self, last: TurnEvent, effects: &mut Vec<TurnEffect>) {
-        self.interrupt_tools(effects);
-        effects.push(TurnEffect::Emit(last));
-        self.phase = Phase::Over;
-        effects.push(TurnEffect::Stop);
     }
 
     /// Emits `tool_end` for each call that still runs: every `tool_start` has one.
@@ -459,8 +529,31 @@ impl TurnState {
         let start = self.start_rule(None);
         let mut asked = Vec::new();
         let outcome = act(&mut self.round, &rules(&self.start, start), &mut asked);
-        effects.extend(asked.into_iter().map(TurnEffect::from));
+        for effect in asked {
+            let effect = self.turn_effect(effect);
+            effects.push(effect);
+        }
         outcome
+    }
+
+    /// The turn's effect for a round's. A call is recorded before it may have an effect.
+    fn turn_effect(&mut self, effect: RoundEffect) -> TurnEffect {
+        match effect {
+            RoundEffect::Emit(event) => {
+                self.tools_ran |= matches!(event, TurnEvent::ToolStarted(_));
+                TurnEffect::Emit(event)
+            }
+            RoundEffect::Reserve => TurnEffect::Reserve,
+            RoundEffect::Ready(position, call) => TurnEffect::Ready(position, call),
+            RoundEffect::Withdraw(positions) => TurnEffect::Withdraw(positions),
+            RoundEffect::Release(position) => TurnEffect::Release(position),
+            RoundEffect::Run { position, has_effect } => {
+                let writer = self.round.writer().unwrap_or(&self.attempts.model().name);
+                let round = (self.stats.rounds, writer.to_owned());
+                let intent = self.round.intent(position, has_effect, round);
+                TurnEffect::Run(position, intent.map(Entry::Intent))
+            }
+        }
     }
 
     /// Names the model where the error is about it.
@@ -484,17 +577,6 @@ impl TurnState {
         let rule = traits_of(&names.collect::<Vec<_>>(), &self.start.model_rules).start;
         self.rule = Some(rule);
         rule
-    }
-}
-
-impl From<RoundEffect> for TurnEffect {
-    fn from(effect: RoundEffect) -> Self {
-        match effect {
-            RoundEffect::Emit(event) => Self::Emit(event),
-            RoundEffect::Reserve => Self::Reserve,
-            RoundEffect::Ready(position, call) => Self::Ready(position, call),
-            RoundEffect::Withdraw(positions) => Self::Withdraw(positions),
-        }
     }
 }
 

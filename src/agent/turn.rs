@@ -3,21 +3,27 @@
 //! The turn owns what it starts. Dropping it closes the connection to upstream, aborts its tool
 //! calls and cancels their token.
 
+mod calls;
+
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Fuse, FutureExt as _};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
+use self::calls::{Calls, Commit};
+use super::beginning::Decided;
 use super::outbox::Outbox;
+use super::record::{Entry, Recorder};
 use super::settings::Refused;
 use super::state::{Event, TurnEffect, TurnStart, TurnState};
-use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolResult};
-use crate::execution::scheduler::{Scheduler, WorkOutcome};
+use crate::execution::pipeline::Pipeline;
+use crate::execution::schedule::Position;
 use crate::memory_budget::Reservation;
 use crate::sync;
 use crate::tools::tool::{CallContext, SessionContext};
@@ -34,6 +40,12 @@ pub(crate) struct Turn {
     pub(crate) refusals: Arc<ModelRefusals>,
     /// The turn's part of the memory that all requests share.
     pub(crate) reservation: Reservation,
+    /// Commits what the turn leaves behind.
+    pub(crate) recorder: Arc<dyn Recorder>,
+    /// Cancelled when the client has left, or somebody cancels the turn.
+    pub(crate) stop: CancellationToken,
+    /// What a person decides over REST while the turn waits for it.
+    pub(crate) decisions: UnboundedReceiver<Decided>,
     /// Cancelled when the server's grace period ends.
     pub(crate) shutdown: CancellationToken,
 }
@@ -61,24 +73,8 @@ impl ModelRefusals {
 
 /// Runs the turn to its end. Its last event is its one terminal event.
 pub(crate) async fn run(turn: Turn, outbox: Outbox) {
-    let Turn { start, upstream, headers, session, refusals, reservation, shutdown } = turn;
     let began = Instant::now();
-    let cancelled = CancellationToken::new();
-    let mut driver = Driver {
-        headers,
-        refusals,
-        pipeline: Arc::new(start.pipeline.clone()),
-        reservation,
-        max_parallel: start.settings.max_parallel_tools,
-        scheduler: Scheduler::new(start.settings.max_parallel_tools),
-        source: ChunkSource::Idle,
-        context: CallContext { session, cancelled: cancelled.clone() },
-        outbox,
-        time_is_up: Box::pin(sleep_until(began + start.settings.max_duration)),
-        shutdown: Box::pin(shutdown.cancelled_owned()),
-        upstream,
-        _cancel_on_drop: cancelled.drop_guard(),
-    };
+    let (mut driver, start) = Driver::new(turn, outbox, began);
     let mut state = TurnState::new(start);
     let mut effects = state.begin();
     loop {
@@ -93,18 +89,27 @@ pub(crate) async fn run(turn: Turn, outbox: Outbox) {
                 EffectOutcome::Over => return,
             }
         }
-        effects = started
-            .into_iter()
-            .flat_map(|position| state.on(Event::Started(position), began.elapsed()))
-            .collect();
+        effects = tell_started(&mut state, started, began.elapsed());
         if effects.is_empty() {
-            let (event, started) = driver.next().await;
-            effects = state.on(event, began.elapsed());
-            for position in started {
-                effects.extend(state.on(Event::Started(position), began.elapsed()));
+            effects = state.settle(began.elapsed());
+        }
+        if effects.is_empty() {
+            let (started, event) = driver.next().await;
+            effects = tell_started(&mut state, started, began.elapsed());
+            if let Some(event) = event {
+                effects.extend(state.on(event, began.elapsed()));
             }
         }
     }
+}
+
+fn tell_started(
+    state: &mut TurnState,
+    started: Vec<Position>,
+    elapsed: Duration,
+) -> Vec<TurnEffect> {
+    let started = started.into_iter();
+    started.flat_map(|position| state.on(Event::Started(position), elapsed)).collect()
 }
 
 /// Holds what the turn acts on, and carries out its effects.
@@ -114,24 +119,24 @@ struct Driver {
     refusals: Arc<ModelRefusals>,
     pipeline: Arc<Pipeline>,
     max_parallel: usize,
-    scheduler: Scheduler<Timed>,
+    calls: Calls,
     source: ChunkSource,
     context: CallContext,
     outbox: Outbox,
+    recorder: Arc<dyn Recorder>,
+    /// Commits that nothing waits for before the end of the turn.
+    records: Vec<Commit>,
+    /// The commit that the turn waits for.
+    commit: Option<Commit>,
+    decisions: UnboundedReceiver<Decided>,
+    /// The end of the wait for decisions.
+    wait_is_over: Option<Pin<Box<Sleep>>>,
     /// Covers what the turn keeps, and the events that wait for the subscriber.
     reservation: Reservation,
-    time_is_up: Pin<Box<Sleep>>,
-    shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
-    _cancel_on_drop: DropGuard,
-}
-
-/// A tool's answer, and how long the tool ran.
-struct Timed(ToolResult, Duration);
-
-impl WorkOutcome for Timed {
-    fn is_held(&self) -> bool {
-        false
-    }
+    time_is_up: Fuse<Pin<Box<Sleep>>>,
+    stopped: Fuse<Pin<Box<WaitForCancellationFutureOwned>>>,
+    shutdown: Fuse<Pin<Box<WaitForCancellationFutureOwned>>>,
+    cancel_on_drop: DropGuard,
 }
 
 /// The stream from upstream.
@@ -147,16 +152,47 @@ enum ChunkSource {
 /// What the loop must do after an effect.
 enum EffectOutcome {
     /// Tell the state that calls at these positions started.
-    Started(Vec<usize>),
+    Started(Vec<Position>),
     /// A request was sent, and the schedule is empty.
     Asked,
     Over,
 }
 
 impl Driver {
+    fn new(turn: Turn, outbox: Outbox, began: Instant) -> (Self, TurnStart) {
+        let Turn { start, upstream, headers, session, refusals, reservation, .. } = turn;
+        let Turn { recorder, stop, decisions, shutdown, .. } = turn;
+        let cancelled = CancellationToken::new();
+        let context = CallContext { session, cancelled: cancelled.clone() };
+        let pipeline = Arc::new(start.pipeline.clone());
+        let max_parallel = start.settings.max_parallel_tools;
+        let driver = Self {
+            calls: Calls::new(Arc::clone(&pipeline), context.clone(), max_parallel),
+            headers,
+            refusals,
+            pipeline,
+            reservation,
+            max_parallel,
+            source: ChunkSource::Idle,
+            context,
+            outbox,
+            recorder,
+            records: Vec::new(),
+            commit: None,
+            decisions,
+            wait_is_over: None,
+            time_is_up: Box::pin(sleep_until(began + start.settings.max_duration)).fuse(),
+            stopped: Box::pin(stop.cancelled_owned()).fuse(),
+            shutdown: Box::pin(shutdown.cancelled_owned()).fuse(),
+            upstream,
+            cancel_on_drop: cancelled.drop_guard(),
+        };
+        (driver, start)
+    }
+
     /// Reserves memory for the turn. Returns the effects, or those that fail the turn if there
-    /// is not enough. Events of effects that are left are still emitted: a tool that ended has
-    /// ended.
+    /// is not enough. Events of effects that are left are still emitted and recorded: a tool that
+    /// ended has ended.
     fn within_budget(
         &mut self,
         state: &mut TurnState,
@@ -169,7 +205,7 @@ impl Driver {
         let failed = state.on(Event::Overloaded, elapsed);
         // No effects means that the turn is over already.
         if !failed.is_empty() {
-            effects.retain(|effect| matches!(effect, TurnEffect::Emit(_)));
+            effects.retain(|effect| matches!(effect, TurnEffect::Emit(_) | TurnEffect::Record(_)));
             effects.extend(failed);
         }
         effects
@@ -177,42 +213,77 @@ impl Driver {
 
     /// Carries out one effect.
     fn apply(&mut self, effect: TurnEffect) -> EffectOutcome {
-        let started = match effect {
-            TurnEffect::Emit(event) => {
-                self.outbox.push(event);
-                Vec::new()
-            }
+        match effect {
+            TurnEffect::Emit(event) => self.outbox.push(event),
             TurnEffect::Ask { body, wait } => {
                 self.ask(body, wait);
                 return EffectOutcome::Asked;
             }
-            TurnEffect::CloseStream => {
-                self.source = ChunkSource::Idle;
-                Vec::new()
-            }
-            TurnEffect::Reserve => {
-                self.scheduler.reserve();
-                Vec::new()
-            }
+            TurnEffect::CloseStream => self.source = ChunkSource::Idle,
+            TurnEffect::Reserve => self.calls.reserve(),
             TurnEffect::Ready(position, call) => {
-                let concurrency = call.concurrency();
-                let work = Box::pin(self.work(*call));
-                self.scheduler.ready(position, concurrency, work)
+                return EffectOutcome::Started(self.calls.ready(position, *call));
             }
-            TurnEffect::Withdraw(positions) => self.scheduler.withdraw(&positions),
-            TurnEffect::RememberRefusal(refused, model) => {
-                self.refusals.remember(refused, model);
-                Vec::new()
+            TurnEffect::Withdraw(positions) => {
+                return EffectOutcome::Started(self.calls.withdraw(&positions));
             }
+            TurnEffect::JudgeAhead(positions) => self.calls.judge_ahead(positions),
+            TurnEffect::Decide(position, decision) => {
+                return EffectOutcome::Started(self.calls.decide(position, decision));
+            }
+            TurnEffect::Run(position, entry) => {
+                let commit = entry.map(|entry| self.recorder.commit(entry));
+                self.calls.run(position, commit);
+            }
+            TurnEffect::Release(position) => {
+                return EffectOutcome::Started(self.calls.release(position));
+            }
+            TurnEffect::AwaitDecisions(wait) => {
+                self.wait_is_over = Some(Box::pin(sleep(wait)));
+            }
+            TurnEffect::Record(entry) => self.records.push(self.recorder.commit(entry)),
+            TurnEffect::Commit(entry) => self.commit(entry),
+            TurnEffect::Abort => self.abort(),
+            TurnEffect::RememberRefusal(refused, model) => self.refusals.remember(refused, model),
             TurnEffect::Stop => return EffectOutcome::Over,
-        };
-        EffectOutcome::Started(started)
+        }
+        EffectOutcome::Started(Vec::new())
+    }
+
+    /// Commits an entry behind all that were recorded before.
+    fn commit(&mut self, entry: Entry) {
+        let records = std::mem::take(&mut self.records);
+        if records.is_empty() {
+            self.commit = Some(self.recorder.commit(entry));
+            return;
+        }
+        let recorder = Arc::clone(&self.recorder);
+        self.commit = Some(Box::pin(async move {
+            for record in records {
+                record.await?;
+            }
+            recorder.commit(entry).await
+        }));
+    }
+
+    /// Closes the stream and ends the calls that run.
+    fn abort(&mut self) {
+        self.source = ChunkSource::Idle;
+        let cancelled = CancellationToken::new();
+        self.context.cancelled = cancelled.clone();
+        // Cancels the token of the calls.
+        self.cancel_on_drop = cancelled.drop_guard();
+        self.calls = self.no_calls();
+    }
+
+    fn no_calls(&self) -> Calls {
+        Calls::new(Arc::clone(&self.pipeline), self.context.clone(), self.max_parallel)
     }
 
     /// Opens the request after `wait`, with an empty schedule.
     fn ask(&mut self, body: RequestBody, wait: Duration) {
         let (client, headers) = (Arc::clone(&self.upstream), self.headers.clone());
-        self.scheduler = Scheduler::new(self.max_parallel);
+        self.calls = self.no_calls();
         self.context.session.read_state.begin_round();
         self.source = ChunkSource::Opening(Box::pin(async move {
             if !wait.is_zero() {
@@ -222,37 +293,56 @@ impl Driver {
         }));
     }
 
-    /// Runs a call and measures its time.
-    fn work(&self, call: AdmittedCall) -> impl Future<Output = Timed> + Send + 'static {
-        let (pipeline, context) = (Arc::clone(&self.pipeline), self.context.clone());
-        async move {
-            let began = Instant::now();
-            let result = pipeline.run(call, context).await;
-            Timed(result, began.elapsed())
-        }
-    }
-
     /// Waits for the next event. Returns it with the positions of calls that started because of
     /// it.
-    async fn next(&mut self) -> (Event, Vec<usize>) {
-        let Self { source, scheduler, outbox, time_is_up, shutdown, .. } = self;
+    async fn next(&mut self) -> (Vec<Position>, Option<Event>) {
+        let Self { source, calls, outbox, time_is_up, stopped, shutdown, commit, .. } = self;
+        let Self { decisions, wait_is_over, .. } = self;
         outbox.hand_over().await;
         // All chunks of one socket read are processed before anything else; a read is never
         // large.
         if let Some(event) = source.next_buffered() {
-            return (event, Vec::new());
+            return (Vec::new(), Some(event));
         }
         let next = async {
-            tokio::select! {
-                event = source.next(outbox) => (event, Vec::new()),
-                Some((position, Timed(result, duration), started)) = scheduler.next() => {
-                    (Event::Answered { position, result, duration }, started)
-                }
-                () = time_is_up => (Event::TimeIsUp, Vec::new()),
-                () = shutdown => (Event::ShuttingDown, Vec::new()),
-            }
+            let event = tokio::select! {
+                event = source.next(outbox) => event,
+                event = calls.next() => return event,
+                event = committed(commit) => event,
+                event = decided(decisions, wait_is_over) => event,
+                () = time_is_up => Event::TimeIsUp,
+                () = stopped => Event::Stopped,
+                () = shutdown => Event::ShuttingDown,
+            };
+            (Vec::new(), Some(event))
         };
         outbox.flush_before(next).await
+    }
+}
+
+/// Waits for the commit that the turn waits for. Cancel-safe.
+async fn committed(commit: &mut Option<Commit>) -> Event {
+    let Some(committing) = commit else { return std::future::pending().await };
+    let outcome = committing.await;
+    *commit = None;
+    match outcome {
+        Ok(()) => Event::Committed,
+        Err(error) => Event::NotCommitted(error),
+    }
+}
+
+/// Waits for a decision, while the turn waits for one. Cancel-safe.
+async fn decided(
+    decisions: &mut UnboundedReceiver<Decided>,
+    wait_is_over: &mut Option<Pin<Box<Sleep>>>,
+) -> Event {
+    let Some(over) = wait_is_over else { return std::future::pending().await };
+    tokio::select! {
+        Some(decided) = decisions.recv() => Event::Decided(decided),
+        () = over => {
+            *wait_is_over = None;
+            Event::WaitIsOver
+        }
     }
 }
 
@@ -305,6 +395,6 @@ fn jitter() -> f64 {
 
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("scheduler", &self.scheduler).finish_non_exhaustive()
+        f.debug_struct("Driver").field("calls", &self.calls).finish_non_exhaustive()
     }
 }

@@ -181,13 +181,11 @@ pub(crate) fn closed(
         let id = &open.message["tool_calls"][slot]["id"];
         messages.push(match call {
             OpenCall::Answered { answer: content } => answer(id, content),
+            OpenCall::Given { message } => given(id, message),
             OpenCall::Waiting => answer(id, INTERRUPTED),
             OpenCall::Clients { id: clients } => match client(clients) {
                 None => answer(id, INTERRUPTED),
-                Some(mut message) => {
-                    message["tool_call_id"] = id.clone();
-                    message
-                }
+                Some(message) => under_id(id, message),
             },
         });
     }
@@ -196,6 +194,17 @@ pub(crate) fn closed(
         model: open.model.clone(),
         has_reasoning: open.has_reasoning,
     }
+}
+
+/// The client's own answer, which an earlier request brought.
+fn given(id: &Value, message: &str) -> Value {
+    serde_json::from_str(message)
+        .map_or_else(|_| answer(id, INTERRUPTED), |message| under_id(id, message))
+}
+
+fn under_id(id: &Value, mut message: Value) -> Value {
+    message["tool_call_id"] = id.clone();
+    message
 }
 
 /// Tells the model what interrupted attempts at the same request have done; `None` if nothing.

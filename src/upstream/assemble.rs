@@ -11,6 +11,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::ids::CallId;
 use crate::openai::chunk::CallDelta;
 pub(crate) use call::AssembledCall;
@@ -96,6 +98,16 @@ impl Assembler {
             changed: BTreeSet::new(),
             half_open: BTreeSet::new(),
             unsealed: BTreeSet::new(),
+        }
+    }
+
+    /// Takes up the calls of a message that was assembled before: entries of `tool_calls`. All
+    /// of them are sealed.
+    pub(crate) fn restore(&mut self, entries: &[Value]) {
+        for entry in entries {
+            let id = entry["id"].as_str().unwrap_or_default().to_owned();
+            self.taken.insert(id.clone());
+            self.calls.push(AssembledCall::restored(id, entry));
         }
     }
 

@@ -1,75 +1,174 @@
-//! Keeps the client's messages as they are sent upstream.
+//! Keeps the transcript before the turn as it is sent upstream.
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::joined;
+use super::written::{self, Form};
+use crate::agent::beginning::HistoryPiece;
 use crate::agent::message;
+use crate::agent::record::RecordedRound;
+use crate::agent::settings::AskedModel;
 
-/// The client's messages, serialised once. They are serialised a second time without reasoning
-/// when a model is asked that takes none.
+/// The pieces of the transcript, serialised once. They are serialised a second time for a model
+/// that must not be sent all of it.
 #[derive(Debug)]
 pub(super) struct History {
-    /// The array with its brackets.
+    /// All messages in whole form, with commas between them.
     whole: Bytes,
-    /// The same array without reasoning; shares the bytes of `whole` where there is none.
-    without_reasoning: Option<Bytes>,
+    pieces: Vec<Piece>,
+    /// What was written for this model; shares the bytes of `whole` where nothing is left out.
+    adapted: Option<(AskedModel, Bytes)>,
+    /// How many recorded rounds hold calls.
+    rounds_with_calls: usize,
+}
+
+/// One piece of the transcript.
+#[derive(Debug)]
+struct Piece {
+    /// Where it stands in `whole`.
+    range: Range<usize>,
+    /// The model that wrote it, and whether it holds reasoning; `None` for a message of the
+    /// client's.
+    origin: Option<Origin>,
+}
+
+#[derive(Debug)]
+struct Origin {
+    model: Arc<str>,
+    has_reasoning: bool,
+    /// The number of the round among those with calls, if it has any.
+    number: Option<usize>,
 }
 
 impl History {
-    pub(super) fn new(messages: &[Box<RawValue>]) -> Self {
-        let mut whole = vec![b'['];
-        whole.extend(joined(messages.iter().map(|message| message.get())));
-        whole.push(b']');
-        Self { whole: whole.into(), without_reasoning: None }
+    pub(super) fn new(pieces: Vec<HistoryPiece>) -> Self {
+        let mut history = Self {
+            whole: Bytes::new(),
+            pieces: Vec::with_capacity(pieces.len()),
+            adapted: None,
+            rounds_with_calls: 0,
+        };
+        let mut whole = Vec::new();
+        for piece in pieces {
+            match piece {
+                HistoryPiece::Client(message) => history.add(&mut whole, message.get(), None),
+                HistoryPiece::Recorded(round) => {
+                    let origin = history.origin_of(&round);
+                    let messages = written::without_brackets(&round.messages);
+                    history.add(&mut whole, messages, Some(origin));
+                }
+            }
+        }
+        history.whole = whole.into();
+        history
+    }
+
+    fn add(&mut self, whole: &mut Vec<u8>, messages: &str, origin: Option<Origin>) {
+        if messages.is_empty() {
+            return;
+        }
+        if !whole.is_empty() {
+            whole.push(b',');
+        }
+        let start = whole.len();
+        whole.extend_from_slice(messages.as_bytes());
+        self.pieces.push(Piece { range: start..whole.len(), origin });
+    }
+
+    fn origin_of(&mut self, round: &RecordedRound) -> Origin {
+        let last = self.pieces.iter().rev().find_map(|piece| piece.origin.as_ref());
+        // Most transcripts know one model.
+        let model = last.map(|origin| &origin.model).filter(|model| ***model == *round.model);
+        let model = model.map_or_else(|| round.model.as_str().into(), Arc::clone);
+        let number = written::has_calls(&round.messages).then_some(self.rounds_with_calls);
+        self.rounds_with_calls += usize::from(number.is_some());
+        Origin { model, has_reasoning: round.has_reasoning, number }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        without_brackets(&self.whole).is_empty()
+        self.whole.is_empty()
     }
 
-    /// The messages with commas between them, without the brackets.
-    pub(super) fn written(&mut self, with_reasoning: bool) -> Bytes {
-        without_brackets(if with_reasoning { &self.whole } else { self.without_reasoning() })
+    /// How many rounds with calls it holds: the number of the turn's first own round.
+    pub(super) fn rounds_with_calls(&self) -> usize {
+        self.rounds_with_calls
     }
 
-    pub(super) fn has_reasoning(&mut self) -> bool {
-        self.without_reasoning().len() < self.whole.len()
+    /// The messages for `model`, with commas between them.
+    pub(super) fn written(&mut self, model: &AskedModel) -> Bytes {
+        if let Some((known, bytes)) = &self.adapted
+            && known.name == model.name
+            && known.takes_reasoning == model.takes_reasoning
+        {
+            return bytes.clone();
+        }
+        let bytes = self.adapted_to(model);
+        self.adapted = Some((model.clone(), bytes.clone()));
+        bytes
+    }
+
+    /// Whether `model` is sent any reasoning.
+    pub(super) fn has_reasoning_for(&self, model: &AskedModel) -> bool {
+        model.takes_reasoning
+            && self.pieces.iter().any(|piece| match &piece.origin {
+                Some(origin) => origin.has_reasoning && *origin.model == *model.name,
+                None => message::without_reasoning(self.client_message(piece)).is_some(),
+            })
     }
 
     /// The bytes that it keeps in memory.
     pub(super) fn size(&self) -> usize {
-        let other = self.without_reasoning.as_ref();
-        // Without reasoning to remove, both share one allocation, which counts once.
+        let other = self.adapted.as_ref().map(|(_, bytes)| bytes);
+        // Without anything to leave out, both share one allocation, which counts once.
         let other = other.filter(|other| other.as_ptr() != self.whole.as_ptr());
-        self.whole.len() + other.map_or(0, Bytes::len)
+        self.whole.len() + other.map_or(0, Bytes::len) + self.pieces.len() * size_of::<Piece>()
     }
 
-    fn without_reasoning(&mut self) -> &Bytes {
-        let whole = &self.whole;
-        self.without_reasoning.get_or_insert_with(|| without_reasoning(whole))
+    fn adapted_to(&self, model: &AskedModel) -> Bytes {
+        let changed: Vec<_> =
+            self.pieces.iter().map(|piece| self.changed_piece(piece, model)).collect();
+        if changed.iter().all(Option::is_none) {
+            return self.whole.clone();
+        }
+        let mut written = Vec::with_capacity(self.whole.len());
+        for (piece, changed) in self.pieces.iter().zip(changed) {
+            if !written.is_empty() {
+                written.push(b',');
+            }
+            match changed {
+                Some(changed) => written.extend_from_slice(&changed),
+                None => written.extend_from_slice(&self.whole[piece.range.clone()]),
+            }
+        }
+        written.into()
     }
-}
 
-/// The array without its brackets.
-fn without_brackets(array: &Bytes) -> Bytes {
-    array.slice(1..array.len() - 1)
-}
-
-/// Removes reasoning from each message. Returns the same bytes where there is none.
-fn without_reasoning(array: &Bytes) -> Bytes {
-    let Ok(messages) = serde_json::from_slice::<Vec<&RawValue>>(array) else {
-        return array.clone();
-    };
-    let stripped: Vec<_> =
-        messages.iter().map(|message| message::without_reasoning(message)).collect();
-    if stripped.iter().all(Option::is_none) {
-        return array.clone();
+    /// The piece without what `model` must not be sent; `None` if it stays as it is.
+    fn changed_piece(&self, piece: &Piece, model: &AskedModel) -> Option<Vec<u8>> {
+        let Some(origin) = &piece.origin else {
+            if model.takes_reasoning {
+                return None;
+            }
+            let stripped = message::without_reasoning(self.client_message(piece))?;
+            return Some(stripped.get().as_bytes().to_vec());
+        };
+        let form = Form::of(&origin.model, model);
+        let is_changed = match form {
+            Form::Whole => false,
+            Form::WithoutReasoning => origin.has_reasoning,
+            Form::Foreign => origin.has_reasoning || origin.number.is_some(),
+        };
+        is_changed.then(|| {
+            let messages = &self.whole[piece.range.clone()];
+            written::in_form(messages, form, origin.number.unwrap_or(0))
+        })
     }
-    let texts = messages.iter().zip(&stripped);
-    let texts = texts.map(|(whole, stripped)| stripped.as_deref().unwrap_or(whole).get());
-    let mut written = vec![b'['];
-    written.extend(joined(texts));
-    written.push(b']');
-    written.into()
+
+    fn client_message(&self, piece: &Piece) -> &RawValue {
+        serde_json::from_slice(&self.whole[piece.range.clone()])
+            .expect("a client's message is valid JSON")
+    }
 }

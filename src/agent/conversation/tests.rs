@@ -9,7 +9,7 @@ fn opening() -> Opening {
     let raw = |value: Value| to_raw_value(&value).unwrap();
     Opening {
         fields: serde_json::from_str(r#"{"model":"m","seed":1.10,"user":"u"}"#).unwrap(),
-        messages: vec![raw(json!({"role": "user", "content": "hi"}))],
+        pieces: vec![HistoryPiece::Client(raw(json!({"role": "user", "content": "hi"})))],
         server_tools: Bytes::from_static(br#"{"type":"function"}"#),
         client_tools: Vec::new(),
         tool_choice: ToolChoice::Required,
@@ -27,19 +27,16 @@ fn refusing_reasoning(name: &str) -> AskedModel {
 }
 
 fn exchange(model: &str) -> Exchange {
-    let mut message = AssistantMessage::default();
-    message.push_member(
-        "reasoning_content",
-        &RawValue::from_string(r#""because""#.to_owned()).unwrap(),
-    );
     Exchange {
-        message,
-        calls: vec![AnsweredCall {
-            id: "c1".to_owned(),
-            entry: json!({"id": "c1", "type": "function", "function": {"name": "Read"}}),
-            answer: "text".to_owned(),
-        }],
+        assistant: json!({
+            "role": "assistant",
+            "content": null,
+            "reasoning_content": "because",
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "Read"}}],
+        }),
+        answers: vec![to_raw_value(&answer_message("c1", "text")).unwrap()],
         model: model.to_owned(),
+        has_reasoning: true,
     }
 }
 
@@ -67,7 +64,7 @@ fn an_answer_in_one_piece_is_asked_for_without_options_of_streams() {
 #[test]
 fn a_round_goes_back_with_all_its_members_and_frees_the_choice() {
     let mut conversation = Conversation::new(opening());
-    conversation.push(exchange("m"));
+    conversation.push(&exchange("m").to_record());
 
     let body = text(&mut conversation, &model("m"));
 
@@ -80,12 +77,14 @@ fn a_round_writes_what_is_new_and_nothing_again() {
     for model in [model("m"), refusing_reasoning("m")] {
         let long = "x".repeat(100_000);
         let raw = to_raw_value(&json!({ "role": "user", "content": long })).unwrap();
-        let mut conversation = Conversation::new(Opening { messages: vec![raw], ..opening() });
+        let mut conversation =
+            Conversation::new(Opening { pieces: vec![HistoryPiece::Client(raw)], ..opening() });
         let mut before = conversation.request(&model, Delivery::Streamed);
         for number in 0..50 {
             let mut exchange = exchange("m");
-            exchange.calls[0].answer = "y".repeat(10_000);
-            conversation.push(exchange);
+            exchange.answers =
+                vec![to_raw_value(&answer_message("c1", &"y".repeat(10_000))).unwrap()];
+            conversation.push(&exchange.to_record());
 
             let body = conversation.request(&model, Delivery::Streamed);
 
@@ -106,9 +105,9 @@ fn a_round_writes_what_is_new_and_nothing_again() {
 
 #[test]
 fn a_conversation_may_begin_with_the_turns_own_messages() {
-    let mut conversation = Conversation::new(Opening { messages: Vec::new(), ..opening() });
-    conversation.push(exchange("m"));
-    conversation.push(exchange("m"));
+    let mut conversation = Conversation::new(Opening { pieces: Vec::new(), ..opening() });
+    conversation.push(&exchange("m").to_record());
+    conversation.push(&exchange("m").to_record());
 
     for model in [model("m"), refusing_reasoning("m"), refusing_reasoning("n")] {
         let body: Value = serde_json::from_str(&text(&mut conversation, &model)).unwrap();
@@ -121,10 +120,11 @@ fn another_model_gets_neither_the_reasoning_nor_the_ids() {
     let mut conversation = Conversation::new(opening());
     for id in ["c1", "call_0__thought__AbC+/="] {
         let mut exchange = exchange("other");
-        exchange.calls[0].id = id.to_owned();
-        exchange.calls[0].entry["id"] = json!(id);
-        exchange.calls[0].entry["provider_specific_fields"] = json!({"thought_signature": "S"});
-        conversation.push(exchange);
+        let call = &mut exchange.assistant["tool_calls"][0];
+        call["id"] = json!(id);
+        call["provider_specific_fields"] = json!({"thought_signature": "S"});
+        exchange.answers = vec![to_raw_value(&answer_message(id, "text")).unwrap()];
+        conversation.push(&exchange.to_record());
     }
     let own = text(&mut conversation, &model("other"));
     assert!(own.contains("because") && own.contains("__thought__") && own.contains("signature"));
@@ -148,7 +148,8 @@ fn another_model_gets_neither_the_reasoning_nor_the_ids() {
 fn what_a_client_sends_of_reasoning_goes_to_models_that_take_it() {
     let client = r#"{"role":"assistant","content":"yes","reasoning_content":"because"}"#;
     let client = RawValue::from_string(client.to_owned()).unwrap();
-    let mut conversation = Conversation::new(Opening { messages: vec![client], ..opening() });
+    let mut conversation =
+        Conversation::new(Opening { pieces: vec![HistoryPiece::Client(client)], ..opening() });
 
     assert!(!text(&mut conversation, &refusing_reasoning("m")).contains("because"));
     assert!(!conversation.sends_reasoning());
@@ -162,11 +163,74 @@ fn reasoning_that_was_refused_is_left_out() {
     let mut conversation = Conversation::new(opening());
     conversation.request(&model("m"), Delivery::Streamed);
     assert!(!conversation.sends_reasoning(), "there was none yet");
-    conversation.push(exchange("m"));
+    conversation.push(&exchange("m").to_record());
     assert!(text(&mut conversation, &model("m")).contains("because"));
     assert!(conversation.sends_reasoning());
 
     assert!(!text(&mut conversation, &refusing_reasoning("m")).contains("because"));
 
     assert!(!conversation.sends_reasoning());
+}
+
+/// The body of the request of a later turn, whose history has these rounds.
+fn later(recorded: Vec<RecordedRound>, model: &AskedModel) -> String {
+    let mut pieces = opening().pieces;
+    pieces.extend(recorded.into_iter().map(HistoryPiece::Recorded));
+    text(&mut Conversation::new(Opening { pieces, ..opening() }), model)
+}
+
+fn messages_of(body: &str) -> &str {
+    body.split_once("],\"tools\"").unwrap().0
+}
+
+#[test]
+fn a_later_turn_sends_the_bytes_that_were_sent_before() {
+    for model in [model("m"), refusing_reasoning("m"), model("n"), refusing_reasoning("n")] {
+        let mut conversation = Conversation::new(opening());
+        let rounds = ["m", "other", "m"].map(|writer| exchange(writer).to_record());
+        for round in &rounds {
+            conversation.push(round);
+        }
+        let before = text(&mut conversation, &model);
+        let mut recorded = rounds.to_vec();
+        let last = r#"[{"role":"assistant","content":"So.","reasoning_content":"hm"}]"#;
+        let last =
+            RecordedRound { messages: last.to_owned(), model: "m".to_owned(), has_reasoning: true };
+        recorded.push(last);
+
+        let body = later(recorded, &model);
+
+        assert!(body.starts_with(messages_of(&before)), "{body}\n{before}");
+        let is_own = model.name == "m" && model.takes_reasoning;
+        assert_eq!(body.contains(r#""reasoning_content":"hm""#), is_own);
+        assert!(body.contains("So."));
+    }
+}
+
+#[test]
+fn rounds_behind_a_history_get_ids_of_their_own() {
+    let mut pieces = opening().pieces;
+    pieces.push(HistoryPiece::Recorded(exchange("other").to_record()));
+    let mut conversation = Conversation::new(Opening { pieces, ..opening() });
+    conversation.push(&exchange("other").to_record());
+
+    let body: Value = serde_json::from_str(&text(&mut conversation, &model("m"))).unwrap();
+
+    let ids = [1, 3].map(|at| body["messages"][at]["tool_calls"][0]["id"].clone());
+    assert_ne!(ids[0], ids[1]);
+    assert_eq!(body["messages"][4]["tool_call_id"], ids[1]);
+}
+
+#[test]
+fn a_record_of_a_message_alone_and_an_empty_one_are_no_riddle() {
+    let alone = |messages: &str| RecordedRound {
+        messages: messages.to_owned(),
+        model: "m".to_owned(),
+        has_reasoning: false,
+    };
+    let recorded = vec![alone("[]"), alone(r#"[{"role":"assistant","content":"a"}]"#), alone("")];
+    for model in [model("m"), model("n")] {
+        let body: Value = serde_json::from_str(&later(recorded.clone(), &model)).unwrap();
+        assert_eq!(body["messages"].as_array().unwrap().len(), 2);
+    }
 }

@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{AnsweredCall, Exchange};
+use super::Exchange;
 use crate::agent::message;
+use crate::agent::record::RecordedRound;
 use crate::agent::settings::AskedModel;
 
 /// The length of an id that replaces another model's. Mistral takes exactly nine letters and
@@ -18,16 +19,17 @@ const REPLACED_ID_CHARS: usize = 9;
 pub(super) struct WrittenRound {
     /// The messages, with a leading comma unless they are the first of the request.
     bytes: Bytes,
-    /// The model that wrote the round.
-    model: String,
+    /// The model that wrote the round; `None` for messages of the client's and notes of ours.
+    model: Option<String>,
     form: Form,
     has_reasoning: bool,
+    has_calls: bool,
 }
 
 /// How much of what the model sent is kept. The order matters: a round only moves down this
 /// list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Form {
+pub(super) enum Form {
     /// With every member that its deltas brought.
     Whole,
     WithoutReasoning,
@@ -35,79 +37,126 @@ enum Form {
     Foreign,
 }
 
-impl WrittenRound {
-    pub(super) fn new(exchange: Exchange, is_first: bool) -> Self {
-        let Exchange { message, calls, model } = exchange;
-        let has_reasoning = message.has_reasoning();
-        let mut assistant = json!({ "role": "assistant", "content": message.content() });
-        for (name, value) in message.members(true) {
-            assistant[name] = value.clone();
+impl Form {
+    /// The form in which `model` is sent what `writer` wrote.
+    pub(super) fn of(writer: &str, model: &AskedModel) -> Self {
+        match () {
+            () if writer != model.name => Self::Foreign,
+            () if model.takes_reasoning => Self::Whole,
+            () => Self::WithoutReasoning,
         }
-        let (entries, answers): (Vec<_>, Vec<_>) = calls.into_iter().map(entry_and_answer).unzip();
-        assistant["tool_calls"] = entries.into();
-        let messages: Vec<Value> = std::iter::once(assistant).chain(answers).collect();
-        let bytes = write(&messages, is_first);
-        Self { bytes, model, form: Form::Whole, has_reasoning }
+    }
+}
+
+impl Exchange {
+    /// The round as it is kept, and sent to the model that wrote it.
+    pub(crate) fn to_record(&self) -> RecordedRound {
+        let mut messages = String::from("[");
+        messages.push_str(&self.assistant.to_string());
+        for answer in &self.answers {
+            messages.push(',');
+            messages.push_str(answer.get());
+        }
+        messages.push(']');
+        let Self { model, has_reasoning, .. } = self;
+        RecordedRound { messages, model: model.clone(), has_reasoning: *has_reasoning }
+    }
+}
+
+impl WrittenRound {
+    pub(super) fn new(round: &RecordedRound, is_first: bool) -> Self {
+        Self {
+            bytes: with_comma(without_brackets(&round.messages), is_first),
+            model: Some(round.model.clone()),
+            form: Form::Whole,
+            has_reasoning: round.has_reasoning,
+            has_calls: has_calls(&round.messages),
+        }
+    }
+
+    /// A message that is the same for every model.
+    pub(super) fn message(message: &str, is_first: bool) -> Self {
+        Self {
+            bytes: with_comma(message, is_first),
+            model: None,
+            form: Form::Whole,
+            has_reasoning: false,
+            has_calls: false,
+        }
     }
 
     pub(super) fn bytes(&self) -> Bytes {
         self.bytes.clone()
     }
 
+    pub(super) fn has_calls(&self) -> bool {
+        self.has_calls
+    }
+
     pub(super) fn has_reasoning(&self) -> bool {
         self.has_reasoning && self.form == Form::Whole
     }
 
-    /// Removes what `model` must not be sent. `number` is the round's number in the turn; it
-    /// keeps replaced ids of different rounds apart.
+    /// Removes what `model` must not be sent. `number` is the round's number among those with
+    /// calls; it keeps replaced ids of different rounds apart.
     pub(super) fn adapt_to(&mut self, model: &AskedModel, number: usize) {
-        let form = match () {
-            () if self.model != model.name => Form::Foreign,
-            () if model.takes_reasoning => Form::Whole,
-            () => Form::WithoutReasoning,
-        };
+        let Some(writer) = &self.model else { return };
+        let form = Form::of(writer, model);
         // What was removed cannot be brought back.
         if form <= self.form {
             return;
         }
         self.form = form;
         if form == Form::Foreign || self.has_reasoning {
-            self.rewrite(|messages| {
-                drop_reasoning(&mut messages[0]);
-                let content = messages[0]["content"].take();
-                messages[0]["content"] = message::content_without_reasoning(content);
-                if form == Form::Foreign {
-                    rename_calls(messages, number);
-                }
-            });
+            let text = self.bytes.strip_prefix(b",").unwrap_or(&self.bytes);
+            let is_first = text.len() == self.bytes.len();
+            let changed = String::from_utf8(in_form(text, form, number)).expect("JSON is UTF-8");
+            self.bytes = with_comma(&changed, is_first);
         }
     }
+}
 
-    fn rewrite(&mut self, change: impl FnOnce(&mut [Value])) {
-        let text = self.bytes.strip_prefix(b",").unwrap_or(&self.bytes);
-        let is_first = text.len() == self.bytes.len();
-        let messages: Result<Vec<Value>, _> = serde_json::from_slice(&[b"[", text, b"]"].concat());
-        let mut messages = messages.expect("we wrote it");
-        change(&mut messages);
-        self.bytes = write(&messages, is_first);
+fn with_comma(messages: &str, is_first: bool) -> Bytes {
+    let comma = if is_first { "" } else { "," };
+    [comma, messages].concat().into()
+}
+
+/// The messages of an array, without its brackets.
+pub(super) fn without_brackets(array: &str) -> &str {
+    let inner = array.strip_prefix('[').and_then(|array| array.strip_suffix(']'));
+    inner.unwrap_or_default()
+}
+
+/// Whether calls with answers are among the messages.
+pub(super) fn has_calls(messages: &str) -> bool {
+    messages.contains(r#""tool_calls""#)
+}
+
+/// Writes messages, which stand with commas between them, in another form than the whole.
+pub(super) fn in_form(messages: &[u8], form: Form, number: usize) -> Vec<u8> {
+    let parsed: Result<Vec<Value>, _> = serde_json::from_slice(&[b"[", messages, b"]"].concat());
+    let mut parsed = parsed.expect("we wrote it");
+    for message in parsed.iter_mut().filter(|message| message["role"] == "assistant") {
+        drop_reasoning(message);
+        let content = message["content"].take();
+        message["content"] = message::content_without_reasoning(content);
     }
-}
-
-/// The entry in `tool_calls` and the message that answers it.
-fn entry_and_answer(call: AnsweredCall) -> (Value, Value) {
-    let AnsweredCall { id, entry, answer } = call;
-    (entry, json!({ "role": "tool", "tool_call_id": id, "content": answer }))
-}
-
-fn write(messages: &[Value], is_first: bool) -> Bytes {
+    if form == Form::Foreign {
+        rename_calls(&mut parsed, number);
+    }
     let mut written = Vec::new();
-    for message in messages {
-        if !is_first || !written.is_empty() {
+    for message in &parsed {
+        if !written.is_empty() {
             written.push(b',');
         }
         serde_json::to_writer(&mut written, message).expect("writing to memory does not fail");
     }
-    written.into()
+    written
+}
+
+/// The message that answers a call.
+pub(crate) fn answer_message(id: &str, answer: &str) -> Value {
+    json!({ "role": "tool", "tool_call_id": id, "content": answer })
 }
 
 fn drop_reasoning(value: &mut Value) {
@@ -118,7 +167,10 @@ fn drop_reasoning(value: &mut Value) {
 
 /// Gives the calls fresh ids. The answers follow their message in the order of its calls.
 fn rename_calls(messages: &mut [Value], round: usize) {
-    let [assistant, answers @ ..] = messages else { return };
+    let Some(at) = messages.iter().position(|message| message["tool_calls"].is_array()) else {
+        return;
+    };
+    let (assistant, answers) = messages[at..].split_first_mut().expect("it was found there");
     let Some(calls) = assistant["tool_calls"].as_array_mut() else { return };
     for (slot, (call, answer)) in calls.iter_mut().zip(answers).enumerate() {
         let mut id = blake3::hash(format!("{round}/{slot}").as_bytes()).to_hex().to_string();

@@ -1,66 +1,157 @@
-//! Records the start and the answer of each call of a round, and emits one event for each.
+//! Records the judgement, the start and the answer of each call of a round, and emits one event
+//! for each start and end.
 
 use std::time::Duration;
 
+use serde_json::value::RawValue;
+
 use super::{Call, Progress, Round, RoundEffect, Running};
 use crate::agent::events::{Headline, Structured, ToolEnd, ToolStart, TurnEvent};
+use crate::execution::ask::Ask;
 use crate::execution::pipeline::ToolResult;
 use crate::execution::schedule::Position;
 use crate::text;
 use crate::tools::tool::ToolError;
 use crate::upstream::assemble::{AssembledCall, Slot};
 
+/// What answers a call of a closed round.
+#[derive(Debug)]
+pub(in crate::agent) enum Answer {
+    Result(ToolResult),
+    /// The client's own `role: tool` message.
+    Given(Box<RawValue>),
+}
+
 impl Round {
-    /// Records that a call started. `now` is the time since the beginning of the turn. `None`
-    /// where the call was settled before the scheduler's report arrived.
-    pub(in crate::agent) fn started(
+    /// Records that a call's turn has come: it is judged now.
+    pub(in crate::agent) fn started(&mut self, position: Position) {
+        if let Some(call) = self.calls.get_mut(position)
+            && matches!(call.progress, Progress::Ready)
+        {
+            call.progress = Progress::Judging;
+            call.ahead = None;
+        }
+    }
+
+    /// Records that a call was permitted, and runs it. `now` is the time since the beginning of
+    /// the turn.
+    pub(in crate::agent) fn permitted(
         &mut self,
         position: Position,
+        has_effect: bool,
         now: Duration,
-    ) -> Option<TurnEvent> {
-        let call = self.calls.get_mut(position)?;
-        if !matches!(call.progress, Progress::Ready) {
-            return None;
+        effects: &mut Vec<RoundEffect>,
+    ) {
+        let Some(call) = self.calls.get_mut(position) else { return };
+        match std::mem::take(&mut call.progress) {
+            Progress::Judging => {
+                let event = self.start(position, now);
+                effects.push(RoundEffect::Emit(event));
+                effects.push(RoundEffect::Run { position, has_effect });
+            }
+            Progress::JudgingInvalid(result) => self.release(position, result, effects),
+            other => call.progress = other,
         }
+    }
+
+    /// Records that a call needs a person. It holds its position, or gets this refusal.
+    pub(in crate::agent) fn asks(
+        &mut self,
+        position: Position,
+        ask: Box<Ask>,
+        refusal: Option<ToolResult>,
+        effects: &mut Vec<RoundEffect>,
+    ) {
+        let Some(call) = self.calls.get_mut(position) else { return };
+        match std::mem::take(&mut call.progress) {
+            Progress::Judging => {
+                call.approval = None;
+                match refusal {
+                    Some(refusal) => self.release(position, refusal, effects),
+                    None => call.progress = Progress::Asking(ask),
+                }
+            }
+            Progress::JudgingInvalid(result) => self.release(position, result, effects),
+            other => call.progress = other,
+        }
+    }
+
+    /// Ends a call that was judged and does not run, with this answer.
+    pub(super) fn release(
+        &mut self,
+        position: Position,
+        result: ToolResult,
+        effects: &mut Vec<RoundEffect>,
+    ) {
+        effects.push(RoundEffect::Release(position));
+        self.settle_with(position, result, effects);
+    }
+
+    /// Marks the call as running. Returns the event.
+    fn start(&mut self, position: Position, now: Duration) -> TurnEvent {
         let assembled = self.assembler.call(Slot(position));
-        let id = assembled.id.clone();
+        let (id, call) = (assembled.id.clone(), &mut self.calls[position]);
         call.progress = Progress::Running(Running { id: id.clone(), since: now });
-        Some(TurnEvent::ToolStarted(Box::new(ToolStart {
+        TurnEvent::ToolStarted(Box::new(ToolStart {
             call_id: id,
             slot: position,
             tool: call.tool.clone(),
             headline: Headline::new(call.headline.clone()),
             arguments: self.announced.arguments(assembled),
-        })))
+        }))
     }
 
-    /// Records a tool's answer. `None` where the call was settled or taken out meanwhile.
+    /// Records a tool's answer, and emits its end. A call that was answered by the judgement
+    /// starts and ends at once. Does nothing where the call was settled or taken out meanwhile.
     pub(in crate::agent) fn answered(
         &mut self,
         position: Position,
-        result: ToolResult,
+        mut result: ToolResult,
         duration: Duration,
-    ) -> Option<TurnEvent> {
-        let call = self.calls.get_mut(position)?;
-        // Take the progress out to move its values; another state is put back.
-        let (running, mut result) = match std::mem::take(&mut call.progress) {
-            Progress::Running(running) => (running, result),
-            Progress::RunningInvalid(running, verdict) => (running, verdict),
+        now: Duration,
+        effects: &mut Vec<RoundEffect>,
+    ) {
+        let Some(call) = self.calls.get_mut(position) else { return };
+        let mut invalid = None;
+        match std::mem::take(&mut call.progress) {
+            Progress::Judging => {
+                effects.push(RoundEffect::Emit(self.start(position, now)));
+            }
+            Progress::JudgingInvalid(error) => {
+                invalid = Some(error);
+                effects.push(RoundEffect::Emit(self.start(position, now)));
+            }
+            running @ Progress::Running(_) => call.progress = running,
+            Progress::RunningInvalid(running, error) => {
+                invalid = Some(error);
+                call.progress = Progress::Running(running);
+            }
             settled => {
                 call.progress = settled;
-                return None;
+                return;
             }
-        };
-        let event = TurnEvent::ToolEnded(Box::new(ToolEnd {
+        }
+        let call = &mut self.calls[position];
+        let Progress::Running(running) = std::mem::take(&mut call.progress) else { return };
+        result = invalid.unwrap_or(result);
+        effects.push(RoundEffect::Emit(TurnEvent::ToolEnded(Box::new(ToolEnd {
             chars: result.text.chars().count(),
             text: self.announced.excerpt(&result.text),
             error: result.is_error.then(|| first_line(&result.text)),
             structured: Structured::new(std::mem::take(&mut result.structured)),
             ..call.ended(running.id, position, duration)
-        }));
+        }))));
         self.size_estimate += result.text.len();
         call.progress = Progress::Answered(result);
-        Some(event)
+    }
+
+    /// The answer of a call whose intent was recorded.
+    pub(in crate::agent) fn recorded_answer(&self, position: Position) -> Option<String> {
+        let call = self.calls.get(position).filter(|call| call.is_recorded)?;
+        match &call.progress {
+            Progress::Answered(result) => Some(result.wire_text()),
+            _ => None,
+        }
     }
 
     /// Ends the calls that still run as cancelled, because the round is over. Returns their
@@ -75,7 +166,7 @@ impl Round {
                     return None;
                 }
             };
-            call.progress = Progress::Dropped;
+            call.progress = Progress::Answered(ToolResult::error(&ToolError::Cancelled));
             let duration = now.saturating_sub(running.since);
             Some(TurnEvent::ToolEnded(Box::new(ToolEnd {
                 error: Some(ToolError::Cancelled.to_string()),
@@ -85,19 +176,38 @@ impl Round {
         interrupted.collect()
     }
 
+    /// Answers each call that is whole and has no answer as interrupted, and takes out the
+    /// others. Returns whether any call is left.
+    pub(in crate::agent) fn close_interrupted(&mut self) -> bool {
+        for call in &mut self.calls {
+            match call.progress {
+                Progress::Answered(_) | Progress::Given(_) | Progress::Dropped => {}
+                Progress::Open | Progress::Clients if !call.sealed => {
+                    call.progress = Progress::Dropped;
+                }
+                _ => call.progress = Progress::Answered(ToolResult::error(&ToolError::Cancelled)),
+            }
+        }
+        self.calls.iter().any(|call| !matches!(call.progress, Progress::Dropped))
+    }
+
     /// Whether each call that needs an answer has one.
     pub(in crate::agent) fn is_answered(&self) -> bool {
         self.calls.iter().all(|call| {
-            matches!(call.progress, Progress::Answered(_) | Progress::Dropped | Progress::Clients)
+            matches!(
+                call.progress,
+                Progress::Answered(_) | Progress::Given(_) | Progress::Dropped | Progress::Clients
+            )
         })
     }
 
     /// Takes the answered calls with their answers, in call order.
-    pub(in crate::agent) fn answers(&mut self) -> Vec<(&AssembledCall, ToolResult)> {
+    pub(in crate::agent) fn take_answers(&mut self) -> Vec<(&AssembledCall, Answer)> {
         let calls = self.calls.drain(..).zip(self.assembler.calls());
         calls
             .filter_map(|(call, assembled)| match call.progress {
-                Progress::Answered(result) => Some((assembled, result)),
+                Progress::Answered(result) => Some((assembled, Answer::Result(result))),
+                Progress::Given(message) => Some((assembled, Answer::Given(message))),
                 _ => None,
             })
             .collect()
@@ -121,17 +231,26 @@ impl Round {
         error: &ToolError,
         effects: &mut Vec<RoundEffect>,
     ) {
+        self.settle_with(slot, ToolResult::error(error), effects);
+    }
+
+    pub(super) fn settle_with(
+        &mut self,
+        slot: usize,
+        result: ToolResult,
+        effects: &mut Vec<RoundEffect>,
+    ) {
         let call = &mut self.calls[slot];
-        call.progress = Progress::Answered(ToolResult::error(error));
         let assembled = self.assembler.call(Slot(slot));
         // The call may never have been admitted, so its own fields can still be empty.
         effects.push(RoundEffect::Emit(TurnEvent::ToolEnded(Box::new(ToolEnd {
             tool: assembled.name.clone().unwrap_or_default(),
             headline: Headline::default(),
-            text: self.announced.excerpt(&error.to_string()),
-            error: Some(first_line(&error.to_string())),
+            text: self.announced.excerpt(&result.text),
+            error: Some(first_line(&result.text)),
             ..call.ended(assembled.id.clone(), slot, Duration::ZERO)
         }))));
+        call.progress = Progress::Answered(result);
     }
 }
 

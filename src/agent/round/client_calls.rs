@@ -1,7 +1,7 @@
 //! Passes on the calls of the client's tools, in the model's order. The server neither runs nor
 //! judges them.
 
-use super::{Round, RoundEffect, RoundRules};
+use super::{Progress, Round, RoundEffect, RoundRules};
 use crate::agent::events::{ClientCallDelta, TurnEvent};
 use crate::upstream::assemble::{AssembledCall, Slot};
 
@@ -12,6 +12,8 @@ pub(super) struct ClientSent {
     index: usize,
     /// Bytes of its arguments that have been sent.
     bytes: usize,
+    /// The id that the client was told. The assembler's may still change.
+    pub(super) id: String,
 }
 
 /// How far the round's calls have been examined.
@@ -43,6 +45,11 @@ impl Round {
     /// Whether part of a client's call has been sent, which cannot be taken back.
     pub(in crate::agent) fn has_passed_on_a_call(&self) -> bool {
         self.passed_on.begun > 0
+    }
+
+    /// How many calls of the client's have been begun.
+    pub(in crate::agent) fn client_calls(&self) -> usize {
+        self.passed_on.begun
     }
 
     /// Sends what is new of the client's calls. A call that is undecided holds back all calls
@@ -83,6 +90,25 @@ impl Round {
         }
     }
 
+    /// Sets aside the client's calls that were cut off: the client has their beginnings.
+    pub(super) fn leave_to_client(
+        &mut self,
+        rules: &RoundRules<'_>,
+        effects: &mut Vec<RoundEffect>,
+    ) {
+        let mut left = Vec::new();
+        for (slot, call) in self.calls.iter_mut().enumerate() {
+            let is_clients = rules.is_clients(self.assembler.call(Slot(slot)));
+            if is_clients && matches!(call.progress, Progress::Open) {
+                call.progress = Progress::Clients;
+                left.push(slot);
+            }
+        }
+        if !left.is_empty() {
+            effects.push(RoundEffect::Withdraw(left));
+        }
+    }
+
     fn next_step(&self, slot: usize, rules: &RoundRules<'_>) -> NextStep {
         let (call, assembled) = (&self.calls[slot], self.assembler.call(Slot(slot)));
         // Until arguments begin, a name may still grow, and an id may come late.
@@ -107,7 +133,7 @@ impl Round {
         });
         let sent = call.sent.get_or_insert_with(|| {
             self.passed_on.begun += 1;
-            ClientSent { index: self.passed_on.begun - 1, bytes: 0 }
+            ClientSent { index: self.passed_on.begun - 1, bytes: 0, id: assembled.id.clone() }
         });
         let arguments = assembled.arguments_from(sent.bytes);
         sent.bytes += arguments.len();

@@ -54,6 +54,7 @@ impl Round {
                 text.insert_str(0, "\n\n");
             }
             self.gave_text = true;
+            self.said.push_str(text);
         }
         effects.push(RoundEffect::Emit(event));
     }

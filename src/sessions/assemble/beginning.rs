@@ -116,7 +116,7 @@ fn asks(open: &OpenRound, id: &str) -> bool {
 fn client_ids(open: &OpenRound) -> impl Iterator<Item = &str> {
     let own = open.calls.iter().filter_map(|call| match call {
         OpenCall::Clients { id } => Some(id.as_str()),
-        OpenCall::Answered { .. } | OpenCall::Waiting => None,
+        OpenCall::Answered { .. } | OpenCall::Given { .. } | OpenCall::Waiting => None,
     });
     own.chain(open.asked_by.iter().map(|asking| asking.id.as_str()))
 }
@@ -135,7 +135,7 @@ fn complete(
     }
     let own = open.calls.iter().map(|call| match call {
         OpenCall::Clients { id } => answers.get(id.as_str()).map(|answer| answer.json.clone()),
-        OpenCall::Answered { .. } | OpenCall::Waiting => None,
+        OpenCall::Answered { .. } | OpenCall::Given { .. } | OpenCall::Waiting => None,
     });
     let replies: Vec<_> = open
         .asked_by

@@ -65,6 +65,23 @@ impl AssembledCall {
         Self { id, index, wire_id, ..Self::default() }
     }
 
+    /// A whole call from an entry of `tool_calls`.
+    pub(super) fn restored(id: String, entry: &Value) -> Self {
+        let kind = if entry["type"] == "custom" { CallKind::Custom } else { CallKind::Function };
+        let function = &entry[kind.as_str()];
+        let arguments = function[kind.text()].as_str().unwrap_or_default().to_owned();
+        Self {
+            name: function["name"].as_str().map(str::to_owned),
+            kind,
+            input: serde_json::from_str(&arguments).ok(),
+            arguments,
+            is_whole: true,
+            has_members: true,
+            stage: Stage::Sealed,
+            ..Self::new(id.clone(), None, Some(id))
+        }
+    }
+
     /// Whether the call has a name, and its object has ended and parses.
     pub(crate) fn is_closed(&self) -> bool {
         self.stage >= Stage::Closed

@@ -1,0 +1,230 @@
+//! Decides when a person is asked about calls, and what follows from the decisions.
+
+use std::time::Duration;
+
+use super::{Phase, TurnEffect, TurnState};
+use crate::agent::beginning::{AskingChannel, Decided};
+use crate::agent::events::{ClientCallDelta, TurnEvent};
+use crate::agent::presenting::{self, PresentedCall};
+use crate::agent::record::{Asked, AskingCall, Entry, OpenRound};
+use crate::execution::ask::{About, Ask};
+use crate::execution::pipeline::ToolResult;
+use crate::execution::schedule::Position;
+use crate::ids::{ApprovalId, CallId};
+use crate::openai::chunk::{CallKind, FinishReason};
+
+/// What the turn has asked.
+#[derive(Debug, Default)]
+pub(super) struct Asks {
+    /// The asks that a person was shown and has not decided.
+    open: Vec<Asked>,
+    wait: Wait,
+    /// Whether the round that this turn resumes was told by `messages` before.
+    pub(super) was_told: bool,
+}
+
+/// The wait for decisions over REST.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Wait {
+    #[default]
+    NotBegun,
+    Running,
+    Over,
+}
+
+/// How long an approval can be given: as long as a suspended turn waits.
+const VALIDITY: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Asks {
+    pub(super) fn wait_is_over(&mut self) {
+        self.wait = Wait::Over;
+    }
+
+    fn is_open(&self, slot: usize) -> bool {
+        self.open.iter().any(|asked| asked.slot == slot)
+    }
+}
+
+impl TurnState {
+    /// A call needs a person.
+    pub(super) fn asked(
+        &mut self,
+        position: Position,
+        ask: Box<Ask>,
+        effects: &mut Vec<TurnEffect>,
+    ) {
+        let is_possible = self.start.asking.channel != AskingChannel::Nobody;
+        let refusal = (!is_possible).then(|| ToolResult::error(&ask.unanswered()));
+        self.in_round(effects, |round, _, effects| round.asks(position, ask, refusal, effects));
+    }
+
+    /// A person decided over REST while the turn waits.
+    pub(super) fn decided(&mut self, decided: Decided, effects: &mut Vec<TurnEffect>) {
+        let Decided { approval, decision, .. } = decided;
+        let asks = &mut self.asks.open;
+        let Some(at) = asks.iter().position(|asked| asked.id == approval) else { return };
+        let slot = asks.remove(at).slot;
+        let is_judged = self.in_round(effects, |round, _, effects| {
+            round.decide(slot, approval, &decision, effects)
+        });
+        if is_judged {
+            effects.push(TurnEffect::Decide(slot, decision));
+        }
+    }
+
+    /// Called when every effect is carried out, and every call that may start has started.
+    /// Nothing happens while calls run. When only calls that ask are left, a person is asked.
+    pub(crate) fn settle(&mut self, elapsed: Duration) -> Vec<TurnEffect> {
+        let mut effects = Vec::new();
+        if self.phase != Phase::Answering || self.round.is_busy() || !self.round.has_asks() {
+            return effects;
+        }
+        self.elapsed = elapsed;
+        if self.round.is_clients_turn() {
+            // The client's own calls come first.
+            self.hand_over_to_client(&mut effects);
+            return effects;
+        }
+        let unjudged = self.round.begin_judging_ahead();
+        if !unjudged.is_empty() {
+            effects.push(TurnEffect::JudgeAhead(unjudged));
+            return effects;
+        }
+        self.announce_asks(&mut effects);
+        let wait = self.start.asking.wait;
+        match self.asks.wait {
+            Wait::NotBegun if !wait.is_zero() => {
+                self.asks.wait = Wait::Running;
+                effects.push(TurnEffect::AwaitDecisions(wait));
+            }
+            Wait::Running => {}
+            Wait::NotBegun | Wait::Over => self.suspend(&mut effects),
+        }
+        effects
+    }
+
+    /// Tells of the asks that the person has not been shown yet: of all approvals together, and
+    /// when there are none, of one question.
+    fn announce_asks(&mut self, effects: &mut Vec<TurnEffect>) {
+        let is_question = |ask: &Ask| matches!(ask.about, About::Questions { .. });
+        let asks: Vec<(usize, Ask)> =
+            self.round.all_asks().map(|(slot, ask)| (slot, ask.clone())).collect();
+        let has_approvals = asks.iter().any(|(_, ask)| !is_question(ask));
+        let mut chosen: Vec<_> =
+            asks.into_iter().filter(|(_, ask)| is_question(ask) != has_approvals).collect();
+        if !has_approvals {
+            chosen.truncate(1);
+        }
+        let news: Vec<_> =
+            chosen.into_iter().filter(|(slot, _)| !self.asks.is_open(*slot)).collect();
+        if news.is_empty() {
+            return;
+        }
+        let mut asked = Vec::new();
+        for (slot, ask) in news {
+            let new = self.new_asked(slot, ask);
+            self.asks.open.push(new.clone());
+            asked.push(new);
+        }
+        self.asks.open.sort_by_key(|asked| asked.slot);
+        effects.push(TurnEffect::Record(Entry::Asked { asked: asked.clone() }));
+        effects.push(TurnEffect::Emit(TurnEvent::Asked(asked)));
+    }
+
+    fn new_asked(&self, slot: usize, ask: Ask) -> Asked {
+        let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        let created_ms = self.start.began_ms.saturating_add(millis(self.elapsed));
+        let expires_ms = created_ms.saturating_add(millis(VALIDITY));
+        let is_free = |code: &String| self.asks.open.iter().all(|asked| asked.code != *code);
+        let (id, code) = std::iter::repeat_with(ApprovalId::random)
+            .map(|id| (id.clone(), code_of(&id)))
+            .find(|(_, code)| is_free(code))
+            .expect("there are more codes than calls in a round");
+        Asked { id, code, slot, ask, created_ms, expires_ms }
+    }
+
+    /// Ends the turn with the question. The reply goes on from here.
+    fn suspend(&mut self, effects: &mut Vec<TurnEffect>) {
+        let mut asked = std::mem::take(&mut self.asks.open);
+        let presented = presenting::present(&asked, self.start.asking.channel);
+        self.say(&presented.text, effects);
+        let asked_by: Vec<_> = presented
+            .calls
+            .into_iter()
+            .enumerate()
+            .map(|call| send_asking_call(call, effects))
+            .collect();
+        for asked in &mut asked {
+            asked.slot = self.round.place_of(asked.slot);
+        }
+        let (asked_by, client_calls): (Vec<_>, Vec<_>) = asked_by.into_iter().unzip();
+        let is_call = !asked_by.is_empty();
+        if self.start.include_messages {
+            let mut question = super::closing::note_message(&presented.text);
+            if is_call {
+                question["tool_calls"] = client_calls.clone().into();
+            }
+            self.messages.push(super::closing::raw(&question));
+        }
+        let open = OpenRound { asked, asked_by, ..self.open_round() };
+        let reason = if is_call { FinishReason::ToolCalls } else { FinishReason::Stop };
+        self.finish_open(reason, (open, client_calls), effects);
+    }
+
+    /// Sends text of ours as content.
+    fn say(&mut self, text: &str, effects: &mut Vec<TurnEffect>) {
+        if text.is_empty() {
+            return;
+        }
+        let follows = self.text_was_given || self.round.gave_text;
+        let text = if follows { format!("\n\n{text}") } else { text.to_owned() };
+        self.round.said.push_str(&text);
+        effects.push(TurnEffect::Emit(TurnEvent::Text(text)));
+    }
+
+    /// The server's calls are done, and the client must answer its own.
+    pub(super) fn hand_over_to_client(&mut self, effects: &mut Vec<TurnEffect>) {
+        let open = self.open_round();
+        let client_calls = self.round.client_entries();
+        self.show_open_round(&open, &client_calls);
+        let reason = self.clients_reason.unwrap_or(FinishReason::ToolCalls);
+        self.finish_open(reason, (open, client_calls), effects);
+    }
+
+    fn open_round(&self) -> OpenRound {
+        OpenRound {
+            message: self.round.assistant(),
+            model: self.round.writer().unwrap_or(self.model()).to_owned(),
+            has_reasoning: self.round.has_reasoning(),
+            calls: self.round.open_calls(),
+            asked: Vec::new(),
+            asked_by: Vec::new(),
+        }
+    }
+}
+
+/// Sends a call of the client's tool that asks. Returns it for the record.
+fn send_asking_call(
+    (index, call): (usize, PresentedCall),
+    effects: &mut Vec<TurnEffect>,
+) -> (AskingCall, serde_json::Value) {
+    let PresentedCall { tool, arguments, asks } = call;
+    let id = CallId::random().to_string();
+    let entry = serde_json::json!({
+        "id": id,
+        "type": "function",
+        "function": { "name": tool, "arguments": arguments },
+    });
+    let head = Some((id.clone(), tool.clone()));
+    let delta = ClientCallDelta { index, kind: CallKind::Function, head, arguments };
+    effects.push(TurnEffect::Emit(TurnEvent::ClientCall(Box::new(delta))));
+    (AskingCall { id, tool, asks }, entry)
+}
+
+/// Four letters that name an ask to a person.
+fn code_of(id: &ApprovalId) -> String {
+    /// Without letters that are taken for others, and without vowels.
+    const LETTERS: &[u8; 16] = b"bcdfghkmnpqrtvwx";
+    let hash = blake3::hash(id.to_string().as_bytes());
+    hash.as_bytes()[..4].iter().map(|byte| char::from(LETTERS[usize::from(byte % 16)])).collect()
+}

@@ -1,0 +1,79 @@
+//! Begins a turn: with the model, with a round that is open, or with an answer to go on with.
+
+use super::closing::note_to_model;
+use super::{Continued, Phase, TurnEffect, TurnState, rules};
+use crate::agent::beginning::{Beginning, HistoryPiece, Resume};
+use crate::agent::record::OpenCall;
+use crate::agent::round::Round;
+use crate::agent::settings::StartRule;
+use crate::errors::{ApiError, ErrorCode};
+use crate::execution::ask::Decision;
+
+/// Asks the model to go on with its last answer.
+const GO_ON: &str = "(Your last answer above is not finished. Go on exactly where it ends, in the \
+                     middle of a word if need be. Repeat nothing of it, and write nothing about \
+                     this note.)";
+
+impl TurnState {
+    /// The first effects of the turn.
+    pub(crate) fn begin(&mut self) -> Vec<TurnEffect> {
+        let mut effects = Vec::new();
+        match std::mem::take(&mut self.start.beginning) {
+            Beginning::Ask => self.next_round(&mut effects),
+            Beginning::Continue { said } => self.go_on(said, &mut effects),
+            Beginning::Resume(resume) => self.resume(*resume, &mut effects),
+        }
+        effects
+    }
+
+    fn go_on(&mut self, said: String, effects: &mut Vec<TurnEffect>) {
+        let note = note_to_model(GO_ON);
+        if let HistoryPiece::Client(message) = &note {
+            let note = message.get().to_owned();
+            self.continued = Some(Continued { said: said.clone(), note });
+        }
+        self.said = said;
+        self.start.conversation.push_pieces(vec![note]);
+        self.next_round(effects);
+    }
+
+    /// Takes up an open round with what is known of its calls now.
+    fn resume(&mut self, resume: Resume, effects: &mut Vec<TurnEffect>) {
+        let Resume { open, client_answers, mut decisions, then } = resume;
+        decisions.sort_by_key(|decided| decided.slot);
+        self.then = then;
+        self.asks.was_told = open.asked.is_empty()
+            && open.calls.iter().all(|call| !matches!(call, OpenCall::Waiting));
+        let rules = rules(&self.start, StartRule::default());
+        let Some(round) = Round::restore(open, client_answers, &rules) else {
+            let message = "the record of the round that this request goes on with is damaged";
+            return self.fail(ApiError::new(ErrorCode::Internal, message), effects);
+        };
+        self.round = round;
+        self.phase = Phase::Answering;
+        let mut feedback_given = None;
+        for mut decided in decisions {
+            without_repeated_feedback(&mut decided.decision, &mut feedback_given);
+            let (slot, approval, decision) = (decided.slot, decided.approval, decided.decision);
+            let is_judged = self.in_round(effects, |round, _, effects| {
+                round.decide(slot, approval, &decision, effects)
+            });
+            // Known before the call can start.
+            if is_judged {
+                effects.push(TurnEffect::Decide(slot, decision));
+            }
+        }
+        self.in_round(effects, Round::resume);
+        self.close_if_answered(effects);
+    }
+}
+
+/// One text of the person's for several calls stands in the first answer only.
+fn without_repeated_feedback(decision: &mut Decision, given: &mut Option<String>) {
+    let Decision::Deny { feedback } = decision else { return };
+    if feedback.is_some() && feedback == given {
+        *feedback = None;
+    } else if feedback.is_some() {
+        given.clone_from(feedback);
+    }
+}

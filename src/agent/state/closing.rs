@@ -1,0 +1,160 @@
+//! Closes a round: its calls and their answers become part of the transcript and of the record.
+
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::{TurnEffect, TurnState};
+use crate::agent::beginning::HistoryPiece;
+use crate::agent::conversation::{Exchange, answer_message};
+use crate::agent::limits::fit_round;
+use crate::agent::record::{Entry, OpenCall, OpenRound, RecordedRound};
+use crate::agent::round::{Answer, Round};
+use crate::execution::pipeline::ToolResult;
+use crate::openai::chunk::FinishReason;
+
+/// Stands between a round that was open and the user's words behind it: many models take no
+/// user message right after the answers to their calls.
+const SETTLED: &str = "These calls are settled.";
+
+impl TurnState {
+    /// Adds the round with its answers to the conversation, and goes on to the next round.
+    pub(super) fn close_round(&mut self, effects: &mut Vec<TurnEffect>) {
+        if self.is_streamed() {
+            self.end_round();
+        }
+        let round = self.replace_round(effects);
+        self.add_round(round, effects);
+        if self.stats.rounds >= self.start.settings.max_rounds {
+            self.final_reason.get_or_insert(FinishReason::Length);
+        }
+        match self.final_reason {
+            Some(reason) => self.finish(reason, effects),
+            None => self.next_round(effects),
+        }
+    }
+
+    /// Whether this turn has asked upstream for the round.
+    pub(super) fn is_streamed(&self) -> bool {
+        self.round.writer().is_none()
+    }
+
+    /// Appends a round to the transcript and to the record.
+    pub(super) fn add_round(&mut self, mut round: Round, effects: &mut Vec<TurnEffect>) {
+        self.unknown = std::mem::take(&mut round.unknown);
+        self.stats.tool_calls += round.answered_now();
+        let is_resumed = round.writer().is_some();
+        let (exchange, given) = self.exchange(round);
+        self.show_messages(&exchange, &given, is_resumed);
+        let mut record = exchange.to_record();
+        let then = std::mem::take(&mut self.then);
+        if !then.is_empty() {
+            append(&mut record, SETTLED);
+        }
+        self.start.conversation.push(&record);
+        self.start.conversation.push_pieces(then);
+        if let Some(continued) = &mut self.continued
+            && !continued.note.is_empty()
+        {
+            // The transcript has the note already.
+            let note = std::mem::take(&mut continued.note);
+            record.messages.insert_str(1, &format!("{note},"));
+        }
+        self.has_closed = true;
+        effects.push(TurnEffect::Record(Entry::Round(record)));
+    }
+
+    /// The exchange, and which of its calls the client has answered itself.
+    fn exchange(&mut self, mut round: Round) -> (Exchange, Vec<bool>) {
+        let assistant = round.assistant();
+        let has_reasoning = round.has_reasoning();
+        let model = round.writer().unwrap_or(self.model()).to_owned();
+        let mut calls = round.take_answers();
+        self.fit(&mut calls.iter_mut().map(|(_, answer)| answer).collect::<Vec<_>>());
+        let given = calls.iter().map(|(_, answer)| matches!(answer, Answer::Given(_))).collect();
+        let entries = assistant["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let answers = entries.iter().zip(calls).map(|(entry, (call, answer))| match answer {
+            Answer::Given(message) => message,
+            Answer::Result(result) => {
+                let name = call.name.as_deref().unwrap_or_default();
+                let (round, text) = (self.stats.rounds, result.wire_text());
+                let text = self.repeats.note(round, name, &call.arguments, text);
+                raw(&answer_message(entry["id"].as_str().unwrap_or_default(), &text))
+            }
+        });
+        let answers = answers.collect();
+        (Exchange { assistant, answers, model, has_reasoning }, given)
+    }
+
+    /// Truncates the answers of a round that together are too long.
+    fn fit(&self, answers: &mut [&mut Answer]) {
+        let mut slots: Vec<&mut ToolResult> =
+            answers.iter_mut().filter_map(|answer| answer.result_mut()).collect();
+        let mut results: Vec<ToolResult> = slots.iter_mut().map(|slot| take(slot)).collect();
+        fit_round(&mut results, self.start.max_round_chars);
+        for (slot, result) in slots.into_iter().zip(results) {
+            *slot = result;
+        }
+    }
+
+    /// Keeps what the round adds to the conversation, if the client wants it: without what it
+    /// was told when the round stayed open.
+    fn show_messages(&mut self, exchange: &Exchange, given: &[bool], is_resumed: bool) {
+        if !self.start.include_messages || (is_resumed && self.asks.was_told) {
+            return;
+        }
+        let mut assistant = exchange.assistant.clone();
+        if let Some(calls) = assistant["tool_calls"].as_array_mut() {
+            let mut given = given.iter();
+            calls.retain(|_| given.next() != Some(&true));
+        }
+        self.messages.push(raw(&assistant));
+        let own = exchange.answers.iter().zip(given).filter(|(_, given)| !**given);
+        self.messages.extend(own.map(|(answer, _)| answer.clone()));
+    }
+
+    /// The same for a round that stays open for the client: with the answers of the server's
+    /// calls if all of them are there, otherwise the client's calls alone.
+    pub(super) fn show_open_round(&mut self, open: &OpenRound, client_calls: &[Value]) {
+        if !self.start.include_messages {
+            return;
+        }
+        let mut assistant = open.message.clone();
+        if open.calls.contains(&OpenCall::Waiting) {
+            assistant["tool_calls"] = client_calls.into();
+            return self.messages.push(raw(&assistant));
+        }
+        self.messages.push(raw(&assistant));
+        let entries = assistant["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
+        for (entry, call) in entries.iter().zip(&open.calls) {
+            if let OpenCall::Answered { answer } = call {
+                let id = entry["id"].as_str().unwrap_or_default();
+                self.messages.push(raw(&answer_message(id, answer)));
+            }
+        }
+    }
+}
+
+/// Adds an assistant message of ours.
+fn append(record: &mut RecordedRound, note: &str) {
+    record.messages.pop();
+    record.messages.push_str(&format!(",{}]", note_message(note)));
+}
+
+/// An assistant message of ours.
+pub(super) fn note_message(text: &str) -> Value {
+    serde_json::json!({ "role": "assistant", "content": text })
+}
+
+/// A user message of ours, as a piece of the transcript.
+pub(super) fn note_to_model(text: &str) -> HistoryPiece {
+    HistoryPiece::Client(raw(&serde_json::json!({ "role": "user", "content": text })))
+}
+
+pub(super) fn raw(value: &Value) -> Box<RawValue> {
+    to_raw_value(value).expect("a JSON value is valid JSON")
+}
+
+fn take(slot: &mut ToolResult) -> ToolResult {
+    let text = std::mem::take(&mut slot.text);
+    ToolResult { text, is_error: slot.is_error, structured: Value::Null }
+}

@@ -1,0 +1,272 @@
+//! Carries the calls of one round: judges each when its turn comes, and runs it when it is told.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::agent::state::{Event, Judgement};
+use crate::errors::ApiError;
+use crate::execution::ask::{Ask, Decision};
+use crate::execution::pipeline::{AdmittedCall, Judged, PermittedCall, Pipeline, ToolResult};
+use crate::execution::schedule::Position;
+use crate::execution::scheduler::{Scheduler, WorkOutcome};
+use crate::sync;
+use crate::tools::tool::CallContext;
+
+pub(super) type Commit = BoxFuture<'static, Result<(), ApiError>>;
+
+/// The calls of a round. Dropping them aborts those that run.
+pub(super) struct Calls {
+    pipeline: Arc<Pipeline>,
+    context: CallContext,
+    scheduler: Scheduler<CallEnd>,
+    calls: HashMap<Position, Arc<Mutex<AdmittedCall>>>,
+    mailboxes: HashMap<Position, Mailbox>,
+    /// What calls say that are not over.
+    reports: UnboundedReceiver<(Position, Judgement)>,
+    reporter: UnboundedSender<(Position, Judgement)>,
+    /// Calls that a person must decide about. They hold their positions, and no room.
+    held: HashSet<Position>,
+    /// Judgements of calls that have not started.
+    ahead: JoinSet<(Position, Option<Box<Ask>>)>,
+}
+
+/// How a call's instructions reach its task.
+struct Mailbox {
+    sender: UnboundedSender<Instruction>,
+    /// Taken by the task.
+    receiver: Option<UnboundedReceiver<Instruction>>,
+}
+
+enum Instruction {
+    /// Run, when this is committed.
+    Run(Option<Commit>),
+    Decide(Decision),
+    Release,
+}
+
+/// How a call's task ended.
+enum CallEnd {
+    Answered(ToolResult, Duration),
+    /// It needs a person: its position is held.
+    Asked(Box<Ask>),
+    NotCommitted(ApiError),
+    Released,
+}
+
+impl WorkOutcome for CallEnd {
+    fn is_held(&self) -> bool {
+        matches!(self, Self::Asked(_))
+    }
+}
+
+impl Calls {
+    pub(super) fn new(pipeline: Arc<Pipeline>, context: CallContext, max_parallel: usize) -> Self {
+        let (reporter, reports) = mpsc::unbounded_channel();
+        Self {
+            pipeline,
+            context,
+            scheduler: Scheduler::new(max_parallel),
+            calls: HashMap::new(),
+            mailboxes: HashMap::new(),
+            reports,
+            reporter,
+            held: HashSet::new(),
+            ahead: JoinSet::new(),
+        }
+    }
+
+    pub(super) fn reserve(&mut self) {
+        self.scheduler.reserve();
+    }
+
+    /// Takes a whole call. Returns the calls that start because of it.
+    pub(super) fn ready(&mut self, position: Position, call: AdmittedCall) -> Vec<Position> {
+        let concurrency = call.concurrency();
+        self.calls.insert(position, Arc::new(Mutex::new(call)));
+        match self.work(position) {
+            Some(work) => self.scheduler.ready(position, concurrency, work),
+            None => Vec::new(),
+        }
+    }
+
+    /// The work of a call, from when its turn has come.
+    fn work(&mut self, position: Position) -> Option<BoxFuture<'static, CallEnd>> {
+        let call = Arc::clone(self.calls.get(&position)?);
+        let inbox = self.mailbox(position).receiver.take()?;
+        let task = CallTask {
+            position,
+            call,
+            pipeline: Arc::clone(&self.pipeline),
+            context: self.context.clone(),
+            reporter: self.reporter.clone(),
+        };
+        Some(Box::pin(task.run(inbox)))
+    }
+
+    pub(super) fn withdraw(&mut self, positions: &[Position]) -> Vec<Position> {
+        self.scheduler.withdraw(positions)
+    }
+
+    pub(super) fn judge_ahead(&mut self, positions: Vec<Position>) {
+        for position in positions {
+            let Some(call) = self.calls.get(&position).cloned() else { continue };
+            let (pipeline, context) = (Arc::clone(&self.pipeline), self.context.clone());
+            self.ahead.spawn(async move {
+                let ask = match judge(&pipeline, &call, &context, None).await {
+                    Judged::Asked(ask) => Some(ask),
+                    Judged::Permitted(_) | Judged::Answered(_) => None,
+                };
+                (position, ask)
+            });
+        }
+    }
+
+    /// Returns the calls that start because of it.
+    pub(super) fn decide(&mut self, position: Position, decision: Decision) -> Vec<Position> {
+        self.instruct(position, Instruction::Decide(decision));
+        if !self.held.remove(&position) {
+            return Vec::new();
+        }
+        match self.work(position) {
+            Some(work) => self.scheduler.resume(position, work),
+            None => Vec::new(),
+        }
+    }
+
+    pub(super) fn run(&mut self, position: Position, commit: Option<Commit>) {
+        self.instruct(position, Instruction::Run(commit));
+    }
+
+    /// Ends a call that was judged. Returns the calls that start because of it.
+    pub(super) fn release(&mut self, position: Position) -> Vec<Position> {
+        if self.held.remove(&position) {
+            return self.scheduler.withdraw(&[position]);
+        }
+        self.instruct(position, Instruction::Release);
+        Vec::new()
+    }
+
+    fn instruct(&mut self, position: Position, instruction: Instruction) {
+        // A task that is over needs no instructions.
+        let _ = self.mailbox(position).sender.send(instruction);
+    }
+
+    fn mailbox(&mut self, position: Position) -> &mut Mailbox {
+        self.mailboxes.entry(position).or_insert_with(Mailbox::new)
+    }
+
+    /// Waits for the next event. Returns it with the positions of calls that started because of
+    /// it. Cancel-safe.
+    pub(super) async fn next(&mut self) -> (Vec<Position>, Option<Event>) {
+        if self.mailboxes.is_empty() {
+            return std::future::pending().await;
+        }
+        tokio::select! {
+            Some((position, judgement)) = self.reports.recv() => {
+                (Vec::new(), Some(Event::Judged { position, judgement }))
+            }
+            Some((position, end, started)) = self.scheduler.next() => {
+                let event = match end {
+                    CallEnd::Asked(ask) => {
+                        self.held.insert(position);
+                        // Its next work has instructions of its own.
+                        self.mailboxes.insert(position, Mailbox::new());
+                        Some(Event::Judged { position, judgement: Judgement::Asked(ask) })
+                    }
+                    CallEnd::Answered(result, duration) => {
+                        Some(Event::Answered { position, result, duration })
+                    }
+                    CallEnd::NotCommitted(error) => Some(Event::NotCommitted(error)),
+                    CallEnd::Released => None,
+                };
+                (started, event)
+            }
+            Some(judged) = self.ahead.join_next() => match judged {
+                Ok((position, ask)) => (Vec::new(), Some(Event::JudgedAhead { position, ask })),
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            },
+        }
+    }
+}
+
+impl Mailbox {
+    fn new() -> Self {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        Self { sender, receiver: Some(receiver) }
+    }
+}
+
+/// Judges a call once more, or for the first time.
+async fn judge(
+    pipeline: &Pipeline,
+    call: &Mutex<AdmittedCall>,
+    context: &CallContext,
+    decision: Option<&Decision>,
+) -> Judged {
+    let again = sync::lock(call).again();
+    match again {
+        Ok(call) => pipeline.judge(call, context, decision).await,
+        Err(error) => Judged::Answered(ToolResult::error(&error)),
+    }
+}
+
+/// The task of one call, from when its turn in the order has come. It holds that turn until it
+/// ends.
+struct CallTask {
+    position: Position,
+    call: Arc<Mutex<AdmittedCall>>,
+    pipeline: Arc<Pipeline>,
+    context: CallContext,
+    reporter: UnboundedSender<(Position, Judgement)>,
+}
+
+impl CallTask {
+    async fn run(self, mut inbox: UnboundedReceiver<Instruction>) -> CallEnd {
+        let mut decision = None;
+        while let Ok(instruction) = inbox.try_recv() {
+            match instruction {
+                Instruction::Decide(decided) => decision = Some(decided),
+                Instruction::Run(_) | Instruction::Release => return CallEnd::Released,
+            }
+        }
+        let began = Instant::now();
+        let judged = judge(&self.pipeline, &self.call, &self.context, decision.as_ref()).await;
+        let call = match judged {
+            Judged::Answered(result) => return CallEnd::Answered(result, began.elapsed()),
+            Judged::Asked(ask) => return CallEnd::Asked(ask),
+            Judged::Permitted(call) => call,
+        };
+        let judgement = Judgement::Permitted { has_effect: call.has_effect() };
+        // The turn may be over.
+        let _ = self.reporter.send((self.position, judgement));
+        match inbox.recv().await {
+            Some(Instruction::Run(commit)) => self.run_permitted(call, commit).await,
+            _ => CallEnd::Released,
+        }
+    }
+
+    /// Runs the call. What may have an effect is committed first.
+    async fn run_permitted(self, call: PermittedCall, commit: Option<Commit>) -> CallEnd {
+        if let Some(commit) = commit
+            && let Err(error) = commit.await
+        {
+            return CallEnd::NotCommitted(error);
+        }
+        let began = Instant::now();
+        let result = call.run(self.context).await;
+        CallEnd::Answered(result, began.elapsed())
+    }
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calls").field("scheduler", &self.scheduler).finish_non_exhaustive()
+    }
+}
