@@ -52,6 +52,13 @@ random_ids! {
     ApprovalId = "appr_";
 }
 
+impl CompletionId {
+    /// The completion that a turn answers with. A turn that is told again has the same.
+    pub(crate) fn of_turn(turn: &TurnId) -> Self {
+        Self(turn.0.replacen("turn_", "chatcmpl-", 1))
+    }
+}
+
 /// Whether `text` is `prefix` and 32 lower-case hexadecimal digits.
 fn is_own_id(prefix: &str, text: &str) -> bool {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
@@ -99,7 +106,6 @@ impl RequestId {
         let fits = (1..=MAX_REQUEST_ID).contains(&sent.len());
         (is_printable && fits).then(|| Self(String::from_utf8_lossy(sent).into_owned()))
     }
-
 }
 
 /// Names a client key in the log, and separates what belongs to different keys. It reveals

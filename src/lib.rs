@@ -3,7 +3,8 @@
 //! The modules are listed in layers, lowest first, with a blank line between layers. A module
 //! uses only modules of lower layers, never a sibling. `tests/architecture.rs` checks this.
 
-// Base: text, numbers with units, locks, owners of files. The vocabulary itself uses it.
+// Base: text, numbers with units, locks, owners of files, the time of day. The vocabulary itself uses it.
+pub(crate) mod clock;
 pub(crate) mod ownership;
 pub(crate) mod sync;
 pub(crate) mod text;

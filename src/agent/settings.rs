@@ -23,6 +23,9 @@ pub(crate) struct TurnSettings {
     /// still gets its HTTP status.
     #[serde(with = "crate::units::duration")]
     pub(crate) head_hold: Duration,
+    /// How long a turn continues without a client that listens.
+    #[serde(with = "crate::units::duration")]
+    pub(crate) disconnect_grace: Duration,
     /// How long running turns may continue after SIGTERM.
     #[serde(with = "crate::units::duration")]
     pub(crate) shutdown_grace: Duration,
@@ -37,6 +40,7 @@ impl Default for TurnSettings {
             max_parallel_tools: 10,
             keep_alive: Duration::from_secs(10),
             head_hold: Duration::from_secs(10),
+            disconnect_grace: Duration::ZERO,
             shutdown_grace: Duration::from_secs(30),
         }
     }

@@ -29,6 +29,8 @@ pub(crate) struct TurnBody {
     /// Whether the turn goes on with the same link as its parent: with the answers to the
     /// client's calls, or because the client asked to continue.
     pub(crate) continues: bool,
+    /// Whether the client wanted usage at the end of its stream.
+    pub(crate) include_usage: bool,
     /// What holds after the turn.
     pub(crate) facts: Facts,
 }

@@ -16,10 +16,8 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::api::chat::Chat;
-use crate::api::chat::idempotency::Idempotency;
 use crate::api::chat::validate::Context;
 use crate::api::ready::Readiness;
-use crate::api::runs::RunLimits;
 use crate::api::status::{About, Sandbox};
 use crate::http::auth::{Authenticator, Key, Keys};
 use crate::http::hosts::{AllowedHosts, HostPolicy};
@@ -29,6 +27,11 @@ use crate::memory_budget::MemoryBudget;
 use crate::permissions::{Mode, Permissions};
 use crate::sessions::Sessions;
 use crate::sessions::request::Progress;
+use crate::sessions::rest::Rest;
+use crate::sessions::running::Running;
+use crate::sessions::running::limits::RunLimits;
+use crate::store::Store;
+use crate::store::memory::MemoryStore;
 use crate::tools::toolset::Toolset;
 use crate::upstream::settings::UnknownFields;
 use crate::workspace::Workspace;
@@ -70,10 +73,12 @@ fn state(keys: Keys) -> ApiState {
     let upstream =
         upstream::Client::new(&upstream_settings, &limits, None, memory_budget.clone()).unwrap();
     let upstream = Arc::new(upstream);
+    let store: Arc<dyn Store> = MemoryStore::new();
+    let running = Arc::new(Running::new(Arc::clone(&store)));
     let chat = Chat {
         turns: sessions(Arc::clone(&upstream), memory_budget.clone()),
         runs: RunLimits::new(&limits),
-        idempotency: Idempotency::default(),
+        running: Arc::clone(&running),
         memory_budget: memory_budget.clone(),
     };
     ApiState {
@@ -84,6 +89,7 @@ fn state(keys: Keys) -> ApiState {
         }),
         authenticator: Arc::new(Authenticator::new(keys, limits.wrong_keys_per_minute, Vec::new())),
         chat: Arc::new(chat),
+        rest: Arc::new(Rest { store, running }),
         validation: Arc::new(Context {
             toolset: Toolset::default(),
             tools: tool_layer::ToolSettings::default(),
