@@ -154,3 +154,68 @@ impl Stream for NumberedStream {
         this.keep_alive.poll(next, context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::events::{Headline, ToolStart};
+    use crate::errors::{ApiError, ErrorCode};
+    use crate::sessions::request::Progress;
+    use crate::sessions::running::shape::Envelope;
+
+    fn numbering(position: Position) -> Numbering {
+        let envelope = Envelope { id: "id".to_owned(), created: 1, model: "m".to_owned() };
+        Numbering { encoder: Encoder::new(&envelope, Progress::Events, false), position }
+    }
+
+    fn started() -> TurnEvent {
+        let (call_id, tool) = ("c1".to_owned(), "Read".to_owned());
+        TurnEvent::ToolStarted(Box::new(ToolStart { call_id, tool, headline: Headline::default() }))
+    }
+
+    fn failed() -> TurnEvent {
+        let error = ApiError::new(ErrorCode::Internal, "no");
+        TurnEvent::Failed(Box::new(Failure { error, tools_ran: true }))
+    }
+
+    /// The `(id, data)` of what is written.
+    fn written(numbering: &mut Numbering, event: TurnEvent) -> Vec<(Position, String)> {
+        let mut out = Vec::new();
+        numbering.encode(event, Position::default(), &mut out);
+        let text = String::from_utf8(out).unwrap();
+        let events = text.split_terminator("\n\n").map(|event| event.split_once('\n').unwrap());
+        let id = |id: &str| id.strip_prefix("id: ").unwrap().parse().unwrap();
+        events.map(|(own, data)| (id(own), data.to_owned())).collect()
+    }
+
+    #[test]
+    fn the_first_event_with_its_role_can_be_gone_on_behind() {
+        let text = || TurnEvent::Text("Hi".to_owned());
+        let all = written(&mut numbering(Position::default()), text());
+        assert_eq!(all.len(), 2);
+
+        let behind = written(&mut numbering(all[0].0), text());
+
+        assert_eq!(behind, all[1..]);
+    }
+
+    #[test]
+    fn a_failure_is_never_lost_and_its_end_comes_again() {
+        let mut whole = numbering(Position::default());
+        written(&mut whole, started());
+        // The end of the tool, the error, and the end of the stream.
+        let all = written(&mut whole, failed());
+        assert_eq!(all.len(), 3);
+
+        let mut behind = Vec::new();
+        for (id, _) in all {
+            // The record tells nothing of the tool.
+            let told = written(&mut numbering(id), failed());
+            behind.push(told.into_iter().map(|(_, data)| data).collect::<Vec<_>>());
+        }
+
+        assert!(behind[0].len() == 2 && behind[0][0].contains("internal"), "{behind:?}");
+        assert_eq!(behind[1], ["data: [DONE]"]);
+        assert_eq!(behind[2], ["data: [DONE]"]);
+    }
+}

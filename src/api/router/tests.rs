@@ -41,7 +41,7 @@ const KEY: &str = "Bearer th-key";
 const ORIGIN: &str = "https://good.com";
 
 /// Every route that needs a key, with a method that it takes.
-const WITH_KEY: [(&str, &str); 17] = [
+const WITH_KEY: [(&str, &str); 25] = [
     ("POST", "/v1/chat/completions"),
     ("GET", "/v1/models"),
     ("GET", "/v1/models/openai/gpt"),
@@ -58,6 +58,14 @@ const WITH_KEY: [(&str, &str); 17] = [
     ("POST", "/v1/responses/x/cancel"),
     ("GET", "/toolhand/v1/status"),
     ("GET", "/toolhand/v1/tools"),
+    ("GET", "/toolhand/v1/sessions"),
+    ("GET", "/toolhand/v1/sessions/mine"),
+    ("DELETE", "/toolhand/v1/sessions/mine"),
+    ("GET", "/toolhand/v1/turns"),
+    ("GET", "/toolhand/v1/turns/x/stream"),
+    ("POST", "/toolhand/v1/turns/x/cancel"),
+    ("GET", "/toolhand/v1/approvals"),
+    ("POST", "/toolhand/v1/approvals/x"),
     ("GET", "/openapi.yaml"),
 ];
 
@@ -222,7 +230,8 @@ fn listed(router: &Router) -> BTreeSet<String> {
 
 /// A path that `pattern` matches.
 fn example(pattern: &str) -> String {
-    pattern.replace("{*id}", "openai/gpt").replace("{*rest}", "x/cancel")
+    let pattern = pattern.replace("{*id}", "openai/gpt").replace("{*rest}", "x/cancel");
+    pattern.replace("{session}", "mine").replace("{turn}", "x").replace("{approval}", "x")
 }
 
 #[tokio::test]

@@ -158,7 +158,10 @@ async fn what_is_anothers_reads_as_unknown_everywhere() {
     ] {
         assert_eq!(list, json!({ "object": "list", "data": [], "has_more": false }));
     }
-    assert_eq!(json(&rest.approvals(session.scope).await.unwrap())["data"][0]["id"], json!(approval));
+    assert_eq!(
+        json(&rest.approvals(session.scope).await.unwrap())["data"][0]["id"],
+        json!(approval)
+    );
 }
 
 #[tokio::test]
@@ -187,8 +190,7 @@ async fn an_approval_is_listed_and_decided_once() {
     }
 
     let rows = store.approvals(session.scope, ApprovalKey::Id(id.clone())).await.unwrap();
-    let decision: Decision =
-        serde_json::from_slice(rows[0].decision.as_deref().unwrap()).unwrap();
+    let decision: Decision = serde_json::from_slice(rows[0].decision.as_deref().unwrap()).unwrap();
     assert!(matches!(decision, Decision::Allow { digest, .. } if digest == [3; 32]));
     assert_eq!(json(&rest.approvals(session.scope).await.unwrap())["data"], json!([]));
     assert_eq!(json(&rest.turns(session.scope).await.unwrap())["data"], json!([]));

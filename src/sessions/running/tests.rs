@@ -56,7 +56,7 @@ impl Server {
 
     /// A turn that ends when it is stopped, unless it `is_stuck`.
     fn started(&self, is_stuck: bool) -> StartedTurn {
-        let (script, mut said) = mpsc::unbounded_channel();
+        let (script, mut said) = mpsc::unbounded_channel::<TurnEvent>();
         let (outbox, events) = outbox();
         let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
         let stopped = stop.clone();
@@ -302,13 +302,10 @@ async fn what_is_too_long_to_keep_is_told_from_the_record() {
     server.record(&turn.turn, &said).await;
     script.say(finished());
 
-    let (one, other) = tokio::join!(
-        rest(second),
-        async {
-            let late = server.running.follow(turn.scope, &turn.turn, Position::default());
-            rest(late.expect("it is known")).await
-        }
-    );
+    let (one, other) = tokio::join!(rest(second), async {
+        let late = server.running.follow(turn.scope, &turn.turn, Position::default());
+        rest(late.expect("it is known")).await
+    });
 
     assert_eq!(one.0.len(), said.len() - "It is ".len());
     assert_eq!(other, (said, None));
@@ -365,8 +362,8 @@ async fn of_requests_at_once_one_starts_the_turn() {
 
     let (one, two, three) = tokio::join!(listen(), listen(), listen());
 
-    let turns = [one.unwrap().turn, two.unwrap().turn, three.unwrap().turn];
-    assert!(turns.iter().all(|turn| *turn == turns[0]));
+    let all = [one.unwrap(), two.unwrap(), three.unwrap()];
+    assert!(all.iter().all(|heard| heard.turn == all[0].turn));
     assert_eq!(server.starts.load(Ordering::Relaxed), 1);
 }
 
@@ -459,8 +456,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn policy() -> impl Strategy<Value = DisconnectPolicy> {
     let minute = Duration::from_secs(60);
-    let all =
-        [DisconnectPolicy::Stop, DisconnectPolicy::Grace(minute), DisconnectPolicy::Detach];
+    let all = [DisconnectPolicy::Stop, DisconnectPolicy::Grace(minute), DisconnectPolicy::Detach];
     proptest::sample::select(all.to_vec())
 }
 
