@@ -7,6 +7,7 @@ pub(crate) mod services;
 pub(crate) mod state_dir;
 pub(crate) mod workspaces;
 
+use std::cell::OnceCell;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::api_state::api_state;
@@ -32,6 +34,9 @@ use crate::processes;
 /// The id of the client key, whether it comes from the environment or the state
 /// directory.
 const FIRST_KEY: &str = "default";
+
+/// How long turns without a client may take to record that the server ended them.
+const TERMINAL_TIME: Duration = Duration::from_secs(2);
 
 /// A server that has bound its address and does not serve yet.
 #[derive(Debug)]
@@ -115,17 +120,27 @@ impl Server {
         let drain = Drain { stop: CancellationToken::new(), grace, turns_over: self.turns_over };
         let announcement = self.announcement.take();
         let stop_accepting = drain.stop.clone();
+        let stopped = OnceCell::new();
         // Once the listener is closed, another process may take the address. Nobody may be
         // led there, so the announcement goes first.
         let stopping = async {
             stop.cancelled().await;
             drop(announcement);
             draining(chat.runs.running(), grace);
+            let _ = stopped.set(Instant::now());
             stop_accepting.cancel();
             std::future::pending::<()>().await;
         };
+        let turns_over = drain.turns_over.clone();
+        let serving = async {
+            server::run(self.listener, router::router(self.api), limits, drain).await;
+            // Turns that go on without a client.
+            let left =
+                stopped.get().map_or(grace, |at: &Instant| grace.saturating_sub(at.elapsed()));
+            chat.running.end(left, &turns_over, TERMINAL_TIME).await;
+        };
         tokio::select! {
-            () = server::run(self.listener, router::router(self.api), limits, drain) => {}
+            () = serving => {}
             () = processes::watch_orphans() => {}
             () = stopping => {}
         }

@@ -63,6 +63,58 @@ pub(crate) struct ApiError {
 }
 
 impl ErrorCode {
+    const ALL: [Self; 44] = [
+        Self::InvalidJson,
+        Self::MissingField,
+        Self::InvalidValue,
+        Self::UnsupportedValue,
+        Self::RefusedField,
+        Self::UpstreamRejected,
+        Self::ToolNameConflict,
+        Self::UnknownToolCall,
+        Self::MissingToolResults,
+        Self::ContextLengthExceeded,
+        Self::HostMissing,
+        Self::InvalidApiKey,
+        Self::HostNotAllowed,
+        Self::OriginNotAllowed,
+        Self::ModeNotAllowed,
+        Self::UnknownRoute,
+        Self::NotFound,
+        Self::ModelNotFound,
+        Self::MethodNotAllowed,
+        Self::RequestTimeout,
+        Self::BodyTooLarge,
+        Self::UriTooLong,
+        Self::UnsupportedContentType,
+        Self::HeadersTooLarge,
+        Self::Cancelled,
+        Self::SessionBusy,
+        Self::ApprovalClosed,
+        Self::IdempotencyMismatch,
+        Self::TooManyRuns,
+        Self::TooManyWrongKeys,
+        Self::UpstreamRateLimited,
+        Self::UpstreamUnavailable,
+        Self::UpstreamAuth,
+        Self::UpstreamInvalid,
+        Self::UpstreamError,
+        Self::EmptyResponse,
+        Self::ShuttingDown,
+        Self::Overloaded,
+        Self::StoreUnavailable,
+        Self::UpstreamTimeout,
+        Self::Internal,
+        Self::StreamDied,
+        Self::TurnTimeLimit,
+        Self::SlowClient,
+    ];
+
+    /// The error with this `code`.
+    pub(crate) fn named(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == code)
+    }
+
     /// The status, `type` and `code` of each error. A code that only occurs in error frames has
     /// the status that a response would have had.
     const fn row(self) -> (u16, &'static str, &'static str) {

@@ -54,6 +54,13 @@ random_ids! {
     CardId = "card_";
 }
 
+impl CompletionId {
+    /// The completion that a turn answers with. A turn that is told again has the same.
+    pub(crate) fn of_turn(turn: &TurnId) -> Self {
+        Self(turn.0.replacen("turn_", "chatcmpl-", 1))
+    }
+}
+
 /// Whether `text` is `prefix` and 32 lower-case hexadecimal digits.
 fn is_own_id(prefix: &str, text: &str) -> bool {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');

@@ -3,7 +3,9 @@
 //! The modules are listed in layers, lowest first, with a blank line between layers. A module
 //! uses only modules of lower layers, never a sibling. `tests/architecture.rs` checks this.
 
-// Base: text, JSON, numbers with units, locks, owners of files. The vocabulary itself uses it.
+// Base: text, JSON, the time of day, numbers with units, locks, owners of files. The
+// vocabulary itself uses it.
+pub(crate) mod clock;
 pub(crate) mod json;
 pub(crate) mod ownership;
 pub(crate) mod sync;

@@ -11,6 +11,7 @@ pub(crate) mod matching;
 pub(crate) mod message;
 pub(crate) mod names;
 pub(crate) mod pairs;
+mod export;
 pub(crate) mod record;
 mod recorder;
 pub(crate) mod request;
@@ -19,6 +20,8 @@ mod transcript;
 
 #[cfg(test)]
 mod test_support;
+pub(crate) mod rest;
+pub(crate) mod running;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,22 +33,24 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::beginning::{Asking, AskingChannel, Beginning, HistoryPiece};
 use crate::agent::conversation::{Conversation, Opening};
-use crate::agent::outbox::{Inbox, outbox};
+use crate::agent::outbox::outbox;
 use crate::agent::prompt::{self, Environment};
 use crate::agent::record::NoRecord;
 use crate::agent::settings::{AskedModel, ReasoningRule, Refused, traits_of};
 use crate::agent::state::TurnStart;
 use crate::agent::turn::{self, ModelRefusals, Turn};
 use crate::agent::{ModelRule, TurnSettings};
+use crate::clock;
 use crate::errors::{ApiError, ErrorCode};
 use crate::execution::pipeline::Pipeline;
 use crate::hooks::Hooks;
-use crate::ids::{SessionId, TurnId};
+use crate::ids::{Scope, SessionId, TurnId};
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::Permissions;
 use crate::tools::tool::SessionContext;
 use crate::upstream;
 use request::{ChatRequest, Progress};
+use running::StartedTurn;
 
 /// The request fields that limit the length of one answer.
 const OUTPUT_LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
@@ -67,18 +72,6 @@ pub(crate) struct Sessions {
     pub(crate) shutdown: CancellationToken,
 }
 
-/// A turn that is under way. Dropping it stops the turn and everything it started.
-#[derive(Debug)]
-pub(crate) struct RunningTurn {
-    pub(crate) session: SessionId,
-    pub(crate) id: TurnId,
-    /// Whether the request may use any of the server's tools.
-    pub(crate) has_tools: bool,
-    pub(crate) events: Inbox,
-    /// Owns the turn's task, and aborts it on drop.
-    _task: JoinSet<()>,
-}
-
 impl Sessions {
     pub(crate) fn settings(&self) -> &TurnSettings {
         &self.settings
@@ -92,11 +85,12 @@ impl Sessions {
     pub(crate) fn start(
         &self,
         request: ChatRequest,
+        scope: Scope,
         headers: upstream::TraceHeaders,
-    ) -> Result<RunningTurn, ApiError> {
+    ) -> Result<StartedTurn, ApiError> {
         let (session, id) = (SessionId::random(), TurnId::random());
         let permissions = self.permissions_for(&request)?;
-        let has_tools = request.tools.names().next().is_some();
+        let model = request.model.clone();
         let context = SessionContext::new(Arc::clone(permissions.workspace()));
         let context = Arc::new(context.at_home(self.home.clone()));
         let pipeline = Pipeline {
@@ -119,9 +113,16 @@ impl Sessions {
             shutdown: self.shutdown.clone(),
         };
         let (outbox, events) = outbox();
-        let mut task = JoinSet::new();
-        task.spawn(turn::run(turn, outbox));
-        Ok(RunningTurn { session, id, has_tools, events, _task: task })
+        let (mut task, stop) = (JoinSet::new(), CancellationToken::new());
+        let stopped = stop.clone().cancelled_owned();
+        task.spawn(async move {
+            tokio::select! {
+                () = turn::run(turn, outbox) => {}
+                () = stopped => {}
+            }
+        });
+        let (started_ms, decisions) = (clock::now_ms(), None);
+        Ok(StartedTurn { session, id, scope, started_ms, model, events, stop, decisions, task })
     }
 
     /// The server's permissions, narrowed by the request's mode and moved to its workspace.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use syn::visit::{self, Visit};
 use tokio::process::Command;
 
-use crate::support::chunks::{calls, says, status};
+use crate::support::chunks::{calls, gate, says, status, text};
 use crate::support::client::{Answer, ask, ask_streamed, with};
 use crate::support::environment;
 use crate::support::server::{KEY, Server};
@@ -133,6 +133,9 @@ async fn what_a_full_server_says_fits_the_document() {
         ("/openapi.yaml", "/openapi.yaml"),
         ("/toolhand/v1/status", "/toolhand/v1/status"),
         ("/toolhand/v1/tools", "/toolhand/v1/tools"),
+        ("/toolhand/v1/sessions", "/toolhand/v1/sessions"),
+        ("/toolhand/v1/turns", "/toolhand/v1/turns"),
+        ("/toolhand/v1/approvals", "/toolhand/v1/approvals"),
     ] {
         let refused = client.get(asked).await;
         assert_eq!(refused.status(), 503);
@@ -152,9 +155,35 @@ async fn what_is_told_of_the_server_fits_the_document() {
         ("/ready", "/ready"),
         ("/toolhand/v1/status", "/toolhand/v1/status"),
         ("/toolhand/v1/tools", "/toolhand/v1/tools"),
+        ("/toolhand/v1/sessions", "/toolhand/v1/sessions?limit=1"),
+        ("/toolhand/v1/sessions", "/toolhand/v1/sessions?limit=0"),
+        ("/toolhand/v1/sessions", "/toolhand/v1/sessions?after=nobody"),
+        ("/toolhand/v1/sessions/{session}", "/toolhand/v1/sessions/nobody"),
+        ("/toolhand/v1/turns", "/toolhand/v1/turns"),
+        ("/toolhand/v1/turns/{turn}/stream", "/toolhand/v1/turns/nobody/stream"),
+        ("/toolhand/v1/approvals", "/toolhand/v1/approvals"),
     ] {
         check_answer("get", path, &server.client().get(asked).await);
     }
+}
+
+#[tokio::test]
+async fn what_is_told_of_a_turn_fits_the_document() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    upstream.round(vec![text("I begin "), gate("never")]);
+    let mut stream = server.client().stream(&ask_streamed("Hi")).await;
+    stream.until_text().await;
+    let turn = stream.head.header("x-toolhand-turn").expect("a turn").to_owned();
+
+    let turns = server.client().get("/toolhand/v1/turns").await;
+    let cancel = format!("/toolhand/v1/turns/{turn}/cancel");
+    let cancelled = server.client().send("POST", &cancel, None).await;
+
+    assert_eq!(turns.json()["data"][0]["id"], turn);
+    check_answer("get", "/toolhand/v1/turns", &turns);
+    assert_eq!(cancelled.status(), 200);
+    check_answer("post", "/toolhand/v1/turns/{turn}/cancel", &cancelled);
 }
 
 /// Schemathesis makes requests that fit the document and requests that do not, and

@@ -7,6 +7,7 @@ mod cut_off;
 mod disconnects;
 mod events;
 mod failures;
+mod looking_on;
 mod merging;
 mod order;
 mod progress;

@@ -165,6 +165,11 @@ impl Inbox {
         sync::lock(&self.0).waits_for_end = true;
     }
 
+    /// For a subscriber that follows the stream of such an answer: it is woken for each event.
+    pub(crate) fn wait_for_each(&mut self) {
+        sync::lock(&self.0).waits_for_end = false;
+    }
+
     /// Takes all events that wait. `None` when the turn is gone and the queue is empty.
     pub(crate) fn poll_take(
         &mut self,

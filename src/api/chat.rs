@@ -3,20 +3,15 @@
 mod collect;
 mod completion;
 mod encode;
-#[cfg_attr(not(test), expect(dead_code, reason = "sessions will look up what it needs"))]
 mod frontend_answers;
-pub(crate) mod idempotency;
-mod kept;
 mod lists;
-mod log;
+pub(super) mod numbered;
 mod progress_choice;
-mod shared_turn;
 mod stream;
 pub(crate) mod validate;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use axum::extract::State;
@@ -27,21 +22,23 @@ use tokio::time::{Instant, timeout_at};
 
 use self::collect::Collected;
 use self::completion::Completion;
-use self::encode::{Encoder, Envelope};
-use self::idempotency::{Idempotency, RequestFingerprint};
-use self::shared_turn::{Retention, SharedTurn, Subscriber};
+use self::encode::Encoder;
 use self::stream::EventStream;
 use super::request_context::RequestContext;
-use super::runs::RunLimits;
 use crate::agent::events::{Failure, TurnEvent};
 use crate::errors::{ApiError, ErrorCode};
 use crate::http::budgeted_body::budgeted_body;
 use crate::http::errors::never_retry;
-use crate::http::headers::{SESSION, TURN};
-use crate::ids::CompletionId;
+use crate::http::headers::{SESSION, TURN, header_value};
 use crate::memory_budget::{Exhausted, MemoryBudget, Reservation};
 use crate::sessions::Sessions;
 use crate::sessions::request::{ChatRequest, Progress};
+use crate::sessions::running::limits::RunLimits;
+use crate::sessions::running::shape::{AnswerForm, AnswerShape};
+use crate::sessions::running::{
+    DisconnectPolicy, Held, RequestFingerprint, Retention, Running, Sharing, StartedTurn,
+    Subscriber,
+};
 
 /// nginx buffers answers unless this header forbids it.
 const NO_BUFFERING: (HeaderName, HeaderValue) =
@@ -52,8 +49,7 @@ const NO_BUFFERING: (HeaderName, HeaderValue) =
 pub(crate) struct Chat {
     pub(crate) turns: Sessions,
     pub(crate) runs: RunLimits,
-    /// Turns that a retry may join.
-    pub(crate) idempotency: Idempotency,
+    pub(crate) running: Arc<Running>,
     pub(crate) memory_budget: MemoryBudget,
 }
 
@@ -63,22 +59,23 @@ pub(crate) async fn create(
     request: validate::Validated,
 ) -> Response {
     let validate::Validated { request, context, fingerprint } = request;
-    let key = context.key_id.clone();
-    let start = || start(&chat, request, context, fingerprint);
-    let subscriber = match chat.idempotency.listen(&key, fingerprint, start).await {
+    let form = form_of(&request, chat.turns.default_progress());
+    let scope = context.scope;
+    let start = async || start(&chat, request, context, fingerprint, form);
+    let subscriber = match chat.running.listen(scope, fingerprint, form, start).await {
         Ok(subscriber) => subscriber,
         Err(error) if error.code == ErrorCode::Cancelled => {
             return never_retry(error.into_response());
         }
         Err(error) => return error.into_response(),
     };
-    let run = subscriber.run.clone();
-    let session = (SESSION, header(&run.session.to_string()));
-    let id = (TURN, header(&run.turn.to_string()));
-    let response = if run.shape.stream {
-        streamed(&chat, subscriber, &run.shape).await
+    let session = (SESSION, header_value(subscriber.session.as_str()));
+    let id = (TURN, header_value(subscriber.turn.as_str()));
+    let shape = Arc::clone(&subscriber.shape);
+    let response = if shape.form.stream {
+        streamed(&chat, subscriber, &shape).await
     } else {
-        whole(subscriber, &run.shape, chat.memory_budget.reservation()).await
+        whole(subscriber, &shape, chat.memory_budget.reservation()).await
     };
     ([session, id], response).into_response()
 }
@@ -89,44 +86,31 @@ fn start(
     mut request: ChatRequest,
     context: RequestContext,
     fingerprint: RequestFingerprint,
-) -> Result<Subscriber, ApiError> {
+    form: AnswerForm,
+) -> Result<(StartedTurn, Sharing), ApiError> {
     let permit = chat.runs.permit(&context.key_id)?;
-    let shape = Shape::from_request(&request, chat.turns.default_progress());
-    request.progress = Some(shape.progress);
-    let turn = chat.turns.start(request, context.upstream_headers)?;
-    let retention =
-        if turn.has_tools || fingerprint.is_named() { Retention::All } else { Retention::Nothing };
-    Ok(SharedTurn::begin(turn, permit, shape, retention, chat.idempotency.memory()))
+    let policy = DisconnectPolicy::new(false, chat.turns.settings().disconnect_grace);
+    // Without tools there is nothing that must not run twice: it simply runs anew.
+    let may_be_joined = request.tools.names().next().is_some()
+        || fingerprint.is_named()
+        || policy != DisconnectPolicy::Stop;
+    let retention = if may_be_joined { Retention::All } else { Retention::Nothing };
+    let turn = chat.turns.start(request, context.scope, context.upstream_headers)?;
+    let held = Held { permit: Some(permit), slot: None };
+    Ok((turn, Sharing { form, policy, retention, held, revoked: context.revoked }))
 }
 
-/// How the answer is encoded.
-#[derive(Debug)]
-struct Shape {
-    envelope: Envelope,
-    stream: bool,
-    include_usage: bool,
-    progress: Progress,
-}
-
-impl Shape {
-    fn from_request(request: &ChatRequest, configured: Progress) -> Self {
-        let envelope = Envelope {
-            id: CompletionId::random().to_string(),
-            created: seconds_since_1970(),
-            model: request.model.clone(),
-        };
-        Self {
-            envelope,
-            stream: request.stream,
-            include_usage: request.include_usage,
-            progress: progress_choice::choose(request.progress, configured, request.frontend),
-        }
+fn form_of(request: &ChatRequest, default_progress: Progress) -> AnswerForm {
+    AnswerForm {
+        stream: request.stream,
+        include_usage: request.include_usage,
+        progress: progress_choice::choose(request.progress, default_progress, request.frontend),
     }
 }
 
 /// Holds the head back until the first event that releases it or until `turns.head_hold`,
 /// so that a quick failure has its own status.
-async fn streamed(chat: &Chat, mut subscriber: Subscriber, shape: &Shape) -> Response {
+async fn streamed(chat: &Chat, mut subscriber: Subscriber, shape: &AnswerShape) -> Response {
     let deadline = Instant::now() + chat.turns.settings().head_hold;
     let mut first = VecDeque::new();
     while !first.iter().any(TurnEvent::releases_head) {
@@ -139,7 +123,7 @@ async fn streamed(chat: &Chat, mut subscriber: Subscriber, shape: &Shape) -> Res
     if let Some(TurnEvent::Failed(failure)) = first.iter().find(|event| event.releases_head()) {
         return failed(failure);
     }
-    let encoder = Encoder::new(&shape.envelope, shape.progress, shape.include_usage);
+    let encoder = Encoder::new(&shape.envelope, shape.form.progress, shape.form.include_usage);
     let body = EventStream::new(
         subscriber,
         first,
@@ -151,11 +135,15 @@ async fn streamed(chat: &Chat, mut subscriber: Subscriber, shape: &Shape) -> Res
     ([content_type, NO_BUFFERING], Body::from_stream(body)).into_response()
 }
 
-async fn whole(mut subscriber: Subscriber, shape: &Shape, mut memory: Reservation) -> Response {
+async fn whole(
+    mut subscriber: Subscriber,
+    shape: &AnswerShape,
+    mut memory: Reservation,
+) -> Response {
     /// Collected texts grow piece by piece, so a buffer may have twice the size of its
     /// text. The completion is written while they are still kept.
     const COPIES: usize = 3;
-    let mut collected = Collected::new(shape.progress);
+    let mut collected = Collected::new(shape.form.progress);
     let (mut size_estimate, mut tools_ran) = (0, false);
     let overloaded =
         |exhausted: Exhausted, tools_ran| failed(&Failure { error: exhausted.into(), tools_ran });
@@ -192,12 +180,4 @@ fn json(completion: &Completion<'_>, memory: Reservation) -> Result<Response, Ex
 fn failed(failure: &Failure) -> Response {
     let response = failure.error.clone().into_response();
     if failure.tools_ran { never_retry(response) } else { response }
-}
-
-fn header(id: &str) -> HeaderValue {
-    HeaderValue::from_str(id).expect("our ids are plain ASCII")
-}
-
-fn seconds_since_1970() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -4,9 +4,10 @@ use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use tokio_util::sync::CancellationToken;
 
 use crate::http::request_id::header_value;
-use crate::ids::{KeyId, RequestId};
+use crate::ids::{KeyId, RequestId, Scope};
 use crate::upstream::TraceHeaders;
 
 /// The parts of a request that are available before its body is read.
@@ -14,6 +15,10 @@ use crate::upstream::TraceHeaders;
 pub(crate) struct RequestContext {
     pub(crate) request_id: RequestId,
     pub(crate) key_id: KeyId,
+    /// What belongs to it is found by its requests alone.
+    pub(crate) scope: Scope,
+    /// Cancelled when the key is revoked.
+    pub(crate) revoked: CancellationToken,
     /// Request id and trace, forwarded upstream.
     pub(crate) upstream_headers: TraceHeaders,
 }
@@ -26,6 +31,7 @@ impl<S: Sync> FromRequestParts<S> for RequestContext {
             parts.extensions.get::<RequestId>().cloned().unwrap_or_else(RequestId::random);
         let key_id = parts.extensions.get::<KeyId>().cloned().unwrap_or_else(KeyId::nobody);
         let upstream_headers = TraceHeaders::new(&parts.headers, header_value(&request_id));
-        Ok(Self { request_id, key_id, upstream_headers })
+        let (scope, revoked) = (Scope::new(&key_id, None), CancellationToken::new());
+        Ok(Self { request_id, key_id, scope, revoked, upstream_headers })
     }
 }

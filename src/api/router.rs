@@ -12,7 +12,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::passthrough::Routes;
 use super::state::ApiState;
 use super::{
-    chat, health, models, openapi, passthrough, ready, root, status, tools, unknown_route,
+    approvals, chat, health, models, openapi, passthrough, ready, root, sessions, status, tools,
+    turns, unknown_route,
 };
 use crate::errors::{ApiError, ErrorCode};
 use crate::http::{admission, auth, cors, errors, hosts, request_id, transfer_encoding};
@@ -69,6 +70,16 @@ fn routes_with_key(state: ApiState) -> Router {
         .merge(forwarded(&state.forwarded))
         .route("/toolhand/v1/status", get(status::show))
         .route("/toolhand/v1/tools", get(tools::list))
+        .route("/toolhand/v1/sessions", get(sessions::list::list))
+        .route(
+            "/toolhand/v1/sessions/{session}",
+            get(sessions::show::show).delete(sessions::delete::delete),
+        )
+        .route("/toolhand/v1/turns", get(turns::list::list))
+        .route("/toolhand/v1/turns/{turn}/stream", get(turns::stream::stream))
+        .route("/toolhand/v1/turns/{turn}/cancel", post(turns::cancel::cancel))
+        .route("/toolhand/v1/approvals", get(approvals::list::list))
+        .route("/toolhand/v1/approvals/{approval}", post(approvals::decide::decide))
         .route("/openapi.yaml", get(openapi::show))
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(&state.authenticator), auth::require_key))

@@ -13,6 +13,7 @@ use crate::http::auth::Authenticator;
 use crate::http::hosts::HostPolicy;
 use crate::limits::Limits;
 use crate::memory_budget::MemoryBudget;
+use crate::sessions::rest::Rest;
 use crate::tools::toolset::Toolset;
 use crate::upstream;
 
@@ -22,6 +23,8 @@ pub(crate) struct ApiState {
     pub(crate) hosts: Arc<HostPolicy>,
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) chat: Arc<Chat>,
+    /// What a client is told of its sessions, turns and approvals.
+    pub(crate) rest: Arc<Rest>,
     /// What chat requests are validated against, and the tools they are offered.
     pub(crate) validation: Arc<validate::Context>,
     /// `upstream.passthrough`.
@@ -49,6 +52,12 @@ impl FromRef<ApiState> for Arc<Routes> {
 impl FromRef<ApiState> for Arc<Chat> {
     fn from_ref(state: &ApiState) -> Self {
         Arc::clone(&state.chat)
+    }
+}
+
+impl FromRef<ApiState> for Arc<Rest> {
+    fn from_ref(state: &ApiState) -> Self {
+        Arc::clone(&state.rest)
     }
 }
 

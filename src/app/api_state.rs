@@ -8,11 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::services::Services;
 use crate::api::chat::Chat;
-use crate::api::chat::idempotency::Idempotency;
 use crate::api::chat::validate::Context;
 use crate::api::passthrough::Routes;
 use crate::api::ready::Readiness;
-use crate::api::runs::RunLimits;
 use crate::api::state::ApiState;
 use crate::api::status::{About, Feature, Sandbox};
 use crate::config::{Config, ConfigError, Loaded};
@@ -20,6 +18,11 @@ use crate::http::auth::{Authenticator, Keys};
 use crate::http::hosts::{AllowedHosts, HostPolicy, Origin};
 use crate::permissions;
 use crate::sessions::Sessions;
+use crate::sessions::rest::Rest;
+use crate::sessions::running::Running;
+use crate::sessions::running::limits::RunLimits;
+use crate::store::Store;
+use crate::store::memory::MemoryStore;
 
 /// The routes of `upstream.passthrough`.
 pub(crate) fn forwarded_routes(loaded: &Loaded) -> Result<Routes, ConfigError> {
@@ -44,16 +47,19 @@ pub(crate) fn api_state(
         config.limits.wrong_keys_per_minute,
         config.server.trusted_proxies.clone(),
     );
+    let store: Arc<dyn Store> = MemoryStore::new();
+    let running = Arc::new(Running::new(Arc::clone(&store)));
     let chat = Chat {
         turns: sessions(config, services, turns_over),
         runs: RunLimits::new(&config.limits),
-        idempotency: Idempotency::default(),
+        running: Arc::clone(&running),
         memory_budget: services.memory_budget.clone(),
     };
     ApiState {
         hosts: Arc::new(HostPolicy { hosts, origins: config.cors.allow_origins.clone() }),
         authenticator: Arc::new(authenticator),
         chat: Arc::new(chat),
+        rest: Arc::new(Rest { store, running }),
         validation: Arc::new(validation(config, services)),
         forwarded: Arc::new(forwarded),
         upstream: Arc::clone(&services.upstream),

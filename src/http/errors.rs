@@ -26,6 +26,9 @@ impl IntoResponse for ApiError {
             // A wrong key stays wrong until the operator changes it.
             headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
         }
+        if self.code == ErrorCode::SessionBusy {
+            headers.insert(SHOULD_RETRY, HeaderValue::from_static("true"));
+        }
         if leaves_the_body_unread(self.code) {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }

@@ -33,6 +33,8 @@ pub(crate) struct TurnBody {
     pub(crate) continues: bool,
     /// Whether the turn began with its parent's open round.
     pub(crate) resumes: bool,
+    /// Whether the client wanted usage at the end of its stream.
+    pub(crate) include_usage: bool,
     /// What holds after the turn.
     pub(crate) facts: Facts,
 }

@@ -214,6 +214,7 @@ impl Rows {
 }
 
 /// Rows for tests.
+#[cfg(test)]
 pub(crate) mod samples {
     use super::*;
     use crate::ids::KeyId;

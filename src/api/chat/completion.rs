@@ -9,10 +9,11 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::collect::{Call, Collected};
-use super::encode::{Envelope, Extension, Figures};
+use super::encode::{Extension, Figures};
 use crate::agent::events::Finished;
 use crate::openai::chunk::{ContentKind, RawMembers, WholeAnswer};
 use crate::openai::usage::{Usage, has_clients_counts};
+use crate::sessions::running::shape::Envelope;
 
 /// The `chat.completion` object.
 #[derive(Debug, Serialize)]

@@ -24,16 +24,8 @@ use crate::agent::record::Asked;
 use crate::openai::usage::Usage;
 use crate::progress_lines;
 use crate::sessions::request::Progress;
+use crate::sessions::running::shape::Envelope;
 use crate::tools::tool::ToolError;
-
-/// The members that every chunk of one answer shares.
-#[derive(Clone, Debug)]
-pub(super) struct Envelope {
-    pub(super) id: String,
-    /// Seconds since 1970.
-    pub(super) created: u64,
-    pub(super) model: String,
-}
 
 #[derive(Debug)]
 pub(super) struct Encoder {

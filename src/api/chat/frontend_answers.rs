@@ -6,8 +6,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use super::Shape;
 use super::encode::{Figures, fixed_stream};
+use crate::sessions::running::shape::AnswerShape;
 
 /// How Open WebUI's own prompts begin.
 const TASK_PROMPT: &str = "### Task:";
@@ -30,21 +30,21 @@ pub(super) fn quotes_code(prompt: &str, code: &str) -> bool {
 }
 
 /// While a person is asked, there is nothing to propose: a proposal would answer the question.
-pub(super) fn no_follow_ups(shape: &Shape) -> Response {
+pub(super) fn no_follow_ups(shape: &AnswerShape) -> Response {
     answer(shape, NO_FOLLOW_UPS)
 }
 
 /// For a request that asks nothing: its list ends with answers to cards.
-pub(super) fn nothing_to_do(shape: &Shape) -> Response {
+pub(super) fn nothing_to_do(shape: &AnswerShape) -> Response {
     answer(shape, "")
 }
 
 /// An answer that no model wrote.
-fn answer(shape: &Shape, text: &str) -> Response {
+fn answer(shape: &AnswerShape, text: &str) -> Response {
     let envelope = &shape.envelope;
-    if shape.stream {
+    if shape.form.stream {
         let content_type = (CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        let body = fixed_stream(envelope, text, shape.include_usage);
+        let body = fixed_stream(envelope, text, shape.form.include_usage);
         return ([content_type, super::NO_BUFFERING], body).into_response();
     }
     let completion = json!({
@@ -69,7 +69,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::api::chat::encode::Envelope;
+    use crate::sessions::running::shape::{AnswerForm, Envelope};
     use crate::sessions::request::Progress;
 
     #[test]
@@ -93,9 +93,10 @@ mod tests {
         assert!(!quotes_code("anything", ""));
     }
 
-    fn shape(stream: bool) -> Shape {
+    fn shape(stream: bool) -> AnswerShape {
         let envelope = Envelope { id: "c".to_owned(), created: 1, model: "m".to_owned() };
-        Shape { envelope, stream, include_usage: stream, progress: Progress::Cards }
+        let form = AnswerForm { stream, include_usage: stream, progress: Progress::Cards };
+        AnswerShape { envelope, form }
     }
 
     async fn body(response: Response) -> String {

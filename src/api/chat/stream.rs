@@ -11,9 +11,9 @@ use futures::Stream;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::encode::Encoder;
-use super::shared_turn::Subscriber;
 use crate::agent::events::{Failure, TurnEvent};
 use crate::memory_budget::{Exhausted, Reservation};
+use crate::sessions::running::Subscriber;
 
 /// Proxies commonly cut connections that are silent for a minute.
 const COMMENT: &[u8] = b": keep-alive\n\n";
@@ -26,8 +26,7 @@ pub(super) struct EventStream {
     encoder: Encoder,
     /// Events that came while the head was held back.
     first: VecDeque<TurnEvent>,
-    keep_alive: Duration,
-    silence: Pin<Box<Sleep>>,
+    keep_alive: KeepAlive,
     /// Counts the bytes handed to hyper until it asks for more.
     reservation: Reservation,
 }
@@ -40,8 +39,8 @@ impl EventStream {
         keep_alive: Duration,
         reservation: Reservation,
     ) -> Self {
-        let silence = Box::pin(sleep(keep_alive));
-        Self { turn: Some(turn), encoder, first, keep_alive, silence, reservation }
+        let keep_alive = KeepAlive::new(keep_alive);
+        Self { turn: Some(turn), encoder, first, keep_alive, reservation }
     }
 
     fn encode(&mut self, events: VecDeque<TurnEvent>) -> Bytes {
@@ -92,16 +91,38 @@ impl Stream for EventStream {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        if let Poll::Ready(bytes) = this.poll_events(context) {
-            let next_comment = Instant::now() + this.keep_alive;
-            this.silence.as_mut().reset(next_comment);
+        let next = this.poll_events(context);
+        this.keep_alive.poll(next, context)
+    }
+}
+
+/// Sends comments while a stream is silent.
+#[derive(Debug)]
+pub(super) struct KeepAlive {
+    /// `turns.keep_alive`.
+    interval: Duration,
+    silence: Pin<Box<Sleep>>,
+}
+
+impl KeepAlive {
+    pub(super) fn new(interval: Duration) -> Self {
+        Self { interval, silence: Box::pin(sleep(interval)) }
+    }
+
+    /// `next` is what the stream has to send now.
+    pub(super) fn poll(
+        &mut self,
+        next: Poll<Option<Bytes>>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Infallible>>> {
+        if let Poll::Ready(bytes) = next {
+            self.silence.as_mut().reset(Instant::now() + self.interval);
             return Poll::Ready(bytes.map(Ok));
         }
-        ready!(this.silence.as_mut().poll(context));
-        let next_comment = Instant::now() + this.keep_alive;
-        this.silence.as_mut().reset(next_comment);
+        ready!(self.silence.as_mut().poll(context));
+        self.silence.as_mut().reset(Instant::now() + self.interval);
         // Poll the timer once more, so that it wakes this task for the next comment.
-        let _ = this.silence.as_mut().poll(context);
+        let _ = self.silence.as_mut().poll(context);
         Poll::Ready(Some(Ok(Bytes::from_static(COMMENT))))
     }
 }

@@ -16,10 +16,8 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::api::chat::Chat;
-use crate::api::chat::idempotency::Idempotency;
 use crate::api::chat::validate::Context;
 use crate::api::ready::Readiness;
-use crate::api::runs::RunLimits;
 use crate::api::status::{About, Sandbox};
 use crate::http::auth::{Authenticator, Key, Keys};
 use crate::http::hosts::{AllowedHosts, HostPolicy};
@@ -29,6 +27,11 @@ use crate::memory_budget::MemoryBudget;
 use crate::permissions::{Mode, Permissions};
 use crate::sessions::Sessions;
 use crate::sessions::request::Progress;
+use crate::sessions::rest::Rest;
+use crate::sessions::running::Running;
+use crate::sessions::running::limits::RunLimits;
+use crate::store::Store;
+use crate::store::memory::MemoryStore;
 use crate::tools::toolset::Toolset;
 use crate::upstream::settings::UnknownFields;
 use crate::workspace::Workspace;
@@ -38,7 +41,7 @@ const KEY: &str = "Bearer th-key";
 const ORIGIN: &str = "https://good.com";
 
 /// Every route that needs a key, with a method that it takes.
-const WITH_KEY: [(&str, &str); 17] = [
+const WITH_KEY: [(&str, &str); 25] = [
     ("POST", "/v1/chat/completions"),
     ("GET", "/v1/models"),
     ("GET", "/v1/models/openai/gpt"),
@@ -55,6 +58,14 @@ const WITH_KEY: [(&str, &str); 17] = [
     ("POST", "/v1/responses/x/cancel"),
     ("GET", "/toolhand/v1/status"),
     ("GET", "/toolhand/v1/tools"),
+    ("GET", "/toolhand/v1/sessions"),
+    ("GET", "/toolhand/v1/sessions/mine"),
+    ("DELETE", "/toolhand/v1/sessions/mine"),
+    ("GET", "/toolhand/v1/turns"),
+    ("GET", "/toolhand/v1/turns/x/stream"),
+    ("POST", "/toolhand/v1/turns/x/cancel"),
+    ("GET", "/toolhand/v1/approvals"),
+    ("POST", "/toolhand/v1/approvals/x"),
     ("GET", "/openapi.yaml"),
 ];
 
@@ -70,10 +81,12 @@ fn state(keys: Keys) -> ApiState {
     let upstream =
         upstream::Client::new(&upstream_settings, &limits, None, memory_budget.clone()).unwrap();
     let upstream = Arc::new(upstream);
+    let store: Arc<dyn Store> = MemoryStore::new();
+    let running = Arc::new(Running::new(Arc::clone(&store)));
     let chat = Chat {
         turns: sessions(Arc::clone(&upstream), memory_budget.clone()),
         runs: RunLimits::new(&limits),
-        idempotency: Idempotency::default(),
+        running: Arc::clone(&running),
         memory_budget: memory_budget.clone(),
     };
     ApiState {
@@ -84,6 +97,7 @@ fn state(keys: Keys) -> ApiState {
         }),
         authenticator: Arc::new(Authenticator::new(keys, limits.wrong_keys_per_minute, Vec::new())),
         chat: Arc::new(chat),
+        rest: Arc::new(Rest { store, running }),
         validation: Arc::new(Context {
             toolset: Toolset::default(),
             tools: tool_layer::ToolSettings::default(),
@@ -218,7 +232,8 @@ fn listed(router: &Router) -> BTreeSet<String> {
 
 /// A path that `pattern` matches.
 fn example(pattern: &str) -> String {
-    pattern.replace("{*id}", "openai/gpt").replace("{*rest}", "x/cancel")
+    let pattern = pattern.replace("{*id}", "openai/gpt").replace("{*rest}", "x/cancel");
+    pattern.replace("{session}", "mine").replace("{turn}", "x").replace("{approval}", "x")
 }
 
 #[tokio::test]

@@ -7,13 +7,13 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 
 use super::{Context, validate};
-use crate::api::chat::idempotency::RequestFingerprint;
 use crate::api::request_context::RequestContext;
 use crate::blocking::VALIDATION;
 use crate::errors::{ApiError, ErrorCode};
 use crate::http::body;
 use crate::memory_budget::MemoryBudget;
 use crate::sessions::request::ChatRequest;
+use crate::sessions::running::RequestFingerprint;
 
 /// Bodies of this size are validated on the blocking pool, so that they delay no other
 /// request.

@@ -15,10 +15,10 @@ pub(super) struct Log {
 
 /// The position of a subscriber.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Cursor {
-    event: usize,
+pub(crate) struct Cursor {
+    pub(super) event: usize,
     /// How many bytes of this event's text it has read; `None` if nothing.
-    text: Option<usize>,
+    pub(super) text: Option<usize>,
 }
 
 impl Log {
@@ -46,18 +46,49 @@ impl Log {
     }
 
     pub(super) fn end(&self) -> Cursor {
-        match self.events.last().and_then(text_of) {
-            Some(text) => Cursor { event: self.events.len() - 1, text: Some(text.len()) },
-            None => Cursor { event: self.events.len(), text: None },
-        }
+        self.events.last().map_or_else(Cursor::default, |last| behind(self.events.len() - 1, last))
     }
 
-    /// The events after `cursor`.
-    pub(super) fn since(&self, cursor: Cursor) -> impl Iterator<Item = TurnEvent> {
-        let mut events = self.events.get(cursor.event..).unwrap_or_default().iter();
-        let first = events.next().and_then(|event| rest_of(event, cursor.text));
-        first.into_iter().chain(events.cloned())
+    /// The events after `cursor`, each with the cursor behind it.
+    pub(super) fn since(&self, cursor: Cursor) -> impl Iterator<Item = (Cursor, TurnEvent)> {
+        let events = self.events.get(cursor.event..).unwrap_or_default();
+        // The events come first: a cursor from outside may be the largest number there is.
+        events.iter().zip(cursor.event..).filter_map(move |(event, index)| {
+            let read = cursor.text.filter(|_| index == cursor.event);
+            Some((behind(index, event), rest_of(event, read)?))
+        })
     }
+
+    /// The events up to `cursor`.
+    pub(super) fn until(&self, cursor: Cursor) -> Vec<TurnEvent> {
+        let whole = cursor.event.min(self.events.len());
+        let mut events = self.events[..whole].to_vec();
+        let begun = self.events.get(cursor.event).zip(cursor.text);
+        events.extend(begun.and_then(|(event, read)| start_of(event, read)));
+        events
+    }
+}
+
+/// The cursor of who has read `event`, the log's `index`th, as far as it goes now.
+fn behind(index: usize, event: &TurnEvent) -> Cursor {
+    match text_of(event) {
+        Some(text) => Cursor { event: index, text: Some(text.len()) },
+        None => Cursor { event: index + 1, text: None },
+    }
+}
+
+/// The event with only the first `read` bytes of its text.
+fn start_of(event: &TurnEvent, read: usize) -> Option<TurnEvent> {
+    let mut event = event.clone();
+    let text = match &mut event {
+        TurnEvent::Text(text) | TurnEvent::Member { text, .. } => text,
+        TurnEvent::ClientCall(call) => &mut call.arguments,
+        _ => return None,
+    };
+    if text.is_char_boundary(read) {
+        text.truncate(read);
+    }
+    Some(event)
 }
 
 /// The text that a further piece may be appended to.
@@ -108,8 +139,55 @@ mod tests {
         }))
     }
 
-    fn shown(events: impl Iterator<Item = TurnEvent>) -> String {
-        format!("{:?}", events.collect::<Vec<_>>())
+    fn shown(events: impl Iterator<Item = (Cursor, TurnEvent)>) -> String {
+        format!("{:?}", events.map(|(_, event)| event).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn every_place_divides_the_log_without_loss_also_when_text_was_joined_since() {
+        let pushed = [
+            text("a"),
+            text("b"),
+            TurnEvent::Begun,
+            text("c"),
+            call(true, "{"),
+            call(false, "}"),
+            call(true, ""),
+            TurnEvent::RoundStarted(2),
+            text("d"),
+            text("e"),
+        ];
+        let mut log = Log::default();
+        let mut places = vec![log.end()];
+        for event in &pushed {
+            let last = *places.last().unwrap();
+            log.push(event);
+            places.extend(log.since(last).map(|(behind, _)| behind));
+        }
+        let whole = shown(log.since(Cursor::default()));
+        for place in places {
+            let mut again = Log::default();
+            for event in log.until(place) {
+                again.push(&event);
+            }
+            assert_eq!(again.end(), place);
+            for (_, event) in log.since(place) {
+                again.push(&event);
+            }
+            assert_eq!(shown(again.since(Cursor::default())), whole, "{place:?}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_is_not_in_the_log_has_nothing_behind_it() {
+        let mut log = Log::default();
+        log.push(&text("é"));
+        for (event, read) in [(0, Some(9)), (0, Some(1)), (1, None), (usize::MAX, Some(usize::MAX))]
+        {
+            let place = Cursor { event, text: read };
+            assert_eq!(shown(log.since(place)), "[]", "{place:?}");
+            log.until(place);
+        }
     }
 
     #[test]

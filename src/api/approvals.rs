@@ -1,0 +1,4 @@
+//! Answers the routes of `/toolhand/v1/approvals`.
+
+pub(super) mod decide;
+pub(super) mod list;

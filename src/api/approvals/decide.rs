@@ -1,0 +1,29 @@
+//! Answers `POST /toolhand/v1/approvals/{approval}`: records a person's decision.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{FromRequestParts as _, Request, State};
+use axum::response::IntoResponse;
+
+use crate::api::path_id::PathId;
+use crate::api::request_context::RequestContext;
+use crate::errors::ApiError;
+use crate::http::body;
+use crate::limits::Limits;
+use crate::memory_budget::MemoryBudget;
+use crate::sessions::rest::Rest;
+
+pub(crate) async fn decide(
+    State(rest): State<Arc<Rest>>,
+    State(limits): State<Arc<Limits>>,
+    State(memory_budget): State<MemoryBudget>,
+    request: Request,
+) -> Result<impl IntoResponse, ApiError> {
+    let (mut parts, body) = request.into_parts();
+    let Ok(context) = RequestContext::from_request_parts(&mut parts, &()).await;
+    let Ok(PathId(id)) = PathId::from_request_parts(&mut parts, &()).await;
+    let request = Request::from_parts(parts, body);
+    let (body, _share) = body::read_json(request, &limits, memory_budget.reservation()).await?;
+    Ok(Json(rest.decide(context.scope, &id, &body).await?))
+}

@@ -1,0 +1,169 @@
+//! Writes the records of a branch as messages in OpenAI form.
+
+use serde_json::{Map, Value, json};
+
+use crate::agent::record::{End, Entry, OpenRound, RecordedRound};
+use crate::sessions::record::{SentMessage, TurnRecord};
+
+/// The members of messages that OpenAI knows. Others, such as a model's reasoning, are of no
+/// use to another model.
+const MEMBERS: [&str; 7] =
+    ["role", "content", "refusal", "name", "tool_calls", "tool_call_id", "audio"];
+
+/// The messages of a branch, whose oldest turn comes first.
+pub(crate) fn messages(branch: &[TurnRecord]) -> Vec<Value> {
+    let mut messages = Vec::new();
+    for (index, record) in branch.iter().enumerate() {
+        // What one turn leaves open, the turn that goes on from it closes.
+        let is_last = branch.get(index + 1).is_none_or(|next| !next.body.continues);
+        messages.extend(record.body.asked.iter().map(asked));
+        messages.extend(added(record, is_last));
+    }
+    messages
+}
+
+/// What one turn added: assistant messages with their calls, tool messages, the answer.
+/// `with_open`: also the round that waits for answers.
+pub(crate) fn added(record: &TurnRecord, with_open: bool) -> Vec<Value> {
+    let mut messages = Vec::new();
+    for entry in &record.entries {
+        match entry {
+            Entry::Round(round) => messages.extend(of_round(round)),
+            Entry::End(end) => messages.extend(of_end(end, with_open)),
+            _ => {}
+        }
+    }
+    messages
+}
+
+fn asked(message: &SentMessage) -> Value {
+    json!({ "role": "user", "content": message.words })
+}
+
+fn of_round(round: &RecordedRound) -> Vec<Value> {
+    let messages: Value = serde_json::from_str(&round.messages).unwrap_or_default();
+    match messages {
+        Value::Array(messages) => messages.into_iter().map(in_openai_form).collect(),
+        Value::Object(_) => vec![in_openai_form(messages)],
+        _ => Vec::new(),
+    }
+}
+
+fn of_end(end: &End, with_open: bool) -> Vec<Value> {
+    let mut messages: Vec<Value> = end.last.iter().flat_map(of_round).collect();
+    match &end.open {
+        Some(open) if with_open => messages.push(of_open(end, open)),
+        _ => {}
+    }
+    messages
+}
+
+/// A round that waits for a person is the question; one that waits for the client is the
+/// message with the client's calls.
+fn of_open(end: &End, open: &OpenRound) -> Value {
+    if !open.asked.is_empty() && end.client_calls.is_empty() {
+        return json!({ "role": "assistant", "content": end.said });
+    }
+    let content = open.message.get("content").cloned().unwrap_or_default();
+    json!({ "role": "assistant", "content": content, "tool_calls": end.client_calls })
+}
+
+fn in_openai_form(message: Value) -> Value {
+    let Value::Object(message) = message else { return message };
+    let known = message.into_iter().filter(|(name, _)| MEMBERS.contains(&name.as_str()));
+    let mut known: Map<String, Value> = known.collect();
+    for call in known.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(call) = call.as_object_mut() {
+            call.retain(|name, _| ["id", "type", "function", "custom"].contains(&name.as_str()));
+        }
+    }
+    Value::Object(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::record::{OpenCall, Outcome};
+    use crate::sessions::running::retold_samples as samples;
+
+    fn recorded(messages: &Value) -> RecordedRound {
+        let (messages, model) = (messages.to_string(), "m".to_owned());
+        RecordedRound { messages, model, has_reasoning: false }
+    }
+
+    fn turn(asked: &str, entries: Vec<Entry>) -> TurnRecord {
+        let mut record = samples::record(entries);
+        let (words, sent) = (asked.to_owned(), String::new());
+        record.body.asked = vec![SentMessage { words, sent }];
+        record
+    }
+
+    fn call(id: &str) -> Value {
+        json!({ "id": id, "type": "function", "function": { "name": "Read", "arguments": "{}" } })
+    }
+
+    fn finished(last: &Value) -> Entry {
+        let reason = "stop".to_owned();
+        let end = samples::end(Outcome::Finished { reason }, "");
+        Entry::End(Box::new(End { last: Some(recorded(last)), ..end }))
+    }
+
+    #[test]
+    fn a_branch_is_a_conversation_with_its_hidden_steps() {
+        let round = recorded(&json!([
+            { "role": "assistant", "content": null, "tool_calls": [call("c1")],
+              "reasoning_content": "hm" },
+            { "role": "tool", "tool_call_id": "c1", "content": "1 line" },
+        ]));
+        let answer = json!({ "role": "assistant", "content": "One." });
+        let first = turn("How many?", vec![Entry::Round(round), finished(&answer)]);
+        let second = turn("Thanks.", vec![finished(&json!([answer]))]);
+
+        let expected = json!([
+            { "role": "user", "content": "How many?" },
+            { "role": "assistant", "content": null, "tool_calls": [call("c1")] },
+            { "role": "tool", "tool_call_id": "c1", "content": "1 line" },
+            { "role": "assistant", "content": "One." },
+            { "role": "user", "content": "Thanks." },
+            { "role": "assistant", "content": "One." },
+        ]);
+        assert_eq!(json!(messages(&[first, second])), expected);
+    }
+
+    #[test]
+    fn an_open_round_stands_last_and_once() {
+        let open = OpenRound {
+            message: json!({ "role": "assistant", "content": "So.", "tool_calls": [call("c1")] }),
+            model: "m".to_owned(),
+            has_reasoning: false,
+            calls: vec![OpenCall::Clients { id: "c1".to_owned() }],
+            asked: Vec::new(),
+            asked_by: Vec::new(),
+        };
+        let reason = "tool_calls".to_owned();
+        let end = samples::end(Outcome::Finished { reason }, "So.");
+        let end = End { open: Some(open), client_calls: vec![call("c1")], ..end };
+        let first = turn("Look.", vec![Entry::End(Box::new(end))]);
+        let waiting = json!({ "role": "assistant", "content": "So.", "tool_calls": [call("c1")] });
+        assert_eq!(messages(std::slice::from_ref(&first)).last(), Some(&waiting));
+
+        let closed = recorded(&json!([
+            waiting,
+            { "role": "tool", "tool_call_id": "c1", "content": "seen" },
+        ]));
+        let mut second = turn("", vec![Entry::Round(closed)]);
+        (second.body.asked, second.body.continues) = (Vec::new(), true);
+
+        let all = messages(&[first, second]);
+
+        assert_eq!(all.iter().filter(|message| **message == waiting).count(), 1);
+        assert_eq!(all.last().map(|message| &message["content"]), Some(&json!("seen")));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_out() {
+        let broken =
+            RecordedRound { messages: "[{".to_owned(), model: String::new(), has_reasoning: false };
+        assert!(messages(&[turn("Hi", vec![Entry::Round(broken)])]).len() == 1);
+    }
+}

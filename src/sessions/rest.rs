@@ -1,0 +1,48 @@
+//! Tells a client of its sessions, turns and approvals. What belongs to another scope, and what
+//! could not be an id of ours, is looked up like an id that nobody has.
+
+mod approvals;
+mod decision;
+mod sessions;
+mod turns;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::running::Running;
+use crate::errors::{ApiError, ErrorCode};
+use crate::store::Store;
+
+/// What the REST routes need.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) running: Arc<Running>,
+}
+
+/// A list as OpenAI's are.
+#[derive(Debug, Serialize)]
+pub(crate) struct Page<T> {
+    object: &'static str,
+    pub(crate) data: Vec<T>,
+    has_more: bool,
+}
+
+impl<T> Page<T> {
+    fn new(data: Vec<T>, has_more: bool) -> Self {
+        Self { object: "list", data, has_more }
+    }
+}
+
+/// `what` is "session" and the like. The message is the same for all ids.
+fn not_found(what: &str) -> ApiError {
+    ApiError::new(ErrorCode::NotFound, format!("There is no such {what}."))
+}
+
+fn seconds(ms: i64) -> i64 {
+    ms.div_euclid(1000)
+}
+
+#[cfg(test)]
+mod tests;

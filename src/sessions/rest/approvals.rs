@@ -1,0 +1,110 @@
+//! Lists what a person is asked, and takes decisions.
+
+use serde::Serialize;
+
+use super::decision::{choices, read_decision};
+use super::{Page, Rest, not_found, seconds};
+use crate::agent::beginning::Decided;
+use crate::agent::record::Asked;
+use crate::clock;
+use crate::errors::{ApiError, ErrorCode};
+use crate::execution::ask::{About, Question};
+use crate::ids::{ApprovalId, Scope, SessionId, TurnId};
+use crate::store::rows::{ApprovalRow, Change};
+use crate::store::{ApprovalKey, StoreError};
+
+/// An approval in a list.
+#[derive(Debug, Serialize)]
+pub(crate) struct ApprovalItem {
+    id: ApprovalId,
+    code: String,
+    session: SessionId,
+    turn: TurnId,
+    tool: String,
+    /// What the call would do, as Markdown; null for questions.
+    effect: Option<String>,
+    choices: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    questions: Option<Vec<Question>>,
+    created: i64,
+    expires: i64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Closed {
+    id: ApprovalId,
+    object: &'static str,
+    session: SessionId,
+    turn: TurnId,
+    decided: bool,
+}
+
+impl Rest {
+    /// What can be decided now.
+    pub(crate) async fn approvals(&self, scope: Scope) -> Result<Page<ApprovalItem>, ApiError> {
+        let open = self.open_approvals(scope).await?;
+        let readable = open.into_iter().filter_map(|row| Some(item(&row, asked(&row)?)));
+        Ok(Page::new(readable.collect(), false))
+    }
+
+    /// Records a decision, and sends it to the turn if that still waits. `body` is the request's.
+    pub(crate) async fn decide(
+        &self,
+        scope: Scope,
+        id: &str,
+        body: &[u8],
+    ) -> Result<Closed, ApiError> {
+        let id = ApprovalId::parse(id).unwrap_or_else(ApprovalId::random);
+        let rows = self.store.approvals(scope, ApprovalKey::Id(id)).await?;
+        let found = rows.into_iter().next().and_then(|row| Some((asked(&row)?, row)));
+        let (asked, row) = found.ok_or_else(|| not_found("approval"))?;
+        if row.decision.is_some() || row.expires_ms <= clock::now_ms() {
+            return Err(closed());
+        }
+        let decision = read_decision(body, &asked)?;
+        let written = serde_json::to_vec(&decision).expect("a decision is plain JSON");
+        let change = Change::Decide { approval: row.id.clone(), decision: written };
+        match self.store.commit(vec![change]).await {
+            Ok(()) => {}
+            Err(StoreError::Conflict) => return Err(closed()),
+            Err(error) => return Err(error.into()),
+        }
+        if let Some(turn) = self.running.find(scope, &row.turn) {
+            turn.decide(Decided { approval: row.id.clone(), slot: asked.slot, decision });
+        }
+        let ApprovalRow { id, session, turn, .. } = row;
+        Ok(Closed { id, object: "approval", session, turn, decided: true })
+    }
+}
+
+fn asked(row: &ApprovalRow) -> Option<Asked> {
+    serde_json::from_slice(&row.body)
+        .map_err(|error| tracing::error!(approval = %row.id, %error, "cannot be read"))
+        .ok()
+}
+
+fn item(row: &ApprovalRow, asked: Asked) -> ApprovalItem {
+    let choices = choices(&asked);
+    let (effect, questions) = match asked.ask.about {
+        About::Effect(effect) => (Some(effect.markdown), None),
+        About::Questions { questions } => (None, Some(questions)),
+    };
+    ApprovalItem {
+        id: row.id.clone(),
+        code: asked.code,
+        session: row.session.clone(),
+        turn: row.turn.clone(),
+        tool: asked.ask.tool,
+        effect,
+        choices,
+        questions,
+        created: seconds(row.created_ms),
+        expires: seconds(row.expires_ms),
+    }
+}
+
+fn closed() -> ApiError {
+    let message = "This approval is closed: it was decided before, or has expired. What was \
+                   decided first stands.";
+    ApiError::new(ErrorCode::ApprovalClosed, message)
+}

@@ -1,0 +1,155 @@
+//! Lists, shows and deletes sessions.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{Page, Rest, not_found, seconds};
+use crate::errors::ApiError;
+use crate::ids::{Scope, SessionId, TurnId};
+use crate::sessions::export::messages;
+use crate::sessions::record::TurnRecord;
+use crate::sessions::running::records::record;
+use crate::store::rows::{Change, SessionName, SessionRow, SessionSummary, TurnRow};
+use crate::store::{SessionKey, StoreError, TurnKey};
+
+/// How many of the sessions used last are searched for the chat id of a frontend, which may name
+/// a session for each model.
+const SEARCHED: usize = 1000;
+
+/// How long a session may take to end when it is deleted.
+const DELETE_LIMIT: Duration = Duration::from_secs(5);
+
+/// A session in a list.
+#[derive(Debug, Serialize)]
+pub(crate) struct SessionItem {
+    id: SessionId,
+    name: Option<String>,
+    model: String,
+    created: i64,
+    updated: i64,
+    turns: u64,
+}
+
+/// A session with the messages of its newest branch.
+#[derive(Debug, Serialize)]
+pub(crate) struct SessionExport {
+    #[serde(flatten)]
+    session: SessionItem,
+    messages: Vec<Value>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Deleted {
+    id: SessionId,
+    object: &'static str,
+    deleted: bool,
+}
+
+impl Rest {
+    /// The sessions used last, from behind `after`, which is an id or a name.
+    pub(crate) async fn sessions(
+        &self,
+        scope: Scope,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<SessionItem>, ApiError> {
+        let after = match after {
+            Some(after) => Some(self.session(scope, after).await?.id),
+            None => None,
+        };
+        let page = self.store.sessions(scope, after, limit).await?;
+        let data = page.sessions.into_iter().map(item).collect();
+        Ok(Page::new(data, page.has_more))
+    }
+
+    pub(crate) async fn export(&self, scope: Scope, id: &str) -> Result<SessionExport, ApiError> {
+        let session = self.session(scope, id).await?;
+        let turns = self.store.turns(scope, TurnKey::Session(session.id.clone())).await?;
+        let count = turns.len() as u64;
+        let messages = messages(&self.branch(scope, turns).await?);
+        Ok(SessionExport { session: item(SessionSummary { session, turns: count }), messages })
+    }
+
+    /// Stops what runs in the session, and removes it.
+    pub(crate) async fn delete(&self, scope: Scope, id: &str) -> Result<Deleted, ApiError> {
+        let session = self.session(scope, id).await?.id;
+        self.running.stop_session(scope, &session).await;
+        let slot = self.running.slots.take(&session, DELETE_LIMIT).await?;
+        self.store.commit(vec![Change::Forget(session.clone())]).await?;
+        drop(slot);
+        Ok(Deleted { id: session, object: "session.deleted", deleted: true })
+    }
+
+    /// The records of the newest branch, the oldest first. `turns` are all of a session, the
+    /// newest first.
+    async fn branch(
+        &self,
+        scope: Scope,
+        turns: Vec<TurnRow>,
+    ) -> Result<Vec<TurnRecord>, StoreError> {
+        let path = newest_branch(turns);
+        let ids: Vec<TurnId> = path.iter().map(|turn| turn.id.clone()).collect();
+        let entries = self.store.entries(scope, ids).await?;
+        let mut by_turn: HashMap<&TurnId, Vec<_>> = HashMap::new();
+        for entry in &entries {
+            by_turn.entry(&entry.turn).or_default().push(entry);
+        }
+        let read = |turn: TurnRow| {
+            let entries = by_turn.remove(&turn.id).unwrap_or_default();
+            record(turn, entries.into_iter())
+        };
+        Ok(path.into_iter().map(read).collect())
+    }
+
+    async fn session(&self, scope: Scope, id: &str) -> Result<SessionRow, ApiError> {
+        let by_id = SessionKey::Id(SessionId::parse(id).unwrap_or_else(SessionId::random));
+        if let Some(found) = self.store.session(scope, by_id).await? {
+            return Ok(found);
+        }
+        let by_name = SessionKey::Name(SessionName { text: id.to_owned(), model: None });
+        if let Some(found) = self.store.session(scope, by_name).await? {
+            return Ok(found);
+        }
+        self.session_of_chat(scope, id).await?.ok_or_else(|| not_found("session"))
+    }
+
+    /// The session used last of those that a frontend's chat id names.
+    async fn session_of_chat(
+        &self,
+        scope: Scope,
+        chat: &str,
+    ) -> Result<Option<SessionRow>, StoreError> {
+        let page = self.store.sessions(scope, None, SEARCHED).await?;
+        let is_named = |row: &SessionRow| row.name.as_ref().is_some_and(|name| name.text == chat);
+        Ok(page.sessions.into_iter().map(|found| found.session).find(is_named))
+    }
+}
+
+/// The path to the newest turn, which stands first in `turns`.
+fn newest_branch(turns: Vec<TurnRow>) -> Vec<TurnRow> {
+    let mut next = turns.first().map(|turn| turn.id.clone());
+    let mut by_id: HashMap<TurnId, TurnRow> =
+        turns.into_iter().map(|turn| (turn.id.clone(), turn)).collect();
+    let mut path = Vec::new();
+    // A turn is taken out once, so a damaged tree cannot lead in circles.
+    while let Some(turn) = next.and_then(|id| by_id.remove(&id)) {
+        next = turn.parent.clone();
+        path.push(turn);
+    }
+    path.reverse();
+    path
+}
+
+fn item(SessionSummary { session, turns }: SessionSummary) -> SessionItem {
+    SessionItem {
+        id: session.id,
+        name: session.name.map(|name| name.text),
+        model: session.model,
+        created: seconds(session.created_ms),
+        updated: seconds(session.updated_ms),
+        turns,
+    }
+}

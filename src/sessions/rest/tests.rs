@@ -1,0 +1,289 @@
+//! Tests the REST routes over a store in memory.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::agent::events::TurnEvent;
+use crate::agent::record::{Asked, Entry};
+use crate::clock;
+use crate::execution::ask::{About, Ask, Decision, Question, ShownEffect};
+use crate::ids::{ApprovalId, Scope, SessionId};
+use crate::sessions::running::retold_samples;
+use crate::sessions::running::{Position, Subscriber};
+use crate::store::memory::{MemoryStore, samples};
+use crate::store::rows::{
+    ApprovalRow, Change, EntryRow, SessionName, SessionRow, TurnRow, TurnStatus,
+};
+use crate::store::{ApprovalKey, SessionKey};
+
+fn rest() -> (Rest, Arc<MemoryStore>) {
+    let memory = MemoryStore::new();
+    let store: Arc<dyn Store> = memory.clone();
+    let running = Arc::new(Running::new(Arc::clone(&store)));
+    (Rest { store, running }, memory)
+}
+
+fn named(key: &str, name: &str, model: Option<&str>) -> SessionRow {
+    let name = SessionName { text: name.to_owned(), model: model.map(str::to_owned) };
+    SessionRow { name: Some(name), ..samples::session(key) }
+}
+
+fn entry(turn: &TurnRow, entry: &Entry) -> Change {
+    Change::Entry(EntryRow { turn: turn.id.clone(), body: serde_json::to_vec(entry).unwrap() })
+}
+
+/// A session with one turn that has ended.
+async fn kept(store: &MemoryStore, session: &SessionRow, status: TurnStatus) -> TurnRow {
+    let mut turn = samples::turn(session, None);
+    turn.status = status;
+    let mut changes = vec![Change::Session(session.clone()), Change::Turn(turn.clone())];
+    if status != TurnStatus::Crashed {
+        changes.push(entry(&turn, &retold_samples::finished("Done.")));
+    }
+    store.commit(changes).await.unwrap();
+    turn
+}
+
+fn json<T: Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).unwrap()
+}
+
+fn effect() -> About {
+    About::Effect(ShownEffect {
+        markdown: "`make`".to_owned(),
+        digest: [3; 32],
+        grant: None,
+        why: None,
+        remedy: String::new(),
+    })
+}
+
+fn question() -> About {
+    let (question, header) = ("Which?".to_owned(), "Which".to_owned());
+    About::Questions {
+        questions: vec![Question { question, header, options: Vec::new(), multi_select: false }],
+    }
+}
+
+async fn asks(store: &MemoryStore, turn: &TurnRow, scope: Scope, about: About) -> ApprovalId {
+    let id = ApprovalId::random();
+    let expires_ms = clock::now_ms() + 60_000;
+    let ask = Ask { tool: "Bash".to_owned(), headline: "make".to_owned(), about };
+    let asked =
+        Asked { id: id.clone(), code: "abcd".to_owned(), slot: 2, ask, created_ms: 1, expires_ms };
+    let row = ApprovalRow {
+        id: id.clone(),
+        scope,
+        session: turn.session.clone(),
+        turn: turn.id.clone(),
+        created_ms: 5_999,
+        expires_ms,
+        body: serde_json::to_vec(&asked).unwrap(),
+        decision: None,
+    };
+    store.commit(vec![Change::Approval(row)]).await.unwrap();
+    id
+}
+
+#[tokio::test]
+async fn a_session_is_shown_by_its_id_and_by_its_name() {
+    let (rest, store) = rest();
+    let own = named("a", "mine", None);
+    let chat = named("a", "chat-1", Some("model"));
+    kept(&store, &own, TurnStatus::Finished).await;
+    kept(&store, &chat, TurnStatus::Finished).await;
+
+    for (id, session) in [(own.id.as_str(), &own), ("mine", &own), ("chat-1", &chat)] {
+        let shown = json(&rest.export(own.scope, id).await.unwrap());
+        let name = session.name.as_ref().map(|name| name.text.clone());
+        let expected = json!({
+            "id": session.id, "name": name, "model": "model",
+            "created": 1, "updated": 2, "turns": 1, "messages": [],
+        });
+        assert_eq!(shown, expected);
+    }
+    let list = json(&rest.sessions(own.scope, None, 1).await.unwrap());
+    assert_eq!((&list["object"], &list["has_more"]), (&json!("list"), &json!(true)));
+    assert_eq!(list["data"][0]["id"], json!(chat.id));
+    let next = json(&rest.sessions(own.scope, Some("chat-1"), 1).await.unwrap());
+    assert_eq!((&next["data"][0]["id"], &next["has_more"]), (&json!(own.id), &json!(false)));
+}
+
+/// The ids that a curious client tries.
+fn curious(own: &str) -> Vec<String> {
+    let mut tries = vec![
+        own.to_uppercase(),
+        format!("{own} "),
+        own[..own.len() - 1].to_owned(),
+        own.replacen('_', "-", 1),
+        String::new(),
+        "x".repeat(10_000),
+        "a\0b\r\n".to_owned(),
+        "../status".to_owned(),
+        "'; drop table sessions; --".to_owned(),
+    ];
+    tries.push(own.to_owned());
+    tries
+}
+
+#[tokio::test]
+async fn what_is_anothers_reads_as_unknown_everywhere() {
+    let (rest, store) = rest();
+    let session = named("a", "mine", None);
+    let turn = kept(&store, &session, TurnStatus::Suspended).await;
+    let approval = asks(&store, &turn, session.scope, effect()).await;
+    let other = samples::scope("b");
+    let allow = br#"{"decision":"allow"}"#;
+
+    for id in curious(session.id.as_str()).into_iter().chain(["mine".to_owned()]) {
+        let unknown = rest.export(other, SessionId::random().as_str()).await.unwrap_err();
+        assert_eq!(rest.export(other, &id).await.unwrap_err(), unknown);
+        assert_eq!(rest.delete(other, &id).await.unwrap_err(), unknown);
+        assert_eq!(rest.sessions(other, Some(&id), 20).await.unwrap_err(), unknown);
+    }
+    for id in curious(turn.id.as_str()) {
+        let unknown = rest.cancel(other, "turn_0").await.unwrap_err();
+        assert_eq!(rest.cancel(other, &id).await.unwrap_err(), unknown);
+        let stream = rest.follow(other, &id, Position::default()).await;
+        assert_eq!(stream.unwrap_err(), unknown);
+    }
+    for id in curious(approval.as_str()) {
+        let unknown = rest.decide(other, "appr_0", allow).await.unwrap_err();
+        assert_eq!(rest.decide(other, &id, allow).await.unwrap_err(), unknown);
+    }
+    for list in [
+        json(&rest.sessions(other, None, 20).await.unwrap()),
+        json(&rest.turns(other).await.unwrap()),
+        json(&rest.approvals(other).await.unwrap()),
+    ] {
+        assert_eq!(list, json!({ "object": "list", "data": [], "has_more": false }));
+    }
+    assert_eq!(
+        json(&rest.approvals(session.scope).await.unwrap())["data"][0]["id"],
+        json!(approval)
+    );
+}
+
+#[tokio::test]
+async fn an_approval_is_listed_and_decided_once() {
+    let (rest, store) = rest();
+    let session = samples::session("a");
+    let turn = kept(&store, &session, TurnStatus::Suspended).await;
+    let id = asks(&store, &turn, session.scope, effect()).await;
+
+    let listed = json(&rest.approvals(session.scope).await.unwrap())["data"][0].clone();
+    let expected = json!({
+        "id": id, "code": "abcd", "session": session.id, "turn": turn.id, "tool": "Bash",
+        "effect": "`make`", "choices": ["allow once", "allow for this session", "deny"],
+        "created": 5, "expires": listed["expires"],
+    });
+    assert_eq!(listed, expected);
+    let turns = json(&rest.turns(session.scope).await.unwrap());
+    let expected =
+        json!([{ "id": turn.id, "session": session.id, "started": 1, "state": "suspended" }]);
+    assert_eq!(turns["data"], expected);
+
+    let decide = |body: &'static str| rest.decide(session.scope, id.as_str(), body.as_bytes());
+    decide(r#"{"decision":"allow","scope":"session"}"#).await.unwrap();
+    for body in [r#"{"decision":"allow","scope":"session"}"#, r#"{"decision":"deny"}"#, "junk"] {
+        assert_eq!(decide(body).await.unwrap_err().code, ErrorCode::ApprovalClosed);
+    }
+
+    let rows = store.approvals(session.scope, ApprovalKey::Id(id.clone())).await.unwrap();
+    let decision: Decision = serde_json::from_slice(rows[0].decision.as_deref().unwrap()).unwrap();
+    assert!(matches!(decision, Decision::Allow { digest, .. } if digest == [3; 32]));
+    assert_eq!(json(&rest.approvals(session.scope).await.unwrap())["data"], json!([]));
+    assert_eq!(json(&rest.turns(session.scope).await.unwrap())["data"], json!([]));
+}
+
+#[tokio::test]
+async fn a_decision_that_says_something_else_decides_nothing() {
+    let (rest, store) = rest();
+    let session = samples::session("a");
+    let turn = kept(&store, &session, TurnStatus::Suspended).await;
+    let of_effect = asks(&store, &turn, session.scope, effect()).await;
+    let of_question = asks(&store, &turn, session.scope, question()).await;
+    for (id, body, code) in [
+        (&of_effect, "", ErrorCode::InvalidJson),
+        (&of_effect, "{", ErrorCode::InvalidJson),
+        (&of_effect, "[]", ErrorCode::InvalidValue),
+        (&of_effect, r#"["allow"]"#, ErrorCode::InvalidValue),
+        (&of_effect, "{}", ErrorCode::MissingField),
+        (&of_effect, r#"{"decision":"Allow"}"#, ErrorCode::InvalidValue),
+        (&of_effect, r#"{"decision":true}"#, ErrorCode::InvalidValue),
+        (&of_effect, r#"{"decision":"allow","scope":"rule"}"#, ErrorCode::UnsupportedValue),
+        (&of_effect, r#"{"decision":"allow","more":1}"#, ErrorCode::InvalidValue),
+        (&of_effect, r#"{"answers":{"Which?":"this"}}"#, ErrorCode::MissingField),
+        (&of_question, r#"{"decision":"allow"}"#, ErrorCode::MissingField),
+        (&of_question, r#"{"answers":{"What?":"this"}}"#, ErrorCode::InvalidValue),
+        (&of_question, r#"{"answers":{"Which?":1}}"#, ErrorCode::InvalidValue),
+    ] {
+        let refused = rest.decide(session.scope, id.as_str(), body.as_bytes()).await.unwrap_err();
+        assert_eq!(refused.code, code, "{body}");
+    }
+    let body = br#"{"answers":{"Which?":"this"}}"#;
+    rest.decide(session.scope, of_question.as_str(), body).await.unwrap();
+    rest.decide(session.scope, of_effect.as_str(), br#"{"decision":"deny"}"#).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deleted_session_is_gone_with_its_turns_and_approvals() {
+    let (rest, store) = rest();
+    let session = named("a", "mine", None);
+    let turn = kept(&store, &session, TurnStatus::Suspended).await;
+    asks(&store, &turn, session.scope, effect()).await;
+
+    let deleted = json(&rest.delete(session.scope, "mine").await.unwrap());
+
+    let expected = json!({ "id": session.id, "object": "session.deleted", "deleted": true });
+    assert_eq!(deleted, expected);
+    assert!(rest.delete(session.scope, "mine").await.is_err());
+    assert!(rest.follow(session.scope, turn.id.as_str(), Position::default()).await.is_err());
+    assert_eq!(json(&rest.approvals(session.scope).await.unwrap())["data"], json!([]));
+    let by_id = SessionKey::Id(session.id.clone());
+    assert!(store.session(session.scope, by_id).await.unwrap().is_none());
+}
+
+async fn heard(mut subscriber: Subscriber) -> (String, Option<ErrorCode>) {
+    let (mut said, mut failed) = (String::new(), None);
+    while let Some(events) = subscriber.take().await {
+        for event in events {
+            match event {
+                TurnEvent::Text(text) => said.push_str(&text),
+                TurnEvent::Failed(failure) => failed = Some(failure.error.code),
+                _ => {}
+            }
+        }
+    }
+    (said, failed)
+}
+
+#[tokio::test]
+async fn a_turn_that_is_over_is_told_from_its_record_behind_any_place() {
+    let (rest, store) = rest();
+    let session = samples::session("a");
+    let turn = kept(&store, &session, TurnStatus::Finished).await;
+    let crashed = kept(&store, &session, TurnStatus::Crashed).await;
+    let follow = |turn: &TurnRow, position: &str| {
+        let (id, position) = (turn.id.to_string(), position.parse().unwrap());
+        let rest = &rest;
+        async move { heard(rest.follow(session.scope, &id, position).await.unwrap()).await }
+    };
+
+    assert_eq!(follow(&turn, "0.-.0.0.0.0").await, ("Done.".to_owned(), None));
+    assert_eq!(follow(&turn, "7.3.3.0.0.0").await, ("e.".to_owned(), None));
+    assert_eq!(follow(&turn, "99.-.999.9.9.0").await, (String::new(), None));
+    assert_eq!(follow(&crashed, "0.-.0.0.0.0").await.1, Some(ErrorCode::Cancelled));
+    let cancelled = json(&rest.cancel(session.scope, turn.id.as_str()).await.unwrap());
+    assert_eq!(cancelled["cancelled"], json!(false));
+}
+
+#[tokio::test]
+async fn a_store_that_is_broken_is_told_as_such() {
+    let (rest, store) = rest();
+    store.set_broken(true);
+    let scope = samples::scope("a");
+    let code = rest.sessions(scope, None, 20).await.unwrap_err().code;
+    assert_eq!(code, ErrorCode::StoreUnavailable);
+    assert_eq!(rest.turns(scope).await.unwrap_err().code, ErrorCode::StoreUnavailable);
+}

@@ -1,0 +1,293 @@
+//! Owns the turns that run. Requests only look on: a turn ends by itself, when it is stopped, or
+//! when its policy says so because nobody looks on any more.
+
+mod fingerprint;
+mod keeper;
+mod kept;
+pub(crate) mod limits;
+mod log;
+mod position;
+pub(crate) mod records;
+mod repeated;
+mod requests;
+mod retold;
+pub(crate) mod shape;
+mod shared_turn;
+mod slots;
+mod subscriber;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::fingerprint::RequestFingerprint;
+pub(crate) use self::position::Position;
+pub(crate) use self::shared_turn::{DisconnectPolicy, Held, Retention, SharedTurn};
+pub(crate) use self::slots::SessionSlot;
+use self::slots::SessionSlots;
+pub(crate) use self::subscriber::Subscriber;
+
+use self::kept::KeptMemory;
+use self::records::Records;
+use self::repeated::{Repeated, repeated};
+use self::requests::{Requests, Seen};
+use self::shape::{AnswerForm, AnswerShape, Envelope};
+use self::shared_turn::{Parts, State};
+use crate::agent::beginning::Decided;
+use crate::agent::outbox::Inbox;
+use crate::clock;
+use crate::errors::ApiError;
+use crate::ids::{Scope, SessionId, TurnId};
+use crate::store::{Store, TurnKey};
+use crate::sync;
+
+/// Bytes kept for all turns together; the turns that ended first give way, and are then told
+/// from their records.
+const MAX_KEPT_BYTES: usize = 32 << 20;
+
+/// Above this number of turns, those that are gone are removed.
+const PLACES: usize = 64;
+
+/// A turn that has been started.
+#[derive(Debug)]
+pub(crate) struct StartedTurn {
+    pub(crate) session: SessionId,
+    pub(crate) id: TurnId,
+    pub(crate) scope: Scope,
+    /// Milliseconds since 1970.
+    pub(crate) started_ms: i64,
+    /// The model that the request named.
+    pub(crate) model: String,
+    pub(crate) events: Inbox,
+    /// Tells the turn to stop: to interrupt its calls, to record what it did, and to end.
+    pub(crate) stop: CancellationToken,
+    /// Where a person's decisions go while the turn waits for them.
+    pub(crate) decisions: Option<mpsc::UnboundedSender<Decided>>,
+    /// The turn's task.
+    pub(crate) task: JoinSet<()>,
+}
+
+/// How a turn is shared.
+#[derive(Debug)]
+pub(crate) struct Sharing {
+    pub(crate) form: AnswerForm,
+    pub(crate) policy: DisconnectPolicy,
+    pub(crate) retention: Retention,
+    pub(crate) held: Held,
+    /// Cancelled when the client key is revoked.
+    pub(crate) revoked: CancellationToken,
+}
+
+/// The turns that run, and those that ended recently.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// Keepers hold those that run; requests hold some that ended.
+    turns: Mutex<Turns>,
+    keepers: Mutex<JoinSet<()>>,
+    requests: Requests,
+    pub(crate) slots: SessionSlots,
+    records: Records,
+    memory: KeptMemory,
+}
+
+#[derive(Debug, Default)]
+struct Turns {
+    by_id: HashMap<TurnId, Weak<SharedTurn>>,
+    /// How many there were after the last removal.
+    left: usize,
+}
+
+impl Running {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            turns: Mutex::default(),
+            keepers: Mutex::default(),
+            requests: Requests::default(),
+            slots: SessionSlots::default(),
+            records: Records::new(store),
+            memory: KeptMemory::new(MAX_KEPT_BYTES),
+        }
+    }
+
+    /// Answers a request: by the turn that the same request has started before, or by a new one.
+    /// `form` is how this request wants its answer. If the future is dropped before `start` has
+    /// ended, another request of the same name may start the turn.
+    pub(crate) async fn listen(
+        &self,
+        scope: Scope,
+        fingerprint: RequestFingerprint,
+        form: AnswerForm,
+        start: impl AsyncFnOnce() -> Result<(StartedTurn, Sharing), ApiError>,
+    ) -> Result<Subscriber, ApiError> {
+        let reservation = loop {
+            match self.requests.look(scope, fingerprint)? {
+                Seen::New(reservation) => break reservation,
+                Seen::Turn(turn) => return Ok(Subscriber::new(&turn)),
+                Seen::Wait(settled) => settled.cancelled().await,
+            }
+        };
+        if let Some(recorded) = self.recorded(scope, fingerprint, form).await? {
+            return Ok(recorded);
+        }
+        let (started, sharing) = start().await?;
+        let (turn, subscriber) = self.begin(started, sharing);
+        reservation.publish(&turn);
+        Ok(subscriber)
+    }
+
+    /// The turn of a request that was sent before, if only the store knows it.
+    async fn recorded(
+        &self,
+        scope: Scope,
+        fingerprint: RequestFingerprint,
+        form: AnswerForm,
+    ) -> Result<Option<Subscriber>, ApiError> {
+        let by = match fingerprint.idempotency() {
+            Some(name) => TurnKey::Idempotency(name),
+            None if fingerprint.is_retry => TurnKey::Request(fingerprint.request()),
+            None => return Ok(None),
+        };
+        let Some(record) = self.records.newest(scope, by).await? else { return Ok(None) };
+        if repeated(&record, fingerprint, clock::now_ms())? == Repeated::RunsAnew {
+            return Ok(None);
+        }
+        let envelope =
+            Envelope::of_turn(&record.row.id, record.row.started_ms, record.body.model.clone());
+        let shape = AnswerShape { envelope, form };
+        Ok(Some(Subscriber::of_record(&record, shape, Position::default())))
+    }
+
+    /// Takes over a turn, and returns its first subscriber.
+    pub(crate) fn begin(
+        &self,
+        started: StartedTurn,
+        sharing: Sharing,
+    ) -> (Arc<SharedTurn>, Subscriber) {
+        let StartedTurn { session, id, scope, started_ms, model, mut events, .. } = started;
+        let Sharing { form, policy, retention, held, revoked } = sharing;
+        if !form.stream {
+            events.wait_for_end();
+        }
+        let parts = Parts {
+            session,
+            scope,
+            started_ms,
+            shape: AnswerShape { envelope: Envelope::of_turn(&id, started_ms, model), form },
+            turn: id,
+            policy,
+            stop: started.stop,
+            decisions: started.decisions,
+            records: self.records.clone(),
+            memory: self.memory.clone(),
+        };
+        let turn = SharedTurn::new(parts, State::new(events, held, retention, &self.memory));
+        let subscriber = Subscriber::new(&turn);
+        sync::lock(&self.turns).insert(&turn);
+        let mut keepers = sync::lock(&self.keepers);
+        while keepers.try_join_next().is_some() {}
+        keepers.spawn(keeper::keep(Arc::clone(&turn), started.task, revoked));
+        drop(keepers);
+        (turn, subscriber)
+    }
+
+    pub(crate) fn records(&self) -> &Records {
+        &self.records
+    }
+
+    /// The turns of a scope that run now.
+    pub(crate) fn of_scope(&self, scope: Scope) -> Vec<Arc<SharedTurn>> {
+        self.all().into_iter().filter(|turn| turn.scope == scope && !turn.is_over()).collect()
+    }
+
+    /// The turn, if it runs or what it said is still kept.
+    pub(crate) fn find(&self, scope: Scope, id: &TurnId) -> Option<Arc<SharedTurn>> {
+        let turn = sync::lock(&self.turns).by_id.get(id).and_then(Weak::upgrade);
+        turn.filter(|turn| turn.scope == scope)
+    }
+
+    /// Follows a turn behind `position`; `None` if it is not known here.
+    pub(crate) fn follow(
+        &self,
+        scope: Scope,
+        id: &TurnId,
+        position: Position,
+    ) -> Option<Subscriber> {
+        Some(Subscriber::new(&self.find(scope, id)?).behind(position))
+    }
+
+    /// Stops the turns of a session, and waits until they are over.
+    pub(crate) async fn stop_session(&self, scope: Scope, session: &SessionId) {
+        let turns = self.of_scope(scope).into_iter().filter(|turn| turn.session == *session);
+        for turn in turns {
+            turn.stop().await;
+        }
+    }
+
+    /// Waits until all turns are over.
+    pub(crate) async fn all_over(&self) {
+        for turn in self.all() {
+            turn.over.cancelled().await;
+        }
+        // What a turn does behind its last event.
+        let mut keepers = std::mem::take(&mut *sync::lock(&self.keepers));
+        while keepers.join_next().await.is_some() {}
+    }
+
+    /// Ends all turns: they may go on for `grace`, then `turns_over` is cancelled, and what still
+    /// runs after `limit` is stopped.
+    pub(crate) async fn end(
+        &self,
+        grace: Duration,
+        turns_over: &CancellationToken,
+        limit: Duration,
+    ) {
+        if timeout(grace, self.all_over()).await.is_ok() {
+            return;
+        }
+        turns_over.cancel();
+        if timeout(limit, self.all_over()).await.is_err() {
+            futures::future::join_all(self.all().iter().map(|turn| turn.stop())).await;
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<SharedTurn>> {
+        sync::lock(&self.turns).by_id.values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl Turns {
+    fn insert(&mut self, turn: &Arc<SharedTurn>) {
+        if self.by_id.len() > 2 * self.left + PLACES {
+            self.by_id.retain(|_, turn| turn.strong_count() > 0);
+            self.left = self.by_id.len();
+        }
+        self.by_id.insert(turn.turn.clone(), Arc::downgrade(turn));
+    }
+}
+
+impl SharedTurn {
+    /// Stops the turn, and waits until it is over.
+    pub(crate) async fn stop(&self) {
+        self.stop.cancel();
+        self.over.cancelled().await;
+    }
+
+    /// Sends a decision to the turn that waits for it. Whoever does not wait finds it in the
+    /// store.
+    pub(crate) fn decide(&self, decided: Decided) {
+        if let Some(decisions) = &self.decisions {
+            let _ = decisions.send(decided);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) use self::retold::samples as retold_samples;
+
+#[cfg(test)]
+mod tests;
