@@ -4,6 +4,7 @@
 mod answer_form;
 pub(crate) mod record;
 pub(crate) mod request;
+pub(crate) mod settings;
 
 use std::path::PathBuf;
 use std::sync::Arc;

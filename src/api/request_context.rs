@@ -1,10 +1,12 @@
 //! Extracts what a handler knows of a request before it reads the body.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
+use crate::http::client_key::ClientKey;
 use crate::http::request_id::header_value;
 use crate::ids::{KeyId, RequestId};
 use crate::upstream::TraceHeaders;
@@ -14,6 +16,7 @@ use crate::upstream::TraceHeaders;
 pub(crate) struct RequestContext {
     pub(crate) request_id: RequestId,
     pub(crate) key_id: KeyId,
+    pub(crate) client_key: Arc<ClientKey>,
     /// Request id and trace, forwarded upstream.
     pub(crate) upstream_headers: TraceHeaders,
 }
@@ -24,8 +27,10 @@ impl<S: Sync> FromRequestParts<S> for RequestContext {
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
         let request_id =
             parts.extensions.get::<RequestId>().cloned().unwrap_or_else(RequestId::random);
-        let key_id = parts.extensions.get::<KeyId>().cloned().unwrap_or_else(KeyId::nobody);
+        let client_key = parts.extensions.get::<Arc<ClientKey>>().cloned();
+        let client_key = client_key.unwrap_or_else(|| Arc::new(ClientKey::nobody()));
+        let key_id = client_key.id.clone();
         let upstream_headers = TraceHeaders::new(&parts.headers, header_value(&request_id));
-        Ok(Self { request_id, key_id, upstream_headers })
+        Ok(Self { request_id, key_id, client_key, upstream_headers })
     }
 }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::services::Services;
 use crate::api::chat::Chat;
 use crate::api::chat::idempotency::Idempotency;
-use crate::api::chat::validate::Context;
+use crate::api::chat::validate::{Context, KeyBounds};
 use crate::api::passthrough::Routes;
 use crate::api::ready::Readiness;
 use crate::api::runs::RunLimits;
@@ -74,6 +74,7 @@ fn validation(config: &Config, services: &Services) -> Context {
         workspaces: services.workspaces.clone(),
         max_rounds: config.turns.max_rounds,
         background_models: config.background_models.clone(),
+        key: KeyBounds::default(),
     }
 }
 

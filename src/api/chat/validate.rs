@@ -7,12 +7,14 @@ mod call_ids;
 mod extension;
 mod extract;
 mod fields;
+mod key_bounds;
 mod messages;
 mod pairs;
 mod tool_calls;
 mod tools;
 
 pub(crate) use self::extract::Validated;
+pub(crate) use self::key_bounds::KeyBounds;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -61,6 +63,8 @@ pub(crate) struct Context {
     pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
     pub(crate) max_rounds: u32,
     pub(crate) background_models: Vec<String>,
+    /// What the key of the request adds.
+    pub(crate) key: KeyBounds,
 }
 
 /// Validates the request in `body` and its headers.

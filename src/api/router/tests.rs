@@ -17,7 +17,7 @@ use tower::ServiceExt;
 use super::*;
 use crate::api::chat::Chat;
 use crate::api::chat::idempotency::Idempotency;
-use crate::api::chat::validate::Context;
+use crate::api::chat::validate::{Context, KeyBounds};
 use crate::api::ready::Readiness;
 use crate::api::runs::RunLimits;
 use crate::api::status::{About, Sandbox};
@@ -93,6 +93,7 @@ fn state(keys: Keys) -> ApiState {
             workspaces: BTreeMap::new(),
             max_rounds: 1,
             background_models: Vec::new(),
+            key: KeyBounds::default(),
         }),
         readiness: Arc::new(Readiness::new(Arc::clone(&upstream))),
         upstream,

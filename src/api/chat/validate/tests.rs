@@ -63,6 +63,7 @@ fn context() -> Context {
         workspaces: BTreeMap::from([("docs".to_owned(), workspace())]),
         max_rounds: 100,
         background_models: vec!["titles".to_owned()],
+        key: KeyBounds::default(),
     }
 }
 
