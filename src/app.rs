@@ -1,6 +1,7 @@
 //! Builds each service once, and the server from them.
 
 pub(crate) mod api_state;
+pub(crate) mod client_keys;
 mod open_files;
 pub(crate) mod running_server;
 pub(crate) mod services;
@@ -19,6 +20,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::api_state::api_state;
+use self::client_keys::FIRST_KEY;
+use self::client_keys::live::LiveKeys;
 use self::running_server::{Announcement, RunningServer, StartedBy};
 use self::services::Services;
 use self::state_dir::{StateDir, StateError};
@@ -31,10 +34,6 @@ use crate::limits::Limits;
 use crate::permissions::Sandbox;
 use crate::processes;
 
-/// The id of the client key, whether it comes from the environment or the state
-/// directory.
-const FIRST_KEY: &str = "default";
-
 /// How long turns without a client may take to record that the server ended them.
 const TERMINAL_TIME: Duration = Duration::from_secs(2);
 
@@ -45,6 +44,8 @@ pub(crate) struct Server {
     address: SocketAddr,
     api: ApiState,
     key_path: Option<PathBuf>,
+    /// `None` if no key is asked for.
+    live_keys: Option<Arc<LiveKeys>>,
     config: Config,
     /// Cancelled near the end of the grace: turns that still run end with an error.
     turns_over: CancellationToken,
@@ -71,7 +72,9 @@ impl Server {
         let services = Services::from_config(&loaded)?;
         let forwarded = api_state::forwarded_routes(&loaded)?;
         let Loaded { config, secrets, environment, file, .. } = loaded;
-        let (keys, key_path) = client_keys(&config, &secrets, &state)?;
+        let found = live_keys(&config, &secrets, &state)?;
+        let (live_keys, key_path) = found.map_or((None, None), |(keys, path)| (Some(keys), path));
+        let keys = live_keys.clone().map_or(Keys::NotRequired, |keys| Keys::Changing(keys));
         let listen = config.server.listen;
         let refused = |source| StartError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(refused)?;
@@ -80,7 +83,17 @@ impl Server {
         let api = api_state(&config, &services, forwarded, keys, address, turns_over.clone());
         warn_of_dangers(&config, file.as_deref(), &environment.home());
         let announcement = None;
-        Ok(Self { listener, address, api, key_path, config, turns_over, announcement, state })
+        Ok(Self {
+            listener,
+            address,
+            api,
+            key_path,
+            live_keys,
+            config,
+            turns_over,
+            announcement,
+            state,
+        })
     }
 
     /// Writes `server.json`, by which `ask` and `check` find this server until it stops.
@@ -139,10 +152,17 @@ impl Server {
                 stopped.get().map_or(grace, |at: &Instant| grace.saturating_sub(at.elapsed()));
             chat.running.end(left, &turns_over, TERMINAL_TIME).await;
         };
+        let revoking = async {
+            match self.live_keys {
+                Some(keys) => keys.watch().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = serving => {}
             () = processes::watch_orphans() => {}
             () = stopping => {}
+            () = revoking => {}
         }
         processes::end_supervisors().await;
     }
@@ -180,25 +200,30 @@ fn remedy(address: SocketAddr, error: &io::Error) -> String {
     }
 }
 
-/// The accepted keys: the one of the environment, else the one in the state directory,
-/// which is returned with its path.
-fn client_keys(
+/// The accepted keys: those of `keys.toml`, and the one of the environment or else the one in
+/// the state directory, which is returned with its path. `None` if no key is asked for.
+fn live_keys(
     config: &Config,
     secrets: &Secrets,
     state: &StateDir,
-) -> Result<(Keys, Option<PathBuf>), StateError> {
-    let required = |key: &str| Keys::Required(vec![Key::from_secret(FIRST_KEY, key)]);
+) -> Result<Option<(Arc<LiveKeys>, Option<PathBuf>)>, StateError> {
     if !config.auth.required {
-        return Ok((Keys::NotRequired, None));
+        return Ok(None);
     }
-    if let Some(key) = &secrets.client_key {
-        return Ok((required(key.expose()), None));
-    }
-    let kept = state.client_key()?;
-    if kept.is_new {
-        tracing::info!(path = %kept.path.display(), "made the first client key");
-    }
-    Ok((required(kept.key.expose()), Some(kept.path)))
+    let (secret, path) = match &secrets.client_key {
+        Some(key) => (key.clone(), None),
+        None => {
+            let kept = state.client_key()?;
+            if kept.is_new {
+                tracing::info!(path = %kept.path.display(), "made the first client key");
+            }
+            (kept.key, Some(kept.path))
+        }
+    };
+    let first = Key::from_secret(FIRST_KEY, secret.expose());
+    let directory = state.directory().try_clone();
+    let directory = directory.map_err(|error| StateError::new(state.path(), error.to_string()))?;
+    Ok(Some((Arc::new(LiveKeys::open(state.path(), directory, first)?), path)))
 }
 
 /// Warns of dangerous settings at every start.

@@ -6,6 +6,7 @@ pub(crate) mod demo_model;
 mod ending;
 mod flags;
 mod invocation;
+pub(crate) mod key;
 mod output;
 pub(crate) mod serve;
 pub(crate) mod signals;
@@ -43,6 +44,8 @@ enum Command {
     DemoModel(demo_model::Flags),
     /// Check configuration and upstream; say what is on, what is not, and why
     Check(CheckFlags),
+    /// Make, list and revoke client keys
+    Key(key::Flags),
     /// Show the tools: names and descriptions, or the definitions as they go upstream
     Tools(tools::Flags),
 }
@@ -86,6 +89,7 @@ pub fn run() -> ExitCode {
         Command::Up(flags) => up::run(&flags, &flags.input(&variables)),
         Command::DemoModel(flags) => demo_model::run(&flags),
         Command::Check(flags) => check::run(&flags.input(&variables)),
+        Command::Key(flags) => key::run(&flags, &variables),
         Command::Tools(flags) => tools::run(&flags, &variables),
     };
     outcome.unwrap_or_else(|failure| {

@@ -30,6 +30,7 @@ use crate::limits::Limits;
 use crate::processes::Environment;
 use crate::sessions::approval_settings::ApprovalSettings;
 use crate::sessions::request::Progress;
+use crate::sessions::settings::SessionSettings;
 use crate::text::did_you_mean;
 use crate::{permissions, telemetry, tools, upstream};
 
@@ -49,6 +50,7 @@ pub(crate) struct Config {
     pub(crate) permissions: permissions::PermissionSettings,
     pub(crate) approval: ApprovalSettings,
     pub(crate) sandbox: Sandbox,
+    pub(crate) sessions: SessionSettings,
     pub(crate) prompt: prompt::PromptSettings,
     pub(crate) limits: Limits,
     pub(crate) log: telemetry::LogSettings,
@@ -158,9 +160,16 @@ pub(crate) fn load(given: &ConfigInput) -> Result<Loaded, ConfigError> {
 /// The state directory, for a client of the server. Checks nothing that only the server
 /// needs.
 pub(crate) fn state_dir(given: &ConfigInput) -> Result<PathBuf, ConfigError> {
+    server(given).map(|server| server.state_dir)
+}
+
+/// `[server]`, with an absolute path of the state directory, for commands beside the server.
+/// Checks nothing that only the server needs.
+pub(crate) fn server(given: &ConfigInput) -> Result<Server, ConfigError> {
     let (layers, _) = merge(given)?;
-    let config: Config = layers.read()?;
-    absolute(&config.server.state_dir, file::home(&given.variables).as_deref())
+    let Config { mut server, .. } = layers.read()?;
+    server.state_dir = absolute(&server.state_dir, file::home(&given.variables).as_deref())?;
+    Ok(server)
 }
 
 /// Merges all settings. Returns the path of the file too.
@@ -228,6 +237,9 @@ impl Config {
         if self.turns.max_rounds == 0 {
             return bad("turns.max_rounds", "must be at least 1".into());
         }
+        if self.sessions.max_bytes == 0 {
+            return bad("sessions.max_bytes", "0 would keep nothing".into());
+        }
         match self.times().into_iter().find(|(_, time)| time.is_zero()) {
             Some((key, _)) => bad(key, "0 would refuse everything: a limit is at least 1".into()),
             None => Ok(()),
@@ -235,7 +247,7 @@ impl Config {
     }
 
     /// The times within which something must happen.
-    fn times(&self) -> [(&'static str, Duration); 6] {
+    fn times(&self) -> [(&'static str, Duration); 7] {
         let upstream = &self.upstream;
         [
             ("upstream.connect_timeout", upstream.connect_timeout),
@@ -244,6 +256,7 @@ impl Config {
             ("upstream.comment_timeout", upstream.comment_timeout),
             ("turns.max_duration", self.turns.max_duration),
             ("tools.bash.timeout", self.tools.bash.timeout),
+            ("sessions.retention", self.sessions.retention),
         ]
     }
 }

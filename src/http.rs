@@ -8,6 +8,7 @@ mod answer;
 pub(crate) mod auth;
 pub(crate) mod body;
 pub(crate) mod budgeted_body;
+pub(crate) mod client_key;
 mod connection_state;
 pub(crate) mod cors;
 mod disconnect;

@@ -22,6 +22,7 @@ mod transcript;
 mod test_support;
 pub(crate) mod rest;
 pub(crate) mod running;
+pub(crate) mod settings;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::services::Services;
 use crate::api::chat::Chat;
-use crate::api::chat::validate::Context;
+use crate::api::chat::validate::{Context, KeyBounds};
 use crate::api::passthrough::Routes;
 use crate::api::ready::Readiness;
 use crate::api::state::ApiState;
@@ -81,7 +81,7 @@ fn validation(config: &Config, services: &Services) -> Context {
         max_rounds: config.turns.max_rounds,
         background_models: config.background_models.clone(),
         id_sources: Default::default(),
-        trusts_forwarded_user: false,
+        key: KeyBounds::default(),
     }
 }
 

@@ -41,6 +41,12 @@ pub(crate) struct StateError {
     reason: String,
 }
 
+impl StateError {
+    pub(super) fn new(path: &Path, reason: String) -> Self {
+        Self { path: path.to_owned(), reason }
+    }
+}
+
 /// The client key in the directory.
 #[derive(Debug)]
 pub(crate) struct KeptKey {
@@ -141,7 +147,9 @@ pub(crate) fn inspect(path: &Path) -> Result<&'static str, StateError> {
     open_directory(path).map(|_| "ours").map_err(refuse)
 }
 
-fn open_directory(path: &Path) -> Result<File, String> {
+/// Opens the directory, and checks that it is ours alone. Creates it if it is missing, and locks
+/// nothing.
+pub(super) fn open_directory(path: &Path) -> Result<File, String> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => {
             return Err("is a symbolic link; name the directory itself".into());
@@ -204,7 +212,7 @@ pub(super) fn open_in(directory: &File, name: &str, flags: OFlags) -> io::Result
     Ok(File::from(rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?))
 }
 
-fn random_key() -> io::Result<String> {
+pub(super) fn random_key() -> io::Result<String> {
     let mut bytes = [0; KEY_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     let hex = bytes.iter().map(|byte| format!("{byte:02x}"));

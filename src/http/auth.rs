@@ -2,6 +2,7 @@
 //! to H4).
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,14 +13,14 @@ use axum::http::header::AUTHORIZATION;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use tokio::time::Instant;
 
 use super::admission::Admission;
+pub(crate) use super::client_key::Key;
+use super::client_key::{ClientKey, hash};
 use super::peer::Peer;
 use crate::errors::{ApiError, ErrorCode};
-use crate::ids::KeyId;
 use crate::sync;
 
 /// How long a wrong key counts for `limits.wrong_keys_per_minute`.
@@ -42,43 +43,41 @@ impl Default for AuthSettings {
     }
 }
 
-/// A client key, as its hash.
-#[derive(Clone, Debug)]
-pub(crate) struct Key {
-    id: KeyId,
-    sha256: [u8; 32],
-}
-
-impl Key {
-    pub(crate) fn from_secret(id: &str, secret: &str) -> Self {
-        Self { id: KeyId::new(id), sha256: digest(secret.as_bytes()) }
-    }
-}
-
 /// The accepted keys, if one is required.
 #[derive(Clone, Debug)]
 pub(crate) enum Keys {
     Required(Vec<Key>),
+    /// Keys that come and go while the server runs.
+    Changing(Arc<dyn KeySource>),
     NotRequired,
 }
 
+/// Where changing keys come from.
+pub(crate) trait KeySource: Send + Sync + fmt::Debug {
+    /// The keys that are accepted now. Asked for each request.
+    fn keys(&self) -> Arc<[Key]>;
+}
+
 impl Keys {
-    /// Finds the key that was presented. Compares every known key in full, so that the
-    /// time tells nothing about them.
-    fn find(&self, presented: &[u8]) -> Option<KeyId> {
-        let Self::Required(keys) = self else { return Some(KeyId::nobody()) };
-        let presented = digest(presented);
-        let mut found = u32::MAX;
-        for (index, key) in (0_u32..).zip(keys) {
-            let same: Choice = key.sha256.ct_eq(&presented);
-            found.conditional_assign(&index, same);
+    pub(crate) fn find(&self, presented: &[u8]) -> Option<Arc<ClientKey>> {
+        match self {
+            Self::Required(keys) => find(keys, presented),
+            Self::Changing(source) => find(&source.keys(), presented),
+            Self::NotRequired => Some(Arc::new(ClientKey::nobody())),
         }
-        keys.get(usize::try_from(found).ok()?).map(|key| key.id.clone())
     }
 }
 
-fn digest(secret: &[u8]) -> [u8; 32] {
-    Sha256::digest(secret).into()
+/// Finds the key that was presented. Compares every known key in full, so that the time tells
+/// nothing about them.
+fn find(keys: &[Key], presented: &[u8]) -> Option<Arc<ClientKey>> {
+    let presented = hash(presented);
+    let mut found = u32::MAX;
+    for (index, key) in (0_u32..).zip(keys) {
+        let same: Choice = key.sha256.ct_eq(&presented);
+        found.conditional_assign(&index, same);
+    }
+    keys.get(usize::try_from(found).ok()?).map(|key| Arc::clone(&key.client))
 }
 
 /// What authentication needs.
@@ -102,8 +101,8 @@ impl Authenticator {
     }
 }
 
-/// Refuses a request without a valid key; otherwise puts the [`KeyId`] into its
-/// extensions. Runs before the body is read.
+/// Refuses a request without a valid key; otherwise puts the [`ClientKey`] and its
+/// [`KeyId`](crate::ids::KeyId) into its extensions. Runs before the body is read.
 pub(crate) async fn require_key(
     State(authenticator): State<Arc<Authenticator>>,
     mut request: Request,
@@ -114,6 +113,7 @@ pub(crate) async fn require_key(
             if let Some(admission) = request.extensions().get::<Arc<Admission>>() {
                 admission.authenticate();
             }
+            request.extensions_mut().insert(key.id.clone());
             request.extensions_mut().insert(key);
             next.run(request).await
         }
@@ -121,10 +121,13 @@ pub(crate) async fn require_key(
     }
 }
 
-fn authenticate(authenticator: &Authenticator, request: &Request) -> Result<KeyId, ApiError> {
+fn authenticate(
+    authenticator: &Authenticator,
+    request: &Request,
+) -> Result<Arc<ClientKey>, ApiError> {
     let Authenticator { keys, wrong_keys, wrong_keys_per_minute, trusted_proxies } = authenticator;
     if matches!(keys, Keys::NotRequired) {
-        return Ok(KeyId::nobody());
+        return Ok(Arc::new(ClientKey::nobody()));
     }
     let Some(presented) = bearer(request.headers())? else { return Err(refused()) };
     if let Some(key) = keys.find(presented) {
@@ -210,8 +213,8 @@ mod tests {
 
     #[test]
     fn finds_each_key_and_no_other() {
-        assert_eq!(keys().find(b"th-one").unwrap().to_string(), "key_1");
-        assert_eq!(keys().find(b"th-two").unwrap().to_string(), "key_2");
+        assert_eq!(keys().find(b"th-one").unwrap().id.to_string(), "key_1");
+        assert_eq!(keys().find(b"th-two").unwrap().id.to_string(), "key_2");
         let long = vec![b'x'; 65_536];
         for wrong in [&b""[..], b"th-on", b"th-onee", b"' OR 1=1--", &long] {
             assert!(keys().find(wrong).is_none());

@@ -7,11 +7,13 @@ mod extension;
 mod extract;
 mod fields;
 mod frontend;
+mod key_bounds;
 mod messages;
 mod tool_calls;
 mod tools;
 
 pub(crate) use self::extract::Validated;
+pub(crate) use self::key_bounds::KeyBounds;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -62,8 +64,8 @@ pub(crate) struct Context {
     pub(crate) max_rounds: u32,
     pub(crate) background_models: Vec<String>,
     pub(crate) id_sources: names::IdSources,
-    /// Whether the key's clients may name the person behind them.
-    pub(crate) trusts_forwarded_user: bool,
+    /// What the key of the request adds.
+    pub(crate) key: KeyBounds,
 }
 
 /// Validates the request in `body` and its headers.

@@ -16,7 +16,7 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::api::chat::Chat;
-use crate::api::chat::validate::Context;
+use crate::api::chat::validate::{Context, KeyBounds};
 use crate::api::ready::Readiness;
 use crate::api::status::{About, Sandbox};
 use crate::http::auth::{Authenticator, Key, Keys};
@@ -108,7 +108,7 @@ fn state(keys: Keys) -> ApiState {
             max_rounds: 1,
             background_models: Vec::new(),
             id_sources: Default::default(),
-            trusts_forwarded_user: false,
+            key: KeyBounds::default(),
         }),
         readiness: Arc::new(Readiness::new(Arc::clone(&upstream))),
         upstream,

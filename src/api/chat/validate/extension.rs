@@ -85,10 +85,16 @@ pub(super) fn read(
             .unwrap_or_default(),
         detach: value("detach")?.map(|value| read_flag(&value)).transpose()?.unwrap_or_default(),
         progress: value("progress")?.map(|value| read_progress(&value)).transpose()?,
-        mode: value("mode")?.map(|value| read_mode(&value, context.mode)).transpose()?,
+        mode: value("mode")?
+            .map(|value| read_mode(&value, context.mode))
+            .transpose()?
+            .or(context.key.mode),
         allow_tools,
         deny_tools,
-        workspace: value("workspace")?.map(|value| read_workspace(&value, context)).transpose()?,
+        workspace: value("workspace")?
+            .map(|value| read_workspace(&value, context))
+            .transpose()?
+            .or_else(|| context.key.default_workspace()),
         max_rounds: value("max_rounds")?
             .map(|value| read_rounds(&value, context.max_rounds))
             .transpose()?,
@@ -265,6 +271,7 @@ fn read_names(names: &RawValue, at: &str, context: &Context) -> Result<Vec<Strin
 
 fn read_workspace(value: &Value<'_>, context: &Context) -> Result<Arc<Workspace>, ApiError> {
     let name = value.string()?;
+    context.key.allow_workspace(&name, &value.at)?;
     context.workspaces.get(name.as_ref()).cloned().ok_or_else(|| {
         let message = format!("There is no workspace named {} on this server.", quoted(&name));
         invalid(&value.at, message)

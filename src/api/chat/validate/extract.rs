@@ -6,7 +6,7 @@ use axum::extract::{FromRef, FromRequest, FromRequestParts, Request};
 use axum::http::HeaderMap;
 use bytes::Bytes;
 
-use super::{Context, validate};
+use super::{Context, key_bounds, validate};
 use crate::api::request_context::RequestContext;
 use crate::blocking::VALIDATION;
 use crate::errors::{ApiError, ErrorCode};
@@ -38,6 +38,7 @@ where
         let rules = Arc::<Context>::from_ref(state);
         let (mut parts, body) = request.into_parts();
         let Ok(context) = RequestContext::from_request_parts(&mut parts, state).await;
+        let rules = key_bounds::bounded(rules, &context.client_key)?;
         let headers = parts.headers.clone();
         let reservation = MemoryBudget::from_ref(state).reservation();
         let request = Request::from_parts(parts, body);

@@ -68,7 +68,7 @@ fn context() -> Context {
         max_rounds: 100,
         background_models: vec!["titles".to_owned()],
         id_sources: Default::default(),
-        trusts_forwarded_user: false,
+        key: KeyBounds::default(),
     }
 }
 

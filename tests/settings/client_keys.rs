@@ -1,0 +1,186 @@
+//! Tests `toolhand key` beside a running server, and what a key's bounds change.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::chunks::says;
+use crate::support::client::{Client, ask, with};
+use crate::support::server::{Builder, KEY, Server};
+use crate::support::upstream::Upstream;
+
+fn key_command(server: &Server, arguments: &[&str]) -> Output {
+    let state = server.state_dir();
+    let config = state.with_file_name("toolhand.toml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolhand"));
+    command.env_clear().env("HOME", state.with_file_name("nobody")).arg("key").args(arguments);
+    command.env("TOOLHAND_STATE_DIR", &state).stdin(Stdio::null());
+    if config.exists() {
+        command.arg("--config").arg(config);
+    }
+    command.output().expect("the binary")
+}
+
+/// Makes a key, which is the only thing on stdout.
+fn add(server: &Server, arguments: &[&str]) -> String {
+    let output = key_command(server, &[&["add"], arguments].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8(output.stdout).expect("text");
+    printed.strip_suffix('\n').expect("one line").to_owned()
+}
+
+fn client(server: &Server, key: &str) -> Client {
+    Client::new(server.address(), key)
+}
+
+async fn status(server: &Server, key: &str) -> u16 {
+    client(server, key).get("/toolhand/v1/tools").await.status()
+}
+
+#[tokio::test]
+async fn d13_a_key_works_from_the_next_request_on_until_it_is_revoked() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+
+    let alice = add(&server, &["alice"]);
+    assert_eq!(status(&server, &alice).await, 200);
+    let bob = add(&server, &["bob"]);
+    let list = String::from_utf8(key_command(&server, &["list"]).stdout).expect("text");
+    assert!(list.contains("alice  key_") && list.contains("bob    key_"), "{list}");
+    assert!(!list.contains(&alice) && !list.contains(&bob));
+
+    assert!(key_command(&server, &["revoke", "alice"]).status.success());
+    for (key, expected) in [(&*alice, 401), (&*bob, 200), (KEY, 200)] {
+        assert_eq!(status(&server, key).await, expected);
+    }
+    let again = key_command(&server, &["revoke", "alice"]);
+    assert_eq!(again.status.code(), Some(1));
+    let error = String::from_utf8(again.stderr).expect("text");
+    assert!(error.starts_with("toolhand: no living key is named alice"), "{error}");
+    assert!(!server.log().contains(&alice) && !server.log().contains(&bob));
+}
+
+#[tokio::test]
+async fn d13_a_broken_file_of_keys_is_told_and_the_old_keys_stay() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let alice = add(&server, &["alice"]);
+    assert_eq!(status(&server, &alice).await, 200);
+    let path = server.state_dir().join("keys.toml");
+    let good = fs::read_to_string(&path).expect("the keys");
+
+    fs::write(&path, &good[..good.len() - 10]).expect("our file");
+    assert_eq!(status(&server, &alice).await, 200);
+    server.logged("those from before stay", 1).await;
+    fs::write(&path, &good).expect("our file");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("our file");
+    assert_eq!(status(&server, &alice).await, 200);
+    server.logged("others may read it", 1).await;
+
+    fs::remove_file(&path).expect("our file");
+    assert_eq!(status(&server, &alice).await, 401);
+}
+
+fn with_workspaces(upstream: &Upstream) -> Builder {
+    let builder = Server::builder(upstream).free();
+    let mut tables = "[server.workspaces]\n".to_owned();
+    for name in ["docs", "code"] {
+        let path = builder.home().join(name);
+        fs::create_dir(&path).expect("a new directory");
+        fs::write(path.join("here.txt"), format!("{name}\n")).expect("a new file");
+        tables += &format!("{name} = {path:?}\n");
+    }
+    builder.tables(&tables)
+}
+
+fn request(members: Value) -> Value {
+    with(ask("Hi"), json!({ "toolhand": members }))
+}
+
+#[tokio::test]
+async fn x8_a_request_cannot_widen_what_its_key_may_do() {
+    let upstream = Upstream::start();
+    let server = with_workspaces(&upstream).start().await;
+    upstream.otherwise(says("Done."));
+    let planner = add(&server, &["planner", "--mode", "plan", "--workspace", "docs"]);
+    let planner = client(&server, &planner);
+
+    let refusal = planner.chat(&request(json!({ "mode": "default" }))).await.refusal();
+    assert_eq!(refusal, (403, "mode_not_allowed".to_owned()));
+    let refusal = planner.chat(&request(json!({ "workspace": "code" }))).await.refusal();
+    assert_eq!(refusal, (400, "invalid_value".to_owned()));
+    for fits in [json!({}), json!({ "mode": "plan" }), json!({ "workspace": "docs" })] {
+        assert_eq!(planner.chat(&request(fits)).await.text(), "Done.");
+    }
+    // The other keys are as free as the server is.
+    let free = request(json!({ "mode": "bypassPermissions", "workspace": "code" }));
+    assert_eq!(server.client().chat(&free).await.text(), "Done.");
+}
+
+#[tokio::test]
+async fn x8_a_key_works_in_its_own_workspace_and_mode_without_being_asked() {
+    use crate::support::chunks::calls;
+    let upstream = Upstream::start();
+    let server = with_workspaces(&upstream).start().await;
+    let planner = add(&server, &["planner", "--mode", "plan", "--workspace", "docs"]);
+    upstream.round(calls(&[
+        ("c1", "Read", json!({ "file_path": "here.txt" })),
+        ("c2", "Write", json!({ "file_path": "new.txt", "content": "x" })),
+    ]));
+    upstream.round(says("Done."));
+
+    assert_eq!(client(&server, &planner).chat(&ask("Go.")).await.text(), "Done.");
+
+    let answers = crate::turn::answers(&upstream, 1).await;
+    assert!(answers[0].contains("docs"), "{answers:?}");
+    assert!(answers[1].contains("not permitted"), "{answers:?}");
+}
+
+#[tokio::test]
+async fn x8_client_tools_of_a_key_beat_those_of_the_server() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    upstream.otherwise(says("Done."));
+    let key = add(&server, &["narrow"]);
+    let path = server.state_dir().join("keys.toml");
+    let text = fs::read_to_string(&path).expect("the keys") + "client_tools = [\"mine\"]\n";
+    fs::write(&path, text).expect("our file");
+    let tool = |name| json!({ "type": "function", "function": { "name": name } });
+    let body = with(ask("Hi"), json!({ "tools": [tool("mine"), tool("other")] }));
+
+    for (key, expected) in [(&*key, false), (KEY, true)] {
+        let number = upstream.requests().len();
+        assert_eq!(client(&server, key).chat(&body).await.text(), "Done.");
+        let sent = upstream.request(number).await.json()["tools"].to_string();
+        assert!(sent.contains("\"mine\"") && sent.contains("\"other\"") == expected, "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn a_workspace_that_is_not_configured_is_refused_at_once() {
+    let upstream = Upstream::start();
+    let server = with_workspaces(&upstream).start().await;
+    let output = key_command(&server, &["add", "lost", "--workspace", "doc"]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(error, "toolhand: \"doc\" is not in server.workspaces: code, docs\n");
+}
+
+#[tokio::test]
+async fn x12_keys_that_others_may_read_keep_the_server_from_starting() {
+    let upstream = Upstream::start();
+    let builder = Server::builder(&upstream);
+    let state = builder.home().join("state");
+    fs::create_dir(&state).expect("a new directory");
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).expect("our own");
+    fs::write(state.join("keys.toml"), "").expect("a new file");
+    fs::set_permissions(state.join("keys.toml"), fs::Permissions::from_mode(0o644))
+        .expect("our own");
+
+    let (status, _, stderr) = builder.run();
+
+    assert!(!status.success());
+    assert!(stderr.contains("keys.toml: others may read it (mode 644); chmod 600 it"), "{stderr}");
+}
