@@ -30,7 +30,9 @@ pub(crate) enum Entry {
     /// Such a call has run.
     Ran(Ran),
     /// A person is asked. From now on the asks can be decided over REST.
-    Asked { asked: Vec<Asked> },
+    Asked {
+        asked: Vec<Asked>,
+    },
     /// A round is closed: every call has its answer. Its intents are settled by it.
     Round(RecordedRound),
     /// From now on the transcript of the session begins with this.
@@ -43,6 +45,7 @@ pub(crate) struct Intent {
     pub(crate) round: u32,
     pub(crate) slot: usize,
     /// The entry of `tool_calls` as it goes back upstream.
+    #[serde(rename = "call")] // `entry` is the tag of the enum.
     pub(crate) entry: Value,
     /// The name of the model that made the call.
     pub(crate) model: String,
@@ -101,8 +104,13 @@ pub(crate) struct End {
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub(crate) enum Outcome {
     /// With OpenAI's `finish_reason`.
-    Finished { reason: String },
-    Failed { code: String, message: String },
+    Finished {
+        reason: String,
+    },
+    Failed {
+        code: String,
+        message: String,
+    },
     /// The client left, somebody cancelled the turn, or the server shut down.
     Stopped,
 }
