@@ -55,6 +55,7 @@ pub(crate) struct Intent {
     pub(crate) round: u32,
     pub(crate) slot: usize,
     /// The entry of `tool_calls` as it goes back upstream.
+    #[serde(rename = "call")] // `entry` is the tag of the enum.
     pub(crate) entry: Value,
     /// The name of the model that made the call.
     pub(crate) model: String,

@@ -54,6 +54,14 @@ pub(crate) fn groups(path: &[TurnRecord]) -> Vec<Group<'_>> {
     groups
 }
 
+/// Whether the user messages end with these.
+fn ends_with(users: &[User], asked: &[SentMessage]) -> bool {
+    let start = users.len().checked_sub(asked.len()).filter(|_| !asked.is_empty());
+    start.is_some_and(|start| {
+        users[start..].iter().zip(asked).all(|(user, sent)| user.words == sent.words)
+    })
+}
+
 impl<'a> Alignment<'a> {
     /// Goes backwards from the end of the path, which is behind the first `links` links and
     /// `users` further user messages.
@@ -63,24 +71,20 @@ impl<'a> Alignment<'a> {
         // The user messages of the current gap that no later turn was asked.
         let mut left: &[User] = &chain.users[links][..users];
         for (back, group) in groups(path).into_iter().rev().enumerate() {
-            let is_tail = !left.is_empty() && link == links;
-            if !is_tail && link > 0 && (back == 0 || alignment.shows(chain, link - 1, group)) {
+            let asked = group.asked();
+            // A stopped turn of which the client kept no answer: its words stand before those
+            // of a later turn. That is looked at first, since answers may begin alike.
+            let is_stopped = group.last().is_some_and(|turn| is_interrupted(turn.row.status));
+            if let Some(last) = left.last().filter(|_| is_stopped && ends_with(left, asked)) {
+                alignment.behind.insert(last.index, group);
+                left = alignment.take_users(left, asked);
+            } else if link > 0 && (back == 0 || alignment.shows(chain, link - 1, group)) {
                 link -= 1;
                 alignment.links.insert(link, group);
-                left = alignment.take_users(&chain.users[link], group.asked());
-                continue;
-            }
-            // A stopped turn of which the client kept no answer.
-            let asked = group.asked();
-            let Some(start) = left.len().checked_sub(asked.len()) else { break };
-            let is_same = left[start..].iter().zip(asked).all(|(user, sent)| user.words == sent.words);
-            let is_stopped = group.last().is_some_and(|turn| is_interrupted(turn.row.status));
-            let Some(last) = left.last().filter(|_| is_same && is_stopped && !asked.is_empty())
-            else {
+                left = alignment.take_users(&chain.users[link], asked);
+            } else {
                 break;
-            };
-            alignment.behind.insert(last.index, group);
-            left = alignment.take_users(left, asked);
+            }
         }
         alignment
     }

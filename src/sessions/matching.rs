@@ -1,8 +1,5 @@
 //! Decides which recorded turn a client's list goes on from.
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::{HashMap, HashSet};
 
 use super::address::{Chain, Link, MIN_PREFIX, User};

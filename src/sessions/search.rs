@@ -50,7 +50,9 @@ impl Search<'_> {
         let base = answer.clone().unwrap_or_default();
         let mut point = self.extend(&tree, base).await?;
         // Without an answer of ours, the request hangs on the newest turn.
-        if point.turn.is_none() && let Some(newest) = tree.newest() {
+        if point.turn.is_none()
+            && let Some(newest) = tree.newest()
+        {
             let turn = match newest.is_interrupted() {
                 true => newest.row.parent.clone(),
                 false => Some(newest.row.id.clone()),
@@ -212,9 +214,9 @@ impl Search<'_> {
         };
         let is_end = point.links == self.chain.links.len();
         let resumes = |turn: &&Turn| is_end && turn.body.resumes;
-        let attempts = tree.children(point.turn.as_ref()).filter(|turn| {
-            resumes(turn) || matching::is_attempt(self.chain, point, turn)
-        });
+        let attempts = tree
+            .children(point.turn.as_ref())
+            .filter(|turn| resumes(turn) || matching::is_attempt(self.chain, point, turn));
         let attempts = attempts.take(MAX_CHILDREN).map(Turn::copy).collect();
         let attempts = self.records(attempts).await?;
         Ok(Found { session: None, path, links: point.links, users: point.users, attempts })

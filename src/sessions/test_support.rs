@@ -1,9 +1,20 @@
-//! Makes typed messages of JSON, for tests.
+//! Makes typed messages of JSON, and a store in memory, for tests.
 
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::message::{CARD_PREFIX, CallOf, ClientCall, ClientMessage, Role};
+use crate::agent::record::Entry;
+use crate::ids::{Scope, SessionId, TurnId};
 use crate::json;
+use crate::store::rows::{ApprovalRow, Change, EntryRow, SessionRow, TurnRow};
+use crate::store::{ApprovalKey, SessionKey, SessionPage, Store, StoreError, TurnKey};
+use crate::sync::lock;
 
 /// The messages as validation makes them. A call whose id begins with `server_` is one of a
 /// tool of the server.
@@ -38,5 +49,92 @@ fn client_message(index: usize, message: &Value) -> ClientMessage {
         says_nothing: role == Role::Assistant
             && message["content"].is_null()
             && message["tool_calls"].is_null(),
+    }
+}
+
+/// A store in memory.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryStore {
+    turns: Mutex<Vec<(Scope, TurnRow)>>,
+    entries: Mutex<Vec<EntryRow>>,
+    pub(crate) lookups: AtomicUsize,
+}
+
+impl MemoryStore {
+    pub(crate) fn add(&self, scope: Scope, row: TurnRow, entries: &[Entry]) {
+        let of_turn = entries.iter().map(|entry| EntryRow {
+            turn: row.id.clone(),
+            body: serde_json::to_vec(entry).expect("an entry is JSON"),
+        });
+        lock(&self.entries).extend(of_turn);
+        lock(&self.turns).push((scope, row));
+    }
+
+    pub(crate) fn forget(&self, session: &SessionId) {
+        lock(&self.turns).retain(|(_, row)| row.session != *session);
+    }
+}
+
+impl Store for MemoryStore {
+    fn commit(&self, _: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>> {
+        unreachable!("nothing commits")
+    }
+
+    fn session(
+        &self,
+        _: Scope,
+        _: SessionKey,
+    ) -> BoxFuture<'static, Result<Option<SessionRow>, StoreError>> {
+        unreachable!("sessions are not looked up")
+    }
+
+    fn sessions(
+        &self,
+        _: Scope,
+        _: Option<SessionId>,
+        _: usize,
+    ) -> BoxFuture<'static, Result<SessionPage, StoreError>> {
+        unreachable!("sessions are not listed")
+    }
+
+    fn turns(
+        &self,
+        scope: Scope,
+        by: TurnKey,
+    ) -> BoxFuture<'static, Result<Vec<TurnRow>, StoreError>> {
+        self.lookups.fetch_add(1, Ordering::Relaxed);
+        let is_wanted = |row: &TurnRow| match &by {
+            TurnKey::Id(id) => row.id == *id,
+            TurnKey::Session(session) | TurnKey::Newest(session) => row.session == *session,
+            TurnKey::Chain(digests) => row.digests.is_some_and(|own| digests.contains(&own.chain)),
+            TurnKey::Head(head) => row.digests.is_some_and(|own| own.head == Some(*head)),
+            TurnKey::Idempotency(_) | TurnKey::Request(_) => false,
+        };
+        let turns = lock(&self.turns);
+        let found = turns.iter().rev().filter(|(own, row)| *own == scope && is_wanted(row));
+        let found = found.map(|(_, row)| row.clone()).collect();
+        async move { Ok(found) }.boxed()
+    }
+
+    fn entries(
+        &self,
+        scope: Scope,
+        turns: Vec<TurnId>,
+    ) -> BoxFuture<'static, Result<Vec<EntryRow>, StoreError>> {
+        self.lookups.fetch_add(1, Ordering::Relaxed);
+        let known = lock(&self.turns);
+        let is_own = |id: &TurnId| known.iter().any(|(own, row)| *own == scope && row.id == *id);
+        let wanted: HashSet<_> = turns.into_iter().filter(is_own).collect();
+        let entries = lock(&self.entries);
+        let found = entries.iter().filter(|entry| wanted.contains(&entry.turn)).cloned().collect();
+        async move { Ok(found) }.boxed()
+    }
+
+    fn approvals(
+        &self,
+        _: Scope,
+        _: ApprovalKey,
+    ) -> BoxFuture<'static, Result<Vec<ApprovalRow>, StoreError>> {
+        unreachable!("approvals are not looked up")
     }
 }

@@ -172,10 +172,7 @@ fn settled_answer(attempt: &TurnRecord, slot: usize) -> Option<String> {
 
 /// Closes a round after which the conversation went on: `client` has the client's own answers,
 /// what else has none was interrupted.
-pub(crate) fn closed(
-    open: &OpenRound,
-    client: impl Fn(&str) -> Option<Value>,
-) -> RecordedRound {
+pub(crate) fn closed(open: &OpenRound, client: impl Fn(&str) -> Option<Value>) -> RecordedRound {
     let mut messages = vec![open.message.clone()];
     for (slot, call) in open.calls.iter().enumerate() {
         let id = &open.message["tool_calls"][slot]["id"];

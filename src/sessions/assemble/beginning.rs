@@ -31,8 +31,15 @@ pub(super) struct Start {
 enum Way {
     Ask,
     /// With the text of the client's last link, if it is shorter than ours.
-    Continue { shown: String },
-    Resume { open: OpenRound, answers: Vec<Option<Box<RawValue>>>, reply: Option<Reply>, users: Users },
+    Continue {
+        shown: String,
+    },
+    Resume {
+        open: OpenRound,
+        answers: Vec<Option<Box<RawValue>>>,
+        reply: Option<Reply>,
+        users: Users,
+    },
 }
 
 /// What becomes of the user messages behind an open round.
@@ -96,9 +103,9 @@ fn answers_to<'a>(
     let Some(link) = chain.links.last() else { return HashMap::new() };
     let mut answers = HashMap::new();
     // An id may have been used before: the round's own calls are the last ones.
-    let first = messages[link.range.clone()].iter().rposition(|message| {
-        message.calls.iter().any(|call| asks(open, &call.id))
-    });
+    let first = messages[link.range.clone()]
+        .iter()
+        .rposition(|message| message.calls.iter().any(|call| asks(open, &call.id)));
     let start = link.range.start() + first.unwrap_or(0);
     for message in &messages[start..=*link.range.end()] {
         if let Some(id) = message.answers.as_deref() {
@@ -163,7 +170,8 @@ impl Start {
         let texts: Vec<String> = steps.iter().map(text).collect();
         let said = texts.iter().map(|text| canonical::said(text)).collect::<String>();
         let Some(last) = texts.last() else { return steps };
-        let hidden = canonical::solid(&said).count().saturating_sub(canonical::solid(shown).count());
+        let hidden =
+            canonical::solid(&said).count().saturating_sub(canonical::solid(shown).count());
         let kept = canonical::solid(last).count().saturating_sub(hidden);
         if hidden == 0 {
             return steps;
@@ -267,7 +275,12 @@ fn last_text(pieces: &[HistoryPiece]) -> String {
 
 /// A reminder stands in front of the user's text.
 fn with_note(message: &RawValue, note: &str) -> Box<RawValue> {
-    with_text(message, |text| format!("{note}\n\n{text}"), |parts, note| parts.insert(0, note), note)
+    with_text(
+        message,
+        |text| format!("{note}\n\n{text}"),
+        |parts, note| parts.insert(0, note),
+        note,
+    )
 }
 
 /// A reminder between rounds stands at the end of the last tool answer.
@@ -282,7 +295,8 @@ fn with_text(
     note: &str,
 ) -> Box<RawValue> {
     let object = Object::from_raw(message).expect("it was read as one");
-    let content = object.get("content").and_then(|content| serde_json::from_str(content.get()).ok());
+    let content =
+        object.get("content").and_then(|content| serde_json::from_str(content.get()).ok());
     let content = match content {
         Some(Value::Array(mut parts)) => {
             add(&mut parts, json!({ "type": "text", "text": note }));

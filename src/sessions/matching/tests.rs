@@ -1,1 +1,0 @@
-//! Tests which turn a list goes on from.
