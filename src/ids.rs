@@ -50,6 +50,8 @@ random_ids! {
     CallId = "call_";
     /// A question to a person about a tool call.
     ApprovalId = "appr_";
+    /// A card that shows a tool call in a frontend.
+    CardId = "card_";
 }
 
 /// Whether `text` is `prefix` and 32 lower-case hexadecimal digits.
@@ -99,7 +101,6 @@ impl RequestId {
         let fits = (1..=MAX_REQUEST_ID).contains(&sent.len());
         (is_printable && fits).then(|| Self(String::from_utf8_lossy(sent).into_owned()))
     }
-
 }
 
 /// Names a client key in the log, and separates what belongs to different keys. It reveals

@@ -9,6 +9,10 @@ use std::time::Duration;
 const STARTED: &str = "→ ";
 const ENDED: &str = "✓ ";
 const FAILED: &str = "✗ ";
+const ASKED: &str = "? ";
+
+/// The end of a line that tells of a question to a person.
+const WAITS: &str = " waits for an answer";
 
 /// The beginning of the error for a call of an unknown tool.
 pub(crate) const UNKNOWN_TOOL: &str = "no tool named ";
@@ -28,6 +32,10 @@ pub(crate) fn failed(tool: &str, headline: &str, error: &str) -> String {
     format!("{FAILED}{}: {}\n", subject(tool, headline), one_line(error))
 }
 
+pub(crate) fn asked(tool: &str, headline: &str) -> String {
+    format!("{ASKED}{}{WAITS}\n", subject(tool, headline))
+}
+
 /// Removes our lines from `reasoning`. `is_tool` tells which words are names of tools.
 pub(crate) fn removed(reasoning: &str, is_tool: impl Fn(&str) -> bool) -> String {
     let is_ours = |line: &&str| is_ours(line.trim_end_matches(['\n', '\r']), &is_tool);
@@ -38,6 +46,8 @@ fn is_ours(line: &str, is_tool: &impl Fn(&str) -> bool) -> bool {
     let is_of_tool = |subject: &str| is_tool(subject.split([' ', ':']).next().unwrap_or_default());
     if let Some(subject) = line.strip_prefix(STARTED) {
         is_of_tool(subject)
+    } else if let Some(rest) = line.strip_prefix(ASKED) {
+        rest.strip_suffix(WAITS).is_some_and(is_of_tool)
     } else if let Some(rest) = line.strip_prefix(ENDED) {
         rest.rsplit_once(" (").is_some_and(|(subject, end)| is_of_tool(subject) && is_result(end))
     } else if let Some(rest) = line.strip_prefix(FAILED) {
@@ -106,6 +116,8 @@ mod tests {
             started("Glob", ""),
             ended("Bash", "echo (1) a: b", second, 0),
             ended("Glob", "", Duration::ZERO, 12),
+            asked("Bash", "rm -r a"),
+            asked("Glob", ""),
             failed("Read", "a.rs", "no file: a.rs"),
             failed("Bash", "", "cut off"),
             failed("Raed", "", "no tool named Raed is available"),
@@ -124,6 +136,8 @@ mod tests {
             "✓ done (1 s, 2 characters)\n",
             "✗ wrong: because\n",
             "✗ Read\n",
+            "? Read or not\n",
+            "? Who waits for an answer\n",
         ] {
             assert_eq!(removed(own), own);
         }

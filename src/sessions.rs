@@ -137,6 +137,7 @@ impl Sessions {
             parallel_tool_calls,
             max_rounds,
             stream,
+            progress,
             ..
         } = request;
         let pieces = messages.into_iter().map(HistoryPiece::Client).collect();
@@ -160,6 +161,7 @@ impl Sessions {
             models: self.models(model),
             delivery: answer_form::delivery(stream, has_tools),
             content: answer_form::content_rule(&fields, has_tools),
+            cards: stream && progress == Some(Progress::Cards),
             conversation: Conversation::new(Opening {
                 fields,
                 pieces,

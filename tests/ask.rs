@@ -5,6 +5,7 @@ mod finding;
 mod foreign;
 mod outputs;
 mod prompts;
+mod suspended;
 mod terminal;
 
 use std::ffi::OsStr;

@@ -27,6 +27,14 @@ fn quotes_the_file(told: &Value, turn: &str) {
     assert!(text.contains("the quince is ripe"), "{turn}: {told:#}");
 }
 
+/// The stream helper passed the items on, and took none of them for a call.
+#[track_caller]
+fn shows_cards(turn: &Value) {
+    let items = turn["items"].as_array().expect("items");
+    assert_eq!(items.last(), Some(&json!("function_call_output")), "{turn:#}");
+    assert!(items.contains(&json!("function_call")) && turn["calls"].is_null(), "{turn:#}");
+}
+
 /// What the schema of the scripts describes.
 #[track_caller]
 fn is_a_summary(object: &Value) {
@@ -47,9 +55,10 @@ async fn the_python_sdk() {
     let told = run(environment("sdk").await.join("bin/python"), "turns.py").await;
 
     assert_eq!(told["models"], json!(["demo"]));
-    for turn in ["unstreamed", "streamed", "helper", "async", "async_helper"] {
+    for turn in ["unstreamed", "streamed", "helper", "cards", "async", "async_helper"] {
         quotes_the_file(&told, turn);
     }
+    shows_cards(&told["cards"]);
     assert_eq!(told["unstreamed"]["finish"], "stop");
     assert_eq!(told["streamed"]["finish"], "stop");
     assert_eq!(told["helper"]["finish"], "stop");
@@ -76,10 +85,11 @@ async fn the_node_sdk() {
     environment("sdk").await;
     let told = run("node".into(), "turns.mjs").await;
 
-    for turn in ["unstreamed", "streamed", "helper"] {
+    for turn in ["unstreamed", "streamed", "helper", "cards"] {
         quotes_the_file(&told, turn);
         assert_eq!(told[turn]["finish"], "stop", "{turn}");
     }
+    shows_cards(&told["cards"]);
     assert_eq!(told["client_tool"]["finish"], "tool_calls", "{told:#}");
     assert_eq!(told["client_tool"]["arguments"], json!({ "city": "Oslo" }));
     let text = told["client_tool"]["text"].as_str().unwrap_or_default();

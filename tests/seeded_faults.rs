@@ -139,7 +139,7 @@ impl Outcome {
 
 async fn converse(client: &Client, seed: u64) -> Outcome {
     let mut dice = SeededRandom::new(seed, u64::MAX);
-    let progress = *dice.pick(&["reasoning", "events", "none"]);
+    let progress = *dice.pick(&["reasoning", "events", "cards", "none"]);
     let body = with(
         ask("Go on."),
         json!({ "model": attempt::model(seed), "stream": dice.happens(60),

@@ -20,6 +20,10 @@ pub(crate) enum TurnEvent {
     /// The model has begun a tool call. There is nothing to show yet, but the turn makes
     /// progress.
     Begun,
+    /// The name of a call of the server's is known. Only where the client is shown cards.
+    CallBegan(Box<CallBegan>),
+    /// No further call of this round begins. Only where the client is shown cards.
+    CallsComplete,
     Text(String),
     /// What the model said before its calls, where only the last round's text is the content.
     TextBeforeCalls(String),
@@ -51,20 +55,36 @@ pub(crate) struct RawDelta {
     pub(crate) logprobs: Option<Box<RawValue>>,
 }
 
+/// The model has begun to write a call of a server tool.
+#[derive(Clone, Debug)]
+pub(crate) struct CallBegan {
+    /// The call's place in its round, by which further events name it.
+    pub(crate) slot: usize,
+    pub(crate) tool: String,
+}
+
 /// A server tool has started.
 #[derive(Clone, Debug)]
 pub(crate) struct ToolStart {
     pub(crate) call_id: String,
+    /// The call's place in its round.
+    pub(crate) slot: usize,
     pub(crate) tool: String,
     pub(crate) headline: Headline,
+    /// The arguments as JSON, where the client is shown cards and they are not too long.
+    pub(crate) arguments: Option<String>,
 }
 
 /// A server tool has ended, with or without an error.
 #[derive(Clone, Debug)]
 pub(crate) struct ToolEnd {
     pub(crate) call_id: String,
+    /// The call's place in its round.
+    pub(crate) slot: usize,
     pub(crate) tool: String,
     pub(crate) headline: Headline,
+    /// The beginning of the answer, where the client is shown cards.
+    pub(crate) text: Option<String>,
     pub(crate) duration: Duration,
     /// The length of the answer, in characters.
     pub(crate) chars: usize,
@@ -239,16 +259,37 @@ impl TurnEvent {
         Some(more.len())
     }
 
-    /// The copy that is kept for repeated requests: without `structured`.
+    /// The copy that is kept for repeated requests: without `structured`, arguments and answers.
     pub(crate) fn to_keep(&self) -> Self {
         match self {
-            Self::ToolEnded(end) => {
-                let ToolEnd { call_id, tool, headline, duration, chars, error, structured } =
-                    &**end;
-                Self::ToolEnded(Box::new(ToolEnd {
+            Self::ToolStarted(start) => {
+                let ToolStart { call_id, slot, tool, headline, arguments: _ } = &**start;
+                Self::ToolStarted(Box::new(ToolStart {
                     call_id: call_id.clone(),
+                    slot: *slot,
                     tool: tool.clone(),
                     headline: headline.clone(),
+                    arguments: None,
+                }))
+            }
+            Self::ToolEnded(end) => {
+                let ToolEnd {
+                    call_id,
+                    slot,
+                    tool,
+                    headline,
+                    text: _,
+                    duration,
+                    chars,
+                    error,
+                    structured,
+                } = &**end;
+                Self::ToolEnded(Box::new(ToolEnd {
+                    call_id: call_id.clone(),
+                    slot: *slot,
+                    tool: tool.clone(),
+                    headline: headline.clone(),
+                    text: None,
                     duration: *duration,
                     chars: *chars,
                     error: error.clone(),
@@ -263,7 +304,8 @@ impl TurnEvent {
     /// itself.
     pub(crate) fn size_estimate(&self) -> usize {
         match self {
-            Self::Begun | Self::RoundStarted(_) => 0,
+            Self::Begun | Self::CallsComplete | Self::RoundStarted(_) => 0,
+            Self::CallBegan(began) => size_of::<CallBegan>() + began.tool.len(),
             Self::Asked(asked) => asked.iter().map(size_of_asked).sum(),
             Self::Text(text) | Self::TextBeforeCalls(text) => text.len(),
             Self::Member { name, text } => name.len() + text.len(),
@@ -273,10 +315,12 @@ impl TurnEvent {
                     + start.call_id.len()
                     + start.tool.len()
                     + start.headline.0.len()
+                    + start.arguments.as_ref().map_or(0, String::len)
             }
             Self::ToolEnded(end) => {
-                let error = end.error.as_ref().map_or(0, String::len);
-                let texts = end.call_id.len() + end.tool.len() + end.headline.0.len() + error;
+                let shown = [&end.error, &end.text];
+                let shown: usize = shown.into_iter().flatten().map(String::len).sum();
+                let texts = end.call_id.len() + end.tool.len() + end.headline.0.len() + shown;
                 size_of::<ToolEnd>() + texts + end.structured.size
             }
             Self::ClientCall(call) => {
@@ -345,8 +389,10 @@ mod tests {
     fn ended(structured: Value) -> TurnEvent {
         TurnEvent::ToolEnded(Box::new(ToolEnd {
             call_id: "c".repeat(100),
+            slot: 0,
             tool: "Read".to_owned(),
             headline: Headline::new("h".repeat(300)),
+            text: None,
             duration: Duration::ZERO,
             chars: 0,
             error: Some("e".repeat(200)),
@@ -365,10 +411,13 @@ mod tests {
         assert!(numbers >= 10_000 * size_of::<Value>(), "{numbers}");
         let started = TurnEvent::ToolStarted(Box::new(ToolStart {
             call_id: "c".repeat(100_000),
+            slot: 0,
             tool: String::new(),
             headline: Headline::default(),
+            arguments: Some("a".repeat(100_000)),
         }));
-        assert!(started.size_estimate() >= 100_000);
+        assert!(started.size_estimate() >= 200_000);
+        assert!(started.to_keep().size_estimate() < 110_000);
         let raw = |text: &str| RawValue::from_string(json!(text).to_string()).unwrap();
         let delta = TurnEvent::Raw(Box::new(RawDelta {
             text: Some("t".repeat(1000)),

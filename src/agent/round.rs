@@ -3,6 +3,7 @@
 //! Pure: takes chunks and tool answers, returns effects. docs/stream.md, When a call may start,
 //! has the rules.
 
+mod announcing;
 mod answers;
 mod client_calls;
 mod open;
@@ -28,6 +29,7 @@ use super::message::AssistantMessage;
 use super::settings::StartRule;
 use super::size_estimate;
 use super::unknown::Unknown;
+use announcing::Announced;
 pub(super) use answers::Answer;
 use client_calls::{ClientSent, PassedOn};
 use open::Restored;
@@ -40,6 +42,7 @@ pub(super) struct RoundRules<'a> {
     pub(super) start: StartRule,
     pub(super) max_calls: usize,
     pub(super) content: ContentRule,
+    pub(super) cards: bool,
 }
 
 /// What a round asks of its turn.
@@ -86,6 +89,7 @@ pub(super) struct Round {
     pub(super) said: String,
     /// Set for a round that an earlier turn began.
     restored: Option<Restored>,
+    announced: Announced,
 }
 
 /// One call of the round. Its index in `Round::calls` is both its slot in the assembler and its
@@ -200,6 +204,7 @@ impl Round {
             held: HeldText::new(rules.content),
             said: String::new(),
             restored: None,
+            announced: Announced::new(rules.cards),
         }
     }
 
@@ -236,6 +241,7 @@ impl Round {
             }
             self.apply_steps(steps, rules, effects);
             self.pass_on_client_calls(rules, effects);
+            self.announce_calls(rules, effects);
         }
         if let Some(reason) = finish_reason {
             let reason = FinishReason::from_word(&reason);
@@ -269,6 +275,7 @@ impl Round {
             return Ending::Cut;
         }
         self.pass_on_the_rest(rules, effects);
+        self.announce_the_rest(rules, effects);
         if self.has_client_call(rules) {
             self.release_text(effects);
             self.leave_to_client(rules, effects);
@@ -288,6 +295,7 @@ impl Round {
     /// Keeps a round whose stream died: runs the sealed calls and takes out the others.
     pub(super) fn salvage(&mut self, rules: &RoundRules<'_>, effects: &mut Vec<RoundEffect>) {
         self.drop_waiting_calls(|call| !call.sealed, effects);
+        self.announce_the_rest(rules, effects);
         self.release_text_before_calls(effects);
         self.run_sealed_calls(rules, effects);
     }

@@ -141,6 +141,8 @@ pub(crate) struct TurnStart {
     /// The form in which upstream is asked for each round.
     pub(crate) delivery: Delivery,
     pub(crate) content: ContentRule,
+    /// Whether the client is shown cards, with arguments and answers.
+    pub(crate) cards: bool,
     pub(crate) conversation: Conversation,
     /// Whether the client has limited the length of one answer.
     pub(crate) limits_output: bool,
@@ -311,7 +313,7 @@ impl TurnState {
 
     fn close_if_answered(&mut self, effects: &mut Vec<TurnEffect>) {
         if self.phase == Phase::Answering && self.round.is_answered() {
-            if self.round.is_clients_turn() {
+            if self.clients_reason.is_some() {
                 self.hand_over_to_client(effects);
             } else {
                 self.close_round(effects);
@@ -589,6 +591,7 @@ fn rules(start: &TurnStart, rule: StartRule) -> RoundRules<'_> {
         start: rule,
         max_calls: start.settings.max_tool_calls,
         content: start.content,
+        cards: start.cards,
     }
 }
 

@@ -3,10 +3,12 @@
 mod collect;
 mod completion;
 mod encode;
+mod frontend_answers;
 pub(crate) mod idempotency;
 mod kept;
 mod lists;
 mod log;
+mod progress_choice;
 mod shared_turn;
 mod stream;
 pub(crate) mod validate;
@@ -83,12 +85,13 @@ pub(crate) async fn create(
 /// Starts a new turn, if the limits of turns allow one more.
 fn start(
     chat: &Chat,
-    request: ChatRequest,
+    mut request: ChatRequest,
     context: RequestContext,
     fingerprint: RequestFingerprint,
 ) -> Result<Subscriber, ApiError> {
     let permit = chat.runs.permit(&context.key_id)?;
     let shape = Shape::from_request(&request, chat.turns.default_progress());
+    request.progress = Some(shape.progress);
     let turn = chat.turns.start(request, context.upstream_headers)?;
     let retention =
         if turn.has_tools || fingerprint.is_named() { Retention::All } else { Retention::Nothing };
@@ -105,7 +108,7 @@ struct Shape {
 }
 
 impl Shape {
-    fn from_request(request: &ChatRequest, default_progress: Progress) -> Self {
+    fn from_request(request: &ChatRequest, configured: Progress) -> Self {
         let envelope = Envelope {
             id: CompletionId::random().to_string(),
             created: seconds_since_1970(),
@@ -115,7 +118,7 @@ impl Shape {
             envelope,
             stream: request.stream,
             include_usage: request.include_usage,
-            progress: request.progress.unwrap_or(default_progress),
+            progress: progress_choice::choose(request.progress, configured, request.frontend),
         }
     }
 }
@@ -159,7 +162,7 @@ async fn whole(mut subscriber: Subscriber, shape: &Shape, mut memory: Reservatio
         for event in events {
             match event {
                 TurnEvent::Finished(finished) => {
-                    let completion = Completion::new(collected, &shape.envelope, &finished);
+                    let completion = Completion::new(&mut collected, &shape.envelope, &finished);
                     return json(&completion, memory)
                         .unwrap_or_else(|exhausted| overloaded(exhausted, tools_ran));
                 }

@@ -2,12 +2,14 @@
 //! it comes.
 
 mod answer;
+mod asked;
 mod client;
 mod control_characters;
 mod error;
 mod output;
 mod progress;
 mod prompt;
+mod reply;
 mod screen;
 mod stream;
 mod target;
@@ -45,10 +47,15 @@ started. It is found in the state directory (TOOLHAND_STATE_DIR, server.state_di
 configuration file, or ~/.local/share/toolhand), and so is its key. Another server gets a key
 only from --key-file or TOOLHAND_API_KEY.
 
+When the model needs your approval or asks a question, it is shown on stderr and your reply is
+read from the terminal: a choice (1, yes, always, no), an option or your own words. Without a
+terminal nothing is approved: the turn waits, and --session continues it with your reply.
+
 Exit status:
     0  the model finished its answer
     1  the question failed
     2  the command line or the prompt is wrong
+    3  the turn waits for an answer of yours, and the question is on stderr
     4  a limit cut the answer off
     5  the model refused, or a content filter stopped it
     6  no server runs
@@ -66,7 +73,8 @@ pub(crate) struct Flags {
     /// The model [default: the first one of `toolhand up`, else of the server's list]
     #[arg(short, long, value_name = "MODEL")]
     model: Option<String>,
-    /// The session to continue
+    /// The session to continue, by a name of yours or the server's id; a new one if there
+    /// is none
     #[arg(short, long, value_name = "SESSION")]
     session: Option<String>,
     #[arg(
@@ -156,19 +164,66 @@ async fn ask(flags: &Flags, variables: &Variables, screen: &mut Screen) -> Resul
             None => client.first_model().await?,
         };
         let question = Question { model, prompt, session: flags.session.clone() };
-        let ending = if flags.json {
-            let (body, ending) = screen.during(client.whole_answer(&question)).await?;
-            screen.print(&body)?;
-            ending
+        if flags.json {
+            ask_whole(&client, &question, screen).await
         } else {
-            client.stream_answer(&question, screen).await?
-        };
-        match ending {
-            Ending::Stopped => Ok(()),
-            Ending::CutOff | Ending::Filtered | Ending::Refused(_) => Err(ending.into_error()),
+            converse(&client, question, screen).await
         }
     };
     asked.await.map_err(|error| error.without_key(target.key.as_ref()))
+}
+
+/// Prints the answer as it came. Nobody is asked: a program reads it.
+async fn ask_whole(
+    client: &Client,
+    question: &Question,
+    screen: &mut Screen,
+) -> Result<(), AskError> {
+    let (body, outcome) = screen.during(client.whole_answer(question)).await?;
+    screen.print(&body)?;
+    match outcome.ending {
+        Ending::Stopped => Ok(()),
+        Ending::Suspended(text) => {
+            screen.question(&text);
+            screen.end_question();
+            Err(suspended(outcome.session.as_deref()))
+        }
+        ending => Err(ending.into_error()),
+    }
+}
+
+/// Asks, and goes on with the person's replies while the turn waits for one.
+async fn converse(
+    client: &Client,
+    mut question: Question,
+    screen: &mut Screen,
+) -> Result<(), AskError> {
+    loop {
+        let outcome = client.stream_answer(&question, screen).await?;
+        let asked = match outcome.ending {
+            Ending::Stopped => return Ok(()),
+            Ending::Suspended(asked) => asked,
+            ending => return Err(ending.into_error()),
+        };
+        screen.question(&asked);
+        screen.end_question();
+        let session = outcome.session.or(question.session);
+        // Without the session a reply would be a question of its own.
+        let reply = if screen.can_ask() && session.is_some() { reply::read().await? } else { None };
+        let Some(reply) = reply else { return Err(suspended(session.as_deref())) };
+        screen.next_part();
+        question = Question { prompt: reply, session, ..question };
+    }
+}
+
+/// The turn waits for a reply that did not come.
+fn suspended(session: Option<&str>) -> AskError {
+    let how = match session {
+        Some(session) => format!("reply with `toolhand ask --session {session} 1`"),
+        None => "the server does not name the session".to_owned(),
+    };
+    let message = format!("the turn waits for your answer: {how}");
+    AskError::about_answer(ErrorKind::Suspended, message)
 }
 
 impl From<io::Error> for AskError {

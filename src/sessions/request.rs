@@ -30,11 +30,21 @@ pub(crate) struct ChatRequest {
     /// `stream_options` and `toolhand` are not.
     pub(crate) fields: Body,
     pub(crate) progress: Option<Progress>,
+    pub(crate) frontend: FrontendSigns,
     /// Never more permissive than the server's mode.
     pub(crate) mode: Option<Mode>,
     /// One of the configured workspaces; `None` means the default one.
     pub(crate) workspace: Option<Arc<Workspace>>,
     pub(crate) max_rounds: Option<u32>,
+}
+
+/// What a request tells of the frontend that sent it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FrontendSigns {
+    /// It has a header `X-OpenWebUI-…`.
+    pub(crate) has_open_webui_header: bool,
+    /// It declares the tool `ask_user` with a parameter `questions`, be it offered or not.
+    pub(crate) declares_ask_user: bool,
 }
 
 /// How a stream reports the tools' progress.
@@ -46,6 +56,8 @@ pub(crate) enum Progress {
     Reasoning,
     /// As `tool_start` and `tool_end` events, for programs.
     Events,
+    /// As cards of Open WebUI, one for each call.
+    Cards,
     /// Not at all.
     None,
 }

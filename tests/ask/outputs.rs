@@ -135,16 +135,6 @@ pub(super) fn check_error(ended: &Ended, status: i32, code: &str) {
 }
 
 #[tokio::test]
-async fn a_session_is_refused_by_the_server_until_there_are_some() {
-    let upstream = Upstream::start();
-    let server = Server::start(&upstream).await;
-
-    let ended = Ask::of(&server, &["-s", "mine", "Go."]).run().await;
-
-    ended.check_failed(1, "toolhand.session is not supported");
-}
-
-#[tokio::test]
 async fn a_reader_that_leaves_ends_it_quietly_and_cancels_the_turn() {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;

@@ -48,6 +48,15 @@ async function helper() {
   return { text: choice.message.content, finish: choice.finish_reason };
 }
 
+async function cards() {
+  const items = [];
+  const runner = client.chat.completions.stream({ ...read, toolhand: { progress: "cards" } });
+  runner.on("chunk", (chunk) => chunk.item && items.push(chunk.item.type));
+  const completion = await runner.finalChatCompletion();
+  const [choice] = completion.choices;
+  return { text: choice.message.content, calls: choice.message.tool_calls ?? null, items };
+}
+
 async function clientTool() {
   const runner = client.chat.completions.stream(weather);
   const completion = await runner.finalChatCompletion();
@@ -89,6 +98,7 @@ console.log(
     unstreamed: await unstreamed(),
     streamed: await streamed(),
     helper: await helper(),
+    cards: await cards(),
     client_tool: await clientTool(),
     structured: await structured(),
     wrong_key: await wrongKey(),

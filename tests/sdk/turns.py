@@ -60,6 +60,21 @@ def helper():
     return {"text": final.message.content, "finish": final.finish_reason, "kinds": sorted(kinds)}
 
 
+def cards():
+    """Chunks that carry items of cards are ordinary ones for the stream helper."""
+    with client.chat.completions.stream(
+        model="demo", messages=READ, extra_body={"toolhand": {"progress": "cards"}}
+    ) as stream:
+        chunks = [event.chunk for event in stream if event.type == "chunk"]
+        final = stream.get_final_completion().choices[0]
+    items = [chunk.model_extra["item"] for chunk in chunks if "item" in chunk.model_extra]
+    return {
+        "text": final.message.content,
+        "calls": final.message.tool_calls,
+        "items": [item["type"] for item in items],
+    }
+
+
 def client_tool():
     first = client.chat.completions.create(model="demo", messages=WEATHER, tools=[WEATHER_TOOL])
     choice = first.choices[0]
@@ -142,6 +157,7 @@ told = {
     "unstreamed": unstreamed(),
     "streamed": streamed(),
     "helper": helper(),
+    "cards": cards(),
     "client_tool": client_tool(),
     "client_tool_streamed": client_tool_streamed(),
     "structured": structured(),

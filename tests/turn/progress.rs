@@ -1,13 +1,15 @@
 //! Tests how a stream reports the tools' progress, in each mode.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::answers;
-use crate::support::chunks::{calls, gate, says, text};
+use crate::support::chunks::{call, call_head, call_piece, calls, end, gate, says, text};
 use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::{Builder, Server};
 use crate::support::stream::{Event, Transcript};
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Step, Upstream};
 use crate::support::watch;
 
 /// A turn that reads two files, one of which is missing.
@@ -199,4 +201,127 @@ async fn a_line_that_says_a_tool_began_is_followed_by_one_that_it_ended() {
     assert!(
         answer.reasoning().contains("✗ Bash") && answer.reasoning().ends_with(": interrupted\n")
     );
+}
+
+/// The items of cards in a stream, in order.
+fn items(answer: &Transcript) -> Vec<&Value> {
+    let chunks = answer.events.iter().filter_map(|event| match event {
+        Event::Chunk(chunk) => Some(chunk),
+        _ => None,
+    });
+    let cards = chunks.filter(|chunk| chunk["type"] == "response.output_item.added");
+    cards
+        .inspect(|chunk| assert_eq!(chunk["choices"][0]["delta"], json!({})))
+        .map(|chunk| &chunk["item"])
+        .collect()
+}
+
+/// Fails unless every card that was announced has exactly one output. Returns the outputs.
+#[track_caller]
+fn outputs(items: &[&Value]) -> Vec<(String, String)> {
+    let is_output = |item: &&&Value| item["type"] == "function_call_output";
+    let calls: BTreeSet<&str> = items
+        .iter()
+        .filter(|item| !is_output(item))
+        .map(|item| item["call_id"].as_str().expect("an id"))
+        .collect();
+    let closed: Vec<&&Value> = items.iter().filter(is_output).collect();
+    let ids: BTreeSet<&str> = closed.iter().map(|item| item["call_id"].as_str().unwrap()).collect();
+    assert_eq!((closed.len(), &calls), (calls.len(), &ids), "{items:#?}");
+    assert!(calls.iter().all(|id| id.starts_with("card_") && id.len() == 37), "{calls:?}");
+    let told = closed.iter().map(|item| {
+        let text = item["output"][0]["text"].as_str().expect("a list of parts");
+        (text.to_owned(), item["status"].as_str().expect("a status").to_owned())
+    });
+    told.collect()
+}
+
+#[tokio::test]
+async fn each_call_has_a_card_and_each_card_an_output() {
+    let upstream = Upstream::start();
+    let answer =
+        turn(Server::builder(&upstream), &upstream, ask_streamed("Read."), Some("cards")).await;
+
+    let items = items(&answer);
+    let told: Vec<String> = items
+        .iter()
+        .map(|item| {
+            format!("{} {}", item["type"].as_str().unwrap(), item["status"].as_str().unwrap())
+        })
+        .collect();
+    let first_output = told.iter().position(|word| word.starts_with("function_call_output"));
+    let announced: BTreeSet<Option<&str>> =
+        items[..first_output.expect("one")].iter().map(|item| item["call_id"].as_str()).collect();
+    assert_eq!(announced.len(), 2, "all calls are announced before the first output: {told:?}");
+    let [found, missing] = &outputs(&items)[..] else { panic!("{told:?}") };
+    assert!(found.0.contains("needle") && found.1 == "completed", "{found:?}");
+    assert_eq!(missing.1, "failed", "{missing:?}");
+    let executing = items.iter().find(|item| item["arguments"] != "{}").expect("arguments");
+    assert_eq!(executing["arguments"], r#"{"file_path":"notes.txt"}"#);
+    assert_eq!((answer.text(), answer.reasoning().as_str()), ("Done.", ""));
+}
+
+#[tokio::test]
+async fn open_webui_is_shown_cards_unless_the_operator_wants_otherwise() {
+    let ask_user = json!([{ "type": "function", "function": {
+        "name": "ask_user",
+        "parameters": { "type": "object", "properties": { "questions": { "type": "array" } } },
+    } }]);
+    for (progress, expected) in [("reasoning", 2), ("events", 0), ("none", 0)] {
+        let upstream = Upstream::start();
+        let body = with(ask_streamed("Read."), json!({ "tools": ask_user }));
+        let builder = Server::builder(&upstream).config("progress", &format!("{progress:?}"));
+        let answer = turn(builder, &upstream, body, None).await;
+        assert_eq!(outputs(&items(&answer)).len(), expected, "{progress}");
+    }
+}
+
+#[tokio::test]
+async fn a_card_is_closed_when_the_turn_is_interrupted() {
+    let answer = interrupted("cards").await;
+
+    assert_eq!(outputs(&items(&answer)), [("interrupted".to_owned(), "failed".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_card_is_closed_when_the_stream_dies_within_its_call() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).free().start().await;
+    let half = [call_head(0, "c1", "Bash"), call_piece(0, "{\"comm")];
+    upstream.round([vec![text("I run it.")], half.to_vec(), vec![Step::Close]].concat());
+
+    let asked = with(ask_streamed("Go."), json!({ "toolhand": { "progress": "cards" } }));
+    let answer = server.client().streamed(&asked).await;
+
+    assert!(answer.error.is_some());
+    assert_eq!(
+        outputs(&items(&answer)),
+        [("This call did not run.".to_owned(), "failed".to_owned())]
+    );
+}
+
+#[tokio::test]
+async fn an_output_never_stands_within_a_text() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).file("notes.txt", "needle\n").start().await;
+    let call = call(0, "c1", "Read", &json!({ "file_path": "notes.txt" }));
+    let spoken = [text("I look "), gate("read"), text("at it.")];
+    upstream.round([&spoken[..1], &call[..], &spoken[1..], &end("tool_calls")[..]].concat());
+    upstream.round(says("Done."));
+
+    let asked = with(ask_streamed("Read."), json!({ "toolhand": { "progress": "cards" } }));
+    let mut stream = server.client().stream(&asked).await;
+    stream.until_text().await;
+    upstream.reached("read").await;
+    upstream.open("read");
+    let answer = stream.finish().await;
+
+    let is_output = |event: &Event| match event {
+        Event::Chunk(chunk) => chunk["item"]["type"] == "function_call_output",
+        _ => false,
+    };
+    let output = answer.events.iter().position(is_output).expect("an output");
+    let before: String = answer.events[..output].iter().map(Event::text).collect();
+    assert_eq!(before, "I look at it.");
+    assert_eq!(outputs(&items(&answer)).len(), 1);
 }

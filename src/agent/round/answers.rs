@@ -89,13 +89,16 @@ impl Round {
 
     /// Marks the call as running. Returns the event.
     fn start(&mut self, position: Position, now: Duration) -> TurnEvent {
-        let id = self.assembler.call(Slot(position)).id.clone();
+        let assembled = self.assembler.call(Slot(position));
+        let id = assembled.id.clone();
         let call = &mut self.calls[position];
         call.progress = Progress::Running(Running { id: id.clone(), since: now });
         TurnEvent::ToolStarted(Box::new(ToolStart {
             call_id: id,
+            slot: position,
             tool: call.tool.clone(),
             headline: Headline::new(call.headline.clone()),
+            arguments: self.announced.arguments(assembled),
         }))
     }
 
@@ -134,9 +137,10 @@ impl Round {
         result = invalid.unwrap_or(result);
         effects.push(RoundEffect::Emit(TurnEvent::ToolEnded(Box::new(ToolEnd {
             chars: result.text.chars().count(),
+            text: self.announced.excerpt(&result.text),
             error: result.is_error.then(|| first_line(&result.text)),
             structured: Structured::new(std::mem::take(&mut result.structured)),
-            ..call.ended(running.id, duration)
+            ..call.ended(running.id, position, duration)
         }))));
         self.size_estimate += result.text.len();
         call.progress = Progress::Answered(result);
@@ -154,7 +158,8 @@ impl Round {
     /// Ends the calls that still run as cancelled, because the round is over. Returns their
     /// events.
     pub(in crate::agent) fn interrupt(&mut self, now: Duration) -> Vec<TurnEvent> {
-        let interrupted = self.calls.iter_mut().filter_map(|call| {
+        let calls = self.calls.iter_mut().enumerate();
+        let interrupted = calls.filter_map(|(slot, call)| {
             let running = match std::mem::take(&mut call.progress) {
                 Progress::Running(running) | Progress::RunningInvalid(running, _) => running,
                 other => {
@@ -166,7 +171,7 @@ impl Round {
             let duration = now.saturating_sub(running.since);
             Some(TurnEvent::ToolEnded(Box::new(ToolEnd {
                 error: Some(ToolError::Cancelled.to_string()),
-                ..call.ended(running.id, duration)
+                ..call.ended(running.id, slot, duration)
             })))
         });
         interrupted.collect()
@@ -242,8 +247,9 @@ impl Round {
         effects.push(RoundEffect::Emit(TurnEvent::ToolEnded(Box::new(ToolEnd {
             tool: assembled.name.clone().unwrap_or_default(),
             headline: Headline::default(),
+            text: self.announced.excerpt(&result.text),
             error: Some(first_line(&result.text)),
-            ..call.ended(assembled.id.clone(), Duration::ZERO)
+            ..call.ended(assembled.id.clone(), slot, Duration::ZERO)
         }))));
         call.progress = Progress::Answered(result);
     }
@@ -251,11 +257,13 @@ impl Round {
 
 impl Call {
     /// The `tool_end` event of this call, without an answer.
-    fn ended(&self, call_id: String, duration: Duration) -> ToolEnd {
+    fn ended(&self, call_id: String, slot: usize, duration: Duration) -> ToolEnd {
         ToolEnd {
             call_id,
+            slot,
             tool: self.tool.clone(),
             headline: Headline::new(self.headline.clone()),
+            text: None,
             duration,
             chars: 0,
             error: None,

@@ -97,10 +97,6 @@ impl Round {
         calls.map(|(call, assembled)| client_entry(call, assembled)).collect()
     }
 
-    pub(in crate::agent) fn is_clients_turn(&self) -> bool {
-        self.calls.iter().any(|call| matches!(call.progress, Progress::Clients))
-    }
-
     /// How many calls were answered in this turn.
     pub(in crate::agent) fn answered_now(&self) -> usize {
         let is_new =
@@ -202,7 +198,6 @@ impl Round {
         }
         let refusal = match decision {
             Decision::Deny { feedback } => Some(ToolError::Declined(feedback.clone())),
-            Decision::Expired => Some(ToolError::Expired),
             Decision::Allow { .. } | Decision::Answers { .. } => None,
         };
         if let Some(refusal) = refusal {

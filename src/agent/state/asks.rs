@@ -80,7 +80,7 @@ impl TurnState {
             return effects;
         }
         self.elapsed = elapsed;
-        if self.round.is_clients_turn() {
+        if self.clients_reason.is_some() {
             // The client's own calls come first.
             self.hand_over_to_client(&mut effects);
             return effects;

@@ -1,6 +1,7 @@
 //! Tests the state machine without a runtime: chunks and answers in, effects out.
 
 mod asks;
+mod cards;
 mod continuing;
 mod decisions;
 mod pairs;
@@ -115,6 +116,7 @@ impl Bench {
         };
         let fields = json!({ "model": model }).to_string();
         let mut start = TurnStart {
+            cards: false,
             session: SessionId::random(),
             turn: TurnId::random(),
             models: vec![asked(model)],
@@ -230,6 +232,8 @@ impl Bench {
                 TurnEffect::Emit(event) => match event {
                     TurnEvent::RoundStarted(round) => format!("round{round}"),
                     TurnEvent::Begun => "begun".to_owned(),
+                    TurnEvent::CallBegan(began) => format!("card{}:{}", began.slot, began.tool),
+                    TurnEvent::CallsComplete => "complete".to_owned(),
                     TurnEvent::Text(text) => format!("text{text:?}"),
                     TurnEvent::TextBeforeCalls(text) => format!("before{text:?}"),
                     TurnEvent::Member { name, text } => format!("{name}{text:?}"),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::encode::REASONING;
+use super::encode::{OpenAsks, REASONING};
 use crate::agent::events::{ClientCallDelta, RawDelta, TurnEvent};
 use crate::agent::message;
 use crate::openai::chunk::CallKind;
@@ -15,6 +15,8 @@ pub(super) struct Collected {
     pub(super) members: Map<String, Value>,
     pub(super) logprobs: Map<String, Value>,
     pub(super) calls: Vec<Call>,
+    /// What a person is asked.
+    pub(super) asks: OpenAsks,
     progress: Progress,
     /// Whether the reasoning collected last is a paragraph of its own.
     paragraph_has_ended: bool,
@@ -36,6 +38,7 @@ impl Collected {
             members: Map::new(),
             logprobs: Map::new(),
             calls: Vec::new(),
+            asks: OpenAsks::default(),
             progress,
             paragraph_has_ended: false,
         }
@@ -43,6 +46,7 @@ impl Collected {
 
     /// Takes every event but the terminal one. Progress is not part of a completion.
     pub(super) fn push(&mut self, event: TurnEvent) {
+        self.asks.note(&event);
         match event {
             TurnEvent::Text(text) => self.content.push_str(&text),
             TurnEvent::TextBeforeCalls(text) => self.push_text_before_calls(&text),

@@ -73,12 +73,15 @@ enum AnswerUsage<'a> {
 
 impl<'a> Completion<'a> {
     pub(super) fn new(
-        collected: Collected,
+        collected: &'a mut Collected,
         envelope: &'a Envelope,
         finished: &'a Finished,
     ) -> Self {
         let whole = finished.whole.as_deref();
-        let Collected { content, members, logprobs, calls, .. } = collected;
+        let content = std::mem::take(&mut collected.content);
+        let members = std::mem::take(&mut collected.members);
+        let logprobs = std::mem::take(&mut collected.logprobs);
+        let calls = std::mem::take(&mut collected.calls);
         let message = Message::new(content, members, calls, whole);
         let logprobs = match whole {
             Some(whole) => whole.logprobs.as_deref().map(Logprobs::Verbatim),
@@ -97,7 +100,7 @@ impl<'a> Completion<'a> {
                 members: whole.map(|whole| &whole.choice),
             }],
             usage: usage_of(whole, finished.usage.as_ref()),
-            toolhand: Extension::from_summary(&finished.summary),
+            toolhand: Extension::new(finished, &collected.asks),
             members: whole.map_or(&finished.unknown, |whole| &whole.members),
         }
     }

@@ -1,17 +1,26 @@
 //! Encodes the events of a turn as `chat.completion.chunk` events.
 
+mod asks;
+mod cards;
+mod chunk;
+mod summary;
+
+pub(super) use self::asks::OpenAsks;
+pub(super) use self::summary::{Extension, Figures};
+
 use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use self::cards::{Cards, Closing, Item};
+use self::chunk::{ChunkHead, DONE, end_event, write_json, write_on_one_line, write_raw};
+use self::summary::milliseconds;
 use super::lists::Lists;
 use crate::agent::events::{
-    ClientCallDelta, Failure, Finished, RawDelta, Structured, Summary, ToolEnd, ToolStart,
-    TurnEvent,
+    ClientCallDelta, Failure, Finished, RawDelta, Structured, ToolEnd, ToolStart, TurnEvent,
 };
-use crate::ids::TurnId;
+use crate::agent::record::Asked;
 use crate::openai::usage::Usage;
 use crate::progress_lines;
 use crate::sessions::request::Progress;
@@ -28,15 +37,22 @@ pub(super) struct Envelope {
 
 #[derive(Debug)]
 pub(super) struct Encoder {
-    /// The JSON of a chunk up to its delta.
-    before: String,
+    head: ChunkHead,
     progress: Progress,
     include_usage: bool,
     has_begun: bool,
     reasoning: ReasoningEnd,
-    /// Tools whose start the client was told of, and whose end it was not.
-    running: Vec<ToolStart>,
+    unfinished: Unfinished,
+    asks: OpenAsks,
     lists: Lists,
+}
+
+/// What the client was shown the beginning of, and not the end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unfinished {
+    /// Tools that run, where lines or events tell of them.
+    running: Vec<ToolStart>,
+    cards: Cards,
 }
 
 /// How the reasoning sent last ends.
@@ -53,42 +69,40 @@ enum ReasoningEnd {
 /// The member that frontends show as thinking.
 pub(super) const REASONING: &str = "reasoning_content";
 
-/// Ends every stream.
-const DONE: &[u8] = b"data: [DONE]\n\n";
-
 impl Encoder {
     pub(super) fn new(envelope: &Envelope, progress: Progress, include_usage: bool) -> Self {
-        let before = format!(
-            r#"data: {{"id":{},"object":"chat.completion.chunk","created":{},"model":{},"choices":["#,
-            json!(envelope.id),
-            envelope.created,
-            json!(envelope.model),
-        );
         Self {
-            before,
+            head: ChunkHead::new(envelope),
             progress,
             include_usage,
             has_begun: false,
             reasoning: ReasoningEnd::Line,
-            running: Vec::new(),
+            unfinished: Unfinished::default(),
+            asks: OpenAsks::default(),
             lists: Lists::default(),
         }
     }
 
-    /// The tools that run, as far as the client knows.
-    pub(super) fn running(&self) -> Vec<ToolStart> {
-        self.running.clone()
+    /// The tools and cards that have not ended, as far as the client knows.
+    pub(super) fn running(&self) -> Unfinished {
+        self.unfinished.clone()
     }
 
     /// Restores `running`, because the chunks that were written since will not be sent.
-    pub(super) fn take_back(&mut self, running: Vec<ToolStart>) {
-        self.running = running;
+    pub(super) fn take_back(&mut self, running: Unfinished) {
+        self.unfinished = running;
     }
 
     /// Writes the chunks that show `event` to the client, if any.
     pub(super) fn encode(&mut self, event: TurnEvent, out: &mut Vec<u8>) {
+        self.asks.note(&event);
+        if self.progress == Progress::Cards {
+            let items = self.unfinished.cards.on(&event);
+            self.items(items, out);
+        }
         match event {
             TurnEvent::Begun => self.begin(out),
+            TurnEvent::CallBegan(_) | TurnEvent::CallsComplete => {}
             TurnEvent::Text(text) => self.text("content", &text, out),
             TurnEvent::TextBeforeCalls(text) => self.text_before_calls(&text, out),
             TurnEvent::Member { name, text } => self.member(&name, &text, out),
@@ -96,6 +110,7 @@ impl Encoder {
             TurnEvent::ClientCall(call) => self.client_call(&call, out),
             TurnEvent::ToolStarted(start) => self.tool_started(&start, out),
             TurnEvent::ToolEnded(end) => self.tool_ended(&end, out),
+            TurnEvent::Asked(asked) => self.asked(&asked, out),
             TurnEvent::RoundStarted(round) => self.round_started(round, out),
             TurnEvent::Asked(_) => {}
             TurnEvent::Finished(finished) => self.finished(&finished, out),
@@ -105,13 +120,13 @@ impl Encoder {
 
     fn begin(&mut self, out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.has_begun, true) {
-            self.chunk(r#"{"role":"assistant","content":""}"#, out);
+            self.head.chunk(r#"{"role":"assistant","content":""}"#, out);
         }
     }
 
     fn text(&mut self, member: &str, text: &str, out: &mut Vec<u8>) {
         self.begin(out);
-        self.open(out);
+        self.head.open(out);
         out.push(b'{');
         write_json(out, member);
         out.push(b':');
@@ -148,7 +163,7 @@ impl Encoder {
 
     fn raw(&mut self, delta: &RawDelta, out: &mut Vec<u8>) {
         self.begin(out);
-        self.open(out);
+        self.head.open(out);
         out.push(b'{');
         let mut separator: &[u8] = b"";
         if let Some(text) = &delta.text {
@@ -191,11 +206,13 @@ impl Encoder {
             }),
             None => json!({ "index": call.index, kind: { text: call.arguments } }),
         };
-        self.chunk(&json!({ "tool_calls": [entry] }).to_string(), out);
+        self.head.chunk(&json!({ "tool_calls": [entry] }).to_string(), out);
     }
 
     fn tool_started(&mut self, start: &ToolStart, out: &mut Vec<u8>) {
-        self.running.push(start.clone());
+        if self.progress != Progress::Cards {
+            self.unfinished.running.push(start.clone());
+        }
         match self.progress {
             Progress::Reasoning => {
                 self.line(&progress_lines::started(&start.tool, start.headline.as_str()), out);
@@ -209,12 +226,12 @@ impl Encoder {
                 }),
                 out,
             ),
-            Progress::None => {}
+            Progress::Cards | Progress::None => {}
         }
     }
 
     fn tool_ended(&mut self, end: &ToolEnd, out: &mut Vec<u8>) {
-        self.running.retain(|start| start.call_id != end.call_id);
+        self.unfinished.running.retain(|start| start.call_id != end.call_id);
         match self.progress {
             Progress::Reasoning => {
                 let line = match &end.error {
@@ -245,7 +262,48 @@ impl Encoder {
                 });
                 self.event(&event, out);
             }
-            Progress::None => {}
+            Progress::Cards | Progress::None => {}
+        }
+    }
+
+    /// The message itself asks the person, so cards show nothing.
+    fn asked(&mut self, asked: &[Asked], out: &mut Vec<u8>) {
+        for asked in asked {
+            match self.progress {
+                Progress::Reasoning => {
+                    let (tool, headline) = (&asked.ask.tool, &asked.ask.headline);
+                    self.line(&progress_lines::asked(tool, headline), out);
+                }
+                Progress::Events => {
+                    let event = self.lists.number("toolhand/asked", asks::shown(asked));
+                    self.event(&event.unwrap_or_default(), out);
+                }
+                Progress::Cards | Progress::None => {}
+            }
+        }
+    }
+
+    /// Writes items of cards, each beside an empty delta.
+    fn items(&mut self, items: Vec<Item>, out: &mut Vec<u8>) {
+        for Item { output_index, item } in items {
+            self.begin(out);
+            self.head.open(out);
+            out.extend_from_slice(
+                br#"{},"finish_reason":null}],"type":"response.output_item.added","output_index":"#,
+            );
+            write_json(out, &output_index);
+            out.extend_from_slice(br#","item":"#);
+            write_json(out, &item);
+            out.push(b'}');
+            end_event(out);
+        }
+    }
+
+    /// Closes the cards that are open: a frontend would go on by itself with an open one.
+    fn close_cards(&mut self, why: Closing, out: &mut Vec<u8>) {
+        if self.progress == Progress::Cards {
+            let items = self.unfinished.cards.close(why);
+            self.items(items, out);
         }
     }
 
@@ -266,16 +324,18 @@ impl Encoder {
 
     fn event(&mut self, event: &Value, out: &mut Vec<u8>) {
         self.begin(out);
-        self.chunk(&json!({ "toolhand": event }).to_string(), out);
+        self.head.chunk(&json!({ "toolhand": event }).to_string(), out);
     }
 
     fn finished(&mut self, finished: &Finished, out: &mut Vec<u8>) {
+        let is_question = !self.asks.as_slice().is_empty();
+        self.close_cards(if is_question { Closing::Question } else { Closing::Round }, out);
         self.begin(out);
-        self.open(out);
+        self.head.open(out);
         out.extend_from_slice(br#"{},"finish_reason":"#);
         write_json(out, finished.reason.as_str());
         out.extend_from_slice(br#"}],"toolhand":"#);
-        write_json(out, &Extension::from_summary(&finished.summary));
+        write_on_one_line(out, &Extension::new(finished, &self.asks));
         for (name, value) in &finished.unknown {
             out.push(b',');
             write_json(out, name);
@@ -284,10 +344,15 @@ impl Encoder {
         }
         out.push(b'}');
         end_event(out);
+        self.end(finished.usage.as_ref(), out);
+    }
+
+    /// Ends the stream after its finish reason.
+    fn end(&self, usage: Option<&Usage>, out: &mut Vec<u8>) {
         if self.include_usage {
-            out.extend_from_slice(self.before.as_bytes());
+            self.head.begin(out);
             out.extend_from_slice(br#"],"usage":"#);
-            write_json(out, &Figures::from_usage(finished.usage.as_ref()));
+            write_json(out, &Figures::from_usage(usage));
             out.push(b'}');
             end_event(out);
         }
@@ -297,77 +362,40 @@ impl Encoder {
     /// A turn normally ends its tools itself. It cannot when it has panicked, or when the
     /// memory budget has no room for its events; then their ends are written here.
     fn failed(&mut self, failure: &Failure, out: &mut Vec<u8>) {
-        for start in std::mem::take(&mut self.running) {
+        for start in std::mem::take(&mut self.unfinished.running) {
             self.tool_ended(&interrupted(start), out);
         }
+        self.close_cards(Closing::Failure, out);
         out.extend_from_slice(b"data: ");
         out.extend_from_slice(failure.error.body().as_bytes());
         end_event(out);
         out.extend_from_slice(DONE);
     }
-
-    fn chunk(&self, delta: &str, out: &mut Vec<u8>) {
-        self.open(out);
-        out.extend_from_slice(delta.as_bytes());
-        out.extend_from_slice(br#","finish_reason":null}]}"#);
-        end_event(out);
-    }
-
-    fn open(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.before.as_bytes());
-        out.extend_from_slice(br#"{"index":0,"delta":"#);
-    }
 }
 
-/// The `toolhand` member of an answer.
-#[derive(Debug, Serialize)]
-pub(super) struct Extension<'a> {
-    session: &'a str,
-    turn: &'a TurnId,
-    rounds: u32,
-    tool_calls: usize,
-    duration_ms: u64,
-    rounds_without_usage: u32,
-    context_tokens: Option<u64>,
-}
-
-impl<'a> Extension<'a> {
-    pub(super) fn from_summary(summary: &'a Summary) -> Self {
-        Self {
-            session: &summary.session,
-            turn: &summary.turn,
-            rounds: summary.rounds,
-            tool_calls: summary.tool_calls,
-            duration_ms: milliseconds(summary.duration),
-            rounds_without_usage: summary.rounds_without_usage,
-            context_tokens: summary.context_tokens,
-        }
+/// A whole stream with this text, which no model wrote.
+pub(super) fn fixed_stream(envelope: &Envelope, text: &str, include_usage: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut encoder = Encoder::new(envelope, Progress::None, include_usage);
+    encoder.begin(&mut out);
+    if !text.is_empty() {
+        encoder.text("content", text, &mut out);
     }
-}
-
-/// The sum over all rounds. Zeros when upstream reported no usage.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub(super) enum Figures<'a> {
-    Summed(&'a Usage),
-    None { prompt_tokens: u8, completion_tokens: u8, total_tokens: u8 },
-}
-
-impl<'a> Figures<'a> {
-    pub(super) fn from_usage(usage: Option<&'a Usage>) -> Self {
-        match usage {
-            Some(usage) => Self::Summed(usage),
-            None => Self::None { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 },
-        }
-    }
+    encoder.head.open(&mut out);
+    out.extend_from_slice(br#"{},"finish_reason":"stop"}]}"#);
+    end_event(&mut out);
+    encoder.end(None, &mut out);
+    out
 }
 
 fn interrupted(start: ToolStart) -> ToolEnd {
-    let ToolStart { call_id, tool, headline } = start;
+    let ToolStart { call_id, slot, tool, headline, arguments: _ } = start;
     ToolEnd {
         call_id,
+        slot,
         tool,
         headline,
+        text: None,
         duration: Duration::ZERO,
         chars: 0,
         error: Some(ToolError::Cancelled.to_string()),
@@ -375,64 +403,9 @@ fn interrupted(start: ToolStart) -> ToolEnd {
     }
 }
 
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn write_json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
-    serde_json::to_writer(out, value).expect("writing to memory does not fail");
-}
-
-/// Copies the JSON that upstream wrote onto one line. A line break in valid JSON stands
-/// between two tokens only, so a space may replace it.
-fn write_raw(out: &mut Vec<u8>, value: &RawValue) {
-    let in_one_line = |&byte: &u8| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte };
-    out.extend(value.get().as_bytes().iter().map(in_one_line));
-}
-
 fn parsed(value: &RawValue) -> Value {
     serde_json::from_str(value.get()).unwrap_or_default()
 }
 
-fn end_event(out: &mut Vec<u8>) {
-    out.extend_from_slice(b"\n\n");
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::agent::events::Headline;
-    use crate::errors::{ApiError, ErrorCode};
-
-    #[test]
-    fn a_failure_of_any_kind_ends_the_tools_that_were_told_to_have_started() {
-        let envelope = Envelope { id: "id".to_owned(), created: 1, model: "m".to_owned() };
-        let mut encoder = Encoder::new(&envelope, Progress::Events, false);
-        let start = |id: &str| {
-            let (tool, headline) = ("Read".to_owned(), Headline::new("a.rs".to_owned()));
-            TurnEvent::ToolStarted(Box::new(ToolStart { call_id: id.to_owned(), tool, headline }))
-        };
-        let end = |id: &str| {
-            let (tool, headline) = ("Read".to_owned(), Headline::new("a.rs".to_owned()));
-            let start = ToolStart { call_id: id.to_owned(), tool, headline };
-            TurnEvent::ToolEnded(Box::new(interrupted(start)))
-        };
-        let mut out = Vec::new();
-        encoder.encode(start("c1"), &mut out);
-        encoder.encode(start("c2"), &mut out);
-        encoder.encode(end("c1"), &mut out);
-        let running = encoder.running();
-        encoder.encode(end("c2"), &mut Vec::new());
-        encoder.take_back(running);
-
-        let error = ApiError::new(ErrorCode::Overloaded, "full");
-        let failure = Failure { error, tools_ran: true };
-        encoder.encode(TurnEvent::Failed(Box::new(failure)), &mut out);
-
-        let told = String::from_utf8(out).unwrap();
-        assert_eq!(told.matches("tool_start").count(), 2);
-        assert_eq!(told.matches("tool_end").count(), 2, "{told}");
-        let (last, rest) = told.split_once(r#""tool_end","id":"c2""#).unwrap();
-        assert!(!last.contains(r#""error":{"#) && rest.contains(r#""error":{"#), "{told}");
-    }
-}
+mod tests;

@@ -35,7 +35,7 @@ impl Log {
     /// Estimates the memory that one more event takes, in bytes.
     pub(super) fn size_of(event: &TurnEvent) -> usize {
         let kept = match event {
-            TurnEvent::ToolEnded(_) => event.to_keep().size_estimate(),
+            TurnEvent::ToolStarted(_) | TurnEvent::ToolEnded(_) => event.to_keep().size_estimate(),
             event => event.size_estimate(),
         };
         ROOM * (size_of::<TurnEvent>() + kept)

@@ -7,6 +7,7 @@ mod call_ids;
 mod extension;
 mod extract;
 mod fields;
+mod frontend;
 mod messages;
 mod pairs;
 mod tool_calls;
@@ -104,6 +105,7 @@ pub(crate) fn validate(
         client_tools: client.tools,
         fields: forwarded(&fields),
         progress: extension.progress,
+        frontend: frontend::signs(&fields, headers),
         mode: extension.mode,
         workspace: extension.workspace,
         max_rounds: extension.max_rounds,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::asked::{self, Asked};
 use super::error::{AskError, ErrorKind};
 use crate::openai::chunk::{BadChunk, Chunk, Delta, FinishReason};
 use crate::openai::error_object::ErrorObject;
@@ -17,10 +18,15 @@ const MAX_EXCERPT: usize = 200;
 /// The member with a progress event.
 const MEMBER: &str = r#""toolhand""#;
 
+/// The member with what an unstreamed answer waits for.
+const ASKED: &str = r#""asked""#;
+
 /// What is shown of a chunk.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Shown {
     Text(String),
+    /// Text of a question to the person.
+    Question(String),
     ToolStarted(ToolStart),
     ToolEnded(ToolEnd),
 }
@@ -55,6 +61,9 @@ pub(super) struct ToolEnd {
 enum Progress {
     ToolStart(ToolStart),
     ToolEnd(ToolEnd),
+    Approval(Asked),
+    Question(Asked),
+    Round,
 }
 
 /// How a whole answer ended.
@@ -63,6 +72,8 @@ pub(super) enum Ending {
     Stopped,
     CutOff,
     Filtered,
+    /// It waits for a person's answer. Holds the question, unless its text was shown.
+    Suspended(String),
     /// The model's own words.
     Refused(String),
 }
@@ -71,6 +82,10 @@ pub(super) enum Ending {
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     refusal: String,
+    /// What a person is asked and has not decided.
+    asked: Vec<Asked>,
+    /// Whether text came since the person was asked.
+    question_was_told: bool,
     reason: Option<FinishReason>,
 }
 
@@ -78,7 +93,12 @@ impl Answer {
     /// Reads the payload of one event, or a whole answer.
     pub(super) fn read(&mut self, payload: &str) -> Result<Vec<Shown>, AskError> {
         match Chunk::parse(payload) {
-            Ok(chunk) => Ok(self.add(chunk).into_iter().chain(progress(payload)).collect()),
+            Ok(chunk) => {
+                self.asked.extend(asked_of_whole(payload));
+                let text = self.add(chunk);
+                let progress = progress(payload).and_then(|event| self.note(event));
+                Ok(text.into_iter().chain(progress).collect())
+            }
             Err(BadChunk::Nothing) => Ok(Vec::new()),
             Err(BadChunk::Error(error)) => Err(server_error(&error, None)),
             Err(BadChunk::Malformed(_)) => Err(no_completion(payload)),
@@ -95,7 +115,32 @@ impl Answer {
         if let Some(refusal) = members.get("refusal").and_then(|value| text(value)) {
             self.refusal.push_str(&refusal);
         }
-        content.filter(|text| !text.is_empty()).map(Shown::Text)
+        let text = content.filter(|text| !text.is_empty())?;
+        if self.asked.is_empty() {
+            return Some(Shown::Text(text));
+        }
+        self.question_was_told = true;
+        Some(Shown::Question(text))
+    }
+
+    /// Takes a progress event. Returns what is shown of it.
+    fn note(&mut self, event: Progress) -> Option<Shown> {
+        match event {
+            Progress::Approval(asked) | Progress::Question(asked) => {
+                self.asked.push(asked);
+                return None;
+            }
+            // The turn went on: somebody has decided.
+            Progress::ToolStart(_) | Progress::ToolEnd(_) | Progress::Round => {
+                self.asked.clear();
+                self.question_was_told = false;
+            }
+        }
+        match event {
+            Progress::ToolStart(start) => Some(Shown::ToolStarted(start)),
+            Progress::ToolEnd(end) => Some(Shown::ToolEnded(end)),
+            _ => None,
+        }
     }
 
     /// Whether the answer is whole: what may still come is not part of it.
@@ -108,6 +153,11 @@ impl Answer {
         let broken = |message: &str| Err(AskError::new(ErrorKind::InvalidAnswer, message));
         match self.reason {
             None => broken("the server's answer ended without its finish_reason"),
+            Some(FinishReason::Stop) if !self.asked.is_empty() => {
+                let question = asked::as_text(&mem::take(&mut self.asked));
+                let was_told = self.question_was_told;
+                Ok(Ending::Suspended(if was_told { String::new() } else { question }))
+            }
             Some(FinishReason::ToolCalls) => {
                 broken("the model called a tool of the client's, and this client has none")
             }
@@ -138,7 +188,7 @@ impl Ending {
                 ErrorKind::Refused,
                 "a content filter stopped the answer (content_filter)",
             ),
-            Self::CutOff | Self::Stopped => AskError::about_answer(
+            Self::CutOff | Self::Stopped | Self::Suspended(_) => AskError::about_answer(
                 ErrorKind::CutOff,
                 "a limit cut the answer off: of its tokens, or of the turn's rounds (length)",
             ),
@@ -174,7 +224,7 @@ pub(super) fn no_completion(body: &str) -> AskError {
 }
 
 /// The progress event in a chunk. [`Chunk`] leaves it out, because it reads upstream's.
-fn progress(payload: &str) -> Option<Shown> {
+fn progress(payload: &str) -> Option<Progress> {
     #[derive(Deserialize)]
     struct Envelope {
         choices: [Choice; 1],
@@ -191,10 +241,26 @@ fn progress(payload: &str) -> Option<Shown> {
         return None;
     }
     let Envelope { choices: [choice] } = serde_json::from_str(payload).ok()?;
-    match choice.delta.toolhand {
-        Progress::ToolStart(start) => Some(Shown::ToolStarted(start)),
-        Progress::ToolEnd(end) => Some(Shown::ToolEnded(end)),
+    Some(choice.delta.toolhand)
+}
+
+/// What a person is asked by an answer that came whole.
+fn asked_of_whole(payload: &str) -> Vec<Asked> {
+    #[derive(Deserialize)]
+    struct Envelope {
+        object: String,
+        toolhand: Extension,
     }
+    #[derive(Deserialize)]
+    struct Extension {
+        asked: Vec<Asked>,
+    }
+    if !payload.contains(ASKED) {
+        return Vec::new();
+    }
+    let envelope = serde_json::from_str(payload).ok();
+    let whole = envelope.filter(|envelope: &Envelope| envelope.object == "chat.completion");
+    whole.map_or_else(Vec::new, |envelope| envelope.toolhand.asked)
 }
 
 fn text(value: &RawValue) -> Option<String> {
@@ -230,6 +296,37 @@ mod tests {
             r#""tool_calls""#,
             Err("the model called a tool of the client's, and this client has none"),
         );
+    }
+
+    #[test]
+    fn text_after_a_question_is_the_question() {
+        let asked = r#"{"toolhand":{"type":"approval","code":"KXQZ","tool":"Bash"}}"#;
+        let mut answer = Answer::default();
+        let mut read = |delta: &str, reason: &str| answer.read(&chunk(delta, reason)).unwrap();
+        assert_eq!(read(r#"{"content":"a"}"#, "null"), [Shown::Text("a".to_owned())]);
+        assert_eq!(read(asked, "null"), []);
+        // It was decided elsewhere, and the turn went on.
+        assert_eq!(read(r#"{"toolhand":{"type":"round","round":2}}"#, "null"), []);
+        assert_eq!(read(r#"{"content":"b"}"#, "null"), [Shown::Text("b".to_owned())]);
+        assert_eq!(read(asked, "null"), []);
+        assert_eq!(read(r#"{"content":"c"}"#, "null"), [Shown::Question("c".to_owned())]);
+        read("{}", r#""stop""#);
+        assert_eq!(answer.ending().unwrap(), Ending::Suspended(String::new()));
+
+        let mut answer = Answer::default();
+        answer.read(&chunk(asked, "null")).unwrap();
+        answer.read(&chunk("{}", r#""stop""#)).unwrap();
+        let Ending::Suspended(question) = answer.ending().unwrap() else { panic!("no question") };
+        assert!(question.contains("KXQZ Bash"), "{question}");
+    }
+
+    #[test]
+    fn a_whole_answer_tells_what_it_waits_for() {
+        let whole = r#"{"object":"chat.completion","choices":[{"message":{"content":"Run?"},
+            "finish_reason":"stop"}],"toolhand":{"asked":[{"type":"approval","code":"KXQZ"}]}}"#;
+        let mut answer = Answer::default();
+        assert_eq!(answer.read(whole).unwrap(), [Shown::Question("Run?".to_owned())]);
+        assert_eq!(answer.ending().unwrap(), Ending::Suspended(String::new()));
     }
 
     #[test]

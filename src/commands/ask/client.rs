@@ -9,11 +9,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::answer::{Answer, Ending, no_completion, server_error};
+use super::answer::{Answer, Ending, Shown, no_completion, server_error};
 use super::error::{AskError, ErrorKind, root_cause};
 use super::screen::Screen;
 use super::stream::{MAX_SILENCE, show, show_stream};
 use super::target::Target;
+use crate::http::headers::SESSION;
 use crate::openai::error_object::ErrorObject;
 use crate::upstream::client::{bearer, http};
 use crate::upstream::{UpstreamSettings, whole_body};
@@ -30,6 +31,15 @@ const MAX_ERROR_BODY: usize = 1 << 20;
 pub(super) struct Question {
     pub(super) model: String,
     pub(super) prompt: String,
+    /// The session to continue, with all that was said in it.
+    pub(super) session: Option<String>,
+}
+
+/// What came of a question.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) ending: Ending,
+    /// The session's id, by which it can be continued.
     pub(super) session: Option<String>,
 }
 
@@ -80,12 +90,13 @@ impl Client {
     pub(super) async fn whole_answer(
         &self,
         question: &Question,
-    ) -> Result<(Bytes, Ending), AskError> {
+    ) -> Result<(Bytes, Outcome), AskError> {
         // Nothing comes before the turn has ended, and its time is the server's to limit.
         let response = self.send(self.completion(question, false), None).await?;
+        let session = session_of(&response);
         let body = whole_body(response, MAX_BODY).await?;
         let ending = read_whole(&body)?;
-        Ok((body, ending))
+        Ok((body, Outcome { ending, session }))
     }
 
     /// Asks for a stream, and shows it as it comes.
@@ -93,13 +104,16 @@ impl Client {
         &self,
         question: &Question,
         screen: &mut Screen,
-    ) -> Result<Ending, AskError> {
+    ) -> Result<Outcome, AskError> {
         let request = self.completion(question, true);
         let response = screen.during(self.send(request, Some(MAX_SILENCE))).await?;
-        if is_of_type(&response, "application/json") {
-            return show_whole(&whole_body(response, MAX_BODY).await?, screen);
-        }
-        show_stream(response.bytes_stream(), screen).await
+        let session = session_of(&response);
+        let ending = if is_of_type(&response, "application/json") {
+            show_whole(&whole_body(response, MAX_BODY).await?, screen)?
+        } else {
+            show_stream(response.bytes_stream(), screen).await?
+        };
+        Ok(Outcome { ending, session })
     }
 
     fn completion(&self, question: &Question, stream: bool) -> RequestBuilder {
@@ -109,6 +123,8 @@ impl Client {
         }
         if let Some(session) = &question.session {
             extension.insert("session".into(), session.clone().into());
+            // The server puts what was said before in front of the prompt.
+            extension.insert("history".into(), "server".into());
         }
         let mut body = json!({
             "model": question.model,
@@ -227,8 +243,25 @@ fn show_whole(body: &[u8], screen: &mut Screen) -> Result<Ending, AskError> {
 fn read_whole(body: &[u8]) -> Result<Ending, AskError> {
     let mut answer = Answer::default();
     let text = String::from_utf8_lossy(body);
-    answer.read(&text)?;
-    if answer.has_ended() { answer.ending() } else { Err(no_completion(&text)) }
+    let shown = answer.read(&text)?;
+    if !answer.has_ended() {
+        return Err(no_completion(&text));
+    }
+    // Stdout has the question only as JSON.
+    let question = shown.into_iter().find_map(|shown| match shown {
+        Shown::Question(text) => Some(text),
+        _ => None,
+    });
+    Ok(match (answer.ending()?, question) {
+        (Ending::Suspended(_), Some(question)) => Ending::Suspended(question),
+        (ending, _) => ending,
+    })
+}
+
+/// The id by which the server calls the session.
+fn session_of(response: &Response) -> Option<String> {
+    let id = response.headers().get(SESSION)?.to_str().ok()?;
+    Some(id.to_owned())
 }
 
 fn is_of_type(response: &Response, expected: &str) -> bool {

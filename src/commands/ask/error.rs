@@ -44,6 +44,8 @@ pub(super) enum ErrorKind {
     Output,
     /// Stdout was closed by its reader.
     ReaderGone,
+    /// The turn waits for a person's answer, and there is nobody to ask.
+    Suspended,
     /// A limit cut the answer off.
     CutOff,
     /// The model refused, or a content filter stopped it.
@@ -54,6 +56,7 @@ impl ErrorKind {
     pub(super) fn exit_status(self) -> u8 {
         match self {
             Self::Usage => 2,
+            Self::Suspended => 3,
             Self::CutOff => 4,
             Self::Refused => 5,
             Self::NoServer => 6,
@@ -72,6 +75,7 @@ impl ErrorKind {
             Self::InvalidAnswer => "invalid_answer",
             Self::Server => "server_error",
             Self::Output | Self::ReaderGone => "output",
+            Self::Suspended => "suspended",
             Self::CutOff => "cut_off",
             Self::Refused => "refused",
         }

@@ -20,6 +20,11 @@ pub(super) struct Screen {
     stderr_is_terminal: bool,
     /// Whether the answer ends with a line break so far.
     at_line_start: bool,
+    /// The same for the question on stderr.
+    stderr_at_line_start: bool,
+    /// Whether the next text begins a further part of the answer.
+    is_next_part: bool,
+    has_text: bool,
     progress: Progress,
 }
 
@@ -31,6 +36,9 @@ impl Screen {
             stdout_is_terminal: io::stdout().is_terminal(),
             stderr_is_terminal,
             at_line_start: true,
+            stderr_at_line_start: true,
+            is_next_part: false,
+            has_text: false,
             progress: Progress::new(ProgressStyle::choose(quiet, stderr_is_terminal, variables)),
         })
     }
@@ -65,8 +73,13 @@ impl Screen {
         match what {
             Shown::Text(text) => {
                 self.progress.spoke();
+                if std::mem::take(&mut self.is_next_part) && self.has_text {
+                    self.write("\n\n")?;
+                }
+                self.has_text = true;
                 self.write(text)?;
             }
+            Shown::Question(text) => self.question(text),
             Shown::ToolStarted(start) => {
                 self.begin_line();
                 self.progress.started(start);
@@ -77,6 +90,38 @@ impl Screen {
             }
         }
         Ok(())
+    }
+
+    /// Shows a question to the person, on stderr.
+    pub(super) fn question(&mut self, text: &str) {
+        self.progress.clear();
+        self.progress.spoke();
+        if self.is_on_terminal() && self.stdout_is_terminal && !self.at_line_start {
+            to_stderr("\n");
+        }
+        self.at_line_start = true;
+        if !text.is_empty() {
+            self.stderr_at_line_start = text.ends_with('\n');
+        }
+        to_stderr(&shown(text));
+    }
+
+    /// Ends the question's last line.
+    pub(super) fn end_question(&mut self) {
+        self.progress.clear();
+        if !std::mem::replace(&mut self.stderr_at_line_start, true) {
+            to_stderr("\n");
+        }
+    }
+
+    /// Whether a person can be asked: at a terminal from which the reply can be read.
+    pub(super) fn can_ask(&self) -> bool {
+        self.stderr_is_terminal && io::stdin().is_terminal()
+    }
+
+    /// A further answer follows, to the person's reply.
+    pub(super) fn next_part(&mut self) {
+        self.is_next_part = true;
     }
 
     /// Prints a whole answer, or an error object.
@@ -116,7 +161,7 @@ impl Screen {
 
     fn draw(&mut self) {
         // The answer's last line must not be overwritten.
-        if !self.stdout_is_terminal || self.at_line_start {
+        if (!self.stdout_is_terminal || self.at_line_start) && self.stderr_at_line_start {
             self.progress.draw();
         }
     }

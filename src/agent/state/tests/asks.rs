@@ -128,7 +128,8 @@ fn where_nobody_can_be_asked_asking_is_denying() {
     bench.asks(0, effect(1)).asks(1, question());
     let log = bench.log();
     assert!(log.starts_with("release:0 ") && log.ends_with("round2 ask"), "{log}");
-    assert_eq!(bench.messages()[1]["content"], "Error: not permitted: a rule would allow it");
+    let answer = bench.messages()[1]["content"].as_str().unwrap();
+    assert!(answer.starts_with("Error: not permitted: ") && answer.contains("a rule would allow"));
 }
 
 #[test]

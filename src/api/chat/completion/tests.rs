@@ -18,7 +18,7 @@ fn completion(events: Vec<TurnEvent>, body: Option<&Value>, usage: Option<Value>
     let whole = body.and_then(|body| Chunk::parse_whole(&body.to_string()).unwrap().whole);
     let usage = usage.and_then(|usage| Usage::read(usage.as_object().unwrap().clone()));
     let summary = Summary {
-        session: "s".to_owned(),
+        session: "mine".to_owned(),
         turn: TurnId::random(),
         rounds: 1,
         tool_calls: 0,
@@ -29,7 +29,7 @@ fn completion(events: Vec<TurnEvent>, body: Option<&Value>, usage: Option<Value>
     let unknown = RawMembers::new();
     let finished =
         Finished { reason: FinishReason::Stop, usage, summary, messages: None, unknown, whole };
-    let completion = Completion::new(collected, &envelope, &finished);
+    let completion = Completion::new(&mut collected, &envelope, &finished);
     let mut written = serde_json::to_value(&completion).unwrap();
     assert!(written["toolhand"].is_object());
     written.as_object_mut().unwrap().remove("toolhand");

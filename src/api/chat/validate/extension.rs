@@ -118,10 +118,11 @@ fn read_progress(value: &Value<'_>) -> Result<Progress, ApiError> {
     match value.string()?.as_ref() {
         "reasoning" => Ok(Progress::Reasoning),
         "events" => Ok(Progress::Events),
+        "cards" => Ok(Progress::Cards),
         "none" => Ok(Progress::None),
         other => {
             let message =
-                format!("{} is no progress: use reasoning, events or none.", quoted(other));
+                format!("{} is no progress: use reasoning, events, cards or none.", quoted(other));
             Err(unsupported(&value.at, message))
         }
     }

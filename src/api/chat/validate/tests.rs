@@ -605,7 +605,7 @@ fn the_extension_is_read_and_what_is_not_there_yet_is_named() {
         refuse(toolhand(json!({ key: "x" })), ErrorCode::UnsupportedValue, &param);
     }
     for (extension, code, param) in [
-        (json!({ "progress": "cards" }), ErrorCode::UnsupportedValue, "toolhand.progress"),
+        (json!({ "progress": "tiles" }), ErrorCode::UnsupportedValue, "toolhand.progress"),
         (json!({ "progress": 1 }), ErrorCode::InvalidValue, "toolhand.progress"),
         (json!({ "mode": "yolo" }), ErrorCode::InvalidValue, "toolhand.mode"),
         (json!({ "mode": "bypassPermissions" }), ErrorCode::ModeNotAllowed, "toolhand.mode"),

@@ -1,0 +1,65 @@
+//! Writes what a person is asked, for programs: in an event of the stream, and in the answer's
+//! `toolhand` member if the turn ended with the question.
+
+use serde_json::{Value, json};
+
+use crate::agent::events::TurnEvent;
+use crate::agent::record::Asked;
+use crate::execution::ask::{About, ShownEffect};
+
+/// What a person is asked and has not decided, as far as the events tell.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpenAsks(Vec<Value>);
+
+impl OpenAsks {
+    /// Follows the events of a turn.
+    pub(crate) fn note(&mut self, event: &TurnEvent) {
+        match event {
+            TurnEvent::Asked(asked) => self.0 = asked.iter().map(shown).collect(),
+            // The turn went on: it was decided.
+            TurnEvent::ToolStarted(_) | TurnEvent::ToolEnded(_) | TurnEvent::RoundStarted(_) => {
+                self.0.clear();
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Value] {
+        &self.0
+    }
+}
+
+/// One ask: its `type` is `approval` or `question`.
+pub(super) fn shown(asked: &Asked) -> Value {
+    let Asked { id, code, ask, created_ms, expires_ms, .. } = asked;
+    let mut shown = match &ask.about {
+        About::Effect(effect) => json!({
+            "type": "approval",
+            "id": id,
+            "code": code,
+            "tool": ask.tool,
+            "argument": ask.headline,
+            "effect": effect.markdown,
+            "why": effect.why,
+            "choices": choices(effect),
+        }),
+        About::Questions { questions } => json!({
+            "type": "question",
+            "id": id,
+            "code": code,
+            "tool": ask.tool,
+            "questions": questions,
+        }),
+    };
+    shown["created"] = (created_ms / 1000).into();
+    shown["expires"] = (expires_ms / 1000).into();
+    shown
+}
+
+/// The words that decide it.
+fn choices(effect: &ShownEffect) -> Vec<&'static str> {
+    match effect.grant {
+        Some(_) => vec!["allow", "always", "deny"],
+        None => vec!["allow", "deny"],
+    }
+}

@@ -1,0 +1,93 @@
+//! Reads what the server asks a person, and writes it for one who did not see the message.
+
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+
+/// One approval or question.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(super) struct Asked {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    tool: String,
+    #[serde(default)]
+    effect: Option<String>,
+    #[serde(default)]
+    choices: Vec<String>,
+    #[serde(default)]
+    questions: Vec<Question>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+struct Question {
+    question: String,
+    #[serde(default)]
+    options: Vec<QuestionOption>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+struct QuestionOption {
+    label: String,
+    #[serde(default)]
+    description: String,
+}
+
+/// All of them as text.
+pub(super) fn as_text(asked: &[Asked]) -> String {
+    asked.iter().map(Asked::as_text).collect::<Vec<_>>().join("\n")
+}
+
+impl Asked {
+    fn as_text(&self) -> String {
+        let mut text = format!("{} {}\n", self.code, self.tool);
+        if let Some(effect) = &self.effect {
+            _ = writeln!(text, "{effect}");
+        }
+        for question in &self.questions {
+            _ = writeln!(text, "{}", question.question);
+            for (number, option) in question.options.iter().enumerate() {
+                let QuestionOption { label, description } = option;
+                let description =
+                    if description.is_empty() { String::new() } else { format!(": {description}") };
+                _ = writeln!(text, "  {}. {label}{description}", number + 1);
+            }
+        }
+        if !self.choices.is_empty() {
+            _ = writeln!(text, "Answer with {}.", self.choices.join(", "));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_asked_can_be_read_without_the_message() {
+        let asked: Vec<Asked> = serde_json::from_value(json!([
+            { "type": "approval", "code": "KXQZ", "tool": "Bash", "effect": "Runs `make`.",
+              "choices": ["allow", "deny"] },
+            { "type": "question", "code": "ABCD", "tool": "AskUserQuestion", "questions": [
+                { "question": "Which base?", "options": [
+                    { "label": "SQLite", "description": "one file" }, { "label": "None" },
+                ] },
+            ] },
+        ]))
+        .unwrap();
+
+        insta::assert_snapshot!(as_text(&asked), @"
+        KXQZ Bash
+        Runs `make`.
+        Answer with allow, deny.
+
+        ABCD AskUserQuestion
+        Which base?
+          1. SQLite: one file
+          2. None
+        ");
+    }
+}

@@ -1,0 +1,220 @@
+//! Tests `ask` when a turn waits for a person: the question, the reply at the terminal, and
+//! what happens without one. A scripted server plays our own.
+
+use serde_json::{Value, json};
+
+use super::{Ask, Ended};
+use crate::support::chunks::{delta, end, says, text};
+use crate::support::pseudo_terminal::PseudoTerminal;
+use crate::support::server::Server;
+use crate::support::upstream::{Step, Upstream};
+
+const SESSION: &str = "sess_0123456789abcdef0123456789abcdef";
+const QUESTION: &str = "Run `make`?\n1. allow once\n3. deny (KXQZ)";
+
+fn head() -> Step {
+    let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let headers =
+        vec![header("content-type", "text/event-stream"), header("x-toolhand-session", SESSION)];
+    Step::Head { status: 200, headers }
+}
+
+fn event(event: &Value) -> Step {
+    delta(&json!({ "toolhand": event }))
+}
+
+fn approval() -> Step {
+    event(&json!({
+        "type": "approval", "id": "appr_1", "code": "KXQZ", "tool": "Bash", "argument": "make",
+        "effect": "Runs `make`.", "why": null, "choices": ["allow", "deny"],
+        "created": 1, "expires": 2,
+    }))
+}
+
+/// A turn that says something, and then asks with this text.
+fn suspends(question: &str) -> Vec<Step> {
+    let question = if question.is_empty() { vec![] } else { vec![text(question)] };
+    [vec![head(), text("I build it."), approval()], question, end("stop")].concat()
+}
+
+fn finishes(answer: &str) -> Vec<Step> {
+    [vec![head()], says(answer)].concat()
+}
+
+fn ask(upstream: &Upstream, arguments: &[&str]) -> Ask {
+    Ask::at(&upstream.url(), &[&["-m", "m"], arguments].concat())
+}
+
+async fn on_terminal(upstream: &Upstream, shows: &str) -> PseudoTerminal {
+    let mut terminal = ask(upstream, &["Build."]).variable("NO_COLOR", "1").on_terminal();
+    terminal.written(shows).await;
+    terminal.written("> ").await;
+    terminal
+}
+
+/// What the request said, and of which session it is.
+async fn request(upstream: &Upstream, number: usize) -> (Value, Value) {
+    let body = upstream.request(number).await.json();
+    (body["messages"].clone(), body["toolhand"].clone())
+}
+
+fn waits(ended: &Ended) -> bool {
+    let sentence = format!(
+        "toolhand: the turn waits for your answer: reply with `toolhand ask --session {SESSION} 1`\n"
+    );
+    ended.code == Some(3) && ended.stderr.ends_with(&sentence)
+}
+
+#[tokio::test]
+async fn a_reply_at_the_terminal_goes_on_with_the_turn() {
+    let upstream = Upstream::start();
+    upstream.round(suspends(QUESTION));
+    upstream.round(suspends("Really?\n"));
+    upstream.round(finishes("Built."));
+
+    let mut terminal = on_terminal(&upstream, "3. deny (KXQZ)").await;
+    terminal.press("\n  \n 1 \n");
+    terminal.written("Really?").await;
+    terminal.press("yes\n");
+    let (code, screen) = terminal.end().await;
+
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.replace("\r\n", "\n").contains("I build it.\nRun `make`?\n1."), "{screen:?}");
+    assert!(screen.ends_with("Built.\r\n"), "{screen:?}");
+    let (messages, extension) = request(&upstream, 0).await;
+    assert_eq!(messages, json!([{ "role": "user", "content": "Build." }]));
+    assert_eq!(extension, json!({ "progress": "events" }));
+    for (number, reply) in [(1, "1"), (2, "yes")] {
+        let (messages, extension) = request(&upstream, number).await;
+        assert_eq!(messages, json!([{ "role": "user", "content": reply }]));
+        let expected = json!({ "progress": "events", "session": SESSION, "history": "server" });
+        assert_eq!(extension, expected);
+    }
+}
+
+#[tokio::test]
+async fn without_a_terminal_the_question_is_on_stderr_and_nothing_is_approved() {
+    let upstream = Upstream::start();
+    for question in [QUESTION, ""] {
+        upstream.round(suspends(question));
+        let ended = ask(&upstream, &["Build."]).run().await;
+
+        assert!(waits(&ended), "{ended:?}");
+        assert_eq!(ended.stdout, "I build it.");
+        let expected = if question.is_empty() { "KXQZ Bash\nRuns `make`.\n" } else { QUESTION };
+        assert!(ended.stderr.starts_with(expected), "{ended:?}");
+    }
+    // What is piped is the prompt, never a reply.
+    upstream.round(suspends(QUESTION));
+    let ended = ask(&upstream, &["--quiet", "Build."]).run_with(b"1\n1\n").await;
+    assert!(waits(&ended) && ended.stderr.starts_with(QUESTION), "{ended:?}");
+    assert_eq!(upstream.requests().len(), 3);
+}
+
+#[tokio::test]
+async fn a_program_gets_the_answer_and_the_same_status() {
+    let upstream = Upstream::start();
+    let message = json!({ "role": "assistant", "content": QUESTION, "refusal": null });
+    let body = json!({
+        "object": "chat.completion",
+        "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }],
+        "toolhand": { "asked": [{ "type": "approval", "code": "KXQZ", "tool": "Bash" }] },
+    });
+    let headers = vec![
+        ("content-type".to_owned(), "application/json".to_owned()),
+        ("x-toolhand-session".to_owned(), SESSION.to_owned()),
+    ];
+    upstream.round(vec![Step::Answer { status: 200, headers, body: body.to_string().into() }]);
+
+    let ended = ask(&upstream, &["--json", "Build."]).run().await;
+
+    assert!(waits(&ended) && ended.stderr.starts_with(QUESTION), "{ended:?}");
+    assert_eq!(serde_json::from_str::<Value>(&ended.stdout).unwrap(), body);
+}
+
+#[tokio::test]
+async fn ctrl_d_leaves_the_turn_waiting() {
+    let upstream = Upstream::start();
+    upstream.round(suspends(QUESTION));
+
+    let mut terminal = on_terminal(&upstream, "KXQZ").await;
+    terminal.press("\u{4}");
+    let (code, screen) = terminal.end().await;
+
+    assert_eq!(code, Some(3), "{screen}");
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn ctrl_c_at_a_question_sends_nothing() {
+    let upstream = Upstream::start();
+    upstream.round(suspends(QUESTION));
+
+    let mut terminal = on_terminal(&upstream, "KXQZ").await;
+    terminal.press("\u{3}");
+    let (code, screen) = terminal.end().await;
+
+    assert_eq!(code, Some(130), "{screen}");
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_question_cannot_write_to_the_terminal() {
+    let upstream = Upstream::start();
+    upstream.round(suspends("\u{1b}[2J\u{9b}31mRun\u{202e}?\n"));
+
+    let mut terminal = on_terminal(&upstream, r"\x1b[2J\x9b31mRun\u{202e}?").await;
+    terminal.press("\u{4}");
+    let (_, screen) = terminal.end().await;
+
+    assert!(!screen.contains(['\u{1b}', '\u{9b}', '\u{202e}']), "{screen:?}");
+}
+
+#[tokio::test]
+async fn what_was_decided_elsewhere_is_not_asked() {
+    let upstream = Upstream::start();
+    let round = event(&json!({ "type": "round", "round": 2 }));
+    upstream.round([vec![head(), approval(), round, text("Built.")], end("stop")].concat());
+
+    let ended = ask(&upstream, &["Build."]).run().await;
+
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "Built."), "{ended:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs sessions in the server"]
+async fn a_named_session_remembers() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    upstream.round(says("Hello, Quince."));
+    upstream.round(says("Quince."));
+
+    for prompt in ["I am Quince.", "Who am I?"] {
+        let ended = Ask::of(&server, &["-s", "mine", prompt]).run().await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+
+    let messages = upstream.request(1).await.json()["messages"].clone();
+    let sent = messages.to_string();
+    assert!(sent.contains("I am Quince.") && sent.contains("Hello, Quince."), "{messages:#}");
+}
+
+#[tokio::test]
+#[ignore = "needs approvals in the server"]
+async fn an_approval_at_the_terminal_runs_the_command() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let command = json!({ "command": "echo done > made.txt" });
+    upstream.round(crate::support::chunks::calls(&[("c1", "Bash", command)]));
+    upstream.round(says("Made."));
+
+    let mut terminal = Ask::of(&server, &["Make it."]).on_terminal();
+    terminal.written("> ").await;
+    assert!(!server.workspace().join("made.txt").exists());
+    terminal.press("1\n");
+    let (code, screen) = terminal.end().await;
+
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("Made."), "{screen:?}");
+    assert!(server.workspace().join("made.txt").exists());
+}
