@@ -1,5 +1,6 @@
 //! The agent loop: rounds of model and tools until the turn has its answer.
 
+pub(crate) mod asking;
 mod attempts;
 pub(crate) mod beginning;
 pub(crate) mod conversation;

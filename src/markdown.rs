@@ -24,13 +24,12 @@ pub(crate) fn code(text: &str) -> String {
     format!("{ticks}{space}{text}{space}{ticks}")
 }
 
-/// `text` as plain words within a line: one line, without markup.
-pub(crate) fn words(text: &str) -> String {
+/// `text` as one line, in which nothing can become a link, a picture or HTML.
+pub(crate) fn line(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut escaped = String::with_capacity(line.len());
     for c in visible(&line, false).chars() {
-        if matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '|' | '~' | '!' | '&')
-        {
+        if matches!(c, '[' | '<') {
             escaped.push('\\');
         }
         escaped.push(c);
@@ -105,7 +104,7 @@ mod tests {
         ```
         ");
         assert_snapshot!(code("a\nb"), @r"`a\nb`");
-        assert_snapshot!(words("a\n# b *c* <i>"), @r"a \# b \*c\* \<i\>");
+        assert_snapshot!(line("a\n# b ![c](d) <i>"), @r"a # b !\[c](d) \<i>");
     }
 
     #[test]

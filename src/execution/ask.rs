@@ -59,6 +59,8 @@ pub(crate) enum Decision {
         /// Stands in the call's answer.
         feedback: Option<String>,
     },
+    /// The person answered when the ask had expired. Nothing runs.
+    Expired,
     /// The answer to each question, by its text.
     Answers { answers: IndexMap<String, String> },
 }

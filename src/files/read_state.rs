@@ -1,5 +1,7 @@
 //! Remembers which files and lines a session has read, so that no file is edited unread.
 
+mod saved;
+
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! Lists the built-in tools. Each has a file of its own.
 
+pub(crate) mod ask_user_question;
 pub(crate) mod bash;
 pub(crate) mod edit;
 pub(crate) mod glob;
@@ -36,6 +37,7 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(glob::Glob::default()),
         erase(grep::Grep::default()),
         erase(bash::Bash::new(services.runner.clone(), services.bash.clone())),
+        erase(ask_user_question::AskUserQuestion),
         #[cfg(feature = "bench-tool")]
         erase(wait::Wait),
     ]

@@ -179,6 +179,11 @@ pub(crate) enum ToolError {
     /// A person declined the call.
     #[error("the user declined this call; nothing was done{}", feedback_note(.0.as_deref()))]
     Declined(Option<String>),
+    #[error(
+        "the approval came too late and counts as declined; nothing was done. Call again if it \
+         is still needed"
+    )]
+    Expired,
     #[error("interrupted")]
     Cancelled,
     /// The file does not exist. The pipeline adds a similar path, if there is one.

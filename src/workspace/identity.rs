@@ -4,10 +4,11 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 
 use rustix::fs::Stat;
+use serde::{Deserialize, Serialize};
 
 /// Which file this is, whatever its names: the same for all its hard links and mounts, and
 /// the same after it was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct FileId {
     pub(crate) device: u64,
     pub(crate) inode: u64,
@@ -15,7 +16,7 @@ pub(crate) struct FileId {
 
 /// Which file this is, and in which state. Writing the file or changing its attributes makes
 /// another version, except within one tick of the file system's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileVersion {
     id: FileId,
     size: u64,

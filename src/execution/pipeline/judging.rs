@@ -25,6 +25,15 @@ struct Candidate {
     arguments: Value,
 }
 
+/// A person's consent.
+#[derive(Clone, Copy)]
+struct Approval<'a> {
+    /// Of the effect that the person was shown.
+    digest: &'a EffectDigest,
+    scope: GrantScope,
+    updated_input: Option<&'a Value>,
+}
+
 /// What the permissions say of a candidate, before a person's decision counts.
 enum Weighed {
     Permit(Permit),
@@ -44,40 +53,44 @@ impl Pipeline {
         context: &CallContext,
         decision: Option<&Decision>,
     ) -> Result<Judged, ToolError> {
-        if let Some(Decision::Deny { feedback }) = decision {
-            return Err(ToolError::Declined(feedback.clone()));
-        }
+        let (approval, answers) = match decision {
+            None => (None, None),
+            Some(Decision::Deny { feedback }) => {
+                return Err(ToolError::Declined(feedback.clone()));
+            }
+            Some(Decision::Expired) => return Err(ToolError::Expired),
+            Some(Decision::Answers { answers }) => (None, Some(answers)),
+            Some(Decision::Allow { digest, scope, updated_input }) => (
+                Some(Approval { digest, scope: *scope, updated_input: updated_input.as_ref() }),
+                None,
+            ),
+        };
         let candidate = self.hook(call).await?;
-        if let Some(questions) = candidate.parsed.questions() {
-            // The access is judged as well, so that a deny rule holds.
-            self.weigh(&candidate, context).await?;
-            return self.judge_questions(&candidate, questions?, decision);
+        let questions = candidate.parsed.questions().transpose()?;
+        let weighed = self.weigh(&candidate, context).await?;
+        if let Some(questions) = questions {
+            // The access was judged as well, so that a deny rule holds.
+            return self.judge_questions(&candidate, questions, answers);
         }
-        match (self.weigh(&candidate, context).await?, decision) {
-            (Weighed::Permit(permit), None | Some(Decision::Answers { .. })) => {
-                Ok(Judged::Permitted(self.permitted(candidate, permit)))
-            }
-            (Weighed::Permit(permit), Some(Decision::Allow { updated_input, .. })) => {
-                match updated_input {
+        let (ask, approval) = match (weighed, approval) {
+            (Weighed::Permit(permit), approval) => {
+                return match approval.and_then(|approval| Some((approval, approval.updated_input?)))
+                {
                     None => Ok(Judged::Permitted(self.permitted(candidate, permit))),
-                    Some(input) => self.judge_updated(candidate, input, None, context).await,
-                }
-            }
-            (Weighed::Asks(ask), Some(Decision::Allow { digest, scope, updated_input }))
-                if ask.digest == *digest =>
-            {
-                match updated_input {
-                    None => self.approve(candidate, *ask, Some(*scope), context),
-                    Some(input) => {
-                        self.judge_updated(candidate, input, Some(*scope), context).await
+                    Some((approval, input)) => {
+                        self.judge_updated(candidate, input, approval.scope, context).await
                     }
-                }
+                };
             }
-            (Weighed::Asks(ask), decision) => {
-                let is_stale = matches!(decision, Some(Decision::Allow { .. }));
-                self.ask(&candidate, *ask, is_stale).await
-            }
-            (_, Some(Decision::Deny { feedback })) => Err(ToolError::Declined(feedback.clone())),
+            (Weighed::Asks(ask), None) => return self.ask(&candidate, *ask, false).await,
+            (Weighed::Asks(ask), Some(approval)) => (*ask, approval),
+        };
+        if *approval.digest != ask.digest {
+            return self.ask(&candidate, ask, true).await;
+        }
+        match approval.updated_input {
+            None => self.approve(candidate, ask, approval.scope, context),
+            Some(input) => self.judge_updated(candidate, input, approval.scope, context).await,
         }
     }
 
@@ -87,7 +100,7 @@ impl Pipeline {
         &self,
         candidate: Candidate,
         input: &Value,
-        scope: Option<GrantScope>,
+        scope: GrantScope,
         context: &CallContext,
     ) -> Result<Judged, ToolError> {
         let Candidate { id, tool, parsed, .. } = candidate;
@@ -107,14 +120,14 @@ impl Pipeline {
         &self,
         candidate: Candidate,
         ask: WeighedAsk,
-        scope: Option<GrantScope>,
+        scope: GrantScope,
         context: &CallContext,
     ) -> Result<Judged, ToolError> {
         let WeighedAsk { asked, preview, digest } = ask;
         if let Some(fault) = preview.fault {
             return Err(fault);
         }
-        let grant = asked.grant().filter(|_| scope == Some(GrantScope::Session));
+        let grant = asked.grant().filter(|_| scope == GrantScope::Session);
         match asked.approve(&digest, &candidate.arguments, preview.contents) {
             Ok(permit) => {
                 if let Some(grant) = grant {
@@ -171,7 +184,7 @@ impl Pipeline {
                 let access = candidate.tool.access();
                 return Err(with_similar(&self.permissions, fault, access, sought).await);
             }
-            let fault = markdown::words(&fault.to_string());
+            let fault = markdown::line(&fault.to_string());
             markdown = format!(
                 "{}As things are, it would fail: {fault}\n",
                 arguments_of(&candidate.arguments)
@@ -200,10 +213,10 @@ impl Pipeline {
         &self,
         candidate: &Candidate,
         questions: Vec<Question>,
-        decision: Option<&Decision>,
+        answers: Option<&IndexMap<String, String>>,
     ) -> Result<Judged, ToolError> {
         let tool = candidate.tool.name();
-        if let Some(Decision::Answers { answers }) = decision {
+        if let Some(answers) = answers {
             return Ok(Judged::Answered(Ok(answer_to(&questions, answers)).into()));
         }
         if self.permissions.mode() == Mode::DontAsk {

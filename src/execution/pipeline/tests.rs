@@ -1,5 +1,6 @@
 //! Tests the way of a call from the model's JSON to its answer.
 
+mod judging;
 mod kinds;
 mod paths;
 

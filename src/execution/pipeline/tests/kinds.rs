@@ -83,17 +83,27 @@ async fn a_tool_that_declares_less_than_it_does_never_runs() {
 async fn every_tool_reaches_for_what_it_declares() {
     let ground = Ground::new();
     for tool in ground.pipeline.tools.tools() {
-        let required = tool.input_schema()["required"].as_array();
-        let value = |name: &Value| match &tool.input_schema()["properties"][name.as_str()?]["type"]
-        {
-            Value::String(kind) if kind == "string" => {
-                Some((name.as_str()?.to_owned(), json!("x")))
-            }
-            _ => Some((name.as_str()?.to_owned(), json!(1))),
-        };
-        let arguments: Map<String, Value> =
-            required.into_iter().flatten().filter_map(value).collect();
-        let call = Arc::clone(tool).parse(arguments.into()).unwrap();
+        let call = Arc::clone(tool).parse(smallest(tool.input_schema())).unwrap();
         assert_eq!(call.access_request(&ground.context).kind(), tool.access(), "{}", tool.name());
+    }
+}
+
+/// The smallest value that fits the schema.
+fn smallest(schema: &Value) -> Value {
+    match schema["type"].as_str().unwrap() {
+        "string" => json!("x"),
+        "array" => {
+            let items = usize::try_from(schema["minItems"].as_u64().unwrap_or(1)).unwrap();
+            vec![smallest(&schema["items"]); items].into()
+        }
+        "object" => {
+            let required = schema["required"].as_array().into_iter().flatten();
+            let member = |name: &Value| {
+                let name = name.as_str().unwrap();
+                (name.to_owned(), smallest(&schema["properties"][name]))
+            };
+            required.map(member).collect::<Map<_, _>>().into()
+        }
+        _ => json!(1),
     }
 }

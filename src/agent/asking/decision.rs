@@ -1,0 +1,220 @@
+//! Reads a decision that comes over REST, and tells what can be decided.
+
+use indexmap::IndexMap;
+use serde_json::{Map, Value, json};
+
+use super::choice::Choice;
+use crate::errors::{ApiError, ErrorCode};
+use crate::execution::ask::{About, Ask, Decision, EffectDigest, GrantScope, Question};
+use crate::tools::question::NO_ANSWER;
+
+/// The most characters of feedback, and of one answer.
+const MAX_TEXT: usize = 10_000;
+
+/// What can be decided: the labels of the choices, or the questions.
+pub(crate) fn choices(ask: &Ask) -> Value {
+    match &ask.about {
+        About::Effect(_) => json!(Choice::ALL.map(Choice::label)),
+        About::Questions { questions } => json!(questions),
+    }
+}
+
+/// Reads `{decision, scope, feedback, updated_input}`, or for questions `{answers}`, or
+/// `{decision: "deny", feedback}` for either.
+pub(crate) fn read_decision(ask: &Ask, body: &Value) -> Result<Decision, ApiError> {
+    let Some(body) = body.as_object() else {
+        return Err(ApiError::new(ErrorCode::InvalidValue, "The body must be a JSON object."));
+    };
+    match &ask.about {
+        About::Effect(shown) => of_effect(&shown.digest, body),
+        About::Questions { questions } => of_questions(questions, body),
+    }
+}
+
+fn of_effect(digest: &EffectDigest, body: &Map<String, Value>) -> Result<Decision, ApiError> {
+    only(body, &["decision", "scope", "feedback", "updated_input"])?;
+    let scope = scope(body)?;
+    let feedback = text(body.get("feedback"), "feedback")?;
+    let updated_input = match body.get("updated_input") {
+        None | Some(Value::Null) => None,
+        Some(input @ Value::Object(_)) => Some(input.clone()),
+        Some(_) => return Err(invalid("updated_input", "must be an object")),
+    };
+    match decision(body)? {
+        "allow" => Ok(Decision::Allow { digest: *digest, scope, updated_input }),
+        _ if updated_input.is_some() => {
+            Err(invalid("updated_input", "goes with the decision \"allow\" alone"))
+        }
+        _ => Ok(Decision::Deny { feedback }),
+    }
+}
+
+fn of_questions(questions: &[Question], body: &Map<String, Value>) -> Result<Decision, ApiError> {
+    only(body, &["answers", "decision", "feedback"])?;
+    let feedback = text(body.get("feedback"), "feedback")?;
+    if body.contains_key("decision") {
+        if body.contains_key("answers") {
+            return Err(invalid("answers", "and a decision exclude each other"));
+        }
+        return match decision(body)? {
+            "deny" => Ok(Decision::Deny { feedback }),
+            _ => Err(invalid("decision", "must be \"deny\" for a question, or give `answers`")),
+        };
+    }
+    let answers = match body.get("answers") {
+        None => return Err(missing("answers")),
+        Some(Value::Object(answers)) => answers,
+        Some(_) => return Err(invalid("answers", "must be an object")),
+    };
+    let is_known = |name: &&String| questions.iter().any(|question| question.question == **name);
+    if let Some(unknown) = answers.keys().find(|name| !is_known(name)) {
+        let param = format!("answers.{}", crate::text::prefix(unknown, 200));
+        return Err(invalid(&param, "is the answer to a question that was not asked"));
+    }
+    let answer = |question: &Question| {
+        let given = text(answers.get(&question.question), "answers")?;
+        Ok((question.question.clone(), given.unwrap_or_else(|| NO_ANSWER.to_owned())))
+    };
+    let answers = questions.iter().map(answer).collect::<Result<IndexMap<_, _>, ApiError>>()?;
+    Ok(Decision::Answers { answers })
+}
+
+fn decision(body: &Map<String, Value>) -> Result<&str, ApiError> {
+    match body.get("decision") {
+        None => Err(missing("decision")),
+        Some(Value::String(word)) if matches!(word.as_str(), "allow" | "deny") => Ok(word),
+        Some(_) => Err(invalid("decision", "must be \"allow\" or \"deny\"")),
+    }
+}
+
+fn scope(body: &Map<String, Value>) -> Result<GrantScope, ApiError> {
+    match body.get("scope") {
+        None | Some(Value::Null) => Ok(GrantScope::Once),
+        Some(Value::String(word)) if word == "once" => Ok(GrantScope::Once),
+        Some(Value::String(word)) if word == "session" => Ok(GrantScope::Session),
+        Some(Value::String(word)) if word == "rule" => {
+            let message = "`scope` \"rule\" is not supported yet; \"once\" and \"session\" are.";
+            Err(ApiError::new(ErrorCode::UnsupportedValue, message).param("scope"))
+        }
+        Some(_) => Err(invalid("scope", "must be \"once\" or \"session\"")),
+    }
+}
+
+fn text(value: Option<&Value>, name: &str) -> Result<Option<String>, ApiError> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.chars().count() > MAX_TEXT => {
+            Err(invalid(name, &format!("may have at most {MAX_TEXT} characters")))
+        }
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(invalid(name, "must be text")),
+    }
+}
+
+fn only(body: &Map<String, Value>, known: &[&str]) -> Result<(), ApiError> {
+    match body.keys().find(|name| !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(unknown) => {
+            let fields = known.join("`, `");
+            Err(invalid(
+                crate::text::prefix(unknown, 200),
+                &format!("is no field of this decision; the fields are `{fields}`"),
+            ))
+        }
+    }
+}
+
+fn invalid(param: &str, what: &str) -> ApiError {
+    let message = format!("`{param}` {what}.");
+    ApiError::new(ErrorCode::InvalidValue, message).param(param)
+}
+
+fn missing(param: &str) -> ApiError {
+    ApiError::new(ErrorCode::MissingField, format!("`{param}` is missing.")).param(param)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::asking::reply::test_support::{effect_ask, question_ask};
+
+    /// The decision in short, or the error's code and parameter.
+    fn read(ask: &Ask, body: &Value) -> String {
+        match read_decision(ask, body) {
+            Ok(Decision::Allow { digest, scope, updated_input }) => {
+                assert_eq!(digest, [0; 32]);
+                let updated = updated_input.map(|input| format!(" {input}")).unwrap_or_default();
+                format!("{scope:?}{updated}")
+            }
+            Ok(Decision::Deny { feedback }) => format!("deny {}", feedback.unwrap_or_default()),
+            Ok(Decision::Answers { answers }) => {
+                answers.values().map(String::as_str).collect::<Vec<_>>().join(" | ")
+            }
+            Ok(Decision::Expired) => "expired".to_owned(),
+            Err(error) => format!("{:?} {}", error.code, error.param.unwrap_or_default()),
+        }
+    }
+
+    #[test]
+    fn reads_decisions_about_effects_strictly() {
+        let ask = effect_ask(0, "KXRT").ask;
+        for (body, expected) in [
+            (json!({ "decision": "allow" }), "Once"),
+            (json!({ "decision": "allow", "scope": "session" }), "Session"),
+            (json!({ "decision": "allow", "scope": null, "feedback": null }), "Once"),
+            (json!({ "decision": "allow", "updated_input": { "a": 1 } }), r#"Once {"a":1}"#),
+            (json!({ "decision": "deny", "feedback": "later" }), "deny later"),
+            (json!({ "decision": "deny", "updated_input": {} }), "InvalidValue updated_input"),
+            (json!({ "decision": "allow", "updated_input": "x" }), "InvalidValue updated_input"),
+            (json!({ "decision": "allow", "scope": "rule" }), "UnsupportedValue scope"),
+            (json!({ "decision": "deny", "scope": "rule" }), "UnsupportedValue scope"),
+            (json!({ "decision": "allow", "scope": "Session" }), "InvalidValue scope"),
+            (json!({ "decision": "allow", "scope": 1 }), "InvalidValue scope"),
+            (json!({ "decision": "Allow" }), "InvalidValue decision"),
+            (json!({ "decision": true }), "InvalidValue decision"),
+            (json!({ "decision": null }), "InvalidValue decision"),
+            (json!({}), "MissingField decision"),
+            (json!({ "decision": "deny", "feedback": 5 }), "InvalidValue feedback"),
+            (
+                json!({ "decision": "deny", "feedback": "é".repeat(10_001) }),
+                "InvalidValue feedback",
+            ),
+            (json!({ "decision": "allow", "answers": {} }), "InvalidValue answers"),
+            (json!({ "decision": "allow", "scop": "once" }), "InvalidValue scop"),
+            (json!([]), "InvalidValue "),
+            (json!("allow"), "InvalidValue "),
+        ] {
+            assert_eq!(read(&ask, &body), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn reads_answers_to_the_questions_that_were_asked() {
+        let ask = question_ask().ask;
+        for (body, expected) in [
+            (
+                json!({ "answers": { "Which sizes?": "1, 2", "Which colour?": "Red" } }),
+                "Red | 1, 2",
+            ),
+            (json!({ "answers": {} }), "(no answer) | (no answer)"),
+            (json!({ "answers": { "Which colour?": null } }), "(no answer) | (no answer)"),
+            (json!({ "decision": "deny", "feedback": "no" }), "deny no"),
+            (json!({ "answers": { "Which?": "Red" } }), "InvalidValue answers.Which?"),
+            (json!({ "answers": { "Which colour?": 1 } }), "InvalidValue answers"),
+            (json!({ "answers": ["Red"] }), "InvalidValue answers"),
+            (json!({ "decision": "allow" }), "InvalidValue decision"),
+            (json!({ "decision": "deny", "answers": {} }), "InvalidValue answers"),
+            (json!({ "scope": "once", "answers": {} }), "InvalidValue scope"),
+            (json!({}), "MissingField answers"),
+        ] {
+            assert_eq!(read(&ask, &body), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn tells_what_can_be_decided() {
+        let effect = choices(&effect_ask(0, "KXRT").ask);
+        assert_eq!(effect, json!(["allow once", "allow for this session", "deny"]));
+        assert_eq!(choices(&question_ask().ask)[0]["options"][1]["label"], "Green");
+    }
+}

@@ -1,0 +1,268 @@
+//! Asks a person by a tool of the client: Open WebUI's `ask_user`, or `toolhand_approval`.
+
+use serde_json::{Value, json};
+
+use super::choice::{Choice, decided, deny_all, is_expired};
+use super::message::effect;
+use super::reply::answer;
+use crate::agent::beginning::Decided;
+use crate::agent::record::Asked;
+use crate::execution::ask::{About, Decision, Question};
+use crate::text;
+use crate::tools::question::{NO_ANSWER, QuestionOption};
+
+/// What `ask_user` can show: docs of Open WebUI's dialog, measured.
+const MAX_QUESTIONS: usize = 3;
+const OPTIONS: std::ops::RangeInclusive<usize> = 2..=3;
+const MAX_QUESTION_CHARS: usize = 500;
+
+/// Characters of a headline in the question of an approval. The effect itself stands in the
+/// message before.
+const MAX_HEADLINE_CHARS: usize = 300;
+
+/// One call of `ask_user`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Dialog {
+    pub(crate) arguments: Value,
+    /// The asks that it is about, as places in the list.
+    pub(crate) asks: Vec<usize>,
+}
+
+/// The calls of `ask_user` that ask about all of this, one after another. `None` if something
+/// does not fit into any dialog: then all is asked in the conversation.
+pub(crate) fn dialogs(asked: &[Asked]) -> Option<Vec<Dialog>> {
+    let mut dialogs: Vec<Dialog> = Vec::new();
+    let mut approvals = Vec::new();
+    for (place, asked) in asked.iter().enumerate() {
+        match &asked.ask.about {
+            About::Effect(_) => approvals.push((place, approval(asked))),
+            About::Questions { questions } => dialogs.push(of_questions(place, questions)?),
+        }
+    }
+    let approvals = approvals.chunks(MAX_QUESTIONS).map(|chunk| {
+        let (asks, questions): (Vec<_>, Vec<_>) = chunk.iter().cloned().unzip();
+        Dialog { arguments: json!({ "questions": questions }), asks }
+    });
+    // Approvals come first, a question alone after them.
+    Some(approvals.chain(dialogs).collect())
+}
+
+/// The first option is badged as recommended, so it denies.
+fn approval(asked: &Asked) -> Value {
+    let headline = text::first_chars(&asked.ask.headline, MAX_HEADLINE_CHARS);
+    let headline = text::printable(headline.as_bytes());
+    let Asked { code, ask, .. } = asked;
+    let option =
+        |(choice, description)| json!({ "label": label(choice), "description": description });
+    let options = [
+        (Choice::Deny, "The call is not made."),
+        (Choice::AllowOnce, "Exactly what the message above shows."),
+        (Choice::AllowForSession, "This command, or edits of this file, from now on."),
+    ];
+    json!({
+        "id": code,
+        "header": text::first_chars(&ask.tool, 12),
+        "question": text::first_chars(
+            &format!("{} ({code}): {headline}", ask.tool), MAX_QUESTION_CHARS),
+        "options": options.map(option),
+        "allow_other": true,
+    })
+}
+
+fn label(choice: Choice) -> String {
+    let label = choice.label();
+    let (first, rest) = label.split_at(1);
+    format!("{}{rest}", first.to_ascii_uppercase())
+}
+
+fn of_questions(place: usize, questions: &[Question]) -> Option<Dialog> {
+    let fits = |question: &Question| {
+        OPTIONS.contains(&question.options.len())
+            && !question.multi_select
+            && question.question.chars().count() <= MAX_QUESTION_CHARS
+    };
+    if questions.len() > MAX_QUESTIONS || !questions.iter().all(fits) {
+        return None;
+    }
+    let one = |(index, question): (usize, &Question)| {
+        let option = |option: &QuestionOption| json!({ "label": option.label, "description": option.description });
+        json!({
+            "id": question_id(index),
+            "header": question.header,
+            "question": question.question,
+            "options": question.options.iter().map(option).collect::<Vec<_>>(),
+            "allow_other": true,
+        })
+    };
+    let questions: Vec<_> = questions.iter().enumerate().map(one).collect();
+    Some(Dialog { arguments: json!({ "questions": questions }), asks: vec![place] })
+}
+
+fn question_id(index: usize) -> String {
+    format!("q{}", index + 1)
+}
+
+/// Reads the answer to a call of `ask_user` about these asks. What is no answer (a dialog that
+/// was closed, an error, any other text) denies them.
+pub(crate) fn read_dialog_answer(asked: &[&Asked], content: &str, now_ms: i64) -> Vec<Decided> {
+    let answers = serde_json::from_str::<Value>(content)
+        .ok()
+        .and_then(|mut answer| answer.get_mut("answers").map(Value::take).filter(Value::is_object));
+    let Some(answers) = answers else {
+        return deny_all(asked.iter().copied(), "");
+    };
+    let label_of = |id: &str| answers.get(id).and_then(|answer| answer["label"].as_str());
+    let one = |asked: &&Asked| match &asked.ask.about {
+        About::Effect(_) => chosen(asked, label_of(&asked.code), now_ms),
+        About::Questions { .. } if is_expired(asked, now_ms) => decided(asked, Decision::Expired),
+        About::Questions { questions } => {
+            let one = |(index, question): (usize, &Question)| {
+                let label = label_of(&question_id(index)).map(str::trim);
+                let answer = label.map_or(NO_ANSWER.to_owned(), |label| answer(question, label));
+                (question.question.clone(), answer)
+            };
+            let answers = questions.iter().enumerate().map(one).collect();
+            decided(asked, Decision::Answers { answers })
+        }
+    };
+    asked.iter().map(one).collect()
+}
+
+/// Only the label of a choice is one. Other words deny, and are passed on.
+fn chosen(asked: &Asked, label_of_answer: Option<&str>, now_ms: i64) -> Decided {
+    let Some(words) = label_of_answer else {
+        return decided(asked, Decision::Deny { feedback: None });
+    };
+    let is_chosen = |choice: &Choice| words.trim().eq_ignore_ascii_case(choice.label());
+    match Choice::ALL.into_iter().find(is_chosen) {
+        Some(choice) => choice.decide(asked, now_ms),
+        None => deny_all([asked], words).remove(0),
+    }
+}
+
+/// The arguments of a call of `toolhand_approval` about an effect. `None` for a question, which
+/// it cannot ask.
+pub(crate) fn toolhand_approval(asked: &Asked) -> Option<Value> {
+    match &asked.ask.about {
+        About::Questions { .. } => None,
+        About::Effect(_) => Some(json!({
+            "approval_id": asked.id,
+            "code": asked.code,
+            "tool": asked.ask.tool,
+            "effect": effect(&asked.ask),
+            "choices": Choice::ALL.map(Choice::label),
+        })),
+    }
+}
+
+/// Reads the answer to a call of `toolhand_approval`: a choice, also as a JSON string. Any
+/// other text denies, and is passed on unless it is an error.
+pub(crate) fn read_toolhand_approval(asked: &Asked, content: &str, now_ms: i64) -> Decided {
+    let unquoted = serde_json::from_str::<String>(content);
+    let words = unquoted.as_deref().unwrap_or(content);
+    match Choice::read(words) {
+        Some(choice) => choice.decide(asked, now_ms),
+        None if words.trim_start().starts_with("Error") => deny_all([asked], "").remove(0),
+        None => deny_all([asked], words).remove(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::agent::asking::reply::test_support::{
+        NOW, ask_of, effect_ask, question, question_ask, shown,
+    };
+
+    #[test]
+    fn in_an_approval_deny_comes_first() {
+        let dialogs = dialogs(&[effect_ask(0, "KXRT")]).unwrap();
+        assert_snapshot!(dialogs[0].arguments, @r#"{"questions":[{"id":"KXRT","header":"Bash","question":"Bash (KXRT): make 0","options":[{"label":"Deny","description":"The call is not made."},{"label":"Allow once","description":"Exactly what the message above shows."},{"label":"Allow for this session","description":"This command, or edits of this file, from now on."}],"allow_other":true}]}"#);
+    }
+
+    #[test]
+    fn what_does_not_fit_comes_in_a_further_dialog() {
+        let asked: Vec<_> = (0..7).map(|slot| effect_ask(slot, &format!("KXR{slot}"))).collect();
+        let asks: Vec<_> = dialogs(&asked).unwrap().into_iter().map(|dialog| dialog.asks).collect();
+        assert_eq!(asks, [vec![0, 1, 2], vec![3, 4, 5], vec![6]]);
+        let mut long = effect_ask(0, "KXRT");
+        long.ask.headline = "\u{1b}é".repeat(5000);
+        let dialog = dialogs(&[long]).unwrap().remove(0);
+        let question = dialog.arguments["questions"][0]["question"].as_str().unwrap();
+        assert!(question.chars().count() <= MAX_QUESTION_CHARS && !question.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn questions_within_the_limits_are_asked_in_a_dialog_and_others_are_not() {
+        let two = || question("How?", "How", &["Fast", "Slow"], false);
+        assert!(dialogs(&[ask_of(vec![two(), two(), two()])]).is_some());
+        assert!(dialogs(&[ask_of(vec![two(), two(), two(), two()])]).is_none());
+        let four = question("How?", "How", &["1", "2", "3", "4"], false);
+        assert!(dialogs(&[ask_of(vec![four])]).is_none());
+        let long = question(&"é".repeat(501), "How", &["Fast", "Slow"], false);
+        assert!(dialogs(&[ask_of(vec![long])]).is_none());
+        assert!(dialogs(&[question_ask()]).is_none(), "several may be chosen");
+    }
+
+    #[test]
+    fn a_dialogs_answer_decides_by_code_and_label() {
+        let asked = [effect_ask(0, "KXRT"), effect_ask(1, "BCDF"), effect_ask(2, "GHJK")];
+        let read = |content: &str| {
+            shown(&read_dialog_answer(&asked.iter().collect::<Vec<_>>(), content, NOW))
+        };
+        for (content, expected) in [
+            (
+                r#"{"answers":{"KXRT":{"label":"Allow once"},"BCDF":{"label":"Deny"},"GHJK":{"label":"Allow for this session"}}}"#,
+                "0=once 1=no 2=session",
+            ),
+            (r#"{"answers":{"GHJK":{"label":"allow once"}}}"#, "0=no 1=no 2=once"),
+            (r#"{"answers":{"KXRT":{"label":"not so fast"}}}"#, "0=no:not so fast 1=no 2=no"),
+            (r#"{"answers":{"KXRT":{"label":"1"}}}"#, "0=no:1 1=no 2=no"),
+            (r#"{"answers":{"KXRT":"Allow once"}}"#, "0=no 1=no 2=no"),
+            (r#"{"answers":{"KXRT":{"label":["Allow once"]}}}"#, "0=no 1=no 2=no"),
+            (r#"{"answers":["Allow once"]}"#, "0=no 1=no 2=no"),
+            (r#"{"answers":{}}"#, "0=no 1=no 2=no"),
+            ("Error: tool call rejected by user.", "0=no 1=no 2=no"),
+            ("Allow once", "0=no 1=no 2=no"),
+            ("1", "0=no 1=no 2=no"),
+            ("", "0=no 1=no 2=no"),
+        ] {
+            assert_eq!(read(content), expected, "{content}");
+        }
+    }
+
+    #[test]
+    fn a_dialogs_answer_to_questions_is_a_label_or_the_persons_words() {
+        let asked = ask_of(vec![
+            question("How?", "How", &["Fast", "Slow"], false),
+            question("When?", "When", &["Now", "Later"], false),
+        ]);
+        let read = |content: &str| shown(&read_dialog_answer(&[&asked], content, NOW));
+        let both = r#"{"answers":{"q1":{"label":"slow"},"q2":{"label":"at noon"}}}"#;
+        assert_eq!(read(both), "Slow | at noon");
+        assert_eq!(read(r#"{"answers":{"q2":{"label":"Now"}}}"#), "(no answer) | Now");
+        assert_eq!(read("Error: tool call rejected by user."), "0=no");
+    }
+
+    #[test]
+    fn toolhand_approval_is_answered_with_a_choice_word() {
+        let asked = effect_ask(0, "KXRT");
+        let arguments = toolhand_approval(&asked).unwrap();
+        assert_eq!(arguments["approval_id"], asked.id.as_str());
+        assert_eq!(arguments["choices"], json!(["allow once", "allow for this session", "deny"]));
+        assert_eq!(toolhand_approval(&question_ask()), None);
+        for (content, expected) in [
+            ("allow", "0=once"),
+            ("\"always\"", "0=session"),
+            ("deny", "0=no"),
+            ("Error: cancelled", "0=no"),
+            ("timed out", "0=no:timed out"),
+            (r#"{"decision":"allow"}"#, r#"0=no:{"decision":"allow"}"#),
+            ("", "0=no"),
+        ] {
+            assert_eq!(shown(&[read_toolhand_approval(&asked, content, NOW)]), expected);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Writes the message in which a person is asked.
+
+use std::fmt::Write as _;
+
+use super::choice::Choice;
+use crate::agent::beginning::AskingChannel;
+use crate::agent::record::Asked;
+use crate::execution::ask::{About, Ask, Question, ShownEffect};
+use crate::markdown;
+
+/// What is asked, as Markdown, and how to answer in this channel. Where the client's own tool
+/// asks, its dialog has the choices, and the message holds the effects alone.
+pub(crate) fn message(asked: &[Asked], channel: AskingChannel) -> String {
+    let mut message = String::new();
+    for asked in asked {
+        if !message.is_empty() {
+            message.push('\n');
+        }
+        let _ = write!(message, "{}\n\n{}", title(asked), effect(&asked.ask));
+    }
+    match channel {
+        AskingChannel::AskUser | AskingChannel::ToolhandApproval => {}
+        AskingChannel::Rest => message.push_str(&where_to_decide(asked)),
+        AskingChannel::Conversation | AskingChannel::Nobody => {
+            message.push_str(&how_to_reply(asked));
+        }
+    }
+    message.trim_end().to_owned()
+}
+
+fn title(asked: &Asked) -> String {
+    let Asked { code, ask, .. } = asked;
+    let tool = markdown::line(&ask.tool);
+    match &ask.about {
+        About::Effect(ShownEffect { why, .. }) => {
+            let why = why.as_ref().map(|why| format!(": {}", markdown::line(why)));
+            format!("**{tool} needs your approval** (`{code}`){}", why.unwrap_or_default())
+        }
+        About::Questions { questions } if questions.len() == 1 => {
+            format!("**A question** (`{code}`)")
+        }
+        About::Questions { .. } => format!("**Some questions** (`{code}`)"),
+    }
+}
+
+/// What a call would do, or the model's questions, as Markdown.
+pub(crate) fn effect(ask: &Ask) -> String {
+    match &ask.about {
+        About::Effect(shown) => format!("{}\n", shown.markdown.trim_end()),
+        About::Questions { questions } => {
+            questions.iter().map(question).collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+fn question(question: &Question) -> String {
+    let header = markdown::line(&question.header);
+    let head = if header.is_empty() { String::new() } else { format!("**{header}**: ") };
+    let several = if question.multi_select { " (several may be chosen)" } else { "" };
+    let mut text = format!("{head}{}{several}\n\n", markdown::line(&question.question));
+    for (index, option) in question.options.iter().enumerate() {
+        let (label, description) =
+            (markdown::line(&option.label), markdown::line(&option.description));
+        let colon = if description.is_empty() { "" } else { ": " };
+        let _ = writeln!(text, "- `{}` {label}{colon}{description}", index + 1);
+    }
+    text
+}
+
+fn how_to_reply(asked: &[Asked]) -> String {
+    match asked {
+        [] => String::new(),
+        [Asked { ask: Ask { about: About::Questions { questions }, .. }, .. }, ..] => {
+            how_to_answer(questions)
+        }
+        [one] => format!(
+            "\n{}\nReply with the number alone. Any other reply denies it and is passed on.\n",
+            choices(std::slice::from_ref(one))
+        ),
+        all => {
+            let example: Vec<_> = all.iter().map(|asked| format!("`{} 1`", asked.code)).collect();
+            format!(
+                "\n{}\nReply with one number alone for all of them, or with one line for each: \
+                 {}. Any other reply denies them all and is passed on.\n",
+                choices(all),
+                example.join(", ")
+            )
+        }
+    }
+}
+
+fn choices(asked: &[Asked]) -> String {
+    let mut text = String::new();
+    for (index, choice) in Choice::ALL.into_iter().enumerate() {
+        let covers = if choice == Choice::AllowForSession { covered(asked) } else { "" };
+        let _ = writeln!(text, "- `{}` {}{covers}", index + 1, choice.label());
+    }
+    text
+}
+
+/// What the choice for the session covers.
+fn covered(asked: &[Asked]) -> &'static str {
+    match asked {
+        [Asked { ask: Ask { about: About::Effect(shown), .. }, .. }] if shown.grant.is_some() => {
+            " (exactly this command, or any edit of this file)"
+        }
+        [Asked { ask: Ask { about: About::Effect(_), .. }, .. }] => " (here it means once)",
+        _ => " (exactly these commands, or any edit of these files)",
+    }
+}
+
+fn how_to_answer(questions: &[Question]) -> String {
+    let several = if questions.iter().any(|question| question.multi_select) {
+        " Several choices are separated by commas."
+    } else {
+        ""
+    };
+    match questions.len() {
+        1 => format!("\nReply with a number, or in your own words.{several}\n"),
+        _ => format!(
+            "\nReply with one line for each, in this order: a number, or your own words.{several}\n"
+        ),
+    }
+}
+
+fn where_to_decide(asked: &[Asked]) -> String {
+    let mut text =
+        "\nThis is decided over the server's API, not in this conversation:\n\n".to_owned();
+    for asked in asked {
+        let _ = writeln!(text, "- `{}`: `POST /toolhand/v1/approvals/{}`", asked.code, asked.id);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::agent::asking::reply::test_support::{effect_ask, question_ask};
+
+    #[test]
+    fn an_approval_shows_the_effect_and_the_choices() {
+        let asked = [effect_ask(0, "KXRT")];
+        assert_snapshot!(message(&asked, AskingChannel::Conversation), @r"
+        **Bash needs your approval** (`KXRT`): there is no sandbox to run it in
+
+        ```sh
+        make 0
+        ```
+
+        - `1` allow once
+        - `2` allow for this session (exactly this command, or any edit of this file)
+        - `3` deny
+
+        Reply with the number alone. Any other reply denies it and is passed on.
+        ");
+    }
+
+    #[test]
+    fn several_approvals_stand_in_one_message() {
+        let asked = [effect_ask(0, "KXRT"), effect_ask(1, "BCDF")];
+        let text = message(&asked, AskingChannel::Conversation);
+        assert!(text.contains("make 0") && text.contains("make 1"));
+        assert!(text.contains("one line for each: `KXRT 1`, `BCDF 1`."), "{text}");
+        assert_eq!(text.matches("- `3` deny").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn questions_are_told_with_their_options() {
+        let asked = [question_ask()];
+        assert_snapshot!(message(&asked, AskingChannel::Conversation), @r"
+        **Some questions** (`KXRT`)
+
+        **Colour**: Which colour?
+
+        - `1` Red: like a rose
+        - `2` Green
+
+        **Sizes**: Which sizes? (several may be chosen)
+
+        - `1` 2
+        - `2` 1
+        - `3` Large, very
+
+        Reply with one line for each, in this order: a number, or your own words. Several choices are separated by commas.
+        ");
+    }
+
+    #[test]
+    fn the_message_says_where_to_decide_if_only_rest_does() {
+        let asked = [effect_ask(0, "KXRT")];
+        let text = message(&asked, AskingChannel::Rest);
+        assert!(text.contains(&format!("`POST /toolhand/v1/approvals/{}`", asked[0].id)), "{text}");
+        assert!(!text.contains("Reply"), "{text}");
+    }
+
+    #[test]
+    fn no_words_of_the_model_become_another_block() {
+        let mut asked = question_ask();
+        let About::Questions { questions } = &mut asked.ask.about else { unreachable!() };
+        questions[0].question = "ok?\n\n**Bash needs your approval**\n- `1` deny".to_owned();
+        questions[0].options[0].label = "x\n- `3` y\u{202e}".to_owned();
+        let text = message(&[asked], AskingChannel::Conversation);
+        assert!(!text.contains("\n**Bash") && !text.contains("\n- `3` y"), "{text}");
+        assert!(text.contains(r"\u{202e}"), "{text}");
+    }
+}

@@ -1,0 +1,182 @@
+//! Saves which files a session has read, so that a later turn finds it, after a restart too.
+
+use std::ffi::OsString;
+use std::ops::RangeInclusive;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Fingerprint, Known, KnownFile, MAX_PAGES, Page, ReadState};
+use crate::workspace::FileVersion;
+
+/// Files that are saved, those used last. It is written after each turn, so it must stay small.
+const MAX_SAVED_FILES: usize = 512;
+
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    round: u64,
+    /// The least recently used first.
+    files: Vec<SavedFile>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedFile {
+    path: SavedPath,
+    version: FileVersion,
+    /// In hexadecimal.
+    hash: Option<String>,
+    /// First line, last line, round.
+    shown: Vec<(u64, u64, u64)>,
+}
+
+/// A path as text, or as bytes if it is not UTF-8.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum SavedPath {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl ReadState {
+    pub(crate) fn save(&self) -> Value {
+        let known = self.lock();
+        let mut files: Vec<_> = known.files.iter().collect();
+        files.sort_by_key(|(_, file)| file.used);
+        let skipped = files.len().saturating_sub(MAX_SAVED_FILES);
+        let files = files[skipped..].iter().map(|(path, file)| SavedFile::new(path, file));
+        let saved = Saved { round: known.round, files: files.collect() };
+        serde_json::to_value(saved).unwrap_or_default()
+    }
+
+    /// Loads what was saved. A file whose record cannot be read counts as unread.
+    pub(crate) fn load(saved: &Value) -> Self {
+        let round = saved["round"].as_u64().unwrap_or_default();
+        let mut known = Known { round, ..Known::default() };
+        for file in saved["files"].as_array().into_iter().flatten().take(MAX_SAVED_FILES) {
+            let file = SavedFile::deserialize(file).ok();
+            if let Some((path, fingerprint, shown)) = file.and_then(SavedFile::read) {
+                known.file(&path, fingerprint).shown = shown;
+            }
+        }
+        Self { known: Mutex::new(known) }
+    }
+}
+
+impl SavedFile {
+    fn new(path: &Path, file: &KnownFile) -> Self {
+        let path = path.to_str().map_or_else(
+            || SavedPath::Bytes(path.as_os_str().as_bytes().to_vec()),
+            |path| SavedPath::Text(path.to_owned()),
+        );
+        let page = |page: &Page| (*page.lines.start(), *page.lines.end(), page.round);
+        Self {
+            path,
+            version: file.fingerprint.version,
+            hash: file.fingerprint.hash.map(|hash| hash.to_hex().to_string()),
+            shown: file.shown.iter().map(page).collect(),
+        }
+    }
+
+    /// `None` if the hash is none: without it the file would count as known by its times alone.
+    fn read(self) -> Option<(PathBuf, Fingerprint, Vec<Page>)> {
+        let hash = match self.hash {
+            Some(hash) => Some(blake3::Hash::from_hex(hash).ok()?),
+            None => None,
+        };
+        let path = match self.path {
+            SavedPath::Text(path) => PathBuf::from(path),
+            SavedPath::Bytes(bytes) => OsString::from_vec(bytes).into(),
+        };
+        let page = |(first, last, round)| Page { lines: RangeInclusive::new(first, last), round };
+        let shown = self.shown.into_iter().take(MAX_PAGES).map(page).collect();
+        Some((path, Fingerprint { version: self.version, hash }, shown))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn fingerprint(content: u8) -> Fingerprint {
+        let metadata = std::fs::metadata("/").unwrap();
+        let version = FileVersion::from_metadata(&metadata);
+        // Some files are too long to be hashed.
+        if content == 3 {
+            Fingerprint { version, hash: None }
+        } else {
+            Fingerprint::from_bytes(version, &[content])
+        }
+    }
+
+    fn path(number: u8) -> PathBuf {
+        OsString::from_vec(vec![b'/', number]).into()
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_saved_is_known_after_a_restart(
+            steps in prop::collection::vec(
+                (0_u8..4, any::<u8>(), 0_u8..4, 1_u64..20, 0_u64..20), 0..60),
+        ) {
+            let state = ReadState::default();
+            for (step, file, content, first, more) in &steps {
+                match step {
+                    0 => state.begin_round(),
+                    1 => state.wrote(&path(*file), fingerprint(*content)),
+                    _ => {
+                        let lines = (*step == 2).then(|| *first..=first + more);
+                        state.saw(&path(*file), fingerprint(*content), lines);
+                    }
+                }
+            }
+            let text = state.save().to_string();
+            let loaded = ReadState::load(&serde_json::from_str(&text).unwrap());
+
+            prop_assert_eq!(loaded.save(), state.save());
+            for number in steps.iter().map(|step| step.1).chain([0, 255]) {
+                for content in 0..4 {
+                    let (path, now) = (path(number), fingerprint(content));
+                    prop_assert_eq!(loaded.knows(&path, &now), state.knows(&path, &now));
+                    for lines in [1..=1, 3..=9, 10..=30] {
+                        prop_assert_eq!(
+                            loaded.was_shown(&path, &now, &lines),
+                            state.was_shown(&path, &now, &lines)
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn saves_the_files_used_last_and_no_more_than_a_bound() {
+        let state = ReadState::default();
+        let name = |number: usize| PathBuf::from(format!("/{number}"));
+        for number in 0..=MAX_SAVED_FILES {
+            state.saw(&name(number), fingerprint(0), None);
+        }
+        let loaded = ReadState::load(&state.save());
+        assert!(!loaded.has_seen(&name(0)));
+        assert!(loaded.has_seen(&name(1)) && loaded.has_seen(&name(MAX_SAVED_FILES)));
+    }
+
+    #[test]
+    fn what_cannot_be_read_counts_as_unread() {
+        let state = ReadState::default();
+        state.saw(Path::new("/a"), fingerprint(0), None);
+        state.saw(Path::new("/b"), fingerprint(0), None);
+        let mut saved = state.save();
+        saved["files"][0]["hash"] = json!("zz");
+        let loaded = ReadState::load(&saved);
+        assert!(!loaded.has_seen(Path::new("/a")) && loaded.has_seen(Path::new("/b")));
+        for broken in [json!(null), json!([]), json!({ "files": 5, "round": "x" }), json!("")] {
+            assert!(!ReadState::load(&broken).has_seen(Path::new("/a")));
+        }
+    }
+}
