@@ -1,11 +1,18 @@
 //! Puts what a person is asked into the form in which the client can ask it.
 
+use super::asking::dialog::{dialogs, toolhand_approval};
+use super::asking::message::message;
 use super::beginning::AskingChannel;
 use super::record::Asked;
-use crate::execution::ask::About;
+
+/// Open WebUI's tool.
+const ASK_USER: &str = "ask_user";
+
+/// A client's tool that was made for us.
+const TOOLHAND_APPROVAL: &str = "toolhand_approval";
 
 /// What the client is sent to ask a person.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Presented {
     /// Content of the answer.
     pub(super) text: String,
@@ -16,25 +23,38 @@ pub(super) struct Presented {
 /// A call of a tool that the client declared for asking.
 #[derive(Debug)]
 pub(super) struct PresentedCall {
-    pub(super) tool: String,
+    pub(super) tool: &'static str,
     pub(super) arguments: String,
     /// The asks it is about, by their places among those asked.
     pub(super) asks: Vec<usize>,
 }
 
-pub(super) fn present(asked: &[Asked], _channel: AskingChannel) -> Presented {
-    let texts: Vec<_> = asked.iter().map(text_of).collect();
-    Presented { text: texts.join("\n\n"), calls: Vec::new() }
+/// By the client's tool if all of it fits, otherwise as the assistant's message.
+pub(super) fn present(asked: &[Asked], channel: AskingChannel) -> Presented {
+    let calls = match channel {
+        AskingChannel::AskUser => by_dialog(asked),
+        AskingChannel::ToolhandApproval => by_approvals(asked),
+        AskingChannel::Conversation | AskingChannel::Rest | AskingChannel::Nobody => {
+            return Presented { text: message(asked, channel), calls: Vec::new() };
+        }
+    };
+    match calls {
+        Some(calls) => Presented { text: message(asked, channel), calls },
+        None => present(asked, AskingChannel::Conversation),
+    }
 }
 
-fn text_of(asked: &Asked) -> String {
-    let Asked { code, ask, .. } = asked;
-    match &ask.about {
-        About::Effect(effect) => format!("{}\n\n(`{code}`)", effect.markdown),
-        About::Questions { questions } => {
-            let questions: Vec<_> =
-                questions.iter().map(|question| question.question.clone()).collect();
-            format!("{}\n\n(`{code}`)", questions.join("\n"))
-        }
-    }
+/// One dialog: it must be the only call of its message. What it leaves out is asked again.
+fn by_dialog(asked: &[Asked]) -> Option<Vec<PresentedCall>> {
+    let dialog = dialogs(asked)?.into_iter().next()?;
+    let (arguments, asks) = (dialog.arguments.to_string(), dialog.asks);
+    Some(vec![PresentedCall { tool: ASK_USER, arguments, asks }])
+}
+
+fn by_approvals(asked: &[Asked]) -> Option<Vec<PresentedCall>> {
+    let calls = asked.iter().enumerate().map(|(place, asked)| {
+        let arguments = toolhand_approval(asked)?.to_string();
+        Some(PresentedCall { tool: TOOLHAND_APPROVAL, arguments, asks: vec![place] })
+    });
+    calls.collect()
 }

@@ -85,11 +85,11 @@ pub(super) struct Round {
     size_estimate: usize,
     passed_on: PassedOn,
     held: HeldText,
-    announced: Announced,
     /// The text that the client was sent as content.
     pub(super) said: String,
     /// Set for a round that an earlier turn began.
     restored: Option<Restored>,
+    announced: Announced,
 }
 
 /// One call of the round. Its index in `Round::calls` is both its slot in the assembler and its
@@ -202,9 +202,9 @@ impl Round {
             size_estimate: 0,
             passed_on: PassedOn::default(),
             held: HeldText::new(rules.content),
-            announced: Announced::new(rules.cards),
             said: String::new(),
             restored: None,
+            announced: Announced::new(rules.cards),
         }
     }
 

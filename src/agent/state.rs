@@ -313,7 +313,7 @@ impl TurnState {
 
     fn close_if_answered(&mut self, effects: &mut Vec<TurnEffect>) {
         if self.phase == Phase::Answering && self.round.is_answered() {
-            if self.round.is_clients_turn() {
+            if self.clients_reason.is_some() {
                 self.hand_over_to_client(effects);
             } else {
                 self.close_round(effects);

@@ -87,7 +87,13 @@ impl Round {
     fn is_to_be_announced(&self, slot: usize, rules: &RoundRules<'_>) -> bool {
         let is_open = matches!(
             self.calls[slot].progress,
-            Progress::Open | Progress::Ready | Progress::Running(_) | Progress::RunningInvalid(..)
+            Progress::Open
+                | Progress::Ready
+                | Progress::Judging
+                | Progress::JudgingInvalid(_)
+                | Progress::Asking(_)
+                | Progress::Running(_)
+                | Progress::RunningInvalid(..)
         );
         is_open && !rules.is_clients(self.assembler.call(Slot(slot)))
     }

@@ -90,7 +90,8 @@ impl Round {
     /// Marks the call as running. Returns the event.
     fn start(&mut self, position: Position, now: Duration) -> TurnEvent {
         let assembled = self.assembler.call(Slot(position));
-        let (id, call) = (assembled.id.clone(), &mut self.calls[position]);
+        let id = assembled.id.clone();
+        let call = &mut self.calls[position];
         call.progress = Progress::Running(Running { id: id.clone(), since: now });
         TurnEvent::ToolStarted(Box::new(ToolStart {
             call_id: id,

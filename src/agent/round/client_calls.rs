@@ -99,10 +99,13 @@ impl Round {
         let mut left = Vec::new();
         for (slot, call) in self.calls.iter_mut().enumerate() {
             let is_clients = rules.is_clients(self.assembler.call(Slot(slot)));
-            if is_clients && matches!(call.progress, Progress::Open) {
-                call.progress = Progress::Clients;
-                left.push(slot);
+            match call.progress {
+                Progress::Open if is_clients => left.push(slot),
+                // It was withdrawn when it was cut off.
+                Progress::Dropped if is_clients => {}
+                _ => continue,
             }
+            call.progress = Progress::Clients;
         }
         if !left.is_empty() {
             effects.push(RoundEffect::Withdraw(left));

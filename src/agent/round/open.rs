@@ -97,10 +97,6 @@ impl Round {
         calls.map(|(call, assembled)| client_entry(call, assembled)).collect()
     }
 
-    pub(in crate::agent) fn is_clients_turn(&self) -> bool {
-        self.calls.iter().any(|call| matches!(call.progress, Progress::Clients))
-    }
-
     /// How many calls were answered in this turn.
     pub(in crate::agent) fn answered_now(&self) -> usize {
         let is_new =

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Phase, TurnEffect, TurnState};
+use crate::agent::asking::codes::codes;
 use crate::agent::beginning::{AskingChannel, Decided};
 use crate::agent::events::{ClientCallDelta, TurnEvent};
 use crate::agent::presenting::{self, PresentedCall};
@@ -80,7 +81,7 @@ impl TurnState {
             return effects;
         }
         self.elapsed = elapsed;
-        if self.round.is_clients_turn() {
+        if self.clients_reason.is_some() {
             // The client's own calls come first.
             self.hand_over_to_client(&mut effects);
             return effects;
@@ -135,11 +136,10 @@ impl TurnState {
         let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         let created_ms = self.start.began_ms.saturating_add(millis(self.elapsed));
         let expires_ms = created_ms.saturating_add(millis(VALIDITY));
-        let is_free = |code: &String| self.asks.open.iter().all(|asked| asked.code != *code);
-        let (id, code) = std::iter::repeat_with(ApprovalId::random)
-            .map(|id| (id.clone(), code_of(&id)))
-            .find(|(_, code)| is_free(code))
-            .expect("there are more codes than calls in a round");
+        let id = ApprovalId::random();
+        let known = self.asks.open.iter().map(|asked| &asked.id).chain([&id]).cloned();
+        // The codes of those before stay the same.
+        let code = codes(&known.collect::<Vec<_>>()).pop().unwrap_or_default();
         Asked { id, code, slot, ask, created_ms, expires_ms }
     }
 
@@ -209,6 +209,7 @@ fn send_asking_call(
     effects: &mut Vec<TurnEffect>,
 ) -> (AskingCall, serde_json::Value) {
     let PresentedCall { tool, arguments, asks } = call;
+    let tool = tool.to_owned();
     let id = CallId::random().to_string();
     let entry = serde_json::json!({
         "id": id,
@@ -219,12 +220,4 @@ fn send_asking_call(
     let delta = ClientCallDelta { index, kind: CallKind::Function, head, arguments };
     effects.push(TurnEffect::Emit(TurnEvent::ClientCall(Box::new(delta))));
     (AskingCall { id, tool, asks }, entry)
-}
-
-/// Four letters that name an ask to a person.
-fn code_of(id: &ApprovalId) -> String {
-    /// Without letters that are taken for others, and without vowels.
-    const LETTERS: &[u8; 16] = b"bcdfghkmnpqrtvwx";
-    let hash = blake3::hash(id.to_string().as_bytes());
-    hash.as_bytes()[..4].iter().map(|byte| char::from(LETTERS[usize::from(byte % 16)])).collect()
 }

@@ -1,7 +1,7 @@
 //! Tests the state machine without a runtime: chunks and answers in, effects out.
 
-mod cards;
 mod asks;
+mod cards;
 mod continuing;
 mod decisions;
 mod pairs;
@@ -234,7 +234,6 @@ impl Bench {
                     TurnEvent::Begun => "begun".to_owned(),
                     TurnEvent::CallBegan(began) => format!("card{}:{}", began.slot, began.tool),
                     TurnEvent::CallsComplete => "complete".to_owned(),
-                    TurnEvent::Asked(asked) => format!("asked{}", asked.len()),
                     TurnEvent::Text(text) => format!("text{text:?}"),
                     TurnEvent::TextBeforeCalls(text) => format!("before{text:?}"),
                     TurnEvent::Member { name, text } => format!("{name}{text:?}"),

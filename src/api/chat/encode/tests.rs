@@ -5,9 +5,9 @@ use crate::agent::events::{Headline, Summary};
 use crate::agent::record::Asked;
 use crate::errors::{ApiError, ErrorCode};
 use crate::execution::ask::{About, Ask, Question, ShownEffect};
-use crate::tools::question::QuestionOption;
 use crate::ids::{ApprovalId, TurnId};
 use crate::openai::chunk::{FinishReason, RawMembers};
+use crate::tools::question::QuestionOption;
 
 fn encoder(progress: Progress) -> Encoder {
     let envelope = Envelope { id: "id".to_owned(), created: 1, model: "m".to_owned() };
