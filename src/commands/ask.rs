@@ -18,6 +18,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use clap::Args;
 use tokio::runtime;
@@ -115,10 +116,16 @@ async fn until_stopped(flags: Flags, variables: Variables, screen: Screen) -> Re
     let mut terminate = signal(SignalKind::terminate())?;
     let reader_gone = output::reader_gone()?;
     let is_terminal = screen.is_on_terminal();
+    let awaits_reply = screen.awaits_reply();
     let stopped = |status: u8| {
         // The cursor may stand behind a spinner or in the middle of the answer.
         let line_break = if is_terminal { "\n" } else { "" };
-        output::to_stderr(&format!("{line_break}toolhand: interrupted; the turn is cancelled\n"));
+        let turn = if awaits_reply.load(Ordering::Relaxed) {
+            "the turn still waits for your answer"
+        } else {
+            "the turn is cancelled"
+        };
+        output::to_stderr(&format!("{line_break}toolhand: interrupted; {turn}\n"));
         Ok(status)
     };
     // Dropping the set cancels the request: the connection is closed.
@@ -209,11 +216,22 @@ async fn converse(
         screen.end_question();
         let session = outcome.session.or(question.session);
         // Without the session a reply would be a question of its own.
-        let reply = if screen.can_ask() && session.is_some() { reply::read().await? } else { None };
+        let reply = match session {
+            Some(_) if screen.can_ask() => reply_at(screen).await?,
+            _ => None,
+        };
         let Some(reply) = reply else { return Err(suspended(session.as_deref())) };
         screen.next_part();
         question = Question { prompt: reply, session, ..question };
     }
+}
+
+async fn reply_at(screen: &mut Screen) -> Result<Option<String>, AskError> {
+    let awaits_reply = screen.awaits_reply();
+    awaits_reply.store(true, Ordering::Relaxed);
+    let reply = reply::read().await;
+    awaits_reply.store(false, Ordering::Relaxed);
+    reply
 }
 
 /// The turn waits for a reply that did not come.

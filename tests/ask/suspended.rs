@@ -154,6 +154,7 @@ async fn ctrl_c_at_a_question_sends_nothing() {
     terminal.press("\u{3}");
     let (code, screen) = terminal.end().await;
 
+    assert!(screen.contains("interrupted; the turn still waits for your answer"), "{screen:?}");
     assert_eq!(code, Some(130), "{screen}");
     assert_eq!(upstream.requests().len(), 1);
 }

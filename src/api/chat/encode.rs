@@ -21,6 +21,7 @@ use crate::agent::events::{
     ClientCallDelta, Failure, Finished, RawDelta, Structured, ToolEnd, ToolStart, TurnEvent,
 };
 use crate::agent::record::Asked;
+use crate::openai::chunk::FinishReason;
 use crate::openai::usage::Usage;
 use crate::progress_lines;
 use crate::sessions::request::Progress;
@@ -319,8 +320,8 @@ impl Encoder {
     }
 
     fn finished(&mut self, finished: &Finished, out: &mut Vec<u8>) {
-        let is_question = !self.asks.as_slice().is_empty();
-        self.close_cards(if is_question { Closing::Question } else { Closing::Round }, out);
+        let waits = finished.reason == FinishReason::ToolCalls || !self.asks.as_slice().is_empty();
+        self.close_cards(if waits { Closing::Waiting } else { Closing::Round }, out);
         self.begin(out);
         self.head.open(out);
         out.extend_from_slice(br#"{},"finish_reason":"#);

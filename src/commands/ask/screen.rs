@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal as _};
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::answer::Shown;
@@ -22,6 +24,8 @@ pub(super) struct Screen {
     at_line_start: bool,
     part: Part,
     question: QuestionText,
+    /// Whether a reply is awaited: then no turn runs.
+    awaits_reply: Arc<AtomicBool>,
     progress: Progress,
 }
 
@@ -54,6 +58,7 @@ impl Screen {
             at_line_start: true,
             part: Part::First,
             question: QuestionText::Line,
+            awaits_reply: Arc::default(),
             progress: Progress::new(ProgressStyle::choose(quiet, stderr_is_terminal, variables)),
         })
     }
@@ -132,6 +137,11 @@ impl Screen {
     /// Whether a person can be asked: at a terminal from which the reply can be read.
     pub(super) fn can_ask(&self) -> bool {
         self.stderr_is_terminal && io::stdin().is_terminal()
+    }
+
+    /// Whether a reply is awaited, for one who may interrupt that.
+    pub(super) fn awaits_reply(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.awaits_reply)
     }
 
     /// A further answer follows, to the person's reply.

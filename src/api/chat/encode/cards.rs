@@ -40,8 +40,8 @@ pub(super) enum Closing {
     Round,
     /// The turn has failed.
     Failure,
-    /// A person is asked.
-    Question,
+    /// The turn goes on with a person's answer, or with the client's to its own calls.
+    Waiting,
 }
 
 /// The cards that are open, in the order in which they were announced.
@@ -110,7 +110,7 @@ impl Cards {
                 (CardState::Ended { .. }, _) => continue,
                 (CardState::Executing, Closing::Round | Closing::Failure) => (INTERRUPTED, true),
                 (CardState::Preparing, Closing::Round | Closing::Failure) => (DID_NOT_RUN, true),
-                (_, Closing::Question) => (WAITS, false),
+                (_, Closing::Waiting) => (WAITS, false),
             };
             card.state = CardState::Ended { output: note.into(), failed };
         }

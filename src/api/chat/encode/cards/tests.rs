@@ -119,7 +119,7 @@ fn what_is_open_at_the_end_is_closed_with_the_reason() {
     );
     check(
         &events,
-        Closing::Question,
+        Closing::Waiting,
         &with([
             "call {} completed",
             "output This call waits for an answer. completed",
@@ -236,7 +236,7 @@ proptest! {
     fn every_card_is_announced_and_closed_once(
         events in any_events(),
         why in prop_oneof![
-            Just(Closing::Round), Just(Closing::Failure), Just(Closing::Question)
+            Just(Closing::Round), Just(Closing::Failure), Just(Closing::Waiting)
         ],
     ) {
         let mut cards = Cards::default();
