@@ -22,7 +22,7 @@ pub(crate) struct Ask {
 pub(crate) enum About {
     /// May the call do this?
     Effect(ShownEffect),
-    /// The model's own questions (AskUserQuestion).
+    /// The model's own questions (`AskUserQuestion`).
     Questions { questions: Vec<Question> },
 }
 

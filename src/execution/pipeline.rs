@@ -45,6 +45,7 @@ pub(crate) struct AdmittedCall {
 
 /// What became of a call that was judged. Nothing has run yet.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most calls are permitted; a box would only move it")]
 pub(crate) enum Judged {
     Permitted(PermittedCall),
     /// A person must be asked. Then the call is judged again with the [`Decision`].

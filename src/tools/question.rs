@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "a question has its question, header and options")]
 pub(crate) struct Question {
     pub(crate) question: String,
     pub(crate) header: String,

@@ -22,7 +22,7 @@ pub(crate) struct Write {
     files: Arc<Files>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(crate) struct WriteInput {
     /// The file to write; a relative path counts from the working directory. Missing
     /// directories are made.
@@ -75,13 +75,12 @@ impl Tool for Write {
         asked: &AskedAccess,
         context: &CallContext,
     ) -> Option<Preview> {
-        let (files, content, call) =
-            (Arc::clone(&self.files), input.content.clone(), context.clone());
+        let (files, input, call) = (Arc::clone(&self.files), input.clone(), context.clone());
         let preview = move |target: &Target| {
             let state = &call.session.read_state;
             files
                 .preview(target, state, &call.cancelled, |current, freshness| {
-                    let (bytes, _) = computed(target, current, freshness, &content)?;
+                    let (bytes, _) = computed(target, current, freshness, &input.content)?;
                     let shown = change_preview::shown(target, current, &bytes);
                     Ok((bytes, shown))
                 })

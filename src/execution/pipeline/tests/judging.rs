@@ -300,6 +300,8 @@ async fn a_grant_covers_the_same_command_in_the_same_directory() {
     assert!(matches!(ground.judge("Bash", &bash("true"), None).await, Judged::Asked(_)));
 }
 
+type Change = fn(&mut permissions::PermissionSettings);
+
 #[tokio::test]
 async fn denial_wins_over_approvals_and_grants() {
     let ground = Ground::asking(|_| {});
@@ -308,7 +310,7 @@ async fn denial_wins_over_approvals_and_grants() {
     ground.judge("Bash", &bash("true"), Some(&decision)).await;
     let grants = Arc::clone(&ground.context.session.grants);
 
-    let denials: [(Sandbox, fn(&mut permissions::PermissionSettings)); 3] = [
+    let denials: [(Sandbox, Change); 3] = [
         (Sandbox::Off, |settings| settings.deny = vec!["Bash".to_owned()]),
         (Sandbox::Off, |settings| settings.mode = Mode::Plan),
         (Sandbox::Required, |_| {}),
