@@ -16,7 +16,7 @@ const MAX_ENTRIES: i64 = 256;
 const MAX_BYTES: i64 = 1 << 20;
 
 /// Sessions that one step looks at.
-const MAX_CANDIDATES: usize = 64;
+const MAX_CANDIDATES: i64 = 1024;
 
 /// The clock has jumped if it went so much ahead of the time that passed.
 const STEP: Duration = Duration::from_mins(5);
@@ -122,7 +122,7 @@ fn next_to_forget(
         "SELECT seq, id, updated_ms FROM sessions WHERE id IS NOT NULL AND ?1 < used \
          ORDER BY used LIMIT ?2",
     )?;
-    let mut rows = oldest.query(params![i64::MIN, MAX_CANDIDATES as i64])?;
+    let mut rows = oldest.query(params![i64::MIN, MAX_CANDIDATES])?;
     while let Some(row) = rows.next()? {
         let is_old =
             oldest_kept_ms.is_some_and(|kept| row.get(2).is_ok_and(|used: i64| used < kept));
