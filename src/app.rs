@@ -200,13 +200,16 @@ fn remedy(address: SocketAddr, error: &io::Error) -> String {
     }
 }
 
+/// The keys, and the path of the first one if it is a file.
+type FoundKeys = (Arc<LiveKeys>, Option<PathBuf>);
+
 /// The accepted keys: those of `keys.toml`, and the one of the environment or else the one in
 /// the state directory, which is returned with its path. `None` if no key is asked for.
 fn live_keys(
     config: &Config,
     secrets: &Secrets,
     state: &StateDir,
-) -> Result<Option<(Arc<LiveKeys>, Option<PathBuf>)>, StateError> {
+) -> Result<Option<FoundKeys>, StateError> {
     if !config.auth.required {
         return Ok(None);
     }

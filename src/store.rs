@@ -47,7 +47,7 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
         by: TurnKey,
     ) -> BoxFuture<'static, Result<Vec<TurnRow>, StoreError>>;
 
-    /// The entries of these turns, in the order in which they were appended.
+    /// The entries of these turns, turn by turn, each in the order in which they were appended.
     fn entries(
         &self,
         scope: Scope,

@@ -42,7 +42,7 @@ impl Default for SessionSettings {
         Self {
             content_address: true,
             store: StoreKind::default(),
-            retention: Duration::from_hours(30 * 24),
+            retention: Duration::from_secs(3600 * 30 * 24),
             max_bytes: 1 << 30,
             id_headers: Vec::new(),
             user_headers: Vec::new(),

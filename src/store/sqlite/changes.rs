@@ -5,7 +5,7 @@ use rusqlite::{Connection, ErrorCode, params};
 use super::super::rows::{ApprovalRow, Change, EntryRow, SessionRow, TurnRow};
 use super::columns::number_of;
 use super::schema::ENTRY_BITS;
-use crate::ids::{ApprovalId, SessionId};
+use crate::ids::{ApprovalId, SessionId, TurnId};
 
 /// Why a change was not applied.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ fn turn(connection: &Connection, row: &TurnRow) -> Result<(), ChangeError> {
     statement.execute(params![
         row.id.as_str(),
         row.session.as_str(),
-        row.parent.as_ref().map(|parent| parent.as_str()),
+        row.parent.as_ref().map(TurnId::as_str),
         number_of(row.status),
         row.started_ms,
         row.depth,

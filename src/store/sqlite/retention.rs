@@ -16,16 +16,16 @@ const MAX_ENTRIES: i64 = 256;
 const MAX_BYTES: i64 = 1 << 20;
 
 /// Sessions that one step looks at.
-const MAX_CANDIDATES: usize = 64;
+const MAX_CANDIDATES: i64 = 1024;
 
 /// The clock has jumped if it went so much ahead of the time that passed.
-const STEP: Duration = Duration::from_mins(5);
+const STEP: Duration = Duration::from_secs(60 * 5);
 
 /// How long a clock that has jumped must stay where it is before sessions are deleted by it.
-const DOUBT: Duration = Duration::from_hours(1);
+const DOUBT: Duration = Duration::from_secs(3600);
 
 /// After a pause of this length at the start, the clock may as well be wrong.
-const LONG_PAUSE: Duration = Duration::from_hours(7 * 24);
+const LONG_PAUSE: Duration = Duration::from_secs(3600 * 7 * 24);
 
 /// What is left to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -122,7 +122,7 @@ fn next_to_forget(
         "SELECT seq, id, updated_ms FROM sessions WHERE id IS NOT NULL AND ?1 < used \
          ORDER BY used LIMIT ?2",
     )?;
-    let mut rows = oldest.query(params![i64::MIN, MAX_CANDIDATES as i64])?;
+    let mut rows = oldest.query(params![i64::MIN, MAX_CANDIDATES])?;
     while let Some(row) = rows.next()? {
         let is_old =
             oldest_kept_ms.is_some_and(|kept| row.get(2).is_ok_and(|used: i64| used < kept));
@@ -229,7 +229,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn d9_a_clock_that_was_set_is_doubted_for_an_hour() {
         let (start, wall) = (Instant::now(), 1_000 * DAY);
-        let after = |minutes| start + Duration::from_mins(minutes);
+        let after = |minutes| start + Duration::from_secs(60 * minutes);
         let mut clock = Clock::new(wall, Some(wall - DAY), start);
 
         assert_eq!(clock.believed(wall + 60_000, after(1)), Some(wall + 60_000));

@@ -20,7 +20,7 @@ use super::{SqliteStore, schema};
 use crate::ids::{ApprovalId, KeyId, Scope, SessionId, TurnId};
 
 fn settings() -> StoreSettings {
-    StoreSettings { retention: Duration::from_hours(24 * 30), max_bytes: 1 << 30 }
+    StoreSettings { retention: Duration::from_secs(3600 * 24 * 30), max_bytes: 1 << 30 }
 }
 
 fn open(directory: &Path) -> SqliteStore {

@@ -33,13 +33,16 @@ const TRANSACTION_SIZE: usize = 32 << 10;
 const IDLE: Duration = Duration::from_secs(2);
 
 /// How often the store looks for sessions to forget, if nothing is written.
-const MAX_RETENTION_INTERVAL: Duration = Duration::from_mins(10);
+const MAX_RETENTION_INTERVAL: Duration = Duration::from_secs(60 * 10);
 const MIN_RETENTION_INTERVAL: Duration = Duration::from_secs(1);
 
 /// While there is something to forget, every so many transactions one is a step of it.
 const TRANSACTIONS_PER_STEP: u32 = 8;
 
 type Reply = oneshot::Sender<Result<(), StoreError>>;
+
+/// What callers wait for together.
+type Batch = Vec<(Vec<Change>, Reply)>;
 
 enum Message {
     Commit(Vec<Change>, Reply),
@@ -146,7 +149,7 @@ impl WriterThread {
         if self.unsaved == 0 { until_retention } else { until_retention.min(IDLE) }
     }
 
-    fn write(&mut self, batch: Vec<(Vec<Change>, Reply)>) {
+    fn write(&mut self, batch: Batch) {
         let written: usize = batch.iter().flat_map(|(changes, _)| changes).map(changes::size).sum();
         let outcomes = self.connected().and_then(|()| self.transaction(&batch));
         match outcomes {
@@ -323,7 +326,7 @@ fn join(
     changes: Vec<Change>,
     reply: Reply,
     messages: &Receiver<Message>,
-) -> (Vec<(Vec<Change>, Reply)>, Option<oneshot::Sender<()>>) {
+) -> (Batch, Option<oneshot::Sender<()>>) {
     let mut batch = vec![(changes, reply)];
     while batch.len() < MAX_JOINED {
         match messages.try_recv() {
