@@ -53,15 +53,24 @@ impl Search<'_> {
         if point.turn.is_none()
             && let Some(newest) = tree.newest()
         {
-            let turn = match newest.is_interrupted() {
-                true => newest.row.parent.clone(),
-                false => Some(newest.row.id.clone()),
-            };
-            point = self.extend(&tree, Point { turn, links: 0, users: 0 }).await?;
+            point = self.behind_newest(&tree, newest).await?;
         }
         let mut found = self.found(&tree, &point).await?;
         found.session = Some(session.clone());
         Ok(found)
+    }
+
+    /// A list that goes on from an interrupted turn, or repeats it, hangs on what that turn hung
+    /// on. Any other hangs on the newest turn.
+    async fn behind_newest(&self, tree: &Tree, newest: &Turn) -> Result<Point, StoreError> {
+        if newest.is_interrupted() {
+            let before = Point { turn: newest.row.parent.clone(), links: 0, users: 0 };
+            let point = self.extend(tree, before.clone()).await?;
+            if point != before || matching::is_attempt(self.chain, &before, newest) {
+                return Ok(point);
+            }
+        }
+        Ok(Point { turn: Some(newest.row.id.clone()), links: 0, users: 0 })
     }
 
     /// By content address: without an id, and where the id is new.
