@@ -33,6 +33,8 @@ use crate::http::server::{self, Drain};
 use crate::limits::Limits;
 use crate::permissions::Sandbox;
 use crate::processes;
+use crate::store::Store;
+use crate::store::sqlite::{OpenError, SqliteStore};
 
 /// How long turns without a client may take to record that the server ended them.
 const TERMINAL_TIME: Duration = Duration::from_secs(2);
@@ -51,6 +53,7 @@ pub(crate) struct Server {
     turns_over: CancellationToken,
     /// Removed before the lock is released.
     announcement: Option<Announcement>,
+    store: Arc<SqliteStore>,
     /// Holds the lock that keeps a second server away.
     state: StateDir,
 }
@@ -62,6 +65,8 @@ pub(crate) enum StartError {
     State(#[from] StateError),
     #[error(transparent)]
     Setting(#[from] ConfigError),
+    #[error(transparent)]
+    Store(#[from] OpenError),
     #[error("cannot listen on {address}: {source}{}", remedy(*address, source))]
     Listen { address: SocketAddr, source: io::Error },
 }
@@ -79,8 +84,11 @@ impl Server {
         let refused = |source| StartError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
+        let store = open_store(&config)?;
         let turns_over = CancellationToken::new();
-        let api = api_state(&config, &services, forwarded, keys, address, turns_over.clone());
+        let shared: Arc<dyn Store> = store.clone();
+        let api =
+            api_state(&config, &services, forwarded, keys, shared, address, turns_over.clone());
         warn_of_dangers(&config, file.as_deref(), &environment.home());
         let announcement = None;
         Ok(Self {
@@ -92,6 +100,7 @@ impl Server {
             config,
             turns_over,
             announcement,
+            store,
             state,
         })
     }
@@ -150,7 +159,7 @@ impl Server {
             // Turns that go on without a client.
             let left =
                 stopped.get().map_or(grace, |at: &Instant| grace.saturating_sub(at.elapsed()));
-            chat.running.end(left, &turns_over, TERMINAL_TIME).await;
+            chat.turns.running.end(left, &turns_over, TERMINAL_TIME).await;
         };
         let revoking = async {
             match self.live_keys {
@@ -166,6 +175,13 @@ impl Server {
         }
         processes::end_supervisors().await;
     }
+}
+
+/// Opens the store. The ids that retention forgets belong to nothing else yet.
+fn open_store(config: &Config) -> Result<Arc<SqliteStore>, OpenError> {
+    let settings = config.sessions.store_settings();
+    let (store, _forgotten) = SqliteStore::open(&config.server.state_dir, settings)?;
+    Ok(Arc::new(store))
 }
 
 /// Logs the address, unless the same terminal shows it on stdout already.

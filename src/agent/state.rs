@@ -134,7 +134,8 @@ pub(crate) enum TurnEffect {
 /// What a turn starts with.
 #[derive(Debug)]
 pub(crate) struct TurnStart {
-    pub(crate) session: SessionId,
+    /// The client's own name of the session, or its id.
+    pub(crate) session: String,
     pub(crate) turn: TurnId,
     /// The requested model, then its fallbacks in order. The turn's state takes them out.
     pub(crate) models: Vec<AskedModel>,

@@ -26,19 +26,21 @@ use self::encode::Encoder;
 use self::stream::EventStream;
 use super::request_context::RequestContext;
 use crate::agent::events::{Failure, TurnEvent};
+use crate::clock;
 use crate::errors::{ApiError, ErrorCode};
 use crate::http::budgeted_body::budgeted_body;
 use crate::http::errors::never_retry;
 use crate::http::headers::{SESSION, TURN, header_value};
+use crate::ids::{Scope, TurnId};
 use crate::memory_budget::{Exhausted, MemoryBudget, Reservation};
 use crate::sessions::Sessions;
+use crate::sessions::begin::Caller;
+use crate::sessions::message::Role;
 use crate::sessions::request::{ChatRequest, Progress};
 use crate::sessions::running::limits::RunLimits;
-use crate::sessions::running::shape::{AnswerForm, AnswerShape};
-use crate::sessions::running::{
-    DisconnectPolicy, Held, RequestFingerprint, Retention, Running, Sharing, StartedTurn,
-    Subscriber,
-};
+use crate::sessions::running::Subscriber;
+use crate::sessions::running::shape::{AnswerForm, AnswerShape, Envelope};
+use crate::store::StoreError;
 
 /// nginx buffers answers unless this header forbids it.
 const NO_BUFFERING: (HeaderName, HeaderValue) =
@@ -49,7 +51,6 @@ const NO_BUFFERING: (HeaderName, HeaderValue) =
 pub(crate) struct Chat {
     pub(crate) turns: Sessions,
     pub(crate) runs: RunLimits,
-    pub(crate) running: Arc<Running>,
     pub(crate) memory_budget: MemoryBudget,
 }
 
@@ -58,18 +59,31 @@ pub(crate) async fn create(
     State(chat): State<Arc<Chat>>,
     request: validate::Validated,
 ) -> Response {
-    let validate::Validated { request, context, fingerprint } = request;
+    let validate::Validated { mut request, context, fingerprint } = request;
     let form = form_of(&request, chat.turns.default_progress());
+    request.progress = Some(form.progress);
+    let model = request.model.clone();
     let scope = context.scope;
-    let start = async || start(&chat, request, context, fingerprint, form);
-    let subscriber = match chat.running.listen(scope, fingerprint, form, start).await {
-        Ok(subscriber) => subscriber,
+    match waits_for_a_person(&chat, scope, &request).await {
+        Ok(true) => return frontend_answers::no_follow_ups(&shape_without_turn(model, form)),
+        Ok(false) => {}
+        Err(error) => return ApiError::from(error).into_response(),
+    }
+    let begin = async || {
+        let permit = chat.runs.permit(&context.key_id)?;
+        let RequestContext { client_key: key, upstream_headers: headers, .. } = context;
+        let caller = Caller { scope, key, fingerprint, form, headers };
+        chat.turns.begin(request, caller, permit).await
+    };
+    let subscriber = match chat.turns.running.listen(scope, fingerprint, form, begin).await {
+        Ok(Some(subscriber)) => subscriber,
+        Ok(None) => return frontend_answers::nothing_to_do(&shape_without_turn(model, form)),
         Err(error) if error.code == ErrorCode::Cancelled => {
             return never_retry(error.into_response());
         }
         Err(error) => return error.into_response(),
     };
-    let session = (SESSION, header_value(subscriber.session.as_str()));
+    let session = (SESSION, header_value(&subscriber.session));
     let id = (TURN, header_value(subscriber.turn.as_str()));
     let shape = Arc::clone(&subscriber.shape);
     let response = if shape.form.stream {
@@ -80,24 +94,27 @@ pub(crate) async fn create(
     ([session, id], response).into_response()
 }
 
-/// Starts a new turn, if the limits of turns allow one more.
-fn start(
+/// Whether a frontend asks what the user could say next, while a question waits for the user.
+async fn waits_for_a_person(
     chat: &Chat,
-    mut request: ChatRequest,
-    context: RequestContext,
-    fingerprint: RequestFingerprint,
-    form: AnswerForm,
-) -> Result<(StartedTurn, Sharing), ApiError> {
-    let permit = chat.runs.permit(&context.key_id)?;
-    let policy = DisconnectPolicy::new(false, chat.turns.settings().disconnect_grace);
-    // Without tools there is nothing that must not run twice: it simply runs anew.
-    let may_be_joined = request.tools.names().next().is_some()
-        || fingerprint.is_named()
-        || policy != DisconnectPolicy::Stop;
-    let retention = if may_be_joined { Retention::All } else { Retention::Nothing };
-    let turn = chat.turns.start(request, context.scope, context.upstream_headers)?;
-    let held = Held { permit: Some(permit), slot: None };
-    Ok((turn, Sharing { form, policy, retention, held, revoked: context.revoked }))
+    scope: Scope,
+    request: &ChatRequest,
+) -> Result<bool, StoreError> {
+    let users = request.messages.iter().rev().find(|message| message.role == Role::User);
+    let Some(prompt) = users.filter(|_| request.is_background).map(|message| message.text()) else {
+        return Ok(false);
+    };
+    if !frontend_answers::asks_for_follow_ups(&prompt) {
+        return Ok(false);
+    }
+    let quotes = |code: &str| frontend_answers::quotes_code(&prompt, code);
+    chat.turns.is_suspended(scope, request, quotes).await
+}
+
+/// How an answer is shown that needs no turn.
+fn shape_without_turn(model: String, form: AnswerForm) -> AnswerShape {
+    let envelope = Envelope::of_turn(&TurnId::random(), clock::now_ms(), model);
+    AnswerShape { envelope, form }
 }
 
 fn form_of(request: &ChatRequest, default_progress: Progress) -> AnswerForm {

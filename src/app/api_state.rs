@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::http::HeaderName;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -16,13 +17,16 @@ use crate::api::status::{About, Feature, Sandbox};
 use crate::config::{Config, ConfigError, Loaded};
 use crate::http::auth::{Authenticator, Keys};
 use crate::http::hosts::{AllowedHosts, HostPolicy, Origin};
-use crate::permissions;
+use crate::permissions::{self, Mode};
 use crate::sessions::Sessions;
+use crate::sessions::approval_settings::ApprovalChannel;
+use crate::sessions::names::IdSources;
+use crate::sessions::naming::Names;
 use crate::sessions::rest::Rest;
 use crate::sessions::running::Running;
 use crate::sessions::running::limits::RunLimits;
+use crate::sessions::settings::SessionSettings;
 use crate::store::Store;
-use crate::store::memory::MemoryStore;
 
 /// The routes of `upstream.passthrough`.
 pub(crate) fn forwarded_routes(loaded: &Loaded) -> Result<Routes, ConfigError> {
@@ -37,6 +41,7 @@ pub(crate) fn api_state(
     services: &Services,
     forwarded: Routes,
     keys: Keys,
+    store: Arc<dyn Store>,
     address: SocketAddr,
     turns_over: CancellationToken,
 ) -> ApiState {
@@ -47,12 +52,10 @@ pub(crate) fn api_state(
         config.limits.wrong_keys_per_minute,
         config.server.trusted_proxies.clone(),
     );
-    let store: Arc<dyn Store> = MemoryStore::new();
     let running = Arc::new(Running::new(Arc::clone(&store)));
     let chat = Chat {
-        turns: sessions(config, services, turns_over),
+        turns: sessions(config, services, &store, &running, turns_over),
         runs: RunLimits::new(&config.limits),
-        running: Arc::clone(&running),
         memory_budget: services.memory_budget.clone(),
     };
     ApiState {
@@ -80,23 +83,34 @@ fn validation(config: &Config, services: &Services) -> Context {
         workspaces: services.workspaces.clone(),
         max_rounds: config.turns.max_rounds,
         background_models: config.background_models.clone(),
-        id_sources: Default::default(),
+        id_sources: id_sources(&config.sessions),
         key: KeyBounds::default(),
     }
 }
 
-fn sessions(config: &Config, services: &Services, turns_over: CancellationToken) -> Sessions {
+fn sessions(
+    config: &Config,
+    services: &Services,
+    store: &Arc<dyn Store>,
+    running: &Arc<Running>,
+    turns_over: CancellationToken,
+) -> Sessions {
     Sessions {
         upstream: Arc::clone(&services.upstream),
         tool_settings: config.tools.clone(),
         home: services.home.clone(),
         permissions: services.permissions.clone(),
         settings: config.turns.clone(),
+        approval: config.approval.clone(),
+        content_address: config.sessions.content_address,
         model_rules: config.models.clone().into(),
         prompt: config.prompt.clone(),
         progress: config.progress,
         refusals: Arc::default(),
         memory_budget: services.memory_budget.clone(),
+        store: Arc::clone(store),
+        running: Arc::clone(running),
+        names: Names::default(),
         shutdown: turns_over,
     }
 }
@@ -126,6 +140,27 @@ fn sandbox(mode: permissions::Sandbox) -> Sandbox {
     Sandbox { mode: mode.to_owned(), level: "none".to_owned(), why: why.to_owned() }
 }
 
+fn approvals(config: &Config) -> Feature {
+    let (on, why) = match config.approval.channel {
+        _ if config.permissions.mode == Mode::DontAsk => {
+            (false, "the mode dontAsk denies what would ask")
+        }
+        ApprovalChannel::None => (false, "approval.channel is none"),
+        ApprovalChannel::Rest => (true, "over REST"),
+        ApprovalChannel::Conversation => (true, "in the conversation and over REST"),
+        ApprovalChannel::Auto => (true, "by the client's tool, in the conversation, and over REST"),
+    };
+    Feature { name: "approvals".to_owned(), on, why: why.to_owned() }
+}
+
+fn id_sources(settings: &SessionSettings) -> IdSources {
+    let names = |headers: &[HeaderName]| headers.iter().map(ToString::to_string).collect();
+    IdSources {
+        id_headers: names(&settings.id_headers),
+        user_headers: names(&settings.user_headers),
+    }
+}
+
 /// Each feature, whether it is on, and why.
 pub(crate) fn features(config: &Config, services: &Services) -> Vec<Feature> {
     let feature = |name: &str, on: bool, why: &str| Feature {
@@ -144,7 +179,7 @@ pub(crate) fn features(config: &Config, services: &Services) -> Vec<Feature> {
         listed("tools", &tools, "tools.enable and tools.disable leave none"),
         listed("forwarded_routes", &forwarded, "upstream.passthrough names none"),
         listed("cors", &origins, "cors.allow_origins names none"),
-        feature("sessions", false, "each request is a session of its own in this version"),
-        feature("approvals", false, "what would ask is answered with the rule that would allow it"),
+        feature("sessions", true, "in toolhand.db of the state directory"),
+        approvals(config),
     ]
 }

@@ -118,6 +118,18 @@ impl Chain {
         self.users.push(Vec::new());
     }
 
+    /// Keeps only what `after` needs: a turn holds it until its end.
+    pub(crate) fn forget_texts(&mut self) {
+        if let Some((_, before)) = self.links.split_last_mut() {
+            for link in before {
+                (link.text, link.call_ids) = (String::new(), Vec::new());
+            }
+        }
+        if let Some((_, before)) = self.users.split_last_mut() {
+            before.iter_mut().for_each(|users| *users = Vec::new());
+        }
+    }
+
     /// The user messages behind the last link.
     pub(crate) fn last_users(&self) -> &[User] {
         self.users.last().map_or(&[], Vec::as_slice)

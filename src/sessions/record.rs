@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::message::text_of;
 use crate::agent::record::{End, Entry, OpenRound, RecordedRound};
 use crate::execution::ask::EffectDigest;
+use crate::files::ReadState;
 use crate::store::rows::TurnRow;
 
 /// What a whole session shares.
@@ -26,6 +27,8 @@ pub(crate) struct SessionBody {
 #[serde(default)]
 pub(crate) struct TurnBody {
     pub(crate) model: String,
+    /// The client's own name of the session.
+    pub(crate) session_name: Option<String>,
     /// The user messages between the last answer and this turn's.
     pub(crate) asked: Vec<SentMessage>,
     /// Whether the turn goes on with the same link as its parent: with the answers to the
@@ -35,8 +38,8 @@ pub(crate) struct TurnBody {
     pub(crate) resumes: bool,
     /// Whether the client wanted usage at the end of its stream.
     pub(crate) include_usage: bool,
-    /// What holds after the turn.
-    pub(crate) facts: Facts,
+    /// What holds after the turn; `None` if it is what held before.
+    pub(crate) facts: Option<Facts>,
 }
 
 /// A user message.
@@ -59,6 +62,13 @@ pub(crate) struct Facts {
     pub(crate) read_state: Value,
 }
 
+impl Facts {
+    /// Of a session in which nothing has happened.
+    pub(crate) fn of_empty() -> Self {
+        Self { working_dir: None, read_state: ReadState::default().save() }
+    }
+}
+
 /// The record of one turn.
 #[derive(Clone, Debug)]
 pub(crate) struct TurnRecord {
@@ -74,6 +84,11 @@ impl TurnRecord {
             Entry::End(end) => Some(&**end),
             _ => None,
         })
+    }
+
+    /// What the client calls the session.
+    pub(crate) fn session_name(&self) -> String {
+        self.body.session_name.clone().unwrap_or_else(|| self.row.session.to_string())
     }
 
     /// The round that waits for answers.

@@ -3,18 +3,19 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::future::BoxFuture;
 
-use super::record::{Facts, TurnBody};
+use super::record::{Facts, SessionBody, TurnBody};
 use crate::agent::record::{Asked, End, Entry, Outcome, Recorder};
+use crate::clock;
 use crate::errors::ApiError;
 use crate::store::Store;
 use crate::store::rows::{
     ApprovalRow, Change, EntryRow, LinkDigests, SessionRow, TurnRow, TurnStatus,
 };
 use crate::sync;
+use crate::tools::tool::SessionContext;
 
 /// The digests of the turn's answer, and the depth of its link, once it is known what the
 /// client was sent: the text, and the ids of the calls.
@@ -24,14 +25,20 @@ pub(super) type Address = dyn Fn(&str, &[String]) -> (u32, Option<LinkDigests>) 
 pub(super) struct TurnRecorder {
     store: Arc<dyn Store>,
     address: Box<Address>,
-    /// What holds at this moment.
-    facts: Box<dyn Fn() -> Facts + Send + Sync>,
-    /// The grants of the session at this moment, as its row's body.
-    session_body: Box<dyn Fn() -> Vec<u8> + Send + Sync>,
+    present: Present,
     rows: Mutex<Rows>,
     /// Whether the session and the turn are in the store. Until a commit has succeeded, each
     /// brings them along.
     is_written: Arc<AtomicBool>,
+}
+
+/// Tells what holds at this moment.
+pub(super) struct Present {
+    pub(super) context: Arc<SessionContext>,
+    /// What held when the turn began.
+    pub(super) before: Option<Facts>,
+    /// The session's prompt.
+    pub(super) prompt: Option<String>,
 }
 
 /// The rows as they will be, or are, in the store.
@@ -42,6 +49,38 @@ pub(super) struct Rows {
     pub(super) body: TurnBody,
     /// Committed together with the rows, for the first time: decisions that the turn acts on.
     pub(super) first: Vec<Change>,
+    pub(super) has_ended: bool,
+}
+
+impl Present {
+    /// The facts of this moment, if they are not what held before.
+    fn facts(&self) -> Option<Facts> {
+        let working_dir = self.context.working_dir();
+        let is_root = working_dir == self.context.workspace.root();
+        let now = Facts {
+            working_dir: (!is_root).then_some(working_dir),
+            read_state: self.context.read_state.save(),
+        };
+        let before = self.before.as_ref();
+        let is_same = before.map_or_else(|| now == Facts::of_empty(), |before| now == *before);
+        (!is_same).then_some(now)
+    }
+
+    pub(super) fn session(&self) -> SessionBody {
+        SessionBody { prompt: self.prompt.clone(), grants: self.context.grants.save() }
+    }
+}
+
+/// A turn that was aborted is not left as running.
+impl Drop for TurnRecorder {
+    fn drop(&mut self) {
+        let mut rows = sync::lock(&self.rows);
+        if self.is_written.load(Ordering::Relaxed) && !rows.has_ended {
+            rows.turn.status = TurnStatus::Crashed;
+            // The store applies it even though nobody waits.
+            drop(self.store.commit(rows.put()));
+        }
+    }
 }
 
 impl TurnRecorder {
@@ -49,11 +88,10 @@ impl TurnRecorder {
         store: Arc<dyn Store>,
         rows: Rows,
         address: Box<Address>,
-        facts: Box<dyn Fn() -> Facts + Send + Sync>,
-        session_body: Box<dyn Fn() -> Vec<u8> + Send + Sync>,
+        present: Present,
     ) -> Self {
-        let is_written = Arc::default();
-        Self { store, address, facts, session_body, rows: Mutex::new(rows), is_written }
+        let rows = Mutex::new(rows);
+        Self { store, address, present, rows, is_written: Arc::default() }
     }
 
     /// Commits the rows before the turn begins: it acts on decisions, or is to be found.
@@ -92,9 +130,10 @@ impl TurnRecorder {
         let ids: Vec<String> = ids.map(str::to_owned).collect();
         (rows.turn.depth, rows.turn.digests) = (self.address)(&end.said, &ids);
         rows.turn.status = status(end);
-        rows.body.facts = (self.facts)();
-        rows.session.updated_ms = now_ms();
-        rows.session.body = (self.session_body)();
+        rows.body.facts = self.present.facts();
+        rows.session.updated_ms = clock::now_ms();
+        rows.session.body = json(&self.present.session());
+        rows.has_ended = true;
     }
 }
 
@@ -143,12 +182,6 @@ fn approval(rows: &Rows, asked: &Asked) -> ApprovalRow {
 
 pub(super) fn json(value: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("writing to memory does not fail")
-}
-
-/// For people and for expiry, never for an order.
-pub(super) fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 impl fmt::Debug for TurnRecorder {

@@ -39,8 +39,6 @@ pub(crate) struct ChatRequest {
     pub(crate) is_background: bool,
     /// The session that the client names.
     pub(crate) named: Option<ExplicitId>,
-    /// The person behind a trusted frontend.
-    pub(crate) forwarded_user: Option<String>,
     /// The newest branch of the session goes in front of `messages`.
     pub(crate) server_history: bool,
     /// The answer tells the messages that the turn added.

@@ -57,6 +57,8 @@ const PLACES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct StartedTurn {
     pub(crate) session: SessionId,
+    /// The client's own name of the session, or its id.
+    pub(crate) session_name: String,
     pub(crate) id: TurnId,
     pub(crate) scope: Scope,
     /// Milliseconds since 1970.
@@ -81,6 +83,16 @@ pub(crate) struct Sharing {
     pub(crate) held: Held,
     /// Cancelled when the client key is revoked.
     pub(crate) revoked: CancellationToken,
+}
+
+/// What a request has come to.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    Turn(Box<(StartedTurn, Sharing)>),
+    /// A turn that runs already, or one that the store knows.
+    Known(Box<Subscriber>),
+    /// The request needs no answer.
+    Nothing,
 }
 
 /// The turns that run, and those that ended recently.
@@ -114,7 +126,8 @@ impl Running {
         }
     }
 
-    /// Answers a request: by the turn that the same request has started before, or by a new one.
+    /// Answers a request: by the turn that the same request has started before, or by a new one;
+    /// `None` if it needs no answer.
     /// `form` is how this request wants its answer. If the future is dropped before `start` has
     /// ended, another request of the same name may start the turn.
     pub(crate) async fn listen(
@@ -122,22 +135,27 @@ impl Running {
         scope: Scope,
         fingerprint: RequestFingerprint,
         form: AnswerForm,
-        start: impl AsyncFnOnce() -> Result<(StartedTurn, Sharing), ApiError>,
-    ) -> Result<Subscriber, ApiError> {
+        start: impl AsyncFnOnce() -> Result<Begun, ApiError>,
+    ) -> Result<Option<Subscriber>, ApiError> {
         let reservation = loop {
             match self.requests.look(scope, fingerprint)? {
                 Seen::New(reservation) => break reservation,
-                Seen::Turn(turn) => return Ok(Subscriber::new(&turn)),
+                Seen::Turn(turn) => return Ok(Some(Subscriber::new(&turn))),
                 Seen::Wait(settled) => settled.cancelled().await,
             }
         };
         if let Some(recorded) = self.recorded(scope, fingerprint, form).await? {
-            return Ok(recorded);
+            return Ok(Some(recorded));
         }
-        let (started, sharing) = start().await?;
-        let (turn, subscriber) = self.begin(started, sharing);
-        reservation.publish(&turn);
-        Ok(subscriber)
+        match start().await? {
+            Begun::Turn(begun) => {
+                let (turn, subscriber) = self.begin(begun.0, begun.1);
+                reservation.publish(&turn);
+                Ok(Some(subscriber))
+            }
+            Begun::Known(subscriber) => Ok(Some(*subscriber)),
+            Begun::Nothing => Ok(None),
+        }
     }
 
     /// The turn of a request that was sent before, if only the store knows it.
@@ -168,13 +186,14 @@ impl Running {
         started: StartedTurn,
         sharing: Sharing,
     ) -> (Arc<SharedTurn>, Subscriber) {
-        let StartedTurn { session, id, scope, started_ms, model, mut events, .. } = started;
+        let StartedTurn { session, session_name, id, scope, started_ms, model, mut events, .. } = started;
         let Sharing { form, policy, retention, held, revoked } = sharing;
         if !form.stream {
             events.wait_for_end();
         }
         let parts = Parts {
             session,
+            session_name,
             scope,
             started_ms,
             shape: AnswerShape { envelope: Envelope::of_turn(&id, started_ms, model), form },
@@ -208,6 +227,11 @@ impl Running {
     pub(crate) fn find(&self, scope: Scope, id: &TurnId) -> Option<Arc<SharedTurn>> {
         let turn = sync::lock(&self.turns).by_id.get(id).and_then(Weak::upgrade);
         turn.filter(|turn| turn.scope == scope)
+    }
+
+    /// Looks on at a turn that runs, from its beginning; `None` if it is not known here.
+    pub(crate) fn join(&self, scope: Scope, id: &TurnId) -> Option<Subscriber> {
+        Some(Subscriber::new(&self.find(scope, id)?))
     }
 
     /// Follows a turn behind `position`; `None` if it is not known here.

@@ -68,7 +68,7 @@ impl TurnState {
     }
 
     fn summary(&self) -> Summary {
-        let (session, turn) = (self.start.session.to_string(), self.start.turn.clone());
+        let (session, turn) = (self.start.session.clone(), self.start.turn.clone());
         self.stats.summary(session, turn, self.elapsed)
     }
 

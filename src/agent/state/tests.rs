@@ -117,7 +117,7 @@ impl Bench {
         let fields = json!({ "model": model }).to_string();
         let mut start = TurnStart {
             cards: false,
-            session: SessionId::random(),
+            session: "mine".to_owned(),
             turn: TurnId::random(),
             models: vec![asked(model)],
             delivery: Delivery::Streamed,

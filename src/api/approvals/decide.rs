@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::{FromRequestParts as _, Request, State};
 use axum::response::IntoResponse;
 
+use crate::api::chat::validate::Context;
 use crate::api::path_id::PathId;
 use crate::api::request_context::RequestContext;
 use crate::errors::ApiError;
@@ -18,10 +19,11 @@ pub(crate) async fn decide(
     State(rest): State<Arc<Rest>>,
     State(limits): State<Arc<Limits>>,
     State(memory_budget): State<MemoryBudget>,
+    State(validation): State<Arc<Context>>,
     request: Request,
 ) -> Result<impl IntoResponse, ApiError> {
     let (mut parts, body) = request.into_parts();
-    let Ok(context) = RequestContext::from_request_parts(&mut parts, &()).await;
+    let Ok(context) = RequestContext::from_request_parts(&mut parts, &validation).await;
     let Ok(PathId(id)) = PathId::from_request_parts(&mut parts, &()).await;
     let request = Request::from_parts(parts, body);
     let (body, _share) = body::read_json(request, &limits, memory_budget.reservation()).await?;

@@ -170,7 +170,13 @@ mod tests {
 
     fn started() -> TurnEvent {
         let (call_id, tool) = ("c1".to_owned(), "Read".to_owned());
-        TurnEvent::ToolStarted(Box::new(ToolStart { call_id, tool, headline: Headline::default() }))
+        TurnEvent::ToolStarted(Box::new(ToolStart {
+            call_id,
+            slot: 0,
+            tool,
+            headline: Headline::default(),
+            arguments: None,
+        }))
     }
 
     fn failed() -> TurnEvent {

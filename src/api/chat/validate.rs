@@ -126,11 +126,6 @@ pub(crate) fn validate(
         workspace: extension.workspace,
         max_rounds: extension.max_rounds,
         is_background: background,
-        forwarded_user: names::forwarded_user(
-            header,
-            &context.id_sources.user_headers,
-            context.trusts_forwarded_user,
-        ),
         named,
         server_history: extension.server_history,
         include_messages: extension.include_messages,

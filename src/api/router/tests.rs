@@ -27,6 +27,8 @@ use crate::memory_budget::MemoryBudget;
 use crate::permissions::{Mode, Permissions};
 use crate::sessions::Sessions;
 use crate::sessions::request::Progress;
+use crate::sessions::approval_settings::ApprovalSettings;
+use crate::sessions::naming::Names;
 use crate::sessions::rest::Rest;
 use crate::sessions::running::Running;
 use crate::sessions::running::limits::RunLimits;
@@ -84,9 +86,8 @@ fn state(keys: Keys) -> ApiState {
     let store: Arc<dyn Store> = MemoryStore::new();
     let running = Arc::new(Running::new(Arc::clone(&store)));
     let chat = Chat {
-        turns: sessions(Arc::clone(&upstream), memory_budget.clone()),
+        turns: sessions(Arc::clone(&upstream), memory_budget.clone(), &store, &running),
         runs: RunLimits::new(&limits),
-        running: Arc::clone(&running),
         memory_budget: memory_budget.clone(),
     };
     ApiState {
@@ -127,7 +128,12 @@ fn state(keys: Keys) -> ApiState {
 }
 
 /// Sessions for the state of the router. No test here starts a turn.
-fn sessions(upstream: Arc<upstream::Client>, memory_budget: MemoryBudget) -> Sessions {
+fn sessions(
+    upstream: Arc<upstream::Client>,
+    memory_budget: MemoryBudget,
+    store: &Arc<dyn Store>,
+    running: &Arc<Running>,
+) -> Sessions {
     let root = std::env::temp_dir();
     let workspace = Arc::new(Workspace::open(vec![root.clone()]).unwrap());
     let settings = permissions::PermissionSettings::default();
@@ -146,11 +152,16 @@ fn sessions(upstream: Arc<upstream::Client>, memory_budget: MemoryBudget) -> Ses
         tool_settings: tool_layer::ToolSettings::default(),
         permissions,
         settings: agent::TurnSettings::default(),
+        approval: ApprovalSettings::default(),
+        content_address: true,
         model_rules: Arc::default(),
         prompt: agent::prompt::PromptSettings::default(),
         progress: Progress::None,
         refusals: Arc::default(),
         memory_budget,
+        store: Arc::clone(store),
+        running: Arc::clone(running),
+        names: Names::default(),
         shutdown: CancellationToken::new(),
     }
 }

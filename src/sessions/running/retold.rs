@@ -19,13 +19,16 @@ pub(crate) fn retold(record: &TurnRecord) -> Vec<TurnEvent> {
         return vec![failed(cut_off(), tools_ran(record))];
     };
     let mut events = Vec::new();
+    if let Some(open) = end.open.as_ref().filter(|open| !open.asked.is_empty()) {
+        events.push(TurnEvent::Asked(open.asked.clone()));
+    }
     if !end.said.is_empty() {
         events.push(TurnEvent::Text(end.said.clone()));
     }
     events
         .extend(end.client_calls.iter().enumerate().map(|(index, call)| client_call(index, call)));
     events.push(match &end.outcome {
-        Outcome::Finished { reason } => finished(record, end, reason),
+        Outcome::Finished { .. } => finished(record, end),
         Outcome::Failed { code, message } => {
             let code = ErrorCode::named(code).unwrap_or(ErrorCode::Internal);
             failed(ApiError::new(code, message), end.tools_ran)
@@ -76,35 +79,11 @@ fn client_call(index: usize, call: &Value) -> TurnEvent {
     }))
 }
 
-/// `End::summary`, as far as it is told again.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct RecordedSummary {
-    usage: Option<Map<String, Value>>,
-    rounds: u32,
-    tool_calls: usize,
-    duration_ms: u64,
-    rounds_without_usage: u32,
-    context_tokens: Option<u64>,
-}
-
-fn finished(record: &TurnRecord, end: &End, reason: &str) -> TurnEvent {
-    let summary = RecordedSummary::deserialize(&end.summary).unwrap_or_default();
-    TurnEvent::Finished(Box::new(Finished {
-        reason: FinishReason::from_word(reason),
-        usage: summary.usage.and_then(Usage::read),
-        summary: Summary {
-            session: record.row.session.clone(),
-            turn: record.row.id.clone(),
-            rounds: summary.rounds,
-            tool_calls: summary.tool_calls,
-            duration: Duration::from_millis(summary.duration_ms),
-            rounds_without_usage: summary.rounds_without_usage,
-            context_tokens: summary.context_tokens,
-        },
-        unknown: IndexMap::new(),
-        whole: None,
-    }))
+fn finished(record: &TurnRecord, end: &End) -> TurnEvent {
+    match Finished::from_record(&end.summary, record.session_name(), record.row.id.clone()) {
+        Some(finished) => TurnEvent::Finished(Box::new(finished)),
+        None => TurnEvent::Failed(Box::new(Failure::crash())),
+    }
 }
 
 #[cfg(test)]
@@ -127,7 +106,7 @@ pub(crate) mod samples {
             open: None,
             said: said.to_owned(),
             client_calls: Vec::new(),
-            summary: json!({ "rounds": 2, "usage": { "prompt_tokens": 3 } }),
+            summary: json!({ "reason": "stop", "rounds": 2, "usage": { "prompt_tokens": 3 } }),
             tools_ran: true,
         }
     }

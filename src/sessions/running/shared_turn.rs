@@ -37,6 +37,8 @@ const NOBODY: usize = 0;
 /// A turn, and what of it can be told again.
 pub(crate) struct SharedTurn {
     pub(crate) session: SessionId,
+    /// What the client calls the session.
+    pub(crate) session_name: String,
     pub(crate) turn: TurnId,
     pub(crate) scope: Scope,
     /// Milliseconds since 1970.
@@ -264,6 +266,7 @@ impl KeptLog {
 /// What a turn is shared with.
 pub(super) struct Parts {
     pub(super) session: SessionId,
+    pub(super) session_name: String,
     pub(super) turn: TurnId,
     pub(super) scope: Scope,
     pub(super) started_ms: i64,
@@ -279,6 +282,7 @@ impl SharedTurn {
     pub(super) fn new(parts: Parts, state: State) -> Arc<Self> {
         let Parts {
             session,
+            session_name,
             turn,
             scope,
             started_ms,
@@ -291,6 +295,7 @@ impl SharedTurn {
         } = parts;
         Arc::new(Self {
             session,
+            session_name,
             turn,
             scope,
             started_ms,

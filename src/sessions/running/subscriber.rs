@@ -21,7 +21,8 @@ use crate::sessions::record::TurnRecord;
 
 /// Receives the events of a turn. What it means that the last one is dropped, the turn says.
 pub(crate) struct Subscriber {
-    pub(crate) session: SessionId,
+    /// What the client calls the session.
+    pub(crate) session: String,
     pub(crate) turn: TurnId,
     pub(crate) shape: Arc<AnswerShape>,
     /// The turn, and this subscriber's number in it; `None` for a turn that is only a record.
@@ -43,7 +44,7 @@ impl Subscriber {
         let number = turn.state().enter();
         turn.attendance_changed();
         Self {
-            session: turn.session.clone(),
+            session: turn.session_name.clone(),
             turn: turn.turn.clone(),
             shape: Arc::clone(&turn.shape),
             live: Some((Arc::clone(turn), number)),
@@ -60,7 +61,7 @@ impl Subscriber {
     pub(crate) fn of_record(record: &TurnRecord, shape: AnswerShape, position: Position) -> Self {
         let events = position.told.rest_of(retold(record));
         Self {
-            session: record.row.session.clone(),
+            session: record.session_name(),
             turn: record.row.id.clone(),
             shape: Arc::new(shape),
             live: None,

@@ -81,6 +81,7 @@ impl Server {
         self.starts.fetch_add(1, Ordering::Relaxed);
         StartedTurn {
             session: self.session.id.clone(),
+            session_name: self.session.id.to_string(),
             id: TurnId::random(),
             scope: self.session.scope,
             started_ms: clock::now_ms(),
@@ -117,9 +118,10 @@ impl Server {
         let start = async || {
             // Others may come meanwhile.
             tokio::task::yield_now().await;
-            Ok((self.started(false), self.sharing(policy)))
+            Ok(Begun::Turn(Box::new((self.started(false), self.sharing(policy)))))
         };
-        self.running.listen(self.session.scope, fingerprint, FORM, start).await
+        let listened = self.running.listen(self.session.scope, fingerprint, FORM, start).await?;
+        Ok(listened.expect("a turn"))
     }
 
     fn slot_is_free(&self) -> bool {
@@ -149,6 +151,8 @@ fn text(text: &str) -> TurnEvent {
 fn tool() -> TurnEvent {
     TurnEvent::ToolStarted(Box::new(ToolStart {
         call_id: "c1".to_owned(),
+        slot: 0,
+        arguments: None,
         tool: "Bash".to_owned(),
         headline: Headline::default(),
     }))
@@ -159,7 +163,7 @@ fn finished() -> TurnEvent {
         reason: FinishReason::Stop,
         usage: None,
         summary: Summary {
-            session: SessionId::random(),
+            session: "mine".to_owned(),
             turn: TurnId::random(),
             rounds: 1,
             tool_calls: 0,
@@ -167,6 +171,7 @@ fn finished() -> TurnEvent {
             rounds_without_usage: 0,
             context_tokens: None,
         },
+        messages: None,
         unknown: IndexMap::new(),
         whole: None,
     }))

@@ -229,7 +229,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn d9_a_clock_that_was_set_is_doubted_for_an_hour() {
         let (start, wall) = (Instant::now(), 1_000 * DAY);
-        let after = |minutes| start + Duration::from_secs(60 * minutes);
+        let after = |minutes: u64| start + Duration::from_secs(60 * minutes);
         let mut clock = Clock::new(wall, Some(wall - DAY), start);
 
         assert_eq!(clock.believed(wall + 60_000, after(1)), Some(wall + 60_000));

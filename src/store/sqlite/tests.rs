@@ -186,7 +186,7 @@ async fn sessions_are_listed_by_their_last_use_in_pages() {
 fn no_look_up_scans_a_table() {
     let connection = rusqlite::Connection::open_in_memory().unwrap();
     schema::migrate(&connection).unwrap();
-    let mut check = |sql: &str| {
+    let check = |sql: &str| {
         let plan = format!("EXPLAIN QUERY PLAN {sql}");
         let mut statement = connection.prepare(&plan).unwrap();
         let nulls = vec![rusqlite::types::Null; statement.parameter_count()];

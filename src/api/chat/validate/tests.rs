@@ -742,7 +742,7 @@ fn what_a_session_needs_is_said_in_the_body_or_in_headers() {
     assert!(listed.include_messages);
     let plain = accept(json!({}));
     assert!(!plain.server_history && !plain.include_messages && !plain.detach);
-    assert_eq!((plain.named, plain.forwarded_user, plain.is_background), (None, None, false));
+    assert_eq!((plain.named, plain.is_background), (None, false));
 }
 
 #[test]

@@ -1,0 +1,110 @@
+//! Reads what a person decided about the asks of an open round: from the store, where it was
+//! decided over REST, or from the reply in the request.
+
+use super::assemble::ReplyForm;
+use crate::agent::asking::choice::deny_all;
+use crate::agent::asking::dialog::{read_dialog_answer, read_toolhand_approval};
+use crate::agent::asking::reply::read_reply;
+use crate::agent::beginning::{AskingChannel, Decided};
+use crate::agent::record::{Asked, OpenRound};
+use crate::execution::ask::Decision;
+use crate::store::rows::{ApprovalRow, Change};
+
+/// The client's tool with a dialog of its own.
+const ASK_USER: &str = "ask_user";
+
+/// What is known about the asks of an open round.
+#[derive(Debug, Default)]
+pub(super) struct Decisions {
+    pub(super) decided: Vec<Decided>,
+    /// Those of them that are not in the store yet. One that somebody else was quicker with
+    /// makes the commit fail.
+    pub(super) new: Vec<Change>,
+    /// The person's lines leave these asks out.
+    pub(super) left_out: Vec<Asked>,
+}
+
+/// `rows` are the approvals of the round. What they say stands, whatever the reply says.
+pub(super) fn decisions(
+    open: &OpenRound,
+    rows: &[ApprovalRow],
+    reply: Option<&ReplyForm>,
+    channel: AskingChannel,
+    now_ms: i64,
+) -> Decisions {
+    let mut known = Decisions::default();
+    let mut undecided = Vec::new();
+    for asked in &open.asked {
+        match recorded(asked, rows) {
+            Some(decided) => known.decided.push(decided),
+            None => undecided.push(asked.clone()),
+        }
+    }
+    let read = reply.map(|reply| read(open, &undecided, reply, channel, now_ms));
+    let (decided, left_out) = read.unwrap_or_default();
+    known.left_out = left_out;
+    known.new = decided.iter().map(change).collect();
+    known.decided.extend(decided);
+    known
+}
+
+/// Whether a person has decided all asks of the round over REST.
+pub(super) fn are_decided(open: &OpenRound, rows: &[ApprovalRow]) -> bool {
+    !open.asked.is_empty() && open.asked.iter().all(|asked| recorded(asked, rows).is_some())
+}
+
+fn recorded(asked: &Asked, rows: &[ApprovalRow]) -> Option<Decided> {
+    let row = rows.iter().find(|row| row.id == asked.id)?;
+    let decision = serde_json::from_slice(row.decision.as_deref()?).ok()?;
+    Some(Decided { approval: asked.id.clone(), slot: asked.slot, decision })
+}
+
+fn read(
+    open: &OpenRound,
+    undecided: &[Asked],
+    reply: &ReplyForm,
+    channel: AskingChannel,
+    now_ms: i64,
+) -> (Vec<Decided>, Vec<Asked>) {
+    match reply {
+        // Only REST decides: words are remarks.
+        ReplyForm::Message(words) if channel == AskingChannel::Rest => {
+            (deny_all(undecided, words), Vec::new())
+        }
+        ReplyForm::Message(words) => {
+            let reply = read_reply(undecided, words, now_ms);
+            let left_out = reply.left_out.iter().map(|place| undecided[*place].clone());
+            (reply.decided, left_out.collect())
+        }
+        ReplyForm::Answers(answers) => {
+            let decided = answers.iter().flat_map(|(place, content)| {
+                answered(open, undecided, *place, content, now_ms)
+            });
+            (decided.collect(), Vec::new())
+        }
+    }
+}
+
+/// The decisions in the answer to one call by which the client's own tool asked.
+fn answered(
+    open: &OpenRound,
+    undecided: &[Asked],
+    place: usize,
+    content: &str,
+    now_ms: i64,
+) -> Vec<Decided> {
+    let Some(call) = open.asked_by.get(place) else { return Vec::new() };
+    let asks = call.asks.iter().filter_map(|place| open.asked.get(*place));
+    let asks: Vec<&Asked> =
+        asks.filter(|asked| undecided.iter().any(|other| other.id == asked.id)).collect();
+    if call.tool == ASK_USER {
+        return read_dialog_answer(&asks, content, now_ms);
+    }
+    asks.into_iter().map(|asked| read_toolhand_approval(asked, content, now_ms)).collect()
+}
+
+fn change(decided: &Decided) -> Change {
+    let decision = serde_json::to_vec::<Decision>(&decided.decision);
+    let decision = decision.expect("writing to memory does not fail");
+    Change::Decide { approval: decided.approval.clone(), decision }
+}

@@ -1,0 +1,171 @@
+//! Finds the session in which a request goes on, and takes the right to run a turn in it.
+
+use std::time::Duration;
+
+use super::Sessions;
+use super::address::Chain;
+use super::names::ExplicitId;
+use super::naming::NameGuard;
+use super::record::Facts;
+use super::request::ChatRequest;
+use super::running::SessionSlot;
+use super::search::{Found, Search};
+use crate::errors::ApiError;
+use crate::ids::{Scope, SessionId};
+use crate::store::rows::{SessionName, SessionRow};
+use crate::store::{SessionKey, StoreError};
+
+/// How long a request waits for the turn that runs in its session.
+const MAX_WAIT: Duration = Duration::from_secs(10);
+
+/// Where a request goes on.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) session: SessionId,
+    /// `None`: the session is new.
+    pub(super) row: Option<SessionRow>,
+    /// The name that a new session gets.
+    pub(super) name: Option<SessionName>,
+    /// The session whose prompt a new one takes over, since its transcript goes on there.
+    pub(super) origin: Option<SessionRow>,
+    pub(super) found: Found,
+    /// What held after the turn that the request goes on from.
+    pub(super) facts: Option<Facts>,
+    pub(super) slot: SessionSlot,
+    pub(super) guard: Option<NameGuard>,
+}
+
+impl Place {
+    /// Recalls what held after the turns that were found. A fresh session finds nothing.
+    pub(super) fn recall(&mut self) {
+        if self.found.session.is_some() {
+            let path = self.found.path.iter().rev();
+            self.facts = path.filter_map(|turn| turn.body.facts.clone()).next();
+        }
+    }
+}
+
+impl Sessions {
+    pub(super) async fn resolve(
+        &self,
+        scope: Scope,
+        request: &ChatRequest,
+        chain: &Chain,
+    ) -> Result<Place, ApiError> {
+        let search = Search { store: &*self.store, scope, chain };
+        match &request.named {
+            Some(named) => self.resolve_named(search, named, &request.model).await,
+            None => self.resolve_by_content(search).await,
+        }
+    }
+
+    async fn resolve_named(
+        &self,
+        search: Search<'_>,
+        named: &ExplicitId,
+        model: &str,
+    ) -> Result<Place, ApiError> {
+        let known = self.session_named(search.scope, named, model).await?;
+        let name = known.as_ref().map_or_else(|| named.name(model), |row| {
+            row.name.clone().unwrap_or_else(|| named.name(model))
+        });
+        let guard = known.is_none().then(|| self.names.take(search.scope, name.clone()));
+        let id = match (&known, &guard) {
+            (Some(row), _) => row.id.clone(),
+            (None, Some(guard)) => guard.session.clone(),
+            (None, None) => SessionId::random(),
+        };
+        let slot = match named {
+            ExplicitId::Own(_) => Some(self.running.slots.take(&id, MAX_WAIT).await?),
+            ExplicitId::Frontend(_) => self.running.slots.try_take(&id),
+        };
+        // The turn that was waited for may have made the session.
+        let row = match known {
+            Some(row) => Some(row),
+            None => self.session(search.scope, &id).await?,
+        };
+        let found = match &row {
+            Some(row) => search.in_session(&row.id).await?,
+            None => self.by_content(search).await?,
+        };
+        let Some(slot) = slot else { return self.fork(search.scope, row, found).await };
+        let origin = match &row {
+            Some(_) => None,
+            None => self.origin(search.scope, &found).await?,
+        };
+        let found = Found { session: Some(id.clone()), ..found };
+        Ok(Place { session: id, row, name: Some(name), origin, found, facts: None, slot, guard })
+    }
+
+    async fn resolve_by_content(&self, search: Search<'_>) -> Result<Place, ApiError> {
+        let found = self.by_content(search).await?;
+        let row = match &found.session {
+            Some(session) => self.session(search.scope, session).await?,
+            None => None,
+        };
+        let slot = row.as_ref().and_then(|row| self.running.slots.try_take(&row.id));
+        match (row, slot) {
+            (Some(row), Some(slot)) => Ok(Place {
+                session: row.id.clone(),
+                row: Some(row),
+                name: None,
+                origin: None,
+                found,
+                facts: None,
+                slot,
+                guard: None,
+            }),
+            (row, _) => self.fork(search.scope, row, found).await,
+        }
+    }
+
+    /// A session of its own that goes on from what was found.
+    async fn fork(
+        &self,
+        scope: Scope,
+        origin: Option<SessionRow>,
+        found: Found,
+    ) -> Result<Place, ApiError> {
+        let session = SessionId::random();
+        let slot = self.running.slots.take(&session, MAX_WAIT).await?;
+        let origin = match origin {
+            Some(origin) => Some(origin),
+            None => self.origin(scope, &found).await?,
+        };
+        Ok(Place { session, row: None, name: None, origin, found, facts: None, slot, guard: None })
+    }
+
+    /// The session of the turn that was found.
+    async fn origin(&self, scope: Scope, found: &Found) -> Result<Option<SessionRow>, StoreError> {
+        match found.path.last() {
+            Some(turn) => self.session(scope, &turn.row.session).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn by_content(&self, search: Search<'_>) -> Result<Found, StoreError> {
+        if self.content_address { search.by_content().await } else { Ok(Found::default()) }
+    }
+
+    pub(super) async fn session_named(
+        &self,
+        scope: Scope,
+        named: &ExplicitId,
+        model: &str,
+    ) -> Result<Option<SessionRow>, StoreError> {
+        for key in named.keys(model) {
+            if let Some(row) = self.store.session(scope, key).await? {
+                return Ok(Some(row));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn session(
+        &self,
+        scope: Scope,
+        id: &SessionId,
+    ) -> Result<Option<SessionRow>, StoreError> {
+        self.store.session(scope, SessionKey::Id(id.clone())).await
+    }
+}

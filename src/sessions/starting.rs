@@ -1,0 +1,340 @@
+//! Starts the agent on what is prepared, with a recorder for what it leaves behind.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::begin::{Caller, NotStarted, Prepared};
+use super::naming::NameGuard;
+use super::record::{Facts, SessionBody, TurnBody};
+use super::recorder::{NoRecorder, Present, Rows, TurnRecorder, json};
+use super::request::ChatRequest;
+use super::resolve::Place;
+use super::running::limits::RunPermit;
+use super::running::{Begun, DisconnectPolicy, Held, Retention, SessionSlot, Sharing, StartedTurn};
+use super::turn_start::Pieces;
+use super::{Sessions, ask_again, pairs};
+use crate::agent::beginning::{Beginning, HistoryPiece};
+use crate::agent::outbox::outbox;
+use crate::agent::prompt::{self, Environment};
+use crate::agent::record::{Asked, OpenRound, Recorder};
+use crate::agent::turn::{self, Turn};
+use crate::blocking::RESOLVING;
+use crate::clock;
+use crate::errors::{ApiError, ErrorCode};
+use crate::files::ReadState;
+use crate::ids::{Scope, SessionId, TurnId};
+use crate::permissions::{Grants, Permissions};
+use crate::store::rows::{SessionRow, TurnRow, TurnStatus};
+use crate::tools::tool::SessionContext;
+use crate::upstream::TraceHeaders;
+
+/// A turn whose beginning is recorded, as far as it must be.
+pub(super) struct Recorded {
+    turn: TurnParts,
+    slot: SessionSlot,
+    guard: Option<NameGuard>,
+    recorder: Arc<dyn Recorder>,
+    pieces: Vec<HistoryPiece>,
+    beginning: Beginning,
+    left_out: Vec<Asked>,
+}
+
+/// What a turn has whether it is recorded or not.
+struct TurnParts {
+    session: SessionId,
+    session_name: String,
+    id: TurnId,
+    scope: Scope,
+    started_ms: i64,
+    context: Arc<SessionContext>,
+    permissions: Permissions,
+    prompt: Option<String>,
+}
+
+impl Sessions {
+    /// Makes the recorder of a turn, and commits what the turn will act on.
+    pub(super) async fn record(
+        &self,
+        request: &ChatRequest,
+        caller: &Caller,
+        prepared: Prepared,
+    ) -> Result<Recorded, NotStarted> {
+        let Prepared { mut place, mut chain, assembled, decided, left_out } = prepared;
+        let permissions = self.permissions_for(request)?;
+        let body = stored_body(&place);
+        let facts = place.facts.take();
+        let context = self.context(&permissions, facts.clone(), &body).await?;
+        let prompt = body.prompt.or_else(|| self.render_prompt(request, &context));
+        let turn = TurnParts {
+            session: place.session.clone(),
+            session_name: session_name(request, &place),
+            id: TurnId::random(),
+            scope: caller.scope,
+            started_ms: clock::now_ms(),
+            context,
+            permissions,
+            prompt,
+        };
+        let present = Present {
+            context: Arc::clone(&turn.context),
+            before: facts,
+            prompt: turn.prompt.clone(),
+        };
+        let acts_on_records = assembled.resumes || request.detach || !decided.is_empty();
+        let rows = Rows {
+            session: session_row(&place, &turn, request, caller, &present),
+            turn: TurnRow {
+                id: turn.id.clone(),
+                session: turn.session.clone(),
+                parent: assembled.parent,
+                status: TurnStatus::Running,
+                started_ms: turn.started_ms,
+                depth: 0,
+                digests: None,
+                request: Some(caller.fingerprint.request()),
+                idempotency: caller.fingerprint.idempotency(),
+                body: Vec::new(),
+            },
+            body: TurnBody {
+                model: request.model.clone(),
+                session_name: request.named.as_ref().map(|named| named.text().to_owned()),
+                asked: assembled.asked,
+                continues: assembled.continues,
+                resumes: assembled.resumes,
+                include_usage: request.include_usage,
+                facts: None,
+            },
+            first: decided,
+            has_ended: false,
+        };
+        chain.forget_texts();
+        let address = move |said: &str, ids: &[String]| chain.after(said, ids);
+        let store = Arc::clone(&self.store);
+        let recorder = TurnRecorder::new(store, rows, Box::new(address), present);
+        if acts_on_records {
+            recorder.begin().await?;
+        }
+        let Place { slot, guard, .. } = place;
+        let (pieces, beginning) = (assembled.pieces, assembled.beginning);
+        let recorder: Arc<dyn Recorder> = Arc::new(recorder);
+        Ok(Recorded { turn, slot, guard, recorder, pieces, beginning, left_out })
+    }
+
+    /// Starts the turn's task.
+    pub(super) fn launch(
+        &self,
+        request: ChatRequest,
+        caller: Caller,
+        recorded: Recorded,
+        permit: RunPermit,
+    ) -> Begun {
+        let Recorded { turn, slot, guard, recorder, pieces, beginning, left_out } = recorded;
+        let sharing = self.sharing(&request, &caller, permit, Some(slot));
+        let started = match beginning {
+            Beginning::Resume(resume) if !left_out.is_empty() => {
+                ask_again(turn, request.model, recorder, resume.open, left_out)
+            }
+            beginning => {
+                let pieces = Pieces { pieces, beginning };
+                self.launch_agent(request, caller.headers, turn, recorder, pieces, guard)
+            }
+        };
+        Begun::Turn(Box::new((started, sharing)))
+    }
+
+    /// A frontend's own request passes without a session, and leaves no trace.
+    pub(super) fn start_background(
+        &self,
+        mut request: ChatRequest,
+        caller: Caller,
+        permit: RunPermit,
+    ) -> Result<Begun, ApiError> {
+        let permissions = self.permissions_for(&request)?;
+        let pieces = pairs::without_records(std::mem::take(&mut request.messages))?;
+        let context = SessionContext::new(Arc::clone(permissions.workspace()));
+        let session = SessionId::random();
+        let turn = TurnParts {
+            session_name: session.to_string(),
+            session,
+            id: TurnId::random(),
+            scope: caller.scope,
+            started_ms: clock::now_ms(),
+            context: Arc::new(context.at_home(self.home.clone())),
+            permissions,
+            prompt: None,
+        };
+        let sharing = self.sharing(&request, &caller, permit, None);
+        let pieces = Pieces { pieces, beginning: Beginning::Ask };
+        let recorder = Arc::new(NoRecorder);
+        let started = self.launch_agent(request, caller.headers, turn, recorder, pieces, None);
+        Ok(Begun::Turn(Box::new((started, sharing))))
+    }
+
+    fn launch_agent(
+        &self,
+        request: ChatRequest,
+        headers: TraceHeaders,
+        turn: TurnParts,
+        recorder: Arc<dyn Recorder>,
+        mut pieces: Pieces,
+        guard: Option<NameGuard>,
+    ) -> StartedTurn {
+        let TurnParts { session, session_name, id, scope, started_ms, context, permissions, prompt } =
+            turn;
+        if let Some(prompt) = prompt.filter(|_| !request.tools.tools().is_empty()) {
+            pieces.pieces = prompt::apply(self.prompt.mode, &prompt, pieces.pieces);
+        }
+        let model = request.model.clone();
+        let ids = (session_name.clone(), id.clone());
+        let start = self.turn_start(request, permissions, pieces, ids, started_ms);
+        let (decisions, decided) = mpsc::unbounded_channel();
+        let stop = CancellationToken::new();
+        let turn = Turn {
+            start,
+            upstream: Arc::clone(&self.upstream),
+            headers,
+            session: context,
+            refusals: Arc::clone(&self.refusals),
+            reservation: self.memory_budget.reservation(),
+            recorder,
+            stop: stop.clone(),
+            decisions: decided,
+            shutdown: self.shutdown.clone(),
+        };
+        let (outbox, events) = outbox();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            turn::run(turn, outbox).await;
+            drop(guard);
+        });
+        let decisions = Some(decisions);
+        StartedTurn { session, session_name, id, scope, started_ms, model, events, stop, decisions, task }
+    }
+
+    fn sharing(
+        &self,
+        request: &ChatRequest,
+        caller: &Caller,
+        permit: RunPermit,
+        slot: Option<SessionSlot>,
+    ) -> Sharing {
+        let grace = caller.key.disconnect_grace.unwrap_or(self.settings.disconnect_grace);
+        let policy = match request.is_background {
+            true => DisconnectPolicy::Stop,
+            false => DisconnectPolicy::new(request.detach, grace),
+        };
+        // Without tools there is nothing that must not run twice: it simply runs anew.
+        let may_be_joined = request.tools.names().next().is_some()
+            || caller.fingerprint.is_named()
+            || policy != DisconnectPolicy::Stop;
+        Sharing {
+            form: caller.form,
+            policy,
+            retention: if may_be_joined { Retention::All } else { Retention::Nothing },
+            held: Held { permit: Some(permit), slot },
+            revoked: caller.key.revoked.clone(),
+        }
+    }
+
+    /// The server's permissions, narrowed by the request's mode and moved to its workspace.
+    fn permissions_for(&self, request: &ChatRequest) -> Result<Permissions, ApiError> {
+        let permissions = self.permissions.tightened(request.mode).map_err(|error| {
+            ApiError::new(ErrorCode::ModeNotAllowed, error.to_string()).param("toolhand.mode")
+        })?;
+        Ok(match &request.workspace {
+            Some(workspace) => permissions.with_workspace(Arc::clone(workspace)),
+            None => permissions,
+        })
+    }
+
+    /// The session as it was after the turn that the request goes on from.
+    async fn context(
+        &self,
+        permissions: &Permissions,
+        facts: Option<Facts>,
+        body: &SessionBody,
+    ) -> Result<Arc<SessionContext>, ApiError> {
+        let context = SessionContext::new(Arc::clone(permissions.workspace()));
+        let grants = Arc::new(Grants::load(body.grants.iter().copied()));
+        let context = context.at_home(self.home.clone()).with_grants(grants);
+        let Some(facts) = facts else { return Ok(Arc::new(context)) };
+        // The directory may be gone, which only the disk tells.
+        let restore =
+            move || context.restored(facts.working_dir, ReadState::load(&facts.read_state));
+        let context = RESOLVING.run(restore).await;
+        let context = context
+            .map_err(|overloaded| ApiError::new(ErrorCode::Overloaded, overloaded.to_string()))?;
+        Ok(Arc::new(context))
+    }
+
+    /// The prompt of a new session, if there are tools to speak of.
+    fn render_prompt(&self, request: &ChatRequest, context: &SessionContext) -> Option<String> {
+        if request.tools.tools().is_empty() {
+            return None;
+        }
+        let environment = Environment {
+            working_dir: context.workspace.root(),
+            date: &prompt::today(),
+            tools: &request.tools,
+        };
+        Some(prompt::render(environment))
+    }
+}
+
+/// What the session's row holds; of a new session that goes on from another, the prompt alone.
+fn stored_body(place: &Place) -> SessionBody {
+    let read = |row: &SessionRow| serde_json::from_slice::<SessionBody>(&row.body).ok();
+    match (&place.row, &place.origin) {
+        (Some(row), _) => read(row).unwrap_or_default(),
+        (None, Some(origin)) => {
+            SessionBody { grants: Vec::new(), ..read(origin).unwrap_or_default() }
+        }
+        (None, None) => SessionBody::default(),
+    }
+}
+
+/// The client's own name if it gave one.
+fn session_name(request: &ChatRequest, place: &Place) -> String {
+    let named = request.named.as_ref().map(|named| named.text().to_owned());
+    named.unwrap_or_else(|| place.session.to_string())
+}
+
+fn session_row(
+    place: &Place,
+    turn: &TurnParts,
+    request: &ChatRequest,
+    caller: &Caller,
+    present: &Present,
+) -> SessionRow {
+    let known = place.row.as_ref();
+    SessionRow {
+        id: turn.session.clone(),
+        scope: caller.scope,
+        key: caller.key.id.clone(),
+        name: known.map_or_else(|| place.name.clone(), |row| row.name.clone()),
+        model: request.model.clone(),
+        created_ms: known.map_or(turn.started_ms, |row| row.created_ms),
+        updated_ms: turn.started_ms,
+        body: json(&present.session()),
+    }
+}
+
+/// Starts a turn that only asks again what the person's reply leaves out.
+fn ask_again(
+    turn: TurnParts,
+    model: String,
+    recorder: Arc<dyn Recorder>,
+    open: OpenRound,
+    left_out: Vec<Asked>,
+) -> StartedTurn {
+    let TurnParts { session, session_name, id, scope, started_ms, .. } = turn;
+    let (outbox, events) = outbox();
+    let mut task = JoinSet::new();
+    let ids = (session_name.clone(), id.clone());
+    task.spawn(ask_again::run(recorder, outbox, open, left_out, ids));
+    let (stop, decisions) = (CancellationToken::new(), None);
+    StartedTurn { session, session_name, id, scope, started_ms, model, events, stop, decisions, task }
+}

@@ -1,0 +1,133 @@
+//! Combines a request with the operator's settings into what the agent starts with.
+
+use std::sync::Arc;
+
+use super::approval_settings::ApprovalChannel;
+use super::request::{ChatRequest, Progress};
+use super::{Sessions, answer_form};
+use crate::agent::beginning::{Asking, AskingChannel, Beginning, HistoryPiece};
+use crate::agent::conversation::{Conversation, Opening};
+use crate::agent::settings::{AskedModel, ReasoningRule, Refused, traits_of};
+use crate::agent::state::TurnStart;
+use crate::execution::pipeline::Pipeline;
+use crate::hooks::Hooks;
+use crate::ids::TurnId;
+use crate::permissions::{Mode, Permissions};
+
+/// The request fields that limit the length of one answer.
+const OUTPUT_LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
+
+/// A tool of the client's that asks a person for us.
+const TOOLHAND_APPROVAL: &str = "toolhand_approval";
+
+/// The transcript before a turn, and how the turn begins.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    pub(super) pieces: Vec<HistoryPiece>,
+    pub(super) beginning: Beginning,
+}
+
+impl Sessions {
+    pub(super) fn turn_start(
+        &self,
+        request: ChatRequest,
+        permissions: Permissions,
+        Pieces { pieces, beginning }: Pieces,
+        (session, turn): (String, TurnId),
+        began_ms: i64,
+    ) -> TurnStart {
+        let asking = self.asking(&request);
+        let ChatRequest {
+            model,
+            client_tools,
+            tools,
+            fields,
+            tool_choice,
+            parallel_tool_calls,
+            max_rounds,
+            stream,
+            progress,
+            include_messages,
+            ..
+        } = request;
+        let pipeline = Pipeline {
+            tools,
+            hooks: Hooks::default(),
+            permissions,
+            max_result_chars: self.tool_settings.max_result_chars,
+        };
+        let limits_output = OUTPUT_LIMITS
+            .iter()
+            .any(|name| fields.get(*name).is_some_and(|limit| limit.get() != "null"));
+        let has_tools = !pipeline.tools.tools().is_empty();
+        let (client_tools, definitions): (Vec<_>, Vec<_>) =
+            client_tools.into_iter().map(|tool| (tool.name, tool.definition)).unzip();
+        let mut settings = self.settings.clone();
+        if let Some(rounds) = max_rounds {
+            settings.max_rounds = settings.max_rounds.min(rounds);
+        }
+        if parallel_tool_calls == Some(false) {
+            settings.max_parallel_tools = 1;
+        }
+        TurnStart {
+            session,
+            turn,
+            models: self.models(model),
+            delivery: answer_form::delivery(stream, has_tools),
+            content: answer_form::content_rule(&fields, has_tools),
+            cards: stream && progress == Some(Progress::Cards),
+            conversation: Conversation::new(Opening {
+                fields,
+                pieces,
+                server_tools: pipeline.tools.joined_definitions().clone(),
+                client_tools: definitions,
+                tool_choice,
+                parallel_tool_calls,
+            }),
+            limits_output,
+            pipeline,
+            client_tools: client_tools.into(),
+            settings,
+            model_rules: Arc::clone(&self.model_rules),
+            upstream: Arc::clone(self.upstream.settings()),
+            max_round_chars: self.tool_settings.max_round_chars,
+            beginning,
+            asking,
+            include_messages,
+            began_ms,
+        }
+    }
+
+    /// How a person can be asked in this request.
+    pub(super) fn asking(&self, request: &ChatRequest) -> Asking {
+        let mode = request.mode.unwrap_or_else(|| self.permissions.mode());
+        let declares = |name: &str| request.client_tools.iter().any(|tool| tool.name == name);
+        let channel = match self.approval.channel {
+            _ if mode == Mode::DontAsk || request.is_background => AskingChannel::Nobody,
+            ApprovalChannel::None => AskingChannel::Nobody,
+            ApprovalChannel::Rest => AskingChannel::Rest,
+            ApprovalChannel::Conversation => AskingChannel::Conversation,
+            ApprovalChannel::Auto if request.frontend.declares_ask_user => AskingChannel::AskUser,
+            ApprovalChannel::Auto if declares(TOOLHAND_APPROVAL) => AskingChannel::ToolhandApproval,
+            ApprovalChannel::Auto => AskingChannel::Conversation,
+        };
+        Asking { channel, wait: self.approval.wait }
+    }
+
+    /// The requested model, then its fallbacks.
+    fn models(&self, model: String) -> Vec<AskedModel> {
+        let fallbacks = self.upstream.settings().fallbacks.get(&model).cloned();
+        let names = std::iter::once(model).chain(fallbacks.into_iter().flatten());
+        names.map(|name| self.asked(name)).collect()
+    }
+
+    /// Applies the rules and remembered refusals of this very model, be it requested or a
+    /// fallback.
+    fn asked(&self, name: String) -> AskedModel {
+        let rule = traits_of(&[&name], &self.model_rules).reasoning;
+        let takes = |member: Refused| !self.refusals.contains(member, &name);
+        let takes_reasoning = rule == ReasoningRule::Echo && takes(Refused::Reasoning);
+        let takes_eager_input = takes(Refused::EagerInput);
+        AskedModel { name, takes_reasoning, takes_eager_input }
+    }
+}
