@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Sessions;
-use super::address::Chain;
+use super::address::{Chain, ListEnd};
 use super::assemble::{self, Assembled, Outcome};
 use super::decisions::{are_decided, decisions};
 use super::message::ClientMessage;
@@ -12,8 +12,8 @@ use super::record::TurnRecord;
 use super::request::ChatRequest;
 use super::resolve::Place;
 use super::running::limits::RunPermit;
-use super::running::shape::AnswerForm;
-use super::running::{Begun, RequestFingerprint, Subscriber};
+use super::running::shape::{AnswerForm, AnswerShape};
+use super::running::{Begun, Position, RequestFingerprint, Subscriber};
 use crate::agent::beginning::Beginning;
 use crate::agent::record::Asked;
 use crate::clock;
@@ -65,7 +65,7 @@ impl Sessions {
         for _ in 0..MAX_LOOKS {
             let chain = Chain::new(&caller.scope, &messages);
             let place = self.resolve(caller.scope, &request, &chain).await?;
-            if let Some(subscriber) = self.running_resume(caller.scope, &place) {
+            if let Some(subscriber) = self.resumed(&caller, &chain, &place) {
                 return Ok(Begun::Known(Box::new(subscriber)));
             }
             let approvals = self.approvals(caller.scope, &place).await?;
@@ -113,21 +113,24 @@ impl Sessions {
         Ok(Some(Prepared { place, chain, assembled: *assembled, decided, left_out }))
     }
 
-    /// The turn that has taken up the open round already, if it still runs: the same reply finds
-    /// it.
-    fn running_resume(&self, scope: Scope, place: &Place) -> Option<Subscriber> {
-        let is_running =
-            |turn: &&TurnRecord| turn.body.resumes && turn.row.status == TurnStatus::Running;
-        let turn = place.found.attempts.iter().find(is_running)?;
-        self.running.join(scope, &turn.row.id)
+    /// The turn that a reply to the same question has begun: it runs, or its outcome stands.
+    /// Another reply finds it as well.
+    fn resumed(&self, caller: &Caller, chain: &Chain, place: &Place) -> Option<Subscriber> {
+        let turn = place.found.attempts.iter().find(|turn| turn.body.resumes)?;
+        match turn.row.status {
+            TurnStatus::Running => self.running.join(caller.scope, &turn.row.id),
+            TurnStatus::Finished | TurnStatus::AwaitsClient | TurnStatus::Suspended
+                if replies(chain, place) =>
+            {
+                let shape = AnswerShape::of_record(turn, caller.form);
+                Some(Subscriber::of_record(turn, shape, Position::default()))
+            }
+            _ => None,
+        }
     }
 
     /// The approvals of the round that the request may take up.
-    async fn approvals(
-        &self,
-        scope: Scope,
-        place: &Place,
-    ) -> Result<Vec<ApprovalRow>, StoreError> {
+    async fn approvals(&self, scope: Scope, place: &Place) -> Result<Vec<ApprovalRow>, StoreError> {
         let Some(last) = place.found.path.last() else { return Ok(Vec::new()) };
         let Some(open) = last.open().filter(|open| !open.asked.is_empty()) else {
             return Ok(Vec::new());
@@ -163,6 +166,14 @@ impl From<StoreError> for NotStarted {
             StoreError::Unavailable => Self::Failed(error.into()),
         }
     }
+}
+
+/// Whether the list ends with one user message behind a question of ours.
+fn replies(chain: &Chain, place: &Place) -> bool {
+    let open = place.found.path.last().and_then(TurnRecord::open);
+    chain.end == ListEnd::User
+        && chain.last_users().len() == 1
+        && open.is_some_and(|open| !open.asked.is_empty())
 }
 
 /// Whether all asks of the open round were decided over REST, and no turn has acted on it yet.

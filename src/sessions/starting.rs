@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::begin::{Caller, NotStarted, Prepared};
 use super::naming::NameGuard;
 use super::record::{Facts, SessionBody, TurnBody};
-use super::recorder::{NoRecorder, Present, Rows, TurnRecorder, json};
+use super::recorder::{Present, Rows, TurnRecorder, json};
 use super::request::ChatRequest;
 use super::resolve::Place;
 use super::running::limits::RunPermit;
@@ -19,7 +19,7 @@ use super::{Sessions, ask_again, pairs};
 use crate::agent::beginning::{Beginning, HistoryPiece};
 use crate::agent::outbox::outbox;
 use crate::agent::prompt::{self, Environment};
-use crate::agent::record::{Asked, OpenRound, Recorder};
+use crate::agent::record::{Asked, NoRecord, OpenRound, Recorder};
 use crate::agent::turn::{self, Turn};
 use crate::blocking::RESOLVING;
 use crate::clock;
@@ -168,7 +168,7 @@ impl Sessions {
         };
         let sharing = self.sharing(&request, &caller, permit, None);
         let pieces = Pieces { pieces, beginning: Beginning::Ask };
-        let recorder = Arc::new(NoRecorder);
+        let recorder = Arc::new(NoRecord);
         let started = self.launch_agent(request, caller.headers, turn, recorder, pieces, None);
         Ok(Begun::Turn(Box::new((started, sharing))))
     }
@@ -182,8 +182,16 @@ impl Sessions {
         mut pieces: Pieces,
         guard: Option<NameGuard>,
     ) -> StartedTurn {
-        let TurnParts { session, session_name, id, scope, started_ms, context, permissions, prompt } =
-            turn;
+        let TurnParts {
+            session,
+            session_name,
+            id,
+            scope,
+            started_ms,
+            context,
+            permissions,
+            prompt,
+        } = turn;
         if let Some(prompt) = prompt.filter(|_| !request.tools.tools().is_empty()) {
             pieces.pieces = prompt::apply(self.prompt.mode, &prompt, pieces.pieces);
         }
@@ -211,7 +219,18 @@ impl Sessions {
             drop(guard);
         });
         let decisions = Some(decisions);
-        StartedTurn { session, session_name, id, scope, started_ms, model, events, stop, decisions, task }
+        StartedTurn {
+            session,
+            session_name,
+            id,
+            scope,
+            started_ms,
+            model,
+            events,
+            stop,
+            decisions,
+            task,
+        }
     }
 
     fn sharing(
@@ -336,5 +355,16 @@ fn ask_again(
     let ids = (session_name.clone(), id.clone());
     task.spawn(ask_again::run(recorder, outbox, open, left_out, ids));
     let (stop, decisions) = (CancellationToken::new(), None);
-    StartedTurn { session, session_name, id, scope, started_ms, model, events, stop, decisions, task }
+    StartedTurn {
+        session,
+        session_name,
+        id,
+        scope,
+        started_ms,
+        model,
+        events,
+        stop,
+        decisions,
+        task,
+    }
 }
