@@ -77,9 +77,9 @@ fn read(
             (reply.decided, left_out.collect())
         }
         ReplyForm::Answers(answers) => {
-            let decided = answers.iter().flat_map(|(place, content)| {
-                answered(open, undecided, *place, content, now_ms)
-            });
+            let decided = answers
+                .iter()
+                .flat_map(|(place, content)| answered(open, undecided, *place, content, now_ms));
             (decided.collect(), Vec::new())
         }
     }

@@ -186,7 +186,8 @@ impl Running {
         started: StartedTurn,
         sharing: Sharing,
     ) -> (Arc<SharedTurn>, Subscriber) {
-        let StartedTurn { session, session_name, id, scope, started_ms, model, mut events, .. } = started;
+        let StartedTurn { session, session_name, id, scope, started_ms, model, mut events, .. } =
+            started;
         let Sharing { form, policy, retention, held, revoked } = sharing;
         if !form.stream {
             events.wait_for_end();
