@@ -8,6 +8,7 @@ mod ask_again;
 pub(crate) mod assemble;
 pub(crate) mod begin;
 mod canonical;
+pub(crate) mod context_limits;
 mod decisions;
 mod export;
 mod matching;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use self::approval_settings::ApprovalSettings;
+use self::context_limits::KnownLimits;
 use self::naming::Names;
 use self::request::Progress;
 use self::running::Running;
@@ -61,6 +63,7 @@ pub(crate) struct Sessions {
     /// `sessions.content_address`.
     pub(crate) content_address: bool,
     pub(crate) model_rules: Arc<[ModelRule]>,
+    pub(crate) context_limits: KnownLimits,
     pub(crate) prompt: prompt::PromptSettings,
     pub(crate) progress: Progress,
     pub(crate) refusals: Arc<ModelRefusals>,

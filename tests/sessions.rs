@@ -1,6 +1,7 @@
 //! Tests the memory behind the stateless API, from the client's socket to upstream's and back.
 
 mod approvals;
+mod compaction;
 mod kills;
 mod memory;
 mod mixed;

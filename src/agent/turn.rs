@@ -241,6 +241,7 @@ impl Driver {
             TurnEffect::AwaitDecisions(wait) => {
                 self.wait_is_over = Some(Box::pin(sleep(wait)));
             }
+            TurnEffect::ForgetShown => self.context.session.read_state.forget_shown(),
             TurnEffect::Record(entry) => self.records.push(self.recorder.commit(entry)),
             TurnEffect::Commit(entry) => self.commit(entry),
             TurnEffect::Abort => self.abort(),

@@ -301,9 +301,19 @@ impl Transcript {
         }
     }
 
+    /// Whether the compacted form has the instructions that stand between the other messages.
+    fn has_all_instructions(&self, compacted: &Compacted) -> bool {
+        self.drafts.iter().skip(self.leading).all(|draft| match draft {
+            Draft::Client(message) if message.role == Role::Instruction => {
+                compacted.rounds.iter().any(|round| round.messages.contains(message.json.get()))
+            }
+            _ => true,
+        })
+    }
+
     /// The compacted form stands for all that was before, if that is still the same.
     fn compact(&mut self, compacted: Compacted) {
-        if self.is_unchanged {
+        if self.is_unchanged && self.has_all_instructions(&compacted) {
             self.drafts.truncate(self.leading);
             compacted.rounds.into_iter().for_each(|round| self.push_round(round));
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Sessions;
 use super::address::{Chain, ListEnd};
 use super::assemble::{self, Assembled, Outcome};
+use super::context_limits;
 use super::decisions::{are_decided, decisions};
 use super::message::ClientMessage;
 use super::record::TurnRecord;
@@ -48,6 +49,8 @@ pub(super) struct Prepared {
     pub(super) decided: Vec<Change>,
     /// Asks that the reply leaves out: they are asked again, and nothing runs.
     pub(super) left_out: Vec<Asked>,
+    /// The tokens of the conversation by the count of the turn before.
+    pub(super) context_tokens: Option<u64>,
 }
 
 impl Sessions {
@@ -97,6 +100,7 @@ impl Sessions {
         let is_decided = is_decided(&place, approvals);
         place.recall();
         let found = std::mem::take(&mut place.found);
+        let before = found.path.last().and_then(TurnRecord::context_tokens);
         let server_history = request.server_history;
         let list = assemble::Request { messages, found, is_decided, server_history };
         let Outcome::Turn(mut assembled) = assemble::assemble(&chain, list)? else {
@@ -110,7 +114,9 @@ impl Sessions {
             (decided, left_out) = (known.new, known.left_out);
             resume.decisions = known.decided;
         }
-        Ok(Some(Prepared { place, chain, assembled: *assembled, decided, left_out }))
+        let context_tokens = before.map(|before| context_limits::with(before, &assembled.asked));
+        let assembled = *assembled;
+        Ok(Some(Prepared { place, chain, assembled, decided, left_out, context_tokens }))
     }
 
     /// The turn that a reply to the same question has begun: it runs, or its outcome stands.

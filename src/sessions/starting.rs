@@ -40,6 +40,7 @@ pub(super) struct Recorded {
     pieces: Vec<HistoryPiece>,
     beginning: Beginning,
     left_out: Vec<Asked>,
+    context_tokens: Option<u64>,
 }
 
 /// What a turn has whether it is recorded or not.
@@ -62,7 +63,8 @@ impl Sessions {
         caller: &Caller,
         prepared: Prepared,
     ) -> Result<Recorded, NotStarted> {
-        let Prepared { mut place, mut chain, assembled, decided, left_out } = prepared;
+        let Prepared { mut place, mut chain, assembled, decided, left_out, context_tokens } =
+            prepared;
         let permissions = self.permissions_for(request)?;
         let body = stored_body(&place);
         let facts = place.facts.take();
@@ -120,7 +122,7 @@ impl Sessions {
         let Place { slot, guard, .. } = place;
         let (pieces, beginning) = (assembled.pieces, assembled.beginning);
         let recorder: Arc<dyn Recorder> = Arc::new(recorder);
-        Ok(Recorded { turn, slot, guard, recorder, pieces, beginning, left_out })
+        Ok(Recorded { turn, slot, guard, recorder, pieces, beginning, left_out, context_tokens })
     }
 
     /// Starts the turn's task.
@@ -131,14 +133,15 @@ impl Sessions {
         recorded: Recorded,
         permit: RunPermit,
     ) -> Begun {
-        let Recorded { turn, slot, guard, recorder, pieces, beginning, left_out } = recorded;
+        let Recorded { turn, slot, guard, recorder, pieces, beginning, left_out, context_tokens } =
+            recorded;
         let sharing = self.sharing(&request, &caller, permit, Some(slot));
         let started = match beginning {
             Beginning::Resume(resume) if !left_out.is_empty() => {
                 ask_again(turn, request.model, recorder, resume.open, left_out)
             }
             beginning => {
-                let pieces = Pieces { pieces, beginning };
+                let pieces = Pieces { pieces, beginning, context_tokens };
                 self.launch_agent(request, caller.headers, turn, recorder, pieces, guard)
             }
         };
@@ -167,7 +170,7 @@ impl Sessions {
             prompt: None,
         };
         let sharing = self.sharing(&request, &caller, permit, None);
-        let pieces = Pieces { pieces, beginning: Beginning::Ask };
+        let pieces = Pieces { pieces, beginning: Beginning::Ask, context_tokens: None };
         let recorder = Arc::new(NoRecord);
         let started = self.launch_agent(request, caller.headers, turn, recorder, pieces, None);
         Ok(Begun::Turn(Box::new((started, sharing))))

@@ -27,6 +27,7 @@ use crate::memory_budget::MemoryBudget;
 use crate::permissions::{Mode, Permissions};
 use crate::sessions::Sessions;
 use crate::sessions::approval_settings::ApprovalSettings;
+use crate::sessions::context_limits::KnownLimits;
 use crate::sessions::naming::Names;
 use crate::sessions::request::Progress;
 use crate::sessions::rest::Rest;
@@ -146,8 +147,10 @@ fn sessions(
         permissions::ExcludedPaths::below(&state_dir),
     )
     .unwrap();
+    let info = upstream::ModelInfo::new(Arc::clone(&upstream));
     Sessions {
         upstream,
+        context_limits: KnownLimits::new(Arc::default(), info),
         home: "/".into(),
         tool_settings: tool_layer::ToolSettings::default(),
         permissions,
