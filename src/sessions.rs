@@ -37,7 +37,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use self::approval_settings::ApprovalSettings;
-use self::naming::Names;
+use self::naming::PendingNames;
 use self::request::Progress;
 use self::running::Running;
 use crate::agent::prompt;
@@ -67,7 +67,7 @@ pub(crate) struct Sessions {
     pub(crate) memory_budget: MemoryBudget,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) running: Arc<Running>,
-    pub(crate) names: Names,
+    pub(crate) names: PendingNames,
     pub(crate) shutdown: CancellationToken,
 }
 

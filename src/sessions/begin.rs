@@ -10,7 +10,7 @@ use super::decisions::{are_decided, decisions};
 use super::message::ClientMessage;
 use super::record::TurnRecord;
 use super::request::ChatRequest;
-use super::resolve::Place;
+use super::resolve::ResolvedSession;
 use super::running::limits::RunPermit;
 use super::running::shape::AnswerForm;
 use super::running::{Begun, RequestFingerprint, Subscriber};
@@ -24,8 +24,8 @@ use crate::store::rows::{ApprovalRow, Change, TurnStatus};
 use crate::store::{ApprovalKey, StoreError};
 use crate::upstream::TraceHeaders;
 
-/// How often a request looks again after somebody else has decided what it was about to decide.
-const MAX_LOOKS: usize = 3;
+/// How often a request begins anew because another one has decided an approval first.
+const MAX_ATTEMPTS: usize = 3;
 
 /// Who asks, and how.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct Caller {
 /// What is known of a turn before it starts.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    pub(super) place: Place,
+    pub(super) resolved: ResolvedSession,
     pub(super) chain: Chain,
     pub(super) assembled: Assembled,
     /// Decisions of the request's reply, which are committed before the turn acts on them.
@@ -62,19 +62,19 @@ impl Sessions {
             return self.start_background(request, caller, permit);
         }
         let mut messages = std::mem::take(&mut request.messages);
-        for _ in 0..MAX_LOOKS {
+        for _ in 0..MAX_ATTEMPTS {
             let chain = Chain::new(&caller.scope, &messages);
-            let place = self.resolve(caller.scope, &request, &chain).await?;
-            if let Some(subscriber) = self.running_resume(caller.scope, &place) {
+            let resolved = self.resolve(caller.scope, &request, &chain).await?;
+            if let Some(subscriber) = self.running_resume(caller.scope, &resolved) {
                 return Ok(Begun::Known(Box::new(subscriber)));
             }
-            let approvals = self.approvals(caller.scope, &place).await?;
+            let approvals = self.approvals(caller.scope, &resolved).await?;
             // Only a request that decides something may have to look again.
             let list = match approvals.is_empty() {
                 true => std::mem::take(&mut messages),
                 false => messages.clone(),
             };
-            let prepared = self.prepare(&request, list, chain, place, &approvals)?;
+            let prepared = self.prepare(&request, list, chain, resolved, &approvals)?;
             let Some(prepared) = prepared else { return Ok(Begun::Nothing) };
             match self.record(&request, &caller, prepared).await {
                 Err(NotStarted::Conflict) => {}
@@ -91,12 +91,12 @@ impl Sessions {
         request: &ChatRequest,
         messages: Vec<ClientMessage>,
         chain: Chain,
-        mut place: Place,
+        mut resolved: ResolvedSession,
         approvals: &[ApprovalRow],
     ) -> Result<Option<Prepared>, ApiError> {
-        let is_decided = is_decided(&place, approvals);
-        place.recall();
-        let found = std::mem::take(&mut place.found);
+        let is_decided = is_decided(&resolved, approvals);
+        resolved.recall();
+        let found = std::mem::take(&mut resolved.found);
         let server_history = request.server_history;
         let list = assemble::Request { messages, found, is_decided, server_history };
         let Outcome::Turn(mut assembled) = assemble::assemble(&chain, list)? else {
@@ -110,15 +110,15 @@ impl Sessions {
             (decided, left_out) = (known.new, known.left_out);
             resume.decisions = known.decided;
         }
-        Ok(Some(Prepared { place, chain, assembled: *assembled, decided, left_out }))
+        Ok(Some(Prepared { resolved, chain, assembled: *assembled, decided, left_out }))
     }
 
     /// The turn that has taken up the open round already, if it still runs: the same reply finds
     /// it.
-    fn running_resume(&self, scope: Scope, place: &Place) -> Option<Subscriber> {
+    fn running_resume(&self, scope: Scope, resolved: &ResolvedSession) -> Option<Subscriber> {
         let is_running =
             |turn: &&TurnRecord| turn.body.resumes && turn.row.status == TurnStatus::Running;
-        let turn = place.found.attempts.iter().find(is_running)?;
+        let turn = resolved.found.attempts.iter().find(is_running)?;
         self.running.join(scope, &turn.row.id)
     }
 
@@ -126,9 +126,9 @@ impl Sessions {
     async fn approvals(
         &self,
         scope: Scope,
-        place: &Place,
+        resolved: &ResolvedSession,
     ) -> Result<Vec<ApprovalRow>, StoreError> {
-        let Some(last) = place.found.path.last() else { return Ok(Vec::new()) };
+        let Some(last) = resolved.found.path.last() else { return Ok(Vec::new()) };
         let Some(open) = last.open().filter(|open| !open.asked.is_empty()) else {
             return Ok(Vec::new());
         };
@@ -146,7 +146,7 @@ impl Sessions {
 /// Why a turn did not start.
 pub(super) enum NotStarted {
     Failed(ApiError),
-    /// Somebody else was quicker with a decision.
+    /// Another request has decided an approval first.
     Conflict,
 }
 
@@ -166,8 +166,8 @@ impl From<StoreError> for NotStarted {
 }
 
 /// Whether all asks of the open round were decided over REST, and no turn has acted on it yet.
-fn is_decided(place: &Place, approvals: &[ApprovalRow]) -> bool {
-    let open = place.found.path.last().and_then(TurnRecord::open);
-    let was_resumed = place.found.attempts.iter().any(|turn| turn.body.resumes);
+fn is_decided(resolved: &ResolvedSession, approvals: &[ApprovalRow]) -> bool {
+    let open = resolved.found.path.last().and_then(TurnRecord::open);
+    let was_resumed = resolved.found.attempts.iter().any(|turn| turn.body.resumes);
     !was_resumed && open.is_some_and(|open| are_decided(open, approvals))
 }
