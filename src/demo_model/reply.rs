@@ -90,6 +90,9 @@ fn after(asked: &Asked<'_>, sentence: &str, made: &[Answered<'_>]) -> Next {
     if let Some(answer) = background::answer(sentence) {
         return Next::Say(answer);
     }
+    if is_a_note(sentence) {
+        return Next::Say(report::NOTHING_TO_ADD.to_owned());
+    }
     let plan = match grammar::rounds(sentence) {
         Ok(plan) => plan,
         Err(_) if asks_for_help(sentence) => return Next::Say(ABILITIES.to_owned()),
@@ -118,6 +121,11 @@ fn asks_for_help(sentence: &str) -> bool {
 /// Asks for what only a conversation with its tool calls shows.
 fn asks_to_recall(sentence: &str) -> bool {
     is_one_of(sentence, &["recall", "what did the tools answer"])
+}
+
+/// A remark of the server in front, such as the one that asks for more of an answer.
+fn is_a_note(sentence: &str) -> bool {
+    sentence.starts_with('(') && sentence.ends_with(')')
 }
 
 fn is_one_of(sentence: &str, known: &[&str]) -> bool {

@@ -26,6 +26,8 @@ model. I understand:\n\n\
 Put arguments with spaces in quotes; join commands with \"and\" (in one message) or \"then\" (one \
 after the other).";
 
+pub(super) const NOTHING_TO_ADD: &str = "Demo model: I have nothing to add.";
+
 pub(super) fn not_understood(part: &str) -> String {
     match part {
         "" => ABILITIES.to_owned(),
