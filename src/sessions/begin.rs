@@ -1,7 +1,9 @@
 //! Begins the turn of a request: resolves its session, puts list and records together, and starts
 //! the agent.
 
-use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
 
 use super::Sessions;
 use super::address::Chain;
@@ -18,8 +20,7 @@ use crate::agent::beginning::Beginning;
 use crate::agent::record::Asked;
 use crate::clock;
 use crate::errors::ApiError;
-use crate::http::client_key::ClientKey;
-use crate::ids::Scope;
+use crate::ids::{KeyId, Scope};
 use crate::store::rows::{ApprovalRow, Change, TurnStatus};
 use crate::store::{ApprovalKey, StoreError};
 use crate::upstream::TraceHeaders;
@@ -31,7 +32,12 @@ const MAX_ATTEMPTS: usize = 3;
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub(crate) scope: Scope,
-    pub(crate) key: Arc<ClientKey>,
+    /// The client key, for the session's row.
+    pub(crate) key: KeyId,
+    /// The key's own time for clients that leave, in place of the server's.
+    pub(crate) disconnect_grace: Option<Duration>,
+    /// Cancelled when the key is revoked.
+    pub(crate) revoked: CancellationToken,
     pub(crate) fingerprint: RequestFingerprint,
     pub(crate) form: AnswerForm,
     /// Sent with each upstream request.

@@ -240,7 +240,7 @@ impl Sessions {
         permit: RunPermit,
         slot: Option<SessionSlot>,
     ) -> Sharing {
-        let grace = caller.key.disconnect_grace.unwrap_or(self.settings.disconnect_grace);
+        let grace = caller.disconnect_grace.unwrap_or(self.settings.disconnect_grace);
         let policy = match request.is_background {
             true => DisconnectPolicy::Stop,
             false => DisconnectPolicy::new(request.detach, grace),
@@ -254,7 +254,7 @@ impl Sessions {
             policy,
             retention: if may_be_joined { Retention::All } else { Retention::Nothing },
             held: Held { permit: Some(permit), slot },
-            revoked: caller.key.revoked.clone(),
+            revoked: caller.revoked.clone(),
         }
     }
 
@@ -332,7 +332,7 @@ fn session_row(
     SessionRow {
         id: turn.session.clone(),
         scope: caller.scope,
-        key: caller.key.id.clone(),
+        key: caller.key.clone(),
         name: known.map_or_else(|| resolved.name.clone(), |row| row.name.clone()),
         model: request.model.clone(),
         created_ms: known.map_or(turn.started_ms, |row| row.created_ms),
