@@ -3,6 +3,7 @@
 //! The store knows no meaning of what it keeps: rows have the columns that are searched, and a
 //! body that only `sessions` reads.
 
+#[cfg(test)]
 pub(crate) mod memory;
 pub(crate) mod rows;
 pub(crate) mod settings;

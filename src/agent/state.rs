@@ -30,7 +30,7 @@ use crate::errors::{ApiError, ErrorCode};
 use crate::execution::ask::{Ask, Decision};
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolResult};
 use crate::execution::schedule::Position;
-use crate::ids::{SessionId, TurnId};
+use crate::ids::TurnId;
 use crate::memory_budget::Exhausted;
 use crate::openai::chunk::{Chunk, FinishReason};
 use crate::upstream::{self, Fault, RequestBody};

@@ -37,8 +37,8 @@ use crate::sessions::Sessions;
 use crate::sessions::begin::Caller;
 use crate::sessions::message::Role;
 use crate::sessions::request::{ChatRequest, Progress};
-use crate::sessions::running::limits::RunLimits;
 use crate::sessions::running::Subscriber;
+use crate::sessions::running::limits::RunLimits;
 use crate::sessions::running::shape::{AnswerForm, AnswerShape, Envelope};
 use crate::store::StoreError;
 

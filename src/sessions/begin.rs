@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Sessions;
-use super::address::Chain;
+use super::address::{Chain, ListEnd};
 use super::assemble::{self, Assembled, Outcome};
 use super::decisions::{are_decided, decisions};
 use super::message::ClientMessage;
@@ -14,8 +14,8 @@ use super::record::TurnRecord;
 use super::request::ChatRequest;
 use super::resolve::ResolvedSession;
 use super::running::limits::RunPermit;
-use super::running::shape::AnswerForm;
-use super::running::{Begun, RequestFingerprint, Subscriber};
+use super::running::shape::{AnswerForm, AnswerShape};
+use super::running::{Begun, Position, RequestFingerprint, Subscriber};
 use crate::agent::beginning::Beginning;
 use crate::agent::record::Asked;
 use crate::clock;
@@ -71,7 +71,7 @@ impl Sessions {
         for _ in 0..MAX_ATTEMPTS {
             let chain = Chain::new(&caller.scope, &messages);
             let resolved = self.resolve(caller.scope, &request, &chain).await?;
-            if let Some(subscriber) = self.running_resume(caller.scope, &resolved) {
+            if let Some(subscriber) = self.resumed(&caller, &chain, &resolved) {
                 return Ok(Begun::Known(Box::new(subscriber)));
             }
             let approvals = self.approvals(caller.scope, &resolved).await?;
@@ -119,13 +119,25 @@ impl Sessions {
         Ok(Some(Prepared { resolved, chain, assembled: *assembled, decided, left_out }))
     }
 
-    /// The turn that has taken up the open round already, if it still runs: the same reply finds
-    /// it.
-    fn running_resume(&self, scope: Scope, resolved: &ResolvedSession) -> Option<Subscriber> {
-        let is_running =
-            |turn: &&TurnRecord| turn.body.resumes && turn.row.status == TurnStatus::Running;
-        let turn = resolved.found.attempts.iter().find(is_running)?;
-        self.running.join(scope, &turn.row.id)
+    /// The turn that a reply to the same question has begun: it runs, or its outcome stands.
+    /// Another reply finds it as well.
+    fn resumed(
+        &self,
+        caller: &Caller,
+        chain: &Chain,
+        resolved: &ResolvedSession,
+    ) -> Option<Subscriber> {
+        let turn = resolved.found.attempts.iter().find(|turn| turn.body.resumes)?;
+        match turn.row.status {
+            TurnStatus::Running => self.running.join(caller.scope, &turn.row.id),
+            TurnStatus::Finished | TurnStatus::AwaitsClient | TurnStatus::Suspended
+                if replies(chain, resolved) =>
+            {
+                let shape = AnswerShape::of_record(turn, caller.form);
+                Some(Subscriber::of_record(turn, shape, Position::default()))
+            }
+            _ => None,
+        }
     }
 
     /// The approvals of the round that the request may take up.
@@ -169,6 +181,14 @@ impl From<StoreError> for NotStarted {
             StoreError::Unavailable => Self::Failed(error.into()),
         }
     }
+}
+
+/// Whether the list ends with one user message behind a question of ours.
+fn replies(chain: &Chain, resolved: &ResolvedSession) -> bool {
+    let open = resolved.found.path.last().and_then(TurnRecord::open);
+    chain.end == ListEnd::User
+        && chain.last_users().len() == 1
+        && open.is_some_and(|open| !open.asked.is_empty())
 }
 
 /// Whether all asks of the open round were decided over REST, and no turn has acted on it yet.

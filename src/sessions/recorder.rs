@@ -189,13 +189,3 @@ impl fmt::Debug for TurnRecorder {
         f.debug_struct("TurnRecorder").field("rows", &self.rows).finish_non_exhaustive()
     }
 }
-
-/// Records nothing: a background call leaves no trace.
-#[derive(Debug)]
-pub(super) struct NoRecorder;
-
-impl Recorder for NoRecorder {
-    fn commit(&self, _entry: Entry) -> BoxFuture<'static, Result<(), ApiError>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-}

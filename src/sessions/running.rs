@@ -174,9 +174,7 @@ impl Running {
         if repeated(&record, fingerprint, clock::now_ms())? == Repeated::RunsAnew {
             return Ok(None);
         }
-        let envelope =
-            Envelope::of_turn(&record.row.id, record.row.started_ms, record.body.model.clone());
-        let shape = AnswerShape { envelope, form };
+        let shape = AnswerShape::of_record(&record, form);
         Ok(Some(Subscriber::of_record(&record, shape, Position::default())))
     }
 
@@ -186,7 +184,8 @@ impl Running {
         started: StartedTurn,
         sharing: Sharing,
     ) -> (Arc<SharedTurn>, Subscriber) {
-        let StartedTurn { session, session_name, id, scope, started_ms, model, mut events, .. } = started;
+        let StartedTurn { session, session_name, id, scope, started_ms, model, mut events, .. } =
+            started;
         let Sharing { form, policy, retention, held, revoked } = sharing;
         if !form.stream {
             events.wait_for_end();

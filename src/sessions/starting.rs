@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::begin::{Caller, NotStarted, Prepared};
 use super::naming::NameGuard;
 use super::record::{Facts, SessionBody, TurnBody};
-use super::recorder::{CurrentState, NoRecorder, Rows, TurnRecorder, json};
+use super::recorder::{CurrentState, Rows, TurnRecorder, json};
 use super::request::ChatRequest;
 use super::resolve::ResolvedSession;
 use super::running::limits::RunPermit;
@@ -19,7 +19,7 @@ use super::{Sessions, ask_again, pairs};
 use crate::agent::beginning::{Beginning, HistoryPiece};
 use crate::agent::outbox::outbox;
 use crate::agent::prompt::{self, Environment};
-use crate::agent::record::{Asked, OpenRound, Recorder};
+use crate::agent::record::{Asked, NoRecord, OpenRound, Recorder};
 use crate::agent::turn::{self, Turn};
 use crate::blocking::RESOLVING;
 use crate::clock;
@@ -168,7 +168,7 @@ impl Sessions {
         };
         let sharing = self.sharing(&request, &caller, permit, None);
         let pieces = Pieces { pieces, beginning: Beginning::Ask };
-        let recorder = Arc::new(NoRecorder);
+        let recorder = Arc::new(NoRecord);
         let started = self.launch_agent(request, caller.headers, turn, recorder, pieces, None);
         Ok(Begun::Turn(Box::new((started, sharing))))
     }

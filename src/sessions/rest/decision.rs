@@ -52,7 +52,7 @@ pub(super) fn read_decision(body: &[u8], asked: &Asked) -> Result<Decision, ApiE
         (About::Effect(effect), body @ Body { decision: Some(Verdict::Allow), .. }) => {
             allowed(effect, body)
         }
-        (About::Effect(_), _) => Err(missing("decision", r#"`allow` or `deny`"#)),
+        (About::Effect(_), _) => Err(missing("decision", "`allow` or `deny`")),
         (About::Questions { questions }, Body { answers: Some(answers), decision: None, .. }) => {
             let is_asked = |text: &str| questions.iter().any(|asked| asked.question == text);
             if let Some(unknown) = answers.keys().find(|text| !is_asked(text)) {
