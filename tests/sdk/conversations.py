@@ -26,9 +26,11 @@ WEATHER_TOOL = {
 
 
 def say(messages, text, **settings):
-    """One more turn; the answer that is kept is its visible text."""
+    """One more turn, in which effects ask; the answer that is kept is its visible text."""
     messages.append({"role": "user", "content": text})
-    completion = client.chat.completions.create(model="demo", messages=messages, **settings)
+    completion = client.chat.completions.create(
+        model="demo", messages=messages, extra_body={"toolhand": {"mode": "default"}}, **settings
+    )
     choice = completion.choices[0]
     messages.append({"role": "assistant", "content": choice.message.content})
     return {

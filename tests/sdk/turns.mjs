@@ -62,7 +62,7 @@ async function cards() {
 async function asked(progress) {
   const messages = [{ role: "user", content: `write plum to of-node-${progress}.txt` }];
   const kinds = [];
-  const request = () => ({ model: "demo", messages, toolhand: { progress } });
+  const request = () => ({ model: "demo", messages, toolhand: { progress, mode: "default" } });
   const runner = client.chat.completions.stream(request());
   runner.on("chunk", (chunk) => {
     const kind = chunk.choices[0]?.delta?.toolhand?.type ?? chunk.item?.type;
