@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::approval_settings::ApprovalSettings;
 use self::context_limits::KnownLimits;
-use self::naming::Names;
+use self::naming::PendingNames;
 use self::request::Progress;
 use self::running::Running;
 use crate::agent::prompt;
@@ -70,7 +70,7 @@ pub(crate) struct Sessions {
     pub(crate) memory_budget: MemoryBudget,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) running: Arc<Running>,
-    pub(crate) names: Names,
+    pub(crate) names: PendingNames,
     pub(crate) shutdown: CancellationToken,
 }
 

@@ -109,7 +109,7 @@ pub(crate) enum StoreError {
     #[error("the store cannot be used now")]
     Unavailable,
     /// A condition of a change does not hold: the approval is decided already.
-    #[error("somebody else was quicker")]
+    #[error("another request has decided it first")]
     Conflict,
 }
 

@@ -22,7 +22,7 @@ use crate::sessions::Sessions;
 use crate::sessions::approval_settings::ApprovalChannel;
 use crate::sessions::context_limits::KnownLimits;
 use crate::sessions::names::IdSources;
-use crate::sessions::naming::Names;
+use crate::sessions::naming::PendingNames;
 use crate::sessions::rest::Rest;
 use crate::sessions::running::Running;
 use crate::sessions::running::limits::RunLimits;
@@ -115,7 +115,7 @@ fn sessions(
         memory_budget: services.memory_budget.clone(),
         store: Arc::clone(store),
         running: Arc::clone(running),
-        names: Names::default(),
+        names: PendingNames::default(),
         shutdown: turns_over,
     }
 }

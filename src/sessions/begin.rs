@@ -1,7 +1,9 @@
 //! Begins the turn of a request: resolves its session, puts list and records together, and starts
 //! the agent.
 
-use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
 
 use super::Sessions;
 use super::address::{Chain, ListEnd};
@@ -11,7 +13,7 @@ use super::decisions::{are_decided, decisions};
 use super::message::ClientMessage;
 use super::record::TurnRecord;
 use super::request::ChatRequest;
-use super::resolve::Place;
+use super::resolve::ResolvedSession;
 use super::running::limits::RunPermit;
 use super::running::shape::{AnswerForm, AnswerShape};
 use super::running::{Begun, Position, RequestFingerprint, Subscriber};
@@ -19,20 +21,24 @@ use crate::agent::beginning::Beginning;
 use crate::agent::record::Asked;
 use crate::clock;
 use crate::errors::ApiError;
-use crate::http::client_key::ClientKey;
-use crate::ids::Scope;
+use crate::ids::{KeyId, Scope};
 use crate::store::rows::{ApprovalRow, Change, TurnStatus};
 use crate::store::{ApprovalKey, StoreError};
 use crate::upstream::TraceHeaders;
 
-/// How often a request looks again after somebody else has decided what it was about to decide.
-const MAX_LOOKS: usize = 3;
+/// How often a request begins anew because another one has decided an approval first.
+const MAX_ATTEMPTS: usize = 3;
 
 /// Who asks, and how.
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub(crate) scope: Scope,
-    pub(crate) key: Arc<ClientKey>,
+    /// The client key, for the session's row.
+    pub(crate) key: KeyId,
+    /// The key's own time for clients that leave, in place of the server's.
+    pub(crate) disconnect_grace: Option<Duration>,
+    /// Cancelled when the key is revoked.
+    pub(crate) revoked: CancellationToken,
     pub(crate) fingerprint: RequestFingerprint,
     pub(crate) form: AnswerForm,
     /// Sent with each upstream request.
@@ -42,7 +48,7 @@ pub(crate) struct Caller {
 /// What is known of a turn before it starts.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    pub(super) place: Place,
+    pub(super) resolved: ResolvedSession,
     pub(super) chain: Chain,
     pub(super) assembled: Assembled,
     /// Decisions of the request's reply, which are committed before the turn acts on them.
@@ -65,19 +71,19 @@ impl Sessions {
             return self.start_background(request, caller, permit);
         }
         let mut messages = std::mem::take(&mut request.messages);
-        for _ in 0..MAX_LOOKS {
+        for _ in 0..MAX_ATTEMPTS {
             let chain = Chain::new(&caller.scope, &messages);
-            let place = self.resolve(caller.scope, &request, &chain).await?;
-            if let Some(subscriber) = self.resumed(&caller, &chain, &place) {
+            let resolved = self.resolve(caller.scope, &request, &chain).await?;
+            if let Some(subscriber) = self.resumed(&caller, &chain, &resolved) {
                 return Ok(Begun::Known(Box::new(subscriber)));
             }
-            let approvals = self.approvals(caller.scope, &place).await?;
+            let approvals = self.approvals(caller.scope, &resolved).await?;
             // Only a request that decides something may have to look again.
             let list = match approvals.is_empty() {
                 true => std::mem::take(&mut messages),
                 false => messages.clone(),
             };
-            let prepared = self.prepare(&request, list, chain, place, &approvals)?;
+            let prepared = self.prepare(&request, list, chain, resolved, &approvals)?;
             let Some(prepared) = prepared else { return Ok(Begun::Nothing) };
             match self.record(&request, &caller, prepared).await {
                 Err(NotStarted::Conflict) => {}
@@ -94,12 +100,12 @@ impl Sessions {
         request: &ChatRequest,
         messages: Vec<ClientMessage>,
         chain: Chain,
-        mut place: Place,
+        mut resolved: ResolvedSession,
         approvals: &[ApprovalRow],
     ) -> Result<Option<Prepared>, ApiError> {
-        let is_decided = is_decided(&place, approvals);
-        place.recall();
-        let found = std::mem::take(&mut place.found);
+        let is_decided = is_decided(&resolved, approvals);
+        resolved.recall();
+        let found = std::mem::take(&mut resolved.found);
         let before = found.path.last().and_then(TurnRecord::context_tokens);
         let server_history = request.server_history;
         let list = assemble::Request { messages, found, is_decided, server_history };
@@ -116,17 +122,22 @@ impl Sessions {
         }
         let context_tokens = before.map(|before| context_limits::with(before, &assembled.asked));
         let assembled = *assembled;
-        Ok(Some(Prepared { place, chain, assembled, decided, left_out, context_tokens }))
+        Ok(Some(Prepared { resolved, chain, assembled, decided, left_out, context_tokens }))
     }
 
     /// The turn that a reply to the same question has begun: it runs, or its outcome stands.
     /// Another reply finds it as well.
-    fn resumed(&self, caller: &Caller, chain: &Chain, place: &Place) -> Option<Subscriber> {
-        let turn = place.found.attempts.iter().find(|turn| turn.body.resumes)?;
+    fn resumed(
+        &self,
+        caller: &Caller,
+        chain: &Chain,
+        resolved: &ResolvedSession,
+    ) -> Option<Subscriber> {
+        let turn = resolved.found.attempts.iter().find(|turn| turn.body.resumes)?;
         match turn.row.status {
             TurnStatus::Running => self.running.join(caller.scope, &turn.row.id),
             TurnStatus::Finished | TurnStatus::AwaitsClient | TurnStatus::Suspended
-                if replies(chain, place) =>
+                if replies(chain, resolved) =>
             {
                 let shape = AnswerShape::of_record(turn, caller.form);
                 Some(Subscriber::of_record(turn, shape, Position::default()))
@@ -136,8 +147,12 @@ impl Sessions {
     }
 
     /// The approvals of the round that the request may take up.
-    async fn approvals(&self, scope: Scope, place: &Place) -> Result<Vec<ApprovalRow>, StoreError> {
-        let Some(last) = place.found.path.last() else { return Ok(Vec::new()) };
+    async fn approvals(
+        &self,
+        scope: Scope,
+        resolved: &ResolvedSession,
+    ) -> Result<Vec<ApprovalRow>, StoreError> {
+        let Some(last) = resolved.found.path.last() else { return Ok(Vec::new()) };
         let Some(open) = last.open().filter(|open| !open.asked.is_empty()) else {
             return Ok(Vec::new());
         };
@@ -155,7 +170,7 @@ impl Sessions {
 /// Why a turn did not start.
 pub(super) enum NotStarted {
     Failed(ApiError),
-    /// Somebody else was quicker with a decision.
+    /// Another request has decided an approval first.
     Conflict,
 }
 
@@ -175,16 +190,16 @@ impl From<StoreError> for NotStarted {
 }
 
 /// Whether the list ends with one user message behind a question of ours.
-fn replies(chain: &Chain, place: &Place) -> bool {
-    let open = place.found.path.last().and_then(TurnRecord::open);
+fn replies(chain: &Chain, resolved: &ResolvedSession) -> bool {
+    let open = resolved.found.path.last().and_then(TurnRecord::open);
     chain.end == ListEnd::User
         && chain.last_users().len() == 1
         && open.is_some_and(|open| !open.asked.is_empty())
 }
 
 /// Whether all asks of the open round were decided over REST, and no turn has acted on it yet.
-fn is_decided(place: &Place, approvals: &[ApprovalRow]) -> bool {
-    let open = place.found.path.last().and_then(TurnRecord::open);
-    let was_resumed = place.found.attempts.iter().any(|turn| turn.body.resumes);
+fn is_decided(resolved: &ResolvedSession, approvals: &[ApprovalRow]) -> bool {
+    let open = resolved.found.path.last().and_then(TurnRecord::open);
+    let was_resumed = resolved.found.attempts.iter().any(|turn| turn.body.resumes);
     !was_resumed && open.is_some_and(|open| are_decided(open, approvals))
 }

@@ -25,15 +25,15 @@ pub(super) type Address = dyn Fn(&str, &[String]) -> (u32, Option<LinkDigests>) 
 pub(super) struct TurnRecorder {
     store: Arc<dyn Store>,
     address: Box<Address>,
-    present: Present,
+    current: CurrentState,
     rows: Mutex<Rows>,
     /// Whether the session and the turn are in the store. Until a commit has succeeded, each
     /// brings them along.
     is_written: Arc<AtomicBool>,
 }
 
-/// Tells what holds at this moment.
-pub(super) struct Present {
+/// What a commit reads of the running session: the directory, the read files, the grants.
+pub(super) struct CurrentState {
     pub(super) context: Arc<SessionContext>,
     /// What held when the turn began.
     pub(super) before: Option<Facts>,
@@ -52,7 +52,7 @@ pub(super) struct Rows {
     pub(super) has_ended: bool,
 }
 
-impl Present {
+impl CurrentState {
     /// The facts of this moment, if they are not what held before.
     fn facts(&self) -> Option<Facts> {
         let working_dir = self.context.working_dir();
@@ -88,10 +88,10 @@ impl TurnRecorder {
         store: Arc<dyn Store>,
         rows: Rows,
         address: Box<Address>,
-        present: Present,
+        current: CurrentState,
     ) -> Self {
         let rows = Mutex::new(rows);
-        Self { store, address, present, rows, is_written: Arc::default() }
+        Self { store, address, current, rows, is_written: Arc::default() }
     }
 
     /// Commits the rows before the turn begins: it acts on decisions, or is to be found.
@@ -130,9 +130,9 @@ impl TurnRecorder {
         let ids: Vec<String> = ids.map(str::to_owned).collect();
         (rows.turn.depth, rows.turn.digests) = (self.address)(&end.said, &ids);
         rows.turn.status = status(end);
-        rows.body.facts = self.present.facts();
+        rows.body.facts = self.current.facts();
         rows.session.updated_ms = clock::now_ms();
-        rows.session.body = json(&self.present.session());
+        rows.session.body = json(&self.current.session());
         rows.has_ended = true;
     }
 }

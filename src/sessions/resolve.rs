@@ -18,9 +18,9 @@ use crate::store::{SessionKey, StoreError};
 /// How long a request waits for the turn that runs in its session.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// Where a request goes on.
+/// The session in which a request goes on, and the turn that it goes on from.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ResolvedSession {
     pub(super) session: SessionId,
     /// `None`: the session is new.
     pub(super) row: Option<SessionRow>,
@@ -35,7 +35,7 @@ pub(super) struct Place {
     pub(super) guard: Option<NameGuard>,
 }
 
-impl Place {
+impl ResolvedSession {
     /// Recalls what held after the turns that were found. A fresh session finds nothing.
     pub(super) fn recall(&mut self) {
         if self.found.session.is_some() {
@@ -51,7 +51,7 @@ impl Sessions {
         scope: Scope,
         request: &ChatRequest,
         chain: &Chain,
-    ) -> Result<Place, ApiError> {
+    ) -> Result<ResolvedSession, ApiError> {
         let search = Search { store: &*self.store, scope, chain };
         match &request.named {
             Some(named) => self.resolve_named(search, named, &request.model).await,
@@ -64,7 +64,7 @@ impl Sessions {
         search: Search<'_>,
         named: &ExplicitId,
         model: &str,
-    ) -> Result<Place, ApiError> {
+    ) -> Result<ResolvedSession, ApiError> {
         let known = self.session_named(search.scope, named, model).await?;
         let name = known.as_ref().map_or_else(
             || named.name(model),
@@ -95,10 +95,19 @@ impl Sessions {
             None => self.origin(search.scope, &found).await?,
         };
         let found = Found { session: Some(id.clone()), ..found };
-        Ok(Place { session: id, row, name: Some(name), origin, found, facts: None, slot, guard })
+        Ok(ResolvedSession {
+            session: id,
+            row,
+            name: Some(name),
+            origin,
+            found,
+            facts: None,
+            slot,
+            guard,
+        })
     }
 
-    async fn resolve_by_content(&self, search: Search<'_>) -> Result<Place, ApiError> {
+    async fn resolve_by_content(&self, search: Search<'_>) -> Result<ResolvedSession, ApiError> {
         let found = self.by_content(search).await?;
         let row = match &found.session {
             Some(session) => self.session(search.scope, session).await?,
@@ -106,7 +115,7 @@ impl Sessions {
         };
         let slot = row.as_ref().and_then(|row| self.running.slots.try_take(&row.id));
         match (row, slot) {
-            (Some(row), Some(slot)) => Ok(Place {
+            (Some(row), Some(slot)) => Ok(ResolvedSession {
                 session: row.id.clone(),
                 row: Some(row),
                 name: None,
@@ -126,14 +135,23 @@ impl Sessions {
         scope: Scope,
         origin: Option<SessionRow>,
         found: Found,
-    ) -> Result<Place, ApiError> {
+    ) -> Result<ResolvedSession, ApiError> {
         let session = SessionId::random();
         let slot = self.running.slots.take(&session, MAX_WAIT).await?;
         let origin = match origin {
             Some(origin) => Some(origin),
             None => self.origin(scope, &found).await?,
         };
-        Ok(Place { session, row: None, name: None, origin, found, facts: None, slot, guard: None })
+        Ok(ResolvedSession {
+            session,
+            row: None,
+            name: None,
+            origin,
+            found,
+            facts: None,
+            slot,
+            guard: None,
+        })
     }
 
     /// The session of the turn that was found.

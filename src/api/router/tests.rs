@@ -28,7 +28,7 @@ use crate::permissions::{Mode, Permissions};
 use crate::sessions::Sessions;
 use crate::sessions::approval_settings::ApprovalSettings;
 use crate::sessions::context_limits::KnownLimits;
-use crate::sessions::naming::Names;
+use crate::sessions::naming::PendingNames;
 use crate::sessions::request::Progress;
 use crate::sessions::rest::Rest;
 use crate::sessions::running::Running;
@@ -164,7 +164,7 @@ fn sessions(
         memory_budget,
         store: Arc::clone(store),
         running: Arc::clone(running),
-        names: Names::default(),
+        names: PendingNames::default(),
         shutdown: CancellationToken::new(),
     }
 }
