@@ -77,13 +77,13 @@ impl Sessions {
         };
         let slot = match named {
             ExplicitId::Own(_) => Some(self.running.slots.take(&id, MAX_WAIT).await?),
-            ExplicitId::Frontend(_) => self.running.slots.try_take(&id),
+            ExplicitId::Frontend(_) => {
+                self.running.stopped(search.scope, &id).await;
+                self.running.slots.try_take(&id)
+            }
         };
-        // The turn that was waited for may have made the session.
-        let row = match known {
-            Some(row) => Some(row),
-            None => self.session(search.scope, &id).await?,
-        };
+        // The turn that ran until now may have made the session, or been granted something.
+        let row = self.session(search.scope, &id).await?;
         let found = match &row {
             Some(row) => search.in_session(&row.id).await?,
             None => self.by_content(search).await?,
@@ -98,12 +98,17 @@ impl Sessions {
     }
 
     async fn resolve_by_content(&self, search: Search<'_>) -> Result<Place, ApiError> {
-        let found = self.by_content(search).await?;
+        let mut found = self.by_content(search).await?;
+        if let Some(session) = &found.session
+            && self.running.stopped(search.scope, session).await
+        {
+            found = self.by_content(search).await?;
+        }
+        let slot = found.session.as_ref().and_then(|id| self.running.slots.try_take(id));
         let row = match &found.session {
             Some(session) => self.session(search.scope, session).await?,
             None => None,
         };
-        let slot = row.as_ref().and_then(|row| self.running.slots.try_take(&row.id));
         match (row, slot) {
             (Some(row), Some(slot)) => Ok(Place {
                 session: row.id.clone(),
