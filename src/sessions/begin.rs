@@ -95,7 +95,7 @@ impl Sessions {
         approvals: &[ApprovalRow],
     ) -> Result<Option<Prepared>, ApiError> {
         let is_decided = is_decided(&place, approvals);
-        place.recall();
+        place.recall(request.server_history);
         let found = std::mem::take(&mut place.found);
         let server_history = request.server_history;
         let list = assemble::Request { messages, found, is_decided, server_history };

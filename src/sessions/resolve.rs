@@ -36,11 +36,16 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Recalls what held after the turns that were found. A fresh session finds nothing.
-    pub(super) fn recall(&mut self) {
+    /// Recalls what held after the turns that were found. A fresh session finds nothing. Where
+    /// the transcript shows none of them, the model has read no file.
+    pub(super) fn recall(&mut self, server_history: bool) {
         if self.found.session.is_some() {
             let path = self.found.path.iter().rev();
             self.facts = path.filter_map(|turn| turn.body.facts.clone()).next();
+        }
+        let is_shown = server_history || self.found.links > 0 || self.found.users > 0;
+        if let Some(facts) = self.facts.as_mut().filter(|_| !is_shown) {
+            facts.read_state = Facts::of_empty().read_state;
         }
     }
 }
@@ -78,7 +83,7 @@ impl Sessions {
         let slot = match named {
             ExplicitId::Own(_) => Some(self.running.slots.take(&id, MAX_WAIT).await?),
             ExplicitId::Frontend(_) => {
-                self.running.stopped(search.scope, &id).await;
+                self.running.stopped(search.scope, Some(&id)).await;
                 self.running.slots.try_take(&id)
             }
         };
@@ -99,7 +104,10 @@ impl Sessions {
 
     async fn resolve_by_content(&self, search: Search<'_>) -> Result<Place, ApiError> {
         let mut found = self.by_content(search).await?;
-        if let Some(session) = &found.session
+        // An answer that nobody gave may be that of a turn that is being stopped.
+        let is_unknown = found.links < search.chain.links.len();
+        let session = found.session.as_ref().filter(|_| !is_unknown);
+        if (is_unknown || session.is_some())
             && self.running.stopped(search.scope, session).await
         {
             found = self.by_content(search).await?;

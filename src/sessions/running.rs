@@ -252,11 +252,12 @@ impl Running {
         }
     }
 
-    /// Waits until the turns of a session that were told to stop are over: what they did belongs
-    /// to the next request. Returns whether there were any.
-    pub(crate) async fn stopped(&self, scope: Scope, session: &SessionId) -> bool {
-        let is_stopping =
-            |turn: &Arc<SharedTurn>| turn.session == *session && turn.stop.is_cancelled();
+    /// Waits until the turns of a session, or of the whole scope, that were told to stop are
+    /// over: what they did belongs to the next request. Returns whether there were any.
+    pub(crate) async fn stopped(&self, scope: Scope, session: Option<&SessionId>) -> bool {
+        let is_stopping = |turn: &Arc<SharedTurn>| {
+            turn.stop.is_cancelled() && session.is_none_or(|session| turn.session == *session)
+        };
         let stopping: Vec<_> = self.of_scope(scope).into_iter().filter(is_stopping).collect();
         for turn in &stopping {
             turn.over.cancelled().await;

@@ -9,7 +9,8 @@ use crate::support::client::{Client, with};
 use crate::support::upstream::Upstream;
 
 fn task(output: &str) -> Value {
-    let prompt = format!("### Task:\nSuggest.\n### Output:\nJSON format: {output}\n### Chat History:\nx");
+    let prompt =
+        format!("### Task:\nSuggest.\n### Output:\nJSON format: {output}\n### Chat History:\nx");
     with(conversation(&[user(&prompt)]), json!({ "stream": false, "model": "background" }))
 }
 

@@ -93,7 +93,10 @@ async fn a_list_that_ends_with_answers_to_cards_starts_no_turn() {
     let streamed_answer = client.streamed(&streamed(ended)).await;
     let whole = client.chat(&conversation(ended)).await;
 
-    assert_eq!((streamed_answer.text(), streamed_answer.finish_reason.as_deref()), ("", Some("stop")));
+    assert_eq!(
+        (streamed_answer.text(), streamed_answer.finish_reason.as_deref()),
+        ("", Some("stop"))
+    );
     assert_eq!((whole.status(), whole.text()), (200, String::new()));
     assert_eq!(whole.json()["choices"][0]["finish_reason"], "stop");
     assert_eq!(upstream.requests().len(), 2, "no model was asked");
@@ -274,7 +277,8 @@ async fn x1_two_keys_with_identical_conversations_never_meet() {
 
     let list = [user("Read."), assistant("The file says needle."), user("What?")];
     let only = [user("What?")];
-    let history = |session: &str| json!({ "toolhand": { "session": session, "history": "server" } });
+    let history =
+        |session: &str| json!({ "toolhand": { "session": session, "history": "server" } });
     for body in [
         conversation(&list),
         with(conversation(&list), name),
@@ -376,7 +380,8 @@ async fn instructions_beside_the_servers_history_replace_the_earlier_ones() {
     assert!(sent.contains("Be verbose.") && !sent.contains("Be brief."));
     assert_eq!(last_told(&upstream)[3..], ["assistant: Needle.", "user: What?"]);
     // It needs an id, and a list without answers.
-    let nameless = with(conversation(&[user("What?")]), json!({ "toolhand": { "history": "server" } }));
+    let nameless =
+        with(conversation(&[user("What?")]), json!({ "toolhand": { "history": "server" } }));
     assert_eq!(client.chat(&nameless).await.refusal(), (400, "invalid_value".to_owned()));
     let list = [user("Read."), assistant("Needle."), user("What?")];
     let answer = client.chat(&with(conversation(&list), members)).await;
@@ -405,7 +410,9 @@ async fn a_chat_with_an_id_survives_its_oldest_messages_and_a_regenerated_answer
     assert_goes_on(&requests[3], &requests[4]);
 
     upstream.round(says("Bye."));
-    client.chat(&conversation(&[assistant("Second."), user("What?"), assistant("So."), user("Bye")])).await;
+    client
+        .chat(&conversation(&[assistant("Second."), user("What?"), assistant("So."), user("Bye")]))
+        .await;
     assert!(knows_needle(&upstream), "{:?}", last_told(&upstream));
     // The first message was edited: nothing of the other branches is shown.
     upstream.round(says("Other."));
@@ -441,7 +448,8 @@ async fn a_name_in_the_body_beats_the_header_and_ours_beats_a_frontends() {
     let upstream = Upstream::start();
     let server = server(&upstream).await;
     let client = server.client();
-    let both = client.clone().header("x-toolhand-session", "head").header("x-openwebui-chat-id", "chat");
+    let both =
+        client.clone().header("x-toolhand-session", "head").header("x-openwebui-chat-id", "chat");
     let own = json!({ "toolhand": { "session": "body" } });
     let metadata = json!({ "metadata": { "chat_id": "meta" } });
     for (client, members, name) in [
@@ -486,10 +494,13 @@ async fn a_question_that_a_client_kept_itself_is_answered_all_the_same() {
     let upstream = Upstream::start();
     let server = server(&upstream).await;
     let client = server.client();
-    upstream.round([
-        vec![text("Let me.")],
-        calls(&[("c1", "Write", json!({ "file_path": "new.txt", "content": "new\n" }))]),
-    ].concat());
+    upstream.round(
+        [
+            vec![text("Let me.")],
+            calls(&[("c1", "Write", json!({ "file_path": "new.txt", "content": "new\n" }))]),
+        ]
+        .concat(),
+    );
     let include = json!({ "toolhand": { "include": ["messages"] } });
     let first = client.chat(&with(conversation(&[user("Write.")]), include.clone())).await.json();
     let kept = first["toolhand"]["messages"].as_array().expect("messages").clone();

@@ -55,7 +55,10 @@ fn said(answer: &crate::support::client::Answer) -> String {
 /// By a name of its own, and by a frontend's chat id, which forks from a busy session.
 fn clients(server: &Server) -> [Client; 2] {
     let client = server.client();
-    [client.clone().header("x-toolhand-session", "mine"), client.header("x-openwebui-chat-id", "chat")]
+    [
+        client.clone().header("x-toolhand-session", "mine"),
+        client.header("x-openwebui-chat-id", "chat"),
+    ]
 }
 
 /// The next request comes while the stopped turn still ends its processes.
@@ -77,7 +80,8 @@ async fn h33_what_a_stopped_turn_did_is_told_to_a_request_that_comes_at_once() {
         upstream.round(says("So."));
 
         let list = streamed(&[user("Wait."), user("And now?")]);
-        let (_, next) = tokio::join!(cancelling.send("POST", &cancel, None), client.streamed(&list));
+        let (_, next) =
+            tokio::join!(cancelling.send("POST", &cancel, None), client.streamed(&list));
 
         assert_eq!(next.text(), "So.");
         server.no_children().await;

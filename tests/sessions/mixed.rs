@@ -219,8 +219,12 @@ async fn a_mixed_turn_with_a_custom_tool_of_the_client_resumes() {
         "custom": { "name": "sql", "input": "select 1" } }] });
     let read = crate::support::chunks::call(1, "r1", "Read", &json!({ "file_path": "notes.txt" }));
     upstream.round(
-        [vec![crate::support::chunks::delta(&custom)], read, crate::support::chunks::end("tool_calls")]
-            .concat(),
+        [
+            vec![crate::support::chunks::delta(&custom)],
+            read,
+            crate::support::chunks::end("tool_calls"),
+        ]
+        .concat(),
     );
     let body = with(conversation(&[user("Query.")]), tools.clone());
     let message = server.client().chat(&body).await.json()["choices"][0]["message"].clone();

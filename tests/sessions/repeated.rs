@@ -89,7 +89,8 @@ async fn v26_an_idempotency_key_is_of_one_session() {
     // The same key of another client is another.
     let key = crate::settings::client_keys::add(&server, &["other"]);
     upstream.round(says("I am another."));
-    let other = Client::new(server.address(), &key).header("idempotency-key", "key of x-conversation-id");
+    let other =
+        Client::new(server.address(), &key).header("idempotency-key", "key of x-conversation-id");
     assert_eq!(other.chat(&body).await.text(), "I am another.");
 }
 

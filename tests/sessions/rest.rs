@@ -53,7 +53,8 @@ async fn sessions_are_listed_newest_first_in_pages_that_lose_nothing() {
     assert_eq!(seen, expected);
     let all = client.get(SESSIONS).await.json();
     let one = &all["data"][0];
-    let members: Vec<&str> = one.as_object().expect("an object").keys().map(String::as_str).collect();
+    let members: Vec<&str> =
+        one.as_object().expect("an object").keys().map(String::as_str).collect();
     for member in ["id", "name", "model", "created", "updated", "turns"] {
         assert!(members.contains(&member), "{members:?}");
     }
@@ -69,7 +70,10 @@ async fn x6_a_session_has_one_spelling_and_any_name_can_stand_in_a_path() {
     let server = server(&upstream).await;
     let client = server.client();
     upstream.otherwise(says("Hi."));
-    let names = ["a/b", "a%2Fb", "..", "x?y#z", " lead", "100%", "a+b", "\"'<>", "note_1", "note:1", "NOTE_1"];
+    let names = [
+        "a/b", "a%2Fb", "..", "x?y#z", " lead", "100%", "a+b", "\"'<>", "note_1", "note:1",
+        "NOTE_1",
+    ];
     for name in names {
         let body = with(conversation(&[user(&format!("I am {name}"))]), named(name));
         assert_eq!(client.chat(&body).await.json()["toolhand"]["session"], name);
@@ -133,8 +137,15 @@ async fn an_export_is_what_happened_on_the_newest_branch() {
         { "type": "text", "text": "Like this?" },
         { "type": "image_url", "image_url": { "url": "data:image/png;base64,AAAA" } },
     ]);
-    upstream.round(calls(&[("w1", "weather", json!({ "city": "Oslo" })), ("c2", "Read", json!({ "file_path": "notes.txt" }))]));
-    let mut talk = vec![user(asked), assistant("It says needle."), json!({ "role": "user", "content": picture })];
+    upstream.round(calls(&[
+        ("w1", "weather", json!({ "city": "Oslo" })),
+        ("c2", "Read", json!({ "file_path": "notes.txt" })),
+    ]));
+    let mut talk = vec![
+        user(asked),
+        assistant("It says needle."),
+        json!({ "role": "user", "content": picture }),
+    ];
     let tools = super::mixed::weather();
     let mixed = client.chat(&with(with(conversation(&talk), name.clone()), tools.clone())).await;
     talk.push(mixed.json()["choices"][0]["message"].clone());
@@ -147,16 +158,34 @@ async fn an_export_is_what_happened_on_the_newest_branch() {
     let roles: Vec<_> = messages.iter().filter_map(|one| one["role"].as_str()).collect();
     assert_eq!(
         roles,
-        ["user", "assistant", "tool", "assistant", "user", "assistant", "tool", "tool", "assistant"],
+        [
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+            "user",
+            "assistant",
+            "tool",
+            "tool",
+            "assistant"
+        ],
         "{export:#}"
     );
     // What the model was told is what is exported.
     assert_eq!(messages[0]["content"], asked);
     assert_eq!(messages[4]["content"], picture);
     let sent = upstream.request(3).await.json();
-    let sent: Vec<_> = sent["messages"].as_array().expect("messages").iter().filter(|one| one["role"] != "system").collect();
+    let sent: Vec<_> = sent["messages"]
+        .as_array()
+        .expect("messages")
+        .iter()
+        .filter(|one| one["role"] != "system")
+        .collect();
     for (told, sent) in messages.iter().zip(&sent) {
-        assert_eq!((&told["content"], &told["tool_call_id"]), (&sent["content"], &sent["tool_call_id"]));
+        assert_eq!(
+            (&told["content"], &told["tool_call_id"]),
+            (&sent["content"], &sent["tool_call_id"])
+        );
     }
     assert_eq!(messages[8]["content"], "Snow and a needle.");
     assert_eq!((&export["turns"], &export["name"]), (&json!(3), &json!("mine")));
@@ -181,8 +210,12 @@ async fn an_export_of_a_fork_begins_with_what_it_forked_from() {
 
     let id = fork.header("x-toolhand-session").expect("a session").to_owned();
     let export = client.get(&format!("{SESSIONS}/{id}")).await.json();
-    let texts: Vec<_> = export["messages"].as_array().expect("messages").iter()
+    let texts: Vec<_> = export["messages"]
+        .as_array()
+        .expect("messages")
+        .iter()
         .filter(|one| one["role"] != "tool" && one["content"].is_string())
-        .map(|one| one["content"].as_str().unwrap_or_default().to_owned()).collect();
+        .map(|one| one["content"].as_str().unwrap_or_default().to_owned())
+        .collect();
     assert_eq!(texts, ["Read.", "It says needle.", "Two?", "Two."], "{export:#}");
 }
