@@ -1,12 +1,17 @@
 //! Tests the memory behind the stateless API, from the client's socket to upstream's and back.
 
 mod approvals;
+mod background;
 mod compaction;
+mod frontends;
 mod kills;
+mod leaving;
 mod memory;
 mod mixed;
 mod names;
 mod orders;
+mod repeated;
+mod rest;
 mod restart;
 
 use serde_json::{Value, json};

@@ -200,7 +200,11 @@ impl List<'_> {
         let is_last = link + 1 == self.chain.links.len();
         let is_open = is_last && group.next.is_none() && self.start.is_resume();
         let has_answers = is_last && self.chain.end == ListEnd::Answers;
-        let is_kept = self.chain.links[link].has_hidden_calls || has_answers;
+        // The round that was open behind our question stands before this link already.
+        let first = group.turns.first();
+        let closes_before = first.is_some_and(|turn| turn.body.resumes && !turn.body.continues);
+        let is_kept =
+            (self.chain.links[link].has_hidden_calls && !closes_before) || has_answers;
         (is_open || !is_kept).then_some(group)
     }
 

@@ -104,7 +104,7 @@ impl Sessions {
         approvals: &[ApprovalRow],
     ) -> Result<Option<Prepared>, ApiError> {
         let is_decided = is_decided(&resolved, approvals);
-        resolved.recall();
+        resolved.recall(request.server_history);
         let found = std::mem::take(&mut resolved.found);
         let before = found.path.last().and_then(TurnRecord::context_tokens);
         let server_history = request.server_history;

@@ -36,8 +36,10 @@ pub(crate) fn added(record: &TurnRecord, with_open: bool) -> Vec<Value> {
     messages
 }
 
+/// As it went upstream. A reply to a question of ours went nowhere: its words are what is known.
 fn asked(message: &SentMessage) -> Value {
-    json!({ "role": "user", "content": message.words })
+    let sent = serde_json::from_str(&message.sent).map(in_openai_form);
+    sent.unwrap_or_else(|_| json!({ "role": "user", "content": message.words }))
 }
 
 fn of_round(round: &RecordedRound) -> Vec<Value> {

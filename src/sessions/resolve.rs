@@ -36,11 +36,16 @@ pub(super) struct ResolvedSession {
 }
 
 impl ResolvedSession {
-    /// Recalls what held after the turns that were found. A fresh session finds nothing.
-    pub(super) fn recall(&mut self) {
+    /// Recalls what held after the turns that were found. A fresh session finds nothing. Where
+    /// the transcript shows none of them, the model has read no file.
+    pub(super) fn recall(&mut self, server_history: bool) {
         if self.found.session.is_some() {
             let path = self.found.path.iter().rev();
             self.facts = path.filter_map(|turn| turn.body.facts.clone()).next();
+        }
+        let is_shown = server_history || self.found.links > 0 || self.found.users > 0;
+        if let Some(facts) = self.facts.as_mut().filter(|_| !is_shown) {
+            facts.read_state = Facts::of_empty().read_state;
         }
     }
 }
@@ -78,13 +83,13 @@ impl Sessions {
         };
         let slot = match named {
             ExplicitId::Own(_) => Some(self.running.slots.take(&id, MAX_WAIT).await?),
-            ExplicitId::Frontend(_) => self.running.slots.try_take(&id),
+            ExplicitId::Frontend(_) => {
+                self.running.stopped(search.scope, Some(&id)).await;
+                self.running.slots.try_take(&id)
+            }
         };
-        // The turn that was waited for may have made the session.
-        let row = match known {
-            Some(row) => Some(row),
-            None => self.session(search.scope, &id).await?,
-        };
+        // The turn that ran until now may have made the session, or been granted something.
+        let row = self.session(search.scope, &id).await?;
         let found = match &row {
             Some(row) => search.in_session(&row.id).await?,
             None => self.by_content(search).await?,
@@ -108,12 +113,20 @@ impl Sessions {
     }
 
     async fn resolve_by_content(&self, search: Search<'_>) -> Result<ResolvedSession, ApiError> {
-        let found = self.by_content(search).await?;
+        let mut found = self.by_content(search).await?;
+        // An answer that nobody gave may be that of a turn that is being stopped.
+        let is_unknown = found.links < search.chain.links.len();
+        let session = found.session.as_ref().filter(|_| !is_unknown);
+        if (is_unknown || session.is_some())
+            && self.running.stopped(search.scope, session).await
+        {
+            found = self.by_content(search).await?;
+        }
+        let slot = found.session.as_ref().and_then(|id| self.running.slots.try_take(id));
         let row = match &found.session {
             Some(session) => self.session(search.scope, session).await?,
             None => None,
         };
-        let slot = row.as_ref().and_then(|row| self.running.slots.try_take(&row.id));
         match (row, slot) {
             (Some(row), Some(slot)) => Ok(ResolvedSession {
                 session: row.id.clone(),

@@ -251,6 +251,19 @@ impl Running {
         }
     }
 
+    /// Waits until the turns of a session, or of the whole scope, that were told to stop are
+    /// over: what they did belongs to the next request. Returns whether there were any.
+    pub(crate) async fn stopped(&self, scope: Scope, session: Option<&SessionId>) -> bool {
+        let is_stopping = |turn: &Arc<SharedTurn>| {
+            turn.stop.is_cancelled() && session.is_none_or(|session| turn.session == *session)
+        };
+        let stopping: Vec<_> = self.of_scope(scope).into_iter().filter(is_stopping).collect();
+        for turn in &stopping {
+            turn.over.cancelled().await;
+        }
+        !stopping.is_empty()
+    }
+
     /// Waits until all turns are over.
     pub(crate) async fn all_over(&self) {
         for turn in self.all() {

@@ -160,7 +160,8 @@ impl TurnState {
         let (asked_by, client_calls): (Vec<_>, Vec<_>) = asked_by.into_iter().unzip();
         let is_call = !asked_by.is_empty();
         if self.start.include_messages {
-            let mut question = super::closing::note_message(&presented.text);
+            // With what the model said before it, as the client saw it: sent back it is known.
+            let mut question = super::closing::note_message(self.round.said.trim_start());
             if is_call {
                 question["tool_calls"] = client_calls.clone().into();
             }

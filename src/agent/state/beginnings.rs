@@ -30,9 +30,8 @@ impl TurnState {
         let note = note_to_model(GO_ON);
         if let HistoryPiece::Client(message) = &note {
             let note = message.get().to_owned();
-            self.continued = Some(Continued { said: said.clone(), note });
+            self.continued = Some(Continued { said, note });
         }
-        self.said = said;
         self.start.conversation.push_pieces(vec![note]);
         self.next_round(effects);
     }
