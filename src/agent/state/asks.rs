@@ -37,8 +37,11 @@ enum Wait {
 const VALIDITY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Asks {
+    /// A wait that nothing waits for any more does not count.
     pub(super) fn wait_is_over(&mut self) {
-        self.wait = Wait::Over;
+        if self.wait == Wait::Running {
+            self.wait = Wait::Over;
+        }
     }
 
     fn is_open(&self, slot: usize) -> bool {
@@ -65,6 +68,10 @@ impl TurnState {
         let asks = &mut self.asks.open;
         let Some(at) = asks.iter().position(|asked| asked.id == approval) else { return };
         let slot = asks.remove(at).slot;
+        if asks.is_empty() {
+            // What is asked next has a wait of its own.
+            self.asks.wait = Wait::NotBegun;
+        }
         let is_judged = self.in_round(effects, |round, _, effects| {
             round.decide(slot, approval, &decision, effects)
         });
