@@ -2,6 +2,7 @@
 //! the agent.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Sessions;
 use super::address::Chain;
@@ -13,19 +14,22 @@ use super::request::ChatRequest;
 use super::resolve::Place;
 use super::running::limits::RunPermit;
 use super::running::shape::AnswerForm;
-use super::running::{Begun, RequestFingerprint, Subscriber};
+use super::running::{Begun, RequestFingerprint, ResumeSlot, Subscriber};
 use crate::agent::beginning::Beginning;
-use crate::agent::record::Asked;
+use crate::agent::record::{Asked, OpenCall};
 use crate::clock;
 use crate::errors::ApiError;
 use crate::http::client_key::ClientKey;
-use crate::ids::Scope;
+use crate::ids::{Scope, TurnId};
 use crate::store::rows::{ApprovalRow, Change, TurnStatus};
 use crate::store::{ApprovalKey, StoreError};
 use crate::upstream::TraceHeaders;
 
 /// How often a request looks again after somebody else has decided what it was about to decide.
-const MAX_LOOKS: usize = 3;
+const MAX_LOOKS: usize = 5;
+
+/// How long a request waits for one that takes up the same round.
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// Who asks, and how.
 #[derive(Debug)]
@@ -62,11 +66,24 @@ impl Sessions {
             return self.start_background(request, caller, permit);
         }
         let mut messages = std::mem::take(&mut request.messages);
-        for _ in 0..MAX_LOOKS {
+        let mut resume: Option<ResumeSlot> = None;
+        for look in 0..MAX_LOOKS {
             let chain = Chain::new(&caller.scope, &messages);
             let place = self.resolve(caller.scope, &request, &chain).await?;
-            if let Some(subscriber) = self.running_resume(caller.scope, &place) {
-                return Ok(Begun::Known(Box::new(subscriber)));
+            match self.running_resume(caller.scope, &place) {
+                RunningResume::None => {}
+                RunningResume::Known(subscriber) => return Ok(Begun::Known(subscriber)),
+                // It has just ended: its record tells more by now.
+                RunningResume::Ended if look + 1 < MAX_LOOKS => continue,
+                RunningResume::Ended => {}
+            }
+            if let Some(turn) = open_turn(&place)
+                && resume.as_ref().map(ResumeSlot::id) != Some(&turn)
+            {
+                // The session must be free for whoever takes the round up now.
+                drop(place);
+                resume = Some(self.running.resumes.take(&turn, MAX_WAIT).await?);
+                continue;
             }
             let approvals = self.approvals(caller.scope, &place).await?;
             // Only a request that decides something may have to look again.
@@ -79,7 +96,9 @@ impl Sessions {
             match self.record(&request, &caller, prepared).await {
                 Err(NotStarted::Conflict) => {}
                 Err(NotStarted::Failed(error)) => return Err(error),
-                Ok(recorded) => return Ok(self.launch(request, caller, recorded, permit)),
+                Ok(recorded) => {
+                    return Ok(self.launch(request, caller, recorded, (permit, resume)));
+                }
             }
         }
         Err(StoreError::Conflict.into())
@@ -115,19 +134,20 @@ impl Sessions {
 
     /// The turn that has taken up the open round already, if it still runs: the same reply finds
     /// it.
-    fn running_resume(&self, scope: Scope, place: &Place) -> Option<Subscriber> {
+    fn running_resume(&self, scope: Scope, place: &Place) -> RunningResume {
         let is_running =
             |turn: &&TurnRecord| turn.body.resumes && turn.row.status == TurnStatus::Running;
-        let turn = place.found.attempts.iter().find(is_running)?;
-        self.running.join(scope, &turn.row.id)
+        let Some(turn) = place.found.attempts.iter().find(is_running) else {
+            return RunningResume::None;
+        };
+        match self.running.join(scope, &turn.row.id) {
+            Some(subscriber) => RunningResume::Known(Box::new(subscriber)),
+            None => RunningResume::Ended,
+        }
     }
 
     /// The approvals of the round that the request may take up.
-    async fn approvals(
-        &self,
-        scope: Scope,
-        place: &Place,
-    ) -> Result<Vec<ApprovalRow>, StoreError> {
+    async fn approvals(&self, scope: Scope, place: &Place) -> Result<Vec<ApprovalRow>, StoreError> {
         let Some(last) = place.found.path.last() else { return Ok(Vec::new()) };
         let Some(open) = last.open().filter(|open| !open.asked.is_empty()) else {
             return Ok(Vec::new());
@@ -141,6 +161,22 @@ impl Sessions {
         }
         Ok(rows)
     }
+}
+
+/// The turn that takes up an open round.
+enum RunningResume {
+    None,
+    Known(Box<Subscriber>),
+    /// It ran when it was found.
+    Ended,
+}
+
+/// The turn whose open round the request may take up, if calls of the server's wait in it. Only
+/// one request does so: what a person has approved runs once.
+fn open_turn(place: &Place) -> Option<TurnId> {
+    let last = place.found.path.last()?;
+    let waits = last.open()?.calls.contains(&OpenCall::Waiting);
+    waits.then(|| last.row.id.clone())
 }
 
 /// Why a turn did not start.

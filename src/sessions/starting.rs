@@ -13,7 +13,9 @@ use super::recorder::{NoRecorder, Present, Rows, TurnRecorder, json};
 use super::request::ChatRequest;
 use super::resolve::Place;
 use super::running::limits::RunPermit;
-use super::running::{Begun, DisconnectPolicy, Held, Retention, SessionSlot, Sharing, StartedTurn};
+use super::running::{
+    Begun, DisconnectPolicy, Held, ResumeSlot, Retention, SessionSlot, Sharing, StartedTurn,
+};
 use super::turn_start::Pieces;
 use super::{Sessions, ask_again, pairs};
 use crate::agent::beginning::{Beginning, HistoryPiece};
@@ -129,10 +131,11 @@ impl Sessions {
         request: ChatRequest,
         caller: Caller,
         recorded: Recorded,
-        permit: RunPermit,
+        (permit, resume): (RunPermit, Option<ResumeSlot>),
     ) -> Begun {
         let Recorded { turn, slot, guard, recorder, pieces, beginning, left_out } = recorded;
-        let sharing = self.sharing(&request, &caller, permit, Some(slot));
+        let mut sharing = self.sharing(&request, &caller, permit, Some(slot));
+        sharing.resume = resume;
         let started = match beginning {
             Beginning::Resume(resume) if !left_out.is_empty() => {
                 ask_again(turn, request.model, recorder, resume.open, left_out)
@@ -182,8 +185,16 @@ impl Sessions {
         mut pieces: Pieces,
         guard: Option<NameGuard>,
     ) -> StartedTurn {
-        let TurnParts { session, session_name, id, scope, started_ms, context, permissions, prompt } =
-            turn;
+        let TurnParts {
+            session,
+            session_name,
+            id,
+            scope,
+            started_ms,
+            context,
+            permissions,
+            prompt,
+        } = turn;
         if let Some(prompt) = prompt.filter(|_| !request.tools.tools().is_empty()) {
             pieces.pieces = prompt::apply(self.prompt.mode, &prompt, pieces.pieces);
         }
@@ -211,7 +222,18 @@ impl Sessions {
             drop(guard);
         });
         let decisions = Some(decisions);
-        StartedTurn { session, session_name, id, scope, started_ms, model, events, stop, decisions, task }
+        StartedTurn {
+            session,
+            session_name,
+            id,
+            scope,
+            started_ms,
+            model,
+            events,
+            stop,
+            decisions,
+            task,
+        }
     }
 
     fn sharing(
@@ -236,6 +258,7 @@ impl Sessions {
             retention: if may_be_joined { Retention::All } else { Retention::Nothing },
             held: Held { permit: Some(permit), slot },
             revoked: caller.key.revoked.clone(),
+            resume: None,
         }
     }
 
@@ -336,5 +359,16 @@ fn ask_again(
     let ids = (session_name.clone(), id.clone());
     task.spawn(ask_again::run(recorder, outbox, open, left_out, ids));
     let (stop, decisions) = (CancellationToken::new(), None);
-    StartedTurn { session, session_name, id, scope, started_ms, model, events, stop, decisions, task }
+    StartedTurn {
+        session,
+        session_name,
+        id,
+        scope,
+        started_ms,
+        model,
+        events,
+        stop,
+        decisions,
+        task,
+    }
 }
