@@ -1,12 +1,19 @@
 //! Tests the memory behind the stateless API, from the client's socket to upstream's and back.
 
 mod approvals;
+mod asking;
+mod dialogs;
+mod grants;
 mod kills;
 mod memory;
 mod mixed;
 mod names;
 mod orders;
+mod questions;
 mod restart;
+mod several;
+mod stale;
+mod waiting;
 
 use serde_json::{Value, json};
 
