@@ -19,6 +19,8 @@ use crate::openai::chunk::{CallKind, FinishReason};
 pub(super) struct Asks {
     /// The asks that a person was shown and has not decided.
     open: Vec<Asked>,
+    /// What was decided about calls whose turn has not come. It stands if the turn suspends.
+    decided: Vec<Asked>,
     wait: Wait,
     /// Whether the round that this turn resumes was told by `messages` before.
     pub(super) was_told: bool,
@@ -44,6 +46,10 @@ impl Asks {
         }
     }
 
+    pub(super) fn was_decided(&mut self, asked: Asked) {
+        self.decided.push(asked);
+    }
+
     fn is_open(&self, slot: usize) -> bool {
         self.open.iter().any(|asked| asked.slot == slot)
     }
@@ -67,7 +73,8 @@ impl TurnState {
         let Decided { approval, decision, .. } = decided;
         let asks = &mut self.asks.open;
         let Some(at) = asks.iter().position(|asked| asked.id == approval) else { return };
-        let slot = asks.remove(at).slot;
+        let asked = asks.remove(at);
+        let slot = asked.slot;
         if asks.is_empty() {
             // What is asked next has a wait of its own.
             self.asks.wait = Wait::NotBegun;
@@ -76,6 +83,7 @@ impl TurnState {
             round.decide(slot, approval, &decision, effects)
         });
         if is_judged {
+            self.asks.was_decided(asked);
             effects.push(TurnEffect::Decide(slot, decision));
         }
     }
@@ -161,6 +169,9 @@ impl TurnState {
             .enumerate()
             .map(|call| send_asking_call(call, effects))
             .collect();
+        // Behind those that are asked now, to which the calls point by their places.
+        let decided = std::mem::take(&mut self.asks.decided).into_iter();
+        asked.extend(decided.filter(|asked| self.round.is_approved(asked.slot)));
         for asked in &mut asked {
             asked.slot = self.round.place_of(asked.slot);
         }
