@@ -130,6 +130,7 @@ fn what_was_approved_behind_a_question_stays_approved() {
     let approved = open.asked[0].clone();
     let mut bench = resuming(open, vec![], vec![allow(&approved)], vec![]);
     bench.asks(0, question()).settle();
+    bench.on(Event::JudgedAhead { position: 1, ask: Some(Box::new(effect(2))) }).settle();
     let open = bench.end().open.clone().unwrap();
     assert_eq!(open.asked.iter().map(|asked| asked.slot).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(open.asked[1], approved);
