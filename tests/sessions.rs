@@ -1,18 +1,25 @@
 //! Tests the memory behind the stateless API, from the client's socket to upstream's and back.
 
 mod approvals;
+mod asking;
 mod background;
 mod compaction;
+mod dialogs;
 mod frontends;
+mod grants;
 mod kills;
 mod leaving;
 mod memory;
 mod mixed;
 mod names;
 mod orders;
+mod questions;
 mod repeated;
 mod rest;
 mod restart;
+mod several;
+mod stale;
+mod waiting;
 
 use serde_json::{Value, json};
 

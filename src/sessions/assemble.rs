@@ -259,7 +259,11 @@ impl List<'_> {
             out.ends_with_tool = false;
         }
         let Some(open) = group.last().and_then(|turn| turn.open()) else { return };
-        let is_closed = transcript::has_round(group.next.filter(|next| next.body.resumes));
+        // The next turn has closed it, or has left it open in its turn: it asked again, or asked
+        // about the next of its calls.
+        let next = group.next.filter(|next| next.body.resumes);
+        let is_closed =
+            transcript::has_round(next) || next.is_some_and(|next| next.open().is_some());
         let is_last = group.next.is_none();
         if is_closed || (is_last && self.start.is_resume()) {
             return;

@@ -16,18 +16,21 @@ use super::request::ChatRequest;
 use super::resolve::ResolvedSession;
 use super::running::limits::RunPermit;
 use super::running::shape::{AnswerForm, AnswerShape};
-use super::running::{Begun, Position, RequestFingerprint, Subscriber};
+use super::running::{Begun, Position, RequestFingerprint, ResumeSlot, Subscriber};
 use crate::agent::beginning::Beginning;
-use crate::agent::record::Asked;
+use crate::agent::record::{Asked, OpenCall};
 use crate::clock;
 use crate::errors::ApiError;
-use crate::ids::{KeyId, Scope};
+use crate::ids::{KeyId, Scope, TurnId};
 use crate::store::rows::{ApprovalRow, Change, TurnStatus};
 use crate::store::{ApprovalKey, StoreError};
 use crate::upstream::TraceHeaders;
 
-/// How often a request begins anew because another one has decided an approval first.
-const MAX_ATTEMPTS: usize = 3;
+/// How often a request begins anew because another one was quicker.
+const MAX_ATTEMPTS: usize = 5;
+
+/// How long a request waits for one that takes up the same round.
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// Who asks, and how.
 #[derive(Debug)]
@@ -71,11 +74,24 @@ impl Sessions {
             return self.start_background(request, caller, permit);
         }
         let mut messages = std::mem::take(&mut request.messages);
-        for _ in 0..MAX_ATTEMPTS {
+        let mut resume: Option<ResumeSlot> = None;
+        for attempt in 0..MAX_ATTEMPTS {
             let chain = Chain::new(&caller.scope, &messages);
             let resolved = self.resolve(caller.scope, &request, &chain).await?;
-            if let Some(subscriber) = self.resumed(&caller, &chain, &resolved) {
-                return Ok(Begun::Known(Box::new(subscriber)));
+            match self.resumed(&caller, &chain, &resolved) {
+                Resumed::No => {}
+                Resumed::Known(subscriber) => return Ok(Begun::Known(subscriber)),
+                // It has just ended: its record tells more by now.
+                Resumed::JustEnded if attempt + 1 < MAX_ATTEMPTS => continue,
+                Resumed::JustEnded => {}
+            }
+            if let Some(turn) = open_turn(&resolved)
+                && resume.as_ref().map(ResumeSlot::id) != Some(&turn)
+            {
+                // The session must be free for whoever takes the round up now.
+                drop(resolved);
+                resume = Some(self.running.resumes.take(&turn, MAX_WAIT).await?);
+                continue;
             }
             let approvals = self.approvals(caller.scope, &resolved).await?;
             // Only a request that decides something may have to look again.
@@ -88,7 +104,9 @@ impl Sessions {
             match self.record(&request, &caller, prepared).await {
                 Err(NotStarted::Conflict) => {}
                 Err(NotStarted::Failed(error)) => return Err(error),
-                Ok(recorded) => return Ok(self.launch(request, caller, recorded, permit)),
+                Ok(recorded) => {
+                    return Ok(self.launch(request, caller, recorded, (permit, resume)));
+                }
             }
         }
         Err(StoreError::Conflict.into())
@@ -127,22 +145,23 @@ impl Sessions {
 
     /// The turn that a reply to the same question has begun: it runs, or its outcome stands.
     /// Another reply finds it as well.
-    fn resumed(
-        &self,
-        caller: &Caller,
-        chain: &Chain,
-        resolved: &ResolvedSession,
-    ) -> Option<Subscriber> {
-        let turn = resolved.found.attempts.iter().find(|turn| turn.body.resumes)?;
+    fn resumed(&self, caller: &Caller, chain: &Chain, resolved: &ResolvedSession) -> Resumed {
+        let Some(turn) = resolved.found.attempts.iter().find(|turn| turn.body.resumes) else {
+            return Resumed::No;
+        };
         match turn.row.status {
-            TurnStatus::Running => self.running.join(caller.scope, &turn.row.id),
+            TurnStatus::Running => match self.running.join(caller.scope, &turn.row.id) {
+                Some(subscriber) => Resumed::Known(Box::new(subscriber)),
+                None => Resumed::JustEnded,
+            },
             TurnStatus::Finished | TurnStatus::AwaitsClient | TurnStatus::Suspended
                 if replies(chain, resolved) =>
             {
                 let shape = AnswerShape::of_record(turn, caller.form);
-                Some(Subscriber::of_record(turn, shape, Position::default()))
+                let subscriber = Subscriber::of_record(turn, shape, Position::default());
+                Resumed::Known(Box::new(subscriber))
             }
-            _ => None,
+            _ => Resumed::No,
         }
     }
 
@@ -165,6 +184,23 @@ impl Sessions {
         }
         Ok(rows)
     }
+}
+
+/// The turn that has taken up the open round already.
+enum Resumed {
+    No,
+    /// It runs, or its outcome stands.
+    Known(Box<Subscriber>),
+    /// It ran when it was found.
+    JustEnded,
+}
+
+/// The turn whose open round the request may take up, if calls of the server's wait in it. Only
+/// one request does so: what a person has approved runs once.
+fn open_turn(resolved: &ResolvedSession) -> Option<TurnId> {
+    let last = resolved.found.path.last()?;
+    let waits = last.open()?.calls.contains(&OpenCall::Waiting);
+    waits.then(|| last.row.id.clone())
 }
 
 /// Why a turn did not start.

@@ -28,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::fingerprint::RequestFingerprint;
 pub(crate) use self::position::Position;
 pub(crate) use self::shared_turn::{DisconnectPolicy, Held, Retention, SharedTurn};
-pub(crate) use self::slots::SessionSlot;
-use self::slots::SessionSlots;
+pub(crate) use self::slots::{ResumeSlot, SessionSlot};
+use self::slots::{ResumeSlots, SessionSlots};
 pub(crate) use self::subscriber::Subscriber;
 
 use self::kept::KeptMemory;
@@ -83,6 +83,8 @@ pub(crate) struct Sharing {
     pub(crate) held: Held,
     /// Cancelled when the client key is revoked.
     pub(crate) revoked: CancellationToken,
+    /// The round that the turn takes up is another's when the turn is known here.
+    pub(crate) resume: Option<ResumeSlot>,
 }
 
 /// What a request has come to.
@@ -103,6 +105,7 @@ pub(crate) struct Running {
     keepers: Mutex<JoinSet<()>>,
     requests: Requests,
     pub(crate) slots: SessionSlots,
+    pub(crate) resumes: ResumeSlots,
     records: Records,
     memory: KeptMemory,
 }
@@ -121,6 +124,7 @@ impl Running {
             keepers: Mutex::default(),
             requests: Requests::default(),
             slots: SessionSlots::default(),
+            resumes: ResumeSlots::default(),
             records: Records::new(store),
             memory: KeptMemory::new(MAX_KEPT_BYTES),
         }
@@ -186,7 +190,7 @@ impl Running {
     ) -> (Arc<SharedTurn>, Subscriber) {
         let StartedTurn { session, session_name, id, scope, started_ms, model, mut events, .. } =
             started;
-        let Sharing { form, policy, retention, held, revoked } = sharing;
+        let Sharing { form, policy, retention, held, revoked, resume } = sharing;
         if !form.stream {
             events.wait_for_end();
         }
@@ -206,6 +210,8 @@ impl Running {
         let turn = SharedTurn::new(parts, State::new(events, held, retention, &self.memory));
         let subscriber = Subscriber::new(&turn);
         sync::lock(&self.turns).insert(&turn);
+        // Whoever waited for it finds this turn.
+        drop(resume);
         let mut keepers = sync::lock(&self.keepers);
         while keepers.try_join_next().is_some() {}
         keepers.spawn(keeper::keep(Arc::clone(&turn), started.task, revoked));

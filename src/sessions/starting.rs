@@ -13,7 +13,9 @@ use super::recorder::{CurrentState, Rows, TurnRecorder, json};
 use super::request::ChatRequest;
 use super::resolve::ResolvedSession;
 use super::running::limits::RunPermit;
-use super::running::{Begun, DisconnectPolicy, Held, Retention, SessionSlot, Sharing, StartedTurn};
+use super::running::{
+    Begun, DisconnectPolicy, Held, ResumeSlot, Retention, SessionSlot, Sharing, StartedTurn,
+};
 use super::turn_start::Pieces;
 use super::{Sessions, ask_again, pairs};
 use crate::agent::beginning::{Beginning, HistoryPiece};
@@ -131,11 +133,12 @@ impl Sessions {
         request: ChatRequest,
         caller: Caller,
         recorded: Recorded,
-        permit: RunPermit,
+        (permit, resume): (RunPermit, Option<ResumeSlot>),
     ) -> Begun {
         let Recorded { turn, slot, guard, recorder, pieces, beginning, left_out, context_tokens } =
             recorded;
-        let sharing = self.sharing(&request, &caller, permit, Some(slot));
+        let mut sharing = self.sharing(&request, &caller, permit, Some(slot));
+        sharing.resume = resume;
         let started = match beginning {
             Beginning::Resume(resume) if !left_out.is_empty() => {
                 ask_again(turn, request.model, recorder, resume.open, left_out)
@@ -258,6 +261,7 @@ impl Sessions {
             retention: if may_be_joined { Retention::All } else { Retention::Nothing },
             held: Held { permit: Some(permit), slot },
             revoked: caller.revoked.clone(),
+            resume: None,
         }
     }
 

@@ -19,6 +19,8 @@ use crate::openai::chunk::{CallKind, FinishReason};
 pub(super) struct Asks {
     /// The asks that a person was shown and has not decided.
     open: Vec<Asked>,
+    /// What was decided about calls whose turn has not come. It stands if the turn suspends.
+    decided: Vec<Asked>,
     wait: Wait,
     /// Whether the round that this turn resumes was told by `messages` before.
     pub(super) was_told: bool,
@@ -37,8 +39,15 @@ enum Wait {
 const VALIDITY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Asks {
+    /// A wait that nothing waits for any more does not count.
     pub(super) fn wait_is_over(&mut self) {
-        self.wait = Wait::Over;
+        if self.wait == Wait::Running {
+            self.wait = Wait::Over;
+        }
+    }
+
+    pub(super) fn was_decided(&mut self, asked: Asked) {
+        self.decided.push(asked);
     }
 
     fn is_open(&self, slot: usize) -> bool {
@@ -64,11 +73,17 @@ impl TurnState {
         let Decided { approval, decision, .. } = decided;
         let asks = &mut self.asks.open;
         let Some(at) = asks.iter().position(|asked| asked.id == approval) else { return };
-        let slot = asks.remove(at).slot;
+        let asked = asks.remove(at);
+        let slot = asked.slot;
+        if asks.is_empty() {
+            // What is asked next has a wait of its own.
+            self.asks.wait = Wait::NotBegun;
+        }
         let is_judged = self.in_round(effects, |round, _, effects| {
             round.decide(slot, approval, &decision, effects)
         });
         if is_judged {
+            self.asks.was_decided(asked);
             effects.push(TurnEffect::Decide(slot, decision));
         }
     }
@@ -154,6 +169,9 @@ impl TurnState {
             .enumerate()
             .map(|call| send_asking_call(call, effects))
             .collect();
+        // Behind those that are asked now, to which the calls point by their places.
+        let decided = std::mem::take(&mut self.asks.decided).into_iter();
+        asked.extend(decided.filter(|asked| self.round.is_approved(asked.slot)));
         for asked in &mut asked {
             asked.slot = self.round.place_of(asked.slot);
         }
