@@ -1,12 +1,17 @@
 //! Tests the memory behind the stateless API, from the client's socket to upstream's and back.
 
 mod approvals;
-mod kills;
+mod databases;
+mod disks;
+mod endings;
+pub(crate) mod kills;
 mod memory;
 mod mixed;
 mod names;
 mod orders;
+pub(crate) mod repeats;
 mod restart;
+pub(crate) mod scenario;
 
 use serde_json::{Value, json};
 

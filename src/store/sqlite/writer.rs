@@ -10,13 +10,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::super::StoreError;
-use super::super::rows::Change;
+use super::super::rows::{Change, TurnStatus};
 use super::super::settings::StoreSettings;
 use super::changes::{self, ChangeError};
 use super::file::{self, DatabaseFile, OpenError};
 use super::readers::Readers;
 use super::retention::{self, Clock, Step};
-use crate::ids::SessionId;
+use crate::ids::{SessionId, TurnId};
 
 /// More commits than this are not joined, so that the first ones do not wait long.
 const MAX_JOINED: usize = 256;
@@ -78,6 +78,7 @@ impl Writer {
             since_step: 0,
             since_retention: 0,
             retention_at: now,
+            unended: Vec::new(),
             has_failed: false,
         };
         let (sender, messages) = channel();
@@ -114,6 +115,8 @@ struct WriterThread {
     since_retention: u64,
     /// When to look for sessions to forget. It is past while there may be some.
     retention_at: Instant,
+    /// Turns whose end could not be written. They are not left as running.
+    unended: Vec<TurnId>,
     /// Whether the last commit failed. Only the first failure of a row is logged as an error.
     has_failed: bool,
 }
@@ -162,6 +165,7 @@ impl WriterThread {
                 if batch.iter().flat_map(|(changes, _)| changes).any(forgets) {
                     self.retention_at = Instant::now();
                 }
+                self.mark_unended();
                 for ((_, reply), outcome) in batch.into_iter().zip(outcomes) {
                     // A caller that has gone does not need to know.
                     _ = reply.send(outcome);
@@ -169,7 +173,8 @@ impl WriterThread {
             }
             Err(error) => {
                 self.failed(&error);
-                for (_, reply) in batch {
+                for (changes, reply) in batch {
+                    self.unended.extend(changes.iter().filter_map(ended_turn));
                     _ = reply.send(Err(StoreError::Unavailable));
                 }
             }
@@ -217,6 +222,17 @@ impl WriterThread {
         }
         run("COMMIT")?;
         Ok(outcomes)
+    }
+
+    /// Marks the turns as crashed whose end the store could not take.
+    fn mark_unended(&mut self) {
+        let Some(connection) = self.connection.as_ref().filter(|_| !self.unended.is_empty()) else {
+            return;
+        };
+        match changes::crash(connection, &self.unended) {
+            Ok(()) => self.unended.clear(),
+            Err(error) => self.failed(&error),
+        }
     }
 
     /// Opens the database again if the last connection was given up.
@@ -318,6 +334,14 @@ impl WriterThread {
             }
             Err(error) => self.failed(&error),
         }
+    }
+}
+
+/// The turn that the change would have ended.
+fn ended_turn(change: &Change) -> Option<TurnId> {
+    match change {
+        Change::Turn(row) if row.status != TurnStatus::Running => Some(row.id.clone()),
+        _ => None,
     }
 }
 
