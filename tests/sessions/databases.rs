@@ -19,7 +19,7 @@ use crate::support::upstream::Upstream;
 const DAY: i64 = 24 * 3600;
 
 /// Bits that are flipped, one for each start.
-const FLIPS: u64 = 60;
+const FLIPS: u64 = 30;
 
 /// An ended server that knows one conversation.
 async fn ended(upstream: &Upstream) -> Server {

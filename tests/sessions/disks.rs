@@ -12,7 +12,7 @@ use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 
 /// Of the writes of a turn, every so many is the first that fails.
-const STEP: u32 = 5;
+const STEP: u32 = 11;
 
 fn unavailable() -> (u16, String) {
     (503, "store_unavailable".to_owned())
@@ -27,7 +27,7 @@ async fn r9_d3_writes_that_fail_anywhere_in_a_turn_fail_it_and_no_later_one() {
 
 #[tokio::test]
 async fn r9_d3_writes_that_fail_anywhere_in_a_resumed_turn_fail_it_and_no_later_one() {
-    fail_at_each_write(Kind::Suspended, 2).await;
+    fail_at_each_write(Kind::Suspended, 7).await;
 }
 
 /// One server goes through all of it.

@@ -20,7 +20,7 @@ const RUNS: usize = 100;
 const LONGEST: Duration = Duration::from_millis(120);
 
 /// Of the writes of a turn, every so many is the last one. `make soak` takes each.
-const STEP: u32 = 7;
+const STEP: u32 = 9;
 
 #[tokio::test]
 async fn r8_kills_in_turns_with_commands_lose_and_repeat_nothing() {
@@ -40,7 +40,7 @@ async fn r8_kills_in_suspended_turns_lose_and_repeat_nothing() {
 /// Between decision and intent, intent and run, run and round: each lies between two writes.
 #[tokio::test]
 async fn d1_a_kill_at_any_write_of_a_resumed_turn_loses_and_repeats_nothing() {
-    at_each_write(Kind::Suspended, 2).await;
+    at_each_write(Kind::Suspended, 3).await;
 }
 
 #[tokio::test]

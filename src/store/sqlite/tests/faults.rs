@@ -66,11 +66,15 @@ async fn d3_a_turn_whose_end_could_not_be_written_does_not_seem_to_run_on() {
     let ended = TurnRow { status: TurnStatus::Finished, ..turn.clone() };
     let refused = store.commit(vec![Change::Turn(ended)]).await;
     assert_eq!(refused, Err(StoreError::Unavailable));
+    // At once, and when the disk is back also there.
+    assert_eq!(status().await, TurnStatus::Crashed);
     faults.clear();
-    assert_eq!(status().await, TurnStatus::Running);
     store.commit(conversation(key, "another").2).await.unwrap();
 
-    assert_eq!(status().await, TurnStatus::Crashed);
+    let sql = "SELECT status FROM turns WHERE id = ?1";
+    let connection = rusqlite::Connection::open(home.path().join("toolhand.db")).unwrap();
+    let written: i64 = connection.query_row(sql, [turn.id.as_str()], |row| row.get(0)).unwrap();
+    assert_eq!(written, 6);
 }
 
 #[tokio::test]
