@@ -115,8 +115,8 @@ pub(crate) enum StoreError {
 
 impl From<StoreError> for ApiError {
     fn from(_: StoreError) -> Self {
-        let message = "The server cannot keep what this request needs kept. Nothing was run; try \
-                       again when its operator has looked at the disk.";
+        let message = "The server cannot keep what this request needs kept, so it went no \
+                       further; try again when its operator has looked at the disk.";
         Self::new(ErrorCode::StoreUnavailable, message)
     }
 }

@@ -177,7 +177,7 @@ impl TurnState {
             }
             (_, Event::Decided(decided)) => self.decided(decided, &mut effects),
             (_, Event::WaitIsOver) => self.asks.wait_is_over(),
-            (_, Event::Committed) => {}
+            (_, Event::Committed) => self.tell_held_back(&mut effects),
             (_, Event::NotCommitted(error)) => self.fail(error, &mut effects),
             (_, Event::Stopped) => self.stopped(&mut effects),
             (_, Event::TimeIsUp) => {

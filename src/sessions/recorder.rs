@@ -4,16 +4,16 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt as _, Shared};
 
 use super::record::{Facts, SessionBody, TurnBody};
 use crate::agent::record::{Asked, End, Entry, Outcome, Recorder};
 use crate::clock;
 use crate::errors::ApiError;
-use crate::store::Store;
 use crate::store::rows::{
     ApprovalRow, Change, EntryRow, LinkDigests, SessionRow, TurnRow, TurnStatus,
 };
+use crate::store::{Store, StoreError};
 use crate::sync;
 use crate::tools::tool::SessionContext;
 
@@ -27,9 +27,22 @@ pub(super) struct TurnRecorder {
     address: Box<Address>,
     current: CurrentState,
     rows: Mutex<Rows>,
-    /// Whether the session and the turn are in the store. Until a commit has succeeded, each
-    /// brings them along.
-    is_written: Arc<AtomicBool>,
+    written: Arc<Written>,
+    /// The last commit. Each waits for those before it, and fails with them: the record has no
+    /// gap.
+    last: Mutex<Option<Committing>>,
+}
+
+type Committing = Shared<BoxFuture<'static, Result<(), StoreError>>>;
+
+/// What of the turn is in the store.
+#[derive(Debug, Default)]
+struct Written {
+    /// The session and the turn. Until a commit has succeeded, each brings them along.
+    rows: AtomicBool,
+    /// They may be, since nobody has heard how the first commit went.
+    maybe_rows: AtomicBool,
+    end: AtomicBool,
 }
 
 /// What a commit reads of the running session: the directory, the read files, the grants.
@@ -42,14 +55,13 @@ pub(super) struct CurrentState {
 }
 
 /// The rows as they will be, or are, in the store.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Rows {
     pub(super) session: SessionRow,
     pub(super) turn: TurnRow,
     pub(super) body: TurnBody,
     /// Committed together with the rows, for the first time: decisions that the turn acts on.
     pub(super) first: Vec<Change>,
-    pub(super) has_ended: bool,
 }
 
 impl CurrentState {
@@ -71,11 +83,13 @@ impl CurrentState {
     }
 }
 
-/// A turn that was aborted is not left as running.
+/// A turn that was aborted, or whose end could not be committed, is not left as running.
 impl Drop for TurnRecorder {
     fn drop(&mut self) {
         let mut rows = sync::lock(&self.rows);
-        if self.is_written.load(Ordering::Relaxed) && !rows.has_ended {
+        let written = &self.written;
+        let may_be_there = written.maybe_rows.load(Ordering::Relaxed);
+        if may_be_there && !written.end.load(Ordering::Relaxed) {
             rows.turn.status = TurnStatus::Crashed;
             // The store applies it even though nobody waits.
             drop(self.store.commit(rows.put()));
@@ -91,29 +105,56 @@ impl TurnRecorder {
         current: CurrentState,
     ) -> Self {
         let rows = Mutex::new(rows);
-        Self { store, address, current, rows, is_written: Arc::default() }
+        Self { store, address, current, rows, written: Arc::default(), last: Mutex::default() }
     }
 
     /// Commits the rows before the turn begins: it acts on decisions, or is to be found.
-    pub(super) async fn begin(&self) -> Result<(), crate::store::StoreError> {
+    pub(super) async fn begin(&self) -> Result<(), StoreError> {
         let changes = {
             let mut rows = sync::lock(&self.rows);
             let mut changes = rows.put();
             changes.append(&mut rows.first);
             changes
         };
-        self.store.commit(changes).await?;
-        self.is_written.store(true, Ordering::Relaxed);
-        Ok(())
+        self.send(changes, false).await
+    }
+
+    /// Commits behind all that was committed before; not at all if something of that has failed.
+    fn send(&self, changes: Vec<Change>, is_end: bool) -> Committing {
+        let mut last = sync::lock(&self.last);
+        let before = last.take();
+        if let Some(Err(_)) = before.as_ref().and_then(Shared::peek) {
+            *last = before.clone();
+            return before.expect("it was looked at");
+        }
+        self.written.maybe_rows.store(true, Ordering::Relaxed);
+        let committed = self.store.commit(changes);
+        let written = Arc::clone(&self.written);
+        let committing = async move {
+            if let Some(before) = before {
+                before.await?;
+            }
+            let outcome = committed.await;
+            let is_ok = outcome.is_ok();
+            if is_ok {
+                written.rows.store(true, Ordering::Relaxed);
+                written.end.store(is_end, Ordering::Relaxed);
+            } else if !written.rows.load(Ordering::Relaxed) {
+                written.maybe_rows.store(false, Ordering::Relaxed);
+            }
+            outcome
+        };
+        let committing = committing.boxed().shared();
+        *last = Some(committing.clone());
+        committing
     }
 
     fn changes(&self, entry: &Entry) -> Vec<Change> {
-        let mut rows = sync::lock(&self.rows);
+        let rows = sync::lock(&self.rows);
         let mut changes = Vec::new();
         if let Entry::End(end) = entry {
-            self.end(&mut rows, end);
-            changes = rows.put();
-        } else if !self.is_written.load(Ordering::Relaxed) {
+            changes = self.ended(&rows, end).put();
+        } else if !self.written.rows.load(Ordering::Relaxed) {
             changes = rows.put();
         }
         if let Entry::Asked { asked } = entry {
@@ -124,8 +165,9 @@ impl TurnRecorder {
         changes
     }
 
-    /// Writes into the rows how the turn ended.
-    fn end(&self, rows: &mut Rows, end: &End) {
+    /// The rows with how the turn ended.
+    fn ended(&self, rows: &Rows, end: &End) -> Rows {
+        let mut rows = rows.clone();
         let ids = end.client_calls.iter().filter_map(|call| call["id"].as_str());
         let ids: Vec<String> = ids.map(str::to_owned).collect();
         (rows.turn.depth, rows.turn.digests) = (self.address)(&end.said, &ids);
@@ -133,19 +175,15 @@ impl TurnRecorder {
         rows.body.facts = self.current.facts();
         rows.session.updated_ms = clock::now_ms();
         rows.session.body = json(&self.current.session());
-        rows.has_ended = true;
+        rows
     }
 }
 
 impl Recorder for TurnRecorder {
     fn commit(&self, entry: Entry) -> BoxFuture<'static, Result<(), ApiError>> {
-        let committed = self.store.commit(self.changes(&entry));
-        let is_written = Arc::clone(&self.is_written);
-        Box::pin(async move {
-            committed.await?;
-            is_written.store(true, Ordering::Relaxed);
-            Ok(())
-        })
+        let is_end = matches!(entry, Entry::End(_));
+        let committing = self.send(self.changes(&entry), is_end);
+        Box::pin(async move { Ok(committing.await?) })
     }
 }
 

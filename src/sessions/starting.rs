@@ -112,7 +112,6 @@ impl Sessions {
                 facts: None,
             },
             first: decided,
-            has_ended: false,
         };
         chain.forget_texts();
         let address = move |said: &str, ids: &[String]| chain.after(said, ids);
