@@ -236,15 +236,14 @@ fn live_keys(
     if !config.auth.required {
         return Ok(None);
     }
-    let (secret, path) = match &secrets.client_key {
-        Some(key) => (key.clone(), None),
-        None => {
-            let kept = state.client_key()?;
-            if kept.is_new {
-                tracing::info!(path = %kept.path.display(), "made the first client key");
-            }
-            (kept.key, Some(kept.path))
+    let (secret, path) = if let Some(key) = &secrets.client_key {
+        (key.clone(), None)
+    } else {
+        let kept = state.client_key()?;
+        if kept.is_new {
+            tracing::info!(path = %kept.path.display(), "made the first client key");
         }
+        (kept.key, Some(kept.path))
     };
     let first = Key::from_secret(FIRST_KEY, secret.expose());
     let directory = state.directory().try_clone();

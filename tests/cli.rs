@@ -169,7 +169,7 @@ fn a_mistake_in_the_file_is_one_line() {
         "[permissions]\ndeny = [\"Bash(rm *)\"]\n",
         "../toolhand.toml:2: permissions.deny: \"Bash(rm *)\" has a specifier; rules with a specifier come later, so write only the tool's name, \"Bash\"",
     );
-    home.check_file("[sessions]\nstore = \"sqlite\"\n", "../toolhand.toml:1: unknown key sessions");
+    home.check_file("[mcp]\npin = \"all\"\n", "../toolhand.toml:1: unknown key mcp");
 }
 
 #[test]

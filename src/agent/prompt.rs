@@ -109,12 +109,11 @@ pub(crate) fn apply(
         PromptMode::Append => {}
     }
     let leading = pieces.first().and_then(clients_system_message);
-    match leading.and_then(|message| joined(prompt, message)) {
-        Some(message) => pieces[0] = HistoryPiece::Client(message),
-        None => {
-            let message = raw(&json!({ "role": "system", "content": prompt }));
-            pieces.insert(0, HistoryPiece::Client(message));
-        }
+    if let Some(message) = leading.and_then(|message| joined(prompt, message)) {
+        pieces[0] = HistoryPiece::Client(message);
+    } else {
+        let message = raw(&json!({ "role": "system", "content": prompt }));
+        pieces.insert(0, HistoryPiece::Client(message));
     }
     pieces
 }

@@ -95,6 +95,7 @@ pub(super) struct Round {
 /// One call of the round. Its index in `Round::calls` is both its slot in the assembler and its
 /// position in the schedule.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Call {
     progress: Progress,
     sealed: bool,

@@ -13,8 +13,8 @@ use crate::http::auth::Authenticator;
 use crate::http::hosts::HostPolicy;
 use crate::limits::Limits;
 use crate::memory_budget::MemoryBudget;
-use crate::sessions::rest::Rest;
 use crate::sessions::names::IdSources;
+use crate::sessions::rest::Rest;
 use crate::tools::toolset::Toolset;
 use crate::upstream;
 

@@ -72,13 +72,13 @@ impl ClientKeys {
     }
 
     pub(crate) fn list(&self) -> Result<Vec<StoredKey>, KeyError> {
-        file::read(&self.directory).map_err(|reason| self.fault(reason))
+        file::read(&self.directory).map_err(|reason| self.fault(&reason))
     }
 
     /// Makes a key, and returns it. Only its hash is kept.
     pub(crate) fn add(&self, new: NewKey) -> Result<String, KeyError> {
         check_name(&new.name)?;
-        let secret = state_dir::random_key().map_err(|error| self.fault(error.to_string()))?;
+        let secret = state_dir::random_key().map_err(|error| self.fault(&error.to_string()))?;
         let key = StoredKey {
             id: format!("{}{}", file::ID_PREFIX, Uuid::new_v4().simple()),
             name: new.name,
@@ -128,12 +128,12 @@ impl ClientKeys {
         Ok(done)
     }
 
-    fn fault(&self, reason: String) -> KeyError {
+    fn fault(&self, reason: &str) -> KeyError {
         StateError::new(&self.path, format!("{}: {reason}", file::NAME)).into()
     }
 
     fn io_fault(&self, error: &io::Error) -> KeyError {
-        self.fault(format!("cannot be written: {error}"))
+        self.fault(&format!("cannot be written: {error}"))
     }
 }
 

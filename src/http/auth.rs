@@ -46,6 +46,7 @@ impl Default for AuthSettings {
 /// The accepted keys, if one is required.
 #[derive(Clone, Debug)]
 pub(crate) enum Keys {
+    #[cfg(test)]
     Required(Vec<Key>),
     /// Keys that come and go while the server runs.
     Changing(Arc<dyn KeySource>),
@@ -61,6 +62,7 @@ pub(crate) trait KeySource: Send + Sync + fmt::Debug {
 impl Keys {
     pub(crate) fn find(&self, presented: &[u8]) -> Option<Arc<ClientKey>> {
         match self {
+            #[cfg(test)]
             Self::Required(keys) => find(keys, presented),
             Self::Changing(source) => find(&source.keys(), presented),
             Self::NotRequired => Some(Arc::new(ClientKey::nobody())),

@@ -126,7 +126,9 @@ impl Chain {
             }
         }
         if let Some((_, before)) = self.users.split_last_mut() {
-            before.iter_mut().for_each(|users| *users = Vec::new());
+            for users in before {
+                *users = Vec::new();
+            }
         }
     }
 

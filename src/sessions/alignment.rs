@@ -78,7 +78,7 @@ impl<'a> Alignment<'a> {
             if let Some(last) = left.last().filter(|_| is_stopped && ends_with(left, asked)) {
                 alignment.behind.insert(last.index, group);
                 left = alignment.take_users(left, asked);
-            } else if link > 0 && (back == 0 || alignment.shows(chain, link - 1, group)) {
+            } else if link > 0 && (back == 0 || Self::shows(chain, link - 1, group)) {
                 link -= 1;
                 alignment.links.insert(link, group);
                 left = alignment.take_users(&chain.users[link], asked);
@@ -89,7 +89,7 @@ impl<'a> Alignment<'a> {
         alignment
     }
 
-    fn shows(&self, chain: &Chain, link: usize, group: Group<'_>) -> bool {
+    fn shows(chain: &Chain, link: usize, group: Group<'_>) -> bool {
         let link = &chain.links[link];
         let status = group.last().map(|turn| turn.row.status);
         status.is_some_and(|status| shows(link, &group.said(), status))

@@ -107,9 +107,10 @@ pub(crate) fn assemble(chain: &Chain, request: Request) -> Result<Outcome, ApiEr
     let list = List { chain, alignment, answers, start: &start, asked: &asked, found: &found };
     list.write(messages, &before, &mut transcript);
     let known = known_calls(&found);
-    let pieces = match transcript.drafts.is_empty() && start.is_resume() {
-        true => Vec::new(),
-        false => pairs::repair(transcript.drafts, |id| known.contains(id))?,
+    let pieces = if transcript.drafts.is_empty() && start.is_resume() {
+        Vec::new()
+    } else {
+        pairs::repair(transcript.drafts, |id| known.contains(id))?
     };
     Ok(Outcome::Turn(Box::new(start.finish(chain, pieces, asked, &found))))
 }
@@ -203,8 +204,7 @@ impl List<'_> {
         // The round that was open behind our question stands before this link already.
         let first = group.turns.first();
         let closes_before = first.is_some_and(|turn| turn.body.resumes && !turn.body.continues);
-        let is_kept =
-            (self.chain.links[link].has_hidden_calls && !closes_before) || has_answers;
+        let is_kept = (self.chain.links[link].has_hidden_calls && !closes_before) || has_answers;
         (is_open || !is_kept).then_some(group)
     }
 

@@ -22,7 +22,7 @@ use crate::agent::record::{Asked, OpenCall};
 use crate::clock;
 use crate::errors::ApiError;
 use crate::ids::{KeyId, Scope, TurnId};
-use crate::store::rows::{ApprovalRow, Change, TurnStatus};
+use crate::store::rows::{ApprovalRow, Change, TurnRow, TurnStatus};
 use crate::store::{ApprovalKey, StoreError};
 use crate::upstream::TraceHeaders;
 
@@ -60,6 +60,8 @@ pub(super) struct Prepared {
     pub(super) left_out: Vec<Asked>,
     /// The tokens of the conversation by the count of the turn before.
     pub(super) context_tokens: Option<u64>,
+    /// The turn whose open round the new one takes up.
+    pub(super) opener: Option<TurnRow>,
 }
 
 impl Sessions {
@@ -79,11 +81,10 @@ impl Sessions {
             let chain = Chain::new(&caller.scope, &messages);
             let resolved = self.resolve(caller.scope, &request, &chain).await?;
             match self.resumed(&caller, &chain, &resolved) {
-                Resumed::No => {}
                 Resumed::Known(subscriber) => return Ok(Begun::Known(subscriber)),
                 // It has just ended: its record tells more by now.
                 Resumed::JustEnded if attempt + 1 < MAX_ATTEMPTS => continue,
-                Resumed::JustEnded => {}
+                Resumed::No | Resumed::JustEnded => {}
             }
             if let Some(turn) = open_turn(&resolved)
                 && resume.as_ref().map(ResumeSlot::id) != Some(&turn)
@@ -95,10 +96,9 @@ impl Sessions {
             }
             let approvals = self.approvals(caller.scope, &resolved).await?;
             // Only a request that decides something may have to look again.
-            let list = match approvals.is_empty() {
-                true => std::mem::take(&mut messages),
-                false => messages.clone(),
-            };
+            let may_look_again = !approvals.is_empty();
+            let list =
+                if may_look_again { messages.clone() } else { std::mem::take(&mut messages) };
             let prepared = self.prepare(&request, list, chain, resolved, &approvals)?;
             let Some(prepared) = prepared else { return Ok(Begun::Nothing) };
             match self.record(&request, &caller, prepared).await {
@@ -125,6 +125,7 @@ impl Sessions {
         resolved.recall(request.server_history);
         let found = std::mem::take(&mut resolved.found);
         let before = found.path.last().and_then(TurnRecord::context_tokens);
+        let opener = found.path.last().map(|turn| turn.row.clone());
         let server_history = request.server_history;
         let list = assemble::Request { messages, found, is_decided, server_history };
         let Outcome::Turn(mut assembled) = assemble::assemble(&chain, list)? else {
@@ -140,7 +141,8 @@ impl Sessions {
         }
         let context_tokens = before.map(|before| context_limits::with(before, &assembled.asked));
         let assembled = *assembled;
-        Ok(Some(Prepared { resolved, chain, assembled, decided, left_out, context_tokens }))
+        let opener = opener.filter(|_| assembled.resumes);
+        Ok(Some(Prepared { resolved, chain, assembled, decided, left_out, context_tokens, opener }))
     }
 
     /// The turn that a reply to the same question has begun: it runs, or its outcome stands.

@@ -137,7 +137,7 @@ impl Tree {
     /// may begin anywhere.
     pub(crate) fn last_answer(&self, chain: &Chain) -> Option<Point> {
         let mut by_link: HashMap<Digest, Vec<&Turn>> = HashMap::new();
-        for turn in self.order.iter().flat_map(|id| self.turns.get(id)) {
+        for turn in self.order.iter().filter_map(|id| self.turns.get(id)) {
             if let Some(digests) = turn.row.digests {
                 by_link.entry(digests.link).or_default().push(turn);
             }

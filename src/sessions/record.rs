@@ -10,6 +10,7 @@ use super::message::text_of;
 use crate::agent::record::{End, Entry, OpenRound, RecordedRound};
 use crate::execution::ask::EffectDigest;
 use crate::files::ReadState;
+use crate::ids::TurnId;
 use crate::store::rows::TurnRow;
 
 /// What a whole session shares.
@@ -34,6 +35,9 @@ pub(crate) struct TurnBody {
     /// Whether the turn goes on with the same link as its parent: with the answers to the
     /// client's calls, or because the client asked to continue.
     pub(crate) continues: bool,
+    /// The turns that took up this turn's open round, in whatever session: what was approved in
+    /// it runs once.
+    pub(crate) resumed_by: Vec<TurnId>,
     /// Whether the turn began with its parent's open round.
     pub(crate) resumes: bool,
     /// Whether the client wanted usage at the end of its stream.

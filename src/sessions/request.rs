@@ -13,6 +13,7 @@ use crate::workspace::Workspace;
 /// A validated request. Only `api::chat::validate` makes one. It has resolved every name in it:
 /// tools, workspace and mode.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the wire")]
 pub(crate) struct ChatRequest {
     pub(crate) model: String,
     pub(crate) stream: bool,

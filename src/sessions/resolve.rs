@@ -40,8 +40,8 @@ impl ResolvedSession {
     /// the transcript shows none of them, the model has read no file.
     pub(super) fn recall(&mut self, server_history: bool) {
         if self.found.session.is_some() {
-            let path = self.found.path.iter().rev();
-            self.facts = path.filter_map(|turn| turn.body.facts.clone()).next();
+            let mut path = self.found.path.iter().rev();
+            self.facts = path.find_map(|turn| turn.body.facts.clone());
         }
         let is_shown = server_history || self.found.links > 0 || self.found.users > 0;
         if let Some(facts) = self.facts.as_mut().filter(|_| !is_shown) {
@@ -117,9 +117,7 @@ impl Sessions {
         // An answer that nobody gave may be that of a turn that is being stopped.
         let is_unknown = found.links < search.chain.links.len();
         let session = found.session.as_ref().filter(|_| !is_unknown);
-        if (is_unknown || session.is_some())
-            && self.running.stopped(search.scope, session).await
-        {
+        if (is_unknown || session.is_some()) && self.running.stopped(search.scope, session).await {
             found = self.by_content(search).await?;
         }
         let slot = found.session.as_ref().and_then(|id| self.running.slots.try_take(id));

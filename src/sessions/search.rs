@@ -226,7 +226,15 @@ impl Search<'_> {
         let attempts = tree
             .children(point.turn.as_ref())
             .filter(|turn| resumes(turn) || matching::is_attempt(self.chain, point, turn));
-        let attempts = attempts.take(MAX_CHILDREN).map(Turn::copy).collect();
+        let mut attempts: Vec<Turn> = attempts.take(MAX_CHILDREN).map(Turn::copy).collect();
+        let taken_up = path.last().map_or(&[][..], |turn| turn.body.resumed_by.as_slice());
+        for id in taken_up.iter().filter(|_| is_end) {
+            // In a session of its own, if another request forked.
+            if attempts.iter().all(|turn| turn.row.id != *id) {
+                let rows = self.store.turns(self.scope, TurnKey::Id(id.clone())).await?;
+                attempts.splice(0..0, rows.into_iter().filter_map(Turn::from_row));
+            }
+        }
         let attempts = self.records(attempts).await?;
         Ok(Found { session: None, path, links: point.links, users: point.users, attempts })
     }
@@ -261,7 +269,7 @@ impl Search<'_> {
 /// Whether the same really happened in both: the steps, not who asked for them.
 fn have_same_steps(one: &[TurnRecord], other: &[TurnRecord]) -> bool {
     let steps = |path: &[TurnRecord]| -> Vec<String> {
-        let rounds = path.iter().flat_map(|record| record.all_rounds());
+        let rounds = path.iter().flat_map(TurnRecord::all_rounds);
         rounds.map(|round| round.messages.clone()).collect()
     };
     steps(one) == steps(other)

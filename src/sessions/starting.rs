@@ -29,7 +29,7 @@ use crate::errors::{ApiError, ErrorCode};
 use crate::files::ReadState;
 use crate::ids::{Scope, SessionId, TurnId};
 use crate::permissions::{Grants, Permissions};
-use crate::store::rows::{SessionRow, TurnRow, TurnStatus};
+use crate::store::rows::{Change, SessionRow, TurnRow, TurnStatus};
 use crate::tools::tool::SessionContext;
 use crate::upstream::TraceHeaders;
 
@@ -65,13 +65,20 @@ impl Sessions {
         caller: &Caller,
         prepared: Prepared,
     ) -> Result<Recorded, NotStarted> {
-        let Prepared { mut resolved, mut chain, assembled, decided, left_out, context_tokens } =
-            prepared;
+        let Prepared {
+            mut resolved,
+            mut chain,
+            assembled,
+            mut decided,
+            left_out,
+            context_tokens,
+            opener,
+        } = prepared;
         let permissions = self.permissions_for(request)?;
         let body = stored_body(&resolved);
         let facts = resolved.facts.take();
         let context = self.context(&permissions, facts.clone(), &body).await?;
-        let prompt = body.prompt.or_else(|| self.render_prompt(request, &context));
+        let prompt = body.prompt.or_else(|| render_prompt(request, &context));
         let turn = TurnParts {
             session: resolved.session.clone(),
             session_name: session_name(request, &resolved),
@@ -87,6 +94,7 @@ impl Sessions {
             before: facts,
             prompt: turn.prompt.clone(),
         };
+        decided.extend(opener.map(|opener| taken_up(opener, &turn.id)));
         let acts_on_records = assembled.resumes || request.detach || !decided.is_empty();
         let rows = Rows {
             session: session_row(&resolved, &turn, request, caller, &current),
@@ -109,6 +117,7 @@ impl Sessions {
                 continues: assembled.continues,
                 resumes: assembled.resumes,
                 include_usage: request.include_usage,
+                resumed_by: Vec::new(),
                 facts: None,
             },
             first: decided,
@@ -143,7 +152,7 @@ impl Sessions {
                 ask_again(turn, request.model, recorder, resume.open, left_out)
             }
             beginning => {
-                let pieces = Pieces { pieces, beginning, context_tokens };
+                let pieces = Pieces { history: pieces, beginning, context_tokens };
                 self.launch_agent(request, caller.headers, turn, recorder, pieces, guard)
             }
         };
@@ -172,7 +181,7 @@ impl Sessions {
             prompt: None,
         };
         let sharing = self.sharing(&request, &caller, permit, None);
-        let pieces = Pieces { pieces, beginning: Beginning::Ask, context_tokens: None };
+        let pieces = Pieces { history: pieces, beginning: Beginning::Ask, context_tokens: None };
         let recorder = Arc::new(NoRecord);
         let started = self.launch_agent(request, caller.headers, turn, recorder, pieces, None);
         Ok(Begun::Turn(Box::new((started, sharing))))
@@ -198,7 +207,7 @@ impl Sessions {
             prompt,
         } = turn;
         if let Some(prompt) = prompt.filter(|_| !request.tools.tools().is_empty()) {
-            pieces.pieces = prompt::apply(self.prompt.mode, &prompt, pieces.pieces);
+            pieces.history = prompt::apply(self.prompt.mode, &prompt, pieces.history);
         }
         let model = request.model.clone();
         let ids = (session_name.clone(), id.clone());
@@ -246,9 +255,10 @@ impl Sessions {
         slot: Option<SessionSlot>,
     ) -> Sharing {
         let grace = caller.disconnect_grace.unwrap_or(self.settings.disconnect_grace);
-        let policy = match request.is_background {
-            true => DisconnectPolicy::Stop,
-            false => DisconnectPolicy::new(request.detach, grace),
+        let policy = if request.is_background {
+            DisconnectPolicy::Stop
+        } else {
+            DisconnectPolicy::new(request.detach, grace)
         };
         // Without tools there is nothing that must not run twice: it simply runs anew.
         let may_be_joined = request.tools.names().next().is_some()
@@ -294,19 +304,28 @@ impl Sessions {
             .map_err(|overloaded| ApiError::new(ErrorCode::Overloaded, overloaded.to_string()))?;
         Ok(Arc::new(context))
     }
+}
 
-    /// The prompt of a new session, if there are tools to speak of.
-    fn render_prompt(&self, request: &ChatRequest, context: &SessionContext) -> Option<String> {
-        if request.tools.tools().is_empty() {
-            return None;
-        }
-        let environment = Environment {
-            working_dir: context.workspace.root(),
-            date: &prompt::today(),
-            tools: &request.tools,
-        };
-        Some(prompt::render(environment))
+/// The prompt of a new session, if there are tools to speak of.
+fn render_prompt(request: &ChatRequest, context: &SessionContext) -> Option<String> {
+    if request.tools.tools().is_empty() {
+        return None;
     }
+    let environment = Environment {
+        working_dir: context.workspace.root(),
+        date: &prompt::today(),
+        tools: &request.tools,
+    };
+    Some(prompt::render(environment))
+}
+
+/// Notes in the row of the turn that left a round open which turn takes it up.
+fn taken_up(mut opener: TurnRow, by: &TurnId) -> Change {
+    if let Ok(mut body) = serde_json::from_slice::<TurnBody>(&opener.body) {
+        body.resumed_by.push(by.clone());
+        opener.body = json(&body);
+    }
+    Change::Turn(opener)
 }
 
 /// What the session's row holds; of a new session that goes on from another, the prompt alone.

@@ -30,7 +30,7 @@ pub(crate) fn steps(turns: &[TurnRecord], next: Option<&TurnRecord>) -> Vec<Step
         let next = turns.get(at + 1).or(next).filter(|next| is_child(turn, next));
         let is_continued = next.is_some_and(|next| is_continuation(turn, next));
         steps.extend(own_steps(turn, !is_continued));
-        steps.extend(turn.open().and_then(|_| next).map(closing_rounds).unwrap_or_default());
+        steps.extend(turn.open().and(next).map(closing_rounds).unwrap_or_default());
     }
     steps
 }
@@ -63,7 +63,7 @@ fn own_steps(turn: &TurnRecord, with_last: bool) -> Vec<Step> {
             _ => {}
         }
     }
-    if turn.end().is_none() && !(turn.body.resumes && !has_closed_round(turn)) {
+    if turn.end().is_none() && (!turn.body.resumes || has_closed_round(turn)) {
         steps.extend(cut_round(turn).map(Step::Round));
     }
     steps

@@ -23,7 +23,7 @@ const TOOLHAND_APPROVAL: &str = "toolhand_approval";
 /// The transcript before a turn, and how the turn begins.
 #[derive(Debug)]
 pub(super) struct Pieces {
-    pub(super) pieces: Vec<HistoryPiece>,
+    pub(super) history: Vec<HistoryPiece>,
     pub(super) beginning: Beginning,
     /// The tokens of the conversation by the count of the turn before.
     pub(super) context_tokens: Option<u64>,
@@ -34,7 +34,7 @@ impl Sessions {
         &self,
         request: ChatRequest,
         permissions: Permissions,
-        Pieces { pieces, beginning, context_tokens }: Pieces,
+        Pieces { history: pieces, beginning, context_tokens }: Pieces,
         (session, turn): (String, TurnId),
         began_ms: i64,
     ) -> TurnStart {
@@ -106,14 +106,15 @@ impl Sessions {
     pub(super) fn asking(&self, request: &ChatRequest) -> Asking {
         let mode = request.mode.unwrap_or_else(|| self.permissions.mode());
         let declares = |name: &str| request.client_tools.iter().any(|tool| tool.name == name);
+        if mode == Mode::DontAsk || request.is_background {
+            return Asking { channel: AskingChannel::Nobody, wait: self.approval.wait };
+        }
         let channel = match self.approval.channel {
-            _ if mode == Mode::DontAsk || request.is_background => AskingChannel::Nobody,
             ApprovalChannel::None => AskingChannel::Nobody,
             ApprovalChannel::Rest => AskingChannel::Rest,
-            ApprovalChannel::Conversation => AskingChannel::Conversation,
             ApprovalChannel::Auto if request.frontend.declares_ask_user => AskingChannel::AskUser,
             ApprovalChannel::Auto if declares(TOOLHAND_APPROVAL) => AskingChannel::ToolhandApproval,
-            ApprovalChannel::Auto => AskingChannel::Conversation,
+            ApprovalChannel::Conversation | ApprovalChannel::Auto => AskingChannel::Conversation,
         };
         Asking { channel, wait: self.approval.wait }
     }

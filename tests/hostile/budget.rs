@@ -10,7 +10,7 @@ use crate::support::upstream::{Step, Upstream};
 
 /// A server with a budget of 2 MiB.
 async fn small(upstream: &Upstream) -> Server {
-    Server::builder(upstream).config("limits.buffers", r#""2MiB""#).start().await
+    Server::builder(upstream).config("limits.buffers", r#""2400KiB""#).start().await
 }
 
 fn long(bytes: usize) -> String {

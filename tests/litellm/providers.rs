@@ -152,7 +152,7 @@ async fn tool_calls_go_all_the_way_round_in_each_providers_format_and_the_prefix
             "/messages/0/content/0/cache_control",
             "/messages/2/content/1/cache_control",
             "/messages/4/content/0/cache_control",
-            "/messages/2/content/0/cache_control",
+            "/messages/6/content/0/cache_control",
         ];
         assert_eq!(marks, expected.map(|last| [last, "/system/0/cache_control"]));
         assert_eq!(requests[0].json()["system"].as_array().map(Vec::len), Some(1));

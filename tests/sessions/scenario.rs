@@ -258,10 +258,10 @@ impl Scenario {
         let path = format!("/toolhand/v1/sessions/{}", self.name);
         let session = server.client().get(&path).await;
         assert_eq!(session.status(), 200, "{self:?}: {session:?}");
-        let last = list.last().map(|message| message["content"].clone()).unwrap_or_default();
+        let newest = list.last().map(|message| message["content"].clone()).unwrap_or_default();
         let session = session.json();
         let messages = session["messages"].as_array().expect("messages");
-        assert!(messages.iter().any(|message| message["content"] == last), "{session:#}");
+        assert!(messages.iter().any(|message| message["content"] == newest), "{session:#}");
         session
     }
 }

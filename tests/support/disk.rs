@@ -107,8 +107,8 @@ fn compiled() -> &'static Path {
             .join(format!("disk-{}.so", std::process::id()));
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&to).arg(SOURCE);
-        let compiled = compiler.args(["-ldl", "-lpthread"]).status().expect("a C compiler");
-        assert!(compiled.success(), "{compiled}");
+        let status = compiler.args(["-ldl", "-lpthread"]).status().expect("a C compiler");
+        assert!(status.success(), "{status}");
         to
     })
 }

@@ -71,9 +71,10 @@ async fn a_command_runs_where_the_operator_said_so() {
 }
 
 #[tokio::test]
-async fn what_would_ask_is_told_what_would_allow_it() {
+async fn what_would_ask_is_told_what_would_allow_it_where_nobody_is_asked() {
     let upstream = Upstream::start();
-    let server = Server::start(&upstream).await;
+    let nobody = r#""none""#;
+    let server = Server::builder(&upstream).config("approval.channel", nobody).start().await;
     upstream.round(calls(&[
         ("c1", "Bash", json!({ "command": "touch ran" })),
         ("c2", "Write", json!({ "file_path": "new.txt", "content": "made" })),

@@ -401,7 +401,9 @@ async fn u34_a_name_that_is_none_is_answered_with_those_that_are() {
 async fn u35_a_model_in_circles_is_told_so_and_has_an_end() {
     let read = calls(&[("c1", "Read", json!({ "file_path": "missing.txt" }))]);
     let (rounds, upstream) = Rounds::start(vec![vec![Step::Bytes(stream_of(&read))]; 200]);
-    let server = Builder::new(&upstream.url()).start().await;
+    // With a known context nobody asks upstream for it.
+    let context = "[[models]]\nmatch = \"*\"\ncontext = 10000000\n";
+    let server = Builder::new(&upstream.url()).tables(context).start().await;
 
     let told = server.client().streamed(&ask_streamed("Go on and on.")).await;
 

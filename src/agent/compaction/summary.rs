@@ -1,5 +1,7 @@
 //! Tells a transcript as text, for the model that summarises it.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 
 use super::stubs;
@@ -61,7 +63,7 @@ pub(super) fn told<'a>(units: impl Iterator<Item = &'a str>, room: usize) -> Str
                 let function = &call["function"];
                 let name = function["name"].as_str().unwrap_or_default();
                 let arguments = function["arguments"].as_str().unwrap_or_default();
-                text.push_str(&format!("\n[calls {name} {arguments}]"));
+                let _ = write!(text, "\n[calls {name} {arguments}]");
             }
             let text = truncate::cap(text.trim().to_owned(), longest, Truncation::HeadAndTail);
             if !text.is_empty() {

@@ -148,9 +148,10 @@ impl TurnState {
         // Nobody is asked what could not be kept.
         let entry = Entry::Asked { asked: asked.clone() };
         let suspends_at_once = self.start.asking.wait.is_zero() || self.asks.wait == Wait::Over;
-        effects.push(match suspends_at_once {
-            true => TurnEffect::Record(entry),
-            false => TurnEffect::Commit(entry),
+        effects.push(if suspends_at_once {
+            TurnEffect::Record(entry)
+        } else {
+            TurnEffect::Commit(entry)
         });
         self.asks.held_back.push(TurnEvent::Asked(asked));
     }

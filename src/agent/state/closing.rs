@@ -1,5 +1,7 @@
 //! Closes a round: its calls and their answers become part of the transcript and of the record.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -141,7 +143,7 @@ impl TurnState {
 /// Adds an assistant message of ours.
 fn append(record: &mut RecordedRound, note: &str) {
     record.messages.pop();
-    record.messages.push_str(&format!(",{}]", note_message(note)));
+    let _ = write!(record.messages, ",{}]", note_message(note));
 }
 
 /// An assistant message of ours.

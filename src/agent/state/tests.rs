@@ -23,7 +23,7 @@ use crate::agent::conversation::{Conversation, Opening};
 use crate::agent::events::Finished;
 use crate::agent::held_text::ContentRule;
 use crate::agent::record::{Asked, End, OpenCall, OpenRound, Outcome, RecordedRound};
-use crate::agent::settings::{AskedModel, Delivery, ModelRule, TurnSettings};
+use crate::agent::settings::{AskedModel, Delivery, TurnSettings};
 use crate::execution::ask::{About, Ask, Decision, GrantScope, Question, ShownEffect};
 use crate::execution::pipeline::Pipeline;
 use crate::hooks::Hooks;
@@ -341,6 +341,7 @@ impl Bench {
     }
 
     /// Keeps an entry as the store would. Returns its kind.
+    #[expect(clippy::needless_pass_by_value, reason = "it is as the effect holds it")]
     fn keep(&mut self, entry: Entry) -> String {
         let entry = serde_json::to_value(&entry).unwrap();
         let word = entry["kind"].as_str().unwrap().to_owned();

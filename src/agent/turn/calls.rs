@@ -26,7 +26,7 @@ pub(super) struct Calls {
     pipeline: Arc<Pipeline>,
     context: CallContext,
     scheduler: Scheduler<CallEnd>,
-    calls: HashMap<Position, Arc<Mutex<AdmittedCall>>>,
+    admitted: HashMap<Position, Arc<Mutex<AdmittedCall>>>,
     mailboxes: HashMap<Position, Mailbox>,
     /// What calls say that are not over.
     reports: UnboundedReceiver<(Position, Judgement)>,
@@ -73,7 +73,7 @@ impl Calls {
             pipeline,
             context,
             scheduler: Scheduler::new(max_parallel),
-            calls: HashMap::new(),
+            admitted: HashMap::new(),
             mailboxes: HashMap::new(),
             reports,
             reporter,
@@ -89,7 +89,7 @@ impl Calls {
     /// Takes a whole call. Returns the calls that start because of it.
     pub(super) fn ready(&mut self, position: Position, call: AdmittedCall) -> Vec<Position> {
         let concurrency = call.concurrency();
-        self.calls.insert(position, Arc::new(Mutex::new(call)));
+        self.admitted.insert(position, Arc::new(Mutex::new(call)));
         match self.work(position) {
             Some(work) => self.scheduler.ready(position, concurrency, work),
             None => Vec::new(),
@@ -98,7 +98,7 @@ impl Calls {
 
     /// The work of a call, from when its turn has come.
     fn work(&mut self, position: Position) -> Option<BoxFuture<'static, CallEnd>> {
-        let call = Arc::clone(self.calls.get(&position)?);
+        let call = Arc::clone(self.admitted.get(&position)?);
         let inbox = self.mailbox(position).receiver.take()?;
         let task = CallTask {
             position,
@@ -116,7 +116,7 @@ impl Calls {
 
     pub(super) fn judge_ahead(&mut self, positions: Vec<Position>) {
         for position in positions {
-            let Some(call) = self.calls.get(&position).cloned() else { continue };
+            let Some(call) = self.admitted.get(&position).cloned() else { continue };
             let (pipeline, context) = (Arc::clone(&self.pipeline), self.context.clone());
             self.ahead.spawn(async move {
                 let ask = match judge(&pipeline, &call, &context, None).await {

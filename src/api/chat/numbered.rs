@@ -66,13 +66,12 @@ impl NumberedStream {
     fn poll_events(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
             let Some(turn) = &mut self.turn else { return Poll::Ready(None) };
-            let out = match ready!(turn.poll_numbered(context)) {
-                Some(events) => self.encode(events),
+            let out = if let Some(events) = ready!(turn.poll_numbered(context)) {
+                self.encode(events)
+            } else {
                 // The client has seen all but the end.
-                None => {
-                    self.turn = None;
-                    DONE.to_vec()
-                }
+                self.turn = None;
+                DONE.to_vec()
             };
             if !out.is_empty() {
                 return Poll::Ready(Some(Bytes::from(out)));

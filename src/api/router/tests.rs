@@ -109,7 +109,7 @@ fn state(keys: Keys) -> ApiState {
             workspaces: BTreeMap::new(),
             max_rounds: 1,
             background_models: Vec::new(),
-            id_sources: Default::default(),
+            id_sources: Arc::default(),
             key: KeyBounds::default(),
         }),
         readiness: Arc::new(Readiness::new(Arc::clone(&upstream))),

@@ -28,6 +28,7 @@ pub(super) struct Start {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one of it for each request")]
 enum Way {
     Ask,
     /// With the text of the client's last link, if it is shorter than ours.

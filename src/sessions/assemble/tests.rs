@@ -270,7 +270,7 @@ fn answers_to_client_calls_resume_the_round_in_any_order() {
         json!(list)
     };
     let (x, y) = (answer("x", "1"), answer("y", "2"));
-    let error = world.assembled(&list(&[y.clone()])).unwrap_err();
+    let error = world.assembled(&list(std::slice::from_ref(&y))).unwrap_err();
     assert_eq!(error.code, ErrorCode::MissingToolResults);
     assert!(error.message.contains("\"x\"") && !error.message.contains("server_1"));
     let resumed = world.turn(&list(&[y.clone(), x.clone()]), Script::of("Both."));

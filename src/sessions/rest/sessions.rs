@@ -45,6 +45,7 @@ pub(crate) struct SessionExport {
 }
 
 #[derive(Debug, Serialize)]
+#[expect(clippy::struct_field_names, reason = "a name of the wire")]
 pub(crate) struct Deleted {
     id: SessionId,
     object: &'static str,
@@ -148,8 +149,8 @@ fn path_to(turn: Option<TurnId>, turns: Vec<TurnRow>) -> Vec<TurnRow> {
         turns.into_iter().map(|turn| (turn.id.clone(), turn)).collect();
     let mut path = Vec::new();
     // A turn is taken out once, so a damaged tree cannot lead in circles.
-    while let Some(turn) = next.and_then(|id| by_id.remove(&id)) {
-        next = turn.parent.clone();
+    while let Some(turn) = next.take().and_then(|id| by_id.remove(&id)) {
+        next.clone_from(&turn.parent);
         path.push(turn);
     }
     path.reverse();

@@ -34,6 +34,7 @@ pub(crate) enum TurnState {
 }
 
 #[derive(Debug, Serialize)]
+#[expect(clippy::struct_field_names, reason = "a name of the wire")]
 pub(crate) struct Cancelled {
     id: TurnId,
     object: &'static str,

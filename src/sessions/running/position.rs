@@ -154,7 +154,7 @@ mod tests {
     fn joined(events: impl IntoIterator<Item = TurnEvent>) -> String {
         let mut all: Vec<TurnEvent> = Vec::new();
         for event in events {
-            if !all.last_mut().is_some_and(|last| last.absorb(&event).is_some()) {
+            if all.last_mut().is_none_or(|last| last.absorb(&event).is_none()) {
                 all.push(event);
             }
         }

@@ -100,7 +100,7 @@ impl Requests {
         known.last_reservation += 1;
         let (number, settled) = (known.last_reservation, CancellationToken::new());
         let turn = EntryTurn::Reserved { number, settled: settled.clone() };
-        known.requests.insert(name.clone(), Entry { content: fingerprint.content, turn });
+        known.requests.insert(name, Entry { content: fingerprint.content, turn });
         Ok(Seen::New(Reservation { requests: self.clone(), name, number, settled }))
     }
 

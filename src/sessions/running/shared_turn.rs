@@ -241,10 +241,9 @@ impl State {
         let has_outcome = self.tools_ran || is_unread || outcome_is_kept && self.succeeded;
         match (self.is_over() || self.task_ended, is_stopped && !self.succeeded) {
             (false, true) => Outcome::Stopping,
-            (false, false) => Outcome::Stands,
             (true, _) if !has_outcome => Outcome::None,
             (true, true) => Outcome::Stopped,
-            (true, false) => Outcome::Stands,
+            (true | false, false) => Outcome::Stands,
         }
     }
 }

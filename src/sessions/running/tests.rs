@@ -133,7 +133,7 @@ fn fingerprint(headers: &[(&str, &str)], body: &str) -> RequestFingerprint {
     let headers = headers.iter().map(|(name, value)| {
         (name.parse::<axum::http::HeaderName>().unwrap(), value.parse().unwrap())
     });
-    RequestFingerprint::from_request(&HeaderMap::from_iter(headers), body.as_bytes())
+    RequestFingerprint::from_request(&headers.collect::<HeaderMap>(), body.as_bytes())
 }
 
 fn retry() -> RequestFingerprint {
@@ -228,14 +228,14 @@ async fn who_comes_back_within_the_grace_finds_the_turn_running() {
     let server = Server::new();
     let (turn, first, script) = server.begin(DisconnectPolicy::Grace(HOUR));
     drop(first);
-    tokio::time::sleep(HOUR - Duration::from_secs(1)).await;
+    tokio::time::sleep(HOUR.saturating_sub(Duration::from_secs(1))).await;
     let second = server.running.follow(turn.scope, &turn.turn, Position::default());
     tokio::time::sleep(2 * HOUR).await;
     assert!(!turn.stop.is_cancelled());
     script.say(text("Still here."));
 
     drop(second);
-    tokio::time::sleep(HOUR - Duration::from_secs(1)).await;
+    tokio::time::sleep(HOUR.saturating_sub(Duration::from_secs(1))).await;
     assert!(!turn.stop.is_cancelled());
     tokio::time::sleep(Duration::from_secs(2)).await;
 

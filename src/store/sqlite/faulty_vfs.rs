@@ -74,10 +74,12 @@ impl Faults {
     }
 
     /// After so many calls that succeed, all fail until `clear`.
+    #[expect(clippy::unused_self, reason = "only who holds the guard may plan")]
     pub(super) fn plan(&self, fault: Fault, after: u32) {
         *sync::lock(&PLAN) = Some((fault, after));
     }
 
+    #[expect(clippy::unused_self, reason = "only who holds the guard may plan")]
     pub(super) fn clear(&self) {
         *sync::lock(&PLAN) = None;
     }
@@ -156,12 +158,10 @@ unsafe extern "C" fn write(
 }
 
 unsafe extern "C" fn sync_file(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
-    match fails(|fault| fault == Fault::SyncError) {
-        Some(_) => ffi::SQLITE_IOERR_FSYNC,
-        None => {
-            let methods = METHODS.get().expect("the file is open");
-            // SAFETY: SQLite's own arguments go to SQLite's own function.
-            unsafe { methods.xSync.expect("it syncs")(file, flags) }
-        }
+    if fails(|fault| fault == Fault::SyncError).is_some() {
+        return ffi::SQLITE_IOERR_FSYNC;
     }
+    let methods = METHODS.get().expect("the file is open");
+    // SAFETY: SQLite's own arguments go to SQLite's own function.
+    unsafe { methods.xSync.expect("it syncs")(file, flags) }
 }

@@ -180,7 +180,9 @@ impl World {
                     }
                     TurnEffect::Ready(at, call) => self.schedule.ready(at, call.concurrency()),
                     TurnEffect::Withdraw(all) => {
-                        all.iter().for_each(|at| self.schedule.withdraw(*at));
+                        for at in all {
+                            self.schedule.withdraw(at);
+                        }
                     }
                     TurnEffect::Release(at) => self.schedule.withdraw(at),
                     TurnEffect::Decide(at, _) => {

@@ -201,10 +201,9 @@ impl Extension {
     ) -> Result<(), ApiError> {
         let has_answers = messages.iter().any(|message| message.role == Role::Assistant);
         let wanted = match (self.server_history, named) {
-            (false, _) => return Ok(()),
             (true, None) => "needs the session's id",
             (true, Some(_)) if has_answers => "is for messages without the assistant's",
-            (true, Some(_)) => return Ok(()),
+            (false, _) | (true, Some(_)) => return Ok(()),
         };
         Err(invalid("toolhand.history", format!("toolhand.history {wanted}.")))
     }

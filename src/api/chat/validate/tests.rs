@@ -67,7 +67,7 @@ fn context() -> Context {
         workspaces: BTreeMap::from([("docs".to_owned(), workspace())]),
         max_rounds: 100,
         background_models: vec!["titles".to_owned()],
-        id_sources: Default::default(),
+        id_sources: Arc::default(),
         key: KeyBounds::default(),
     }
 }

@@ -97,9 +97,12 @@ impl Script {
     pub(super) fn mixed(mut self, clients: &[&str], server: &str) -> Self {
         let mut ids: Vec<&str> = clients.to_vec();
         ids.insert(1, server);
-        let open = |id: &&str| match *id == server {
-            true => OpenCall::Answered { answer: "kept".to_owned() },
-            false => OpenCall::Clients { id: (*id).to_owned() },
+        let open = |id: &&str| {
+            if *id == server {
+                OpenCall::Answered { answer: "kept".to_owned() }
+            } else {
+                OpenCall::Clients { id: (*id).to_owned() }
+            }
         };
         self.open = Some(OpenRound {
             message: calls(&self.text, &ids),

@@ -114,9 +114,9 @@ impl World {
                 let turn = self.turns[thing].clone();
                 let (request, idempotency) = (some(2), some(5));
                 Change::Turn(TurnRow {
+                    parent,
                     status,
                     digests,
-                    parent,
                     request,
                     idempotency,
                     body,

@@ -92,7 +92,9 @@ async fn d11_those_unused_longest_go_when_all_together_are_too_large() {
         }
         swept(&home).await;
         let connection = rusqlite::Connection::open(home.path().join("toolhand.db")).unwrap();
-        pages.push(connection.query_row("PRAGMA page_count", [], |row| row.get::<_, u64>(0)).unwrap());
+        pages.push(
+            connection.query_row("PRAGMA page_count", [], |row| row.get::<_, i64>(0)).unwrap(),
+        );
     }
     assert_eq!(gone, all[..350]);
     let newest = store.sessions(key, None, 1).await.unwrap().sessions;
