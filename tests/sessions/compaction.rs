@@ -119,19 +119,16 @@ async fn v23_upstreams_refusal_of_a_long_request_leaves_old_results_out() {
         upstream.round(says("All read."));
         let body = conversation(&[user("Read them.")]);
 
-        let (answer, tokens) = match stream {
-            false => {
-                let answer = server.client().chat(&body).await;
-                let tokens = answer.json()["usage"]["prompt_tokens"].clone();
-                (answer.text(), tokens)
-            }
-            true => {
-                let options = json!({ "include_usage": true });
-                let body = with(body, json!({ "stream": true, "stream_options": options }));
-                let answer = server.client().streamed(&body).await;
-                let tokens = answer.usage.as_ref().expect("usage")["prompt_tokens"].clone();
-                (answer.text().to_owned(), tokens)
-            }
+        let (answer, tokens) = if stream {
+            let options = json!({ "include_usage": true });
+            let body = with(body, json!({ "stream": true, "stream_options": options }));
+            let answer = server.client().streamed(&body).await;
+            let tokens = answer.usage.as_ref().expect("usage")["prompt_tokens"].clone();
+            (answer.text().to_owned(), tokens)
+        } else {
+            let answer = server.client().chat(&body).await;
+            let tokens = answer.json()["usage"]["prompt_tokens"].clone();
+            (answer.text(), tokens)
         };
 
         assert_eq!((answer.as_str(), tokens), ("All read.", json!(60)));
@@ -154,9 +151,10 @@ async fn v23_a_summary_stands_for_old_messages_and_the_client_sees_none_of_it() 
         let options = json!({ "stream": stream });
         let body = with(conversation(&list), options);
 
-        let answer = match stream {
-            true => server.client().streamed(&body).await.text().to_owned(),
-            false => server.client().chat(&body).await.text(),
+        let answer = if stream {
+            server.client().streamed(&body).await.text().to_owned()
+        } else {
+            server.client().chat(&body).await.text()
         };
 
         assert_eq!(answer, "The sixth answer.");

@@ -42,9 +42,9 @@ async fn fail_at_each_write(kind: Kind, step: u32) {
         let after = u32::try_from(after).expect("small") * step;
         // A disk that stays full, or one that fails once: what follows must not count either.
         if number % 4 < 2 {
-            disk.plan(fault, after)
+            disk.plan(fault, after);
         } else {
-            disk.plan_once(fault, after)
+            disk.plan_once(fault, after);
         }
         let answer = scenario.client(&server).chat(&scenario.request()).await;
         let was_hit = disk.was_hit();

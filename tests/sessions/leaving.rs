@@ -147,8 +147,8 @@ async fn regenerating_a_stopped_answer_runs_it_anew_with_a_note_of_what_was_done
     upstream.round(says("Bye."));
     let list = [user("Tell."), assistant("As I said."), user("Thanks")];
     client.streamed(&streamed(&list)).await;
-    let [.., earlier, last] = &upstream.requests()[..] else { panic!("requests") };
-    super::assert_goes_on(earlier, last);
+    let [.., earlier, newest] = &upstream.requests()[..] else { panic!("requests") };
+    super::assert_goes_on(earlier, newest);
 }
 
 #[tokio::test]

@@ -16,7 +16,8 @@ fn named(name: &str) -> Value {
 
 /// An id as a part of a path.
 fn encoded(name: &str) -> String {
-    name.bytes().map(|byte| format!("%{byte:02X}")).collect()
+    let bytes: Vec<String> = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    bytes.concat()
 }
 
 async fn list(client: &Client, query: &str) -> (Vec<String>, bool) {

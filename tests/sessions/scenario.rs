@@ -274,7 +274,7 @@ fn messages_of(body: &Value) -> Vec<Value> {
 /// reminder says.
 fn known(messages: &[Value], file: &str) -> Vec<String> {
     let text = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
-    let calls = messages.iter().flat_map(|message| message["tool_calls"].as_array()).flatten();
+    let calls = messages.iter().filter_map(|message| message["tool_calls"].as_array()).flatten();
     let has_it = |call: &&Value| call["function"]["arguments"].to_string().contains(file);
     let ids: Vec<&Value> = calls.filter(has_it).map(|call| &call["id"]).collect();
     let answers = messages.iter().filter(|message| ids.contains(&&message["tool_call_id"]));

@@ -1,5 +1,6 @@
 //! Tests `toolhand key` beside a running server, and what a key's bounds change.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output, Stdio};
@@ -90,13 +91,15 @@ fn with_workspaces(upstream: &Upstream) -> Builder {
         let path = builder.home().join(name);
         fs::create_dir(&path).expect("a new directory");
         fs::write(path.join("here.txt"), format!("{name}\n")).expect("a new file");
-        tables += &format!("{name} = {path:?}\n");
+        writeln!(tables, "{name} = {:?}", path.display().to_string()).expect("a string");
     }
     builder.tables(&tables)
 }
 
 fn request(members: Value) -> Value {
-    with(ask("Hi"), json!({ "toolhand": members }))
+    let mut request = ask("Hi");
+    request["toolhand"] = members;
+    request
 }
 
 #[tokio::test]
