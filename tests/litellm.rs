@@ -159,16 +159,16 @@ async fn a_failed_call_is_told() {
 }
 
 #[tokio::test]
-async fn in_the_default_mode_reading_works_and_the_rest_says_what_would_allow_it() {
+async fn in_the_default_mode_reading_works_and_a_person_is_asked_about_the_rest() {
     let up = Up::shared().await;
     let mut body = ask("list *.txt and write x to y.txt and run true");
     body["toolhand"] = json!({ "mode": "default" });
 
     let text = up.client().chat(&body).await.text();
 
-    assert!(text.contains("notes.txt"), "{text}");
-    assert!(text.contains("Write (y.txt) failed"), "{text}");
-    assert!(text.contains("Bash (true) failed"), "{text}");
+    // The list was made; the other two stand in one question.
+    assert!(text.contains("y.txt") && text.contains("allow once"), "{text}");
+    assert!(text.contains("Bash needs your approval"), "{text}");
     assert!(!up.workspace().join("y.txt").exists());
 }
 

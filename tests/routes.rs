@@ -62,7 +62,7 @@ async fn the_status_says_what_is_on() {
         (found["on"].as_bool().expect("on or off"), found["why"].as_str().expect("why").to_owned())
     };
     assert_eq!(feature("tools"), (true, "Read, Grep".to_owned()));
-    for off in ["forwarded_routes", "cors", "sessions", "approvals"] {
+    for off in ["forwarded_routes", "cors"] {
         let (is_on, why) = feature(off);
         assert!(!is_on && !why.is_empty(), "{off}: {why}");
     }

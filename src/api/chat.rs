@@ -31,14 +31,14 @@ use crate::errors::{ApiError, ErrorCode};
 use crate::http::budgeted_body::budgeted_body;
 use crate::http::errors::never_retry;
 use crate::http::headers::{SESSION, TURN, header_value};
-use crate::ids::{Scope, TurnId};
+use crate::ids::{KeyId, Scope, TurnId};
 use crate::memory_budget::{Exhausted, MemoryBudget, Reservation};
 use crate::sessions::Sessions;
 use crate::sessions::begin::Caller;
 use crate::sessions::message::Role;
 use crate::sessions::request::{ChatRequest, Progress};
 use crate::sessions::running::Subscriber;
-use crate::sessions::running::limits::RunLimits;
+use crate::sessions::running::limits::{RunLimits, RunPermit};
 use crate::sessions::running::shape::{AnswerForm, AnswerShape, Envelope};
 use crate::store::StoreError;
 
@@ -70,7 +70,7 @@ pub(crate) async fn create(
         Err(error) => return ApiError::from(error).into_response(),
     }
     let begin = async || {
-        let permit = chat.runs.permit(&context.key_id)?;
+        let permit = run_permit(&chat, scope, &context.key_id).await?;
         let RequestContext { client_key, upstream_headers: headers, .. } = context;
         let caller = Caller {
             scope,
@@ -100,6 +100,14 @@ pub(crate) async fn create(
         whole(subscriber, &shape, chat.memory_budget.reservation()).await
     };
     ([session, id], response).into_response()
+}
+
+/// Lets one more turn run. A turn that is being stopped makes room within moments.
+async fn run_permit(chat: &Chat, scope: Scope, key: &KeyId) -> Result<RunPermit, ApiError> {
+    match chat.runs.permit(key) {
+        Err(_) if chat.turns.running.stopped(scope, None).await => chat.runs.permit(key),
+        permit => permit,
+    }
 }
 
 /// Whether a frontend asks what the user could say next, while a question waits for the user.
