@@ -170,7 +170,9 @@ async fn refused_with(builder: Builder, members: Value) -> Vec<&'static str> {
 
 #[tokio::test]
 async fn rules_allow_and_ask() {
-    let builder = || Builder::new("http://127.0.0.1:1/v1");
+    // Nobody is asked: what would ask is refused.
+    let nobody = r#""none""#;
+    let builder = || Builder::new("http://127.0.0.1:1/v1").config("approval.channel", nobody);
     let off = || builder().config("sandbox.mode", r#""off""#);
     let bypass = |builder: Builder| builder.config("permissions.mode", r#""bypassPermissions""#);
     assert_eq!(refused(builder()).await, ["Write", "Bash"]);
