@@ -104,10 +104,11 @@ pub(crate) async fn create(
 
 /// Lets one more turn run. A turn that is being stopped makes room within moments.
 async fn run_permit(chat: &Chat, scope: Scope, key: &KeyId) -> Result<RunPermit, ApiError> {
-    match chat.runs.permit(key) {
-        Err(_) if chat.turns.running.stopped(scope, None).await => chat.runs.permit(key),
-        permit => permit,
+    if let Ok(permit) = chat.runs.permit(key) {
+        return Ok(permit);
     }
+    chat.turns.running.stopped(scope, None).await;
+    chat.runs.permit(key)
 }
 
 /// Whether a frontend asks what the user could say next, while a question waits for the user.

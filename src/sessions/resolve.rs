@@ -1,5 +1,6 @@
 //! Finds the session in which a request goes on, and takes the right to run a turn in it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Sessions;
@@ -8,7 +9,7 @@ use super::names::ExplicitId;
 use super::naming::NameGuard;
 use super::record::Facts;
 use super::request::ChatRequest;
-use super::running::SessionSlot;
+use super::running::{SessionSlot, SharedTurn};
 use super::search::{Found, Search};
 use crate::errors::ApiError;
 use crate::ids::{Scope, SessionId};
@@ -113,11 +114,21 @@ impl Sessions {
     }
 
     async fn resolve_by_content(&self, search: Search<'_>) -> Result<ResolvedSession, ApiError> {
+        // Looked for before the search: what is over by now is in the store.
+        let stopping = match search.chain.links.is_empty() {
+            true => Vec::new(),
+            false => self.running.stopping(search.scope),
+        };
         let mut found = self.by_content(search).await?;
         // An answer that nobody gave may be that of a turn that is being stopped.
         let is_unknown = found.links < search.chain.links.len();
-        let session = found.session.as_ref().filter(|_| !is_unknown);
-        if (is_unknown || session.is_some()) && self.running.stopped(search.scope, session).await {
+        let may_tell_more =
+            |turn: &&Arc<SharedTurn>| is_unknown || found.session.as_ref() == Some(&turn.session);
+        let awaited: Vec<_> = stopping.iter().filter(may_tell_more).collect();
+        for turn in &awaited {
+            turn.over().await;
+        }
+        if !awaited.is_empty() {
             found = self.by_content(search).await?;
         }
         let slot = found.session.as_ref().and_then(|id| self.running.slots.try_take(id));

@@ -258,22 +258,24 @@ impl Running {
     }
 
     /// Waits until the turns of a session, or of the whole scope, that were told to stop are
-    /// over: what they did belongs to the next request. Returns whether there were any.
-    pub(crate) async fn stopped(&self, scope: Scope, session: Option<&SessionId>) -> bool {
-        let is_stopping = |turn: &Arc<SharedTurn>| {
-            turn.stop.is_cancelled() && session.is_none_or(|session| turn.session == *session)
-        };
-        let stopping: Vec<_> = self.of_scope(scope).into_iter().filter(is_stopping).collect();
-        for turn in &stopping {
-            turn.over.cancelled().await;
+    /// over: what they did belongs to the next request.
+    pub(crate) async fn stopped(&self, scope: Scope, session: Option<&SessionId>) {
+        let stopping = self.stopping(scope);
+        for turn in stopping.iter().filter(|turn| session.is_none_or(|id| turn.session == *id)) {
+            turn.over().await;
         }
-        !stopping.is_empty()
+    }
+
+    /// The turns of a scope that were told to stop and are not over yet.
+    pub(crate) fn stopping(&self, scope: Scope) -> Vec<Arc<SharedTurn>> {
+        let turns = self.of_scope(scope).into_iter();
+        turns.filter(|turn| turn.stop.is_cancelled()).collect()
     }
 
     /// Waits until all turns are over.
     pub(crate) async fn all_over(&self) {
         for turn in self.all() {
-            turn.over.cancelled().await;
+            turn.over().await;
         }
         // What a turn does behind its last event.
         let mut keepers = std::mem::take(&mut *sync::lock(&self.keepers));
@@ -316,6 +318,11 @@ impl SharedTurn {
     /// Stops the turn, and waits until it is over.
     pub(crate) async fn stop(&self) {
         self.stop.cancel();
+        self.over().await;
+    }
+
+    /// Waits until the turn is over: what it did is recorded.
+    pub(crate) async fn over(&self) {
         self.over.cancelled().await;
     }
 
