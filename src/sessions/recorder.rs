@@ -57,6 +57,7 @@ pub(super) struct CurrentState {
 /// The rows as they will be, or are, in the store.
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
+    /// Its body is written anew with each commit.
     pub(super) session: SessionRow,
     pub(super) turn: TurnRow,
     pub(super) body: TurnBody,
@@ -78,8 +79,9 @@ impl CurrentState {
         (!is_same).then_some(now)
     }
 
-    pub(super) fn session(&self) -> SessionBody {
-        SessionBody { prompt: self.prompt.clone(), grants: self.context.grants.save() }
+    /// The body of the session.
+    fn session(&self) -> Vec<u8> {
+        json(&SessionBody { prompt: self.prompt.clone(), grants: self.context.grants.save() })
     }
 }
 
@@ -92,7 +94,7 @@ impl Drop for TurnRecorder {
         if may_be_there && !written.end.load(Ordering::Relaxed) {
             rows.turn.status = TurnStatus::Crashed;
             // The store applies it even though nobody waits.
-            drop(self.store.commit(rows.put()));
+            drop(self.store.commit(rows.put(&self.current)));
         }
     }
 }
@@ -112,7 +114,7 @@ impl TurnRecorder {
     pub(super) async fn begin(&self) -> Result<(), StoreError> {
         let changes = {
             let mut rows = sync::lock(&self.rows);
-            let mut changes = rows.put();
+            let mut changes = rows.put(&self.current);
             changes.append(&mut rows.first);
             changes
         };
@@ -122,10 +124,11 @@ impl TurnRecorder {
     /// Commits behind all that was committed before; not at all if something of that has failed.
     fn send(&self, changes: Vec<Change>, is_end: bool) -> Committing {
         let mut last = sync::lock(&self.last);
-        if let Some(failed) = last.as_ref().filter(|before| matches!(before.peek(), Some(Err(_)))) {
-            return failed.clone();
-        }
         let before = last.take();
+        if let Some(Err(_)) = before.as_ref().and_then(Shared::peek) {
+            *last = before.clone();
+            return before.expect("it was looked at");
+        }
         self.written.maybe_rows.store(true, Ordering::Relaxed);
         let committed = self.store.commit(changes);
         let written = Arc::clone(&self.written);
@@ -152,9 +155,9 @@ impl TurnRecorder {
         let rows = sync::lock(&self.rows);
         let mut changes = Vec::new();
         if let Entry::End(end) = entry {
-            changes = self.ended(&rows, end).put();
+            changes = self.ended(&rows, end).put(&self.current);
         } else if !self.written.rows.load(Ordering::Relaxed) {
-            changes = rows.put();
+            changes = rows.put(&self.current);
         }
         if let Entry::Asked { asked } = entry {
             changes.extend(asked.iter().map(|asked| Change::Approval(approval(&rows, asked))));
@@ -173,7 +176,6 @@ impl TurnRecorder {
         rows.turn.status = status(end);
         rows.body.facts = self.current.facts();
         rows.session.updated_ms = clock::now_ms();
-        rows.session.body = json(&self.current.session());
         rows
     }
 }
@@ -187,10 +189,12 @@ impl Recorder for TurnRecorder {
 }
 
 impl Rows {
-    fn put(&self) -> Vec<Change> {
+    fn put(&self, present: &CurrentState) -> Vec<Change> {
         let mut turn = self.turn.clone();
         turn.body = json(&self.body);
-        vec![Change::Session(self.session.clone()), Change::Turn(turn)]
+        let mut session = self.session.clone();
+        session.body = present.session();
+        vec![Change::Session(session), Change::Turn(turn)]
     }
 }
 

@@ -97,7 +97,7 @@ impl Sessions {
         decided.extend(opener.map(|opener| taken_up(opener, &turn.id)));
         let acts_on_records = assembled.resumes || request.detach || !decided.is_empty();
         let rows = Rows {
-            session: session_row(&resolved, &turn, request, caller, &current),
+            session: session_row(&resolved, &turn, request, caller),
             turn: TurnRow {
                 id: turn.id.clone(),
                 session: turn.session.clone(),
@@ -351,7 +351,6 @@ fn session_row(
     turn: &TurnParts,
     request: &ChatRequest,
     caller: &Caller,
-    current: &CurrentState,
 ) -> SessionRow {
     let known = resolved.row.as_ref();
     SessionRow {
@@ -362,7 +361,7 @@ fn session_row(
         model: request.model.clone(),
         created_ms: known.map_or(turn.started_ms, |row| row.created_ms),
         updated_ms: turn.started_ms,
-        body: json(&current.session()),
+        body: Vec::new(),
     }
 }
 
