@@ -10,6 +10,7 @@ mod hostile;
 mod kills;
 mod memory;
 mod searches;
+mod sessions;
 mod table;
 
 use table::Table;
@@ -27,6 +28,7 @@ async fn soak() {
     table.measure("ignore files", searches::ignore_files()).await;
     table.measure("cancels", cancels::cancels()).await;
     table.measure("commands", commands::commands()).await;
+    table.measure("sessions", sessions::many_sessions()).await;
     table.measure("faults", faulty::conversations()).await;
     table.measure("kills", kills::kills()).await;
     table.measure("repeats", kills::repeats()).await;
