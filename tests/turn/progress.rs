@@ -230,8 +230,8 @@ async fn each_call_has_a_card_and_each_card_an_output() {
     let [found, missing] = &outputs[..] else { panic!("{told:?}") };
     assert!(found.0.contains("needle") && found.1 == "completed", "{found:?}");
     assert_eq!(missing.1, "failed", "{missing:?}");
-    let executing = items.iter().find(|item| item["arguments"] != "{}").expect("arguments");
-    assert_eq!(executing["arguments"], r#"{"file_path":"notes.txt"}"#);
+    let mut executing = items.iter().map(|item| &item["arguments"]);
+    assert!(executing.any(|arguments| arguments == r#"{"file_path":"notes.txt"}"#), "{items:?}");
     assert_eq!((answer.text(), answer.reasoning().as_str()), ("Done.", ""));
 }
 
