@@ -2,6 +2,7 @@
 
 pub(crate) mod address;
 mod alignment;
+mod ancestry;
 mod answer_form;
 pub(crate) mod approval_settings;
 mod ask_again;

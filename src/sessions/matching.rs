@@ -116,16 +116,10 @@ impl Tree {
         std::iter::successors(first, parent).take(self.turns.len())
     }
 
-    /// The turn of another session whose turns are not loaded, if one goes on from it.
-    pub(crate) fn missing_parent(&self, id: &TurnId) -> Option<TurnId> {
-        let oldest = self.ancestry(id).last()?;
-        oldest.row.parent.clone().filter(|parent| !self.turns.contains_key(parent))
-    }
-
-    /// The turn and those before it, newest first, and nothing else.
-    pub(crate) fn into_ancestry(mut self, id: &TurnId) -> Vec<Turn> {
-        let ids: Vec<_> = self.ancestry(id).map(|turn| turn.row.id.clone()).collect();
-        ids.iter().filter_map(|id| self.turns.remove(id)).collect()
+    /// The turns of other sessions that turns of this tree go on from.
+    pub(crate) fn foreign_parents(&self) -> Vec<TurnId> {
+        let parents = self.children.keys().flatten();
+        parents.filter(|parent| !self.turns.contains_key(*parent)).cloned().collect()
     }
 
     /// Adds a turn of another session, with those before it.

@@ -1,5 +1,6 @@
 //! Defines what the store's rows hold as JSON, and reads the record of a turn.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use crate::agent::record::{End, Entry, OpenRound, RecordedRound};
 use crate::execution::ask::EffectDigest;
 use crate::files::ReadState;
 use crate::ids::TurnId;
-use crate::store::rows::TurnRow;
+use crate::store::rows::{EntryRow, TurnRow};
 
 /// What a whole session shares.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -81,7 +82,28 @@ pub(crate) struct TurnRecord {
     pub(crate) entries: Vec<Entry>,
 }
 
+/// Entries by their turn. One that cannot be read is left out, and logged.
+pub(crate) fn entries_by_turn(rows: Vec<EntryRow>) -> HashMap<TurnId, Vec<Entry>> {
+    let mut entries: HashMap<TurnId, Vec<Entry>> = HashMap::new();
+    for row in rows {
+        match serde_json::from_slice(&row.body) {
+            Ok(entry) => entries.entry(row.turn).or_default().push(entry),
+            Err(error) => tracing::error!(turn = %row.turn, %error, "an entry cannot be read"),
+        }
+    }
+    entries
+}
+
 impl TurnRecord {
+    /// Of a body that cannot be read, nothing is known.
+    pub(crate) fn new(row: TurnRow, entries: Vec<Entry>) -> Self {
+        let body = serde_json::from_slice(&row.body).unwrap_or_else(|error| {
+            tracing::error!(turn = %row.id, %error, "a turn's body cannot be read");
+            TurnBody::default()
+        });
+        Self { row, body, entries }
+    }
+
     /// How the turn ended; `None` if it still runs or the server was killed.
     pub(crate) fn end(&self) -> Option<&End> {
         self.entries.iter().rev().find_map(|entry| match entry {

@@ -3,18 +3,18 @@
 use std::collections::HashMap;
 
 use super::address::Chain;
+use super::ancestry::path_to;
 use super::canonical;
 use super::matching::{self, Candidate, Point, Tree, Turn, Verdict};
-use super::record::TurnRecord;
-use crate::agent::record::Entry;
+use super::record::{TurnRecord, entries_by_turn};
 use crate::ids::{Scope, SessionId, TurnId};
 use crate::store::rows::TurnRow;
 use crate::store::{Store, StoreError, TurnKey};
 
 /// More sessions with the same answers are not told apart.
 const MAX_SESSIONS: usize = 16;
-/// A session that goes on from another's turn goes on from so many sessions in all.
-const MAX_FORKS: usize = 64;
+/// A link whose turns continue one another has no more of them.
+const MAX_LINK_TURNS: usize = 64;
 /// More turns that went on from one point are not looked at; the newest are.
 const MAX_CHILDREN: usize = 8;
 
@@ -161,7 +161,7 @@ impl Search<'_> {
     /// All that was said in the link that ends with this turn.
     async fn link_text(&self, turn: Turn) -> Result<String, StoreError> {
         let (mut turn, mut text) = (Some(turn), String::new());
-        for _ in 0..MAX_FORKS {
+        for _ in 0..MAX_LINK_TURNS {
             let Some(known) = turn.take() else { break };
             let (continues, parent) = (known.body.continues, known.row.parent.clone());
             let said = self.records(vec![known]).await?.first().map(TurnRecord::said);
@@ -177,26 +177,13 @@ impl Search<'_> {
     /// The session's turns, and those of other sessions that they go on from.
     async fn tree(&self, session: &SessionId) -> Result<Tree, StoreError> {
         let rows = self.store.turns(self.scope, TurnKey::Session(session.clone())).await?;
-        let ids: Vec<_> = rows.iter().map(|row| row.id.clone()).collect();
-        let roots = rows.iter().filter_map(|row| row.parent.clone());
-        let foreign: Vec<_> = roots.filter(|parent| !ids.contains(parent)).collect();
         let mut tree = Tree::new(rows);
-        for mut parent in foreign {
-            for _ in 0..MAX_FORKS {
-                if tree.get(&parent).is_some() {
-                    break;
-                }
-                let rows = self.store.turns(self.scope, TurnKey::Id(parent.clone())).await?;
-                let Some(row) = rows.into_iter().next() else { break };
-                let key = TurnKey::Session(row.session);
-                let origin = Tree::new(self.store.turns(self.scope, key).await?);
-                let next = origin.missing_parent(&parent);
-                origin.into_ancestry(&parent).into_iter().for_each(|turn| tree.add_ancestor(turn));
-                match next {
-                    Some(next) => parent = next,
-                    None => break,
-                }
+        for parent in tree.foreign_parents() {
+            if tree.get(&parent).is_some() {
+                continue;
             }
+            let path = path_to(self.store, self.scope, Some(parent), Vec::new()).await?;
+            path.into_iter().filter_map(Turn::from_row).for_each(|turn| tree.add_ancestor(turn));
         }
         Ok(tree)
     }
@@ -250,13 +237,7 @@ impl Search<'_> {
             return Ok(Vec::new());
         }
         let ids = turns.iter().map(|turn| turn.row.id.clone()).collect();
-        let mut entries: HashMap<TurnId, Vec<Entry>> = HashMap::new();
-        for row in self.store.entries(self.scope, ids).await? {
-            match serde_json::from_slice(&row.body) {
-                Ok(entry) => entries.entry(row.turn).or_default().push(entry),
-                Err(error) => tracing::warn!(turn = %row.turn, %error, "unreadable entry"),
-            }
-        }
+        let mut entries = entries_by_turn(self.store.entries(self.scope, ids).await?);
         let record = |turn: Turn| TurnRecord {
             entries: entries.remove(&turn.row.id).unwrap_or_default(),
             row: turn.row,

@@ -1,6 +1,5 @@
 //! Lists, shows and deletes sessions.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -8,19 +7,16 @@ use serde_json::Value;
 
 use super::{Page, Rest, not_found, seconds};
 use crate::errors::ApiError;
-use crate::ids::{Scope, SessionId, TurnId};
+use crate::ids::{Scope, SessionId};
+use crate::sessions::ancestry::path_to;
 use crate::sessions::export::messages;
-use crate::sessions::record::TurnRecord;
-use crate::sessions::running::records::record;
+use crate::sessions::record::{TurnRecord, entries_by_turn};
 use crate::store::rows::{Change, SessionName, SessionRow, SessionSummary, TurnRow};
 use crate::store::{SessionKey, StoreError, TurnKey};
 
 /// How many of the sessions used last are searched for the chat id of a frontend, which may name
 /// a session for each model.
 const SEARCHED: usize = 1000;
-
-/// A session that goes on from another's turn goes on from so many sessions in all.
-const MAX_FORKS: usize = 64;
 
 /// How long a session may take to end when it is deleted.
 const DELETE_LIMIT: Duration = Duration::from_secs(5);
@@ -95,25 +91,12 @@ impl Rest {
         turns: Vec<TurnRow>,
     ) -> Result<Vec<TurnRecord>, StoreError> {
         let newest = turns.first().map(|turn| turn.id.clone());
-        let mut path = path_to(newest, turns);
-        // A fork goes on from a turn of another session.
-        for _ in 0..MAX_FORKS {
-            let Some(parent) = path.first().and_then(|turn| turn.parent.clone()) else { break };
-            let rows = self.store.turns(scope, TurnKey::Id(parent.clone())).await?;
-            let Some(row) = rows.into_iter().next() else { break };
-            let origin = self.store.turns(scope, TurnKey::Session(row.session)).await?;
-            let before = path_to(Some(parent), origin);
-            path.splice(0..0, before);
-        }
-        let ids: Vec<TurnId> = path.iter().map(|turn| turn.id.clone()).collect();
-        let entries = self.store.entries(scope, ids).await?;
-        let mut by_turn: HashMap<&TurnId, Vec<_>> = HashMap::new();
-        for entry in &entries {
-            by_turn.entry(&entry.turn).or_default().push(entry);
-        }
+        let path = path_to(&*self.store, scope, newest, turns).await?;
+        let ids = path.iter().map(|turn| turn.id.clone()).collect();
+        let mut entries = entries_by_turn(self.store.entries(scope, ids).await?);
         let read = |turn: TurnRow| {
-            let entries = by_turn.remove(&turn.id).unwrap_or_default();
-            record(turn, entries.into_iter())
+            let entries = entries.remove(&turn.id).unwrap_or_default();
+            TurnRecord::new(turn, entries)
         };
         Ok(path.into_iter().map(read).collect())
     }
@@ -140,21 +123,6 @@ impl Rest {
         let is_named = |row: &SessionRow| row.name.as_ref().is_some_and(|name| name.text == chat);
         Ok(page.sessions.into_iter().map(|found| found.session).find(is_named))
     }
-}
-
-/// The path to a turn, as far as it is within `turns`, the oldest first.
-fn path_to(turn: Option<TurnId>, turns: Vec<TurnRow>) -> Vec<TurnRow> {
-    let mut next = turn;
-    let mut by_id: HashMap<TurnId, TurnRow> =
-        turns.into_iter().map(|turn| (turn.id.clone(), turn)).collect();
-    let mut path = Vec::new();
-    // A turn is taken out once, so a damaged tree cannot lead in circles.
-    while let Some(turn) = next.take().and_then(|id| by_id.remove(&id)) {
-        next.clone_from(&turn.parent);
-        path.push(turn);
-    }
-    path.reverse();
-    path
 }
 
 fn item(SessionSummary { session, turns }: SessionSummary) -> SessionItem {

@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use super::retold::retold;
 use crate::agent::events::TurnEvent;
-use crate::agent::record::Entry;
 use crate::ids::{Scope, TurnId};
-use crate::sessions::record::{TurnBody, TurnRecord};
-use crate::store::rows::{EntryRow, TurnRow};
+use crate::sessions::record::{TurnRecord, entries_by_turn};
 use crate::store::{Store, StoreError, TurnKey};
 
 /// Clones share one store.
@@ -31,7 +29,8 @@ impl Records {
             return Ok(None);
         };
         let entries = self.store.entries(scope, vec![row.id.clone()]).await?;
-        Ok(Some(record(row, entries.iter())))
+        let entries = entries_by_turn(entries).remove(&row.id).unwrap_or_default();
+        Ok(Some(TurnRecord::new(row, entries)))
     }
 
     /// The events of a turn that is over; `None` if there is no record that can be read.
@@ -39,16 +38,4 @@ impl Records {
         let record = self.newest(scope, TurnKey::Id(turn)).await.ok()??;
         Some(retold(&record))
     }
-}
-
-/// Reads a record. An entry that cannot be read is left out, and logged.
-pub(crate) fn record<'a>(row: TurnRow, entries: impl Iterator<Item = &'a EntryRow>) -> TurnRecord {
-    let unreadable = |error: serde_json::Error| {
-        tracing::error!(turn = %row.id, %error, "a record in the store cannot be read");
-    };
-    let body: TurnBody = serde_json::from_slice(&row.body).map_err(unreadable).unwrap_or_default();
-    let entries: Vec<Entry> = entries
-        .filter_map(|row| serde_json::from_slice(&row.body).map_err(unreadable).ok())
-        .collect();
-    TurnRecord { row, body, entries }
 }
