@@ -48,6 +48,19 @@ pub(crate) struct Link {
     pub(crate) has_hidden_calls: bool,
 }
 
+/// The end of a chain, to which an answer is added. A turn keeps it until it ends.
+#[derive(Debug)]
+pub(crate) struct ChainTail {
+    scope: Scope,
+    /// How many links are complete.
+    links: usize,
+    /// The chain digest of the last complete link.
+    last: Option<Digest>,
+    /// Of the link that goes on.
+    text: String,
+    call_ids: Vec<Box<str>>,
+}
+
 #[derive(Debug)]
 pub(crate) struct User {
     pub(crate) index: usize,
@@ -118,20 +131,6 @@ impl Chain {
         self.users.push(Vec::new());
     }
 
-    /// Keeps only what `after` needs: a turn holds it until its end.
-    pub(crate) fn forget_texts(&mut self) {
-        if let Some((_, before)) = self.links.split_last_mut() {
-            for link in before {
-                (link.text, link.call_ids) = (String::new(), Vec::new());
-            }
-        }
-        if let Some((_, before)) = self.users.split_last_mut() {
-            for users in before {
-                *users = Vec::new();
-            }
-        }
-    }
-
     /// The user messages behind the last link.
     pub(crate) fn last_users(&self) -> &[User] {
         self.users.last().map_or(&[], Vec::as_slice)
@@ -150,27 +149,35 @@ impl Chain {
         portions
     }
 
-    /// The address of the turn that answers this list: how many links the list then has, and
-    /// the digests of the last. `None` for an answer that nothing can match.
+    /// What the address of the turn that answers this list depends on.
+    pub(crate) fn tail(&self) -> ChainTail {
+        // What is said directly behind a link belongs to it.
+        let continued = self.links.split_last().filter(|_| self.last_users().is_empty());
+        let (before, text, call_ids) = match continued {
+            Some((last, before)) => (before, last.text.clone(), last.call_ids.clone()),
+            None => (self.links.as_slice(), String::new(), Vec::new()),
+        };
+        let last = before.last().map(|link| link.digests.chain);
+        ChainTail { scope: self.scope, links: before.len(), last, text, call_ids }
+    }
+}
+
+impl ChainTail {
+    /// The address of a turn that says this: how many links its list then has, and the digests
+    /// of the last. `None` for an answer that nothing can match.
     pub(crate) fn after(
         &self,
         said: &str,
         call_ids: &[impl AsRef<str>],
     ) -> (u32, Option<LinkDigests>) {
-        // What is said directly behind a link belongs to it.
-        let continued = self.links.split_last().filter(|_| self.last_users().is_empty());
-        let (known, mut text, mut ids) = match continued {
-            Some((last, before)) => (before, last.text.clone(), last.call_ids.clone()),
-            None => (self.links.as_slice(), String::new(), Vec::new()),
-        };
+        let (mut text, mut ids) = (self.text.clone(), self.call_ids.clone());
         append(&mut text, &canonical::said(said));
         ids.extend(call_ids.iter().map(|id| id.as_ref().into()));
         let depth = |links: usize| u32::try_from(links).unwrap_or(u32::MAX);
         if text.is_empty() && ids.is_empty() {
-            return (depth(known.len()), None);
+            return (depth(self.links), None);
         }
-        let before = known.last().map(|link| link.digests.chain);
-        (depth(known.len() + 1), Some(digests(&self.scope, before, &text, &ids)))
+        (depth(self.links + 1), Some(digests(&self.scope, self.last, &text, &ids)))
     }
 }
 

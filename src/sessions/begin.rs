@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Sessions;
-use super::address::{Chain, ListEnd};
+use super::address::{Chain, ChainTail, ListEnd};
 use super::assemble::{self, Assembled, Outcome};
 use super::context_limits;
 use super::decisions::{are_decided, decisions};
 use super::message::ClientMessage;
-use super::record::TurnRecord;
+use super::record::{Facts, TurnRecord};
 use super::request::ChatRequest;
-use super::resolve::ResolvedSession;
+use super::resolve::{MAX_WAIT, ResolvedSession};
 use super::running::limits::RunPermit;
 use super::running::shape::{AnswerForm, AnswerShape};
 use super::running::{Begun, Position, RequestFingerprint, ResumeSlot, Subscriber};
@@ -28,9 +28,6 @@ use crate::upstream::TraceHeaders;
 
 /// How often a request begins anew because another one was quicker.
 const MAX_ATTEMPTS: usize = 5;
-
-/// How long a request waits for one that takes up the same round.
-const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// Who asks, and how.
 #[derive(Debug)]
@@ -52,7 +49,10 @@ pub(crate) struct Caller {
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) resolved: ResolvedSession,
-    pub(super) chain: Chain,
+    /// What held after the turn that the request goes on from.
+    pub(super) facts: Option<Facts>,
+    /// Of the chain of the client's list.
+    pub(super) tail: ChainTail,
     pub(super) assembled: Assembled,
     /// Decisions of the request's reply, which are committed before the turn acts on them.
     pub(super) decided: Vec<Change>,
@@ -77,8 +77,8 @@ impl Sessions {
         }
         let mut messages = std::mem::take(&mut request.messages);
         let mut resume: Option<ResumeSlot> = None;
+        let chain = Chain::new(&caller.scope, &messages);
         for attempt in 0..MAX_ATTEMPTS {
-            let chain = Chain::new(&caller.scope, &messages);
             let resolved = self.resolve(caller.scope, &request, &chain).await?;
             match self.resumed(&caller, &chain, &resolved) {
                 Resumed::Known(subscriber) => return Ok(Begun::Known(subscriber)),
@@ -99,7 +99,7 @@ impl Sessions {
             let may_look_again = !approvals.is_empty();
             let list =
                 if may_look_again { messages.clone() } else { std::mem::take(&mut messages) };
-            let prepared = self.prepare(&request, list, chain, resolved, &approvals)?;
+            let prepared = self.prepare(&request, list, &chain, resolved, &approvals)?;
             let Some(prepared) = prepared else { return Ok(Begun::Nothing) };
             match self.record(&request, &caller, prepared).await {
                 Err(NotStarted::Conflict) => {}
@@ -117,18 +117,19 @@ impl Sessions {
         &self,
         request: &ChatRequest,
         messages: Vec<ClientMessage>,
-        chain: Chain,
+        chain: &Chain,
         mut resolved: ResolvedSession,
         approvals: &[ApprovalRow],
     ) -> Result<Option<Prepared>, ApiError> {
         let is_decided = is_decided(&resolved, approvals);
-        resolved.recall(request.server_history);
+        let facts = resolved.recall(request.server_history);
         let found = std::mem::take(&mut resolved.found);
         let before = found.path.last().and_then(TurnRecord::context_tokens);
-        let opener = found.path.last().map(|turn| turn.row.clone());
+        let opener = found.path.last().filter(|turn| turn.open().is_some());
+        let opener = opener.map(|turn| turn.row.clone());
         let server_history = request.server_history;
         let list = assemble::Request { messages, found, is_decided, server_history };
-        let Outcome::Turn(mut assembled) = assemble::assemble(&chain, list)? else {
+        let Outcome::Turn(mut assembled) = assemble::assemble(chain, list)? else {
             return Ok(None);
         };
         let (mut decided, mut left_out) = (Vec::new(), Vec::new());
@@ -142,7 +143,17 @@ impl Sessions {
         let context_tokens = before.map(|before| context_limits::with(before, &assembled.asked));
         let assembled = *assembled;
         let opener = opener.filter(|_| assembled.resumes);
-        Ok(Some(Prepared { resolved, chain, assembled, decided, left_out, context_tokens, opener }))
+        let tail = chain.tail();
+        Ok(Some(Prepared {
+            resolved,
+            facts,
+            tail,
+            assembled,
+            decided,
+            left_out,
+            context_tokens,
+            opener,
+        }))
     }
 
     /// The turn that a reply to the same question has begun: it runs, or its outcome stands.

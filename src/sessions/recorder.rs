@@ -124,11 +124,10 @@ impl TurnRecorder {
     /// Commits behind all that was committed before; not at all if something of that has failed.
     fn send(&self, changes: Vec<Change>, is_end: bool) -> Committing {
         let mut last = sync::lock(&self.last);
-        let before = last.take();
-        if let Some(Err(_)) = before.as_ref().and_then(Shared::peek) {
-            *last = before.clone();
-            return before.expect("it was looked at");
+        if let Some(failed) = last.as_ref().filter(|before| matches!(before.peek(), Some(Err(_)))) {
+            return failed.clone();
         }
+        let before = last.take();
         self.written.maybe_rows.store(true, Ordering::Relaxed);
         let committed = self.store.commit(changes);
         let written = Arc::clone(&self.written);

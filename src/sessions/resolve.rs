@@ -16,8 +16,9 @@ use crate::ids::{Scope, SessionId};
 use crate::store::rows::{SessionName, SessionRow};
 use crate::store::{SessionKey, StoreError};
 
-/// How long a request waits for the turn that runs in its session.
-const MAX_WAIT: Duration = Duration::from_secs(10);
+/// How long a request waits for the turn that runs in its session, or for one that takes up the
+/// same round.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// The session in which a request goes on, and the turn that it goes on from.
 #[derive(Debug)]
@@ -30,24 +31,21 @@ pub(super) struct ResolvedSession {
     /// The session whose prompt a new one takes over, since its transcript goes on there.
     pub(super) origin: Option<SessionRow>,
     pub(super) found: Found,
-    /// What held after the turn that the request goes on from.
-    pub(super) facts: Option<Facts>,
     pub(super) slot: SessionSlot,
     pub(super) guard: Option<NameGuard>,
 }
 
 impl ResolvedSession {
-    /// Recalls what held after the turns that were found. A fresh session finds nothing. Where
-    /// the transcript shows none of them, the model has read no file.
-    pub(super) fn recall(&mut self, server_history: bool) {
-        if self.found.session.is_some() {
-            let mut path = self.found.path.iter().rev();
-            self.facts = path.find_map(|turn| turn.body.facts.clone());
+    /// What held after the turns that were found. A fresh session finds nothing. Where the
+    /// transcript shows none of them, the model has read no file.
+    pub(super) fn recall(&self, server_history: bool) -> Option<Facts> {
+        self.found.session.as_ref()?;
+        let mut path = self.found.path.iter().rev();
+        let facts = path.find_map(|turn| turn.body.facts.clone())?;
+        if server_history || self.found.links > 0 || self.found.users > 0 {
+            return Some(facts);
         }
-        let is_shown = server_history || self.found.links > 0 || self.found.users > 0;
-        if let Some(facts) = self.facts.as_mut().filter(|_| !is_shown) {
-            facts.read_state = Facts::of_empty().read_state;
-        }
+        Some(Facts { read_state: Facts::of_empty().read_state, ..facts })
     }
 }
 
@@ -76,11 +74,11 @@ impl Sessions {
             || named.name(model),
             |row| row.name.clone().unwrap_or_else(|| named.name(model)),
         );
-        let guard = known.is_none().then(|| self.names.take(search.scope, name.clone()));
-        let id = match (&known, &guard) {
-            (Some(row), _) => row.id.clone(),
-            (None, Some(guard)) => guard.session.clone(),
-            (None, None) => SessionId::random(),
+        let (id, guard) = if let Some(row) = known {
+            (row.id, None)
+        } else {
+            let guard = self.names.take(search.scope, name.clone());
+            (guard.session.clone(), Some(guard))
         };
         let slot = match named {
             ExplicitId::Own(_) => Some(self.running.slots.take(&id, MAX_WAIT).await?),
@@ -101,23 +99,15 @@ impl Sessions {
             None => self.origin(search.scope, &found).await?,
         };
         let found = Found { session: Some(id.clone()), ..found };
-        Ok(ResolvedSession {
-            session: id,
-            row,
-            name: Some(name),
-            origin,
-            found,
-            facts: None,
-            slot,
-            guard,
-        })
+        Ok(ResolvedSession { session: id, row, name: Some(name), origin, found, slot, guard })
     }
 
     async fn resolve_by_content(&self, search: Search<'_>) -> Result<ResolvedSession, ApiError> {
         // Looked for before the search: what is over by now is in the store.
-        let stopping = match search.chain.links.is_empty() {
-            true => Vec::new(),
-            false => self.running.stopping(search.scope),
+        let stopping = if search.chain.links.is_empty() {
+            Vec::new()
+        } else {
+            self.running.stopping(search.scope)
         };
         let mut found = self.by_content(search).await?;
         // An answer that nobody gave may be that of a turn that is being stopped.
@@ -143,7 +133,6 @@ impl Sessions {
                 name: None,
                 origin: None,
                 found,
-                facts: None,
                 slot,
                 guard: None,
             }),
@@ -164,16 +153,7 @@ impl Sessions {
             Some(origin) => Some(origin),
             None => self.origin(scope, &found).await?,
         };
-        Ok(ResolvedSession {
-            session,
-            row: None,
-            name: None,
-            origin,
-            found,
-            facts: None,
-            slot,
-            guard: None,
-        })
+        Ok(ResolvedSession { session, row: None, name: None, origin, found, slot, guard: None })
     }
 
     /// The session of the turn that was found.

@@ -66,8 +66,9 @@ impl Sessions {
         prepared: Prepared,
     ) -> Result<Recorded, NotStarted> {
         let Prepared {
-            mut resolved,
-            mut chain,
+            resolved,
+            facts,
+            tail,
             assembled,
             mut decided,
             left_out,
@@ -76,7 +77,6 @@ impl Sessions {
         } = prepared;
         let permissions = self.permissions_for(request)?;
         let body = stored_body(&resolved);
-        let facts = resolved.facts.take();
         let context = self.context(&permissions, facts.clone(), &body).await?;
         let prompt = body.prompt.or_else(|| render_prompt(request, &context));
         let turn = TurnParts {
@@ -122,8 +122,7 @@ impl Sessions {
             },
             first: decided,
         };
-        chain.forget_texts();
-        let address = move |said: &str, ids: &[String]| chain.after(said, ids);
+        let address = move |said: &str, ids: &[String]| tail.after(said, ids);
         let store = Arc::clone(&self.store);
         let recorder = TurnRecorder::new(store, rows, Box::new(address), current);
         if acts_on_records {

@@ -76,7 +76,7 @@ fn nothing_matches_a_chain_of_nothing() {
     assert!(chain(&json!([user("a")])).links.is_empty());
     let empty = json!([user("a"), said(" "), user("b"), { "role": "assistant", "content": null }]);
     assert!(chain(&empty).links.is_empty());
-    assert_eq!(chain(&empty).after(" ", &[] as &[&str]), (0, None));
+    assert_eq!(chain(&empty).tail().after(" ", &[] as &[&str]), (0, None));
     assert_eq!(chain(&empty).users.len(), 1);
 }
 
@@ -106,7 +106,8 @@ fn the_next_turn_has_the_address_that_the_next_list_shows() {
         let chain = chain(&after);
         let link = chain.links.last().unwrap();
         let depth = u32::try_from(chain.links.len()).unwrap();
-        assert_eq!(self::chain(&before).after(text, &ids), (depth, Some(link.digests)), "{before}");
+        let tail = self::chain(&before).tail();
+        assert_eq!(tail.after(text, &ids), (depth, Some(link.digests)), "{before}");
     }
 }
 

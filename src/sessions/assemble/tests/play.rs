@@ -304,7 +304,7 @@ impl World {
             .iter()
             .map(|call| call["id"].as_str().unwrap().to_owned())
             .collect();
-        let (depth, digests) = self.chain(list).after(&script.text, &ids);
+        let (depth, digests) = self.chain(list).tail().after(&script.text, &ids);
         let is_crashed = script.status == TurnStatus::Crashed;
         if !is_crashed {
             entries.push(Entry::End(Box::new(End {
