@@ -1,12 +1,9 @@
 //! Puts what a person is asked into the form in which the client can ask it.
 
-use super::asking::dialog::{dialogs, toolhand_approval};
+use super::asking::dialog::{ASK_USER, dialogs, toolhand_approval};
 use super::asking::message::message;
 use super::beginning::AskingChannel;
 use super::record::Asked;
-
-/// Open WebUI's tool.
-const ASK_USER: &str = "ask_user";
 
 /// A client's tool that was made for us.
 const TOOLHAND_APPROVAL: &str = "toolhand_approval";

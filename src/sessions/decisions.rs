@@ -2,16 +2,15 @@
 //! decided over REST, or from the reply in the request.
 
 use super::assemble::ReplyForm;
+use super::recorder::json;
 use crate::agent::asking::choice::deny_all;
-use crate::agent::asking::dialog::{read_dialog_answer, read_toolhand_approval};
+use crate::agent::asking::dialog::{ASK_USER, read_dialog_answer, read_toolhand_approval};
 use crate::agent::asking::reply::read_reply;
 use crate::agent::beginning::{AskingChannel, Decided};
 use crate::agent::record::{Asked, OpenRound};
 use crate::execution::ask::Decision;
+use crate::ids::ApprovalId;
 use crate::store::rows::{ApprovalRow, Change};
-
-/// The client's tool with a dialog of its own.
-const ASK_USER: &str = "ask_user";
 
 /// What is known about the asks of an open round.
 #[derive(Debug, Default)]
@@ -43,6 +42,7 @@ pub(super) fn decisions(
     let read = reply.map(|reply| read(open, &undecided, reply, channel, now_ms));
     let (decided, left_out) = read.unwrap_or_default();
     known.left_out = left_out;
+    let change = |decided: &Decided| decide(decided.approval.clone(), &decided.decision);
     known.new = decided.iter().map(change).collect();
     known.decided.extend(decided);
     known
@@ -103,8 +103,14 @@ fn answered(
     asks.into_iter().map(|asked| read_toolhand_approval(asked, content, now_ms)).collect()
 }
 
-fn change(decided: &Decided) -> Change {
-    let decision = serde_json::to_vec::<Decision>(&decided.decision);
-    let decision = decision.expect("writing to memory does not fail");
-    Change::Decide { approval: decided.approval.clone(), decision }
+/// Fails to be committed if the approval has been decided before.
+pub(super) fn decide(approval: ApprovalId, decision: &Decision) -> Change {
+    Change::Decide { approval, decision: json(decision) }
+}
+
+/// What a person is asked. What cannot be read is logged.
+pub(super) fn asked(row: &ApprovalRow) -> Option<Asked> {
+    serde_json::from_slice(&row.body)
+        .map_err(|error| tracing::error!(approval = %row.id, %error, "cannot be read"))
+        .ok()
 }

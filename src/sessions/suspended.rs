@@ -1,8 +1,8 @@
 //! Tells whether the conversation of a frontend's own request waits for a person.
 
 use super::Sessions;
+use super::decisions::asked;
 use super::request::ChatRequest;
-use crate::agent::record::Asked;
 use crate::ids::Scope;
 use crate::store::rows::TurnStatus;
 use crate::store::{ApprovalKey, StoreError, TurnKey};
@@ -25,7 +25,6 @@ impl Sessions {
             }
         }
         let open = self.store.approvals(scope, ApprovalKey::Open).await?;
-        let asked = |body: &[u8]| serde_json::from_slice::<Asked>(body).ok();
-        Ok(open.iter().filter_map(|row| asked(&row.body)).any(|asked| quotes(&asked.code)))
+        Ok(open.iter().filter_map(asked).any(|asked| quotes(&asked.code)))
     }
 }

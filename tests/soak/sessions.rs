@@ -1,8 +1,9 @@
 //! Measures what stored sessions cost a start.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rusqlite::Connection;
+use tokio::time::Instant;
 
 use super::table::Line;
 use crate::sessions::after;

@@ -11,6 +11,9 @@ use crate::execution::ask::{About, Decision, Question};
 use crate::text;
 use crate::tools::question::{NO_ANSWER, QuestionOption};
 
+/// Open WebUI's tool that shows a dialog.
+pub(crate) const ASK_USER: &str = "ask_user";
+
 /// What `ask_user` can show: docs of Open WebUI's dialog, measured.
 const MAX_QUESTIONS: usize = 3;
 const OPTIONS: std::ops::RangeInclusive<usize> = 2..=3;

@@ -12,7 +12,8 @@ use crate::clock;
 use crate::errors::{ApiError, ErrorCode};
 use crate::execution::ask::{About, Decision, Question};
 use crate::ids::{ApprovalId, Scope, SessionId, TurnId};
-use crate::store::rows::{ApprovalRow, Change};
+use crate::sessions::decisions::{asked, decide};
+use crate::store::rows::ApprovalRow;
 use crate::store::{ApprovalKey, StoreError};
 
 /// An approval in a list.
@@ -65,9 +66,7 @@ impl Rest {
             return Err(closed());
         }
         let decision = read_decision(&asked.ask, body)?;
-        let written = serde_json::to_vec(&decision).expect("a decision is plain JSON");
-        let change = Change::Decide { approval: row.id.clone(), decision: written };
-        match self.store.commit(vec![change]).await {
+        match self.store.commit(vec![decide(row.id.clone(), &decision)]).await {
             Ok(()) => {}
             Err(StoreError::Conflict) => return Err(closed()),
             Err(error) => return Err(error.into()),
@@ -92,10 +91,8 @@ impl Rest {
             if row.decision.is_some() {
                 continue;
             }
-            let decision = serde_json::to_vec(&Decision::Deny { feedback: None });
-            let decision = decision.expect("a decision is plain JSON");
-            let approval = row.id;
-            match self.store.commit(vec![Change::Decide { approval, decision }]).await {
+            let denied = decide(row.id, &Decision::Deny { feedback: None });
+            match self.store.commit(vec![denied]).await {
                 Ok(()) => closed = true,
                 // Somebody was quicker.
                 Err(StoreError::Conflict) => {}
@@ -104,12 +101,6 @@ impl Rest {
         }
         Ok(closed)
     }
-}
-
-fn asked(row: &ApprovalRow) -> Option<Asked> {
-    serde_json::from_slice(&row.body)
-        .map_err(|error| tracing::error!(approval = %row.id, %error, "cannot be read"))
-        .ok()
 }
 
 fn item(row: &ApprovalRow, asked: Asked) -> ApprovalItem {

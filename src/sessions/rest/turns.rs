@@ -9,7 +9,7 @@ use crate::errors::ApiError;
 use crate::ids::{Scope, SessionId, TurnId};
 use crate::sessions::record::TurnRecord;
 use crate::sessions::request::Progress;
-use crate::sessions::running::shape::{AnswerForm, AnswerShape, Envelope};
+use crate::sessions::running::shape::{AnswerForm, AnswerShape};
 use crate::sessions::running::{Position, Subscriber};
 use crate::store::rows::{TurnRow, TurnStatus};
 use crate::store::{ApprovalKey, TurnKey};
@@ -126,8 +126,7 @@ fn suspended_item(row: TurnRow) -> TurnItem {
 
 /// Of progress a record has nothing to tell.
 fn shape_of(record: &TurnRecord) -> AnswerShape {
-    let TurnRecord { row, body, .. } = record;
-    let form =
-        AnswerForm { stream: true, include_usage: body.include_usage, progress: Progress::None };
-    AnswerShape { envelope: Envelope::of_turn(&row.id, row.started_ms, body.model.clone()), form }
+    let include_usage = record.body.include_usage;
+    let form = AnswerForm { stream: true, include_usage, progress: Progress::None };
+    AnswerShape::of_record(record, form)
 }

@@ -3,13 +3,12 @@
 use axum::http::HeaderMap;
 use serde_json::value::RawValue;
 
+use crate::agent::asking::dialog::ASK_USER;
 use crate::json::{self, Object};
 use crate::sessions::request::FrontendSigns;
 
 /// Its administrator can have it send these.
 const HEADER_PREFIX: &str = "x-openwebui-";
-/// Its tool that shows a dialog.
-const ASK_USER: &str = "ask_user";
 /// The parameter by which it is told from other tools of that name.
 const QUESTIONS: &str = "questions";
 /// More tools than any frontend declares; the limit of a request is checked elsewhere.
