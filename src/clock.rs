@@ -1,4 +1,5 @@
-//! Reads the time of day, for people. No order and no limit within the process depends on it.
+//! Reads the time of day: for people, and for limits that must hold over restarts, such as when
+//! an approval or an `Idempotency-Key` expires. No order depends on it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

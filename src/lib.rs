@@ -45,7 +45,7 @@ pub(crate) mod execution;
 // The agent loop: rounds of model and tools until the turn has its answer.
 pub(crate) mod agent;
 
-// What a conversation keeps between turns. For now a session is one request.
+// Conversations: finds a request's session, starts its turn there, keeps what the turn leaves.
 pub(crate) mod sessions;
 
 // Connections, their deadlines, and authentication.

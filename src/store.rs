@@ -114,9 +114,18 @@ pub(crate) enum StoreError {
 }
 
 impl From<StoreError> for ApiError {
-    fn from(_: StoreError) -> Self {
-        let message = "The server cannot keep what this request needs kept, so it went no \
-                       further; try again when its operator has looked at the disk.";
-        Self::new(ErrorCode::StoreUnavailable, message)
+    fn from(error: StoreError) -> Self {
+        let (code, message) = match error {
+            StoreError::Unavailable => (
+                ErrorCode::StoreUnavailable,
+                "The server cannot keep what this request needs kept, so it went no further; try \
+                 again when its operator has looked at the disk.",
+            ),
+            StoreError::Conflict => (
+                ErrorCode::SessionBusy,
+                "Another request has changed this session meanwhile. Ask again.",
+            ),
+        };
+        Self::new(code, message)
     }
 }

@@ -1,5 +1,5 @@
-//! Defines how a turn begins: with a question to the model, or with a round that an earlier
-//! turn left open.
+//! Defines how a turn begins: with a question to the model, with a round that an earlier turn
+//! left open, or with an answer to go on with.
 
 use std::time::Duration;
 

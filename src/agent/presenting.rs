@@ -1,12 +1,9 @@
 //! Puts what a person is asked into the form in which the client can ask it.
 
-use super::asking::dialog::{ASK_USER, dialogs, toolhand_approval};
+use super::asking::dialog::{ASK_USER, TOOLHAND_APPROVAL, dialogs, toolhand_approval};
 use super::asking::message::message;
 use super::beginning::AskingChannel;
 use super::record::Asked;
-
-/// A client's tool that was made for us.
-const TOOLHAND_APPROVAL: &str = "toolhand_approval";
 
 /// What the client is sent to ask a person.
 #[derive(Debug)]

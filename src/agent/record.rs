@@ -55,8 +55,7 @@ pub(crate) struct Intent {
     pub(crate) round: u32,
     pub(crate) slot: usize,
     /// The entry of `tool_calls` as it goes back upstream.
-    #[serde(rename = "call")] // `entry` is the tag of the enum.
-    pub(crate) entry: Value,
+    pub(crate) call: Value,
     /// The name of the model that made the call.
     pub(crate) model: String,
     /// The approval that allowed it: it is used up now.
@@ -138,8 +137,8 @@ pub(crate) struct OpenRound {
     pub(crate) calls: Vec<OpenCall>,
     /// The asks that the person was shown; empty while the client's own calls come first.
     pub(crate) asked: Vec<Asked>,
-    /// The call of the client's tool by which the person is asked (`ask_user`,
-    /// `toolhand_approval`): its id and name. `None`: in the conversation, or over REST alone.
+    /// The calls of the client's tool by which the person is asked (`ask_user`,
+    /// `toolhand_approval`). Empty: asked in the conversation, or over REST alone.
     pub(crate) asked_by: Vec<AskingCall>,
 }
 

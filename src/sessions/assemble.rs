@@ -262,8 +262,8 @@ impl List<'_> {
         // The next turn has closed it, or has left it open in its turn: it asked again, or asked
         // about the next of its calls.
         let next = group.next.filter(|next| next.body.resumes);
-        let is_closed =
-            transcript::has_round(next) || next.is_some_and(|next| next.open().is_some());
+        let is_closed = next.is_some_and(transcript::has_closed_round)
+            || next.is_some_and(|next| next.open().is_some());
         let is_last = group.next.is_none();
         if is_closed || (is_last && self.start.is_resume()) {
             return;

@@ -83,7 +83,8 @@ pub(crate) struct Sharing {
     pub(crate) held: Held,
     /// Cancelled when the client key is revoked.
     pub(crate) revoked: CancellationToken,
-    /// The round that the turn takes up is another's when the turn is known here.
+    /// The right to resume the parent's open round. Released when the turn can be found, so that
+    /// a request that waits for it joins it.
     pub(crate) resume: Option<ResumeSlot>,
 }
 

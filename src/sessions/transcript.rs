@@ -69,12 +69,8 @@ fn own_steps(turn: &TurnRecord, with_last: bool) -> Vec<Step> {
     steps
 }
 
-/// Whether the turn that follows has closed a round.
-pub(crate) fn has_round(next: Option<&TurnRecord>) -> bool {
-    next.is_some_and(has_closed_round)
-}
-
-fn has_closed_round(turn: &TurnRecord) -> bool {
+/// Whether the turn has closed a round.
+pub(crate) fn has_closed_round(turn: &TurnRecord) -> bool {
     turn.entries.iter().any(|entry| matches!(entry, Entry::Round(_)))
 }
 
@@ -100,14 +96,14 @@ fn cut_round(turn: &TurnRecord) -> Option<RecordedRound> {
     intents.sort_by_key(|intent| intent.slot);
     intents.dedup_by_key(|intent| intent.slot);
     let first = intents.first()?;
-    let calls: Vec<&Value> = intents.iter().map(|intent| &intent.entry).collect();
+    let calls: Vec<&Value> = intents.iter().map(|intent| &intent.call).collect();
     let mut messages = vec![json!({ "role": "assistant", "content": null, "tool_calls": calls })];
     messages.extend(intents.iter().map(|intent| {
         let ran = open.iter().find_map(|entry| match entry {
             Entry::Ran(ran) if ran.slot == intent.slot => Some(ran.answer.as_str()),
             _ => None,
         });
-        answer(&intent.entry["id"], ran.unwrap_or(unanswered(turn)))
+        answer(&intent.call["id"], ran.unwrap_or(unanswered(turn)))
     }));
     let has_reasoning = calls.iter().any(|call| call.get("provider_specific_fields").is_some());
     Some(RecordedRound {

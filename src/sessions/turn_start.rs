@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::approval_settings::ApprovalChannel;
 use super::request::{ChatRequest, Progress};
 use super::{Sessions, answer_form};
+use crate::agent::asking::dialog::TOOLHAND_APPROVAL;
 use crate::agent::beginning::{Asking, AskingChannel, Beginning, HistoryPiece};
 use crate::agent::conversation::{Conversation, Opening};
 use crate::agent::settings::{AskedModel, ReasoningRule, Refused, traits_of};
@@ -16,9 +17,6 @@ use crate::permissions::{Mode, Permissions};
 
 /// The request fields that limit the length of one answer.
 const OUTPUT_LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
-
-/// A tool of the client's that asks a person for us.
-const TOOLHAND_APPROVAL: &str = "toolhand_approval";
 
 /// The transcript before a turn, and how the turn begins.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Implements a store that lasts as long as the process.
+//! Keeps rows in memory, for tests.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};

@@ -14,6 +14,9 @@ use crate::tools::question::{NO_ANSWER, QuestionOption};
 /// Open WebUI's tool that shows a dialog.
 pub(crate) const ASK_USER: &str = "ask_user";
 
+/// A client's tool that was made for us: it decides one approval.
+pub(crate) const TOOLHAND_APPROVAL: &str = "toolhand_approval";
+
 /// What `ask_user` can show: docs of Open WebUI's dialog, measured.
 const MAX_QUESTIONS: usize = 3;
 const OPTIONS: std::ops::RangeInclusive<usize> = 2..=3;

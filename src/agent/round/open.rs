@@ -122,14 +122,14 @@ impl Round {
         has_effect: bool,
         (round, model): (u32, String),
     ) -> Option<Intent> {
-        let call = &mut self.calls[slot];
-        let approval = call.approval.take();
+        let state = &mut self.calls[slot];
+        let approval = state.approval.take();
         if !has_effect && approval.is_none() {
             return None;
         }
-        call.is_recorded = true;
-        let entry = self.assembler.call(Slot(slot)).to_message();
-        Some(Intent { round, slot, entry, model, approval })
+        state.is_recorded = true;
+        let call = self.assembler.call(Slot(slot)).to_message();
+        Some(Intent { round, slot, call, model, approval })
     }
 
     /// Whether a call runs or is judged.

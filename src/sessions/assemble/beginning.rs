@@ -1,5 +1,5 @@
-//! Decides how a turn begins: with a question to the model, or with the round that an earlier
-//! turn left open.
+//! Decides how a turn begins: with a question to the model, with the round that an earlier turn
+//! left open, or with an answer to go on with.
 
 use std::collections::HashMap;
 

@@ -217,7 +217,7 @@ fn after_a_crash_the_outcome_of_a_call_is_unknown() {
         Entry::Intent(Intent {
             round: 1,
             slot,
-            entry: call(id),
+            call: call(id),
             model: "m".to_owned(),
             approval: None,
         })

@@ -124,7 +124,7 @@ fn suspended_item(row: TurnRow) -> TurnItem {
     TurnItem { id: row.id, session: row.session, started, state }
 }
 
-/// Of progress a record has nothing to tell.
+/// A record holds no progress.
 fn shape_of(record: &TurnRecord) -> AnswerShape {
     let include_usage = record.body.include_usage;
     let form = AnswerForm { stream: true, include_usage, progress: Progress::None };

@@ -34,7 +34,7 @@ fn an_intent_comes_before_its_call_and_its_answer_before_the_round() {
         panic!("{:?}", bench.records)
     };
     assert_eq!((intent.round, intent.slot, &*intent.model), (1, 0, "m"));
-    assert_eq!(intent.entry["function"]["arguments"], A);
+    assert_eq!(intent.call["function"]["arguments"], A);
     assert_eq!((ran.round, ran.slot, ran.answer.as_str()), (1, 0, "done"));
     assert_eq!(&messages_of(round), bench.messages());
     bench.text("Done.").finish("stop").done();
