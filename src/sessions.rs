@@ -10,6 +10,7 @@ pub(crate) mod begin;
 mod canonical;
 mod decisions;
 mod export;
+mod known_turns;
 mod matching;
 pub(crate) mod message;
 pub(crate) mod names;

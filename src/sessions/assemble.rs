@@ -227,6 +227,9 @@ impl List<'_> {
         }
         match self.alignment.sent.get(&at) {
             Some(sent) if sent.sent.is_empty() => {}
+            Some(sent) if *sent.sent == *message.json.get() => {
+                out.push_user(Draft::Known(HistoryPiece::Client(message.json)));
+            }
             Some(sent) if has_same_parts(&message.json, &sent.sent) => {
                 out.push_user(Draft::Known(client_piece(&sent.sent)));
             }
@@ -239,7 +242,7 @@ impl List<'_> {
 
     /// What really happened. The link is the client's face of it, where there is one.
     fn write_group(&self, group: Group<'_>, link: Option<usize>, out: &mut Transcript) {
-        let mut steps = transcript::steps(group.turns, group.next);
+        let mut steps = transcript::steps(group.turns, group.next.map(|next| &**next));
         if group.next.is_none() {
             steps = self.start.cut(steps);
         }
@@ -255,7 +258,8 @@ impl List<'_> {
             out.ends_with_tool = false;
         }
         let Some(open) = group.last().and_then(|turn| turn.open()) else { return };
-        let is_closed = transcript::has_round(group.next.filter(|next| next.body.resumes));
+        let is_closed =
+            transcript::has_round(group.next.map(|next| &**next).filter(|next| next.body.resumes));
         let is_last = group.next.is_none();
         if is_closed || (is_last && self.start.is_resume()) {
             return;

@@ -117,17 +117,13 @@ impl Sessions {
     /// it.
     fn running_resume(&self, scope: Scope, place: &Place) -> Option<Subscriber> {
         let is_running =
-            |turn: &&TurnRecord| turn.body.resumes && turn.row.status == TurnStatus::Running;
+            |turn: &&Arc<TurnRecord>| turn.body.resumes && turn.row.status == TurnStatus::Running;
         let turn = place.found.attempts.iter().find(is_running)?;
         self.running.join(scope, &turn.row.id)
     }
 
     /// The approvals of the round that the request may take up.
-    async fn approvals(
-        &self,
-        scope: Scope,
-        place: &Place,
-    ) -> Result<Vec<ApprovalRow>, StoreError> {
+    async fn approvals(&self, scope: Scope, place: &Place) -> Result<Vec<ApprovalRow>, StoreError> {
         let Some(last) = place.found.path.last() else { return Ok(Vec::new()) };
         let Some(open) = last.open().filter(|open| !open.asked.is_empty()) else {
             return Ok(Vec::new());
@@ -167,7 +163,7 @@ impl From<StoreError> for NotStarted {
 
 /// Whether all asks of the open round were decided over REST, and no turn has acted on it yet.
 fn is_decided(place: &Place, approvals: &[ApprovalRow]) -> bool {
-    let open = place.found.path.last().and_then(TurnRecord::open);
+    let open = place.found.path.last().and_then(|turn| turn.open());
     let was_resumed = place.found.attempts.iter().any(|turn| turn.body.resumes);
     !was_resumed && open.is_some_and(|open| are_decided(open, approvals))
 }

@@ -52,7 +52,7 @@ impl Sessions {
         request: &ChatRequest,
         chain: &Chain,
     ) -> Result<Place, ApiError> {
-        let search = Search { store: &*self.store, scope, chain };
+        let search = Search { store: &*self.store, known: &self.running.known, scope, chain };
         match &request.named {
             Some(named) => self.resolve_named(search, named, &request.model).await,
             None => self.resolve_by_content(search).await,
@@ -66,9 +66,10 @@ impl Sessions {
         model: &str,
     ) -> Result<Place, ApiError> {
         let known = self.session_named(search.scope, named, model).await?;
-        let name = known.as_ref().map_or_else(|| named.name(model), |row| {
-            row.name.clone().unwrap_or_else(|| named.name(model))
-        });
+        let name = known.as_ref().map_or_else(
+            || named.name(model),
+            |row| row.name.clone().unwrap_or_else(|| named.name(model)),
+        );
         let guard = known.is_none().then(|| self.names.take(search.scope, name.clone()));
         let id = match (&known, &guard) {
             (Some(row), _) => row.id.clone(),

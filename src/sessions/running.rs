@@ -43,6 +43,7 @@ use crate::agent::outbox::Inbox;
 use crate::clock;
 use crate::errors::ApiError;
 use crate::ids::{Scope, SessionId, TurnId};
+use crate::sessions::known_turns::KnownTurns;
 use crate::store::{Store, TurnKey};
 use crate::sync;
 
@@ -105,6 +106,8 @@ pub(crate) struct Running {
     pub(crate) slots: SessionSlots,
     records: Records,
     memory: KeptMemory,
+    /// What later requests need not load again.
+    pub(crate) known: KnownTurns,
 }
 
 #[derive(Debug, Default)]
@@ -123,6 +126,7 @@ impl Running {
             slots: SessionSlots::default(),
             records: Records::new(store),
             memory: KeptMemory::new(MAX_KEPT_BYTES),
+            known: KnownTurns::default(),
         }
     }
 
@@ -186,7 +190,8 @@ impl Running {
         started: StartedTurn,
         sharing: Sharing,
     ) -> (Arc<SharedTurn>, Subscriber) {
-        let StartedTurn { session, session_name, id, scope, started_ms, model, mut events, .. } = started;
+        let StartedTurn { session, session_name, id, scope, started_ms, model, mut events, .. } =
+            started;
         let Sharing { form, policy, retention, held, revoked } = sharing;
         if !form.stream {
             events.wait_for_end();
