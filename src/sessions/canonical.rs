@@ -1,5 +1,6 @@
 //! Reduces texts to what stays the same on their way through a frontend.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::progress_lines;
@@ -76,10 +77,13 @@ fn without_thoughts(text: &str) -> &str {
 
 /// Removes the blocks in which frontends keep reasoning and cards. They begin a line and have
 /// a type; a model's own `<details>` has none. An open block reaches to the end.
-fn without_details(text: &str) -> String {
+fn without_details(text: &str) -> Cow<'_, str> {
     const OPEN: &str = "<details";
     const TYPED: &str = "<details type=";
     const CLOSE: &str = "</details>";
+    if !text.contains(TYPED) {
+        return text.into();
+    }
     let mut kept = String::with_capacity(text.len());
     let (mut rest, mut depth, mut at_line_start) = (text, 0_usize, true);
     while let Some(at) = rest.find('<') {
@@ -107,17 +111,17 @@ fn without_details(text: &str) -> String {
     if depth == 0 {
         kept.push_str(rest);
     }
-    kept
+    kept.into()
 }
 
 /// Removes progress lines. The names of tools are those in lines that tell of an end with time
 /// and size, which nobody else writes.
-fn without_progress(text: &str) -> String {
+fn without_progress(text: &str) -> Cow<'_, str> {
     let tools: HashSet<&str> = text.lines().filter_map(progress_lines::ended_tool).collect();
     if tools.is_empty() {
-        return text.to_owned();
+        return text.into();
     }
-    progress_lines::removed(text, |name| tools.contains(name))
+    progress_lines::removed(text, |name| tools.contains(name)).into()
 }
 
 #[cfg(test)]
