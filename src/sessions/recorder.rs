@@ -66,8 +66,9 @@ impl Present {
         (!is_same).then_some(now)
     }
 
-    pub(super) fn session(&self) -> SessionBody {
-        SessionBody { prompt: self.prompt.clone(), grants: self.context.grants.save() }
+    /// The body of the session.
+    fn session(&self) -> Vec<u8> {
+        json(&SessionBody { prompt: self.prompt.clone(), grants: self.context.grants.save() })
     }
 }
 
@@ -78,7 +79,7 @@ impl Drop for TurnRecorder {
         if self.is_written.load(Ordering::Relaxed) && !rows.has_ended {
             rows.turn.status = TurnStatus::Crashed;
             // The store applies it even though nobody waits.
-            drop(self.store.commit(rows.put()));
+            drop(self.store.commit(rows.put(&self.present)));
         }
     }
 }
@@ -98,7 +99,7 @@ impl TurnRecorder {
     pub(super) async fn begin(&self) -> Result<(), crate::store::StoreError> {
         let changes = {
             let mut rows = sync::lock(&self.rows);
-            let mut changes = rows.put();
+            let mut changes = rows.put(&self.present);
             changes.append(&mut rows.first);
             changes
         };
@@ -112,9 +113,9 @@ impl TurnRecorder {
         let mut changes = Vec::new();
         if let Entry::End(end) = entry {
             self.end(&mut rows, end);
-            changes = rows.put();
+            changes = rows.put(&self.present);
         } else if !self.is_written.load(Ordering::Relaxed) {
-            changes = rows.put();
+            changes = rows.put(&self.present);
         }
         if let Entry::Asked { asked } = entry {
             changes.extend(asked.iter().map(|asked| Change::Approval(approval(&rows, asked))));
@@ -132,7 +133,6 @@ impl TurnRecorder {
         rows.turn.status = status(end);
         rows.body.facts = self.present.facts();
         rows.session.updated_ms = clock::now_ms();
-        rows.session.body = json(&self.present.session());
         rows.has_ended = true;
     }
 }
@@ -150,10 +150,12 @@ impl Recorder for TurnRecorder {
 }
 
 impl Rows {
-    fn put(&self) -> Vec<Change> {
+    fn put(&self, present: &Present) -> Vec<Change> {
         let mut turn = self.turn.clone();
         turn.body = json(&self.body);
-        vec![Change::Session(self.session.clone()), Change::Turn(turn)]
+        let mut session = self.session.clone();
+        session.body = present.session();
+        vec![Change::Session(session), Change::Turn(turn)]
     }
 }
 

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::begin::{Caller, NotStarted, Prepared};
 use super::naming::NameGuard;
 use super::record::{Facts, SessionBody, TurnBody};
-use super::recorder::{NoRecorder, Present, Rows, TurnRecorder, json};
+use super::recorder::{NoRecorder, Present, Rows, TurnRecorder};
 use super::request::ChatRequest;
 use super::resolve::Place;
 use super::running::limits::RunPermit;
@@ -85,7 +85,7 @@ impl Sessions {
         };
         let acts_on_records = assembled.resumes || request.detach || !decided.is_empty();
         let rows = Rows {
-            session: session_row(&place, &turn, request, caller, &present),
+            session: session_row(&place, &turn, request, caller),
             turn: TurnRow {
                 id: turn.id.clone(),
                 session: turn.session.clone(),
@@ -182,8 +182,16 @@ impl Sessions {
         mut pieces: Pieces,
         guard: Option<NameGuard>,
     ) -> StartedTurn {
-        let TurnParts { session, session_name, id, scope, started_ms, context, permissions, prompt } =
-            turn;
+        let TurnParts {
+            session,
+            session_name,
+            id,
+            scope,
+            started_ms,
+            context,
+            permissions,
+            prompt,
+        } = turn;
         if let Some(prompt) = prompt.filter(|_| !request.tools.tools().is_empty()) {
             pieces.pieces = prompt::apply(self.prompt.mode, &prompt, pieces.pieces);
         }
@@ -211,7 +219,18 @@ impl Sessions {
             drop(guard);
         });
         let decisions = Some(decisions);
-        StartedTurn { session, session_name, id, scope, started_ms, model, events, stop, decisions, task }
+        StartedTurn {
+            session,
+            session_name,
+            id,
+            scope,
+            started_ms,
+            model,
+            events,
+            stop,
+            decisions,
+            task,
+        }
     }
 
     fn sharing(
@@ -307,7 +326,6 @@ fn session_row(
     turn: &TurnParts,
     request: &ChatRequest,
     caller: &Caller,
-    present: &Present,
 ) -> SessionRow {
     let known = place.row.as_ref();
     SessionRow {
@@ -318,7 +336,7 @@ fn session_row(
         model: request.model.clone(),
         created_ms: known.map_or(turn.started_ms, |row| row.created_ms),
         updated_ms: turn.started_ms,
-        body: json(&present.session()),
+        body: Vec::new(),
     }
 }
 
@@ -336,5 +354,16 @@ fn ask_again(
     let ids = (session_name.clone(), id.clone());
     task.spawn(ask_again::run(recorder, outbox, open, left_out, ids));
     let (stop, decisions) = (CancellationToken::new(), None);
-    StartedTurn { session, session_name, id, scope, started_ms, model, events, stop, decisions, task }
+    StartedTurn {
+        session,
+        session_name,
+        id,
+        scope,
+        started_ms,
+        model,
+        events,
+        stop,
+        decisions,
+        task,
+    }
 }
