@@ -31,6 +31,10 @@ pub(crate) const TIMED: &str = "timed";
 /// started.
 pub(crate) const BRACE: &str = "brace";
 
+/// The same with a tool that counts as one with an effect, so that its intent is committed
+/// first.
+pub(crate) const INTENT: &str = "intent";
+
 /// One waiting call for each question, then a line of text.
 pub(crate) const STEPS: &str = "steps";
 
@@ -103,11 +107,11 @@ impl Upstream {
         *lock(&self.shared.script) = Some(script);
     }
 
-    /// The times from the last braces of [`BRACE`] to the starts of their tools, in
-    /// order.
+    /// The times from the last braces of [`BRACE`] or [`INTENT`] to the starts of their
+    /// tools since the last time this was asked, in order.
     pub(crate) fn start_latencies(&self) -> Vec<Duration> {
-        let starts = lock(&self.shared.starts);
-        let braces = lock(&self.shared.braces);
+        let starts = std::mem::take(&mut *lock(&self.shared.starts));
+        let braces = std::mem::take(&mut *lock(&self.shared.braces));
         starts.iter().zip(&*braces).map(|(start, brace)| start.saturating_sub(*brace)).collect()
     }
 }
@@ -122,7 +126,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     let asks_for = |model: &str| contains(&body, format!(r#""model":"{model}""#).as_bytes());
     let is_answered = contains(&body, br#""role":"tool""#);
-    if is_answered && asks_for(BRACE) {
+    if is_answered && (asks_for(BRACE) || asks_for(INTENT)) {
         lock(&shared.starts).push(start_of_tool(&body));
     }
     if !contains(&body, br#""stream":true"#) {
@@ -141,8 +145,10 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
         searching("Grep", PATTERN)
     } else if asks_for(GLOB) {
         searching("Glob", FILE_NAMES)
+    } else if asks_for(INTENT) {
+        brace("Act", shared)
     } else {
-        brace(shared)
+        brace("Wait", shared)
     };
     ([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
 }
@@ -204,10 +210,10 @@ fn searching(tool: &str, pattern: &str) -> Events {
     at_once([vec![head, front, back], ending("tool_calls")].concat())
 }
 
-fn brace(shared: Arc<Shared>) -> Events {
+fn brace(tool: &str, shared: Arc<Shared>) -> Events {
     /// Long enough for the tool to start while the stream is open.
     const OPEN: Duration = Duration::from_millis(5);
-    let (head, front, back) = call("Wait", 0, r#"{"ms": 0"#);
+    let (head, front, back) = call(tool, 0, r#"{"ms": 0"#);
     let before = at_once(vec![head, front]);
     let noted = stream::once(async move {
         lock(&shared.braces).push(now());

@@ -40,6 +40,8 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(ask_user_question::AskUserQuestion),
         #[cfg(feature = "bench-tool")]
         erase(wait::Wait),
+        #[cfg(feature = "bench-tool")]
+        erase(wait::Act),
     ]
 }
 
