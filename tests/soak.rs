@@ -9,6 +9,7 @@ mod faulty;
 mod hostile;
 mod memory;
 mod searches;
+mod sessions;
 mod table;
 
 use table::Table;
@@ -26,6 +27,7 @@ async fn soak() {
     table.measure("ignore files", searches::ignore_files()).await;
     table.measure("cancels", cancels::cancels()).await;
     table.measure("commands", commands::commands()).await;
+    table.measure("sessions", sessions::many_sessions()).await;
     table.measure("faults", faulty::conversations()).await;
     table.finish();
 }
