@@ -3,6 +3,7 @@
 pub(crate) mod asking;
 mod attempts;
 pub(crate) mod beginning;
+pub(crate) mod compaction;
 pub(crate) mod conversation;
 mod deltas;
 pub(crate) mod events;

@@ -36,6 +36,10 @@ use crate::processes;
 use crate::store::Store;
 use crate::store::sqlite::{OpenError, SqliteStore};
 
+/// How long the store may take to write all that was committed. A disk that hangs must not keep
+/// the server from ending.
+const CLOSING_TIME: Duration = Duration::from_secs(5);
+
 /// How long turns without a client may take to record that the server ended them.
 const TERMINAL_TIME: Duration = Duration::from_secs(2);
 
@@ -174,6 +178,9 @@ impl Server {
             () = revoking => {}
         }
         processes::end_supervisors().await;
+        if tokio::time::timeout(CLOSING_TIME, self.store.close()).await.is_err() {
+            tracing::error!("the disk did not take all that the store has to write");
+        }
     }
 }
 

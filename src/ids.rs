@@ -18,15 +18,6 @@ macro_rules! random_ids {
             pub(crate) fn random() -> Self {
                 Self(format!(concat!($prefix, "{}"), Uuid::new_v4().simple()))
             }
-
-            /// Reads an id that the server made. No other spelling is one.
-            pub(crate) fn parse(text: &str) -> Option<Self> {
-                is_own_id($prefix, text).then(|| Self(text.to_owned()))
-            }
-
-            pub(crate) fn as_str(&self) -> &str {
-                &self.0
-            }
         }
 
         impl fmt::Display for $name {
@@ -59,6 +50,36 @@ impl CompletionId {
     pub(crate) fn of_turn(turn: &TurnId) -> Self {
         Self(turn.0.replacen("turn_", "chatcmpl-", 1))
     }
+}
+
+macro_rules! ids_that_come_back {
+    ($($name:ident = $prefix:literal;)*) => {$(
+        impl $name {
+            /// Reads an id that the server made. No other spelling is one.
+            pub(crate) fn parse(text: &str) -> Option<Self> {
+                is_own_id($prefix, text).then(|| Self(text.to_owned()))
+            }
+
+        }
+    )*};
+}
+
+macro_rules! shown_ids {
+    ($($name:ident)*) => {$(
+        impl $name {
+            pub(crate) fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+    )*};
+}
+
+shown_ids! { SessionId TurnId ApprovalId CardId }
+
+ids_that_come_back! {
+    SessionId = "sess_";
+    TurnId = "turn_";
+    ApprovalId = "appr_";
 }
 
 /// Whether `text` is `prefix` and 32 lower-case hexadecimal digits.
@@ -107,6 +128,11 @@ impl RequestId {
         let is_printable = sent.iter().all(|byte| (b' '..=b'~').contains(byte));
         let fits = (1..=MAX_REQUEST_ID).contains(&sent.len());
         (is_printable && fits).then(|| Self(String::from_utf8_lossy(sent).into_owned()))
+    }
+
+    /// The id as printable ASCII.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
     }
 }
 

@@ -8,6 +8,7 @@ mod ask_again;
 pub(crate) mod assemble;
 pub(crate) mod begin;
 mod canonical;
+pub(crate) mod context_limits;
 mod decisions;
 mod export;
 mod known_turns;
@@ -38,7 +39,8 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use self::approval_settings::ApprovalSettings;
-use self::naming::Names;
+use self::context_limits::KnownLimits;
+use self::naming::PendingNames;
 use self::request::Progress;
 use self::running::Running;
 use crate::agent::prompt;
@@ -62,13 +64,14 @@ pub(crate) struct Sessions {
     /// `sessions.content_address`.
     pub(crate) content_address: bool,
     pub(crate) model_rules: Arc<[ModelRule]>,
+    pub(crate) context_limits: KnownLimits,
     pub(crate) prompt: prompt::PromptSettings,
     pub(crate) progress: Progress,
     pub(crate) refusals: Arc<ModelRefusals>,
     pub(crate) memory_budget: MemoryBudget,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) running: Arc<Running>,
-    pub(crate) names: Names,
+    pub(crate) names: PendingNames,
     pub(crate) shutdown: CancellationToken,
 }
 

@@ -3,6 +3,7 @@
 //! The store knows no meaning of what it keeps: rows have the columns that are searched, and a
 //! body that only `sessions` reads.
 
+#[cfg(test)]
 pub(crate) mod memory;
 pub(crate) mod rows;
 pub(crate) mod settings;
@@ -110,14 +111,14 @@ pub(crate) enum StoreError {
     #[error("the store cannot be used now")]
     Unavailable,
     /// A condition of a change does not hold: the approval is decided already.
-    #[error("somebody else was quicker")]
+    #[error("another request has decided it first")]
     Conflict,
 }
 
 impl From<StoreError> for ApiError {
     fn from(_: StoreError) -> Self {
-        let message = "The server cannot keep what this request needs kept. Nothing was run; try \
-                       again when its operator has looked at the disk.";
+        let message = "The server cannot keep what this request needs kept, so it went no \
+                       further; try again when its operator has looked at the disk.";
         Self::new(ErrorCode::StoreUnavailable, message)
     }
 }

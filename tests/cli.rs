@@ -362,7 +362,7 @@ fn check_tells_what_was_set_and_whether_upstream_answers() {
         "workspace: ~/workspace",
         "client key: TOOLHAND_API_KEY",
         "upstream key: none",
-        "permission mode: default: tools may read; writes and commands would ask, and nobody can be asked in this version: they need an allow rule",
+        "permission mode: default: tools may read; writes and commands ask a person",
         "sandbox: off: a command can do all that this user can",
         "passed on to upstream: completions, embeddings, moderations, rerank, audio, images",
         "web pages that may call this server: none: cors.allow_origins names none",

@@ -1,5 +1,6 @@
 //! Tests the whole chain with the real LiteLLM: `up`, tool calls, errors.
 
+mod context;
 mod faults;
 mod providers;
 

@@ -124,7 +124,9 @@ async fn what_a_name_used_twice_is_told_fits_the_document() {
 #[tokio::test]
 async fn what_a_full_server_says_fits_the_document() {
     let upstream = Upstream::start();
-    let server = Server::builder(&upstream).config("limits.connections", "1").start().await;
+    // Each refusal waits a second for room, so that the kept connection must last longer.
+    let server = Server::builder(&upstream).config("limits.connections", "1");
+    let server = server.config("limits.header_time", r#""10m""#).start().await;
     let client = server.client();
     let _kept = client.connect().await;
     for (path, asked) in [

@@ -41,6 +41,17 @@ fn is_a_summary(object: &Value) {
     assert!(object["title"].is_string() && object["lines"].is_i64(), "{object:#}");
 }
 
+/// Read and the client's tool answered in one message, in the model's order.
+#[track_caller]
+fn tells_both_answers_once(text: &Value) {
+    let text = text.as_str().unwrap_or_default();
+    let (read, weather) = (text.find("Read (notes.txt) answered"), text.find("get_weather (Oslo)"));
+    assert!(read.is_some() && read < weather, "{text}");
+    assert_eq!(text.matches("Read (notes.txt)").count(), 1, "{text}");
+    assert_eq!(text.matches("get_weather (Oslo)").count(), 1, "{text}");
+    assert!(text.contains("the quince is ripe") && text.contains("rain, 7 degrees"), "{text}");
+}
+
 /// The server read a file and the client's tool ran, once.
 #[track_caller]
 fn used_both_tools(told: &Value, turn: &str) {
@@ -81,6 +92,40 @@ async fn the_python_sdk() {
 }
 
 #[tokio::test]
+async fn the_python_sdk_resends_visible_messages_alone() {
+    let told = run(environment("sdk").await.join("bin/python"), "conversations.py").await;
+
+    let memory = &told["memory"];
+    let recalled = memory["recalled"]["text"].as_str().unwrap_or_default();
+    assert!(recalled.contains("Read (notes.txt) answered:"), "{memory:#}");
+    assert!(recalled.contains("the quince is ripe") && recalled.contains("Glob (*.txt)"));
+    assert_eq!(memory["recalled"]["session"], memory["read"]["session"]);
+
+    let approval = &told["approval"];
+    assert_eq!(approval["question"]["finish"], "stop", "{approval:#}");
+    assert_eq!(approval["question"]["asked"][0]["tool"], "Write", "{approval:#}");
+    let question = approval["question"]["text"].as_str().unwrap_or_default();
+    assert!(question.contains("+plum") && question.contains("`1` allow once"), "{question}");
+    let allowed = approval["allowed"]["text"].as_str().unwrap_or_default();
+    assert!(allowed.contains("Write (of-python.txt) answered:"), "{approval:#}");
+    let denied = approval["denied"][1]["text"].as_str().unwrap_or_default();
+    assert!(denied.contains("Write (pear.txt) failed:"), "{approval:#}");
+    assert!(denied.contains("no, thank you"), "{approval:#}");
+
+    let question = &told["question"];
+    assert_eq!(question["question"]["asked"][0]["tool"], "AskUserQuestion", "{question:#}");
+    let answered = question["answered"]["text"].as_str().unwrap_or_default();
+    assert!(answered.contains(r#"{"Which colour?":"Blue"}"#), "{question:#}");
+
+    let mixed = &told["mixed"];
+    assert_eq!(mixed["calls"], json!(["get_weather"]), "{mixed:#}");
+    tells_both_answers_once(&mixed["text"]);
+    tells_both_answers_once(&mixed["recalled"]);
+    assert_eq!(mixed["sessions"][0], mixed["sessions"][1], "{mixed:#}");
+    assert_eq!(mixed["sessions"][0], mixed["sessions"][2], "{mixed:#}");
+}
+
+#[tokio::test]
 async fn the_node_sdk() {
     environment("sdk").await;
     let told = run("node".into(), "turns.mjs").await;
@@ -90,6 +135,14 @@ async fn the_node_sdk() {
         assert_eq!(told[turn]["finish"], "stop", "{turn}");
     }
     shows_cards(&told["cards"]);
+    for progress in ["events", "cards"] {
+        let turn = &told["asked"][progress];
+        assert_eq!((&turn["finish"], &turn["calls"]), (&json!("stop"), &Value::Null), "{turn:#}");
+        assert_eq!(turn["asked"][0]["tool"], "Write", "{turn:#}");
+        assert!(turn["text"].to_string().contains(".txt) answered:"), "{turn:#}");
+    }
+    let kinds = told["asked"]["events"]["kinds"].as_array().expect("kinds");
+    assert!(kinds.contains(&json!("approval")), "{kinds:?}");
     assert_eq!(told["client_tool"]["finish"], "tool_calls", "{told:#}");
     assert_eq!(told["client_tool"]["arguments"], json!({ "city": "Oslo" }));
     let text = told["client_tool"]["text"].as_str().unwrap_or_default();
@@ -115,6 +168,11 @@ async fn the_ai_sdk() {
         used_both_tools(&told, turn);
         assert_eq!(told[turn]["steps"], 2, "{told:#}");
     }
+    let memory = &told["mixed_memory"];
+    assert_eq!(memory["cities"], json!(["Oslo"]), "{memory:#}");
+    tells_both_answers_once(&memory["text"]);
+    assert!(memory["sessions"][0].is_string(), "{memory:#}");
+    assert_eq!(memory["sessions"][0], memory["sessions"][1], "{memory:#}");
     for turn in ["output", "object", "streamed"] {
         is_a_summary(&told["structured"][turn]);
     }
@@ -146,4 +204,19 @@ async fn the_agents_sdk() {
     assert_eq!(told["responses"]["status"], 404, "{told:#}");
     let message = told["responses"]["message"].as_str().unwrap_or_default();
     assert!(message.contains("OpenAIChatCompletionsModel"), "{message}");
+}
+
+#[tokio::test]
+async fn langchain() {
+    let told = run(environment("sdk").await.join("bin/python"), "langchain_agent.py").await;
+
+    for turn in ["answer", "streamed"] {
+        quotes_the_file(&told, turn);
+    }
+    for turn in ["agent", "agent_streamed"] {
+        used_both_tools(&told, turn);
+        tells_both_answers_once(&told[turn]["text"]);
+        tells_both_answers_once(&told[turn]["recalled"]);
+        assert_eq!(told[turn]["calls"], json!(["get_weather"]), "{told:#}");
+    }
 }

@@ -1,12 +1,30 @@
 //! Tests the memory behind the stateless API, from the client's socket to upstream's and back.
 
 mod approvals;
-mod kills;
+mod asking;
+mod background;
+mod compaction;
+mod databases;
+mod dialogs;
+mod disks;
+mod endings;
+mod frontends;
+mod grants;
+pub(crate) mod kills;
+mod leaving;
 mod memory;
 mod mixed;
 mod names;
 mod orders;
+mod questions;
+mod repeated;
+pub(crate) mod repeats;
+mod rest;
 mod restart;
+pub(crate) mod scenario;
+mod several;
+mod stale;
+mod waiting;
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Tests what the configuration keys change, as seen from outside. Keys that other tests
 //! need anyway are tested there.
 
-mod client_keys;
+pub(crate) mod client_keys;
 mod http;
 mod limits;
 mod models;

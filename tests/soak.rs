@@ -7,6 +7,7 @@ mod cancels;
 mod commands;
 mod faulty;
 mod hostile;
+mod kills;
 mod memory;
 mod searches;
 mod sessions;
@@ -29,5 +30,7 @@ async fn soak() {
     table.measure("commands", commands::commands()).await;
     table.measure("sessions", sessions::many_sessions()).await;
     table.measure("faults", faulty::conversations()).await;
+    table.measure("kills", kills::kills()).await;
+    table.measure("repeats", kills::repeats()).await;
     table.finish();
 }

@@ -9,6 +9,7 @@ use tokio::process::Command;
 
 pub(crate) mod chunks;
 pub(crate) mod client;
+pub(crate) mod disk;
 pub(crate) mod faults;
 pub(crate) mod faulty_proxy;
 pub(crate) mod http;

@@ -4,6 +4,7 @@
 //! so that providers find the common prefix in their prompt caches. Messages are rewritten only
 //! for another model, or for a model that refuses reasoning.
 
+mod compacting;
 mod history;
 mod tail;
 mod written;

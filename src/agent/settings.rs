@@ -1,5 +1,6 @@
 //! Defines the settings of turns and of models: `[turns]`, `[[models]]`.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use globset::{GlobBuilder, GlobMatcher};
@@ -57,6 +58,9 @@ pub(crate) struct ModelRule {
     pub(crate) start: Option<StartRule>,
     #[serde(default)]
     pub(crate) reasoning: Option<ReasoningRule>,
+    /// The most tokens that the model takes.
+    #[serde(default)]
+    pub(crate) context: Option<NonZeroU64>,
 }
 
 /// When the calls of a model may start (docs/stream.md, When a call may start).
@@ -139,6 +143,8 @@ pub(crate) enum Delivery {
 pub(crate) struct ModelTraits {
     pub(crate) start: StartRule,
     pub(crate) reasoning: ReasoningRule,
+    /// The most tokens that the model takes, if the operator has said so.
+    pub(crate) context: Option<NonZeroU64>,
 }
 
 /// Applies the first of `rules` that matches one of `names`: the requested name, and the one
@@ -148,6 +154,7 @@ pub(crate) fn traits_of(names: &[&str], rules: &[ModelRule]) -> ModelTraits {
     ModelTraits {
         start: rule.and_then(|rule| rule.start).unwrap_or_else(|| shipped_start(names)),
         reasoning: rule.and_then(|rule| rule.reasoning).unwrap_or_default(),
+        context: rule.and_then(|rule| rule.context),
     }
 }
 
@@ -172,7 +179,8 @@ mod tests {
             models: Vec<ModelRule>,
         }
         let file: File = toml::from_str(rules).unwrap();
-        assert_eq!(traits_of(&[model], &file.models), ModelTraits { start, reasoning });
+        let traits = traits_of(&[model], &file.models);
+        assert_eq!((traits.start, traits.reasoning), (start, reasoning));
     }
 
     #[test]
@@ -194,5 +202,17 @@ mod tests {
         "#;
         check("opus", rules, StartRule::AfterStream, ReasoningRule::Echo);
         check("sonnet", rules, StartRule::Sealed, ReasoningRule::Drop);
+    }
+
+    #[test]
+    fn a_context_is_a_number_of_tokens_above_zero() {
+        let rule = |context: &str| {
+            toml::from_str::<ModelRule>(&format!("match = \"*\"\ncontext = {context}"))
+        };
+        let traits = traits_of(&["any"], &[rule("128000").unwrap()]);
+        assert_eq!(traits.context.map(NonZeroU64::get), Some(128_000));
+        for wrong in ["0", "-1", "\"128k\""] {
+            assert!(rule(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -5,162 +5,34 @@
 mod asks;
 mod beginnings;
 mod closing;
+mod compacting;
 mod ending;
+mod signals;
+mod start;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
 
 use self::asks::Asks;
+use self::compacting::Compacting;
+pub(crate) use self::signals::{Event, Judgement, TurnEffect};
+pub(crate) use self::start::TurnStart;
 use super::attempts::Attempts;
-use super::beginning::{Asking, Beginning, Decided, HistoryPiece};
-use super::conversation::Conversation;
+use super::beginning::HistoryPiece;
 use super::events::TurnEvent;
-use super::held_text::ContentRule;
 use super::limits::Repeats;
 use super::record::{Entry, Ran};
 use super::round::{Ending, Round, RoundEffect, RoundRules};
-use super::settings::{
-    AskedModel, Delivery, ModelRule, Refused, StartRule, TurnSettings, traits_of,
-};
+use super::settings::{Refused, StartRule, traits_of};
 use super::stats::TurnStats;
 use super::unknown::Unknown;
 use crate::errors::{ApiError, ErrorCode};
-use crate::execution::ask::{Ask, Decision};
-use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolResult};
+use crate::execution::pipeline::ToolResult;
 use crate::execution::schedule::Position;
-use crate::ids::{SessionId, TurnId};
 use crate::memory_budget::Exhausted;
 use crate::openai::chunk::{Chunk, FinishReason};
-use crate::upstream::{self, Fault, RequestBody};
-
-/// An event that the turn must react to.
-#[derive(Debug)]
-pub(crate) enum Event {
-    Chunk(Box<Chunk>),
-    /// The stream ended in order: with `[DONE]`, or after a `finish_reason`.
-    StreamEnded {
-        /// As in `Faulted`: a call that is half open makes this a fault.
-        jitter: f64,
-    },
-    Faulted {
-        fault: Fault,
-        /// A random number between 0 and 1, which spreads the waits before retries.
-        jitter: f64,
-    },
-    /// The turn of this call has come: it is judged.
-    Started(Position),
-    Judged {
-        position: Position,
-        judgement: Judgement,
-    },
-    /// A call was judged without being started; it asks this, or nothing.
-    JudgedAhead {
-        position: Position,
-        ask: Option<Box<Ask>>,
-    },
-    Answered {
-        position: Position,
-        result: ToolResult,
-        duration: Duration,
-    },
-    /// A person decided over REST.
-    Decided(Decided),
-    /// `approval.wait` is over.
-    WaitIsOver,
-    /// The entry that the turn waits for is committed.
-    Committed,
-    /// An entry could not be committed.
-    NotCommitted(ApiError),
-    /// The client left, or somebody cancelled the turn.
-    Stopped,
-    /// `turns.max_duration` is over.
-    TimeIsUp,
-    ShuttingDown,
-    /// The turn needs more memory than the server has left (`limits.buffers`).
-    Overloaded,
-}
-
-/// What the pipeline says of a call that it does not answer itself.
-#[derive(Debug)]
-pub(crate) enum Judgement {
-    Permitted {
-        /// Whether it may change anything.
-        has_effect: bool,
-    },
-    Asked(Box<Ask>),
-}
-
-/// An action that the driver carries out for the turn.
-#[derive(Debug)]
-pub(crate) enum TurnEffect {
-    Emit(TurnEvent),
-    /// Sends a request upstream after a wait. Closes the stream that is open, drops the running
-    /// calls, and counts positions from 0 again.
-    Ask {
-        body: RequestBody,
-        wait: Duration,
-    },
-    /// Closes the stream that is open.
-    CloseStream,
-    /// Gives the next call its position in the schedule.
-    Reserve,
-    Ready(Position, Box<AdmittedCall>),
-    /// Judges these calls without starting them.
-    JudgeAhead(Vec<Position>),
-    /// Judges the call with this decision: now if it asks, otherwise when its turn comes.
-    Decide(Position, Decision),
-    /// Runs a call that was permitted, when this entry is committed.
-    Run(Position, Option<Entry>),
-    /// Ends a call that was judged and will not run.
-    Release(Position),
-    /// Takes decisions over REST for this long.
-    AwaitDecisions(Duration),
-    /// Commits an entry behind all before it.
-    Record(Entry),
-    /// The same, and tells the turn of it.
-    Commit(Entry),
-    /// Closes the stream, and ends the calls that run.
-    Abort,
-    /// Frees these positions, all of them before the scheduler starts a call.
-    Withdraw(Vec<Position>),
-    /// Remembers what this model refuses.
-    RememberRefusal(Refused, String),
-    /// Ends the turn.
-    Stop,
-}
-
-/// What a turn starts with.
-#[derive(Debug)]
-pub(crate) struct TurnStart {
-    /// The client's own name of the session, or its id.
-    pub(crate) session: String,
-    pub(crate) turn: TurnId,
-    /// The requested model, then its fallbacks in order. The turn's state takes them out.
-    pub(crate) models: Vec<AskedModel>,
-    /// The form in which upstream is asked for each round.
-    pub(crate) delivery: Delivery,
-    pub(crate) content: ContentRule,
-    /// Whether the client is shown cards, with arguments and answers.
-    pub(crate) cards: bool,
-    pub(crate) conversation: Conversation,
-    /// Whether the client has limited the length of one answer.
-    pub(crate) limits_output: bool,
-    pub(crate) pipeline: Pipeline,
-    pub(crate) client_tools: Arc<[String]>,
-    pub(crate) settings: TurnSettings,
-    pub(crate) model_rules: Arc<[ModelRule]>,
-    pub(crate) upstream: Arc<upstream::UpstreamSettings>,
-    /// The most characters of all answers of a round together.
-    pub(crate) max_round_chars: usize,
-    pub(crate) beginning: Beginning,
-    pub(crate) asking: Asking,
-    /// Whether the client wants what the turn adds to the conversation.
-    pub(crate) include_messages: bool,
-    /// Milliseconds since 1970 when the turn began, for the times of what it asks.
-    pub(crate) began_ms: i64,
-}
+use crate::upstream::Fault;
 
 /// The state of a turn.
 #[derive(Debug)]
@@ -204,6 +76,7 @@ pub(crate) struct TurnState {
     then: Vec<HistoryPiece>,
     /// The answer that the turn goes on with, and the note that asks for it.
     continued: Option<Continued>,
+    compacting: Compacting,
 }
 
 /// An answer of ours that the turn goes on with.
@@ -225,6 +98,8 @@ enum Phase {
     Streaming,
     /// For tool calls; the stream has ended.
     Answering,
+    /// For a summary that the model writes.
+    Summarising,
     /// For the commit of its end.
     Ending,
     Over,
@@ -259,6 +134,7 @@ impl TurnState {
             has_closed: false,
             then: Vec::new(),
             continued: None,
+            compacting: Compacting::default(),
         }
     }
 
@@ -274,10 +150,17 @@ impl TurnState {
                 Event::Chunk(_) | Event::StreamEnded { .. } | Event::Faulted { .. },
             ) => {}
             (Phase::Ending, event) => self.while_ending(event, &mut effects),
-            (Phase::Streaming, Event::Chunk(chunk)) if chunk.whole.is_some() => {
-                self.whole = Some(chunk);
+            (
+                Phase::Summarising,
+                event @ (Event::Chunk(_) | Event::StreamEnded { .. } | Event::Faulted { .. }),
+            ) => self.while_summarising(event, &mut effects),
+            (Phase::Streaming, Event::Chunk(chunk)) => {
+                self.record_compaction(&mut effects);
+                match chunk.whole {
+                    Some(_) => self.whole = Some(chunk),
+                    None => self.chunk(*chunk, &mut effects),
+                }
             }
-            (Phase::Streaming, Event::Chunk(chunk)) => self.chunk(*chunk, &mut effects),
             (Phase::Streaming, Event::StreamEnded { jitter }) => {
                 self.stream_ended(jitter, &mut effects);
             }
@@ -294,7 +177,7 @@ impl TurnState {
             }
             (_, Event::Decided(decided)) => self.decided(decided, &mut effects),
             (_, Event::WaitIsOver) => self.asks.wait_is_over(),
-            (_, Event::Committed) => {}
+            (_, Event::Committed) => self.tell_held_back(&mut effects),
             (_, Event::NotCommitted(error)) => self.fail(error, &mut effects),
             (_, Event::Stopped) => self.stopped(&mut effects),
             (_, Event::TimeIsUp) => {
@@ -356,7 +239,10 @@ impl TurnState {
         /// Growing buffers hold up to twice their contents, and the allocator keeps what they
         /// leave behind for a while.
         const ROOM: usize = 3;
-        self.sent_bytes + self.said.len() + ROOM * self.round.size_estimate()
+        self.sent_bytes
+            + self.said.len()
+            + self.compacting.size_estimate()
+            + ROOM * self.round.size_estimate()
     }
 
     fn chunk(&mut self, chunk: Chunk, effects: &mut Vec<TurnEffect>) {
@@ -467,6 +353,9 @@ impl TurnState {
             effects.push(TurnEffect::RememberRefusal(refused, self.attempts.leave_out(refused)));
             return self.ask(Duration::ZERO, effects);
         }
+        if fault.exceeds_context() {
+            return self.exceeded(fault, effects);
+        }
         match self.attempts.wait_after(fault, &self.start.upstream, jitter) {
             Some(wait) => self.ask(wait, effects),
             None => self.fail(self.about_model(fault.unanswered()), effects),
@@ -487,7 +376,7 @@ impl TurnState {
         self.stats.rounds += 1;
         self.attempts.begin_round();
         effects.push(TurnEffect::Emit(TurnEvent::RoundStarted(self.stats.rounds)));
-        self.ask(Duration::ZERO, effects);
+        self.ask_within_context(effects);
     }
 
     /// Sends the conversation to the current model, as a new attempt at this round.
@@ -497,6 +386,7 @@ impl TurnState {
         let (model, delivery) = (self.attempts.model(), self.attempts.delivery());
         let body = self.start.conversation.request(model, delivery);
         self.sent_bytes = self.start.conversation.size();
+        self.compacting.sent = self.start.conversation.bytes();
         effects.push(TurnEffect::Ask { body, wait });
     }
 

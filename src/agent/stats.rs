@@ -18,6 +18,8 @@ pub(super) struct TurnStats {
     pub(super) rounds_without_usage: u32,
     /// The prompt tokens of the last request that reported usage.
     context_tokens: Option<u64>,
+    /// The same, while it holds for what is sent next.
+    size: Option<u64>,
 }
 
 impl TurnStats {
@@ -25,8 +27,26 @@ impl TurnStats {
     pub(super) fn count(&mut self, usage: Option<Usage>) {
         if let Some(usage) = usage {
             self.context_tokens = Some(usage.prompt_tokens());
+            self.size = self.context_tokens.filter(|tokens| *tokens > 0).or(self.size);
             self.usage.get_or_insert_default().add(&usage);
         }
+    }
+
+    /// Adds the usage of a request beside the conversation's.
+    pub(super) fn count_aside(&mut self, usage: Option<Usage>) {
+        if let Some(usage) = usage {
+            self.usage.get_or_insert_default().add(&usage);
+        }
+    }
+
+    /// The tokens of the conversation when it was last counted.
+    pub(super) fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    /// The conversation is no longer what was counted.
+    pub(super) fn forget_size(&mut self) {
+        self.size = None;
     }
 
     /// Adds the usage of a round's last request, and counts the round if it reported none.

@@ -5,7 +5,7 @@
 
 mod calls;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -22,6 +22,7 @@ use super::outbox::Outbox;
 use super::record::{Entry, Recorder};
 use super::settings::Refused;
 use super::state::{Event, TurnEffect, TurnStart, TurnState};
+use crate::errors::ApiError;
 use crate::execution::pipeline::Pipeline;
 use crate::execution::schedule::Position;
 use crate::memory_budget::Reservation;
@@ -124,8 +125,8 @@ struct Driver {
     context: CallContext,
     outbox: Outbox,
     recorder: Arc<dyn Recorder>,
-    /// Commits that nothing waits for before the end of the turn.
-    records: Vec<Commit>,
+    /// Commits that nothing waits for before the end of the turn. One that fails ends it.
+    records: VecDeque<Commit>,
     /// The commit that the turn waits for.
     commit: Option<Commit>,
     decisions: UnboundedReceiver<Decided>,
@@ -177,7 +178,7 @@ impl Driver {
             context,
             outbox,
             recorder,
-            records: Vec::new(),
+            records: VecDeque::new(),
             commit: None,
             decisions,
             wait_is_over: None,
@@ -241,7 +242,8 @@ impl Driver {
             TurnEffect::AwaitDecisions(wait) => {
                 self.wait_is_over = Some(Box::pin(sleep(wait)));
             }
-            TurnEffect::Record(entry) => self.records.push(self.recorder.commit(entry)),
+            TurnEffect::ForgetShown => self.context.session.read_state.forget_shown(),
+            TurnEffect::Record(entry) => self.records.push_back(self.recorder.commit(entry)),
             TurnEffect::Commit(entry) => self.commit(entry),
             TurnEffect::Abort => self.abort(),
             TurnEffect::RememberRefusal(refused, model) => self.refusals.remember(refused, model),
@@ -297,7 +299,7 @@ impl Driver {
     /// it.
     async fn next(&mut self) -> (Vec<Position>, Option<Event>) {
         let Self { source, calls, outbox, time_is_up, stopped, shutdown, commit, .. } = self;
-        let Self { decisions, wait_is_over, .. } = self;
+        let Self { decisions, wait_is_over, records, .. } = self;
         outbox.hand_over().await;
         // All chunks of one socket read are processed before anything else; a read is never
         // large.
@@ -309,6 +311,7 @@ impl Driver {
                 event = source.next(outbox) => event,
                 event = calls.next() => return event,
                 event = committed(commit) => event,
+                error = not_recorded(records) => Event::NotCommitted(error),
                 event = decided(decisions, wait_is_over) => event,
                 () = time_is_up => Event::TimeIsUp,
                 () = stopped => Event::Stopped,
@@ -329,6 +332,18 @@ async fn committed(commit: &mut Option<Commit>) -> Event {
         Ok(()) => Event::Committed,
         Err(error) => Event::NotCommitted(error),
     }
+}
+
+/// Waits for a record that could not be committed. Cancel-safe.
+async fn not_recorded(records: &mut VecDeque<Commit>) -> ApiError {
+    while let Some(record) = records.front_mut() {
+        let outcome = record.await;
+        records.pop_front();
+        if let Err(error) = outcome {
+            return error;
+        }
+    }
+    std::future::pending().await
 }
 
 /// Waits for a decision, while the turn waits for one. Cancel-safe.

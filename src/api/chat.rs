@@ -37,8 +37,8 @@ use crate::sessions::Sessions;
 use crate::sessions::begin::Caller;
 use crate::sessions::message::Role;
 use crate::sessions::request::{ChatRequest, Progress};
-use crate::sessions::running::limits::RunLimits;
 use crate::sessions::running::Subscriber;
+use crate::sessions::running::limits::RunLimits;
 use crate::sessions::running::shape::{AnswerForm, AnswerShape, Envelope};
 use crate::store::StoreError;
 
@@ -71,8 +71,16 @@ pub(crate) async fn create(
     }
     let begin = async || {
         let permit = chat.runs.permit(&context.key_id)?;
-        let RequestContext { client_key: key, upstream_headers: headers, .. } = context;
-        let caller = Caller { scope, key, fingerprint, form, headers };
+        let RequestContext { client_key, upstream_headers: headers, .. } = context;
+        let caller = Caller {
+            scope,
+            key: client_key.id.clone(),
+            disconnect_grace: client_key.disconnect_grace,
+            revoked: client_key.revoked.clone(),
+            fingerprint,
+            form,
+            headers,
+        };
         chat.turns.begin(request, caller, permit).await
     };
     let subscriber = match chat.turns.running.listen(scope, fingerprint, form, begin).await {

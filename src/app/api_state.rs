@@ -20,13 +20,15 @@ use crate::http::hosts::{AllowedHosts, HostPolicy, Origin};
 use crate::permissions::{self, Mode};
 use crate::sessions::Sessions;
 use crate::sessions::approval_settings::ApprovalChannel;
+use crate::sessions::context_limits::KnownLimits;
 use crate::sessions::names::IdSources;
-use crate::sessions::naming::Names;
+use crate::sessions::naming::PendingNames;
 use crate::sessions::rest::Rest;
 use crate::sessions::running::Running;
 use crate::sessions::running::limits::RunLimits;
 use crate::sessions::settings::SessionSettings;
 use crate::store::Store;
+use crate::upstream::ModelInfo;
 
 /// The routes of `upstream.passthrough`.
 pub(crate) fn forwarded_routes(loaded: &Loaded) -> Result<Routes, ConfigError> {
@@ -95,6 +97,8 @@ fn sessions(
     running: &Arc<Running>,
     turns_over: CancellationToken,
 ) -> Sessions {
+    let model_rules: Arc<[_]> = config.models.clone().into();
+    let info = ModelInfo::new(Arc::clone(&services.upstream));
     Sessions {
         upstream: Arc::clone(&services.upstream),
         tool_settings: config.tools.clone(),
@@ -103,14 +107,15 @@ fn sessions(
         settings: config.turns.clone(),
         approval: config.approval.clone(),
         content_address: config.sessions.content_address,
-        model_rules: config.models.clone().into(),
+        context_limits: KnownLimits::new(Arc::clone(&model_rules), info),
+        model_rules,
         prompt: config.prompt.clone(),
         progress: config.progress,
         refusals: Arc::default(),
         memory_budget: services.memory_budget.clone(),
         store: Arc::clone(store),
         running: Arc::clone(running),
-        names: Names::default(),
+        names: PendingNames::default(),
         shutdown: turns_over,
     }
 }

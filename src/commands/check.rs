@@ -135,10 +135,7 @@ fn permission_mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Plan => "plan: tools may read, and change nothing",
         Mode::DontAsk => "dontAsk: tools may read; writes and commands need an allow rule",
-        Mode::Default => {
-            "default: tools may read; writes and commands would ask, and nobody can be asked in \
-             this version: they need an allow rule"
-        }
+        Mode::Default => "default: tools may read; writes and commands ask a person",
         Mode::BypassPermissions => "bypassPermissions: tools may read, write and run commands",
     }
 }

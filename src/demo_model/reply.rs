@@ -69,7 +69,12 @@ pub(super) fn next(asked: &Asked<'_>) -> Reply {
         None => ("", &[][..]),
     };
     let made = answered(since);
-    match after(asked, question::typed(content), &made) {
+    let typed = question::typed(content);
+    if asks_to_recall(typed) {
+        let before = answered(&messages[..newest.unwrap_or_default()]);
+        return asked.last_word(report::recalled(&before), &made);
+    }
+    match after(asked, typed, &made) {
         Next::Calls(calls) => Reply::Calls { lead: report::lead(&calls), calls },
         Next::Say(text) => asked.last_word(text, &made),
     }
@@ -84,6 +89,9 @@ fn after(asked: &Asked<'_>, sentence: &str, made: &[Answered<'_>]) -> Next {
     }
     if let Some(answer) = background::answer(sentence) {
         return Next::Say(answer);
+    }
+    if is_a_note(sentence) {
+        return Next::Say(report::NOTHING_TO_ADD.to_owned());
     }
     let plan = match grammar::rounds(sentence) {
         Ok(plan) => plan,
@@ -107,8 +115,22 @@ fn after(asked: &Asked<'_>, sentence: &str, made: &[Answered<'_>]) -> Next {
 }
 
 fn asks_for_help(sentence: &str) -> bool {
+    is_one_of(sentence, &["help", "what can you do", "what do you understand"])
+}
+
+/// Asks for what only a conversation with its tool calls shows.
+fn asks_to_recall(sentence: &str) -> bool {
+    is_one_of(sentence, &["recall", "what did the tools answer"])
+}
+
+/// A remark of the server in front, such as the one that asks for more of an answer.
+fn is_a_note(sentence: &str) -> bool {
+    sentence.starts_with('(') && sentence.ends_with(')')
+}
+
+fn is_one_of(sentence: &str, known: &[&str]) -> bool {
     let words = sentence.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
-    ["help", "what can you do", "what do you understand"].contains(&words.as_str())
+    known.contains(&words.as_str())
 }
 
 impl Asked<'_> {

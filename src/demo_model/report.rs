@@ -21,9 +21,12 @@ model. I understand:\n\n\
 - write TEXT to FILE\n\
 - replace A with B in FILE\n\
 - call TOOL with {JSON}\n\
+- recall (what the tools answered before)\n\
 \n\
 Put arguments with spaces in quotes; join commands with \"and\" (in one message) or \"then\" (one \
 after the other).";
+
+pub(super) const NOTHING_TO_ADD: &str = "Demo model: I have nothing to add.";
 
 pub(super) fn not_understood(part: &str) -> String {
     match part {
@@ -52,6 +55,15 @@ pub(super) fn report(calls: &[Answered<'_>], hidden: &[&Call]) -> String {
     });
     let told: Vec<String> = hidden.chain(calls.iter().map(outcome)).collect();
     format!("Demo model: here is what the tools answered.\n\n{}", told.join("\n\n"))
+}
+
+/// Tells what the tools answered before the newest message, as far as the conversation shows it.
+pub(super) fn recalled(calls: &[Answered<'_>]) -> String {
+    if calls.is_empty() {
+        return "Demo model: this conversation shows no earlier tool calls.".to_owned();
+    }
+    let told: Vec<String> = calls.iter().map(outcome).collect();
+    format!("Demo model: this is what the tools answered before.\n\n{}", told.join("\n\n"))
 }
 
 fn outcome(Answered { call, answer }: &Answered<'_>) -> String {

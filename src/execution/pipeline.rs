@@ -142,6 +142,7 @@ impl Pipeline {
     }
 
     /// Judges and runs the call where nobody can be asked.
+    #[cfg(test)]
     pub(crate) async fn run(&self, admitted: AdmittedCall, context: CallContext) -> ToolResult {
         match self.judge(admitted, &context, None).await {
             Judged::Permitted(call) => call.run(context).await,

@@ -106,6 +106,11 @@ impl ReadState {
         file.shown.clear();
     }
 
+    /// The model no longer has what it was shown. It may still edit what it knows.
+    pub(crate) fn forget_shown(&self) {
+        self.lock().files.values_mut().for_each(|file| file.shown.clear());
+    }
+
     /// Whether the model knows the file in this state. `None` if it never saw the file.
     pub(crate) fn knows(&self, path: &Path, now: &Fingerprint) -> Option<bool> {
         self.lock().files.get(path).map(|file| file.fingerprint.is_same_content(now))

@@ -200,7 +200,11 @@ impl List<'_> {
         let is_last = link + 1 == self.chain.links.len();
         let is_open = is_last && group.next.is_none() && self.start.is_resume();
         let has_answers = is_last && self.chain.end == ListEnd::Answers;
-        let is_kept = self.chain.links[link].has_hidden_calls || has_answers;
+        // The round that was open behind our question stands before this link already.
+        let first = group.turns.first();
+        let closes_before = first.is_some_and(|turn| turn.body.resumes && !turn.body.continues);
+        let is_kept =
+            (self.chain.links[link].has_hidden_calls && !closes_before) || has_answers;
         (is_open || !is_kept).then_some(group)
     }
 
@@ -258,8 +262,11 @@ impl List<'_> {
             out.ends_with_tool = false;
         }
         let Some(open) = group.last().and_then(|turn| turn.open()) else { return };
+        // The next turn has closed it, or has left it open in its turn: it asked again, or asked
+        // about the next of its calls.
+        let next = group.next.map(|next| &**next).filter(|next| next.body.resumes);
         let is_closed =
-            transcript::has_round(group.next.map(|next| &**next).filter(|next| next.body.resumes));
+            transcript::has_round(next) || next.is_some_and(|next| next.open().is_some());
         let is_last = group.next.is_none();
         if is_closed || (is_last && self.start.is_resume()) {
             return;
@@ -305,9 +312,19 @@ impl Transcript {
         }
     }
 
+    /// Whether the compacted form has the instructions that stand between the other messages.
+    fn has_all_instructions(&self, compacted: &Compacted) -> bool {
+        self.drafts.iter().skip(self.leading).all(|draft| match draft {
+            Draft::Client(message) if message.role == Role::Instruction => {
+                compacted.rounds.iter().any(|round| round.messages.contains(message.json.get()))
+            }
+            _ => true,
+        })
+    }
+
     /// The compacted form stands for all that was before, if that is still the same.
     fn compact(&mut self, compacted: Compacted) {
-        if self.is_unchanged {
+        if self.is_unchanged && self.has_all_instructions(&compacted) {
             self.drafts.truncate(self.leading);
             compacted.rounds.into_iter().for_each(|round| self.push_round(round));
         }

@@ -1,37 +1,47 @@
 //! Begins the turn of a request: resolves its session, puts list and records together, and starts
 //! the agent.
 
-use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
 
 use super::Sessions;
-use super::address::Chain;
+use super::address::{Chain, ListEnd};
 use super::assemble::{self, Assembled, Outcome};
+use super::context_limits;
 use super::decisions::{are_decided, decisions};
 use super::message::ClientMessage;
 use super::record::TurnRecord;
 use super::request::ChatRequest;
-use super::resolve::Place;
+use super::resolve::ResolvedSession;
 use super::running::limits::RunPermit;
-use super::running::shape::AnswerForm;
-use super::running::{Begun, RequestFingerprint, Subscriber};
+use super::running::shape::{AnswerForm, AnswerShape};
+use super::running::{Begun, Position, RequestFingerprint, ResumeSlot, Subscriber};
 use crate::agent::beginning::Beginning;
-use crate::agent::record::Asked;
+use crate::agent::record::{Asked, OpenCall};
 use crate::clock;
 use crate::errors::ApiError;
-use crate::http::client_key::ClientKey;
-use crate::ids::Scope;
+use crate::ids::{KeyId, Scope, TurnId};
 use crate::store::rows::{ApprovalRow, Change, TurnStatus};
 use crate::store::{ApprovalKey, StoreError};
 use crate::upstream::TraceHeaders;
 
-/// How often a request looks again after somebody else has decided what it was about to decide.
-const MAX_LOOKS: usize = 3;
+/// How often a request begins anew because another one was quicker.
+const MAX_ATTEMPTS: usize = 5;
+
+/// How long a request waits for one that takes up the same round.
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// Who asks, and how.
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub(crate) scope: Scope,
-    pub(crate) key: Arc<ClientKey>,
+    /// The client key, for the session's row.
+    pub(crate) key: KeyId,
+    /// The key's own time for clients that leave, in place of the server's.
+    pub(crate) disconnect_grace: Option<Duration>,
+    /// Cancelled when the key is revoked.
+    pub(crate) revoked: CancellationToken,
     pub(crate) fingerprint: RequestFingerprint,
     pub(crate) form: AnswerForm,
     /// Sent with each upstream request.
@@ -41,13 +51,15 @@ pub(crate) struct Caller {
 /// What is known of a turn before it starts.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    pub(super) place: Place,
+    pub(super) resolved: ResolvedSession,
     pub(super) chain: Chain,
     pub(super) assembled: Assembled,
     /// Decisions of the request's reply, which are committed before the turn acts on them.
     pub(super) decided: Vec<Change>,
     /// Asks that the reply leaves out: they are asked again, and nothing runs.
     pub(super) left_out: Vec<Asked>,
+    /// The tokens of the conversation by the count of the turn before.
+    pub(super) context_tokens: Option<u64>,
 }
 
 impl Sessions {
@@ -62,24 +74,39 @@ impl Sessions {
             return self.start_background(request, caller, permit);
         }
         let mut messages = std::mem::take(&mut request.messages);
-        for _ in 0..MAX_LOOKS {
+        let mut resume: Option<ResumeSlot> = None;
+        for attempt in 0..MAX_ATTEMPTS {
             let chain = Chain::new(&caller.scope, &messages);
-            let place = self.resolve(caller.scope, &request, &chain).await?;
-            if let Some(subscriber) = self.running_resume(caller.scope, &place) {
-                return Ok(Begun::Known(Box::new(subscriber)));
+            let resolved = self.resolve(caller.scope, &request, &chain).await?;
+            match self.resumed(&caller, &chain, &resolved) {
+                Resumed::No => {}
+                Resumed::Known(subscriber) => return Ok(Begun::Known(subscriber)),
+                // It has just ended: its record tells more by now.
+                Resumed::JustEnded if attempt + 1 < MAX_ATTEMPTS => continue,
+                Resumed::JustEnded => {}
             }
-            let approvals = self.approvals(caller.scope, &place).await?;
+            if let Some(turn) = open_turn(&resolved)
+                && resume.as_ref().map(ResumeSlot::id) != Some(&turn)
+            {
+                // The session must be free for whoever takes the round up now.
+                drop(resolved);
+                resume = Some(self.running.resumes.take(&turn, MAX_WAIT).await?);
+                continue;
+            }
+            let approvals = self.approvals(caller.scope, &resolved).await?;
             // Only a request that decides something may have to look again.
             let list = match approvals.is_empty() {
                 true => std::mem::take(&mut messages),
                 false => messages.clone(),
             };
-            let prepared = self.prepare(&request, list, chain, place, &approvals)?;
+            let prepared = self.prepare(&request, list, chain, resolved, &approvals)?;
             let Some(prepared) = prepared else { return Ok(Begun::Nothing) };
             match self.record(&request, &caller, prepared).await {
                 Err(NotStarted::Conflict) => {}
                 Err(NotStarted::Failed(error)) => return Err(error),
-                Ok(recorded) => return Ok(self.launch(request, caller, recorded, permit)),
+                Ok(recorded) => {
+                    return Ok(self.launch(request, caller, recorded, (permit, resume)));
+                }
             }
         }
         Err(StoreError::Conflict.into())
@@ -91,12 +118,13 @@ impl Sessions {
         request: &ChatRequest,
         messages: Vec<ClientMessage>,
         chain: Chain,
-        mut place: Place,
+        mut resolved: ResolvedSession,
         approvals: &[ApprovalRow],
     ) -> Result<Option<Prepared>, ApiError> {
-        let is_decided = is_decided(&place, approvals);
-        place.recall();
-        let found = std::mem::take(&mut place.found);
+        let is_decided = is_decided(&resolved, approvals);
+        resolved.recall(request.server_history);
+        let found = std::mem::take(&mut resolved.found);
+        let before = found.path.last().and_then(|turn| turn.context_tokens());
         let server_history = request.server_history;
         let list = assemble::Request { messages, found, is_decided, server_history };
         let Outcome::Turn(mut assembled) = assemble::assemble(&chain, list)? else {
@@ -110,21 +138,40 @@ impl Sessions {
             (decided, left_out) = (known.new, known.left_out);
             resume.decisions = known.decided;
         }
-        Ok(Some(Prepared { place, chain, assembled: *assembled, decided, left_out }))
+        let context_tokens = before.map(|before| context_limits::with(before, &assembled.asked));
+        let assembled = *assembled;
+        Ok(Some(Prepared { resolved, chain, assembled, decided, left_out, context_tokens }))
     }
 
-    /// The turn that has taken up the open round already, if it still runs: the same reply finds
-    /// it.
-    fn running_resume(&self, scope: Scope, place: &Place) -> Option<Subscriber> {
-        let is_running =
-            |turn: &&Arc<TurnRecord>| turn.body.resumes && turn.row.status == TurnStatus::Running;
-        let turn = place.found.attempts.iter().find(is_running)?;
-        self.running.join(scope, &turn.row.id)
+    /// The turn that a reply to the same question has begun: it runs, or its outcome stands.
+    /// Another reply finds it as well.
+    fn resumed(&self, caller: &Caller, chain: &Chain, resolved: &ResolvedSession) -> Resumed {
+        let Some(turn) = resolved.found.attempts.iter().find(|turn| turn.body.resumes) else {
+            return Resumed::No;
+        };
+        match turn.row.status {
+            TurnStatus::Running => match self.running.join(caller.scope, &turn.row.id) {
+                Some(subscriber) => Resumed::Known(Box::new(subscriber)),
+                None => Resumed::JustEnded,
+            },
+            TurnStatus::Finished | TurnStatus::AwaitsClient | TurnStatus::Suspended
+                if replies(chain, resolved) =>
+            {
+                let shape = AnswerShape::of_record(turn, caller.form);
+                let subscriber = Subscriber::of_record(turn, shape, Position::default());
+                Resumed::Known(Box::new(subscriber))
+            }
+            _ => Resumed::No,
+        }
     }
 
     /// The approvals of the round that the request may take up.
-    async fn approvals(&self, scope: Scope, place: &Place) -> Result<Vec<ApprovalRow>, StoreError> {
-        let Some(last) = place.found.path.last() else { return Ok(Vec::new()) };
+    async fn approvals(
+        &self,
+        scope: Scope,
+        resolved: &ResolvedSession,
+    ) -> Result<Vec<ApprovalRow>, StoreError> {
+        let Some(last) = resolved.found.path.last() else { return Ok(Vec::new()) };
         let Some(open) = last.open().filter(|open| !open.asked.is_empty()) else {
             return Ok(Vec::new());
         };
@@ -139,10 +186,27 @@ impl Sessions {
     }
 }
 
+/// The turn that has taken up the open round already.
+enum Resumed {
+    No,
+    /// It runs, or its outcome stands.
+    Known(Box<Subscriber>),
+    /// It ran when it was found.
+    JustEnded,
+}
+
+/// The turn whose open round the request may take up, if calls of the server's wait in it. Only
+/// one request does so: what a person has approved runs once.
+fn open_turn(resolved: &ResolvedSession) -> Option<TurnId> {
+    let last = resolved.found.path.last()?;
+    let waits = last.open()?.calls.contains(&OpenCall::Waiting);
+    waits.then(|| last.row.id.clone())
+}
+
 /// Why a turn did not start.
 pub(super) enum NotStarted {
     Failed(ApiError),
-    /// Somebody else was quicker with a decision.
+    /// Another request has decided an approval first.
     Conflict,
 }
 
@@ -161,9 +225,17 @@ impl From<StoreError> for NotStarted {
     }
 }
 
+/// Whether the list ends with one user message behind a question of ours.
+fn replies(chain: &Chain, resolved: &ResolvedSession) -> bool {
+    let open = resolved.found.path.last().and_then(|turn| turn.open());
+    chain.end == ListEnd::User
+        && chain.last_users().len() == 1
+        && open.is_some_and(|open| !open.asked.is_empty())
+}
+
 /// Whether all asks of the open round were decided over REST, and no turn has acted on it yet.
-fn is_decided(place: &Place, approvals: &[ApprovalRow]) -> bool {
-    let open = place.found.path.last().and_then(|turn| turn.open());
-    let was_resumed = place.found.attempts.iter().any(|turn| turn.body.resumes);
+fn is_decided(resolved: &ResolvedSession, approvals: &[ApprovalRow]) -> bool {
+    let open = resolved.found.path.last().and_then(|turn| turn.open());
+    let was_resumed = resolved.found.attempts.iter().any(|turn| turn.body.resumes);
     !was_resumed && open.is_some_and(|open| are_decided(open, approvals))
 }

@@ -17,8 +17,8 @@ const ASK_USER: &str = "ask_user";
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
     pub(super) decided: Vec<Decided>,
-    /// Those of them that are not in the store yet. One that somebody else was quicker with
-    /// makes the commit fail.
+    /// Those of them that are not in the store yet. The commit fails if another request has
+    /// decided one of them first.
     pub(super) new: Vec<Change>,
     /// The person's lines leave these asks out.
     pub(super) left_out: Vec<Asked>,
@@ -77,9 +77,9 @@ fn read(
             (reply.decided, left_out.collect())
         }
         ReplyForm::Answers(answers) => {
-            let decided = answers.iter().flat_map(|(place, content)| {
-                answered(open, undecided, *place, content, now_ms)
-            });
+            let decided = answers
+                .iter()
+                .flat_map(|(place, content)| answered(open, undecided, *place, content, now_ms));
             (decided.collect(), Vec::new())
         }
     }

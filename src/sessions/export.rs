@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::agent::record::{End, Entry, OpenRound, RecordedRound};
+use crate::agent::record::{End, Entry, OpenCall, OpenRound, RecordedRound};
 use crate::sessions::record::{SentMessage, TurnRecord};
 
 /// The members of messages that OpenAI knows. Others, such as a model's reasoning, are of no
@@ -15,9 +15,15 @@ pub(crate) fn messages(branch: &[TurnRecord]) -> Vec<Value> {
     let mut messages = Vec::new();
     for (index, record) in branch.iter().enumerate() {
         // What one turn leaves open, the turn that goes on from it closes.
-        let is_last = branch.get(index + 1).is_none_or(|next| !next.body.continues);
+        let next = branch.get(index + 1);
+        let is_last = next.is_none_or(|next| !next.body.continues);
+        let is_closed = next.is_some_and(|next| next.body.resumes);
         messages.extend(record.body.asked.iter().map(asked));
-        messages.extend(added(record, is_last));
+        let added = added(record, is_last);
+        if let Some(open) = record.open().filter(|_| !is_closed) {
+            messages.extend(answered(open));
+        }
+        messages.extend(added);
     }
     messages
 }
@@ -36,8 +42,10 @@ pub(crate) fn added(record: &TurnRecord, with_open: bool) -> Vec<Value> {
     messages
 }
 
+/// As it went upstream. A reply to a question of ours went nowhere: its words are what is known.
 fn asked(message: &SentMessage) -> Value {
-    json!({ "role": "user", "content": message.words })
+    let sent = serde_json::from_str(&message.sent).map(in_openai_form);
+    sent.unwrap_or_else(|_| json!({ "role": "user", "content": message.words }))
 }
 
 fn of_round(round: &RecordedRound) -> Vec<Value> {
@@ -68,6 +76,23 @@ fn of_open(end: &End, open: &OpenRound) -> Value {
     json!({ "role": "assistant", "content": content, "tool_calls": end.client_calls })
 }
 
+/// The calls of an open round that have run, with their answers.
+fn answered(open: &OpenRound) -> Vec<Value> {
+    let entries = open.message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let (mut calls, mut answers) = (Vec::new(), Vec::new());
+    for (entry, call) in entries.iter().zip(&open.calls) {
+        if let OpenCall::Answered { answer } = call {
+            calls.push(entry.clone());
+            answers.push(json!({ "role": "tool", "tool_call_id": entry["id"], "content": answer }));
+        }
+    }
+    if calls.is_empty() {
+        return Vec::new();
+    }
+    let assistant = json!({ "role": "assistant", "content": null, "tool_calls": calls });
+    std::iter::once(in_openai_form(assistant)).chain(answers).collect()
+}
+
 fn in_openai_form(message: Value) -> Value {
     let Value::Object(message) = message else { return message };
     let known = message.into_iter().filter(|(name, _)| MEMBERS.contains(&name.as_str()));
@@ -83,7 +108,7 @@ fn in_openai_form(message: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::record::{OpenCall, Outcome};
+    use crate::agent::record::Outcome;
     use crate::sessions::running::retold_samples as samples;
 
     fn recorded(messages: &Value) -> RecordedRound {
@@ -106,6 +131,36 @@ mod tests {
         let reason = "stop".to_owned();
         let end = samples::end(Outcome::Finished { reason }, "");
         Entry::End(Box::new(End { last: Some(recorded(last)), ..end }))
+    }
+
+    #[test]
+    fn what_ran_in_a_round_that_waits_is_shown_until_the_round_is_closed() {
+        let message = json!({ "role": "assistant", "content": null,
+            "tool_calls": [call("c1"), call("c2")] });
+        let clients = OpenCall::Clients { id: "c2".to_owned() };
+        let answer = OpenCall::Answered { answer: "1 line".to_owned() };
+        let open = OpenRound {
+            message,
+            model: "m".to_owned(),
+            has_reasoning: false,
+            calls: vec![answer, clients],
+            asked: Vec::new(),
+            asked_by: Vec::new(),
+        };
+        let end = samples::end(Outcome::Finished { reason: "tool_calls".to_owned() }, "");
+        let end = End { open: Some(open), client_calls: vec![call("c2")], ..end };
+        let first = turn("Both?", vec![Entry::End(Box::new(end))]);
+        let shown = json!([
+            { "role": "user", "content": "Both?" },
+            { "role": "assistant", "content": null, "tool_calls": [call("c1")] },
+            { "role": "tool", "tool_call_id": "c1", "content": "1 line" },
+            { "role": "assistant", "content": null, "tool_calls": [call("c2")] },
+        ]);
+        let mut next = turn("", Vec::new());
+        (next.body.resumes, next.body.continues, next.body.asked) = (true, true, Vec::new());
+
+        assert_eq!(Value::from(messages(std::slice::from_ref(&first))), shown);
+        assert_eq!(messages(&[first, next]), [json!({ "role": "user", "content": "Both?" })]);
     }
 
     #[test]

@@ -7,14 +7,14 @@ use crate::ids::{Scope, SessionId};
 use crate::store::rows::SessionName;
 use crate::sync;
 
-/// The names that turns have taken and whose sessions may not be stored yet.
+/// The names whose sessions may not be stored yet: turns that would make them are under way.
 #[derive(Debug, Default)]
-pub(crate) struct Names(Arc<Mutex<HashMap<Key, Taken>>>);
+pub(crate) struct PendingNames(Arc<Mutex<HashMap<Key, PendingName>>>);
 
 type Key = (Scope, SessionName);
 
 #[derive(Debug)]
-struct Taken {
+struct PendingName {
     session: SessionId,
     holders: usize,
 }
@@ -22,18 +22,18 @@ struct Taken {
 /// Keeps the id of a name until the session is stored, or its turn has come to nothing.
 #[derive(Debug)]
 pub(super) struct NameGuard {
-    names: Arc<Mutex<HashMap<Key, Taken>>>,
+    names: Arc<Mutex<HashMap<Key, PendingName>>>,
     key: Key,
     pub(super) session: SessionId,
 }
 
-impl Names {
+impl PendingNames {
     pub(super) fn take(&self, scope: Scope, name: SessionName) -> NameGuard {
         let key = (scope, name);
         let mut names = sync::lock(&self.0);
         let taken = names
             .entry(key.clone())
-            .or_insert_with(|| Taken { session: SessionId::random(), holders: 0 });
+            .or_insert_with(|| PendingName { session: SessionId::random(), holders: 0 });
         taken.holders += 1;
         let session = taken.session.clone();
         NameGuard { names: Arc::clone(&self.0), key, session }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_name_has_one_id_as_long_as_somebody_holds_it() {
-        let names = Names::default();
+        let names = PendingNames::default();
         let scope = Scope::new(&KeyId::new("a"), None);
         let name = |text: &str| SessionName { text: text.to_owned(), model: None };
 

@@ -86,6 +86,15 @@ impl TurnRecord {
         })
     }
 
+    /// The tokens of the conversation when they were last counted, and of what the turn said
+    /// behind that.
+    pub(crate) fn context_tokens(&self) -> Option<u64> {
+        let end = self.end()?;
+        let counted = end.summary.get("context_tokens")?.as_u64().filter(|tokens| *tokens > 0)?;
+        let last = end.last.as_ref().map_or(0, |last| last.messages.len());
+        Some(counted.saturating_add(last as u64 / 4))
+    }
+
     /// What the client calls the session.
     pub(crate) fn session_name(&self) -> String {
         self.body.session_name.clone().unwrap_or_else(|| self.row.session.to_string())

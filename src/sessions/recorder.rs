@@ -4,16 +4,16 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt as _, Shared};
 
 use super::record::{Facts, SessionBody, TurnBody};
 use crate::agent::record::{Asked, End, Entry, Outcome, Recorder};
 use crate::clock;
 use crate::errors::ApiError;
-use crate::store::Store;
 use crate::store::rows::{
     ApprovalRow, Change, EntryRow, LinkDigests, SessionRow, TurnRow, TurnStatus,
 };
+use crate::store::{Store, StoreError};
 use crate::sync;
 use crate::tools::tool::SessionContext;
 
@@ -25,15 +25,28 @@ pub(super) type Address = dyn Fn(&str, &[String]) -> (u32, Option<LinkDigests>) 
 pub(super) struct TurnRecorder {
     store: Arc<dyn Store>,
     address: Box<Address>,
-    present: Present,
+    current: CurrentState,
     rows: Mutex<Rows>,
-    /// Whether the session and the turn are in the store. Until a commit has succeeded, each
-    /// brings them along.
-    is_written: Arc<AtomicBool>,
+    written: Arc<Written>,
+    /// The last commit. Each waits for those before it, and fails with them: the record has no
+    /// gap.
+    last: Mutex<Option<Committing>>,
 }
 
-/// Tells what holds at this moment.
-pub(super) struct Present {
+type Committing = Shared<BoxFuture<'static, Result<(), StoreError>>>;
+
+/// What of the turn is in the store.
+#[derive(Debug, Default)]
+struct Written {
+    /// The session and the turn. Until a commit has succeeded, each brings them along.
+    rows: AtomicBool,
+    /// They may be, since nobody has heard how the first commit went.
+    maybe_rows: AtomicBool,
+    end: AtomicBool,
+}
+
+/// What a commit reads of the running session: the directory, the read files, the grants.
+pub(super) struct CurrentState {
     pub(super) context: Arc<SessionContext>,
     /// What held when the turn began.
     pub(super) before: Option<Facts>,
@@ -42,17 +55,16 @@ pub(super) struct Present {
 }
 
 /// The rows as they will be, or are, in the store.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Rows {
     pub(super) session: SessionRow,
     pub(super) turn: TurnRow,
     pub(super) body: TurnBody,
     /// Committed together with the rows, for the first time: decisions that the turn acts on.
     pub(super) first: Vec<Change>,
-    pub(super) has_ended: bool,
 }
 
-impl Present {
+impl CurrentState {
     /// The facts of this moment, if they are not what held before.
     fn facts(&self) -> Option<Facts> {
         let working_dir = self.context.working_dir();
@@ -72,14 +84,16 @@ impl Present {
     }
 }
 
-/// A turn that was aborted is not left as running.
+/// A turn that was aborted, or whose end could not be committed, is not left as running.
 impl Drop for TurnRecorder {
     fn drop(&mut self) {
         let mut rows = sync::lock(&self.rows);
-        if self.is_written.load(Ordering::Relaxed) && !rows.has_ended {
+        let written = &self.written;
+        let may_be_there = written.maybe_rows.load(Ordering::Relaxed);
+        if may_be_there && !written.end.load(Ordering::Relaxed) {
             rows.turn.status = TurnStatus::Crashed;
             // The store applies it even though nobody waits.
-            drop(self.store.commit(rows.put(&self.present)));
+            drop(self.store.commit(rows.put(&self.current)));
         }
     }
 }
@@ -89,33 +103,60 @@ impl TurnRecorder {
         store: Arc<dyn Store>,
         rows: Rows,
         address: Box<Address>,
-        present: Present,
+        current: CurrentState,
     ) -> Self {
         let rows = Mutex::new(rows);
-        Self { store, address, present, rows, is_written: Arc::default() }
+        Self { store, address, current, rows, written: Arc::default(), last: Mutex::default() }
     }
 
     /// Commits the rows before the turn begins: it acts on decisions, or is to be found.
-    pub(super) async fn begin(&self) -> Result<(), crate::store::StoreError> {
+    pub(super) async fn begin(&self) -> Result<(), StoreError> {
         let changes = {
             let mut rows = sync::lock(&self.rows);
-            let mut changes = rows.put(&self.present);
+            let mut changes = rows.put(&self.current);
             changes.append(&mut rows.first);
             changes
         };
-        self.store.commit(changes).await?;
-        self.is_written.store(true, Ordering::Relaxed);
-        Ok(())
+        self.send(changes, false).await
+    }
+
+    /// Commits behind all that was committed before; not at all if something of that has failed.
+    fn send(&self, changes: Vec<Change>, is_end: bool) -> Committing {
+        let mut last = sync::lock(&self.last);
+        let before = last.take();
+        if let Some(Err(_)) = before.as_ref().and_then(Shared::peek) {
+            *last = before.clone();
+            return before.expect("it was looked at");
+        }
+        self.written.maybe_rows.store(true, Ordering::Relaxed);
+        let committed = self.store.commit(changes);
+        let written = Arc::clone(&self.written);
+        let committing = async move {
+            if let Some(before) = before {
+                before.await?;
+            }
+            let outcome = committed.await;
+            let is_ok = outcome.is_ok();
+            if is_ok {
+                written.rows.store(true, Ordering::Relaxed);
+                written.end.store(is_end, Ordering::Relaxed);
+            } else if !written.rows.load(Ordering::Relaxed) {
+                written.maybe_rows.store(false, Ordering::Relaxed);
+            }
+            outcome
+        };
+        let committing = committing.boxed().shared();
+        *last = Some(committing.clone());
+        committing
     }
 
     fn changes(&self, entry: &Entry) -> Vec<Change> {
-        let mut rows = sync::lock(&self.rows);
+        let rows = sync::lock(&self.rows);
         let mut changes = Vec::new();
         if let Entry::End(end) = entry {
-            self.end(&mut rows, end);
-            changes = rows.put(&self.present);
-        } else if !self.is_written.load(Ordering::Relaxed) {
-            changes = rows.put(&self.present);
+            changes = self.ended(&rows, end).put(&self.current);
+        } else if !self.written.rows.load(Ordering::Relaxed) {
+            changes = rows.put(&self.current);
         }
         if let Entry::Asked { asked } = entry {
             changes.extend(asked.iter().map(|asked| Change::Approval(approval(&rows, asked))));
@@ -125,32 +166,29 @@ impl TurnRecorder {
         changes
     }
 
-    /// Writes into the rows how the turn ended.
-    fn end(&self, rows: &mut Rows, end: &End) {
+    /// The rows with how the turn ended.
+    fn ended(&self, rows: &Rows, end: &End) -> Rows {
+        let mut rows = rows.clone();
         let ids = end.client_calls.iter().filter_map(|call| call["id"].as_str());
         let ids: Vec<String> = ids.map(str::to_owned).collect();
         (rows.turn.depth, rows.turn.digests) = (self.address)(&end.said, &ids);
         rows.turn.status = status(end);
-        rows.body.facts = self.present.facts();
+        rows.body.facts = self.current.facts();
         rows.session.updated_ms = clock::now_ms();
-        rows.has_ended = true;
+        rows
     }
 }
 
 impl Recorder for TurnRecorder {
     fn commit(&self, entry: Entry) -> BoxFuture<'static, Result<(), ApiError>> {
-        let committed = self.store.commit(self.changes(&entry));
-        let is_written = Arc::clone(&self.is_written);
-        Box::pin(async move {
-            committed.await?;
-            is_written.store(true, Ordering::Relaxed);
-            Ok(())
-        })
+        let is_end = matches!(entry, Entry::End(_));
+        let committing = self.send(self.changes(&entry), is_end);
+        Box::pin(async move { Ok(committing.await?) })
     }
 }
 
 impl Rows {
-    fn put(&self, present: &Present) -> Vec<Change> {
+    fn put(&self, present: &CurrentState) -> Vec<Change> {
         let mut turn = self.turn.clone();
         turn.body = json(&self.body);
         let mut session = self.session.clone();
@@ -189,15 +227,5 @@ pub(super) fn json(value: &impl serde::Serialize) -> Vec<u8> {
 impl fmt::Debug for TurnRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TurnRecorder").field("rows", &self.rows).finish_non_exhaustive()
-    }
-}
-
-/// Records nothing: a background call leaves no trace.
-#[derive(Debug)]
-pub(super) struct NoRecorder;
-
-impl Recorder for NoRecorder {
-    fn commit(&self, _entry: Entry) -> BoxFuture<'static, Result<(), ApiError>> {
-        Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -18,9 +18,9 @@ use crate::store::{SessionKey, StoreError};
 /// How long a request waits for the turn that runs in its session.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// Where a request goes on.
+/// The session in which a request goes on, and the turn that it goes on from.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ResolvedSession {
     pub(super) session: SessionId,
     /// `None`: the session is new.
     pub(super) row: Option<SessionRow>,
@@ -35,12 +35,17 @@ pub(super) struct Place {
     pub(super) guard: Option<NameGuard>,
 }
 
-impl Place {
-    /// Recalls what held after the turns that were found. A fresh session finds nothing.
-    pub(super) fn recall(&mut self) {
+impl ResolvedSession {
+    /// Recalls what held after the turns that were found. A fresh session finds nothing. Where
+    /// the transcript shows none of them, the model has read no file.
+    pub(super) fn recall(&mut self, server_history: bool) {
         if self.found.session.is_some() {
             let path = self.found.path.iter().rev();
             self.facts = path.filter_map(|turn| turn.body.facts.clone()).next();
+        }
+        let is_shown = server_history || self.found.links > 0 || self.found.users > 0;
+        if let Some(facts) = self.facts.as_mut().filter(|_| !is_shown) {
+            facts.read_state = Facts::of_empty().read_state;
         }
     }
 }
@@ -51,7 +56,7 @@ impl Sessions {
         scope: Scope,
         request: &ChatRequest,
         chain: &Chain,
-    ) -> Result<Place, ApiError> {
+    ) -> Result<ResolvedSession, ApiError> {
         let search = Search { store: &*self.store, known: &self.running.known, scope, chain };
         match &request.named {
             Some(named) => self.resolve_named(search, named, &request.model).await,
@@ -64,7 +69,7 @@ impl Sessions {
         search: Search<'_>,
         named: &ExplicitId,
         model: &str,
-    ) -> Result<Place, ApiError> {
+    ) -> Result<ResolvedSession, ApiError> {
         let known = self.session_named(search.scope, named, model).await?;
         let name = known.as_ref().map_or_else(
             || named.name(model),
@@ -78,13 +83,13 @@ impl Sessions {
         };
         let slot = match named {
             ExplicitId::Own(_) => Some(self.running.slots.take(&id, MAX_WAIT).await?),
-            ExplicitId::Frontend(_) => self.running.slots.try_take(&id),
+            ExplicitId::Frontend(_) => {
+                self.running.stopped(search.scope, Some(&id)).await;
+                self.running.slots.try_take(&id)
+            }
         };
-        // The turn that was waited for may have made the session.
-        let row = match known {
-            Some(row) => Some(row),
-            None => self.session(search.scope, &id).await?,
-        };
+        // The turn that ran until now may have made the session, or been granted something.
+        let row = self.session(search.scope, &id).await?;
         let found = match &row {
             Some(row) => search.in_session(&row.id).await?,
             None => self.by_content(search).await?,
@@ -95,18 +100,35 @@ impl Sessions {
             None => self.origin(search.scope, &found).await?,
         };
         let found = Found { session: Some(id.clone()), ..found };
-        Ok(Place { session: id, row, name: Some(name), origin, found, facts: None, slot, guard })
+        Ok(ResolvedSession {
+            session: id,
+            row,
+            name: Some(name),
+            origin,
+            found,
+            facts: None,
+            slot,
+            guard,
+        })
     }
 
-    async fn resolve_by_content(&self, search: Search<'_>) -> Result<Place, ApiError> {
-        let found = self.by_content(search).await?;
+    async fn resolve_by_content(&self, search: Search<'_>) -> Result<ResolvedSession, ApiError> {
+        let mut found = self.by_content(search).await?;
+        // An answer that nobody gave may be that of a turn that is being stopped.
+        let is_unknown = found.links < search.chain.links.len();
+        let session = found.session.as_ref().filter(|_| !is_unknown);
+        if (is_unknown || session.is_some())
+            && self.running.stopped(search.scope, session).await
+        {
+            found = self.by_content(search).await?;
+        }
+        let slot = found.session.as_ref().and_then(|id| self.running.slots.try_take(id));
         let row = match &found.session {
             Some(session) => self.session(search.scope, session).await?,
             None => None,
         };
-        let slot = row.as_ref().and_then(|row| self.running.slots.try_take(&row.id));
         match (row, slot) {
-            (Some(row), Some(slot)) => Ok(Place {
+            (Some(row), Some(slot)) => Ok(ResolvedSession {
                 session: row.id.clone(),
                 row: Some(row),
                 name: None,
@@ -126,14 +148,23 @@ impl Sessions {
         scope: Scope,
         origin: Option<SessionRow>,
         found: Found,
-    ) -> Result<Place, ApiError> {
+    ) -> Result<ResolvedSession, ApiError> {
         let session = SessionId::random();
         let slot = self.running.slots.take(&session, MAX_WAIT).await?;
         let origin = match origin {
             Some(origin) => Some(origin),
             None => self.origin(scope, &found).await?,
         };
-        Ok(Place { session, row: None, name: None, origin, found, facts: None, slot, guard: None })
+        Ok(ResolvedSession {
+            session,
+            row: None,
+            name: None,
+            origin,
+            found,
+            facts: None,
+            slot,
+            guard: None,
+        })
     }
 
     /// The session of the turn that was found.

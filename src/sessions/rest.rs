@@ -2,7 +2,6 @@
 //! could not be an id of ours, is looked up like an id that nobody has.
 
 mod approvals;
-mod decision;
 mod sessions;
 mod turns;
 

@@ -28,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::fingerprint::RequestFingerprint;
 pub(crate) use self::position::Position;
 pub(crate) use self::shared_turn::{DisconnectPolicy, Held, Retention, SharedTurn};
-pub(crate) use self::slots::SessionSlot;
-use self::slots::SessionSlots;
+pub(crate) use self::slots::{ResumeSlot, SessionSlot};
+use self::slots::{ResumeSlots, SessionSlots};
 pub(crate) use self::subscriber::Subscriber;
 
 use self::kept::KeptMemory;
@@ -84,6 +84,8 @@ pub(crate) struct Sharing {
     pub(crate) held: Held,
     /// Cancelled when the client key is revoked.
     pub(crate) revoked: CancellationToken,
+    /// The round that the turn takes up is another's when the turn is known here.
+    pub(crate) resume: Option<ResumeSlot>,
 }
 
 /// What a request has come to.
@@ -104,6 +106,7 @@ pub(crate) struct Running {
     keepers: Mutex<JoinSet<()>>,
     requests: Requests,
     pub(crate) slots: SessionSlots,
+    pub(crate) resumes: ResumeSlots,
     records: Records,
     memory: KeptMemory,
     /// What later requests need not load again.
@@ -124,6 +127,7 @@ impl Running {
             keepers: Mutex::default(),
             requests: Requests::default(),
             slots: SessionSlots::default(),
+            resumes: ResumeSlots::default(),
             records: Records::new(store),
             memory: KeptMemory::new(MAX_KEPT_BYTES),
             known: KnownTurns::default(),
@@ -178,9 +182,7 @@ impl Running {
         if repeated(&record, fingerprint, clock::now_ms())? == Repeated::RunsAnew {
             return Ok(None);
         }
-        let envelope =
-            Envelope::of_turn(&record.row.id, record.row.started_ms, record.body.model.clone());
-        let shape = AnswerShape { envelope, form };
+        let shape = AnswerShape::of_record(&record, form);
         Ok(Some(Subscriber::of_record(&record, shape, Position::default())))
     }
 
@@ -192,7 +194,7 @@ impl Running {
     ) -> (Arc<SharedTurn>, Subscriber) {
         let StartedTurn { session, session_name, id, scope, started_ms, model, mut events, .. } =
             started;
-        let Sharing { form, policy, retention, held, revoked } = sharing;
+        let Sharing { form, policy, retention, held, revoked, resume } = sharing;
         if !form.stream {
             events.wait_for_end();
         }
@@ -212,6 +214,8 @@ impl Running {
         let turn = SharedTurn::new(parts, State::new(events, held, retention, &self.memory));
         let subscriber = Subscriber::new(&turn);
         sync::lock(&self.turns).insert(&turn);
+        // Whoever waited for it finds this turn.
+        drop(resume);
         let mut keepers = sync::lock(&self.keepers);
         while keepers.try_join_next().is_some() {}
         keepers.spawn(keeper::keep(Arc::clone(&turn), started.task, revoked));
@@ -255,6 +259,19 @@ impl Running {
         for turn in turns {
             turn.stop().await;
         }
+    }
+
+    /// Waits until the turns of a session, or of the whole scope, that were told to stop are
+    /// over: what they did belongs to the next request. Returns whether there were any.
+    pub(crate) async fn stopped(&self, scope: Scope, session: Option<&SessionId>) -> bool {
+        let is_stopping = |turn: &Arc<SharedTurn>| {
+            turn.stop.is_cancelled() && session.is_none_or(|session| turn.session == *session)
+        };
+        let stopping: Vec<_> = self.of_scope(scope).into_iter().filter(is_stopping).collect();
+        for turn in &stopping {
+            turn.over.cancelled().await;
+        }
+        !stopping.is_empty()
     }
 
     /// Waits until all turns are over.

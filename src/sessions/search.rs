@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::address::{Chain, ListEnd};
+use super::address::Chain;
 use super::canonical;
 use super::known_turns::KnownTurns;
 use super::matching::{self, Candidate, Point, Tree, Turn, Verdict};
@@ -289,10 +289,4 @@ fn have_same_steps(one: &[Arc<TurnRecord>], other: &[Arc<TurnRecord>]) -> bool {
         rounds.map(|round| round.messages.clone()).collect()
     };
     steps(one) == steps(other)
-}
-
-/// Whether the list needs an answer at all: one that ends with answers to cards alone was sent
-/// by a frontend on its own.
-pub(crate) fn needs_no_answer(chain: &Chain) -> bool {
-    chain.end == ListEnd::CardAnswers
 }

@@ -9,17 +9,19 @@ use tokio_util::sync::CancellationToken;
 use super::begin::{Caller, NotStarted, Prepared};
 use super::naming::NameGuard;
 use super::record::{Facts, SessionBody, TurnBody};
-use super::recorder::{NoRecorder, Present, Rows, TurnRecorder};
+use super::recorder::{CurrentState, Rows, TurnRecorder};
 use super::request::ChatRequest;
-use super::resolve::Place;
+use super::resolve::ResolvedSession;
 use super::running::limits::RunPermit;
-use super::running::{Begun, DisconnectPolicy, Held, Retention, SessionSlot, Sharing, StartedTurn};
+use super::running::{
+    Begun, DisconnectPolicy, Held, ResumeSlot, Retention, SessionSlot, Sharing, StartedTurn,
+};
 use super::turn_start::Pieces;
 use super::{Sessions, ask_again, pairs};
 use crate::agent::beginning::{Beginning, HistoryPiece};
 use crate::agent::outbox::outbox;
 use crate::agent::prompt::{self, Environment};
-use crate::agent::record::{Asked, OpenRound, Recorder};
+use crate::agent::record::{Asked, NoRecord, OpenRound, Recorder};
 use crate::agent::turn::{self, Turn};
 use crate::blocking::RESOLVING;
 use crate::clock;
@@ -40,6 +42,7 @@ pub(super) struct Recorded {
     pieces: Vec<HistoryPiece>,
     beginning: Beginning,
     left_out: Vec<Asked>,
+    context_tokens: Option<u64>,
 }
 
 /// What a turn has whether it is recorded or not.
@@ -62,15 +65,16 @@ impl Sessions {
         caller: &Caller,
         prepared: Prepared,
     ) -> Result<Recorded, NotStarted> {
-        let Prepared { mut place, mut chain, assembled, decided, left_out } = prepared;
+        let Prepared { mut resolved, mut chain, assembled, decided, left_out, context_tokens } =
+            prepared;
         let permissions = self.permissions_for(request)?;
-        let body = stored_body(&place);
-        let facts = place.facts.take();
+        let body = stored_body(&resolved);
+        let facts = resolved.facts.take();
         let context = self.context(&permissions, facts.clone(), &body).await?;
         let prompt = body.prompt.or_else(|| self.render_prompt(request, &context));
         let turn = TurnParts {
-            session: place.session.clone(),
-            session_name: session_name(request, &place),
+            session: resolved.session.clone(),
+            session_name: session_name(request, &resolved),
             id: TurnId::random(),
             scope: caller.scope,
             started_ms: clock::now_ms(),
@@ -78,14 +82,14 @@ impl Sessions {
             permissions,
             prompt,
         };
-        let present = Present {
+        let current = CurrentState {
             context: Arc::clone(&turn.context),
             before: facts,
             prompt: turn.prompt.clone(),
         };
         let acts_on_records = assembled.resumes || request.detach || !decided.is_empty();
         let rows = Rows {
-            session: session_row(&place, &turn, request, caller),
+            session: session_row(&resolved, &turn, request, caller),
             turn: TurnRow {
                 id: turn.id.clone(),
                 session: turn.session.clone(),
@@ -108,19 +112,18 @@ impl Sessions {
                 facts: None,
             },
             first: decided,
-            has_ended: false,
         };
         chain.forget_texts();
         let address = move |said: &str, ids: &[String]| chain.after(said, ids);
         let store = Arc::clone(&self.store);
-        let recorder = TurnRecorder::new(store, rows, Box::new(address), present);
+        let recorder = TurnRecorder::new(store, rows, Box::new(address), current);
         if acts_on_records {
             recorder.begin().await?;
         }
-        let Place { slot, guard, .. } = place;
+        let ResolvedSession { slot, guard, .. } = resolved;
         let (pieces, beginning) = (assembled.pieces, assembled.beginning);
         let recorder: Arc<dyn Recorder> = Arc::new(recorder);
-        Ok(Recorded { turn, slot, guard, recorder, pieces, beginning, left_out })
+        Ok(Recorded { turn, slot, guard, recorder, pieces, beginning, left_out, context_tokens })
     }
 
     /// Starts the turn's task.
@@ -129,16 +132,18 @@ impl Sessions {
         request: ChatRequest,
         caller: Caller,
         recorded: Recorded,
-        permit: RunPermit,
+        (permit, resume): (RunPermit, Option<ResumeSlot>),
     ) -> Begun {
-        let Recorded { turn, slot, guard, recorder, pieces, beginning, left_out } = recorded;
-        let sharing = self.sharing(&request, &caller, permit, Some(slot));
+        let Recorded { turn, slot, guard, recorder, pieces, beginning, left_out, context_tokens } =
+            recorded;
+        let mut sharing = self.sharing(&request, &caller, permit, Some(slot));
+        sharing.resume = resume;
         let started = match beginning {
             Beginning::Resume(resume) if !left_out.is_empty() => {
                 ask_again(turn, request.model, recorder, resume.open, left_out)
             }
             beginning => {
-                let pieces = Pieces { pieces, beginning };
+                let pieces = Pieces { pieces, beginning, context_tokens };
                 self.launch_agent(request, caller.headers, turn, recorder, pieces, guard)
             }
         };
@@ -167,8 +172,8 @@ impl Sessions {
             prompt: None,
         };
         let sharing = self.sharing(&request, &caller, permit, None);
-        let pieces = Pieces { pieces, beginning: Beginning::Ask };
-        let recorder = Arc::new(NoRecorder);
+        let pieces = Pieces { pieces, beginning: Beginning::Ask, context_tokens: None };
+        let recorder = Arc::new(NoRecord);
         let started = self.launch_agent(request, caller.headers, turn, recorder, pieces, None);
         Ok(Begun::Turn(Box::new((started, sharing))))
     }
@@ -240,7 +245,7 @@ impl Sessions {
         permit: RunPermit,
         slot: Option<SessionSlot>,
     ) -> Sharing {
-        let grace = caller.key.disconnect_grace.unwrap_or(self.settings.disconnect_grace);
+        let grace = caller.disconnect_grace.unwrap_or(self.settings.disconnect_grace);
         let policy = match request.is_background {
             true => DisconnectPolicy::Stop,
             false => DisconnectPolicy::new(request.detach, grace),
@@ -254,7 +259,8 @@ impl Sessions {
             policy,
             retention: if may_be_joined { Retention::All } else { Retention::Nothing },
             held: Held { permit: Some(permit), slot },
-            revoked: caller.key.revoked.clone(),
+            revoked: caller.revoked.clone(),
+            resume: None,
         }
     }
 
@@ -304,9 +310,9 @@ impl Sessions {
 }
 
 /// What the session's row holds; of a new session that goes on from another, the prompt alone.
-fn stored_body(place: &Place) -> SessionBody {
+fn stored_body(resolved: &ResolvedSession) -> SessionBody {
     let read = |row: &SessionRow| serde_json::from_slice::<SessionBody>(&row.body).ok();
-    match (&place.row, &place.origin) {
+    match (&resolved.row, &resolved.origin) {
         (Some(row), _) => read(row).unwrap_or_default(),
         (None, Some(origin)) => {
             SessionBody { grants: Vec::new(), ..read(origin).unwrap_or_default() }
@@ -316,23 +322,23 @@ fn stored_body(place: &Place) -> SessionBody {
 }
 
 /// The client's own name if it gave one.
-fn session_name(request: &ChatRequest, place: &Place) -> String {
+fn session_name(request: &ChatRequest, resolved: &ResolvedSession) -> String {
     let named = request.named.as_ref().map(|named| named.text().to_owned());
-    named.unwrap_or_else(|| place.session.to_string())
+    named.unwrap_or_else(|| resolved.session.to_string())
 }
 
 fn session_row(
-    place: &Place,
+    resolved: &ResolvedSession,
     turn: &TurnParts,
     request: &ChatRequest,
     caller: &Caller,
 ) -> SessionRow {
-    let known = place.row.as_ref();
+    let known = resolved.row.as_ref();
     SessionRow {
         id: turn.session.clone(),
         scope: caller.scope,
-        key: caller.key.id.clone(),
-        name: known.map_or_else(|| place.name.clone(), |row| row.name.clone()),
+        key: caller.key.clone(),
+        name: known.map_or_else(|| resolved.name.clone(), |row| row.name.clone()),
         model: request.model.clone(),
         created_ms: known.map_or(turn.started_ms, |row| row.created_ms),
         updated_ms: turn.started_ms,

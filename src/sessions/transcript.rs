@@ -128,7 +128,11 @@ fn intent(entry: &Entry) -> Option<&Intent> {
 }
 
 fn unanswered(turn: &TurnRecord) -> &'static str {
-    if turn.row.status == TurnStatus::Crashed { OUTCOME_UNKNOWN } else { INTERRUPTED }
+    match turn.row.status {
+        // Of one that seems to run nobody knows either.
+        TurnStatus::Crashed | TurnStatus::Running => OUTCOME_UNKNOWN,
+        _ => INTERRUPTED,
+    }
 }
 
 fn answer(id: &Value, content: &str) -> Value {

@@ -25,6 +25,8 @@ const TOOLHAND_APPROVAL: &str = "toolhand_approval";
 pub(super) struct Pieces {
     pub(super) pieces: Vec<HistoryPiece>,
     pub(super) beginning: Beginning,
+    /// The tokens of the conversation by the count of the turn before.
+    pub(super) context_tokens: Option<u64>,
 }
 
 impl Sessions {
@@ -32,7 +34,7 @@ impl Sessions {
         &self,
         request: ChatRequest,
         permissions: Permissions,
-        Pieces { pieces, beginning }: Pieces,
+        Pieces { pieces, beginning, context_tokens }: Pieces,
         (session, turn): (String, TurnId),
         began_ms: i64,
     ) -> TurnStart {
@@ -84,6 +86,8 @@ impl Sessions {
                 tool_choice,
                 parallel_tool_calls,
             }),
+            context_limits: Arc::new(self.context_limits.clone()),
+            context_tokens,
             limits_output,
             pipeline,
             client_tools: client_tools.into(),

@@ -63,11 +63,11 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>> {
         let mut rows = sync::lock(&self.rows);
-        let mut changed = rows.clone();
-        let applied = changes.into_iter().try_for_each(|change| changed.apply(change));
+        let mut next = rows.clone();
+        let applied = changes.into_iter().try_for_each(|change| next.apply(change));
         let committed = if rows.is_broken { Err(StoreError::Unavailable) } else { applied };
         if committed.is_ok() {
-            *rows = changed;
+            *rows = next;
         }
         drop(rows);
         ready(committed).boxed()

@@ -23,12 +23,13 @@ use tokio::sync::{mpsc, oneshot};
 use self::file::DatabaseFile;
 pub(crate) use self::file::OpenError;
 use self::readers::Readers;
-use self::writer::Writer;
-use super::rows::{ApprovalRow, Change, EntryRow, SessionRow, TurnRow};
+use self::writer::{Unended, Writer};
+use super::rows::{ApprovalRow, Change, EntryRow, SessionRow, TurnRow, TurnStatus};
 use super::settings::StoreSettings;
 use super::{ApprovalKey, SessionKey, SessionPage, Store, StoreError, TurnKey};
 use crate::blocking::{Pool, Size};
 use crate::ids::{Scope, SessionId, TurnId};
+use crate::sync;
 
 /// Runs the reads of all stores of the process. SQLite's readers do not wait for its writer, so
 /// few are enough.
@@ -49,6 +50,7 @@ static READS: Pool = Pool::new(
 pub(crate) struct SqliteStore {
     writer: Writer,
     readers: Arc<Readers>,
+    unended: Unended,
 }
 
 /// The sessions that `StoreSettings` has made the store forget.
@@ -72,8 +74,10 @@ impl SqliteStore {
         let connection = file.open()?;
         let readers = Arc::new(Readers::new(file.clone()));
         let (forgotten, receiver) = mpsc::unbounded_channel();
-        let writer = Writer::start(file, connection, Arc::clone(&readers), settings, forgotten)?;
-        Ok((Self { writer, readers }, receiver))
+        let unended = Unended::default();
+        let told = (forgotten, Arc::clone(&unended));
+        let writer = Writer::start(file, connection, Arc::clone(&readers), settings, told)?;
+        Ok((Self { writer, readers, unended }, receiver))
     }
 
     /// Writes all that was committed before, and closes the database. What comes later gets
@@ -130,7 +134,17 @@ impl Store for SqliteStore {
         scope: Scope,
         by: TurnKey,
     ) -> BoxFuture<'static, Result<Vec<TurnRow>, StoreError>> {
-        self.read(move |connection| queries::turns(connection, scope, &by))
+        let unended = Arc::clone(&self.unended);
+        self.read(move |connection| {
+            let mut turns = queries::turns(connection, scope, &by)?;
+            let unended = sync::lock(&unended);
+            for turn in turns.iter_mut().filter(|turn| unended.contains(&turn.id)) {
+                if turn.status == TurnStatus::Running {
+                    turn.status = TurnStatus::Crashed;
+                }
+            }
+            Ok(turns)
+        })
     }
 
     fn entries(

@@ -123,7 +123,17 @@ impl Client {
 
     /// Upstream's list of models, unparsed.
     pub(crate) async fn models(&self) -> Result<Box<RawValue>, Fault> {
-        let url = self.0.settings.url.join("/models");
+        self.list("/models").await
+    }
+
+    /// What LiteLLM tells of its models, unparsed. Other servers have no such list.
+    pub(crate) async fn model_info(&self) -> Result<Box<RawValue>, Fault> {
+        self.list("/model/info").await
+    }
+
+    /// A list that upstream has ready.
+    async fn list(&self, route: &str) -> Result<Box<RawValue>, Fault> {
+        let url = self.0.settings.url.join(route);
         let request = self.request(Method::GET, url, &TraceHeaders::default());
         let response = self.send(request, SHORT_REQUEST_TIMEOUT).await?;
         let mut reservation = self.0.memory_budget.reservation();

@@ -136,6 +136,11 @@ impl Fault {
         }
     }
 
+    /// Whether the request has more tokens than the model takes.
+    pub(crate) fn exceeds_context(&self) -> bool {
+        self.meaning() == Meaning::ContextLength
+    }
+
     fn meaning(&self) -> Meaning {
         match self {
             Self::Status(refusal) => Meaning::from_status(refusal),

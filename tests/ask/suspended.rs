@@ -183,7 +183,6 @@ async fn what_was_decided_elsewhere_is_not_asked() {
 }
 
 #[tokio::test]
-#[ignore = "needs sessions in the server"]
 async fn a_named_session_remembers() {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;
@@ -201,7 +200,6 @@ async fn a_named_session_remembers() {
 }
 
 #[tokio::test]
-#[ignore = "needs approvals in the server"]
 async fn an_approval_at_the_terminal_runs_the_command() {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;
@@ -218,4 +216,27 @@ async fn an_approval_at_the_terminal_runs_the_command() {
     assert_eq!(code, Some(0), "{screen}");
     assert!(screen.contains("Made."), "{screen:?}");
     assert!(server.workspace().join("made.txt").exists());
+}
+
+#[tokio::test]
+async fn an_open_question_of_a_named_session_is_answered_by_a_later_call() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).argument("--sandbox=off").start().await;
+    let command = json!({ "command": "echo done >> made.txt" });
+    upstream.round(crate::support::chunks::calls(&[("c1", "Bash", command)]));
+
+    let asked = Ask::of(&server, &["-s", "mine", "Make it."]).run().await;
+
+    assert_eq!(asked.code, Some(3), "{asked:?}");
+    assert!(asked.stderr.contains("echo done >> made.txt"), "{asked:?}");
+    assert!(asked.stderr.contains("toolhand ask --session mine 1"), "{asked:?}");
+    assert!(!server.workspace().join("made.txt").exists());
+    upstream.round(says("Made."));
+
+    let replied = Ask::of(&server, &["-s", "mine", "1"]).run().await;
+
+    assert_eq!((replied.code, replied.stdout.as_str()), (Some(0), "Made."), "{replied:?}");
+    assert_eq!(server.file("made.txt"), "done\n");
+    let sent = upstream.request(1).await.json()["messages"].to_string();
+    assert!(!sent.contains("needs your approval"), "the question never goes upstream: {sent}");
 }

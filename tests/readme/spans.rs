@@ -11,16 +11,20 @@ const EXAMPLE: &str = include_str!("../../toolhand.example.toml");
 const NODE_PACKAGES: &str = include_str!("../sdk/package.json");
 const PYTHON_PACKAGES: &str = include_str!("../sdk/requirements.txt");
 
-const COMMANDS: [&str; 6] = ["up", "ask", "serve", "demo-model", "tools", "check"];
+const COMMANDS: [&str; 7] = ["up", "ask", "serve", "demo-model", "tools", "key", "check"];
 
 /// What `--help` says of each command.
 static HELP: LazyLock<Vec<(&str, String)>> = LazyLock::new(|| {
-    let help = |command| {
+    let help = |command: &[&str]| {
         let mut program = Command::new(env!("CARGO_BIN_EXE_toolhand"));
-        let output = program.args([command, "--help"]).output().expect("the binary");
+        let output = program.args(command).arg("--help").output().expect("the binary");
         String::from_utf8(output.stdout).expect("text")
     };
-    COMMANDS.iter().map(|command| (*command, help(command))).collect()
+    let with_parts = |command| match command {
+        "key" => ["add", "list", "revoke"].map(|part| help(&[command, part])).concat(),
+        _ => help(&[command]),
+    };
+    COMMANDS.iter().map(|command| (*command, with_parts(command))).collect()
 });
 
 /// Every key of the example configuration, by its path.

@@ -57,6 +57,18 @@ async function clientToolStreamed() {
   return { text: await result.text, cities, steps: (await result.steps).length };
 }
 
+// The answer to both kinds of tools, and what the next request's model sees of it.
+async function mixedMemory() {
+  const { cities, tools } = weather();
+  const settings = { model, tools, stopWhen: stepCountIs(5), maxRetries: 0 };
+  const messages = [{ role: "user", content: both }];
+  const first = await generateText({ ...settings, messages });
+  messages.push(...first.response.messages, { role: "user", content: "recall" });
+  const { text } = await generateText({ ...settings, messages });
+  const sessions = first.steps.map(({ response }) => response.headers["x-toolhand-session"]);
+  return { text, cities, sessions };
+}
+
 async function structured() {
   const { output } = await generateText({
     model,
@@ -98,6 +110,7 @@ console.log(
     streamed: await streamed(),
     client_tool: await clientTool(),
     client_tool_streamed: await clientToolStreamed(),
+    mixed_memory: await mixedMemory(),
     structured: await structured(),
     reasoning: await reasoning(),
     responses: await responses(),

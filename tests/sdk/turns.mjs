@@ -54,7 +54,30 @@ async function cards() {
   runner.on("chunk", (chunk) => chunk.item && items.push(chunk.item.type));
   const completion = await runner.finalChatCompletion();
   const [choice] = completion.choices;
-  return { text: choice.message.content, calls: choice.message.tool_calls ?? null, items };
+  const { content: text, tool_calls: calls = null } = choice.message;
+  return { text, finish: choice.finish_reason, calls, items };
+}
+
+// A question to the person, as an event or beside a card; the stream helper reads both.
+async function asked(progress) {
+  const messages = [{ role: "user", content: `write plum to of-node-${progress}.txt` }];
+  const kinds = [];
+  const request = () => ({ model: "demo", messages, toolhand: { progress, mode: "default" } });
+  const runner = client.chat.completions.stream(request());
+  runner.on("chunk", (chunk) => {
+    const kind = chunk.choices[0]?.delta?.toolhand?.type ?? chunk.item?.type;
+    if (kind) kinds.push(kind);
+  });
+  const { choices, toolhand } = await runner.finalChatCompletion();
+  messages.push(choices[0].message, { role: "user", content: "1" });
+  const second = await client.chat.completions.stream(request()).finalChatCompletion();
+  return {
+    kinds,
+    finish: choices[0].finish_reason,
+    calls: choices[0].message.tool_calls ?? null,
+    asked: toolhand.asked,
+    text: second.choices[0].message.content,
+  };
 }
 
 async function clientTool() {
@@ -99,6 +122,7 @@ console.log(
     streamed: await streamed(),
     helper: await helper(),
     cards: await cards(),
+    asked: { events: await asked("events"), cards: await asked("cards") },
     client_tool: await clientTool(),
     structured: await structured(),
     wrong_key: await wrongKey(),

@@ -1,18 +1,15 @@
-//! Kills the server at random moments of turns with effects. Nothing that was acknowledged is
-//! lost, nothing runs twice, and every restart serves.
+//! Kills the server at random moments of turns with effects, and at every write of its database.
+//! Nothing that was acknowledged is lost, nothing runs twice, and every restart serves.
 
-use std::fs;
 use std::time::Duration;
 
 use rustix::process::{Signal, kill_process};
-use serde_json::{Value, json};
 
-use super::mixed::weather;
-use super::{after, assistant, conversation, user};
-use crate::support::chunks::{calls, says};
-use crate::support::client::{Client, with};
+use super::after;
+use super::scenario::{AGAIN, Kind, Scenario};
+use crate::support::disk::{Disk, Fault};
 use crate::support::seeded::SeededRandom;
-use crate::support::server::{Builder, Server};
+use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 
 /// Kills of each of the three kinds. `make soak` runs more.
@@ -22,187 +19,91 @@ const RUNS: usize = 100;
 /// kills fall before, into and behind it.
 const LONGEST: Duration = Duration::from_millis(120);
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
-    /// Two commands that run without asking.
-    Commands,
-    /// A command, and a call of the client's.
-    Mixed,
-    /// A command that a person approves; the approving request is killed.
-    Suspended,
-}
+/// Of the writes of a turn, every so many is the last one. `make soak` takes each.
+const STEP: u32 = 9;
 
 #[tokio::test]
 async fn r8_kills_in_turns_with_commands_lose_and_repeat_nothing() {
-    runs(Kind::Commands, RUNS).await;
+    at_random(Kind::Commands, RUNS).await;
 }
 
 #[tokio::test]
 async fn r8_kills_in_mixed_turns_lose_and_repeat_nothing() {
-    runs(Kind::Mixed, RUNS).await;
+    at_random(Kind::Mixed, RUNS).await;
 }
 
 #[tokio::test]
 async fn r8_kills_in_suspended_turns_lose_and_repeat_nothing() {
-    runs(Kind::Suspended, RUNS).await;
+    at_random(Kind::Suspended, RUNS).await;
 }
 
-pub(crate) async fn runs(kind: Kind, runs: usize) {
+/// Between decision and intent, intent and run, run and round: each lies between two writes.
+#[tokio::test]
+async fn d1_a_kill_at_any_write_of_a_resumed_turn_loses_and_repeats_nothing() {
+    at_each_write(Kind::Suspended, 3).await;
+}
+
+#[tokio::test]
+async fn d1_a_kill_at_any_write_of_any_turn_loses_and_repeats_nothing() {
+    for kind in [Kind::Plain, Kind::Commands, Kind::Detached, Kind::Mixed, Kind::Asking] {
+        at_each_write(kind, STEP).await;
+    }
+}
+
+pub(crate) async fn at_random(kind: Kind, runs: usize) {
     let upstream = Upstream::start();
     // Its directories outlive each server that uses them.
     let mut home = Server::start(&upstream).await;
     home.stop();
-    let mut server = settings(kind, after(&upstream, &home)).start().await;
-    for run in 0..runs {
-        let random = SeededRandom::new(17, u64::try_from(run).expect("small"));
-        let run = Run { kind, number: run, random, home: &home };
-        server = run.play(server, &upstream).await;
-    }
-    upstream.forget_script();
-}
-
-fn settings(kind: Kind, builder: Builder) -> Builder {
-    match kind {
-        Kind::Suspended => builder.argument("--sandbox=off"),
-        Kind::Commands | Kind::Mixed => builder.free(),
-    }
-}
-
-struct Run<'a> {
-    home: &'a Server,
-    kind: Kind,
-    number: usize,
-    random: SeededRandom,
-}
-
-/// What the client heard before the kill.
-#[derive(Debug, Default)]
-struct Heard {
-    /// The whole answer.
-    answer: Option<Value>,
-    /// The question of a suspended turn.
-    question: Option<String>,
-}
-
-impl Run<'_> {
-    /// Plays one run to its kill, restarts the server, and checks what is left.
-    async fn play(mut self, mut server: Server, upstream: &Upstream) -> Server {
-        upstream.forget_script();
-        self.script(upstream);
-        let mut heard = Heard::default();
-        if matches!(self.kind, Kind::Suspended) {
-            let first = self.client(&server).chat(&self.request(&[self.go()])).await;
-            heard.question = Some(first.text());
-        }
-        let micros = self.random.below(usize::try_from(LONGEST.as_micros()).expect("small"));
+    let start = || kind.settings(after(&upstream, &home)).start();
+    let mut server = start().await;
+    for number in 0..runs {
+        let mut random = SeededRandom::new(17, u64::try_from(number).expect("small"));
+        let scenario = Scenario::begin(kind, number, &server, &home, &upstream).await;
+        let micros = random.below(usize::try_from(LONGEST.as_micros()).expect("small"));
         // The kill's moment is random on purpose. Nothing that is asserted depends on it.
         let kill = async {
             tokio::time::sleep(Duration::from_micros(u64::try_from(micros).expect("small"))).await;
             kill_process(server.pid(), Signal::KILL).expect("our child is there");
         };
-        let request = self.killed_request(&heard);
-        let client = self.client(&server);
-        let (answer, ()) = futures::join!(client.try_chat(&request), kill);
-        heard.answer = answer;
+        let request = scenario.request();
+        let client = scenario.client(&server);
+        let (heard, ()) = futures::join!(client.try_chat(&request), kill);
         server.stop();
-        let server = settings(self.kind, after(upstream, self.home)).start().await;
-        self.check(&server, upstream, &heard).await;
-        server
+        server = start().await;
+        scenario.check(&server, &upstream, heard.as_ref(), *random.pick(&AGAIN)).await;
     }
+    upstream.forget_script();
+}
 
-    fn client(&self, server: &Server) -> Client {
-        server.client().header("x-toolhand-session", &format!("run-{}", self.number))
-    }
-
-    /// Commands that leave one line each time they run.
-    fn command(&self, name: &str) -> (String, Value) {
-        let file = format!("{name}-{}", self.number);
-        (file.clone(), json!({ "command": format!("echo ran >> {file}") }))
-    }
-
-    fn files(&self) -> Vec<String> {
-        let all = [self.command("a").0, self.command("b").0];
-        all.into_iter().take(if matches!(self.kind, Kind::Commands) { 2 } else { 1 }).collect()
-    }
-
-    fn script(&self, upstream: &Upstream) {
-        let (a, b) = (self.command("a").1, self.command("b").1);
-        upstream.round(match self.kind {
-            Kind::Commands => calls(&[("a", "Bash", a), ("b", "Bash", b)]),
-            Kind::Mixed => calls(&[("a", "Bash", a), ("w", "weather", json!({ "city": "Oslo" }))]),
-            Kind::Suspended => calls(&[("a", "Bash", a)]),
-        });
-        upstream.otherwise(says("All is done here."));
-    }
-
-    fn go(&self) -> Value {
-        user(&format!("Go {}.", self.number))
-    }
-
-    fn request(&self, messages: &[Value]) -> Value {
-        match self.kind {
-            Kind::Mixed => with(conversation(messages), weather()),
-            Kind::Commands | Kind::Suspended => conversation(messages),
+/// Kills before, or in the middle of, the first write of the turn, then the one `step` later, up
+/// to its last.
+pub(crate) async fn at_each_write(kind: Kind, step: u32) {
+    let upstream = Upstream::start();
+    let disk = Disk::new();
+    let mut home = Server::start(&upstream).await;
+    home.stop();
+    let start = || disk.under(kind.settings(after(&upstream, &home))).start();
+    let mut server = start().await;
+    let mut kills = 0;
+    for number in 0.. {
+        let scenario = Scenario::begin(kind, number, &server, &home, &upstream).await;
+        let random = &mut SeededRandom::new(18, u64::try_from(number).expect("small"));
+        let fault = if random.happens(50) { Fault::Kill } else { Fault::Tear };
+        disk.plan(fault, u32::try_from(number).expect("small") * step);
+        let heard = scenario.client(&server).try_chat(&scenario.request()).await;
+        let was_hit = disk.was_hit();
+        disk.mend();
+        if was_hit {
+            kills += 1;
+            server.stop();
+            server = start().await;
+        }
+        scenario.check(&server, &upstream, heard.as_ref(), AGAIN[number % AGAIN.len()]).await;
+        if !was_hit && heard.is_some() {
+            break;
         }
     }
-
-    fn killed_request(&self, heard: &Heard) -> Value {
-        match &heard.question {
-            Some(question) => self.request(&[self.go(), assistant(question), user("1")]),
-            None => self.request(&[self.go()]),
-        }
-    }
-
-    /// Asks on, and looks at what the model is told and at what the commands left.
-    async fn check(&self, server: &Server, upstream: &Upstream, heard: &Heard) {
-        let before = upstream.requests().len();
-        let request = self.next_request(heard);
-        let answer = self.client(server).chat(&request).await;
-        assert_eq!(
-            answer.status(),
-            200,
-            "run {}: {}",
-            self.number,
-            String::from_utf8_lossy(&answer.body)
-        );
-        let asked = upstream.requests()[before..].to_vec();
-        for file in self.files() {
-            let ran = fs::read_to_string(self.home.workspace().join(&file)).unwrap_or_default();
-            assert!(ran.is_empty() || ran == "ran\n", "run {}: {file} ran twice", self.number);
-            if heard.answer.is_some() {
-                assert_eq!(ran, "ran\n", "run {}: heard of, and not run", self.number);
-            }
-            if !ran.is_empty() && !asked.is_empty() {
-                let told =
-                    asked.last().map(|request| String::from_utf8_lossy(&request.body).into_owned());
-                assert!(
-                    told.unwrap_or_default().contains(&file),
-                    "run {}: {file} was forgotten",
-                    self.number
-                );
-            }
-        }
-    }
-
-    /// The request after the restart, from what the client knows.
-    fn next_request(&self, heard: &Heard) -> Value {
-        let mut list = vec![self.go()];
-        if let Some(question) = &heard.question {
-            list.extend([assistant(question), user("1")]);
-        }
-        match (&heard.answer, self.kind) {
-            (Some(answer), Kind::Mixed) => {
-                list.push(answer["choices"][0]["message"].clone());
-                list.push(json!({ "role": "tool", "tool_call_id": "w", "content": "rain" }));
-            }
-            (Some(answer), _) => {
-                list.push(answer["choices"][0]["message"].clone());
-                list.push(user("And now?"));
-            }
-            // The reply again: nothing runs twice.
-            (None, Kind::Suspended) => {}
-            (None, _) => list.push(user("What happened?")),
-        }
-        self.request(&list)
-    }
+    assert!(1 < kills, "{kind:?}: {kills} kills");
+    upstream.forget_script();
 }

@@ -134,3 +134,109 @@ async fn what_no_session_fits_goes_on_with_the_clients_calls_alone() {
     let told = told(&upstream.request(0).await);
     assert_eq!(told[1..], ["assistant: weather", "tool: rain"]);
 }
+
+#[tokio::test]
+async fn a_mixed_turn_of_a_deleted_session_goes_on_with_the_clients_calls_alone() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    both(&upstream);
+    let message = first(&server).await;
+    let client = server.client();
+    let sessions = client.get("/toolhand/v1/sessions").await.json();
+    let id = sessions["data"][0]["id"].as_str().expect("an id");
+    let gone = client.send("DELETE", &format!("/toolhand/v1/sessions/{id}"), None).await;
+    assert_eq!(gone.status(), 200);
+    upstream.round(says("All known."));
+
+    let answers = [answer("w2", "snow"), answer("w1", "sun")];
+    let last = client.chat(&back(&message, &answers)).await;
+
+    assert_eq!(last.text(), "All known.");
+    let told = told(&upstream.request(1).await);
+    assert_eq!(told[1..], ["assistant: weather weather", "tool: sun", "tool: snow"]);
+}
+
+/// The model's reasoning goes back to it as it was, to another model without what is only its.
+#[tokio::test]
+async fn a_mixed_turn_of_a_reasoning_model_keeps_its_thoughts() {
+    use crate::support::chunks::{call, delta, end, reasoning};
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let thought = json!({ "type": "thinking", "thinking": "Hm.", "signature": "c2ln" });
+    let thoughts = vec![reasoning("Hm."), delta(&json!({ "thinking_blocks": [thought] }))];
+    let pair = [
+        call(0, "w1", "weather", &json!({ "city": "Lyon" })),
+        call(1, "r1", "Read", &json!({ "file_path": "notes.txt" })),
+    ];
+    upstream.round([thoughts, pair.concat(), end("tool_calls")].concat());
+    let body = with(conversation(&[user("Weather and notes?")]), weather());
+    let message = server.client().chat(&body).await.json()["choices"][0]["message"].clone();
+    upstream.round(says("All known."));
+    let list = back(&message, &[answer("w1", "sun")]);
+    assert_eq!(server.client().chat(&list).await.text(), "All known.");
+    let sent = upstream.request(1).await.json();
+    let told = crate::turn::assistant_in(&sent);
+    assert_eq!(told["thinking_blocks"], json!([thought]), "{told:#}");
+    assert_goes_on(&upstream.request(0).await, &upstream.request(1).await);
+
+    upstream.round(says("Bye."));
+    let mut list = list;
+    let messages = list["messages"].as_array_mut().expect("messages");
+    messages.extend([json!({ "role": "assistant", "content": "All known." }), user("Thanks")]);
+    let other = with(list, json!({ "model": "other" }));
+    assert_eq!(server.client().chat(&other).await.text(), "Bye.");
+    let sent = String::from_utf8(upstream.request(2).await.body).expect("JSON");
+    assert!(!sent.contains("c2ln") && sent.contains("needle"), "{sent}");
+}
+
+#[tokio::test]
+async fn a_mixed_turn_is_streamed_and_its_parallel_calls_are_as_asked() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    both(&upstream);
+    let members = json!({ "stream": true, "parallel_tool_calls": false });
+    let body = with(with(conversation(&[user("Weather and notes?")]), weather()), members.clone());
+    let first = server.client().streamed(&body).await;
+    assert_eq!(first.finish_reason.as_deref(), Some("tool_calls"));
+    assert_eq!(upstream.request(0).await.json()["parallel_tool_calls"], false);
+    upstream.round(says("All known."));
+
+    let answers = [answer("w2", "snow"), answer("w1", "sun")];
+    let list = with(back(&first.message, &answers), members);
+    assert_eq!(server.client().streamed(&list).await.text(), "All known.");
+
+    let [one, two] = &upstream.requests()[..] else { panic!("two requests") };
+    assert_goes_on(one, two);
+    assert_eq!(two.json()["parallel_tool_calls"], false);
+}
+
+#[tokio::test]
+async fn a_mixed_turn_with_a_custom_tool_of_the_client_resumes() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let tools = json!({ "tools": [{ "type": "custom", "custom": { "name": "sql" } }] });
+    let custom = json!({ "tool_calls": [{ "index": 0, "id": "s1", "type": "custom",
+        "custom": { "name": "sql", "input": "select 1" } }] });
+    let read = crate::support::chunks::call(1, "r1", "Read", &json!({ "file_path": "notes.txt" }));
+    upstream.round(
+        [
+            vec![crate::support::chunks::delta(&custom)],
+            read,
+            crate::support::chunks::end("tool_calls"),
+        ]
+        .concat(),
+    );
+    let body = with(conversation(&[user("Query.")]), tools.clone());
+    let message = server.client().chat(&body).await.json()["choices"][0]["message"].clone();
+    assert_eq!(message["tool_calls"][0]["custom"]["input"], "select 1", "{message}");
+    upstream.round(says("One."));
+
+    let list = conversation(&[user("Query."), message, answer("s1", "1")]);
+    assert_eq!(server.client().chat(&with(list, tools)).await.text(), "One.");
+
+    let [one, two] = &upstream.requests()[..] else { panic!("two requests") };
+    assert_goes_on(one, two);
+    let told = told(two);
+    assert_eq!(told[2], "tool: 1");
+    assert!(told[3].contains("needle"), "{told:?}");
+}

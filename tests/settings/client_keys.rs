@@ -11,7 +11,7 @@ use crate::support::client::{Client, ask, with};
 use crate::support::server::{Builder, KEY, Server};
 use crate::support::upstream::Upstream;
 
-fn key_command(server: &Server, arguments: &[&str]) -> Output {
+pub(crate) fn key_command(server: &Server, arguments: &[&str]) -> Output {
     let state = server.state_dir();
     let config = state.with_file_name("toolhand.toml");
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolhand"));
@@ -24,7 +24,7 @@ fn key_command(server: &Server, arguments: &[&str]) -> Output {
 }
 
 /// Makes a key, which is the only thing on stdout.
-fn add(server: &Server, arguments: &[&str]) -> String {
+pub(crate) fn add(server: &Server, arguments: &[&str]) -> String {
     let output = key_command(server, &[&["add"], arguments].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let printed = String::from_utf8(output.stdout).expect("text");

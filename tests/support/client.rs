@@ -84,12 +84,17 @@ impl Client {
     /// An unstreamed chat completion of a server that may be killed meanwhile; `None` if its
     /// answer did not come whole.
     pub(crate) async fn try_chat(&self, body: &Value) -> Option<Value> {
+        let answer = self.try_post(body).await?;
+        (answer.status() == 200).then(|| serde_json::from_slice(&answer.body).ok())?
+    }
+
+    /// The same for any answer, also a stream, as its bytes.
+    pub(crate) async fn try_post(&self, body: &Value) -> Option<Answer> {
         let mut stream = TcpStream::connect(self.address).await.ok()?;
         let request = self.request("POST", CHAT, Some(body.to_string().as_bytes()));
         stream.write_all(&request).await.ok()?;
         let answer = watch("an answer or its end", Answer::read(&mut Reader::new(stream))).await;
-        let answer = answer.ok()??;
-        (answer.status() == 200).then(|| serde_json::from_slice(&answer.body).ok())?
+        answer.ok()?
     }
 
     /// Requests a streamed chat completion, and returns when its head has come. A refusal

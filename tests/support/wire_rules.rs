@@ -138,7 +138,9 @@ pub(crate) fn unpaired(body: &Value) -> Option<String> {
             owed.push_back(call["id"].as_str().unwrap_or_default());
             let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
             let is_json = serde_json::from_str::<Value>(arguments).is_ok();
-            if call["id"] == "" || call["type"] != "function" || !is_json {
+            let is_custom = call["type"] == "custom" && call["custom"]["input"].is_string();
+            let is_call = is_custom || (call["type"] == "function" && is_json);
+            if call["id"] == "" || !is_call {
                 return Some(format!("a call that is none: {call}"));
             }
         }

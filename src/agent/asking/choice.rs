@@ -2,7 +2,7 @@
 
 use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
-use crate::execution::ask::{About, Decision, GrantScope};
+use crate::execution::ask::{About, Ask, Decision, GrantScope};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
@@ -19,6 +19,15 @@ impl Choice {
         match self {
             Self::AllowOnce => "allow once",
             Self::AllowForSession => "allow for this session",
+            Self::Deny => "deny",
+        }
+    }
+
+    /// The word for programs.
+    fn word(self) -> &'static str {
+        match self {
+            Self::AllowOnce => "allow",
+            Self::AllowForSession => "always",
             Self::Deny => "deny",
         }
     }
@@ -54,6 +63,19 @@ impl Choice {
             },
         };
         decided(asked, decision)
+    }
+}
+
+/// The words that decide it, in the order of a conversation's numbers. There are none for
+/// questions, whose options stand with them.
+pub(crate) fn choices(ask: &Ask) -> Vec<&'static str> {
+    match &ask.about {
+        About::Questions { .. } => Vec::new(),
+        About::Effect(shown) => {
+            let counts =
+                |choice: &Choice| *choice != Choice::AllowForSession || shown.grant.is_some();
+            Choice::ALL.into_iter().filter(counts).map(Choice::word).collect()
+        }
     }
 }
 

@@ -1,23 +1,14 @@
-//! Reads a decision that comes over REST, and tells what can be decided.
+//! Reads a decision that comes over REST.
 
 use indexmap::IndexMap;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::choice::Choice;
 use crate::errors::{ApiError, ErrorCode};
 use crate::execution::ask::{About, Ask, Decision, EffectDigest, GrantScope, Question};
 use crate::tools::question::NO_ANSWER;
 
 /// The most characters of feedback, and of one answer.
 const MAX_TEXT: usize = 10_000;
-
-/// What can be decided: the labels of the choices, or the questions.
-pub(crate) fn choices(ask: &Ask) -> Value {
-    match &ask.about {
-        About::Effect(_) => json!(Choice::ALL.map(Choice::label)),
-        About::Questions { questions } => json!(questions),
-    }
-}
 
 /// Reads `{decision, scope, feedback, updated_input}`, or for questions `{answers}`, or
 /// `{decision: "deny", feedback}` for either.
@@ -135,6 +126,8 @@ fn missing(param: &str) -> ApiError {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::agent::asking::reply::test_support::{effect_ask, question_ask};
 
@@ -209,12 +202,5 @@ mod tests {
         ] {
             assert_eq!(read(&ask, &body), expected, "{body}");
         }
-    }
-
-    #[test]
-    fn tells_what_can_be_decided() {
-        let effect = choices(&effect_ask(0, "KXRT").ask);
-        assert_eq!(effect, json!(["allow once", "allow for this session", "deny"]));
-        assert_eq!(choices(&question_ask().ask)[0]["options"][1]["label"], "Green");
     }
 }

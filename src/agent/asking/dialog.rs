@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::choice::{Choice, decided, deny_all, is_expired};
+use super::choice::{Choice, choices, decided, deny_all, is_expired};
 use super::message::effect;
 use super::reply::answer;
 use crate::agent::beginning::Decided;
@@ -150,7 +150,7 @@ pub(crate) fn toolhand_approval(asked: &Asked) -> Option<Value> {
             "code": asked.code,
             "tool": asked.ask.tool,
             "effect": effect(&asked.ask),
-            "choices": Choice::ALL.map(Choice::label),
+            "choices": choices(&asked.ask),
         })),
     }
 }
@@ -251,7 +251,7 @@ mod tests {
         let asked = effect_ask(0, "KXRT");
         let arguments = toolhand_approval(&asked).unwrap();
         assert_eq!(arguments["approval_id"], asked.id.as_str());
-        assert_eq!(arguments["choices"], json!(["allow once", "allow for this session", "deny"]));
+        assert_eq!(arguments["choices"], json!(["allow", "always", "deny"]));
         assert_eq!(toolhand_approval(&question_ask()), None);
         for (content, expected) in [
             ("allow", "0=once"),

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::written::{self, Form};
@@ -86,6 +87,43 @@ impl History {
         let number = written::has_calls(&round.messages).then_some(self.rounds_with_calls);
         self.rounds_with_calls += usize::from(number.is_some());
         Origin { model, has_reasoning: round.has_reasoning, number }
+    }
+
+    /// How many pieces are the instructions that it begins with.
+    pub(super) fn leading(&self) -> usize {
+        self.leading_messages().count()
+    }
+
+    /// The instructions that it begins with.
+    pub(super) fn leading_messages(&self) -> impl Iterator<Item = Box<RawValue>> {
+        let clients = self.pieces.iter().take_while(|piece| piece.origin.is_none());
+        let messages = clients.map(|piece| self.client_message(piece).to_owned());
+        messages.take_while(|message| {
+            let message: Value = serde_json::from_str(message.get()).unwrap_or_default();
+            message["role"] == "system" || message["role"] == "developer"
+        })
+    }
+
+    /// Each piece as a record. What the client sent counts as written by `model`.
+    pub(super) fn records(&self, model: &str) -> impl Iterator<Item = RecordedRound> {
+        self.pieces.iter().map(move |piece| {
+            let messages = String::from_utf8_lossy(&self.whole[piece.range.clone()]);
+            let (writer, has_reasoning) = match &piece.origin {
+                Some(origin) => (&*origin.model, origin.has_reasoning),
+                None => (model, message::without_reasoning(self.client_message(piece)).is_some()),
+            };
+            let messages = format!("[{messages}]");
+            RecordedRound { messages, model: writer.to_owned(), has_reasoning }
+        })
+    }
+
+    /// All messages in whole form.
+    pub(super) fn whole(&self) -> &[u8] {
+        &self.whole
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.whole.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {

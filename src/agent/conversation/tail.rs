@@ -63,6 +63,16 @@ impl Tail {
         [Bytes::from_static(before), own.clone(), self.rest.clone()]
     }
 
+    /// The definitions of the server's tools.
+    pub(super) fn definitions(&self) -> &[u8] {
+        &self.own
+    }
+
+    /// The bytes that are sent.
+    pub(super) fn len(&self) -> usize {
+        self.own.len() + self.rest.len()
+    }
+
     /// The bytes that it keeps in memory. The server's definitions belong to all turns.
     pub(super) fn size(&self) -> usize {
         self.rest.len() + self.plain.as_ref().map_or(0, Bytes::len)

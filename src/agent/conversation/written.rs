@@ -97,6 +97,17 @@ impl WrittenRound {
         self.has_reasoning && self.form == Form::Whole
     }
 
+    /// The messages as they are now, for a record. `model` is the one they are adapted to.
+    pub(super) fn to_record(&self, model: &str) -> RecordedRound {
+        let messages = self.bytes.strip_prefix(b",").unwrap_or(&self.bytes);
+        let writer = self.model.as_deref().filter(|_| self.form != Form::Foreign);
+        RecordedRound {
+            messages: format!("[{}]", String::from_utf8_lossy(messages)),
+            model: writer.unwrap_or(model).to_owned(),
+            has_reasoning: self.has_reasoning(),
+        }
+    }
+
     /// Removes what `model` must not be sent. `number` is the round's number among those with
     /// calls; it keeps replaced ids of different rounds apart.
     pub(super) fn adapt_to(&mut self, model: &AskedModel, number: usize) {

@@ -47,11 +47,6 @@ impl Round {
         self.passed_on.begun > 0
     }
 
-    /// How many calls of the client's have been begun.
-    pub(in crate::agent) fn client_calls(&self) -> usize {
-        self.passed_on.begun
-    }
-
     /// Sends what is new of the client's calls. A call that is undecided holds back all calls
     /// that the model began after it.
     pub(super) fn pass_on_client_calls(

@@ -145,6 +145,12 @@ impl Round {
         })
     }
 
+    /// Whether a call is approved, and its turn has not come.
+    pub(in crate::agent) fn is_approved(&self, slot: usize) -> bool {
+        let call = self.calls.get(slot);
+        call.is_some_and(|call| call.approval.is_some() && matches!(call.progress, Progress::Ready))
+    }
+
     pub(in crate::agent) fn has_asks(&self) -> bool {
         self.calls.iter().any(|call| matches!(call.progress, Progress::Asking(_)))
     }

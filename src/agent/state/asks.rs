@@ -19,7 +19,11 @@ use crate::openai::chunk::{CallKind, FinishReason};
 pub(super) struct Asks {
     /// The asks that a person was shown and has not decided.
     open: Vec<Asked>,
+    /// What was decided about calls whose turn has not come. It stands if the turn suspends.
+    decided: Vec<Asked>,
     wait: Wait,
+    /// What the client is told when it is committed.
+    held_back: Vec<TurnEvent>,
     /// Whether the round that this turn resumes was told by `messages` before.
     pub(super) was_told: bool,
 }
@@ -37,8 +41,15 @@ enum Wait {
 const VALIDITY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Asks {
+    /// A wait that nothing waits for any more does not count.
     pub(super) fn wait_is_over(&mut self) {
-        self.wait = Wait::Over;
+        if self.wait == Wait::Running {
+            self.wait = Wait::Over;
+        }
+    }
+
+    pub(super) fn was_decided(&mut self, asked: Asked) {
+        self.decided.push(asked);
     }
 
     fn is_open(&self, slot: usize) -> bool {
@@ -64,11 +75,17 @@ impl TurnState {
         let Decided { approval, decision, .. } = decided;
         let asks = &mut self.asks.open;
         let Some(at) = asks.iter().position(|asked| asked.id == approval) else { return };
-        let slot = asks.remove(at).slot;
+        let asked = asks.remove(at);
+        let slot = asked.slot;
+        if asks.is_empty() {
+            // What is asked next has a wait of its own.
+            self.asks.wait = Wait::NotBegun;
+        }
         let is_judged = self.in_round(effects, |round, _, effects| {
             round.decide(slot, approval, &decision, effects)
         });
         if is_judged {
+            self.asks.was_decided(asked);
             effects.push(TurnEffect::Decide(slot, decision));
         }
     }
@@ -128,8 +145,19 @@ impl TurnState {
             asked.push(new);
         }
         self.asks.open.sort_by_key(|asked| asked.slot);
-        effects.push(TurnEffect::Record(Entry::Asked { asked: asked.clone() }));
-        effects.push(TurnEffect::Emit(TurnEvent::Asked(asked)));
+        // Nobody is asked what could not be kept.
+        let entry = Entry::Asked { asked: asked.clone() };
+        let suspends_at_once = self.start.asking.wait.is_zero() || self.asks.wait == Wait::Over;
+        effects.push(match suspends_at_once {
+            true => TurnEffect::Record(entry),
+            false => TurnEffect::Commit(entry),
+        });
+        self.asks.held_back.push(TurnEvent::Asked(asked));
+    }
+
+    /// Tells what waited for its commit.
+    pub(super) fn tell_held_back(&mut self, effects: &mut Vec<TurnEffect>) {
+        effects.extend(self.asks.held_back.drain(..).map(TurnEffect::Emit));
     }
 
     fn new_asked(&self, slot: usize, ask: Ask) -> Asked {
@@ -147,20 +175,24 @@ impl TurnState {
     fn suspend(&mut self, effects: &mut Vec<TurnEffect>) {
         let mut asked = std::mem::take(&mut self.asks.open);
         let presented = presenting::present(&asked, self.start.asking.channel);
-        self.say(&presented.text, effects);
+        self.say(&presented.text);
         let asked_by: Vec<_> = presented
             .calls
             .into_iter()
             .enumerate()
-            .map(|call| send_asking_call(call, effects))
+            .map(|call| send_asking_call(call, &mut self.asks.held_back))
             .collect();
+        // Behind those that are asked now, to which the calls point by their places.
+        let decided = std::mem::take(&mut self.asks.decided).into_iter();
+        asked.extend(decided.filter(|asked| self.round.is_approved(asked.slot)));
         for asked in &mut asked {
             asked.slot = self.round.place_of(asked.slot);
         }
         let (asked_by, client_calls): (Vec<_>, Vec<_>) = asked_by.into_iter().unzip();
         let is_call = !asked_by.is_empty();
         if self.start.include_messages {
-            let mut question = super::closing::note_message(&presented.text);
+            // With what the model said before it, as the client saw it: sent back it is known.
+            let mut question = super::closing::note_message(self.round.said.trim_start());
             if is_call {
                 question["tool_calls"] = client_calls.clone().into();
             }
@@ -171,15 +203,15 @@ impl TurnState {
         self.finish_open(reason, (open, client_calls), effects);
     }
 
-    /// Sends text of ours as content.
-    fn say(&mut self, text: &str, effects: &mut Vec<TurnEffect>) {
+    /// Sends text of ours as content, when the end of the turn is committed.
+    fn say(&mut self, text: &str) {
         if text.is_empty() {
             return;
         }
         let follows = self.text_was_given || self.round.gave_text;
         let text = if follows { format!("\n\n{text}") } else { text.to_owned() };
         self.round.said.push_str(&text);
-        effects.push(TurnEffect::Emit(TurnEvent::Text(text)));
+        self.asks.held_back.push(TurnEvent::Text(text));
     }
 
     /// The server's calls are done, and the client must answer its own.
@@ -206,7 +238,7 @@ impl TurnState {
 /// Sends a call of the client's tool that asks. Returns it for the record.
 fn send_asking_call(
     (index, call): (usize, PresentedCall),
-    effects: &mut Vec<TurnEffect>,
+    events: &mut Vec<TurnEvent>,
 ) -> (AskingCall, serde_json::Value) {
     let PresentedCall { tool, arguments, asks } = call;
     let tool = tool.to_owned();
@@ -218,6 +250,6 @@ fn send_asking_call(
     });
     let head = Some((id.clone(), tool.clone()));
     let delta = ClientCallDelta { index, kind: CallKind::Function, head, arguments };
-    effects.push(TurnEffect::Emit(TurnEvent::ClientCall(Box::new(delta))));
+    events.push(TurnEvent::ClientCall(Box::new(delta)));
     (AskingCall { id, tool, asks }, entry)
 }

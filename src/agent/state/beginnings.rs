@@ -30,9 +30,8 @@ impl TurnState {
         let note = note_to_model(GO_ON);
         if let HistoryPiece::Client(message) = &note {
             let note = message.get().to_owned();
-            self.continued = Some(Continued { said: said.clone(), note });
+            self.continued = Some(Continued { said, note });
         }
-        self.said = said;
         self.start.conversation.push_pieces(vec![note]);
         self.next_round(effects);
     }
@@ -44,6 +43,7 @@ impl TurnState {
         self.then = then;
         self.asks.was_told = open.asked.is_empty()
             && open.calls.iter().all(|call| !matches!(call, OpenCall::Waiting));
+        let asked = open.asked.clone();
         let rules = rules(&self.start, StartRule::default());
         let Some(round) = Round::restore(open, client_answers, &rules) else {
             let message = "the record of the round that this request goes on with is damaged";
@@ -55,11 +55,13 @@ impl TurnState {
         for mut decided in decisions {
             without_repeated_feedback(&mut decided.decision, &mut feedback_given);
             let (slot, approval, decision) = (decided.slot, decided.approval, decided.decision);
+            let asked = asked.iter().find(|asked| asked.id == approval);
             let is_judged = self.in_round(effects, |round, _, effects| {
                 round.decide(slot, approval, &decision, effects)
             });
             // Known before the call can start.
             if is_judged {
+                asked.cloned().into_iter().for_each(|asked| self.asks.was_decided(asked));
                 effects.push(TurnEffect::Decide(slot, decision));
             }
         }

@@ -103,6 +103,10 @@ impl TurnState {
             return;
         }
         let mut assistant = exchange.assistant.clone();
+        if is_resumed {
+            // Its text was told when the round stayed open.
+            assistant["content"] = Value::Null;
+        }
         if let Some(calls) = assistant["tool_calls"].as_array_mut() {
             let mut given = given.iter();
             calls.retain(|_| given.next() != Some(&true));

@@ -94,6 +94,8 @@ impl TurnState {
             return;
         }
         effects.push(TurnEffect::Abort);
+        // What was to be told has come to nothing.
+        self.tell_held_back(&mut Vec::new());
         self.interrupt_tools(effects);
         let is_partial = self.phase == Phase::Streaming;
         if is_partial {
@@ -182,6 +184,9 @@ impl TurnState {
             _ => return,
         };
         let last = self.last_event.take();
+        if failed.is_none() {
+            self.tell_held_back(effects);
+        }
         let last = match (last, failed) {
             // A turn that failed is no better for the reason that its failure was not kept.
             (Some(last @ TurnEvent::Failed(_)), _) | (Some(last), None) => last,

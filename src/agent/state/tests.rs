@@ -8,6 +8,7 @@ mod pairs;
 mod records;
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,12 +17,17 @@ use tempfile::TempDir;
 
 use self::pairs::Pairs;
 use super::*;
-use crate::agent::beginning::{AskingChannel, Resume};
-use crate::agent::conversation::Opening;
+use crate::agent::beginning::{Asking, AskingChannel, Beginning, Decided, Resume};
+use crate::agent::compaction::ContextLimits;
+use crate::agent::conversation::{Conversation, Opening};
 use crate::agent::events::Finished;
+use crate::agent::held_text::ContentRule;
 use crate::agent::record::{Asked, End, OpenCall, OpenRound, Outcome, RecordedRound};
-use crate::execution::ask::{About, GrantScope, Question, ShownEffect};
+use crate::agent::settings::{AskedModel, Delivery, ModelRule, TurnSettings};
+use crate::execution::ask::{About, Ask, Decision, GrantScope, Question, ShownEffect};
+use crate::execution::pipeline::Pipeline;
 use crate::hooks::Hooks;
+use crate::ids::TurnId;
 use crate::openai::error_object::ErrorObject;
 use crate::openai::request::ToolChoice;
 use crate::permissions::{
@@ -31,12 +37,23 @@ use crate::tools::tool::{
     AnyTool, CallContext, Concurrency, StartRule as ToolStart, Tool, ToolError, ToolOutput, erase,
 };
 use crate::tools::toolset::Toolset;
+use crate::upstream;
 use crate::workspace::Workspace;
 
 #[derive(Deserialize, JsonSchema)]
 struct Input {
     /// The path to read.
     at: String,
+}
+
+/// Models without limits.
+#[derive(Debug)]
+struct NoLimits;
+
+impl ContextLimits for NoLimits {
+    fn limit(&self, _: &str, _: usize) -> Option<u64> {
+        None
+    }
 }
 
 /// A shared tool that may start at its last brace.
@@ -130,6 +147,8 @@ impl Bench {
                 tool_choice: ToolChoice::Auto,
                 parallel_tool_calls: None,
             }),
+            context_limits: Arc::new(NoLimits),
+            context_tokens: None,
             limits_output: false,
             pipeline,
             client_tools: client_tools.iter().map(|name| (*name).to_owned()).collect(),
@@ -229,6 +248,7 @@ impl Bench {
                 self.pairs.note(event);
             }
             let word = match effect {
+                TurnEffect::ForgetShown => "forget_shown".to_owned(),
                 TurnEffect::Emit(event) => match event {
                     TurnEvent::RoundStarted(round) => format!("round{round}"),
                     TurnEvent::Begun => "begun".to_owned(),

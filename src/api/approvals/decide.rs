@@ -9,7 +9,8 @@ use axum::response::IntoResponse;
 use crate::api::chat::validate::Context;
 use crate::api::path_id::PathId;
 use crate::api::request_context::RequestContext;
-use crate::errors::ApiError;
+use crate::api::strict_json;
+use crate::errors::{ApiError, ErrorCode};
 use crate::http::body;
 use crate::limits::Limits;
 use crate::memory_budget::MemoryBudget;
@@ -27,5 +28,10 @@ pub(crate) async fn decide(
     let Ok(PathId(id)) = PathId::from_request_parts(&mut parts, &()).await;
     let request = Request::from_parts(parts, body);
     let (body, _share) = body::read_json(request, &limits, memory_budget.reservation()).await?;
+    // Each member has one possible reading: what is approved is what the person sent.
+    strict_json::check(&body)?;
+    let body = serde_json::from_slice(&body).map_err(|error| {
+        ApiError::new(ErrorCode::InvalidJson, format!("The body is not valid JSON: {error}."))
+    })?;
     Ok(Json(rest.decide(context.scope, &id, &body).await?))
 }

@@ -69,8 +69,8 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::sessions::running::shape::{AnswerForm, Envelope};
     use crate::sessions::request::Progress;
+    use crate::sessions::running::shape::{AnswerForm, Envelope};
 
     #[test]
     fn a_call_for_follow_ups_is_known_by_its_prompt() {

@@ -26,9 +26,10 @@ use crate::limits::Limits;
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::{Mode, Permissions};
 use crate::sessions::Sessions;
-use crate::sessions::request::Progress;
 use crate::sessions::approval_settings::ApprovalSettings;
-use crate::sessions::naming::Names;
+use crate::sessions::context_limits::KnownLimits;
+use crate::sessions::naming::PendingNames;
+use crate::sessions::request::Progress;
 use crate::sessions::rest::Rest;
 use crate::sessions::running::Running;
 use crate::sessions::running::limits::RunLimits;
@@ -146,8 +147,10 @@ fn sessions(
         permissions::ExcludedPaths::below(&state_dir),
     )
     .unwrap();
+    let info = upstream::ModelInfo::new(Arc::clone(&upstream));
     Sessions {
         upstream,
+        context_limits: KnownLimits::new(Arc::default(), info),
         home: "/".into(),
         tool_settings: tool_layer::ToolSettings::default(),
         permissions,
@@ -161,7 +164,7 @@ fn sessions(
         memory_budget,
         store: Arc::clone(store),
         running: Arc::clone(running),
-        names: Names::default(),
+        names: PendingNames::default(),
         shutdown: CancellationToken::new(),
     }
 }

@@ -102,10 +102,16 @@ impl Clause<'_> {
         let input = skip(input, &["with"]);
         let arguments = match input {
             [] => json!({}),
-            _ => serde_json::from_str(&self.quote(input)?).ok()?,
+            _ => json_of(&self.quote(input)?)?,
         };
         Some(call(tool.argument(), arguments))
     }
+}
+
+/// The JSON, also where an editor has made its quotation marks typographic.
+fn json_of(text: &str) -> Option<Value> {
+    let straight = || text.replace(['“', '”', '„'], "\"");
+    serde_json::from_str(text).or_else(|_| serde_json::from_str(&straight())).ok()
 }
 
 fn directory<'a>(place: Option<&[Word<'a>]>) -> Option<&'a str> {

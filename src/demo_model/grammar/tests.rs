@@ -124,6 +124,7 @@ fn calls_any_tool_by_name() {
         r#"call get_weather with {"city": "Oslo"} and read x"#,
         r#"get_weather{"city":"Oslo"} Read{"file_path":"x"}"#,
     );
+    check("call note with {“text”: ”a”}", r#"note{"text":"a"}"#);
     check("call now", "now{}");
     check(
         r#"call note with {"text": "a, read b and find c then run d"}, then call note"#,

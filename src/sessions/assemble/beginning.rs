@@ -78,6 +78,12 @@ fn way(chain: &Chain, request: &Request) -> Result<Option<Way>, ApiError> {
         Ok(Some(Way::Resume { open: settled.clone(), answers, reply, users }))
     };
     let no_answers = || vec![None; open.calls.len()];
+    if chain.end == ListEnd::User
+        && let Some(said) = dialog_answers(open, chain, messages)
+    {
+        // The person has answered there: the words behind it are no reply.
+        return resume(no_answers(), Some(ReplyForm::Answers(said)), Users::Follow);
+    }
     match (chain.end, chain.last_users()) {
         (ListEnd::Answers, _) => {
             let answers = answers_to(open, chain, messages);
@@ -92,6 +98,20 @@ fn way(chain: &Chain, request: &Request) -> Result<Option<Way>, ApiError> {
         }
         _ => Ok(Some(Way::Ask)),
     }
+}
+
+/// What the client's own tools answered to our questions, if all of them did.
+fn dialog_answers(
+    open: &OpenRound,
+    chain: &Chain,
+    messages: &[ClientMessage],
+) -> Option<Vec<(usize, String)>> {
+    let answers = answers_to(open, chain, messages);
+    let said = open.asked_by.iter().enumerate().map(|(at, asking)| {
+        let answer = answers.get(asking.id.as_str())?;
+        Some((at, answer.text().into_owned()))
+    });
+    said.collect::<Option<Vec<_>>>().filter(|said| !said.is_empty())
 }
 
 /// The client's answers to the calls of the last link, by id.

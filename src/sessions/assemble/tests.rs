@@ -140,16 +140,16 @@ fn a_beginning_of_an_answer_matches_from_forty_characters_on() {
 fn in_a_named_session_the_list_may_begin_anywhere() {
     let world = World::new().named();
     let mut list = vec![user("u0")];
-    let mut last = world.turn(&json!(list), Script::of("a0").calling("c0"));
+    let mut known = world.turn(&json!(list), Script::of("a0").calling("c0"));
     for n in 1..5 {
         list.extend([said(&format!("a{}", n - 1)), user(&format!("u{n}"))]);
         let next = world.turn(&json!(list), Script::of(&format!("a{n}")).calling(&format!("c{n}")));
-        assert!(next.begins_with(&last));
-        last = next;
+        assert!(next.begins_with(&known));
+        known = next;
     }
     let newest = json!([said("a3"), user("u4"), said("a4"), user("u5")]);
     let next = world.turn(&newest, Script::of("."));
-    assert_eq!(next.parent, Some(last.id.clone()));
+    assert_eq!(next.parent, Some(known.id.clone()));
     assert!(next.before.contains("result of c3") && next.before.contains("result of c4"));
     assert!(!next.before.contains("c2"));
     // Nothing is recognised: it hangs on the newest turn, and is taken as it came.

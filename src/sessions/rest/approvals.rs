@@ -1,14 +1,16 @@
 //! Lists what a person is asked, and takes decisions.
 
 use serde::Serialize;
+use serde_json::Value;
 
-use super::decision::{choices, read_decision};
 use super::{Page, Rest, not_found, seconds};
+use crate::agent::asking::choice::choices;
+use crate::agent::asking::decision::read_decision;
 use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
 use crate::clock;
 use crate::errors::{ApiError, ErrorCode};
-use crate::execution::ask::{About, Question};
+use crate::execution::ask::{About, Decision, Question};
 use crate::ids::{ApprovalId, Scope, SessionId, TurnId};
 use crate::store::rows::{ApprovalRow, Change};
 use crate::store::{ApprovalKey, StoreError};
@@ -23,7 +25,7 @@ pub(crate) struct ApprovalItem {
     tool: String,
     /// What the call would do, as Markdown; null for questions.
     effect: Option<String>,
-    choices: Vec<String>,
+    choices: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     questions: Option<Vec<Question>>,
     created: i64,
@@ -47,12 +49,13 @@ impl Rest {
         Ok(Page::new(readable.collect(), false))
     }
 
-    /// Records a decision, and sends it to the turn if that still waits. `body` is the request's.
+    /// Records a decision, and sends it to the turn if that still waits. `body` is
+    /// the request's.
     pub(crate) async fn decide(
         &self,
         scope: Scope,
         id: &str,
-        body: &[u8],
+        body: &Value,
     ) -> Result<Closed, ApiError> {
         let id = ApprovalId::parse(id).unwrap_or_else(ApprovalId::random);
         let rows = self.store.approvals(scope, ApprovalKey::Id(id)).await?;
@@ -61,7 +64,7 @@ impl Rest {
         if row.decision.is_some() || row.expires_ms <= clock::now_ms() {
             return Err(closed());
         }
-        let decision = read_decision(body, &asked)?;
+        let decision = read_decision(&asked.ask, body)?;
         let written = serde_json::to_vec(&decision).expect("a decision is plain JSON");
         let change = Change::Decide { approval: row.id.clone(), decision: written };
         match self.store.commit(vec![change]).await {
@@ -77,6 +80,32 @@ impl Rest {
     }
 }
 
+impl Rest {
+    /// Denies what a turn has asked and nobody has decided. Returns whether there was anything.
+    pub(super) async fn close_approvals(
+        &self,
+        scope: Scope,
+        turn: TurnId,
+    ) -> Result<bool, StoreError> {
+        let mut closed = false;
+        for row in self.store.approvals(scope, ApprovalKey::Turn(turn)).await? {
+            if row.decision.is_some() {
+                continue;
+            }
+            let decision = serde_json::to_vec(&Decision::Deny { feedback: None });
+            let decision = decision.expect("a decision is plain JSON");
+            let approval = row.id;
+            match self.store.commit(vec![Change::Decide { approval, decision }]).await {
+                Ok(()) => closed = true,
+                // Somebody was quicker.
+                Err(StoreError::Conflict) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(closed)
+    }
+}
+
 fn asked(row: &ApprovalRow) -> Option<Asked> {
     serde_json::from_slice(&row.body)
         .map_err(|error| tracing::error!(approval = %row.id, %error, "cannot be read"))
@@ -84,7 +113,7 @@ fn asked(row: &ApprovalRow) -> Option<Asked> {
 }
 
 fn item(row: &ApprovalRow, asked: Asked) -> ApprovalItem {
-    let choices = choices(&asked);
+    let choices = choices(&asked.ask);
     let (effect, questions) = match asked.ask.about {
         About::Effect(effect) => (Some(effect.markdown), None),
         About::Questions { questions } => (None, Some(questions)),

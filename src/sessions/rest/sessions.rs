@@ -19,6 +19,9 @@ use crate::store::{SessionKey, StoreError, TurnKey};
 /// a session for each model.
 const SEARCHED: usize = 1000;
 
+/// A session that goes on from another's turn goes on from so many sessions in all.
+const MAX_FORKS: usize = 64;
+
 /// How long a session may take to end when it is deleted.
 const DELETE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -91,7 +94,17 @@ impl Rest {
         scope: Scope,
         turns: Vec<TurnRow>,
     ) -> Result<Vec<TurnRecord>, StoreError> {
-        let path = newest_branch(turns);
+        let newest = turns.first().map(|turn| turn.id.clone());
+        let mut path = path_to(newest, turns);
+        // A fork goes on from a turn of another session.
+        for _ in 0..MAX_FORKS {
+            let Some(parent) = path.first().and_then(|turn| turn.parent.clone()) else { break };
+            let rows = self.store.turns(scope, TurnKey::Id(parent.clone())).await?;
+            let Some(row) = rows.into_iter().next() else { break };
+            let origin = self.store.turns(scope, TurnKey::Session(row.session)).await?;
+            let before = path_to(Some(parent), origin);
+            path.splice(0..0, before);
+        }
         let ids: Vec<TurnId> = path.iter().map(|turn| turn.id.clone()).collect();
         let entries = self.store.entries(scope, ids).await?;
         let mut by_turn: HashMap<&TurnId, Vec<_>> = HashMap::new();
@@ -129,9 +142,9 @@ impl Rest {
     }
 }
 
-/// The path to the newest turn, which stands first in `turns`.
-fn newest_branch(turns: Vec<TurnRow>) -> Vec<TurnRow> {
-    let mut next = turns.first().map(|turn| turn.id.clone());
+/// The path to a turn, as far as it is within `turns`, the oldest first.
+fn path_to(turn: Option<TurnId>, turns: Vec<TurnRow>) -> Vec<TurnRow> {
+    let mut next = turn;
     let mut by_id: HashMap<TurnId, TurnRow> =
         turns.into_iter().map(|turn| (turn.id.clone(), turn)).collect();
     let mut path = Vec::new();

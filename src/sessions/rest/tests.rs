@@ -133,7 +133,7 @@ async fn what_is_anothers_reads_as_unknown_everywhere() {
     let turn = kept(&store, &session, TurnStatus::Suspended).await;
     let approval = asks(&store, &turn, session.scope, effect()).await;
     let other = samples::scope("b");
-    let allow = br#"{"decision":"allow"}"#;
+    let allow = &json!({ "decision": "allow" });
 
     for id in curious(session.id.as_str()).into_iter().chain(["mine".to_owned()]) {
         let unknown = rest.export(other, SessionId::random().as_str()).await.unwrap_err();
@@ -174,7 +174,7 @@ async fn an_approval_is_listed_and_decided_once() {
     let listed = json(&rest.approvals(session.scope).await.unwrap())["data"][0].clone();
     let expected = json!({
         "id": id, "code": "abcd", "session": session.id, "turn": turn.id, "tool": "Bash",
-        "effect": "`make`", "choices": ["allow once", "allow for this session", "deny"],
+        "effect": "`make`", "choices": ["allow", "deny"],
         "created": 5, "expires": listed["expires"],
     });
     assert_eq!(listed, expected);
@@ -183,10 +183,11 @@ async fn an_approval_is_listed_and_decided_once() {
         json!([{ "id": turn.id, "session": session.id, "started": 1, "state": "suspended" }]);
     assert_eq!(turns["data"], expected);
 
-    let decide = |body: &'static str| rest.decide(session.scope, id.as_str(), body.as_bytes());
-    decide(r#"{"decision":"allow","scope":"session"}"#).await.unwrap();
-    for body in [r#"{"decision":"allow","scope":"session"}"#, r#"{"decision":"deny"}"#, "junk"] {
-        assert_eq!(decide(body).await.unwrap_err().code, ErrorCode::ApprovalClosed);
+    let allow = json!({ "decision": "allow", "scope": "session" });
+    rest.decide(session.scope, id.as_str(), &allow).await.unwrap();
+    for body in [allow, json!({ "decision": "deny" }), json!("junk")] {
+        let refused = rest.decide(session.scope, id.as_str(), &body).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::ApprovalClosed);
     }
 
     let rows = store.approvals(session.scope, ApprovalKey::Id(id.clone())).await.unwrap();
@@ -204,26 +205,45 @@ async fn a_decision_that_says_something_else_decides_nothing() {
     let of_effect = asks(&store, &turn, session.scope, effect()).await;
     let of_question = asks(&store, &turn, session.scope, question()).await;
     for (id, body, code) in [
-        (&of_effect, "", ErrorCode::InvalidJson),
-        (&of_effect, "{", ErrorCode::InvalidJson),
-        (&of_effect, "[]", ErrorCode::InvalidValue),
-        (&of_effect, r#"["allow"]"#, ErrorCode::InvalidValue),
-        (&of_effect, "{}", ErrorCode::MissingField),
-        (&of_effect, r#"{"decision":"Allow"}"#, ErrorCode::InvalidValue),
-        (&of_effect, r#"{"decision":true}"#, ErrorCode::InvalidValue),
-        (&of_effect, r#"{"decision":"allow","scope":"rule"}"#, ErrorCode::UnsupportedValue),
-        (&of_effect, r#"{"decision":"allow","more":1}"#, ErrorCode::InvalidValue),
-        (&of_effect, r#"{"answers":{"Which?":"this"}}"#, ErrorCode::MissingField),
-        (&of_question, r#"{"decision":"allow"}"#, ErrorCode::MissingField),
-        (&of_question, r#"{"answers":{"What?":"this"}}"#, ErrorCode::InvalidValue),
-        (&of_question, r#"{"answers":{"Which?":1}}"#, ErrorCode::InvalidValue),
+        (&of_effect, json!(["allow"]), ErrorCode::InvalidValue),
+        (&of_effect, json!({}), ErrorCode::MissingField),
+        (&of_effect, json!({ "decision": true }), ErrorCode::InvalidValue),
+        (&of_effect, json!({ "answers": { "Which?": "this" } }), ErrorCode::InvalidValue),
+        (&of_question, json!({ "decision": "allow" }), ErrorCode::InvalidValue),
+        (&of_question, json!({ "answers": { "What?": "this" } }), ErrorCode::InvalidValue),
     ] {
-        let refused = rest.decide(session.scope, id.as_str(), body.as_bytes()).await.unwrap_err();
+        let refused = rest.decide(session.scope, id.as_str(), &body).await.unwrap_err();
         assert_eq!(refused.code, code, "{body}");
     }
-    let body = br#"{"answers":{"Which?":"this"}}"#;
-    rest.decide(session.scope, of_question.as_str(), body).await.unwrap();
-    rest.decide(session.scope, of_effect.as_str(), br#"{"decision":"deny"}"#).await.unwrap();
+    let answers = json!({ "answers": { "Which?": "this" } });
+    rest.decide(session.scope, of_question.as_str(), &answers).await.unwrap();
+    rest.decide(session.scope, of_effect.as_str(), &json!({ "decision": "deny" })).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_cancels_a_suspended_turn_denies_what_it_asked() {
+    let (rest, store) = rest();
+    let session = samples::session("a");
+    let turn = kept(&store, &session, TurnStatus::Suspended).await;
+    let decided = asks(&store, &turn, session.scope, effect()).await;
+    let open = asks(&store, &turn, session.scope, question()).await;
+    let allow = json!({ "decision": "allow" });
+    rest.decide(session.scope, decided.as_str(), &allow).await.unwrap();
+
+    for is_first in [true, false] {
+        let cancelled = json(&rest.cancel(session.scope, turn.id.as_str()).await.unwrap());
+        assert_eq!(cancelled["cancelled"], is_first);
+    }
+
+    let refused = rest.decide(session.scope, open.as_str(), &allow).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::ApprovalClosed);
+    let rows = store.approvals(session.scope, ApprovalKey::Turn(turn.id)).await.unwrap();
+    let decision = |id| {
+        let row = rows.iter().find(|row| row.id == id).unwrap();
+        serde_json::from_slice::<Decision>(row.decision.as_deref().unwrap()).unwrap()
+    };
+    assert!(matches!(decision(decided), Decision::Allow { .. }), "what was decided stands");
+    assert_eq!(decision(open), Decision::Deny { feedback: None });
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ pub(crate) struct Cancelled {
     id: TurnId,
     object: &'static str,
     session: SessionId,
-    /// Whether the turn still ran.
+    /// Whether the turn still ran, or waited for a person.
     cancelled: bool,
 }
 
@@ -80,7 +80,8 @@ impl Rest {
         Ok(Subscriber::of_record(&record, shape_of(&record), position))
     }
 
-    /// Stops the turn, if it runs, and returns when it is over.
+    /// Stops the turn, if it runs, and returns when it is over. What it has asked a person is
+    /// denied: nobody can approve it any more.
     pub(crate) async fn cancel(&self, scope: Scope, id: &str) -> Result<Cancelled, ApiError> {
         let id = own(id);
         let running = self.running.find(scope, &id).filter(|turn| !turn.is_over());
@@ -91,7 +92,8 @@ impl Rest {
             }
             None => (self.session_of_ended(scope, &id).await?, false),
         };
-        Ok(Cancelled { id, object: "turn", session, cancelled })
+        let closed = self.close_approvals(scope, id.clone()).await?;
+        Ok(Cancelled { id, object: "turn", session, cancelled: cancelled || closed })
     }
 
     async fn session_of_ended(&self, scope: Scope, id: &TurnId) -> Result<SessionId, ApiError> {

@@ -2,6 +2,7 @@
 
 use axum::http::{HeaderMap, HeaderName};
 
+use crate::sessions::names::CHAT_HEADERS;
 use crate::store::rows::Digest;
 
 const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
@@ -29,8 +30,11 @@ pub(super) enum Identity {
 impl RequestFingerprint {
     pub(crate) fn from_request(headers: &HeaderMap, body: &[u8]) -> Self {
         let mut content = blake3::Hasher::new();
+        // What names another session is another request.
         let is_meaningful = |name: &HeaderName| {
-            SIGNIFICANT_HEADERS.iter().any(|prefix| name.as_str().starts_with(prefix))
+            let name = name.as_str();
+            SIGNIFICANT_HEADERS.iter().any(|prefix| name.starts_with(prefix))
+                || CHAT_HEADERS.contains(&name)
         };
         for (name, value) in headers.iter().filter(|(name, _)| is_meaningful(name)) {
             for part in [name.as_str().as_bytes(), value.as_bytes()] {

@@ -1,16 +1,11 @@
 //! Tells a turn from its record, in few pieces.
 
-use std::time::Duration;
+use serde_json::Value;
 
-use indexmap::IndexMap;
-use serde::Deserialize;
-use serde_json::{Map, Value};
-
-use crate::agent::events::{ClientCallDelta, Failure, Finished, Summary, TurnEvent};
+use crate::agent::events::{ClientCallDelta, Failure, Finished, TurnEvent};
 use crate::agent::record::{End, Entry, Outcome};
 use crate::errors::{ApiError, ErrorCode};
-use crate::openai::chunk::{CallKind, FinishReason};
-use crate::openai::usage::Usage;
+use crate::openai::chunk::CallKind;
 use crate::sessions::record::TurnRecord;
 
 /// The events by which a turn that is over is told again. The last one is terminal.
@@ -123,6 +118,8 @@ mod tests {
     use super::samples::{end, finished, record};
     use super::*;
     use crate::agent::record::Ran;
+    use crate::openai::chunk::FinishReason;
+    use crate::openai::usage::Usage;
 
     fn code(events: &[TurnEvent]) -> (ErrorCode, bool) {
         match events.last() {

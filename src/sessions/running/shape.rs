@@ -1,6 +1,7 @@
 //! Defines how the answer of one turn is shown, so that it looks the same when it is told again.
 
 use crate::ids::{CompletionId, TurnId};
+use crate::sessions::record::TurnRecord;
 use crate::sessions::request::Progress;
 
 /// The members that every chunk of one answer shares.
@@ -34,4 +35,12 @@ pub(crate) struct AnswerForm {
 pub(crate) struct AnswerShape {
     pub(crate) envelope: Envelope,
     pub(crate) form: AnswerForm,
+}
+
+impl AnswerShape {
+    /// For a turn that is told again.
+    pub(crate) fn of_record(record: &TurnRecord, form: AnswerForm) -> Self {
+        let (turn, model) = (&record.row.id, record.body.model.clone());
+        Self { envelope: Envelope::of_turn(turn, record.row.started_ms, model), form }
+    }
 }

@@ -81,6 +81,7 @@ impl DisconnectPolicy {
 
 /// What a turn holds as long as it runs.
 #[derive(Debug)]
+#[expect(dead_code, reason = "they are given back when they are dropped")]
 pub(crate) struct Held {
     pub(crate) permit: Option<RunPermit>,
     pub(crate) slot: Option<SessionSlot>,

@@ -1,6 +1,7 @@
-//! Lets one turn at a time run in a session.
+//! Lets one turn at a time run in a session, and one request at a time take up an open round.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,66 +9,92 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::errors::{ApiError, ErrorCode};
-use crate::ids::SessionId;
+use crate::ids::{SessionId, TurnId};
 use crate::sync;
 
-/// The sessions in which a turn runs, or for which a request waits. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SessionSlots(Arc<Mutex<HashMap<SessionId, Arc<Semaphore>>>>);
-
-/// The right to run a turn in a session. Dropping it lets the next one run.
+/// The ids of which somebody holds the slot, or waits for it. Clones share them.
 #[derive(Debug)]
-pub(crate) struct SessionSlot {
-    /// Given back before `_interest` is dropped.
+pub(crate) struct Slots<K: Eq + Hash>(Arc<Mutex<HashMap<K, Arc<Semaphore>>>>);
+
+/// The sessions in which a turn runs, or for which a request waits.
+pub(crate) type SessionSlots = Slots<SessionId>;
+
+/// The right to run a turn in a session.
+pub(crate) type SessionSlot = Slot<SessionId>;
+
+/// The turns whose open round a request takes up.
+pub(crate) type ResumeSlots = Slots<TurnId>;
+
+/// The right to take up the open round of a turn.
+pub(crate) type ResumeSlot = Slot<TurnId>;
+
+/// Dropping it lets the next one have it.
+#[derive(Debug)]
+pub(crate) struct Slot<K: Eq + Hash> {
+    /// Given back before `interest` is dropped.
     _permit: OwnedSemaphorePermit,
-    _interest: Interest,
+    interest: Interest<K>,
 }
 
-/// A holder or waiter. Dropping the last one of a session forgets the session.
+/// A holder or waiter. Dropping the last one of an id forgets the id.
 #[derive(Debug)]
-struct Interest {
-    slots: SessionSlots,
-    session: SessionId,
+struct Interest<K: Eq + Hash> {
+    slots: Slots<K>,
+    id: K,
     semaphore: Arc<Semaphore>,
 }
 
-impl SessionSlots {
-    /// Takes the session's slot, unless a turn runs in it.
-    pub(crate) fn try_take(&self, session: &SessionId) -> Option<SessionSlot> {
-        let interest = self.interest(session);
+impl<K: Eq + Hash> Clone for Slots<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K: Eq + Hash> Default for Slots<K> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<K: Eq + Hash> Slot<K> {
+    pub(crate) fn id(&self) -> &K {
+        &self.interest.id
+    }
+}
+
+impl<K: Clone + Eq + Hash> Slots<K> {
+    /// Takes the slot, unless somebody holds it.
+    pub(crate) fn try_take(&self, id: &K) -> Option<Slot<K>> {
+        let interest = self.interest(id);
         let permit = Arc::clone(&interest.semaphore).try_acquire_owned().ok()?;
-        Some(SessionSlot { _permit: permit, _interest: interest })
+        Some(Slot { _permit: permit, interest })
     }
 
-    /// Waits for the session's slot. Requests get it in the order in which they came.
-    pub(crate) async fn take(
-        &self,
-        session: &SessionId,
-        wait: Duration,
-    ) -> Result<SessionSlot, ApiError> {
-        let interest = self.interest(session);
+    /// Waits for the slot. Requests get it in the order in which they came.
+    pub(crate) async fn take(&self, id: &K, wait: Duration) -> Result<Slot<K>, ApiError> {
+        let interest = self.interest(id);
         let permit = timeout(wait, Arc::clone(&interest.semaphore).acquire_owned()).await;
         match permit {
-            Ok(Ok(permit)) => Ok(SessionSlot { _permit: permit, _interest: interest }),
+            Ok(Ok(permit)) => Ok(Slot { _permit: permit, interest }),
             _ => Err(busy()),
         }
     }
 
-    fn interest(&self, session: &SessionId) -> Interest {
+    fn interest(&self, id: &K) -> Interest<K> {
         let mut slots = sync::lock(&self.0);
-        let semaphore = slots.entry(session.clone()).or_insert_with(|| Arc::new(Semaphore::new(1)));
+        let semaphore = slots.entry(id.clone()).or_insert_with(|| Arc::new(Semaphore::new(1)));
         let semaphore = Arc::clone(semaphore);
-        Interest { slots: self.clone(), session: session.clone(), semaphore }
+        Interest { slots: self.clone(), id: id.clone(), semaphore }
     }
 }
 
-impl Drop for Interest {
+impl<K: Eq + Hash> Drop for Interest<K> {
     fn drop(&mut self) {
         /// The map's own, and this one's.
         const LAST: usize = 2;
         let mut slots = sync::lock(&self.slots.0);
         if Arc::strong_count(&self.semaphore) == LAST {
-            slots.remove(&self.session);
+            slots.remove(&self.id);
         }
     }
 }

@@ -16,7 +16,7 @@ use super::retold::retold;
 use super::shape::AnswerShape;
 use super::shared_turn::{DisconnectPolicy, Found, SharedTurn, failed, too_long};
 use crate::agent::events::{Failure, TurnEvent};
-use crate::ids::{Scope, SessionId, TurnId};
+use crate::ids::{Scope, TurnId};
 use crate::sessions::record::TurnRecord;
 
 /// Receives the events of a turn. What it means that the last one is dropped, the turn says.

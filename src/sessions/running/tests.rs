@@ -98,7 +98,7 @@ impl Server {
         assert!(slot.is_some(), "two turns run in one session");
         let held = Held { permit: None, slot };
         let (retention, revoked) = (Retention::All, CancellationToken::new());
-        Sharing { form: FORM, policy, retention, held, revoked }
+        Sharing { form: FORM, policy, retention, held, revoked, resume: None }
     }
 
     fn begin(&self, policy: DisconnectPolicy) -> (Arc<SharedTurn>, Subscriber, Script) {

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, ErrorCode, params};
 
-use super::super::rows::{ApprovalRow, Change, EntryRow, SessionRow, TurnRow};
+use super::super::rows::{ApprovalRow, Change, EntryRow, SessionRow, TurnRow, TurnStatus};
 use super::columns::number_of;
 use super::schema::ENTRY_BITS;
 use crate::ids::{ApprovalId, SessionId, TurnId};
@@ -148,6 +148,16 @@ fn decide(
         0 => Err(ChangeError::Conflict),
         _ => Ok(()),
     }
+}
+
+/// Marks those of these turns that are recorded as running: they no longer do.
+pub(super) fn crash(connection: &Connection, turns: &[TurnId]) -> rusqlite::Result<()> {
+    let [running, crashed] = [TurnStatus::Running, TurnStatus::Crashed].map(number_of);
+    let mut mark =
+        connection.prepare_cached("UPDATE turns SET status = ?2 WHERE id = ?1 AND status = ?3")?;
+    turns
+        .iter()
+        .try_for_each(|turn| mark.execute(params![turn.as_str(), crashed, running]).map(drop))
 }
 
 /// Takes the session out of every look-up. `retention` removes in small steps what is left.

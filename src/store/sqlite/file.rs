@@ -85,19 +85,25 @@ impl DatabaseFile {
     /// damaged.
     pub(super) fn open(&self) -> Result<Connection, OpenError> {
         let refuse = |reason: &dyn Display| OpenError::new(&self.path(), reason);
+        let mut damage = None;
         if let Some(length) = self.length_if_ours()? {
             match self.open_existing(length) {
                 Ok(connection) => return Ok(connection),
                 Err(Unusable::Refused(reason)) => return Err(refuse(&reason)),
-                Err(Unusable::Damaged(reason)) => tracing::warn!(
-                    %reason,
-                    path = %self.path().display(),
-                    "the database is damaged: it is set aside as toolhand.db.corrupt-…, and the \
-                     server begins with a new one, without the sessions of the old"
-                ),
+                Err(Unusable::Damaged(reason)) => damage = Some(reason),
             }
         }
-        self.set_aside().map_err(|error| refuse(&format!("cannot be set aside: {error}")))?;
+        let set_aside = self.set_aside();
+        let kept = set_aside.map_err(|error| refuse(&format!("cannot be set aside: {error}")))?;
+        if let (Some(reason), Some(kept)) = (damage, kept) {
+            tracing::warn!(
+                %reason,
+                path = %self.path().display(),
+                kept = %kept.display(),
+                "the database is damaged: it is set aside, and the server begins with a new one, \
+                 without the sessions of the old"
+            );
+        }
         self.make().map_err(|error| refuse(&format!("cannot be made: {error}")))?;
         let opened = self.connect_writer().and_then(|connection| {
             prepare(&connection)?;
@@ -195,8 +201,10 @@ impl DatabaseFile {
         Ok(connection)
     }
 
-    /// Moves the database and what belongs to it out of the way.
-    fn set_aside(&self) -> io::Result<()> {
+    /// Moves the database and what belongs to it out of the way. Returns where the database is
+    /// now.
+    fn set_aside(&self) -> io::Result<Option<PathBuf>> {
+        let mut kept = None;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         for suffix in ["", "-wal", "-shm"] {
             let from = self.beside(suffix);
@@ -206,13 +214,17 @@ impl DatabaseFile {
                 let to = self.beside(&format!(".corrupt-{time}{suffix}"));
                 match renameat_with(CWD, &from, CWD, &to, RenameFlags::NOREPLACE) {
                     Err(rustix::io::Errno::EXIST) => {}
-                    Ok(()) | Err(rustix::io::Errno::NOENT) => break,
+                    Ok(()) => {
+                        _ = kept.get_or_insert(to);
+                        break;
+                    }
+                    Err(rustix::io::Errno::NOENT) => break,
                     Err(error) => return Err(error.into()),
                 }
             }
         }
         _ = fs::remove_file(self.directory.join(SUSPECT_NAME));
-        Ok(())
+        Ok(kept)
     }
 
     /// Makes an empty database under another name first: one that was killed half-way has not

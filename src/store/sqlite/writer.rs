@@ -1,8 +1,9 @@
 //! Writes in a thread of its own: commits what waits together, and looks after the file when
 //! nothing waits.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
@@ -10,13 +11,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::super::StoreError;
-use super::super::rows::Change;
+use super::super::rows::{Change, TurnStatus};
 use super::super::settings::StoreSettings;
 use super::changes::{self, ChangeError};
 use super::file::{self, DatabaseFile, OpenError};
 use super::readers::Readers;
 use super::retention::{self, Clock, Step};
-use crate::ids::SessionId;
+use crate::ids::{SessionId, TurnId};
+use crate::sync;
 
 /// More commits than this are not joined, so that the first ones do not wait long.
 const MAX_JOINED: usize = 256;
@@ -39,6 +41,10 @@ const MIN_RETENTION_INTERVAL: Duration = Duration::from_secs(1);
 /// While there is something to forget, every so many transactions one is a step of it.
 const TRANSACTIONS_PER_STEP: u32 = 8;
 
+/// Turns that do not run any more, though the disk does not say so: something of them could not
+/// be written. They count as crashed.
+pub(super) type Unended = Arc<Mutex<HashSet<TurnId>>>;
+
 type Reply = oneshot::Sender<Result<(), StoreError>>;
 
 /// What callers wait for together.
@@ -59,7 +65,7 @@ impl Writer {
         connection: Connection,
         readers: Arc<Readers>,
         settings: StoreSettings,
-        forgotten: mpsc::UnboundedSender<SessionId>,
+        (forgotten, unended): (mpsc::UnboundedSender<SessionId>, Unended),
     ) -> Result<Self, OpenError> {
         let path = file.path();
         let refuse = |error: &dyn std::fmt::Display| OpenError::new(&path, error);
@@ -78,6 +84,7 @@ impl Writer {
             since_step: 0,
             since_retention: 0,
             retention_at: now,
+            unended,
             has_failed: false,
         };
         let (sender, messages) = channel();
@@ -114,6 +121,7 @@ struct WriterThread {
     since_retention: u64,
     /// When to look for sessions to forget. It is past while there may be some.
     retention_at: Instant,
+    unended: Unended,
     /// Whether the last commit failed. Only the first failure of a row is logged as an error.
     has_failed: bool,
 }
@@ -162,6 +170,7 @@ impl WriterThread {
                 if batch.iter().flat_map(|(changes, _)| changes).any(forgets) {
                     self.retention_at = Instant::now();
                 }
+                self.mark_unended();
                 for ((_, reply), outcome) in batch.into_iter().zip(outcomes) {
                     // A caller that has gone does not need to know.
                     _ = reply.send(outcome);
@@ -169,7 +178,8 @@ impl WriterThread {
             }
             Err(error) => {
                 self.failed(&error);
-                for (_, reply) in batch {
+                for (changes, reply) in batch {
+                    sync::lock(&self.unended).extend(changes.iter().filter_map(ended_turn));
                     _ = reply.send(Err(StoreError::Unavailable));
                 }
             }
@@ -217,6 +227,19 @@ impl WriterThread {
         }
         run("COMMIT")?;
         Ok(outcomes)
+    }
+
+    /// Marks the turns as crashed whose end the store could not take.
+    fn mark_unended(&mut self) {
+        let Some(connection) = &self.connection else { return };
+        let turns: Vec<TurnId> = sync::lock(&self.unended).iter().cloned().collect();
+        if turns.is_empty() {
+            return;
+        }
+        match changes::crash(connection, &turns) {
+            Ok(()) => sync::lock(&self.unended).clear(),
+            Err(error) => self.failed(&error),
+        }
     }
 
     /// Opens the database again if the last connection was given up.
@@ -318,6 +341,15 @@ impl WriterThread {
             }
             Err(error) => self.failed(&error),
         }
+    }
+}
+
+/// The turn that ends with this change, or because it is not there.
+fn ended_turn(change: &Change) -> Option<TurnId> {
+    match change {
+        Change::Turn(row) if row.status != TurnStatus::Running => Some(row.id.clone()),
+        Change::Entry(row) => Some(row.turn.clone()),
+        _ => None,
     }
 }
 

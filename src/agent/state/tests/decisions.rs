@@ -106,6 +106,37 @@ fn a_wait_that_ends_suspends_with_what_is_still_open() {
 }
 
 #[test]
+fn each_ask_has_a_wait_of_its_own() {
+    let mut bench = Bench::with("m", &[], |start| {
+        conversation_asks(start);
+        start.asking.wait = Duration::from_secs(60);
+    });
+    bench.call(0, "Look", A).finish("tool_calls").done().asks(0, effect(1)).settle();
+    let first = bench.asked[0].clone();
+    bench.on(Event::Decided(deny(&first, None))).on(Event::WaitIsOver);
+    bench.call(0, "Look", B).finish("tool_calls").done().asks(0, effect(2)).log();
+    bench.settle().expect("asked:[0] wait:60");
+}
+
+#[test]
+fn what_was_approved_behind_a_question_stays_approved() {
+    let mut bench = Bench::with("m", &[], conversation_asks);
+    bench.call(0, "Change", A).call(1, "Change", B).finish("tool_calls").done();
+    bench.asks(0, question()).settle();
+    bench.on(Event::JudgedAhead { position: 1, ask: Some(Box::new(effect(2))) }).settle();
+    let open = bench.end().open.clone().unwrap();
+    assert_eq!(open.asked.iter().map(|asked| asked.slot).collect::<Vec<_>>(), [1]);
+
+    let approved = open.asked[0].clone();
+    let mut bench = resuming(open, vec![], vec![allow(&approved)], vec![]);
+    bench.asks(0, question()).settle();
+    bench.on(Event::JudgedAhead { position: 1, ask: Some(Box::new(effect(2))) }).settle();
+    let open = bench.end().open.clone().unwrap();
+    assert_eq!(open.asked.iter().map(|asked| asked.slot).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(open.asked[1], approved);
+}
+
+#[test]
 fn a_turn_that_is_stopped_while_it_asks_closes_the_round() {
     let mut bench = Bench::with("m", &[], |start| {
         conversation_asks(start);

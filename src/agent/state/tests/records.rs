@@ -99,8 +99,8 @@ fn a_stopped_turn_keeps_the_calls_that_were_answered() {
     assert_eq!(messages[0]["tool_calls"].as_array().unwrap().len(), 4, "half a call is none");
     let answers: Vec<_> =
         messages.as_array().unwrap()[1..].iter().map(|answer| answer["content"].clone()).collect();
-    let lost = "Error: interrupted";
-    assert_eq!(answers, [lost, "seen", lost, lost]);
+    let interrupted = "Error: interrupted";
+    assert_eq!(answers, [interrupted, "seen", interrupted, interrupted]);
     let last = bench.end().last.as_ref().unwrap();
     assert_eq!(last.messages, r#"[{"role":"assistant","content":"Interrupted here."}]"#);
 }

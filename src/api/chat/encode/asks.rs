@@ -3,9 +3,10 @@
 
 use serde_json::{Value, json};
 
+use crate::agent::asking::choice::choices;
 use crate::agent::events::TurnEvent;
 use crate::agent::record::Asked;
-use crate::execution::ask::{About, ShownEffect};
+use crate::execution::ask::About;
 
 /// What a person is asked and has not decided, as far as the events tell.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +42,7 @@ pub(super) fn shown(asked: &Asked) -> Value {
             "argument": ask.headline,
             "effect": effect.markdown,
             "why": effect.why,
-            "choices": choices(effect),
+            "choices": choices(ask),
         }),
         About::Questions { questions } => json!({
             "type": "question",
@@ -54,12 +55,4 @@ pub(super) fn shown(asked: &Asked) -> Value {
     shown["created"] = (created_ms / 1000).into();
     shown["expires"] = (expires_ms / 1000).into();
     shown
-}
-
-/// The words that decide it.
-fn choices(effect: &ShownEffect) -> Vec<&'static str> {
-    match effect.grant {
-        Some(_) => vec!["allow", "always", "deny"],
-        None => vec!["allow", "deny"],
-    }
 }

@@ -204,11 +204,16 @@ fn read_assistant<'a>(
         message.changes.push(("reasoning_content", kept));
     }
     let calls_something = !message.calls.is_empty() || object.get("function_call").is_some();
-    if message.content.is_none() && !calls_something {
+    if message.content.is_none_or(is_empty_text) && !calls_something {
         message.is_empty = says_nothing(object, &message.changes);
         message.changes.push(("content", Some(json::quoted(""))));
     }
     Ok(())
+}
+
+/// Frontends keep an answer that was stopped before its first token like this.
+fn is_empty_text(content: &RawValue) -> bool {
+    json::string(content).is_some_and(|text| text.is_empty())
 }
 
 /// Whether the message has nothing but its role.
@@ -216,7 +221,8 @@ fn says_nothing(object: &Object<'_>, changes: &[(&str, Option<Box<RawValue>>)]) 
     let is_taken_out =
         |name: &str| changes.iter().any(|(changed, value)| *changed == name && value.is_none());
     let is_nothing = |(name, value): (&str, &RawValue)| {
-        matches!(name, "role" | "name") || json::is_null(value) || is_taken_out(name)
+        let is_empty = name == "content" && is_empty_text(value);
+        matches!(name, "role" | "name") || json::is_null(value) || is_taken_out(name) || is_empty
     };
     object.members().all(is_nothing)
 }

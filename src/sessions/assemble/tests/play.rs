@@ -264,12 +264,12 @@ impl World {
         let assembled = self.assembled(list).unwrap_or_else(|error| panic!("{list}: {error:?}"));
         let before = written(&assembled.pieces);
         let mut entries = Vec::new();
-        let mut last = script.text.clone();
+        let mut answer = script.text.clone();
         let mut pieces = assembled.pieces.clone();
         match &assembled.beginning {
             Beginning::Ask => {}
             Beginning::Continue { said } => {
-                last = format!("{said}{last}");
+                answer = format!("{said}{answer}");
                 pieces.pop();
             }
             Beginning::Resume(resume) => {
@@ -298,8 +298,8 @@ impl World {
             }
         }
         let is_open = script.open.is_some();
-        let last = (!last.is_empty() && !is_open).then(|| round(&json!([said(&last)])));
-        pieces.extend(last.clone().map(HistoryPiece::Recorded));
+        let end = (!answer.is_empty() && !is_open).then(|| round(&json!([said(&answer)])));
+        pieces.extend(end.clone().map(HistoryPiece::Recorded));
         let ids: Vec<String> = script
             .client_calls
             .iter()
@@ -310,7 +310,7 @@ impl World {
         if !is_crashed {
             entries.push(Entry::End(Box::new(End {
                 outcome: Ended::Finished { reason: "stop".to_owned() },
-                last,
+                last: end,
                 open: script.open,
                 said: script.text,
                 client_calls: script.client_calls,

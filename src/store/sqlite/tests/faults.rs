@@ -52,6 +52,32 @@ async fn d3_a_write_that_fails_anywhere_fails_its_caller_and_no_later_one() {
 }
 
 #[tokio::test]
+async fn d3_a_turn_whose_end_could_not_be_written_does_not_seem_to_run_on() {
+    let faults = Faults::install();
+    let home = tempfile::tempdir().unwrap();
+    let file = with_vfs(home.path(), faulty_vfs::NAME);
+    let store = SqliteStore::open_file(file, settings()).unwrap().0;
+    let key = scope("key");
+    let (_, turn, changes) = conversation(key, "begin");
+    store.commit(changes).await.unwrap();
+    let status = async || store.turns(key, TurnKey::Id(turn.id.clone())).await.unwrap()[0].status;
+
+    faults.plan(Fault::NoSpace, 0);
+    let ended = TurnRow { status: TurnStatus::Finished, ..turn.clone() };
+    let refused = store.commit(vec![Change::Turn(ended)]).await;
+    assert_eq!(refused, Err(StoreError::Unavailable));
+    // At once, and when the disk is back also there.
+    assert_eq!(status().await, TurnStatus::Crashed);
+    faults.clear();
+    store.commit(conversation(key, "another").2).await.unwrap();
+
+    let sql = "SELECT status FROM turns WHERE id = ?1";
+    let connection = rusqlite::Connection::open(home.path().join("toolhand.db")).unwrap();
+    let written: i64 = connection.query_row(sql, [turn.id.as_str()], |row| row.get(0)).unwrap();
+    assert_eq!(written, 6);
+}
+
+#[tokio::test]
 async fn d4_after_a_failed_sync_all_is_written_and_synced_again_before_the_next_commit() {
     let faults = Faults::install();
     let home = tempfile::tempdir().unwrap();

@@ -115,11 +115,11 @@ async fn d2_a_torn_log_loses_its_torn_end_and_a_stray_one_is_set_aside() {
     let (_, turn, changes) = conversation(scope("key"), "kept");
     store.commit(changes).await.unwrap();
     store.commit(vec![entry(&turn, "torn")]).await.unwrap();
-    let (torn, stray) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (cut, stray) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let log = fs::read(home.path().join("toolhand.db-wal")).unwrap();
     for (to, name, bytes) in [
-        (&torn, "toolhand.db", fs::read(database(&home)).unwrap()),
-        (&torn, "toolhand.db-wal", log[..log.len() - 5].to_vec()),
+        (&cut, "toolhand.db", fs::read(database(&home)).unwrap()),
+        (&cut, "toolhand.db-wal", log[..log.len() - 5].to_vec()),
         (&stray, "toolhand.db-wal", log.clone()),
     ] {
         fs::write(to.path().join(name), bytes).unwrap();
@@ -127,7 +127,7 @@ async fn d2_a_torn_log_loses_its_torn_end_and_a_stray_one_is_set_aside() {
         fs::set_permissions(to.path().join(name), mode).unwrap();
     }
 
-    assert_eq!(bodies(&open(torn.path()), scope("key"), &turn).await, ["kept"]);
+    assert_eq!(bodies(&open(cut.path()), scope("key"), &turn).await, ["kept"]);
     assert_eq!(count(&open(stray.path()), scope("key")).await, 0);
     assert_eq!(set_aside(&stray).len(), 1);
 }

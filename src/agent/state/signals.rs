@@ -1,0 +1,112 @@
+//! Defines what a turn is told, and what it asks its driver to do.
+
+use std::time::Duration;
+
+use crate::agent::beginning::Decided;
+use crate::agent::events::TurnEvent;
+use crate::agent::record::Entry;
+use crate::agent::settings::Refused;
+use crate::errors::ApiError;
+use crate::execution::ask::{Ask, Decision};
+use crate::execution::pipeline::{AdmittedCall, ToolResult};
+use crate::execution::schedule::Position;
+use crate::openai::chunk::Chunk;
+use crate::upstream::{Fault, RequestBody};
+
+/// An event that the turn must react to.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Chunk(Box<Chunk>),
+    /// The stream ended in order: with `[DONE]`, or after a `finish_reason`.
+    StreamEnded {
+        /// As in `Faulted`: a call that is half open makes this a fault.
+        jitter: f64,
+    },
+    Faulted {
+        fault: Fault,
+        /// A random number between 0 and 1, which spreads the waits before retries.
+        jitter: f64,
+    },
+    /// The turn of this call has come: it is judged.
+    Started(Position),
+    Judged {
+        position: Position,
+        judgement: Judgement,
+    },
+    /// A call was judged without being started; it asks this, or nothing.
+    JudgedAhead {
+        position: Position,
+        ask: Option<Box<Ask>>,
+    },
+    Answered {
+        position: Position,
+        result: ToolResult,
+        duration: Duration,
+    },
+    /// A person decided over REST.
+    Decided(Decided),
+    /// `approval.wait` is over.
+    WaitIsOver,
+    /// The entry that the turn waits for is committed.
+    Committed,
+    /// An entry could not be committed.
+    NotCommitted(ApiError),
+    /// The client left, or somebody cancelled the turn.
+    Stopped,
+    /// `turns.max_duration` is over.
+    TimeIsUp,
+    ShuttingDown,
+    /// The turn needs more memory than the server has left (`limits.buffers`).
+    Overloaded,
+}
+
+/// What the pipeline says of a call that it does not answer itself.
+#[derive(Debug)]
+pub(crate) enum Judgement {
+    Permitted {
+        /// Whether it may change anything.
+        has_effect: bool,
+    },
+    Asked(Box<Ask>),
+}
+
+/// An action that the driver carries out for the turn.
+#[derive(Debug)]
+pub(crate) enum TurnEffect {
+    Emit(TurnEvent),
+    /// Sends a request upstream after a wait. Closes the stream that is open, drops the running
+    /// calls, and counts positions from 0 again.
+    Ask {
+        body: RequestBody,
+        wait: Duration,
+    },
+    /// Closes the stream that is open.
+    CloseStream,
+    /// Gives the next call its position in the schedule.
+    Reserve,
+    Ready(Position, Box<AdmittedCall>),
+    /// Judges these calls without starting them.
+    JudgeAhead(Vec<Position>),
+    /// Judges the call with this decision: now if it asks, otherwise when its turn comes.
+    Decide(Position, Decision),
+    /// Runs a call that was permitted, when this entry is committed.
+    Run(Position, Option<Entry>),
+    /// Ends a call that was judged and will not run.
+    Release(Position),
+    /// Takes decisions over REST for this long.
+    AwaitDecisions(Duration),
+    /// The model no longer has all that it was shown of files.
+    ForgetShown,
+    /// Commits an entry behind all before it.
+    Record(Entry),
+    /// The same, and tells the turn of it.
+    Commit(Entry),
+    /// Closes the stream, and ends the calls that run.
+    Abort,
+    /// Frees these positions, all of them before the scheduler starts a call.
+    Withdraw(Vec<Position>),
+    /// Remembers what this model refuses.
+    RememberRefusal(Refused, String),
+    /// Ends the turn.
+    Stop,
+}

@@ -1,0 +1,328 @@
+//! The client goes away: what stops, what goes on, and what the next request is told of it.
+
+use serde_json::{Value, json};
+
+use super::frontends::{builder, last_told, reads, server};
+use super::{after, assistant, conversation, told, user};
+use crate::settings::client_keys::add;
+use crate::support::chunks::{call_head, call_piece, calls, end, gate, says, text};
+use crate::support::client::{Client, ask_streamed, with};
+use crate::support::server::Server;
+use crate::support::stream::Stream;
+use crate::support::upstream::{Step, Upstream};
+
+const PARTIAL: &str = "I have begun to tell you a long story about a needle in a haystack";
+
+fn streamed(messages: &[Value]) -> Value {
+    with(conversation(messages), json!({ "stream": true }))
+}
+
+fn half(said: &str) -> Vec<Step> {
+    [vec![text("It is "), gate("half"), text(said)], end("stop")].concat()
+}
+
+/// A command that says in a file that it runs, and then takes for ever.
+fn lasting() -> Vec<Step> {
+    let command = "trap '' TERM; echo x >> started; sleep 1000; echo y >> started";
+    calls(&[("c1", "Bash", json!({ "command": command }))])
+}
+
+async fn started(server: &Server) {
+    while !server.workspace().join("started").exists() {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn turn_of(stream: &Stream) -> String {
+    stream.head.header("x-toolhand-turn").expect("a turn").to_owned()
+}
+
+fn stream_of(turn: &str) -> String {
+    format!("/toolhand/v1/turns/{turn}/stream")
+}
+
+/// The text in the SSE events of a stream that was read whole.
+fn said(answer: &crate::support::client::Answer) -> String {
+    assert_eq!(answer.status(), 200, "{answer:?}");
+    let body = String::from_utf8(answer.body.clone()).expect("UTF-8");
+    assert!(body.ends_with("data: [DONE]\n\n"), "{body}");
+    let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
+    let chunks = data.filter_map(|data| serde_json::from_str::<Value>(data).ok());
+    let text = |chunk: Value| chunk["choices"][0]["delta"]["content"].as_str().map(str::to_owned);
+    chunks.filter_map(text).collect()
+}
+
+/// By a name of its own, and by a frontend's chat id, which forks from a busy session.
+fn clients(server: &Server) -> [Client; 2] {
+    let client = server.client();
+    [
+        client.clone().header("x-toolhand-session", "mine"),
+        client.header("x-openwebui-chat-id", "chat"),
+    ]
+}
+
+/// The next request comes while the stopped turn still ends its processes.
+#[tokio::test]
+async fn h33_what_a_stopped_turn_did_is_told_to_a_request_that_comes_at_once() {
+    for place in 0..2 {
+        let upstream = Upstream::start();
+        let server = builder(&upstream).free().start().await;
+        let client = clients(&server)[place].clone();
+        upstream.round(reads());
+        upstream.round(lasting());
+        let stream = client.stream(&streamed(&[user("Wait.")])).await;
+        started(&server).await;
+        let turns = server.client().get("/toolhand/v1/turns").await.json();
+        let turn = turns["data"][0]["id"].as_str().expect("a turn").to_owned();
+        drop(stream);
+        let cancel = format!("/toolhand/v1/turns/{turn}/cancel");
+        let cancelling = server.client();
+        upstream.round(says("So."));
+
+        let list = streamed(&[user("Wait."), user("And now?")]);
+        let (_, next) =
+            tokio::join!(cancelling.send("POST", &cancel, None), client.streamed(&list));
+
+        assert_eq!(next.text(), "So.");
+        server.no_children().await;
+        assert_eq!(server.file("started"), "x\n");
+        let told = last_told(&upstream);
+        assert!(told.iter().any(|line| line.contains("needle")), "{told:?}");
+        let interrupted = |line: &&String| line.starts_with("tool: Error: interrupted");
+        assert_eq!(told.iter().filter(interrupted).count(), 1, "{told:?}");
+        assert_eq!(told.last().map(String::as_str), Some("user: And now?"));
+        let sessions = server.client().get("/toolhand/v1/sessions").await.json();
+        assert_eq!(sessions["data"].as_array().map(Vec::len), Some(1), "{sessions}");
+    }
+}
+
+#[tokio::test]
+async fn h33_a_turn_that_was_stopped_before_its_first_token_runs_anew() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client().header("x-openwebui-chat-id", "chat");
+    upstream.round(vec![gate("never")]);
+    let body = streamed(&[user("Hi")]);
+    let connection = client.start(&body).await;
+    upstream.request(0).await;
+    drop(connection);
+    upstream.abandoned(0).await;
+    for list in [vec![user("Hi")], vec![user("Hi"), assistant(""), user("Hello?")]] {
+        upstream.round(says("Hi."));
+        assert_eq!(client.streamed(&streamed(&list)).await.text(), "Hi.");
+        assert_eq!(last_told(&upstream)[0], "user: Hi");
+        let told = last_told(&upstream);
+        assert!(told.iter().all(|line| line.starts_with("user: ")), "{told:?}");
+    }
+}
+
+/// A turn that has read the notes, and was stopped while it told of them.
+async fn stopped(upstream: &Upstream, client: &Client, list: &[Value]) {
+    let number = upstream.requests().len();
+    upstream.round(reads());
+    upstream.round(vec![text(PARTIAL), gate("never")]);
+    let mut stream = client.stream(&streamed(list)).await;
+    assert_eq!(stream.until_text().await, PARTIAL);
+    drop(stream);
+    upstream.abandoned(number + 1).await;
+}
+
+#[tokio::test]
+async fn regenerating_a_stopped_answer_runs_it_anew_with_a_note_of_what_was_done() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client().header("x-openwebui-chat-id", "chat");
+    let list = [user("Tell.")];
+    stopped(&upstream, &client, &list).await;
+    upstream.round(says("As I said."));
+
+    let again = client.streamed(&streamed(&list)).await;
+
+    assert_eq!(again.text(), "As I said.");
+    let told = last_told(&upstream);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("<reminder>") && told[0].contains("needle"), "{told:?}");
+    assert!(told[0].ends_with("\n\nTell."), "{told:?}");
+    // The note stays where it is in later requests.
+    upstream.round(says("Bye."));
+    let list = [user("Tell."), assistant("As I said."), user("Thanks")];
+    client.streamed(&streamed(&list)).await;
+    let [.., before, last] = &upstream.requests()[..] else { panic!("requests") };
+    super::assert_goes_on(before, last);
+}
+
+#[tokio::test]
+async fn continuing_a_stopped_answer_goes_on_from_what_the_client_shows() {
+    for shown in [PARTIAL, &PARTIAL[..50]] {
+        let upstream = Upstream::start();
+        let server = server(&upstream).await;
+        let client = server.client();
+        stopped(&upstream, &client, &[user("Tell.")]).await;
+        upstream.round(says(" and so on."));
+
+        let list = [user("Tell."), assistant(shown)];
+        let more = client.streamed(&streamed(&list)).await;
+
+        assert_eq!(more.text(), " and so on.", "only what is new");
+        let told = last_told(&upstream);
+        assert!(told[2].contains("needle"), "{told:?}");
+        assert_eq!(told[3], format!("assistant: {}", shown.trim_end()));
+        assert!(told[4].starts_with("user: "), "a note of ours: {told:?}");
+        upstream.round(says("Bye."));
+        let whole = format!("{shown} and so on.");
+        client.streamed(&streamed(&[user("Tell."), assistant(&whole), user("Thanks")])).await;
+        let told = last_told(&upstream);
+        assert!(told[2].contains("needle"), "{told:?}");
+        assert_eq!(told.last().map(String::as_str), Some("user: Thanks"));
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_was_stopped_amid_a_call_of_the_client_bricks_nothing() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client().header("x-openwebui-chat-id", "chat");
+    let tools = super::mixed::weather();
+    upstream.round(reads());
+    let part = vec![call_head(0, "w1", "weather"), call_piece(0, "{\"city\":"), gate("never")];
+    upstream.round(part);
+    let mut stream = client.stream(&with(streamed(&[user("Weather?")]), tools.clone())).await;
+    stream.until(|event| event.delta()["tool_calls"].is_array()).await;
+    drop(stream);
+    upstream.abandoned(1).await;
+
+    let function = json!({ "name": "weather", "arguments": "{\"city\":" });
+    let call = json!({ "id": "w1", "type": "function", "function": function });
+    let half = json!({ "role": "assistant", "content": "", "tool_calls": [call] });
+    for list in [
+        vec![user("Weather?"), user("Never mind.")],
+        vec![user("Weather?"), half, user("Never mind.")],
+    ] {
+        upstream.round(says("Fine."));
+        let next = client.streamed(&with(streamed(&list), tools.clone())).await;
+        assert_eq!(next.text(), "Fine.");
+        assert_eq!(last_told(&upstream).last().map(String::as_str), Some("user: Never mind."));
+    }
+}
+
+#[tokio::test]
+async fn a_detached_turn_goes_on_and_its_result_is_in_the_session() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    upstream.round(reads());
+    upstream.round(half("a needle in the notes."));
+    let detach = json!({ "toolhand": { "detach": true } });
+    let mut stream = client.stream(&with(ask_streamed("Read."), detach)).await;
+    stream.until_text().await;
+    let turn = turn_of(&stream);
+    drop(stream);
+    upstream.open("half");
+
+    let whole = client.get(&stream_of(&turn)).await;
+    assert_eq!(said(&whole), "It is a needle in the notes.");
+    upstream.round(says("Yes."));
+    let list = [user("Read."), assistant("It is a needle in the notes."), user("Sure?")];
+    client.chat(&conversation(&list)).await;
+    let told = last_told(&upstream);
+    assert!(told[2].contains("needle"), "{told:?}");
+}
+
+#[tokio::test]
+async fn the_grace_of_a_key_lets_its_turns_outlive_their_connection() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let key = add(&server, &["patient", "--disconnect-grace", "10m"]);
+    let client = Client::new(server.address(), &key);
+    upstream.round(half("done."));
+    let mut stream = client.stream(&ask_streamed("Go.")).await;
+    stream.until_text().await;
+    let turn = turn_of(&stream);
+    drop(stream);
+    upstream.open("half");
+
+    assert_eq!(said(&client.get(&stream_of(&turn)).await), "It is done.");
+    // The stream of another key's turn, and cancelling it, is as that of none.
+    let foreign = server.client().get(&stream_of(&turn)).await;
+    assert_eq!(foreign.refusal(), (404, "not_found".to_owned()));
+    let cancel = format!("/toolhand/v1/turns/{turn}/cancel");
+    let foreign = server.client().send("POST", &cancel, None).await;
+    assert_eq!(foreign.refusal(), (404, "not_found".to_owned()));
+}
+
+#[tokio::test]
+async fn the_stream_of_a_turn_is_told_after_a_restart_whatever_its_progress_was() {
+    for progress in ["reasoning", "events", "cards", "none"] {
+        let upstream = Upstream::start();
+        let mut server = server(&upstream).await;
+        upstream.round([vec![text("Let me look.")], reads()].concat());
+        upstream.round(says("It says needle."));
+        let members = json!({ "toolhand": { "progress": progress } });
+        let first = server.client().streamed(&with(ask_streamed("Read."), members)).await;
+        let turn = first.toolhand["turn"].as_str().expect("a turn").to_owned();
+        let path = stream_of(&turn);
+        assert_eq!(said(&server.client().get(&path).await), first.text());
+        server.stop();
+        let server = after(&upstream, &server).start().await;
+        let client = server.client();
+
+        let again = client.get(&path).await;
+
+        assert_eq!(said(&again), first.text());
+        let body = String::from_utf8(again.body).expect("UTF-8");
+        let ids: Vec<&str> = body.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+        let last = ids.last().expect("ids");
+        let behind = client.clone().header("last-event-id", last).get(&path).await;
+        assert_eq!(said(&behind), "");
+        let first_id = client.clone().header("last-event-id", ids[0]).get(&path).await;
+        assert!(first.text().ends_with(&said(&first_id)));
+        let cancel = format!("/toolhand/v1/turns/{turn}/cancel");
+        let over = client.send("POST", &cancel, None).await;
+        assert_eq!((over.status(), &over.json()["cancelled"]), (200, &json!(false)));
+    }
+}
+
+#[tokio::test]
+async fn a_suspended_turn_can_be_cancelled_and_followed_and_spoils_nothing() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    let write = json!({ "file_path": "new.txt", "content": "new\n" });
+    upstream.round(calls(&[("c1", "Write", write)]));
+    let first = client.streamed(&ask_streamed("Write.")).await;
+    let turn = first.toolhand["turn"].as_str().expect("a turn").to_owned();
+
+    let cancel = format!("/toolhand/v1/turns/{turn}/cancel");
+    assert_eq!(client.send("POST", &cancel, None).await.status(), 200);
+    assert_eq!(said(&client.get(&stream_of(&turn)).await), first.text());
+    upstream.round(says("Well."));
+    let list = [user("Write."), assistant(first.text()), user("3")];
+    assert_eq!(client.streamed(&streamed(&list)).await.text(), "Well.");
+    assert!(!server.workspace().join("new.txt").exists());
+}
+
+#[tokio::test]
+async fn a_detached_turn_that_a_shutdown_ends_is_known_after_it() {
+    let upstream = Upstream::start();
+    let mut gone = builder(&upstream).free().start().await;
+    upstream.round(reads());
+    upstream.round(lasting());
+    let members = json!({ "toolhand": { "detach": true, "session": "mine" } });
+    let stream = gone.client().stream(&with(ask_streamed("Wait."), members)).await;
+    started(&gone).await;
+    let turn = turn_of(&stream);
+    drop(stream);
+    gone.stop();
+    let server = after(&upstream, &gone).free().start().await;
+    let client = server.client().header("x-toolhand-session", "mine");
+    upstream.round(says("So."));
+
+    client.streamed(&streamed(&[user("Wait."), user("And now?")])).await;
+
+    let told = told(&upstream.request(2).await);
+    assert!(told.iter().any(|line| line.contains("needle")), "{told:?}");
+    assert!(told.iter().any(|line| line.starts_with("tool: Error: interrupted")), "{told:?}");
+    let again = client.get(&stream_of(&turn)).await;
+    assert!(String::from_utf8_lossy(&again.body).contains("\"error\""), "{again:?}");
+    assert_eq!(gone.file("started"), "x\n");
+}

@@ -1,0 +1,263 @@
+//! Decisions over REST: while the stream waits, on a suspended turn, and at the same moment as
+//! something else.
+
+use serde_json::json;
+
+use super::asking::{
+    Talk, allow, builder, codes, decide, marks, open, server, times_run, tool_answers,
+};
+use super::{conversation, user};
+use crate::support::chunks::{calls, gate, says, text};
+use crate::support::client::{ask_streamed, with};
+use crate::support::stream::Event;
+use crate::support::upstream::Upstream;
+
+/// Two requests or decisions at the same moment, so often.
+const RACES: usize = 25;
+
+fn runs(upstream: &Upstream, file: &str) {
+    upstream.round(calls(&[("m", "Bash", marks(file))]));
+}
+
+fn events() -> serde_json::Value {
+    json!({ "toolhand": { "progress": "events" } })
+}
+
+#[tokio::test]
+async fn a_decision_while_the_stream_waits_runs_the_call_at_once() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream)
+        .config("approval.wait", r#""10m""#)
+        .config("turns.keep_alive", r#""50ms""#)
+        .start()
+        .await;
+    let client = server.client();
+    runs(&upstream, "a");
+    runs(&upstream, "b");
+    upstream.round(says("Done."));
+
+    let mut stream = client.stream(&with(ask_streamed("Do it."), events())).await;
+    for (file, choice) in [("a", "allow"), ("b", "deny")] {
+        let asked = stream.until_progress("approval").await;
+        assert_eq!(asked["choices"], json!(["allow", "always", "deny"]), "{asked}");
+        stream.until(|event| matches!(event, Event::Comment(_))).await;
+        let listed = open(&client).await;
+        assert!(listed.len() == 1 && listed[0]["id"] == asked["id"], "{listed:?}");
+        assert_eq!(listed[0]["choices"], asked["choices"]);
+        let turns = client.get("/toolhand/v1/turns").await.json();
+        assert_eq!(turns["data"][0]["state"], "waiting", "{turns}");
+        assert_eq!(times_run(&server, file), 0);
+        let decided = decide(&client, &asked, &json!({ "decision": choice })).await;
+        assert_eq!(decided.status(), 200);
+    }
+    let transcript = stream.finish().await;
+
+    assert_eq!(transcript.finish_reason.as_deref(), Some("stop"));
+    assert_eq!(transcript.text(), "Done.", "what was decided is no part of the text");
+    assert_eq!((times_run(&server, "a"), times_run(&server, "b")), (1, 0));
+    assert!(tool_answers(&upstream.request(2).await)[1].starts_with("Error: "));
+}
+
+#[tokio::test]
+async fn when_the_wait_is_over_the_turn_suspends_and_the_reply_goes_on() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream).config("approval.wait", r#""20ms""#).start().await;
+    let mut talk = Talk::new(server.client());
+    runs(&upstream, "a");
+    let question = talk.say("Do it.").await;
+    assert_eq!(codes(&question).len(), 1, "{question}");
+    upstream.round(says("Done."));
+
+    assert_eq!(talk.say("1").await, "Done.");
+
+    assert_eq!(times_run(&server, "a"), 1);
+}
+
+#[tokio::test]
+async fn a_changed_input_is_what_runs() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    let mut talk = Talk::new(client.clone());
+    runs(&upstream, "a");
+    talk.say("Do it.").await;
+    let approval = open(&client).await.remove(0);
+    let rule = json!({ "decision": "allow", "scope": "rule" });
+    let refused = decide(&client, &approval, &rule).await;
+    assert_eq!(refused.refusal(), (400, "unsupported_value".to_owned()));
+    for broken in [
+        &b"{\"decision\":\"allow\",\"decision\":\"deny\"}"[..],
+        b"{\"decision\":\"allow\"} {}",
+        b"{\"decision\":\"\\ud800\"}",
+        b"",
+    ] {
+        let path = format!("/toolhand/v1/approvals/{}", approval["id"].as_str().expect("an id"));
+        let refused = client.send("POST", &path, Some(broken)).await;
+        assert_eq!(refused.refusal(), (400, "invalid_json".to_owned()));
+    }
+    let changed = json!({ "decision": "allow", "updated_input": marks("b") });
+    assert_eq!(decide(&client, &approval, &changed).await.status(), 200);
+    upstream.round(says("Done."));
+
+    assert_eq!(talk.say("Go on.").await, "Done.");
+
+    assert_eq!((times_run(&server, "a"), times_run(&server, "b")), (0, 1));
+}
+
+#[tokio::test]
+async fn x5_a_reply_and_a_decision_at_the_same_moment_count_once() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    for race in 0..RACES {
+        let file = format!("race-{race}");
+        upstream.forget_script();
+        let mut talk = Talk::new(client.clone());
+        runs(&upstream, &file);
+        upstream.otherwise(says("I go on from here."));
+        talk.say(&format!("Race {race}.")).await;
+        let approval = open(&client).await.remove(0);
+        let deny = json!({ "decision": "deny" });
+        let (answer, decided) = tokio::join!(talk.say("1"), decide(&client, &approval, &deny));
+
+        assert_eq!(answer, "I go on from here.");
+        let expected = if decided.status() == 200 { 0 } else { 1 };
+        assert_eq!(times_run(&server, &file), expected, "{:?}", decided.head);
+        assert!([200, 409].contains(&decided.status()));
+    }
+    upstream.forget_script();
+}
+
+/// Whoever is second finds the turn of the first.
+#[tokio::test]
+async fn x5_two_replies_at_the_same_moment_run_the_call_once() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    for race in 0..RACES {
+        for is_decided in [false, true] {
+            let file = format!("race-{race}-{is_decided}");
+            upstream.forget_script();
+            let mut talk = Talk::new(client.clone());
+            runs(&upstream, &file);
+            upstream.otherwise(says("I go on from here."));
+            talk.say(&format!("Race {race} {is_decided}.")).await;
+            if is_decided {
+                let approval = open(&client).await.remove(0);
+                assert_eq!(decide(&client, &approval, &allow()).await.status(), 200);
+            }
+            let (mut one, mut other, mut third) = (talk.clone(), talk.clone(), talk);
+
+            let answers = tokio::join!(one.say("1"), other.say("yes"), third.say("allow"));
+
+            assert_eq!(answers.0, "I go on from here.", "{answers:?}");
+            assert_eq!(times_run(&server, &file), 1, "{answers:?}");
+        }
+    }
+    upstream.forget_script();
+}
+
+#[tokio::test]
+async fn a_decision_while_the_resumed_turn_runs_is_too_late() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    let mut talk = Talk::new(client.clone());
+    runs(&upstream, "a");
+    talk.say("Do it.").await;
+    let approval = open(&client).await.remove(0);
+    upstream.round([vec![text("So"), gate("held")], says(" far.")].concat());
+    let streamed = |mut talk: Talk, reply: &str| {
+        talk.messages.push(user(reply));
+        with(talk.body(), json!({ "stream": true }))
+    };
+    let mut resumed = client.stream(&streamed(talk.clone(), "1")).await;
+    assert_eq!(resumed.until_text().await, "So");
+
+    let late = decide(&client, &approval, &json!({ "decision": "deny" })).await;
+    assert_eq!(late.refusal(), (409, "approval_closed".to_owned()));
+    // Another reply looks on at the turn that runs.
+    let mut other = client.stream(&streamed(talk, "3")).await;
+    assert_eq!(other.until_text().await, "So");
+    upstream.open("held");
+
+    assert_eq!(resumed.finish().await.text(), "So far.");
+    assert_eq!(other.finish().await.text(), "So far.");
+    assert_eq!(times_run(&server, "a"), 1);
+    assert_eq!(upstream.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn who_cancels_a_suspended_turn_or_deletes_its_session_closes_its_approvals() {
+    for deletes in [false, true] {
+        let upstream = Upstream::start();
+        let server = server(&upstream).await;
+        let client = server.client();
+        let mut talk = Talk::new(client.clone());
+        runs(&upstream, "a");
+        talk.say("Do it.").await;
+        let approval = open(&client).await.remove(0);
+        let id = |name: &str| approval[name].as_str().expect("an id").to_owned();
+
+        let expected = if deletes {
+            let path = format!("/toolhand/v1/sessions/{}", id("session"));
+            assert_eq!(client.send("DELETE", &path, None).await.status(), 200);
+            (404, "not_found".to_owned())
+        } else {
+            let path = format!("/toolhand/v1/turns/{}/cancel", id("turn"));
+            for is_first in [true, false] {
+                let cancelled = client.send("POST", &path, None).await;
+                assert_eq!(cancelled.status(), 200);
+                assert_eq!(cancelled.json()["cancelled"], is_first);
+            }
+            (409, "approval_closed".to_owned())
+        };
+
+        assert!(open(&client).await.is_empty());
+        assert_eq!(decide(&client, &approval, &allow()).await.refusal(), expected);
+        upstream.otherwise(says("Then not."));
+        assert_eq!(talk.say("1").await, "Then not.");
+        assert_eq!(times_run(&server, "a"), 0);
+        upstream.forget_script();
+    }
+}
+
+#[tokio::test]
+async fn where_only_rest_decides_a_reply_is_a_remark() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream).config("approval.channel", r#""rest""#).start().await;
+    let client = server.client();
+    let mut talk = Talk::new(client.clone());
+    runs(&upstream, "a");
+    let question = talk.say("Do it.").await;
+    let approval = open(&client).await.remove(0);
+    assert!(question.contains(approval["id"].as_str().expect("an id")), "{question}");
+    upstream.round(says("Then not."));
+    talk.say("1").await;
+    assert_eq!(times_run(&server, "a"), 0);
+    assert!(tool_answers(&upstream.request(1).await)[0].starts_with("Error: "));
+
+    runs(&upstream, "b");
+    talk.say("And b?").await;
+    let approval = open(&client).await.remove(0);
+    decide(&client, &approval, &allow()).await;
+    upstream.round(says("Done."));
+    talk.say("Go on.").await;
+    assert_eq!(times_run(&server, "b"), 1);
+}
+
+#[tokio::test]
+async fn a_turn_of_another_mode_asks_nobody() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    runs(&upstream, "a");
+    upstream.round(says("I may not."));
+    let mode = json!({ "toolhand": { "mode": "dontAsk" } });
+    let body = with(conversation(&[user("Do it.")]), mode);
+
+    assert_eq!(server.client().chat(&body).await.text(), "I may not.");
+
+    let answers = tool_answers(&upstream.request(1).await);
+    assert!(answers[0].starts_with("Error: not permitted: "), "{answers:?}");
+    assert_eq!(times_run(&server, "a"), 0);
+}
