@@ -7,11 +7,10 @@ use axum::extract::{FromRef, FromRequestParts};
 use axum::http::HeaderValue;
 use axum::http::request::Parts;
 
-use super::chat::validate::Context;
 use crate::http::client_key::ClientKey;
 use crate::http::request_id::header_value;
 use crate::ids::{KeyId, RequestId, Scope};
-use crate::sessions::names;
+use crate::sessions::names::{self, IdSources};
 use crate::upstream::TraceHeaders;
 
 /// The parts of a request that are available before its body is read.
@@ -28,7 +27,7 @@ pub(crate) struct RequestContext {
 
 impl<S: Sync> FromRequestParts<S> for RequestContext
 where
-    Arc<Context>: FromRef<S>,
+    Arc<IdSources>: FromRef<S>,
 {
     type Rejection = Infallible;
 
@@ -39,7 +38,7 @@ where
         let client_key = client_key.unwrap_or_else(|| Arc::new(ClientKey::nobody()));
         let key_id = client_key.id.clone();
         let upstream_headers = TraceHeaders::new(&parts.headers, header_value(&request_id));
-        let sources = &Arc::<Context>::from_ref(state).id_sources;
+        let sources = Arc::<IdSources>::from_ref(state);
         let header = |name: &str| parts.headers.get(name).map(HeaderValue::as_bytes);
         let is_trusted = client_key.trust_forwarded_user;
         let user = names::forwarded_user(header, &sources.user_headers, is_trusted);

@@ -14,6 +14,7 @@ use crate::http::hosts::HostPolicy;
 use crate::limits::Limits;
 use crate::memory_budget::MemoryBudget;
 use crate::sessions::rest::Rest;
+use crate::sessions::names::IdSources;
 use crate::tools::toolset::Toolset;
 use crate::upstream;
 
@@ -64,6 +65,12 @@ impl FromRef<ApiState> for Arc<Rest> {
 impl FromRef<ApiState> for Arc<validate::Context> {
     fn from_ref(state: &ApiState) -> Self {
         Arc::clone(&state.validation)
+    }
+}
+
+impl FromRef<ApiState> for Arc<IdSources> {
+    fn from_ref(state: &ApiState) -> Self {
+        Arc::clone(&state.validation.id_sources)
     }
 }
 

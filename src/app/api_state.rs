@@ -85,7 +85,7 @@ fn validation(config: &Config, services: &Services) -> Context {
         workspaces: services.workspaces.clone(),
         max_rounds: config.turns.max_rounds,
         background_models: config.background_models.clone(),
-        id_sources: id_sources(&config.sessions),
+        id_sources: Arc::new(id_sources(&config.sessions)),
         key: KeyBounds::default(),
     }
 }

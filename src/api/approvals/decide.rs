@@ -6,7 +6,6 @@ use axum::Json;
 use axum::extract::{FromRequestParts as _, Request, State};
 use axum::response::IntoResponse;
 
-use crate::api::chat::validate::Context;
 use crate::api::path_id::PathId;
 use crate::api::request_context::RequestContext;
 use crate::api::strict_json;
@@ -14,17 +13,18 @@ use crate::errors::{ApiError, ErrorCode};
 use crate::http::body;
 use crate::limits::Limits;
 use crate::memory_budget::MemoryBudget;
+use crate::sessions::names::IdSources;
 use crate::sessions::rest::Rest;
 
 pub(crate) async fn decide(
     State(rest): State<Arc<Rest>>,
     State(limits): State<Arc<Limits>>,
     State(memory_budget): State<MemoryBudget>,
-    State(validation): State<Arc<Context>>,
+    State(id_sources): State<Arc<IdSources>>,
     request: Request,
 ) -> Result<impl IntoResponse, ApiError> {
     let (mut parts, body) = request.into_parts();
-    let Ok(context) = RequestContext::from_request_parts(&mut parts, &validation).await;
+    let Ok(context) = RequestContext::from_request_parts(&mut parts, &id_sources).await;
     let Ok(PathId(id)) = PathId::from_request_parts(&mut parts, &()).await;
     let request = Request::from_parts(parts, body);
     let (body, _share) = body::read_json(request, &limits, memory_budget.reservation()).await?;

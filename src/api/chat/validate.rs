@@ -63,7 +63,7 @@ pub(crate) struct Context {
     pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
     pub(crate) max_rounds: u32,
     pub(crate) background_models: Vec<String>,
-    pub(crate) id_sources: names::IdSources,
+    pub(crate) id_sources: Arc<names::IdSources>,
     /// What the key of the request adds.
     pub(crate) key: KeyBounds,
 }

@@ -95,13 +95,17 @@ pub(crate) mod samples {
     }
 
     pub(crate) fn end(outcome: Outcome, said: &str) -> End {
+        let reason = match &outcome {
+            Outcome::Finished { reason } => Some(reason.clone()),
+            Outcome::Failed { .. } | Outcome::Stopped => None,
+        };
         End {
             outcome,
             last: None,
             open: None,
             said: said.to_owned(),
             client_calls: Vec::new(),
-            summary: json!({ "reason": "stop", "rounds": 2, "usage": { "prompt_tokens": 3 } }),
+            summary: json!({ "reason": reason, "rounds": 2, "usage": { "prompt_tokens": 3 } }),
             tools_ran: true,
         }
     }

@@ -12,6 +12,7 @@ use crate::blocking::VALIDATION;
 use crate::errors::{ApiError, ErrorCode};
 use crate::http::body;
 use crate::memory_budget::MemoryBudget;
+use crate::sessions::names::IdSources;
 use crate::sessions::request::ChatRequest;
 use crate::sessions::running::RequestFingerprint;
 
@@ -30,6 +31,7 @@ pub(crate) struct Validated {
 impl<S: Sync> FromRequest<S> for Validated
 where
     Arc<Context>: FromRef<S>,
+    Arc<IdSources>: FromRef<S>,
     MemoryBudget: FromRef<S>,
 {
     type Rejection = ApiError;
