@@ -75,6 +75,8 @@ pub(crate) enum TurnKey {
     Id(TurnId),
     /// All turns of a session.
     Session(SessionId),
+    /// The turns of a session that began after this one of it.
+    After(SessionId, TurnId),
     /// The newest turn of a session.
     Newest(SessionId),
     /// Turns that ended with one of these chain digests.

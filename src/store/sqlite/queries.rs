@@ -75,6 +75,11 @@ pub(super) fn turns(
     match by {
         TurnKey::Id(id) => collect(select("t.id = ?2")?, params![scope, id.as_str()]),
         TurnKey::Session(id) => collect(select("s.id = ?2")?, params![scope, id.as_str()]),
+        TurnKey::After(id, turn) => {
+            let condition = "s.id = ?2 AND (SELECT n.seq FROM turns n WHERE n.id = ?3 AND \
+                             n.session = s.seq) < t.seq";
+            collect(select(condition)?, params![scope, id.as_str(), turn.as_str()])
+        }
         TurnKey::Newest(id) => {
             let condition = "t.seq = (SELECT max(n.seq) FROM turns n WHERE n.session = \
                              (SELECT seq FROM sessions WHERE id = ?2))";

@@ -117,6 +117,27 @@ async fn what_is_committed_is_found_again_by_its_scope_only() {
 }
 
 #[tokio::test]
+async fn only_the_turns_behind_one_are_read_and_none_behind_one_that_is_gone() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    let (session, first, changes) = conversation(scope("key"), "one");
+    store.commit(changes).await.unwrap();
+    let newer: Vec<_> = (0..2).map(|_| turn(&session)).collect();
+    store.commit(newer.iter().cloned().map(Change::Turn).collect()).await.unwrap();
+    let (other, _, changes) = conversation(scope("key"), "other");
+    store.commit(changes).await.unwrap();
+
+    let after = async |session: &SessionRow, turn: &TurnRow| {
+        let key = TurnKey::After(session.id.clone(), turn.id.clone());
+        store.turns(scope("key"), key).await.unwrap()
+    };
+    assert_eq!(after(&session, &first).await, [newer[1].clone(), newer[0].clone()]);
+    assert!(after(&session, &newer[1]).await.is_empty());
+    assert!(after(&session, &turn(&session)).await.is_empty());
+    assert!(after(&other, &newer[1]).await.is_empty());
+}
+
+#[tokio::test]
 async fn of_two_decisions_one_counts_and_the_other_changes_nothing() {
     let home = tempfile::tempdir().unwrap();
     let store = open(home.path());
