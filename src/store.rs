@@ -69,6 +69,10 @@ pub(crate) enum SessionKey {
     Name(SessionName),
 }
 
+/// Of each digest, so many turns are found: the newest. A client that repeats a conversation
+/// leaves many with the same.
+pub(crate) const MAX_OF_DIGEST: usize = 64;
+
 /// How turns are looked up.
 #[derive(Clone, Debug)]
 pub(crate) enum TurnKey {

@@ -1,6 +1,6 @@
 //! Finds the record that a client's list goes on from: asks the store what `matching` decides by.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::address::Chain;
@@ -82,13 +82,13 @@ impl Search<'_> {
         let Some(last) = links.checked_sub(1).map(|last| &self.chain.links[last]) else {
             return Ok(Found::default());
         };
+        if MAX_SESSIONS < rows.iter().map(|row| &row.session).collect::<HashSet<_>>().len() {
+            return Ok(Found::default());
+        }
         let mut trees: HashMap<SessionId, Arc<Tree>> = HashMap::new();
         let mut candidates = Vec::new();
         for row in rows {
             if !trees.contains_key(&row.session) {
-                if trees.len() == MAX_SESSIONS {
-                    return Ok(Found::default());
-                }
                 trees.insert(row.session.clone(), self.tree(&row.session).await?);
             }
             let agrees = trees[&row.session].users_agree(self.chain, &row.id, links);

@@ -13,7 +13,7 @@ use super::super::rows::{
     ApprovalRow, Change, EntryRow, LinkDigests, SessionName, SessionRow, TurnRow, TurnStatus,
 };
 use super::super::settings::StoreSettings;
-use super::super::{ApprovalKey, SessionKey, Store, StoreError, TurnKey};
+use super::super::{ApprovalKey, MAX_OF_DIGEST, SessionKey, Store, StoreError, TurnKey};
 use super::file::DatabaseFile;
 use super::retention::wall_ms;
 use super::{SqliteStore, schema};
@@ -113,6 +113,25 @@ async fn what_is_committed_is_found_again_by_its_scope_only() {
     assert!(turns.is_empty());
     for by in [ApprovalKey::Open, ApprovalKey::Id(approval.id)] {
         assert!(store.approvals(theirs, by).await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn of_very_many_turns_with_one_digest_the_newest_are_found() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    let (session, _, mut changes) = conversation(scope("key"), "one");
+    let digests = LinkDigests { chain: [1; 32], link: [2; 32], head: Some([3; 32]) };
+    let turns: Vec<_> = (0..MAX_OF_DIGEST + 5)
+        .map(|_| TurnRow { digests: Some(digests), ..turn(&session) })
+        .collect();
+    changes.extend(turns.iter().cloned().map(Change::Turn));
+    store.commit(changes).await.unwrap();
+
+    for by in [TurnKey::Chain(vec![[1; 32]]), TurnKey::Head([3; 32])] {
+        let found = store.turns(scope("key"), by).await.unwrap();
+        assert_eq!(found.len(), MAX_OF_DIGEST);
+        assert_eq!(found.first(), turns.last());
     }
 }
 
