@@ -12,6 +12,7 @@ mod canonical;
 pub(crate) mod context_limits;
 mod decisions;
 mod export;
+mod known_turns;
 mod matching;
 pub(crate) mod message;
 pub(crate) mod names;

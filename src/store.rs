@@ -69,12 +69,18 @@ pub(crate) enum SessionKey {
     Name(SessionName),
 }
 
+/// Of each digest, so many turns are found: the newest. A client that repeats a conversation
+/// leaves many with the same.
+pub(crate) const MAX_OF_DIGEST: usize = 64;
+
 /// How turns are looked up.
 #[derive(Clone, Debug)]
 pub(crate) enum TurnKey {
     Id(TurnId),
     /// All turns of a session.
     Session(SessionId),
+    /// The turns of a session that began after this one of it.
+    After(SessionId, TurnId),
     /// The newest turn of a session.
     Newest(SessionId),
     /// Turns that ended with one of these chain digests.

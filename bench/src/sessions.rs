@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::client::{Client, ask};
 use super::process::{self, Process};
 use super::report::{Bound, Report, median};
-use super::upstream::{self, CHUNKS, FIRST_WORD, STEPS, Upstream};
+use super::upstream::{self, CHUNKS, FIRST_WORD, PLAIN, STEPS, Upstream};
 
 /// The visible messages of the transcripts; each answer has one hidden call and its answer.
 const LONG: usize = 2000;
@@ -57,7 +57,8 @@ fn request(messages: &[Value]) -> Value {
 /// The time to the first word of an answer without a call, in milliseconds.
 async fn time(process: &Process, messages: &[Value]) -> f64 {
     let mut request = request(messages);
-    request["model"] = json!(CHUNKS);
+    let last = messages.len() - 1;
+    request["messages"][last]["content"] = json!(format!("{PLAIN}say twenty words."));
     let mut client = Client::connect(process.address, &request).await;
     let mut times = Vec::new();
     for _ in 0..REPEATS {

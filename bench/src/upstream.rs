@@ -37,6 +37,8 @@ pub(crate) const INTENT: &str = "intent";
 
 /// One waiting call for each question, then a line of text.
 pub(crate) const STEPS: &str = "steps";
+/// In a user message: [`STEPS`] answers without a call.
+pub(crate) const PLAIN: &str = "Without a call: ";
 
 /// One call of Grep, and one of Glob.
 pub(crate) const GREP: &str = "grep";
@@ -132,10 +134,11 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     if !contains(&body, br#""stream":true"#) {
         return ([(CONTENT_TYPE, "application/json")], shared.whole.clone()).into_response();
     }
-    let events: Events = if asks_for(STEPS) && !ends_with_answer(&body) {
+    let is_plain = contains(&body, PLAIN.as_bytes());
+    let events: Events = if asks_for(STEPS) && !is_plain && !ends_with_answer(&body) {
         let (head, front, back) = call("Wait", 0, r#"{"ms": 0"#);
         at_once([vec![head, front, back], ending("tool_calls")].concat())
-    } else if asks_for(CHUNKS) || is_answered {
+    } else if asks_for(CHUNKS) || is_plain || is_answered {
         at_once(shared.chunks.clone())
     } else if asks_for(OPEN) {
         Box::pin(at_once(shared.chunks[..1].to_vec()).chain(stream::pending()))

@@ -236,37 +236,38 @@ fn digests(
     text: &str,
     call_ids: &[Box<str>],
 ) -> LinkDigests {
-    let keyed = |purpose: &[u8]| {
-        let mut hasher = blake3::Hasher::new_keyed(scope.as_bytes());
-        hasher.update(purpose);
-        hasher
-    };
-    let mut hasher = keyed(b"link!");
-    update(&mut hasher, text);
+    let keyed = |bytes: &[u8]| *blake3::keyed_hash(scope.as_bytes(), bytes).as_bytes();
+    let mut own = Vec::with_capacity(text.len() + 64);
+    own.extend_from_slice(b"link!");
+    push_solid(&mut own, text);
     for id in call_ids {
-        hasher.update(&(id.len() as u64).to_le_bytes()).update(id.as_bytes());
+        own.extend_from_slice(&(id.len() as u64).to_le_bytes());
+        own.extend_from_slice(id.as_bytes());
     }
-    let link = *hasher.finalize().as_bytes();
-    let behind = |purpose: &[u8]| {
-        let mut hasher = keyed(purpose);
-        hasher.update(&before.unwrap_or_default());
-        hasher
-    };
+    let link = keyed(&own);
+    let before = before.unwrap_or_default();
     let head = text::first_chars(text, MIN_PREFIX);
     let is_long = head.chars().count() == MIN_PREFIX;
     LinkDigests {
-        chain: *behind(b"chain").update(&link).finalize().as_bytes(),
+        chain: keyed(&[b"chain", &before[..], &link[..]].concat()),
         link,
         head: is_long.then(|| {
-            let mut hasher = behind(b"head!");
-            update(&mut hasher, head);
-            *hasher.finalize().as_bytes()
+            let mut beginning = [b"head!", &before[..]].concat();
+            push_solid(&mut beginning, head);
+            keyed(&beginning)
         }),
     }
 }
 
-fn update(hasher: &mut blake3::Hasher, text: &str) {
-    // Many short updates take longer than the hash itself.
-    let solid = text.replace(' ', "");
-    hasher.update(solid.as_bytes()).update(&(solid.len() as u64).to_le_bytes());
+/// Adds the text without its spaces, and its length then.
+fn push_solid(bytes: &mut Vec<u8>, text: &str) {
+    let start = bytes.len();
+    bytes.resize(start + text.len(), 0);
+    let mut end = start;
+    for byte in text.bytes() {
+        bytes[end] = byte;
+        end += usize::from(byte != b' ');
+    }
+    bytes.truncate(end);
+    bytes.extend_from_slice(&((end - start) as u64).to_le_bytes());
 }

@@ -1,6 +1,7 @@
 //! Assigns the turns of a path to the links and user messages of a client's list.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::address::{Chain, User};
 use super::canonical;
@@ -21,9 +22,9 @@ pub(crate) struct Alignment<'a> {
 /// The turns of one link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group<'a> {
-    pub(crate) turns: &'a [TurnRecord],
+    pub(crate) turns: &'a [Arc<TurnRecord>],
     /// The turn that follows on the path.
-    pub(crate) next: Option<&'a TurnRecord>,
+    pub(crate) next: Option<&'a Arc<TurnRecord>>,
 }
 
 impl<'a> Group<'a> {
@@ -31,7 +32,7 @@ impl<'a> Group<'a> {
         self.turns.first().map_or(&[], |turn| &turn.body.asked)
     }
 
-    pub(crate) fn last(self) -> Option<&'a TurnRecord> {
+    pub(crate) fn last(self) -> Option<&'a Arc<TurnRecord>> {
         self.turns.last()
     }
 
@@ -42,7 +43,7 @@ impl<'a> Group<'a> {
 }
 
 /// The path in groups, one a link.
-pub(crate) fn groups(path: &[TurnRecord]) -> Vec<Group<'_>> {
+pub(crate) fn groups(path: &[Arc<TurnRecord>]) -> Vec<Group<'_>> {
     let mut groups = Vec::new();
     let mut start = 0;
     for end in 1..=path.len() {
@@ -65,7 +66,12 @@ fn ends_with(users: &[User], asked: &[SentMessage]) -> bool {
 impl<'a> Alignment<'a> {
     /// Goes backwards from the end of the path, which is behind the first `links` links and
     /// `users` further user messages.
-    pub(crate) fn new(path: &'a [TurnRecord], chain: &Chain, links: usize, users: usize) -> Self {
+    pub(crate) fn new(
+        path: &'a [Arc<TurnRecord>],
+        chain: &Chain,
+        links: usize,
+        users: usize,
+    ) -> Self {
         let mut alignment = Self::default();
         let mut link = links;
         // The user messages of the current gap that no later turn was asked.
@@ -90,9 +96,10 @@ impl<'a> Alignment<'a> {
     }
 
     fn shows(chain: &Chain, link: usize, group: Group<'_>) -> bool {
-        let link = &chain.links[link];
-        let status = group.last().map(|turn| turn.row.status);
-        status.is_some_and(|status| shows(link, &group.said(), status))
+        let (link, Some(last)) = (&chain.links[link], group.last()) else { return false };
+        // The same digest is of the same words.
+        last.row.digests.is_some_and(|own| own.link == link.digests.link)
+            || shows(link, &group.said(), last.row.status)
     }
 
     /// Notes the user messages whose words are unchanged. Returns those before the turn's.

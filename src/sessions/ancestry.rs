@@ -7,7 +7,7 @@ use crate::store::rows::TurnRow;
 use crate::store::{Store, StoreError, TurnKey};
 
 /// A session that goes on from another's turn goes on from so many sessions in all.
-const MAX_FORKS: usize = 64;
+pub(crate) const MAX_FORKS: usize = 64;
 
 /// The turn and those before it, the oldest first. `known` are turns that are loaded already.
 pub(crate) async fn path_to(

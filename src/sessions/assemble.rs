@@ -231,6 +231,9 @@ impl List<'_> {
         }
         match self.alignment.sent.get(&at) {
             Some(sent) if sent.sent.is_empty() => {}
+            Some(sent) if *sent.sent == *message.json.get() => {
+                out.push_user(Draft::Known(HistoryPiece::Client(message.json)));
+            }
             Some(sent) if has_same_parts(&message.json, &sent.sent) => {
                 out.push_user(Draft::Known(client_piece(&sent.sent)));
             }
@@ -243,7 +246,7 @@ impl List<'_> {
 
     /// What really happened. The link is the client's face of it, where there is one.
     fn write_group(&self, group: Group<'_>, link: Option<usize>, out: &mut Transcript) {
-        let mut steps = transcript::steps(group.turns, group.next);
+        let mut steps = transcript::steps(group.turns, group.next.map(|next| &**next));
         if group.next.is_none() {
             steps = self.start.cut(steps);
         }
@@ -261,9 +264,9 @@ impl List<'_> {
         let Some(open) = group.last().and_then(|turn| turn.open()) else { return };
         // The next turn has closed it, or has left it open in its turn: it asked again, or asked
         // about the next of its calls.
-        let next = group.next.filter(|next| next.body.resumes);
-        let is_closed = next.is_some_and(transcript::has_closed_round)
-            || next.is_some_and(|next| next.open().is_some());
+        let next = group.next.map(|next| &**next).filter(|next| next.body.resumes);
+        let is_closed =
+            next.is_some_and(|next| transcript::has_closed_round(next) || next.open().is_some());
         let is_last = group.next.is_none();
         if is_closed || (is_last && self.start.is_resume()) {
             return;

@@ -11,7 +11,7 @@ use super::assemble::{self, Assembled, Outcome};
 use super::context_limits;
 use super::decisions::{are_decided, decisions};
 use super::message::ClientMessage;
-use super::record::{Facts, TurnRecord};
+use super::record::Facts;
 use super::request::ChatRequest;
 use super::resolve::{MAX_WAIT, ResolvedSession};
 use super::running::limits::RunPermit;
@@ -124,7 +124,7 @@ impl Sessions {
         let is_decided = is_decided(&resolved, approvals);
         let facts = resolved.recall(request.server_history);
         let found = std::mem::take(&mut resolved.found);
-        let before = found.path.last().and_then(TurnRecord::context_tokens);
+        let before = found.path.last().and_then(|turn| turn.context_tokens());
         let opener = found.path.last().filter(|turn| turn.open().is_some());
         let opener = opener.map(|turn| turn.row.clone());
         let server_history = request.server_history;
@@ -240,7 +240,7 @@ impl From<StoreError> for NotStarted {
 
 /// Whether the list ends with one user message behind a question of ours.
 fn replies(chain: &Chain, resolved: &ResolvedSession) -> bool {
-    let open = resolved.found.path.last().and_then(TurnRecord::open);
+    let open = resolved.found.path.last().and_then(|turn| turn.open());
     chain.end == ListEnd::User
         && chain.last_users().len() == 1
         && open.is_some_and(|open| !open.asked.is_empty())
@@ -248,7 +248,7 @@ fn replies(chain: &Chain, resolved: &ResolvedSession) -> bool {
 
 /// Whether all asks of the open round were decided over REST, and no turn has acted on it yet.
 fn is_decided(resolved: &ResolvedSession, approvals: &[ApprovalRow]) -> bool {
-    let open = resolved.found.path.last().and_then(TurnRecord::open);
+    let open = resolved.found.path.last().and_then(|turn| turn.open());
     let was_resumed = resolved.found.attempts.iter().any(|turn| turn.body.resumes);
     !was_resumed && open.is_some_and(|open| are_decided(open, approvals))
 }

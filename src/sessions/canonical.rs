@@ -32,7 +32,15 @@ pub(crate) fn words(text: &str) -> String {
     format!("{} {hash}", text::prefix(&words, MAX_WORDS))
 }
 
+/// Each run of white space becomes one space, and none is left at the ends.
 fn collapsed(text: &str) -> String {
+    if text.is_ascii() {
+        let is_other = |byte: &u8| (b'\t'..=b'\r').contains(byte);
+        if !text.as_bytes().iter().any(is_other) && !text.contains("  ") {
+            return text.trim().to_owned();
+        }
+        return collapsed_ascii(text);
+    }
     let mut collapsed = String::with_capacity(text.len());
     for word in text.split_whitespace() {
         if !collapsed.is_empty() {
@@ -41,6 +49,23 @@ fn collapsed(text: &str) -> String {
         collapsed.push_str(word);
     }
     collapsed
+}
+
+/// The same, several times as fast: each request collapses all that the assistant ever said.
+fn collapsed_ascii(text: &str) -> String {
+    let mut bytes = vec![0; text.len()];
+    let (mut end, mut is_behind_space) = (0, true);
+    for byte in text.bytes() {
+        let is_space = matches!(byte, b'\t'..=b'\r' | b' ');
+        bytes[end] = if is_space { b' ' } else { byte };
+        end += usize::from(!(is_space && is_behind_space));
+        is_behind_space = is_space;
+    }
+    bytes.truncate(end);
+    if bytes.last() == Some(&b' ') {
+        bytes.pop();
+    }
+    String::from_utf8(bytes).unwrap_or_default()
 }
 
 /// Whether the texts are the same but for white space. A frontend may join the pieces of an
@@ -136,7 +161,11 @@ mod tests {
     #[test]
     fn white_space_is_collapsed() {
         check("  a\n\n b\u{a0}\tc ", "a b c");
-        check("", "");
+        check("\n a\x0b\r\n b  c\td \n", "a b c d");
+        check(" a b ", "a b");
+        for nothing in ["", " ", "\n\n"] {
+            check(nothing, "");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Decides which recorded turn a client's list goes on from.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::address::{Chain, Link, MIN_PREFIX, User};
 use super::canonical;
@@ -18,9 +19,9 @@ const MAX_COMPARED: usize = 64;
 const MAX_ALIGNED: usize = 32;
 
 /// The turns of a session, with those of other sessions that they go on from.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
-    turns: HashMap<TurnId, Turn>,
+    turns: HashMap<TurnId, Arc<Turn>>,
     /// Newest first.
     order: Vec<TurnId>,
     children: HashMap<Option<TurnId>, Vec<TurnId>>,
@@ -62,19 +63,21 @@ pub(crate) struct Candidate {
 }
 
 impl Turn {
-    /// `None` if the body cannot be read: then nothing goes on from the turn.
-    pub(crate) fn from_row(row: TurnRow) -> Option<Self> {
-        let body = serde_json::from_slice(&row.body).ok()?;
+    /// `None` if the body cannot be read: then nothing goes on from the turn. It is kept as it
+    /// is read alone: it may hold a message of any length.
+    pub(crate) fn from_row(mut row: TurnRow) -> Option<Self> {
+        let body = serde_json::from_slice(&std::mem::take(&mut row.body)).ok()?;
         Some(Self { row, body })
-    }
-
-    pub(crate) fn copy(&self) -> Self {
-        Self { row: self.row.clone(), body: self.body.clone() }
     }
 
     pub(crate) fn is_interrupted(&self) -> bool {
         is_interrupted(self.row.status)
     }
+}
+
+/// Reads rows. Nothing goes on from a turn whose body cannot be read.
+pub(crate) fn turns(rows: Vec<TurnRow>) -> Vec<Arc<Turn>> {
+    rows.into_iter().filter_map(Turn::from_row).map(Arc::new).collect()
 }
 
 /// Whether the turn ended before its time.
@@ -83,35 +86,35 @@ pub(crate) fn is_interrupted(status: TurnStatus) -> bool {
 }
 
 impl Tree {
-    /// `rows` come newest first.
-    pub(crate) fn new(rows: Vec<TurnRow>) -> Self {
-        let mut tree = Self::default();
-        for turn in rows.into_iter().filter_map(Turn::from_row) {
-            tree.children.entry(turn.row.parent.clone()).or_default().push(turn.row.id.clone());
-            tree.order.push(turn.row.id.clone());
-            tree.turns.insert(turn.row.id.clone(), turn);
+    /// Adds turns that are newer than all others. They come newest first.
+    pub(crate) fn add_newer(&mut self, turns: Vec<Arc<Turn>>) {
+        let ids = turns.iter().map(|turn| turn.row.id.clone());
+        self.order.splice(0..0, ids);
+        for turn in turns.into_iter().rev() {
+            let children = self.children.entry(turn.row.parent.clone()).or_default();
+            children.insert(0, turn.row.id.clone());
+            self.turns.insert(turn.row.id.clone(), turn);
         }
-        tree
     }
 
-    pub(crate) fn get(&self, id: &TurnId) -> Option<&Turn> {
+    pub(crate) fn get(&self, id: &TurnId) -> Option<&Arc<Turn>> {
         self.turns.get(id)
     }
 
-    pub(crate) fn newest(&self) -> Option<&Turn> {
+    pub(crate) fn newest(&self) -> Option<&Arc<Turn>> {
         self.order.first().and_then(|id| self.turns.get(id))
     }
 
     /// Turns that go on from this one, newest first.
-    pub(crate) fn children(&self, id: Option<&TurnId>) -> impl Iterator<Item = &Turn> {
+    pub(crate) fn children(&self, id: Option<&TurnId>) -> impl Iterator<Item = &Arc<Turn>> {
         let children = self.children.get(&id.cloned()).into_iter().flatten();
         children.filter_map(|id| self.turns.get(id))
     }
 
     /// The turn and those before it, newest first.
-    pub(crate) fn ancestry(&self, id: &TurnId) -> impl Iterator<Item = &Turn> {
+    pub(crate) fn ancestry(&self, id: &TurnId) -> impl Iterator<Item = &Arc<Turn>> {
         let first = self.turns.get(id);
-        let parent = |turn: &&Turn| turn.row.parent.as_ref().and_then(|id| self.turns.get(id));
+        let parent = |turn: &&Arc<Turn>| turn.row.parent.as_ref().and_then(|id| self.turns.get(id));
         // No stored circle leads to an endless walk.
         std::iter::successors(first, parent).take(self.turns.len())
     }
@@ -122,15 +125,21 @@ impl Tree {
         parents.filter(|parent| !self.turns.contains_key(*parent)).cloned().collect()
     }
 
+    /// The turn of another session whose turns are not loaded, if one goes on from it.
+    pub(crate) fn missing_parent(&self, id: &TurnId) -> Option<TurnId> {
+        let oldest = self.ancestry(id).last()?;
+        oldest.row.parent.clone().filter(|parent| !self.turns.contains_key(parent))
+    }
+
     /// Adds a turn of another session, with those before it.
-    pub(crate) fn add_ancestor(&mut self, turn: Turn) {
+    pub(crate) fn add_ancestor(&mut self, turn: Arc<Turn>) {
         self.turns.insert(turn.row.id.clone(), turn);
     }
 
     /// The last answer of ours in the list, for a session that is known by its id: the list
     /// may begin anywhere.
     pub(crate) fn last_answer(&self, chain: &Chain) -> Option<Point> {
-        let mut by_link: HashMap<Digest, Vec<&Turn>> = HashMap::new();
+        let mut by_link: HashMap<Digest, Vec<&Arc<Turn>>> = HashMap::new();
         for turn in self.order.iter().filter_map(|id| self.turns.get(id)) {
             if let Some(digests) = turn.row.digests {
                 by_link.entry(digests.link).or_default().push(turn);
@@ -161,7 +170,7 @@ impl Tree {
     }
 
     /// The last turn of each link, newest first.
-    fn link_ends(&self, id: &TurnId) -> impl Iterator<Item = &Turn> {
+    fn link_ends(&self, id: &TurnId) -> impl Iterator<Item = &Arc<Turn>> {
         let mut continued = false;
         self.ancestry(id).filter(move |turn| {
             let is_end = !continued && turn.row.digests.is_some();
@@ -212,6 +221,9 @@ impl Tree {
 
 /// Whether the same was asked: equal, or one contains the other.
 fn agree(one: &[&str], other: &[&str]) -> bool {
+    if one == other {
+        return true;
+    }
     let (one, other) = (one.join(" "), other.join(" "));
     let contains = || !one.is_empty() && !other.is_empty();
     one == other || (contains() && (one.contains(&other) || other.contains(&one)))

@@ -56,7 +56,7 @@ impl Sessions {
         request: &ChatRequest,
         chain: &Chain,
     ) -> Result<ResolvedSession, ApiError> {
-        let search = Search { store: &*self.store, scope, chain };
+        let search = Search { store: &*self.store, known: &self.running.known, scope, chain };
         match &request.named {
             Some(named) => self.resolve_named(search, named, &request.model).await,
             None => self.resolve_by_content(search).await,

@@ -43,6 +43,7 @@ use crate::agent::outbox::Inbox;
 use crate::clock;
 use crate::errors::ApiError;
 use crate::ids::{Scope, SessionId, TurnId};
+use crate::sessions::known_turns::KnownTurns;
 use crate::store::{Store, TurnKey};
 use crate::sync;
 
@@ -109,6 +110,8 @@ pub(crate) struct Running {
     pub(crate) resumes: ResumeSlots,
     records: Records,
     memory: KeptMemory,
+    /// What later requests need not load again.
+    pub(crate) known: KnownTurns,
 }
 
 #[derive(Debug, Default)]
@@ -128,6 +131,7 @@ impl Running {
             resumes: ResumeSlots::default(),
             records: Records::new(store),
             memory: KeptMemory::new(MAX_KEPT_BYTES),
+            known: KnownTurns::default(),
         }
     }
 

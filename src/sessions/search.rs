@@ -1,10 +1,12 @@
 //! Finds the record that a client's list goes on from: asks the store what `matching` decides by.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::address::Chain;
-use super::ancestry::path_to;
+use super::ancestry::MAX_FORKS;
 use super::canonical;
+use super::known_turns::KnownTurns;
 use super::matching::{self, Candidate, Point, Tree, Turn, Verdict};
 use super::record::{TurnRecord, entries_by_turn};
 use crate::ids::{Scope, SessionId, TurnId};
@@ -25,19 +27,20 @@ pub(crate) struct Found {
     /// and no grants. `path` may be spliced nevertheless.
     pub(crate) session: Option<SessionId>,
     /// From the first turn to the one that the request hangs on, which is its `parent`.
-    pub(crate) path: Vec<TurnRecord>,
+    pub(crate) path: Vec<Arc<TurnRecord>>,
     /// How many links of the list are up to the last turn of `path`.
     pub(crate) links: usize,
     /// How many user messages behind them belong to the path: their turns were stopped.
     pub(crate) users: usize,
     /// Turns that went on from the same turn with the same list, newest first: interrupted
     /// attempts at an answer, and those that have closed an open round.
-    pub(crate) attempts: Vec<TurnRecord>,
+    pub(crate) attempts: Vec<Arc<TurnRecord>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search<'a> {
     pub(crate) store: &'a dyn Store,
+    pub(crate) known: &'a KnownTurns,
     pub(crate) scope: Scope,
     pub(crate) chain: &'a Chain,
 }
@@ -79,13 +82,13 @@ impl Search<'_> {
         let Some(last) = links.checked_sub(1).map(|last| &self.chain.links[last]) else {
             return Ok(Found::default());
         };
-        let mut trees: HashMap<SessionId, Tree> = HashMap::new();
+        if MAX_SESSIONS < rows.iter().map(|row| &row.session).collect::<HashSet<_>>().len() {
+            return Ok(Found::default());
+        }
+        let mut trees: HashMap<SessionId, Arc<Tree>> = HashMap::new();
         let mut candidates = Vec::new();
         for row in rows {
             if !trees.contains_key(&row.session) {
-                if trees.len() == MAX_SESSIONS {
-                    return Ok(Found::default());
-                }
                 trees.insert(row.session.clone(), self.tree(&row.session).await?);
             }
             let agrees = trees[&row.session].users_agree(self.chain, &row.id, links);
@@ -105,7 +108,7 @@ impl Search<'_> {
                 Ok(found)
             }
             Verdict::Ambiguous(turns) => {
-                let mut same: Option<Vec<TurnRecord>> = None;
+                let mut same: Option<Vec<Arc<TurnRecord>>> = None;
                 for turn in turns {
                     let Some(session) = session(&turn) else { continue };
                     let path = self.path(&trees[&session], &turn).await?;
@@ -164,7 +167,8 @@ impl Search<'_> {
         for _ in 0..MAX_LINK_TURNS {
             let Some(known) = turn.take() else { break };
             let (continues, parent) = (known.body.continues, known.row.parent.clone());
-            let said = self.records(vec![known]).await?.first().map(TurnRecord::said);
+            let records = self.records(vec![Arc::new(known)]).await?;
+            let said = records.first().map(|turn| turn.said());
             text = format!("{} {text}", canonical::said(&said.unwrap_or_default()));
             if let Some(parent) = parent.filter(|_| continues) {
                 let rows = self.store.turns(self.scope, TurnKey::Id(parent)).await?;
@@ -175,24 +179,55 @@ impl Search<'_> {
     }
 
     /// The session's turns, and those of other sessions that they go on from.
-    async fn tree(&self, session: &SessionId) -> Result<Tree, StoreError> {
-        let rows = self.store.turns(self.scope, TurnKey::Session(session.clone())).await?;
-        let mut tree = Tree::new(rows);
+    async fn tree(&self, session: &SessionId) -> Result<Arc<Tree>, StoreError> {
+        let mut tree = self.own_turns(session).await?;
         for parent in tree.foreign_parents() {
-            if tree.get(&parent).is_some() {
-                continue;
-            }
-            let path = path_to(self.store, self.scope, Some(parent), Vec::new()).await?;
-            path.into_iter().filter_map(Turn::from_row).for_each(|turn| tree.add_ancestor(turn));
+            self.add_ancestors(&mut tree, parent).await?;
         }
         Ok(tree)
+    }
+
+    /// Adds a turn of another session, and those before it, also where that session forked.
+    async fn add_ancestors(
+        &self,
+        tree: &mut Arc<Tree>,
+        mut turn: TurnId,
+    ) -> Result<(), StoreError> {
+        for _ in 0..MAX_FORKS {
+            if tree.get(&turn).is_some() {
+                break;
+            }
+            let rows = self.store.turns(self.scope, TurnKey::Id(turn.clone())).await?;
+            let Some(row) = rows.into_iter().next() else { break };
+            let origin = self.own_turns(&row.session).await?;
+            let tree = Arc::make_mut(tree);
+            origin.ancestry(&turn).for_each(|turn| tree.add_ancestor(Arc::clone(turn)));
+            match origin.missing_parent(&turn) {
+                Some(parent) => turn = parent,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// The session's turns. Those that are known are not loaded again.
+    async fn own_turns(&self, session: &SessionId) -> Result<Arc<Tree>, StoreError> {
+        if let Some(newest) = self.known.newest(self.scope, session) {
+            let key = TurnKey::After(session.clone(), newest);
+            let newer = matching::turns(self.store.turns(self.scope, key).await?);
+            if let Some(tree) = self.known.extended(self.scope, session, newer) {
+                return Ok(tree);
+            }
+        }
+        let rows = self.store.turns(self.scope, TurnKey::Session(session.clone())).await?;
+        Ok(self.known.loaded(self.scope, session, matching::turns(rows)))
     }
 
     /// Goes on to turns that the list shows behind the point: stopped ones, or cut short.
     async fn extend(&self, tree: &Tree, mut point: Point) -> Result<Point, StoreError> {
         for _ in 0..MAX_CHILDREN {
             let children = tree.children(point.turn.as_ref()).take(MAX_CHILDREN);
-            let children = self.records(children.map(Turn::copy).collect()).await?;
+            let children = self.records(children.map(Arc::clone).collect()).await?;
             let extended =
                 children.iter().find_map(|child| matching::extended(self.chain, &point, child));
             match extended {
@@ -204,53 +239,82 @@ impl Search<'_> {
     }
 
     async fn found(&self, tree: &Tree, point: &Point) -> Result<Found, StoreError> {
-        let path = match &point.turn {
+        let mut path = match &point.turn {
             Some(turn) => self.path(tree, turn).await?,
             None => Vec::new(),
         };
+        if let Some(last) = path.last_mut() {
+            self.refresh(last).await?;
+        }
         let is_end = point.links == self.chain.links.len();
-        let resumes = |turn: &&Turn| is_end && turn.body.resumes;
+        let resumes = |turn: &&Arc<Turn>| is_end && turn.body.resumes;
         let attempts = tree
             .children(point.turn.as_ref())
             .filter(|turn| resumes(turn) || matching::is_attempt(self.chain, point, turn));
-        let mut attempts: Vec<Turn> = attempts.take(MAX_CHILDREN).map(Turn::copy).collect();
+        let mut attempts: Vec<Arc<Turn>> = attempts.take(MAX_CHILDREN).map(Arc::clone).collect();
         let taken_up = path.last().map_or(&[][..], |turn| turn.body.resumed_by.as_slice());
         for id in taken_up.iter().filter(|_| is_end) {
             // In a session of its own, if another request forked.
             if attempts.iter().all(|turn| turn.row.id != *id) {
                 let rows = self.store.turns(self.scope, TurnKey::Id(id.clone())).await?;
-                attempts.splice(0..0, rows.into_iter().filter_map(Turn::from_row));
+                attempts.splice(0..0, matching::turns(rows));
             }
         }
         let attempts = self.records(attempts).await?;
         Ok(Found { session: None, path, links: point.links, users: point.users, attempts })
     }
 
-    async fn path(&self, tree: &Tree, turn: &TurnId) -> Result<Vec<TurnRecord>, StoreError> {
-        let mut turns: Vec<_> = tree.ancestry(turn).map(Turn::copy).collect();
+    /// Reads the row of a turn with an open round again: it names the turns that have taken the
+    /// round up, which may be more than when the turn was kept.
+    async fn refresh(&self, turn: &mut Arc<TurnRecord>) -> Result<(), StoreError> {
+        if turn.open().is_none() {
+            return Ok(());
+        }
+        let rows = self.store.turns(self.scope, TurnKey::Id(turn.row.id.clone())).await?;
+        if let Some(Turn { row, body }) = rows.into_iter().find_map(Turn::from_row) {
+            *turn = Arc::new(TurnRecord { row, body, entries: turn.entries.clone() });
+        }
+        Ok(())
+    }
+
+    async fn path(&self, tree: &Tree, turn: &TurnId) -> Result<Vec<Arc<TurnRecord>>, StoreError> {
+        let mut turns: Vec<_> = tree.ancestry(turn).map(Arc::clone).collect();
         turns.reverse();
         self.records(turns).await
     }
 
-    async fn records(&self, turns: Vec<Turn>) -> Result<Vec<TurnRecord>, StoreError> {
-        if turns.is_empty() {
-            return Ok(Vec::new());
+    /// The records of turns. Only those that are not known are loaded.
+    async fn records(&self, turns: Vec<Arc<Turn>>) -> Result<Vec<Arc<TurnRecord>>, StoreError> {
+        let mut records = self.known.records(self.scope, &turns);
+        let missing = turns.iter().zip(&records).filter(|(_, record)| record.is_none());
+        let missing: Vec<_> = missing.map(|(turn, _)| turn.row.id.clone()).collect();
+        if missing.is_empty() {
+            return Ok(records.into_iter().flatten().collect());
         }
-        let ids = turns.iter().map(|turn| turn.row.id.clone()).collect();
-        let mut entries = entries_by_turn(self.store.entries(self.scope, ids).await?);
-        let record = |turn: Turn| TurnRecord {
-            entries: entries.remove(&turn.row.id).unwrap_or_default(),
-            row: turn.row,
-            body: turn.body,
-        };
-        Ok(turns.into_iter().map(record).collect())
+        let mut sizes: HashMap<TurnId, usize> = HashMap::new();
+        let rows = self.store.entries(self.scope, missing).await?;
+        for row in &rows {
+            *sizes.entry(row.turn.clone()).or_default() += row.body.len();
+        }
+        let mut entries = entries_by_turn(rows);
+        for (turn, record) in turns.iter().zip(&mut records) {
+            if record.is_none() {
+                let entries = entries.remove(&turn.row.id).unwrap_or_default();
+                let (row, body) = (turn.row.clone(), turn.body.clone());
+                let new = Arc::new(TurnRecord { row, body, entries });
+                let size = sizes.get(&turn.row.id).copied().unwrap_or_default();
+                self.known.add_record(self.scope, &new, size);
+                *record = Some(new);
+            }
+        }
+        Ok(records.into_iter().flatten().collect())
     }
 }
 
 /// Whether the same really happened in both: the steps, not who asked for them.
-fn have_same_steps(one: &[TurnRecord], other: &[TurnRecord]) -> bool {
-    let steps = |path: &[TurnRecord]| -> Vec<String> {
-        let rounds = path.iter().flat_map(TurnRecord::all_rounds);
+fn have_same_steps(one: &[Arc<TurnRecord>], other: &[Arc<TurnRecord>]) -> bool {
+    let steps = |path: &[Arc<TurnRecord>]| -> Vec<String> {
+        let rounds = path.iter().flat_map(|record| record.all_rounds());
         rounds.map(|round| round.messages.clone()).collect()
     };
     steps(one) == steps(other)

@@ -106,12 +106,15 @@ impl Store for MemoryStore {
         let is_wanted = |row: &TurnRow| match &by {
             TurnKey::Id(id) => row.id == *id,
             TurnKey::Session(session) | TurnKey::Newest(session) => row.session == *session,
+            TurnKey::After(session, _) => row.session == *session,
             TurnKey::Chain(digests) => row.digests.is_some_and(|own| digests.contains(&own.chain)),
             TurnKey::Head(head) => row.digests.is_some_and(|own| own.head == Some(*head)),
             TurnKey::Idempotency(_) | TurnKey::Request(_) => false,
         };
         let turns = lock(&self.turns);
-        let found = turns.iter().rev().filter(|(own, row)| *own == scope && is_wanted(row));
+        let is_older = |row: &TurnRow| !matches!(&by, TurnKey::After(_, turn) if row.id == *turn);
+        let newest = turns.iter().rev().take_while(|(_, row)| is_older(row));
+        let found = newest.filter(|(own, row)| *own == scope && is_wanted(row));
         let found = found.map(|(_, row)| row.clone()).collect();
         async move { Ok(found) }.boxed()
     }

@@ -1,5 +1,7 @@
 //! Turns the records of turns back into what really happened.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::canonical;
@@ -24,10 +26,11 @@ pub(crate) enum Step {
 }
 
 /// The turns of one link. The last may be followed by `next`, which closed its open round.
-pub(crate) fn steps(turns: &[TurnRecord], next: Option<&TurnRecord>) -> Vec<Step> {
+pub(crate) fn steps(turns: &[Arc<TurnRecord>], next: Option<&TurnRecord>) -> Vec<Step> {
     let mut steps = Vec::new();
     for (at, turn) in turns.iter().enumerate() {
-        let next = turns.get(at + 1).or(next).filter(|next| is_child(turn, next));
+        let next =
+            turns.get(at + 1).map(|next| &**next).or(next).filter(|next| is_child(turn, next));
         let is_continued = next.is_some_and(|next| is_continuation(turn, next));
         steps.extend(own_steps(turn, !is_continued));
         steps.extend(turn.open().and(next).map(closing_rounds).unwrap_or_default());
@@ -138,7 +141,7 @@ pub(crate) fn ends_with_tool(round: &RecordedRound) -> bool {
 }
 
 /// The open round with what an earlier attempt at closing it has settled. Nothing runs twice.
-pub(crate) fn settled(open: &OpenRound, attempts: &[TurnRecord]) -> OpenRound {
+pub(crate) fn settled(open: &OpenRound, attempts: &[Arc<TurnRecord>]) -> OpenRound {
     let mut settled = open.clone();
     for attempt in attempts.iter().filter(|attempt| attempt.body.resumes) {
         for (slot, call) in settled.calls.iter_mut().enumerate() {
@@ -205,7 +208,7 @@ fn under_id(id: &Value, mut message: Value) -> Value {
 }
 
 /// Tells the model what interrupted attempts at the same request have done; `None` if nothing.
-pub(crate) fn note(attempts: &[TurnRecord]) -> Option<String> {
+pub(crate) fn note(attempts: &[Arc<TurnRecord>]) -> Option<String> {
     /// More than anyone needs to know what happened.
     const MAX_LINES: usize = 50;
     let interrupted = attempts.iter().rev().filter(|turn| is_interrupted(turn.row.status));

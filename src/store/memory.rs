@@ -117,8 +117,12 @@ impl Store for MemoryStore {
             let newest_first = rows.turns.iter().rev();
             let found = newest_first.filter(|turn| rows.is_of(scope, &turn.session));
             let found = found.filter(|turn| is_asked(turn, &by)).cloned();
-            match by {
+            match &by {
                 TurnKey::Newest(_) => found.take(1).collect(),
+                TurnKey::After(_, oldest) if rows.turns.iter().all(|turn| turn.id != *oldest) => {
+                    Vec::new()
+                }
+                TurnKey::After(_, oldest) => found.take_while(|turn| turn.id != *oldest).collect(),
                 _ => found.collect(),
             }
         })
@@ -157,7 +161,9 @@ impl Store for MemoryStore {
 fn is_asked(turn: &TurnRow, by: &TurnKey) -> bool {
     match by {
         TurnKey::Id(id) => turn.id == *id,
-        TurnKey::Session(session) | TurnKey::Newest(session) => turn.session == *session,
+        TurnKey::Session(session) | TurnKey::After(session, _) | TurnKey::Newest(session) => {
+            turn.session == *session
+        }
         TurnKey::Chain(chains) => {
             turn.digests.is_some_and(|digests| chains.contains(&digests.chain))
         }

@@ -3,7 +3,7 @@
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, params};
 
 use super::super::rows::{ApprovalRow, Digest, EntryRow, SessionRow, SessionSummary, TurnRow};
-use super::super::{ApprovalKey, SessionKey, SessionPage, TurnKey};
+use super::super::{ApprovalKey, MAX_OF_DIGEST, SessionKey, SessionPage, TurnKey};
 use super::columns::{self, APPROVAL, SESSION, TURN};
 use super::schema::ENTRY_BITS;
 use crate::ids::{Scope, SessionId, TurnId};
@@ -70,11 +70,16 @@ pub(super) fn turns(
     scope: Scope,
     by: &TurnKey,
 ) -> rusqlite::Result<Vec<TurnRow>> {
-    let select = |condition: &str| select_turns(connection, condition);
+    let select = |condition: &str| select_turns(connection, condition, None);
     let scope = scope.as_bytes();
     match by {
         TurnKey::Id(id) => collect(select("t.id = ?2")?, params![scope, id.as_str()]),
         TurnKey::Session(id) => collect(select("s.id = ?2")?, params![scope, id.as_str()]),
+        TurnKey::After(id, turn) => {
+            let condition = "s.id = ?2 AND (SELECT n.seq FROM turns n WHERE n.id = ?3 AND \
+                             n.session = s.seq) < t.seq";
+            collect(select(condition)?, params![scope, id.as_str(), turn.as_str()])
+        }
         TurnKey::Newest(id) => {
             let condition = "t.seq = (SELECT max(n.seq) FROM turns n WHERE n.session = \
                              (SELECT seq FROM sessions WHERE id = ?2))";
@@ -90,6 +95,7 @@ pub(super) fn turns(
 fn select_turns<'a>(
     connection: &'a Connection,
     condition: &str,
+    limit: Option<usize>,
 ) -> rusqlite::Result<CachedStatement<'a>> {
     // CROSS JOIN keeps the order of the tables: the turns are found by an index.
     let tables = if condition.starts_with("s.") {
@@ -97,9 +103,10 @@ fn select_turns<'a>(
     } else {
         "turns t CROSS JOIN sessions s"
     };
+    let limit = limit.map(|limit| format!("LIMIT {limit}")).unwrap_or_default();
     connection.prepare_cached(&format!(
         "SELECT {TURN} FROM {tables} ON s.seq = t.session \
-         WHERE s.scope = ?1 AND {condition} ORDER BY t.seq DESC"
+         WHERE s.scope = ?1 AND {condition} ORDER BY t.seq DESC {limit}"
     ))
 }
 
@@ -117,7 +124,7 @@ fn select_by_digest<'a>(
     column: &str,
 ) -> rusqlite::Result<CachedStatement<'a>> {
     let condition = format!("substr(t.{column}, 1, 8) = substr(?2, 1, 8) AND t.{column} = ?2");
-    select_turns(connection, &condition)
+    select_turns(connection, &condition, Some(MAX_OF_DIGEST))
 }
 
 fn by_chain(

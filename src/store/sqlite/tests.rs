@@ -13,7 +13,7 @@ use super::super::rows::{
     ApprovalRow, Change, EntryRow, LinkDigests, SessionName, SessionRow, TurnRow, TurnStatus,
 };
 use super::super::settings::StoreSettings;
-use super::super::{ApprovalKey, SessionKey, Store, StoreError, TurnKey};
+use super::super::{ApprovalKey, MAX_OF_DIGEST, SessionKey, Store, StoreError, TurnKey};
 use super::file::DatabaseFile;
 use super::retention::wall_ms;
 use super::{SqliteStore, schema};
@@ -114,6 +114,46 @@ async fn what_is_committed_is_found_again_by_its_scope_only() {
     for by in [ApprovalKey::Open, ApprovalKey::Id(approval.id)] {
         assert!(store.approvals(theirs, by).await.unwrap().is_empty());
     }
+}
+
+#[tokio::test]
+async fn of_very_many_turns_with_one_digest_the_newest_are_found() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    let (session, _, mut changes) = conversation(scope("key"), "one");
+    let digests = LinkDigests { chain: [1; 32], link: [2; 32], head: Some([3; 32]) };
+    let turns: Vec<_> = (0..MAX_OF_DIGEST + 5)
+        .map(|_| TurnRow { digests: Some(digests), ..turn(&session) })
+        .collect();
+    changes.extend(turns.iter().cloned().map(Change::Turn));
+    store.commit(changes).await.unwrap();
+
+    for by in [TurnKey::Chain(vec![[1; 32]]), TurnKey::Head([3; 32])] {
+        let found = store.turns(scope("key"), by).await.unwrap();
+        assert_eq!(found.len(), MAX_OF_DIGEST);
+        assert_eq!(found.first(), turns.last());
+    }
+}
+
+#[tokio::test]
+async fn only_the_turns_behind_one_are_read_and_none_behind_one_that_is_gone() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    let (session, first, changes) = conversation(scope("key"), "one");
+    store.commit(changes).await.unwrap();
+    let newer: Vec<_> = (0..2).map(|_| turn(&session)).collect();
+    store.commit(newer.iter().cloned().map(Change::Turn).collect()).await.unwrap();
+    let (other, _, changes) = conversation(scope("key"), "other");
+    store.commit(changes).await.unwrap();
+
+    let after = async |session: &SessionRow, turn: &TurnRow| {
+        let key = TurnKey::After(session.id.clone(), turn.id.clone());
+        store.turns(scope("key"), key).await.unwrap()
+    };
+    assert_eq!(after(&session, &first).await, [newer[1].clone(), newer[0].clone()]);
+    assert!(after(&session, &newer[1]).await.is_empty());
+    assert!(after(&session, &turn(&session)).await.is_empty());
+    assert!(after(&other, &newer[1]).await.is_empty());
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use crate::errors::ApiError;
 use crate::execution::ask::{About, Ask};
 use crate::ids::{ApprovalId, KeyId, Scope, SessionId, TurnId};
 use crate::sessions::address::Chain;
+use crate::sessions::known_turns::KnownTurns;
 use crate::sessions::record::TurnBody;
 use crate::sessions::search::{Found, Search};
 use crate::sessions::test_support::{MemoryStore, client_messages};
@@ -176,6 +177,7 @@ impl Played {
 #[derive(Clone, Debug)]
 pub(super) struct World {
     store: Arc<MemoryStore>,
+    known: Arc<KnownTurns>,
     scope: Scope,
     named: Option<SessionId>,
     has_history: bool,
@@ -186,6 +188,7 @@ impl World {
     pub(super) fn new() -> Self {
         Self {
             store: Arc::default(),
+            known: Arc::default(),
             scope: Scope::new(&KeyId::new("key"), None),
             named: None,
             has_history: false,
@@ -219,7 +222,8 @@ impl World {
 
     pub(super) fn search(&self, list: &Value) -> Found {
         let chain = self.chain(list);
-        let search = Search { store: &*self.store, scope: self.scope, chain: &chain };
+        let search =
+            Search { store: &*self.store, known: &self.known, scope: self.scope, chain: &chain };
         let found = async {
             match &self.named {
                 Some(session) => search.in_session(session).await,
