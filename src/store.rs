@@ -71,7 +71,7 @@ pub(crate) enum SessionKey {
 
 /// Of each digest, so many turns are found: the newest. A client that repeats a conversation
 /// leaves many with the same.
-pub(crate) const MAX_OF_DIGEST: usize = 64;
+pub(crate) const MAX_OF_DIGEST: usize = 256;
 
 /// How turns are looked up.
 #[derive(Clone, Debug)]

@@ -219,6 +219,12 @@ impl Tree {
     }
 }
 
+/// Whether the turn was asked what stands in the list, as far as that is the same.
+pub(crate) fn was_asked(body: &TurnBody, users: &[User]) -> bool {
+    let asked: Vec<_> = body.asked.iter().map(|sent| sent.words.as_str()).collect();
+    agree(&asked, &users.iter().map(|user| user.words.as_str()).collect::<Vec<_>>())
+}
+
 /// Whether the same was asked: equal, or one contains the other.
 fn agree(one: &[&str], other: &[&str]) -> bool {
     if one == other {

@@ -98,7 +98,9 @@ impl Sessions {
             Some(_) => None,
             None => self.origin(search.scope, &found).await?,
         };
-        let found = Found { session: Some(id.clone()), ..found };
+        // What is ambiguous stays so under a new name.
+        let is_known = row.is_some() || found.session.is_some();
+        let found = Found { session: is_known.then(|| id.clone()), ..found };
         Ok(ResolvedSession { session: id, row, name: Some(name), origin, found, slot, guard })
     }
 

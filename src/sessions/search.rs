@@ -9,6 +9,8 @@ use super::canonical;
 use super::known_turns::KnownTurns;
 use super::matching::{self, Candidate, Point, Tree, Turn, Verdict};
 use super::record::{TurnRecord, entries_by_turn};
+use super::recorder;
+use crate::agent::record::Entry;
 use crate::ids::{Scope, SessionId, TurnId};
 use crate::store::rows::TurnRow;
 use crate::store::{Store, StoreError, TurnKey};
@@ -82,7 +84,8 @@ impl Search<'_> {
         let Some(last) = links.checked_sub(1).map(|last| &self.chain.links[last]) else {
             return Ok(Found::default());
         };
-        if MAX_SESSIONS < rows.iter().map(|row| &row.session).collect::<HashSet<_>>().len() {
+        let rows = self.told_apart(rows, links);
+        if MAX_SESSIONS < sessions_of(&rows) {
             return Ok(Found::default());
         }
         let mut trees: HashMap<SessionId, Arc<Tree>> = HashMap::new();
@@ -123,6 +126,20 @@ impl Search<'_> {
                 Ok(Found { path: same.unwrap_or_default(), links, ..Found::default() })
             }
         }
+    }
+
+    /// Of turns in very many sessions, those that were asked what the list shows before their
+    /// answer.
+    fn told_apart(&self, rows: Vec<TurnRow>, links: usize) -> Vec<TurnRow> {
+        if sessions_of(&rows) <= MAX_SESSIONS {
+            return rows;
+        }
+        let users = &self.chain.users[links - 1];
+        let was_asked = |row: &TurnRow| {
+            Turn::from_row(row.clone())
+                .is_some_and(|turn| turn.body.continues || matching::was_asked(&turn.body, users))
+        };
+        rows.into_iter().filter(was_asked).collect()
     }
 
     /// The turns at the end of the longest chain that is known, newest first, and its length.
@@ -311,11 +328,34 @@ impl Search<'_> {
     }
 }
 
+fn sessions_of(rows: &[TurnRow]) -> usize {
+    rows.iter().map(|row| &row.session).collect::<HashSet<_>>().len()
+}
+
 /// Whether the same really happened in both: the steps, not who asked for them.
 fn have_same_steps(one: &[Arc<TurnRecord>], other: &[Arc<TurnRecord>]) -> bool {
     let steps = |path: &[Arc<TurnRecord>]| -> Vec<String> {
-        let rounds = path.iter().flat_map(|record| record.all_rounds());
-        rounds.map(|round| round.messages.clone()).collect()
+        path.iter()
+            .flat_map(|turn| turn.entries.iter().filter_map(|entry| step(turn, entry)))
+            .collect()
     };
     steps(one) == steps(other)
+}
+
+/// What an entry tells of what happened.
+fn step(turn: &TurnRecord, entry: &Entry) -> Option<String> {
+    match entry {
+        Entry::Round(round) => Some(round.messages.clone()),
+        Entry::End(end) => {
+            let last = end.last.as_ref().map(|last| &last.messages);
+            let open = end.open.as_ref().map(recorder::json);
+            Some(format!("{last:?} {open:?}"))
+        }
+        Entry::Compacted(_) => Some(String::from_utf8_lossy(&recorder::json(entry)).into_owned()),
+        // A closed round has them.
+        Entry::Intent(_) | Entry::Ran(_) if turn.end().is_some() => None,
+        Entry::Intent(intent) => Some(intent.call.to_string()),
+        Entry::Ran(ran) => Some(ran.answer.clone()),
+        Entry::Asked { .. } => None,
+    }
 }

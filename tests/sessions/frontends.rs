@@ -240,6 +240,29 @@ async fn of_two_conversations_with_the_same_answers_the_user_messages_decide() {
     }
 }
 
+/// Very many conversations behind one key begin with the same short answer.
+#[tokio::test]
+async fn of_very_many_conversations_with_the_same_answer_the_user_messages_decide() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    let asked = |number: usize| user(&format!("Read them for the {number}th time."));
+    let mut first = None;
+    for number in 0..20 {
+        reads_and_says(&upstream, "Done.");
+        let answer = client.chat(&conversation(&[asked(number)])).await;
+        first.get_or_insert_with(|| session(&answer));
+    }
+
+    for (number, is_first) in [(0, true), (9, false), (19, false)] {
+        upstream.round(says("Yes."));
+        let list = [asked(number), assistant("Done."), user("Sure?")];
+        let answer = client.chat(&conversation(&list)).await;
+        assert!(knows_needle(&upstream), "{number}: {:?}", last_told(&upstream));
+        assert_eq!(first.as_ref() == Some(&session(&answer)), is_first);
+    }
+}
+
 #[tokio::test]
 async fn where_nothing_decides_a_request_gets_a_fresh_session_and_only_what_all_share() {
     let upstream = Upstream::start();
