@@ -131,6 +131,11 @@ impl TurnRecord {
         self.end().and_then(|end| end.open.as_ref())
     }
 
+    /// Whether the turn ended with a question to a person.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.open().is_some_and(|open| !open.asked.is_empty())
+    }
+
     /// The rounds that were closed, and the last message.
     pub(crate) fn all_rounds(&self) -> impl Iterator<Item = &RecordedRound> {
         self.entries.iter().filter_map(|entry| match entry {

@@ -42,9 +42,11 @@ pub(super) fn repeated(
         return Err(mismatch());
     }
     let tools_ran = tools_ran(record);
+    // What a person was asked once is not asked a second time beside it.
+    let is_kept = tools_ran || fingerprint.is_named() || record.has_asked();
     match record.end().map(|end| &end.outcome) {
         None | Some(Outcome::Stopped) if tools_ran => Err(cancelled()),
-        Some(Outcome::Finished { .. }) if tools_ran || fingerprint.is_named() => Ok(Repeated::Told),
+        Some(Outcome::Finished { .. }) if is_kept => Ok(Repeated::Told),
         Some(Outcome::Failed { .. }) if tools_ran => Ok(Repeated::Told),
         _ => Ok(Repeated::RunsAnew),
     }

@@ -100,6 +100,8 @@ pub(super) struct State {
     /// The number given out last. Numbers tell subscribers apart.
     last_number: usize,
     tools_ran: bool,
+    /// A person was asked.
+    has_asked: bool,
     succeeded: bool,
     ended: Option<Instant>,
     /// The task has ended, though a subscriber may not have read all it said.
@@ -159,6 +161,7 @@ impl State {
             subscribers: 0,
             last_number: 0,
             tools_ran: false,
+            has_asked: false,
             succeeded: false,
             ended: None,
             task_ended: false,
@@ -222,6 +225,7 @@ impl State {
     fn note(&mut self, events: &VecDeque<TurnEvent>, reader: usize, memory: &KeptMemory) {
         for event in events {
             self.tools_ran |= matches!(event, TurnEvent::ToolStarted(_));
+            self.has_asked |= matches!(event, TurnEvent::Asked(_));
             self.succeeded |= matches!(event, TurnEvent::Finished(_));
             if event.is_terminal() {
                 self.inbox = None;
@@ -238,7 +242,8 @@ impl State {
     fn outcome(&self, is_stopped: bool, outcome_is_kept: bool) -> Outcome {
         // What nobody has read yet may say that a tool has run.
         let is_unread = self.task_ended && !self.is_over();
-        let has_outcome = self.tools_ran || is_unread || outcome_is_kept && self.succeeded;
+        let is_kept = (outcome_is_kept || self.has_asked) && self.succeeded;
+        let has_outcome = self.tools_ran || is_unread || is_kept;
         match (self.is_over() || self.task_ended, is_stopped && !self.succeeded) {
             (false, true) => Outcome::Stopping,
             (true, _) if !has_outcome => Outcome::None,
@@ -331,7 +336,8 @@ impl SharedTurn {
     }
 
     /// What this turn is to a request that is sent again. `outcome_is_kept`: a turn that
-    /// succeeded without tools counts as done too and is not started again.
+    /// succeeded without tools counts as done too and is not started again. So does one that
+    /// has asked a person.
     pub(super) fn outcome(&self, outcome_is_kept: bool) -> Outcome {
         self.state().outcome(self.stop.is_cancelled(), outcome_is_kept)
     }
