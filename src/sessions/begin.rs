@@ -95,8 +95,9 @@ impl Sessions {
                 continue;
             }
             let approvals = self.approvals(caller.scope, &resolved).await?;
-            // Only a request that decides something may have to look again.
-            let may_look_again = !approvals.is_empty();
+            // Only a request that takes up a round may have to look again.
+            let may_look_again =
+                resolved.found.path.last().is_some_and(|turn| turn.open().is_some());
             let list =
                 if may_look_again { messages.clone() } else { std::mem::take(&mut messages) };
             let prepared = self.prepare(&request, list, &chain, resolved, &approvals)?;
@@ -157,16 +158,20 @@ impl Sessions {
     }
 
     /// The turn that a reply to the same question has begun: it runs, or its outcome stands.
-    /// Another reply finds it as well.
+    /// Another reply finds it as well. Where a client's answers are what the round waited for,
+    /// only the same request does.
     fn resumed(&self, caller: &Caller, chain: &Chain, resolved: &ResolvedSession) -> Resumed {
         let Some(turn) = resolved.found.attempts.iter().find(|turn| turn.body.resumes) else {
             return Resumed::No;
         };
+        let is_same = turn.row.request == Some(caller.fingerprint.request());
         match turn.row.status {
-            TurnStatus::Running => match self.running.join(caller.scope, &turn.row.id) {
-                Some(subscriber) => Resumed::Known(Box::new(subscriber)),
-                None => Resumed::JustEnded,
-            },
+            TurnStatus::Running if is_same || replies(chain, resolved) => {
+                match self.running.join(caller.scope, &turn.row.id) {
+                    Some(subscriber) => Resumed::Known(Box::new(subscriber.in_form(caller.form))),
+                    None => Resumed::JustEnded,
+                }
+            }
             TurnStatus::Finished | TurnStatus::AwaitsClient | TurnStatus::Suspended
                 if replies(chain, resolved) =>
             {

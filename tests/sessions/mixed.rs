@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{after, assert_goes_on, conversation, told, user};
-use crate::support::chunks::{calls, says};
+use crate::support::chunks::{calls, end, gate, says, text};
 use crate::support::client::with;
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
@@ -159,7 +159,7 @@ async fn a_mixed_turn_of_a_deleted_session_goes_on_with_the_clients_calls_alone(
 /// The model's reasoning goes back to it as it was, to another model without what is only its.
 #[tokio::test]
 async fn a_mixed_turn_of_a_reasoning_model_keeps_its_thoughts() {
-    use crate::support::chunks::{call, delta, end, reasoning};
+    use crate::support::chunks::{call, delta, reasoning};
     let upstream = Upstream::start();
     let server = server(&upstream).await;
     let thought = json!({ "type": "thinking", "thinking": "Hm.", "signature": "c2ln" });
@@ -218,14 +218,8 @@ async fn a_mixed_turn_with_a_custom_tool_of_the_client_resumes() {
     let custom = json!({ "tool_calls": [{ "index": 0, "id": "s1", "type": "custom",
         "custom": { "name": "sql", "input": "select 1" } }] });
     let read = crate::support::chunks::call(1, "r1", "Read", &json!({ "file_path": "notes.txt" }));
-    upstream.round(
-        [
-            vec![crate::support::chunks::delta(&custom)],
-            read,
-            crate::support::chunks::end("tool_calls"),
-        ]
-        .concat(),
-    );
+    upstream
+        .round([vec![crate::support::chunks::delta(&custom)], read, end("tool_calls")].concat());
     let body = with(conversation(&[user("Query.")]), tools.clone());
     let message = server.client().chat(&body).await.json()["choices"][0]["message"].clone();
     assert_eq!(message["tool_calls"][0]["custom"]["input"], "select 1", "{message}");
@@ -239,4 +233,85 @@ async fn a_mixed_turn_with_a_custom_tool_of_the_client_resumes() {
     let told = told(two);
     assert_eq!(told[2], "tool: 1");
     assert!(told[3].contains("needle"), "{told:?}");
+}
+
+/// While a turn works with the client's answers, other answers and other words are another request.
+#[tokio::test]
+async fn v27_other_answers_meanwhile_get_a_turn_of_their_own() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    both(&upstream);
+    let message = first(&server).await;
+    upstream.round([vec![text("All "), gate("half"), text("known.")], end("stop")].concat());
+    let sunny = back(&message, &[answer("w1", "sun"), answer("w2", "snow")]);
+    let mut stream = server.client().stream(&with(sunny, json!({ "stream": true }))).await;
+    stream.until_text().await;
+
+    upstream.round(says("So it rains."));
+    let rainy = back(&message, &[answer("w1", "rain"), answer("w2", "rain")]);
+    let other = server.client().chat(&rainy).await;
+    assert_eq!(other.text(), "So it rains.");
+    let told = told(&upstream.request(2).await);
+    assert_eq!(told[2], "tool: rain");
+    assert!(told[3].contains("needle"), "{told:?}");
+    upstream.round(says("Forgotten."));
+    let list = [user("Weather and notes?"), message, user("Forget it.")];
+    let words = server.client().chat(&with(conversation(&list), weather())).await;
+    assert_eq!(words.text(), "Forgotten.");
+
+    upstream.open("half");
+    assert_eq!(stream.finish().await.text(), "All known.");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_the_history_to_the_server_sends_its_answers_alone() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    both(&upstream);
+    let client = server.client().header("x-toolhand-session", "mine");
+    let history = json!({ "toolhand": { "history": "server" } });
+    let body = with(with(conversation(&[user("Weather and notes?")]), weather()), history.clone());
+    assert_eq!(client.chat(&body).await.status(), 200);
+    let send = async |answers: &[Value]| {
+        client.chat(&with(with(conversation(answers), weather()), history.clone())).await
+    };
+
+    let refused = send(&[answer("w2", "snow")]).await;
+    assert_eq!(refused.refusal(), (400, "missing_tool_results".to_owned()));
+    upstream.round(says("All known."));
+    let last = send(&[answer("w2", "snow"), answer("w1", "sun")]).await;
+
+    assert_eq!(last.text(), "All known.");
+    let told = told(&upstream.request(1).await);
+    assert_eq!(told[2], "tool: sun");
+    assert!(told[3].contains("needle"), "{told:?}");
+}
+
+/// Two conversations with the same words and ids, in which the server's call found something else.
+#[tokio::test]
+async fn an_open_round_that_may_be_anothers_brings_nothing() {
+    for header in [None, Some("a-new-chat")] {
+        let upstream = Upstream::start();
+        let server = server(&upstream).await;
+        both(&upstream);
+        let message = first(&server).await;
+        std::fs::write(server.workspace().join("notes.txt"), "thimble\n").expect("a file");
+        both(&upstream);
+        first(&server).await;
+        let client = server.client();
+        let client =
+            header.map_or(client.clone(), |chat| client.header("x-openwebui-chat-id", chat));
+
+        for list in [
+            back(&message, &[answer("w1", "sun"), answer("w2", "snow")]),
+            back(&message, &[answer("w1", "sun"), answer("w2", "snow"), user("So?")]),
+        ] {
+            upstream.round(says("Fine."));
+            assert_eq!(client.chat(&list).await.text(), "Fine.");
+            let told = told(upstream.requests().last().expect("a request"));
+            let hidden = |line: &String| line.contains("needle") || line.contains("thimble");
+            assert!(!told.iter().any(hidden), "{told:?}");
+            assert_eq!(told[1..4], ["assistant: weather weather", "tool: sun", "tool: snow"]);
+        }
+    }
 }

@@ -115,20 +115,25 @@ fn dialog_answers(
     said.collect::<Option<Vec<_>>>().filter(|said| !said.is_empty())
 }
 
-/// The client's answers to the calls of the last link, by id.
+/// The client's answers to the calls of the last link, by id. A client that leaves the history
+/// to the server sends them alone.
 fn answers_to<'a>(
     open: &OpenRound,
     chain: &Chain,
     messages: &'a [ClientMessage],
 ) -> HashMap<&'a str, &'a ClientMessage> {
-    let Some(link) = chain.links.last() else { return HashMap::new() };
+    let behind = match chain.links.last() {
+        None => messages,
+        Some(link) => {
+            // An id may have been used before: the round's own calls are the last ones.
+            let messages = &messages[link.range.clone()];
+            let asks =
+                |message: &ClientMessage| message.calls.iter().any(|call| asks(open, &call.id));
+            &messages[messages.iter().rposition(asks).unwrap_or(0)..]
+        }
+    };
     let mut answers = HashMap::new();
-    // An id may have been used before: the round's own calls are the last ones.
-    let first = messages[link.range.clone()]
-        .iter()
-        .rposition(|message| message.calls.iter().any(|call| asks(open, &call.id)));
-    let start = link.range.start() + first.unwrap_or(0);
-    for message in &messages[start..=*link.range.end()] {
+    for message in behind {
         if let Some(id) = message.answers.as_deref() {
             answers.entry(id).or_insert(message);
         }

@@ -13,7 +13,7 @@ use super::log::Cursor;
 use super::position::{Position, Told};
 use super::records::Records;
 use super::retold::retold;
-use super::shape::AnswerShape;
+use super::shape::{AnswerForm, AnswerShape};
 use super::shared_turn::{DisconnectPolicy, Found, SharedTurn, failed, too_long};
 use crate::agent::events::{Failure, TurnEvent};
 use crate::ids::{Scope, TurnId};
@@ -72,6 +72,12 @@ impl Subscriber {
             record: Some(std::future::ready(events).boxed()),
             is_done: false,
         }
+    }
+
+    /// Shows the answer as this request wants it, whatever the one that began the turn wants.
+    pub(crate) fn in_form(mut self, form: AnswerForm) -> Self {
+        self.shape = Arc::new(AnswerShape { form, ..AnswerShape::clone(&self.shape) });
+        self
     }
 
     /// Goes on behind `position`, and numbers the events.
