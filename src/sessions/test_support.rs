@@ -105,8 +105,9 @@ impl Store for MemoryStore {
         self.lookups.fetch_add(1, Ordering::Relaxed);
         let is_wanted = |row: &TurnRow| match &by {
             TurnKey::Id(id) => row.id == *id,
-            TurnKey::Session(session) | TurnKey::Newest(session) => row.session == *session,
-            TurnKey::After(session, _) => row.session == *session,
+            TurnKey::Session(session) | TurnKey::Newest(session) | TurnKey::After(session, _) => {
+                row.session == *session
+            }
             TurnKey::Chain(digests) => row.digests.is_some_and(|own| digests.contains(&own.chain)),
             TurnKey::Head(head) => row.digests.is_some_and(|own| own.head == Some(*head)),
             TurnKey::Idempotency(_) | TurnKey::Request(_) => false,

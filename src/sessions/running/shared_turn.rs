@@ -99,13 +99,20 @@ pub(super) struct State {
     pub(super) subscribers: usize,
     /// The number given out last. Numbers tell subscribers apart.
     last_number: usize,
-    tools_ran: bool,
-    /// A person was asked.
-    has_asked: bool,
+    done: Done,
     succeeded: bool,
     ended: Option<Instant>,
     /// The task has ended, though a subscriber may not have read all it said.
     task_ended: bool,
+}
+
+/// What a turn has done that must not be done twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Done {
+    Nothing,
+    /// A person was asked. If the turn is stopped then, nothing has happened.
+    Asked,
+    ToolsRan,
 }
 
 /// A log and its share of the memory for logs.
@@ -160,8 +167,7 @@ impl State {
             only_subscriber: None,
             subscribers: 0,
             last_number: 0,
-            tools_ran: false,
-            has_asked: false,
+            done: Done::Nothing,
             succeeded: false,
             ended: None,
             task_ended: false,
@@ -224,8 +230,11 @@ impl State {
 
     fn note(&mut self, events: &VecDeque<TurnEvent>, reader: usize, memory: &KeptMemory) {
         for event in events {
-            self.tools_ran |= matches!(event, TurnEvent::ToolStarted(_));
-            self.has_asked |= matches!(event, TurnEvent::Asked(_));
+            self.done = self.done.max(match event {
+                TurnEvent::ToolStarted(_) => Done::ToolsRan,
+                TurnEvent::Asked(_) => Done::Asked,
+                _ => Done::Nothing,
+            });
             self.succeeded |= matches!(event, TurnEvent::Finished(_));
             if event.is_terminal() {
                 self.inbox = None;
@@ -242,8 +251,8 @@ impl State {
     fn outcome(&self, is_stopped: bool, outcome_is_kept: bool) -> Outcome {
         // What nobody has read yet may say that a tool has run.
         let is_unread = self.task_ended && !self.is_over();
-        let is_kept = (outcome_is_kept || self.has_asked) && self.succeeded;
-        let has_outcome = self.tools_ran || is_unread || is_kept;
+        let is_kept = (outcome_is_kept || self.done == Done::Asked) && self.succeeded;
+        let has_outcome = self.done == Done::ToolsRan || is_unread || is_kept;
         match (self.is_over() || self.task_ended, is_stopped && !self.succeeded) {
             (false, true) => Outcome::Stopping,
             (true, _) if !has_outcome => Outcome::None,
