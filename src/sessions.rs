@@ -13,6 +13,7 @@ pub(crate) mod context_limits;
 mod decisions;
 mod export;
 mod known_turns;
+mod loading;
 mod matching;
 pub(crate) mod message;
 pub(crate) mod names;

@@ -18,6 +18,7 @@ use self::rows::{
 };
 use crate::errors::{ApiError, ErrorCode};
 use crate::ids::{ApprovalId, Scope, SessionId, TurnId};
+use crate::memory_budget::Exhausted;
 
 /// A durable store. Every look-up is by scope as well: what belongs to another scope is not
 /// found.
@@ -55,6 +56,9 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
         turns: Vec<TurnId>,
     ) -> BoxFuture<'static, Result<Vec<EntryRow>, StoreError>>;
 
+    /// The bytes of the bodies that a look-up would read.
+    fn size(&self, scope: Scope, of: SizeOf) -> BoxFuture<'static, Result<usize, StoreError>>;
+
     fn approvals(
         &self,
         scope: Scope,
@@ -83,7 +87,7 @@ pub(crate) enum TurnKey {
     After(SessionId, TurnId),
     /// The newest turn of a session.
     Newest(SessionId),
-    /// Turns that ended with one of these chain digests.
+    /// Turns that ended with the first of these chain digests that is known.
     Chain(Vec<Digest>),
     /// Turns whose last link began with this: `rows::LinkDigests::head`.
     Head(Digest),
@@ -91,6 +95,15 @@ pub(crate) enum TurnKey {
     Idempotency(Digest),
     /// Turns of this very request.
     Request(Digest),
+}
+
+/// What a look-up would read.
+#[derive(Clone, Debug)]
+pub(crate) enum SizeOf {
+    /// All turns of a session, without their entries.
+    Turns(SessionId),
+    /// The entries of these turns.
+    Entries(Vec<TurnId>),
 }
 
 #[derive(Clone, Debug)]
@@ -114,6 +127,9 @@ pub(crate) enum StoreError {
     /// The disk is full or broken, or the database is.
     #[error("the store cannot be used now")]
     Unavailable,
+    /// What is to be read is larger than the memory that is left.
+    #[error("the memory for running requests is used up")]
+    Exhausted,
     /// A condition of a change does not hold: the approval is decided already.
     #[error("another request has decided it first")]
     Conflict,
@@ -127,6 +143,7 @@ impl From<StoreError> for ApiError {
                 "The server cannot keep what this request needs kept, so it went no further; try \
                  again when its operator has looked at the disk.",
             ),
+            StoreError::Exhausted => return Exhausted.into(),
             StoreError::Conflict => (
                 ErrorCode::SessionBusy,
                 "Another request has changed this session meanwhile. Ask again.",

@@ -64,7 +64,7 @@ pub(crate) fn api_state(
         hosts: Arc::new(HostPolicy { hosts, origins: config.cors.allow_origins.clone() }),
         authenticator: Arc::new(authenticator),
         chat: Arc::new(chat),
-        rest: Arc::new(Rest { store, running }),
+        rest: Arc::new(Rest { store, running, memory_budget: services.memory_budget.clone() }),
         validation: Arc::new(validation(config, services)),
         forwarded: Arc::new(forwarded),
         upstream: Arc::clone(&services.upstream),

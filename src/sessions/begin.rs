@@ -10,6 +10,8 @@ use super::address::{Chain, ChainTail, ListEnd};
 use super::assemble::{self, Assembled, Outcome};
 use super::context_limits;
 use super::decisions::{are_decided, decisions};
+use super::loading::Loading;
+use super::matching::Turn;
 use super::message::ClientMessage;
 use super::record::Facts;
 use super::request::ChatRequest;
@@ -22,7 +24,7 @@ use crate::agent::record::{Asked, OpenCall};
 use crate::clock;
 use crate::errors::ApiError;
 use crate::ids::{KeyId, Scope, TurnId};
-use crate::store::rows::{ApprovalRow, Change, TurnRow, TurnStatus};
+use crate::store::rows::{ApprovalRow, Change, TurnStatus};
 use crate::store::{ApprovalKey, StoreError};
 use crate::upstream::TraceHeaders;
 
@@ -61,7 +63,7 @@ pub(super) struct Prepared {
     /// The tokens of the conversation by the count of the turn before.
     pub(super) context_tokens: Option<u64>,
     /// The turn whose open round the new one takes up.
-    pub(super) opener: Option<TurnRow>,
+    pub(super) opener: Option<Turn>,
 }
 
 impl Sessions {
@@ -79,7 +81,9 @@ impl Sessions {
         let mut resume: Option<ResumeSlot> = None;
         let chain = Chain::new(&caller.scope, &messages);
         for attempt in 0..MAX_ATTEMPTS {
-            let resolved = self.resolve(caller.scope, &request, &chain).await?;
+            // Until the turn counts what it keeps of it.
+            let loading = Loading::new(&self.memory_budget);
+            let resolved = self.resolve(caller.scope, &request, &chain, &loading).await?;
             match self.resumed(&caller, &chain, &resolved) {
                 Resumed::Known(subscriber) => return Ok(Begun::Known(subscriber)),
                 // It has just ended: its record tells more by now.
@@ -127,7 +131,7 @@ impl Sessions {
         let found = std::mem::take(&mut resolved.found);
         let before = found.path.last().and_then(|turn| turn.context_tokens());
         let opener = found.path.last().filter(|turn| turn.open().is_some());
-        let opener = opener.map(|turn| turn.row.clone());
+        let opener = opener.map(|turn| Turn { row: turn.row.clone(), body: turn.body.clone() });
         let server_history = request.server_history;
         let list = assemble::Request { messages, found, is_decided, server_history };
         let Outcome::Turn(mut assembled) = assemble::assemble(chain, list)? else {
@@ -238,7 +242,7 @@ impl From<StoreError> for NotStarted {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Conflict => Self::Conflict,
-            StoreError::Unavailable => Self::Failed(error.into()),
+            StoreError::Unavailable | StoreError::Exhausted => Self::Failed(error.into()),
         }
     }
 }

@@ -29,6 +29,7 @@ pub(crate) struct Tree {
 
 #[derive(Debug)]
 pub(crate) struct Turn {
+    /// Its own `body` is empty: `body` has it.
     pub(crate) row: TurnRow,
     pub(crate) body: TurnBody,
 }

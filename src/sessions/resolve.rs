@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Sessions;
 use super::address::Chain;
+use super::loading::Loading;
 use super::names::ExplicitId;
 use super::naming::NameGuard;
 use super::record::Facts;
@@ -50,13 +51,16 @@ impl ResolvedSession {
 }
 
 impl Sessions {
+    /// `loading` counts what it loads.
     pub(super) async fn resolve(
         &self,
         scope: Scope,
         request: &ChatRequest,
         chain: &Chain,
+        loading: &Loading,
     ) -> Result<ResolvedSession, ApiError> {
-        let search = Search { store: &*self.store, known: &self.running.known, scope, chain };
+        let (store, known) = (&*self.store, &self.running.known);
+        let search = Search { store, known, loading, scope, chain };
         match &request.named {
             Some(named) => self.resolve_named(search, named, &request.model).await,
             None => self.resolve_by_content(search).await,

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::running::Running;
 use crate::errors::{ApiError, ErrorCode};
+use crate::memory_budget::MemoryBudget;
 use crate::store::Store;
 
 /// What the REST routes need.
@@ -18,6 +19,7 @@ use crate::store::Store;
 pub(crate) struct Rest {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) running: Arc<Running>,
+    pub(crate) memory_budget: MemoryBudget,
 }
 
 /// A list as OpenAI's are.

@@ -7,18 +7,21 @@ use super::address::Chain;
 use super::ancestry::MAX_FORKS;
 use super::canonical;
 use super::known_turns::KnownTurns;
+use super::loading::Loading;
 use super::matching::{self, Candidate, Point, Tree, Turn, Verdict};
 use super::record::{TurnRecord, entries_by_turn};
 use super::recorder;
 use crate::agent::record::Entry;
 use crate::ids::{Scope, SessionId, TurnId};
 use crate::store::rows::TurnRow;
-use crate::store::{Store, StoreError, TurnKey};
+use crate::store::{SizeOf, Store, StoreError, TurnKey};
 
 /// More sessions with the same answers are not told apart.
 const MAX_SESSIONS: usize = 16;
 /// A link whose turns continue one another has no more of them.
 const MAX_LINK_TURNS: usize = 64;
+/// So many turns are loaded without asking for their size first.
+const FEW_TURNS: usize = 2;
 /// More turns that went on from one point are not looked at; the newest are.
 const MAX_CHILDREN: usize = 8;
 
@@ -43,6 +46,7 @@ pub(crate) struct Found {
 pub(crate) struct Search<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) known: &'a KnownTurns,
+    pub(crate) loading: &'a Loading,
     pub(crate) scope: Scope,
     pub(crate) chain: &'a Chain,
 }
@@ -236,6 +240,8 @@ impl Search<'_> {
                 return Ok(tree);
             }
         }
+        let size = self.store.size(self.scope, SizeOf::Turns(session.clone())).await?;
+        self.loading.add(size)?;
         let rows = self.store.turns(self.scope, TurnKey::Session(session.clone())).await?;
         Ok(self.known.loaded(self.scope, session, matching::turns(rows)))
     }
@@ -307,6 +313,11 @@ impl Search<'_> {
         let missing: Vec<_> = missing.map(|(turn, _)| turn.row.id.clone()).collect();
         if missing.is_empty() {
             return Ok(records.into_iter().flatten().collect());
+        }
+        // A request that goes on from a known conversation loads its last turns alone.
+        if FEW_TURNS < missing.len() {
+            let size = self.store.size(self.scope, SizeOf::Entries(missing.clone())).await?;
+            self.loading.add(size)?;
         }
         let mut sizes: HashMap<TurnId, usize> = HashMap::new();
         let rows = self.store.entries(self.scope, missing).await?;

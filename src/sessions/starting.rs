@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::begin::{Caller, NotStarted, Prepared};
+use super::matching;
 use super::naming::NameGuard;
 use super::record::{Facts, SessionBody, TurnBody};
 use super::recorder::{CurrentState, Rows, TurnRecorder, json};
@@ -319,12 +320,11 @@ fn render_prompt(request: &ChatRequest, context: &SessionContext) -> Option<Stri
 }
 
 /// Notes in the row of the turn that left a round open which turn takes it up.
-fn taken_up(mut opener: TurnRow, by: &TurnId) -> Change {
-    if let Ok(mut body) = serde_json::from_slice::<TurnBody>(&opener.body) {
-        body.resumed_by.push(by.clone());
-        opener.body = json(&body);
-    }
-    Change::Turn(opener)
+fn taken_up(opener: matching::Turn, by: &TurnId) -> Change {
+    let matching::Turn { mut row, mut body } = opener;
+    body.resumed_by.push(by.clone());
+    row.body = json(&body);
+    Change::Turn(row)
 }
 
 /// What the session's row holds; of a new session that goes on from another, the prompt alone.

@@ -13,7 +13,7 @@ use crate::agent::record::Entry;
 use crate::ids::{Scope, SessionId, TurnId};
 use crate::json;
 use crate::store::rows::{ApprovalRow, Change, EntryRow, SessionRow, TurnRow};
-use crate::store::{ApprovalKey, SessionKey, SessionPage, Store, StoreError, TurnKey};
+use crate::store::{ApprovalKey, SessionKey, SessionPage, SizeOf, Store, StoreError, TurnKey};
 use crate::sync::lock;
 
 /// The messages as validation makes them. A call whose id begins with `server_` is one of a
@@ -118,6 +118,10 @@ impl Store for MemoryStore {
         let found = newest.filter(|(own, row)| *own == scope && is_wanted(row));
         let found = found.map(|(_, row)| row.clone()).collect();
         async move { Ok(found) }.boxed()
+    }
+
+    fn size(&self, _: Scope, _: SizeOf) -> BoxFuture<'static, Result<usize, StoreError>> {
+        async { Ok(0) }.boxed()
     }
 
     fn entries(

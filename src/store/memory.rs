@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex};
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, ready};
 
-use super::rows::{ApprovalRow, Change, EntryRow, SessionRow, SessionSummary, TurnRow, TurnStatus};
-use super::{ApprovalKey, SessionKey, SessionPage, Store, StoreError, TurnKey};
+use super::rows::{
+    ApprovalRow, Change, Digest, EntryRow, SessionRow, SessionSummary, TurnRow, TurnStatus,
+};
+use super::{ApprovalKey, SessionKey, SessionPage, SizeOf, Store, StoreError, TurnKey};
 use crate::ids::{ApprovalId, Scope, SessionId, TurnId};
 use crate::sync;
 
@@ -116,6 +118,16 @@ impl Store for MemoryStore {
         self.read(move |rows| {
             let newest_first = rows.turns.iter().rev();
             let found = newest_first.filter(|turn| rows.is_of(scope, &turn.session));
+            let is_known = |chain: &&Digest| {
+                let mut own = found.clone().filter_map(|turn| turn.digests);
+                own.any(|digests| digests.chain == **chain)
+            };
+            let by = match by {
+                TurnKey::Chain(chains) => {
+                    TurnKey::Chain(chains.iter().find(is_known).copied().into_iter().collect())
+                }
+                by => by,
+            };
             let found = found.filter(|turn| is_asked(turn, &by)).cloned();
             match &by {
                 TurnKey::Newest(_) => found.take(1).collect(),
@@ -138,6 +150,23 @@ impl Store for MemoryStore {
             let own: HashSet<_> =
                 own.map(|turn| &turn.id).filter(|id| turns.contains(id)).collect();
             rows.entries.iter().filter(|entry| own.contains(&entry.turn)).cloned().collect()
+        })
+    }
+
+    fn size(&self, scope: Scope, of: SizeOf) -> BoxFuture<'static, Result<usize, StoreError>> {
+        self.read(move |rows| {
+            let own = rows.turns.iter().filter(|turn| rows.is_of(scope, &turn.session));
+            match &of {
+                SizeOf::Turns(session) => {
+                    own.filter(|turn| turn.session == *session).map(|turn| turn.body.len()).sum()
+                }
+                SizeOf::Entries(turns) => {
+                    let own: HashSet<_> =
+                        own.map(|turn| &turn.id).filter(|id| turns.contains(id)).collect();
+                    let entries = rows.entries.iter().filter(|entry| own.contains(&entry.turn));
+                    entries.map(|entry| entry.body.len()).sum()
+                }
+            }
         })
     }
 
@@ -165,7 +194,7 @@ fn is_asked(turn: &TurnRow, by: &TurnKey) -> bool {
             turn.session == *session
         }
         TurnKey::Chain(chains) => {
-            turn.digests.is_some_and(|digests| chains.contains(&digests.chain))
+            turn.digests.is_some_and(|digests| chains.first() == Some(&digests.chain))
         }
         TurnKey::Head(head) => turn.digests.is_some_and(|digests| digests.head == Some(*head)),
         TurnKey::Idempotency(digest) => turn.idempotency == Some(*digest),

@@ -26,7 +26,7 @@ use self::readers::Readers;
 use self::writer::{Unended, Writer};
 use super::rows::{ApprovalRow, Change, EntryRow, SessionRow, TurnRow, TurnStatus};
 use super::settings::StoreSettings;
-use super::{ApprovalKey, SessionKey, SessionPage, Store, StoreError, TurnKey};
+use super::{ApprovalKey, SessionKey, SessionPage, SizeOf, Store, StoreError, TurnKey};
 use crate::blocking::{Pool, Size};
 use crate::ids::{Scope, SessionId, TurnId};
 use crate::sync;
@@ -153,6 +153,10 @@ impl Store for SqliteStore {
         turns: Vec<TurnId>,
     ) -> BoxFuture<'static, Result<Vec<EntryRow>, StoreError>> {
         self.read(move |connection| queries::entries(connection, scope, &turns))
+    }
+
+    fn size(&self, scope: Scope, of: SizeOf) -> BoxFuture<'static, Result<usize, StoreError>> {
+        self.read(move |connection| queries::size(connection, scope, &of))
     }
 
     fn approvals(

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{assert_goes_on, assistant, conversation, told, user};
+use super::{after, assert_goes_on, assistant, conversation, told, user};
 use crate::support::chunks::{calls, says};
 use crate::support::client::with;
 use crate::support::server::Server;
@@ -206,4 +206,31 @@ async fn v25_a_background_call_writes_no_session() {
 
     let sessions = client.get("/toolhand/v1/sessions").await.json();
     assert_eq!(sessions["data"], json!([]));
+}
+
+/// What is loaded of a conversation counts as memory of the request.
+#[tokio::test]
+async fn r7_a_session_that_does_not_fit_into_memory_is_refused_and_the_others_go_on() {
+    let upstream = Upstream::start();
+    let mut first = Server::builder(&upstream).config("limits.buffers", r#""16MiB""#).start().await;
+    let large = "x".repeat(1 << 20);
+    for number in 0..8 {
+        upstream.round(says("Yes."));
+        let client = first.client().header("x-conversation-id", "large");
+        let list = conversation(&[user(&format!("{number} {large}"))]);
+        assert_eq!(client.chat(&list).await.status(), 200);
+    }
+    first.stop();
+    let server = after(&upstream, &first).config("limits.buffers", r#""16MiB""#).start().await;
+    let chat = |name: &str| server.client().header("x-conversation-id", name);
+
+    for _ in 0..2 {
+        let refused = chat("large").chat(&conversation(&[user("And now?")])).await;
+        assert_eq!(refused.refusal(), (503, "overloaded".to_owned()));
+        upstream.round(says("Of course."));
+        let other = chat("small").chat(&conversation(&[user("Do you still answer?")])).await;
+        assert_eq!(other.text(), "Of course.");
+    }
+    let export = server.client().get("/toolhand/v1/sessions/large").await;
+    assert_eq!(export.status(), 503, "{export:?}");
 }

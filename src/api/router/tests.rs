@@ -99,7 +99,7 @@ fn state(keys: Keys) -> ApiState {
         }),
         authenticator: Arc::new(Authenticator::new(keys, limits.wrong_keys_per_minute, Vec::new())),
         chat: Arc::new(chat),
-        rest: Arc::new(Rest { store, running }),
+        rest: Arc::new(Rest { store, running, memory_budget: memory_budget.clone() }),
         validation: Arc::new(Context {
             toolset: Toolset::default(),
             tools: tool_layer::ToolSettings::default(),

@@ -10,9 +10,10 @@ use crate::errors::ApiError;
 use crate::ids::{Scope, SessionId};
 use crate::sessions::ancestry::path_to;
 use crate::sessions::export::messages;
+use crate::sessions::loading::Loading;
 use crate::sessions::record::{TurnRecord, entries_by_turn};
 use crate::store::rows::{Change, SessionName, SessionRow, SessionSummary, TurnRow};
-use crate::store::{SessionKey, StoreError, TurnKey};
+use crate::store::{SessionKey, SizeOf, StoreError, TurnKey};
 
 /// How many of the sessions used last are searched for the chat id of a frontend, which may name
 /// a session for each model.
@@ -67,9 +68,11 @@ impl Rest {
 
     pub(crate) async fn export(&self, scope: Scope, id: &str) -> Result<SessionExport, ApiError> {
         let session = self.session(scope, id).await?;
+        let loading = Loading::new(&self.memory_budget);
+        loading.add(self.store.size(scope, SizeOf::Turns(session.id.clone())).await?)?;
         let turns = self.store.turns(scope, TurnKey::Session(session.id.clone())).await?;
         let count = turns.len() as u64;
-        let messages = messages(&self.branch(scope, turns).await?);
+        let messages = messages(&self.branch(scope, turns, &loading).await?);
         Ok(SessionExport { session: item(SessionSummary { session, turns: count }), messages })
     }
 
@@ -90,10 +93,12 @@ impl Rest {
         &self,
         scope: Scope,
         turns: Vec<TurnRow>,
+        loading: &Loading,
     ) -> Result<Vec<TurnRecord>, StoreError> {
         let newest = turns.first().map(|turn| turn.id.clone());
         let path = path_to(&*self.store, scope, newest, turns).await?;
-        let ids = path.iter().map(|turn| turn.id.clone()).collect();
+        let ids: Vec<_> = path.iter().map(|turn| turn.id.clone()).collect();
+        loading.add(self.store.size(scope, SizeOf::Entries(ids.clone())).await?)?;
         let mut entries = entries_by_turn(self.store.entries(scope, ids).await?);
         let read = |turn: TurnRow| {
             let entries = entries.remove(&turn.id).unwrap_or_default();

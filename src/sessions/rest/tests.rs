@@ -8,6 +8,7 @@ use crate::agent::record::{Asked, Entry};
 use crate::clock;
 use crate::execution::ask::{About, Ask, Decision, Question, ShownEffect};
 use crate::ids::{ApprovalId, Scope, SessionId};
+use crate::memory_budget::MemoryBudget;
 use crate::sessions::running::retold_samples;
 use crate::sessions::running::{Position, Subscriber};
 use crate::store::memory::{MemoryStore, samples};
@@ -20,7 +21,7 @@ fn rest() -> (Rest, Arc<MemoryStore>) {
     let memory = MemoryStore::new();
     let store: Arc<dyn Store> = memory.clone();
     let running = Arc::new(Running::new(Arc::clone(&store)));
-    (Rest { store, running }, memory)
+    (Rest { store, running, memory_budget: MemoryBudget::new(1 << 20) }, memory)
 }
 
 fn named(key: &str, name: &str, model: Option<&str>) -> SessionRow {

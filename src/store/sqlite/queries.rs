@@ -3,7 +3,7 @@
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, params};
 
 use super::super::rows::{ApprovalRow, Digest, EntryRow, SessionRow, SessionSummary, TurnRow};
-use super::super::{ApprovalKey, MAX_OF_DIGEST, SessionKey, SessionPage, TurnKey};
+use super::super::{ApprovalKey, MAX_OF_DIGEST, SessionKey, SessionPage, SizeOf, TurnKey};
 use super::columns::{self, APPROVAL, SESSION, TURN};
 use super::schema::ENTRY_BITS;
 use crate::ids::{Scope, SessionId, TurnId};
@@ -137,12 +137,13 @@ fn by_chain(
     let mut found = Vec::new();
     for chain in chains {
         for turn in statement.query_map(params![scope, chain], columns::turn)? {
-            found.push(turn?);
+            found.push(turn?.1);
+        }
+        if !found.is_empty() {
+            break;
         }
     }
-    found.sort_by_key(|(seq, _)| std::cmp::Reverse(*seq));
-    found.dedup_by_key(|(seq, _)| *seq);
-    Ok(found.into_iter().map(|(_, turn)| turn).collect())
+    Ok(found)
 }
 
 fn collect(
@@ -159,23 +160,55 @@ pub(super) fn entries(
     turns: &[TurnId],
 ) -> rusqlite::Result<Vec<EntryRow>> {
     let snapshot = connection.unchecked_transaction()?;
-    let mut find = snapshot.prepare_cached(
-        "SELECT t.seq FROM turns t JOIN sessions s ON s.seq = t.session \
-         WHERE t.id = ?1 AND s.scope = ?2",
-    )?;
     let mut select = snapshot
         .prepare_cached("SELECT body FROM entries WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq")?;
     let mut entries = Vec::new();
     for turn in turns {
-        let found = find.query_row(params![turn.as_str(), scope.as_bytes()], |row| row.get(0));
-        let Some(seq): Option<i64> = found.optional()? else { continue };
-        let first = seq << ENTRY_BITS;
-        let last = first | ((1 << ENTRY_BITS) - 1);
-        for body in select.query_map([first, last], |row| row.get(0))? {
+        let Some(places) = entry_places(&snapshot, scope, turn)? else { continue };
+        for body in select.query_map(places, |row| row.get(0))? {
             entries.push(EntryRow { turn: turn.clone(), body: body? });
         }
     }
     Ok(entries)
+}
+
+/// The first and the last number that an entry of the turn can have.
+fn entry_places(
+    connection: &Connection,
+    scope: Scope,
+    turn: &TurnId,
+) -> rusqlite::Result<Option<[i64; 2]>> {
+    let mut find = connection.prepare_cached(
+        "SELECT t.seq FROM turns t JOIN sessions s ON s.seq = t.session \
+         WHERE t.id = ?1 AND s.scope = ?2",
+    )?;
+    let found = find.query_row(params![turn.as_str(), scope.as_bytes()], |row| row.get(0));
+    let seq: Option<i64> = found.optional()?;
+    Ok(seq.map(|seq| [seq << ENTRY_BITS, (seq << ENTRY_BITS) | ((1 << ENTRY_BITS) - 1)]))
+}
+
+/// Lengths are read without the bodies.
+pub(super) fn size(connection: &Connection, scope: Scope, of: &SizeOf) -> rusqlite::Result<usize> {
+    let bytes: i64 = match of {
+        SizeOf::Turns(session) => connection
+            .prepare_cached(
+                "SELECT coalesce(sum(length(t.body)), 0) FROM sessions s CROSS JOIN turns t \
+                 ON t.session = s.seq WHERE s.scope = ?1 AND s.id = ?2",
+            )?
+            .query_row(params![scope.as_bytes(), session.as_str()], |row| row.get(0))?,
+        SizeOf::Entries(turns) => {
+            let mut select = connection.prepare_cached(
+                "SELECT coalesce(sum(length(body)), 0) FROM entries WHERE seq BETWEEN ?1 AND ?2",
+            )?;
+            let mut sum = 0;
+            for turn in turns {
+                let Some(places) = entry_places(connection, scope, turn)? else { continue };
+                sum += select.query_row(places, |row| row.get::<_, i64>(0))?;
+            }
+            sum
+        }
+    };
+    Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 pub(super) fn approvals(

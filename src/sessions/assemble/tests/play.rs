@@ -15,8 +15,10 @@ use crate::agent::record::{
 use crate::errors::ApiError;
 use crate::execution::ask::{About, Ask};
 use crate::ids::{ApprovalId, KeyId, Scope, SessionId, TurnId};
+use crate::memory_budget::MemoryBudget;
 use crate::sessions::address::Chain;
 use crate::sessions::known_turns::KnownTurns;
+use crate::sessions::loading::Loading;
 use crate::sessions::record::TurnBody;
 use crate::sessions::search::{Found, Search};
 use crate::sessions::test_support::{MemoryStore, client_messages};
@@ -222,8 +224,9 @@ impl World {
 
     pub(super) fn search(&self, list: &Value) -> Found {
         let chain = self.chain(list);
-        let search =
-            Search { store: &*self.store, known: &self.known, scope: self.scope, chain: &chain };
+        let loading = Loading::new(&MemoryBudget::new(usize::MAX));
+        let (store, known) = (&*self.store, &*self.known);
+        let search = Search { store, known, loading: &loading, scope: self.scope, chain: &chain };
         let found = async {
             match &self.named {
                 Some(session) => search.in_session(session).await,
