@@ -12,7 +12,7 @@ use crate::store::rows::SessionName;
 pub(crate) const MAX_ID: usize = 128;
 
 /// Headers by which frontends name a chat. The first that is there decides.
-pub(crate) const CHAT_HEADERS: [&str; 4] =
+const CHAT_HEADERS: [&str; 4] =
     ["x-openwebui-chat-id", "chatui-conversation-id", "x-conversation-id", "x-opencode-session"];
 
 const METADATA: [&str; 3] = ["session_id", "conversation_id", "chat_id"];
