@@ -15,6 +15,7 @@ use axum::http::{HeaderValue, Method, Uri};
 use axum::response::Response;
 use futures::stream::{self, Stream};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::multipart::FieldNames;
 use super::request_context::RequestContext;
@@ -108,17 +109,32 @@ pub(crate) async fn forward(
     context: RequestContext,
     request: Request,
 ) -> Result<Response, ApiError> {
+    let revoked = context.client_key.revoked.clone();
+    let answer = exchange(&upstream, &limits, memory_budget.reservation(), &context, request);
+    match revoked.run_until_cancelled(answer).await {
+        Some(answer) => Ok(relayed(answer?, upstream.settings().idle_timeout, revoked)),
+        None => Err(ApiError::new(ErrorCode::InvalidApiKey, "This API key was revoked.")),
+    }
+}
+
+/// Sends the request upstream, and returns when the head of the answer is there.
+async fn exchange(
+    upstream: &Client,
+    limits: &Limits,
+    reservation: Reservation,
+    context: &RequestContext,
+    request: Request,
+) -> Result<reqwest::Response, ApiError> {
     let route = route_of(request.uri())?;
     let method = request.method().clone();
     let upload = Upload::default();
     let Outgoing { content_type, body, model, _share } =
-        outgoing(request, &limits, memory_budget.reservation(), upload.clone()).await?;
+        outgoing(request, limits, reservation, upload.clone()).await?;
     let headers = &context.upstream_headers;
     let answer = upstream.forward(method, &route, content_type, headers, body).await;
-    match (upload.failure(), answer) {
-        (Some(error), _) => Err(error),
-        (None, Ok(answer)) => Ok(relayed(answer, upstream.settings().idle_timeout)),
-        (None, Err(fault)) => Err(to_api_error_about(&fault, model.as_deref(), &upstream)),
+    match upload.failure() {
+        Some(error) => Err(error),
+        None => answer.map_err(|fault| to_api_error_about(&fault, model.as_deref(), upstream)),
     }
 }
 
@@ -221,14 +237,15 @@ fn watched(
     })
 }
 
-/// Streams a successful answer to the client.
-fn relayed(answer: reqwest::Response, idle: Duration) -> Response {
+/// Streams a successful answer to the client. It is cut off when the client's key is revoked.
+fn relayed(answer: reqwest::Response, idle: Duration, revoked: CancellationToken) -> Response {
     let status = answer.status();
     let content_type = answer.headers().get(CONTENT_TYPE).cloned();
-    let pieces = stream::try_unfold(answer, move |mut answer| async move {
-        let piece = timeout(idle, answer.chunk()).await.map_err(io::Error::other)?;
-        let piece = piece.map_err(io::Error::other)?;
-        io::Result::Ok(piece.map(|piece| (piece, answer)))
+    let pieces = stream::try_unfold((answer, revoked), move |(mut answer, revoked)| async move {
+        let next = revoked.run_until_cancelled(timeout(idle, answer.chunk())).await;
+        let next = next.ok_or_else(|| io::Error::other("the client key was revoked"))?;
+        let piece = next.map_err(io::Error::other)?.map_err(io::Error::other)?;
+        io::Result::Ok(piece.map(|piece| (piece, (answer, revoked))))
     });
     let mut response = Response::new(Body::from_stream(pieces));
     *response.status_mut() = status;

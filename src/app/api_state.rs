@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::http::HeaderName;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -159,10 +158,9 @@ fn approvals(config: &Config) -> Feature {
 }
 
 fn id_sources(settings: &SessionSettings) -> IdSources {
-    let names = |headers: &[HeaderName]| headers.iter().map(ToString::to_string).collect();
     IdSources {
-        id_headers: names(&settings.id_headers),
-        user_headers: names(&settings.user_headers),
+        id_headers: settings.id_headers.clone(),
+        user_headers: settings.user_headers.clone(),
     }
 }
 

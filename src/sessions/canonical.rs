@@ -20,6 +20,10 @@ pub(crate) fn said(text: &str) -> String {
 
 /// The words of a user message. A frontend's wrapping of attached files ends with `</context>`.
 /// Of very long words the beginning is kept, and a hash that tells them from others.
+///
+/// The words are only compared, so any template's wrapping is taken off: one that stayed would
+/// make a message differ from itself when it comes again unwrapped. What may be consent is read
+/// by a stricter rule, in `agent::asking::reply`.
 pub(crate) fn words(text: &str) -> String {
     const END: &str = "</context>";
     let unwrapped = text.rfind(END).map(|at| &text[at + END.len()..]);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
+use axum::http::HeaderName;
 
 use crate::ids::SessionId;
 use crate::store::SessionKey;
@@ -12,7 +12,7 @@ use crate::store::rows::SessionName;
 pub(crate) const MAX_ID: usize = 128;
 
 /// Headers by which frontends name a chat. The first that is there decides.
-pub(crate) const CHAT_HEADERS: [&str; 4] =
+const CHAT_HEADERS: [&str; 4] =
     ["x-openwebui-chat-id", "chatui-conversation-id", "x-conversation-id", "x-opencode-session"];
 
 const METADATA: [&str; 3] = ["session_id", "conversation_id", "chat_id"];
@@ -23,11 +23,10 @@ const USER_HEADER: &str = "x-openwebui-user-id";
 const SHARED: [&str; 3] = ["temporary:", "local:", "channel:"];
 
 /// Further headers, from `[sessions]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct IdSources {
-    pub(crate) id_headers: Vec<String>,
-    pub(crate) user_headers: Vec<String>,
+    pub(crate) id_headers: Vec<HeaderName>,
+    pub(crate) user_headers: Vec<HeaderName>,
 }
 
 /// The session that a client names.
@@ -47,7 +46,7 @@ pub(crate) struct Given<'a> {
     /// The texts in `metadata`.
     pub(crate) metadata: &'a dyn Fn(&str) -> Option<Cow<'a, str>>,
     /// `sessions.id_headers`.
-    pub(crate) more_headers: &'a [String],
+    pub(crate) more_headers: &'a [HeaderName],
 }
 
 /// Whether the text may be the id of a session: it is repeated in a header and in the log.
@@ -64,7 +63,7 @@ pub(crate) fn explicit_id(given: &Given<'_>) -> Option<ExplicitId> {
     let header = |name: &str| (given.header)(name).map(String::from_utf8_lossy);
     let chat = CHAT_HEADERS.iter().filter_map(|name| header(name));
     let metadata = METADATA.iter().filter_map(|name| (given.metadata)(name));
-    let more = given.more_headers.iter().filter_map(|name| header(&name.to_ascii_lowercase()));
+    let more = given.more_headers.iter().filter_map(|name| header(name.as_str()));
     let id = chat.chain(metadata).chain(more).find(|id| !id.trim().is_empty())?;
     let is_shared = SHARED.iter().any(|prefix| id.starts_with(prefix));
     (is_id(&id) && !is_shared).then(|| ExplicitId::Frontend(id.into_owned()))
@@ -73,12 +72,12 @@ pub(crate) fn explicit_id(given: &Given<'_>) -> Option<ExplicitId> {
 /// The person for whom a frontend asks. Only a key that is trusted with it may say so.
 pub(crate) fn forwarded_user<'a>(
     header: impl Fn(&str) -> Option<&'a [u8]>,
-    more_headers: &[String],
+    more_headers: &[HeaderName],
     is_trusted: bool,
 ) -> Option<String> {
-    let more = more_headers.iter().map(|name| name.to_ascii_lowercase());
-    let mut names = std::iter::once(USER_HEADER.to_owned()).chain(more);
-    let user = names.find_map(|name| header(&name).filter(|user| !user.trim_ascii().is_empty()));
+    let more = more_headers.iter().map(HeaderName::as_str);
+    let mut names = std::iter::once(USER_HEADER).chain(more);
+    let user = names.find_map(|name| header(name).filter(|user| !user.trim_ascii().is_empty()));
     // Two users never get the same text, whatever the bytes.
     let text = |user: &[u8]| match str::from_utf8(user) {
         Ok(user) => user.to_owned(),
@@ -125,7 +124,7 @@ mod tests {
         let header = |name: &str| headers.iter().find(|(key, _)| *key == name).map(|(_, id)| *id);
         let found = |name: &str| metadata.iter().find(|(key, _)| *key == name);
         let metadata = |name: &str| found(name).map(|(_, id)| Cow::Borrowed(*id));
-        let more = ["X-Chat".to_owned()];
+        let more = [HeaderName::from_static("x-chat")];
         let given = Given { own, header: &header, metadata: &metadata, more_headers: &more };
         assert_eq!(explicit_id(&given).as_ref().map(ExplicitId::text), id);
     }
@@ -172,7 +171,7 @@ mod tests {
     #[test]
     fn only_a_trusted_key_may_name_a_person() {
         let headers: [(&str, &[u8]); 2] = [("x-openwebui-user-id", b"anna"), ("x-user", b"\xff")];
-        let more = ["X-User".to_owned()];
+        let more = [HeaderName::from_static("x-user")];
         let user = |headers: &[(&str, &'static [u8])], is_trusted| {
             let header =
                 |name: &str| headers.iter().find(|(key, _)| *key == name).map(|(_, id)| *id);

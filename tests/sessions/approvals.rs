@@ -95,7 +95,14 @@ async fn an_approval_after_a_restart_runs_the_call_once() {
 
 #[tokio::test]
 async fn v21_only_a_whole_message_approves_and_anything_else_denies_with_its_words() {
-    for words in ["Please say 1 for me", "1 2", "yes, but not there", "1\n1"] {
+    for words in [
+        "Please say 1 for me",
+        "1 2",
+        "yes, but not there",
+        "1\n1",
+        "What does this page mean? <context>some page</context>\n1",
+        "no <context></context> yes",
+    ] {
         let upstream = Upstream::start();
         let server = server(&upstream).await;
         let client = server.client();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::frontends::{builder, last_told, reads, server};
+use super::frontends::{builder, last_told, reads, reads_and_says, server};
 use super::{after, assistant, conversation, user};
 use crate::support::chunks::{calls, end, gate, says, text};
 use crate::support::client::{Answer, Client, with};
@@ -17,6 +17,10 @@ fn marks() -> Vec<Step> {
 
 fn named(server: &Server, key: &str) -> Client {
     server.client().header("idempotency-key", key)
+}
+
+async fn with_chat_header(upstream: &Upstream) -> Server {
+    builder(upstream).config("sessions.id_headers", r#"["X-Chat"]"#).start().await
 }
 
 fn streamed(messages: &[Value]) -> Value {
@@ -68,7 +72,7 @@ async fn v26_an_idempotency_key_holds_across_a_restart_in_every_form() {
 #[tokio::test]
 async fn v26_an_idempotency_key_is_of_one_session() {
     let upstream = Upstream::start();
-    let server = server(&upstream).await;
+    let server = with_chat_header(&upstream).await;
     let body = conversation(&[user("Hi")]);
     let headers = [
         "x-toolhand-session",
@@ -76,6 +80,7 @@ async fn v26_an_idempotency_key_is_of_one_session() {
         "x-conversation-id",
         "chatui-conversation-id",
         "x-opencode-session",
+        "x-chat",
     ];
     for header in headers {
         upstream.round(says("Hello."));
@@ -92,6 +97,22 @@ async fn v26_an_idempotency_key_is_of_one_session() {
     let other =
         Client::new(server.address(), &key).header("idempotency-key", "key of x-conversation-id");
     assert_eq!(other.chat(&body).await.text(), "I am another.");
+}
+
+#[tokio::test]
+async fn v26_a_retry_under_another_chat_id_is_another_request() {
+    let upstream = Upstream::start();
+    let server = with_chat_header(&upstream).await;
+    let body = conversation(&[user("Hi")]);
+    for header in ["x-conversation-id", "x-chat"] {
+        reads_and_says(&upstream, "Hello.");
+        reads_and_says(&upstream, "I am another.");
+        let client = server.client().header("x-stainless-retry-count", "1");
+        let of = |chat: &str| client.clone().header(header, &format!("{chat} of {header}"));
+        assert_eq!(of("one").chat(&body).await.text(), "Hello.");
+        assert_eq!(of("one").chat(&body).await.text(), "Hello.");
+        assert_eq!(of("other").chat(&body).await.text(), "I am another.");
+    }
 }
 
 #[tokio::test]

@@ -6,11 +6,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 
-use crate::support::chunks::says;
+use crate::support::chunks::{gate, raw, says};
 use crate::support::client::{Client, ask, with};
+use crate::support::http::{Framing, Reader};
 use crate::support::server::{Builder, KEY, Server};
 use crate::support::upstream::Upstream;
+use crate::support::watch;
 
 pub(crate) fn key_command(server: &Server, arguments: &[&str]) -> Output {
     let state = server.state_dir();
@@ -82,6 +85,71 @@ async fn d13_a_broken_file_of_keys_is_told_and_the_old_keys_stay() {
 
     fs::remove_file(&path).expect("our file");
     assert_eq!(status(&server, &alice).await, 401);
+}
+
+/// Revokes bob's key. The server hears of it with the request that it refuses.
+async fn revoke_bob(server: &Server, key: &str) {
+    assert!(key_command(server, &["revoke", "bob"]).status.success());
+    assert_eq!(status(server, key).await, 401);
+}
+
+#[tokio::test]
+async fn x7_a_forwarded_stream_ends_with_its_key() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let bob = add(&server, &["bob"]);
+    upstream.answer("/v1/completions", vec![raw("data: one\n\n"), gate("never")]);
+    let body = br#"{"model":"m","prompt":"x","stream":true}"#;
+    let mut stream = client(&server, &bob).open("POST", "/v1/completions", Some(body)).await;
+    let head = watch("the head", stream.head()).await.expect("a head").expect("an answer");
+    let mut framing = head.framing(Framing::ToEnd);
+    let piece = watch("a piece", stream.piece(&mut framing)).await.expect("a piece");
+    assert_eq!(piece.as_deref(), Some(&b"data: one\n\n"[..]));
+
+    revoke_bob(&server, &bob).await;
+
+    let end = watch("the end of the stream", stream.piece(&mut framing)).await;
+    assert!(end.is_err(), "it is cut, not complete: {end:?}");
+}
+
+#[tokio::test]
+async fn x7_a_request_that_waits_for_upstream_ends_with_its_key() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let bob = add(&server, &["bob"]);
+    upstream.answer("/v1/embeddings", vec![gate("never")]);
+    let (client, body) = (client(&server, &bob), json!({ "model": "m", "input": "x" }));
+
+    let (answer, ()) = tokio::join!(client.post("/v1/embeddings", &body), async {
+        upstream.reached("never").await;
+        revoke_bob(&server, &bob).await;
+    });
+
+    assert_eq!(answer.refusal(), (401, "invalid_api_key".to_owned()));
+}
+
+#[tokio::test]
+async fn x7_an_upload_ends_with_its_key() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    for kind in ["multipart/form-data; boundary=cut", "application/json"] {
+        let bob = add(&server, &["bob"]);
+        let client = client(&server, &bob)
+            .header("content-type", kind)
+            .header("content-length", "1000")
+            .header("expect", "100-continue");
+        let mut stream = client.connect().await;
+        let head = client.request("POST", "/v1/audio/transcriptions", None);
+        stream.write_all(&head).await.expect("an open connection");
+        let mut reader = Reader::new(stream);
+        let head = watch("the body's turn", reader.head()).await.expect("a head");
+        assert_eq!(head.expect("an answer").status(), 100, "the server reads the body");
+
+        revoke_bob(&server, &bob).await;
+
+        let head = watch("an answer", reader.head()).await.expect("a head").expect("an answer");
+        assert_eq!(head.status(), 401, "{kind}");
+    }
 }
 
 fn with_workspaces(upstream: &Upstream) -> Builder {

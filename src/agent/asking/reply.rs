@@ -12,6 +12,12 @@ use crate::agent::record::Asked;
 use crate::execution::ask::{About, Decision, Question};
 use crate::tools::question::NO_ANSWER;
 
+/// How a message begins that Open WebUI has wrapped around the person's words.
+const HEADING: &str = "### Task:";
+
+const OPENING: &str = "<context>";
+const CLOSING: &str = "</context>";
+
 /// What a message decides.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
@@ -44,14 +50,41 @@ pub(crate) fn read_reply(asked: &[Asked], text: &str, now_ms: i64) -> Reply {
     Reply { decided: choices.into_iter().map(decide).collect(), left_out }
 }
 
-/// The text behind the wrapping of a frontend that adds documents to a message.
+/// The text behind the wrapping of a frontend that adds documents to a message; the whole text
+/// of any other message.
+///
+/// It may be consent, so only the wrapping that was measured counts: it begins with Open WebUI's
+/// heading, and the words begin a line behind it. Any other `</context>` is a quote, and what
+/// follows a quote approves nothing. `sessions::canonical::words` only compares messages, and
+/// reads the wrapping of every template.
 fn users_words(text: &str) -> &str {
-    const OPENING: &str = "<context>";
-    const CLOSING: &str = "</context>";
     match text.rsplit_once(CLOSING) {
-        Some((wrapping, words)) if wrapping.contains(OPENING) => words,
+        Some((wrapping, words)) if is_wrapping(wrapping) && begins_a_line(words) => words,
         _ => text,
     }
+}
+
+/// Whether the text before the last `</context>` is all of the frontend. A context that opens
+/// after the first one has ended is a quote in the person's words; a document may hold one
+/// inside.
+fn is_wrapping(text: &str) -> bool {
+    if !text.trim_start().starts_with(HEADING) {
+        return false;
+    }
+    let Some((_, inside)) = text.split_once(OPENING) else { return false };
+    let Some((until_last_opening, _)) = inside.rsplit_once(OPENING) else { return true };
+    let mut depth = 1_usize;
+    until_last_opening.split(OPENING).all(|piece| {
+        depth = depth.saturating_sub(piece.matches(CLOSING).count());
+        let is_inside = depth > 0;
+        depth += 1;
+        is_inside
+    })
+}
+
+fn begins_a_line(words: &str) -> bool {
+    let behind = words.trim_start_matches([' ', '\t', '\r']);
+    behind.is_empty() || behind.starts_with('\n')
 }
 
 /// The choice for each ask that a line names by its code. `None` if some line is anything
@@ -318,10 +351,24 @@ mod tests {
             "<context>1</context> no, wait",
             "<context>\n1",
         ] {
-            let expected = other.rsplit_once("</context>").map_or(other, |(_, words)| words);
-            let is_wrapped = other.starts_with("<context>") && other.contains("</context>");
-            let feedback = if is_wrapped { expected.trim() } else { other.trim() };
-            check(&asked, other, &format!("0=no:{feedback}"));
+            check(&asked, other, &format!("0=no:{}", other.trim()));
+        }
+    }
+
+    #[test]
+    fn what_follows_a_quoted_context_is_no_choice() {
+        let asked = [effect_ask(0, "KXRT")];
+        for quote in [
+            "<context>a page</context>\n1",
+            "What does this page mean? <context>a page</context>\n1",
+            "no <context></context> yes",
+            "What is this?\n### Task:\n<context>\na page\n</context>\n\n1",
+            "### Task:\nno context\n</context>\n1",
+            "### Task:\n<context>\na page\n</context> 1",
+            "### Task:\n<context>\na page\n</context>\n\nAnd <context>this</context>?\n1",
+            "### Task:\n<context>\n</context> <context>\n</context>\n\n1",
+        ] {
+            check(&asked, quote, &format!("0=no:{quote}"));
         }
     }
 
@@ -336,6 +383,8 @@ mod tests {
         check(&asked, &wrapped("1\n</context>\n1", "deny"), "0=no");
         check(&asked, &wrapped("reply with 1", "what is this?"), "0=no:what is this?");
         check(&asked, &wrapped("1", ""), "0=no");
+        check(&asked, &wrapped("a <context>b</context> c <context>d</context>", "1"), "0=once");
+        check(&asked, &format!("\n{}", wrapped("x", "1").replace('\n', "\r\n")), "0=once");
     }
 
     #[test]
@@ -403,7 +452,7 @@ mod tests {
         let asked = [ask_of(vec![question("How?", "How", &["Fast", "Slow"], false)])];
         check(&asked, "fast", "Fast");
         check(&asked, "First fast,\nthen slow", "First fast,\nthen slow");
-        check(&asked, "<context>2</context>\n1", "Fast");
+        check(&asked, "### Task:\n<context>2</context>\n1", "Fast");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, HeaderName};
 
-use crate::sessions::names::CHAT_HEADERS;
+use crate::sessions::names::ExplicitId;
 use crate::store::rows::Digest;
 
 const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
@@ -15,7 +15,7 @@ const SIGNIFICANT_HEADERS: [&str; 2] = ["x-toolhand-", "x-openwebui-"];
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestFingerprint {
     pub(super) name: Identity,
-    /// Hash of the body and of the headers that change its meaning.
+    /// Hash of the body, of the headers that change its meaning, and of the session's name.
     pub(super) content: Digest,
     pub(super) is_retry: bool,
 }
@@ -28,20 +28,14 @@ pub(super) enum Identity {
 }
 
 impl RequestFingerprint {
-    pub(crate) fn from_request(headers: &HeaderMap, body: &[u8]) -> Self {
-        let mut content = blake3::Hasher::new();
-        // What names another session is another request.
-        let is_meaningful = |name: &HeaderName| {
-            let name = name.as_str();
-            SIGNIFICANT_HEADERS.iter().any(|prefix| name.starts_with(prefix))
-                || CHAT_HEADERS.contains(&name)
-        };
-        for (name, value) in headers.iter().filter(|(name, _)| is_meaningful(name)) {
-            for part in [name.as_str().as_bytes(), value.as_bytes()] {
-                content.update(&part.len().to_le_bytes()).update(part);
-            }
-        }
-        let content = *content.update(b"\n").update(body).finalize().as_bytes();
+    /// `named` is the session that the request names: what names another one is another request,
+    /// in whichever header the name stands.
+    pub(crate) fn from_request(
+        headers: &HeaderMap,
+        named: Option<&ExplicitId>,
+        body: &[u8],
+    ) -> Self {
+        let content = content(headers, named, body);
         let given = headers.get(IDEMPOTENCY_KEY).filter(|given| !given.is_empty());
         let name = match given {
             Some(given) => Identity::Given(*blake3::hash(given.as_bytes()).as_bytes()),
@@ -69,6 +63,19 @@ impl RequestFingerprint {
             Identity::Content(_) => None,
         }
     }
+}
+
+fn content(headers: &HeaderMap, named: Option<&ExplicitId>, body: &[u8]) -> Digest {
+    let is_significant = |name: &HeaderName| {
+        SIGNIFICANT_HEADERS.iter().any(|prefix| name.as_str().starts_with(prefix))
+    };
+    let headers = headers.iter().filter(|(name, _)| is_significant(name));
+    let headers = headers.flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
+    let mut content = blake3::Hasher::new();
+    for part in headers.chain(named.map(|id| id.text().as_bytes())) {
+        content.update(&part.len().to_le_bytes()).update(part);
+    }
+    *content.update(b"\n").update(body).finalize().as_bytes()
 }
 
 impl Identity {

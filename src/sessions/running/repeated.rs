@@ -66,13 +66,13 @@ mod tests {
     fn named() -> RequestFingerprint {
         let headers =
             HeaderMap::from_iter([("idempotency-key".parse().unwrap(), "k".parse().unwrap())]);
-        RequestFingerprint::from_request(&headers, b"body")
+        RequestFingerprint::from_request(&headers, None, b"body")
     }
 
     fn retry() -> RequestFingerprint {
         let name = "x-stainless-retry-count".parse().unwrap();
         let headers = HeaderMap::from_iter([(name, "1".parse().unwrap())]);
-        RequestFingerprint::from_request(&headers, b"body")
+        RequestFingerprint::from_request(&headers, None, b"body")
     }
 
     fn record(outcome: Option<Outcome>, tools_ran: bool) -> TurnRecord {

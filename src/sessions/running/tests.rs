@@ -133,7 +133,7 @@ fn fingerprint(headers: &[(&str, &str)], body: &str) -> RequestFingerprint {
     let headers = headers.iter().map(|(name, value)| {
         (name.parse::<axum::http::HeaderName>().unwrap(), value.parse().unwrap())
     });
-    RequestFingerprint::from_request(&headers.collect::<HeaderMap>(), body.as_bytes())
+    RequestFingerprint::from_request(&headers.collect::<HeaderMap>(), None, body.as_bytes())
 }
 
 fn retry() -> RequestFingerprint {

@@ -66,7 +66,9 @@ fn read(
     headers: &HeaderMap,
     rules: &Context,
 ) -> Result<(ChatRequest, RequestFingerprint), ApiError> {
-    Ok((validate(body, headers, rules)?, RequestFingerprint::from_request(headers, body)))
+    let request = validate(body, headers, rules)?;
+    let fingerprint = RequestFingerprint::from_request(headers, request.named.as_ref(), body);
+    Ok((request, fingerprint))
 }
 
 async fn read_aside(
