@@ -197,7 +197,9 @@ impl Played {
             panic!("{wanted:?} says nothing")
         };
         let allows = matches!(*words, "1" | "2" | "yes");
-        asked.iter().for_each(|(place, _)| self.note(*place, allows));
+        for (place, _) in asked {
+            self.note(place, allows);
+        }
         (*words).to_owned()
     }
 }
