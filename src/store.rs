@@ -67,6 +67,8 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
 pub(crate) enum SessionKey {
     Id(SessionId),
     Name(SessionName),
+    /// The session used last of those with a name of this text, whatever its model.
+    NameText(String),
 }
 
 /// How turns are looked up.

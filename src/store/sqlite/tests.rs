@@ -207,6 +207,7 @@ fn no_look_up_scans_a_table() {
         ));
     }
     check("SELECT seq FROM sessions WHERE scope = ?1 AND name = ?2 AND name_model IS ?3");
+    check("SELECT seq FROM sessions WHERE scope = ?1 AND name = ?2 ORDER BY used DESC LIMIT 1");
     check("SELECT seq FROM sessions WHERE id IS NULL LIMIT 1");
     check("UPDATE turns SET status = ?1 WHERE status = 0");
     check("SELECT seq FROM sessions WHERE id IS NOT NULL AND ?1 < used ORDER BY used LIMIT ?2");
@@ -230,6 +231,13 @@ fn a_name_with_a_model_is_another_than_without() {
         for row in rows {
             let key = SessionKey::Name(row.name.clone().unwrap());
             assert_eq!(store.session(scope("key"), key).await.unwrap(), Some(row));
+        }
+        let last = SessionRow { name: Some(name(Some("a"))), ..session(scope("key")) };
+        store.commit(vec![Change::Session(last.clone())]).await.unwrap();
+        let by_text = |text: &str| SessionKey::NameText(text.to_owned());
+        assert_eq!(store.session(scope("key"), by_text("chat")).await.unwrap(), Some(last));
+        for (scope, text) in [(scope("key"), "cha"), (scope("other"), "chat")] {
+            assert_eq!(store.session(scope, by_text(text)).await.unwrap(), None);
         }
         let missing = store.session(scope("key"), SessionKey::Name(name(Some("c")))).await;
         assert_eq!(missing.unwrap(), None);
