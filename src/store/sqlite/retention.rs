@@ -1,14 +1,16 @@
 //! Forgets sessions that are old, or too many, in steps that take no longer than a commit.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::time::Instant;
 
+use super::super::rows::TurnStatus;
 use super::super::settings::StoreSettings;
 use super::changes;
-use super::columns;
+use super::columns::{self, number_of};
 use super::schema::ENTRY_BITS;
+use crate::clock;
 use crate::ids::SessionId;
 
 /// Entries that one step removes, and about how many of their bytes.
@@ -73,10 +75,6 @@ fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-pub(super) fn wall_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
-}
-
 /// The time of the last use of a session, for [`Clock::new`].
 pub(super) fn newest_use(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     let sql = "SELECT updated_ms FROM sessions WHERE id IS NOT NULL ORDER BY used DESC LIMIT 1";
@@ -129,23 +127,24 @@ fn next_to_forget(
         if !is_full && !is_old {
             return Ok(None);
         }
-        if !is_needed(connection, row.get(0)?)? {
+        if !is_needed(connection, row.get(0)?, clock::now_ms())? {
             return columns::id(row, 1, SessionId::parse).map(Some);
         }
     }
     Ok(None)
 }
 
+const IS_NEEDED: &str = "SELECT EXISTS (SELECT 1 FROM turns t WHERE t.session = ?1 AND \
+    (t.status = ?3 OR t.status = ?4 AND NOT EXISTS (SELECT 1 FROM turns n WHERE n.session = ?1 AND \
+    n.parent = t.id) AND (NOT EXISTS (SELECT 1 FROM approvals a WHERE a.turn = t.seq) OR \
+    EXISTS (SELECT 1 FROM approvals a WHERE a.turn = t.seq AND a.decision IS NULL AND \
+    ?2 < a.expires_ms))))";
+
 /// Whether a turn of the session runs, or a person can still decide what it asked.
-fn is_needed(connection: &Connection, session: i64) -> rusqlite::Result<bool> {
-    let mut statement = connection.prepare_cached(
-        "SELECT EXISTS (SELECT 1 FROM turns t WHERE t.session = ?1 AND (t.status = 0 OR \
-         t.status = 2 AND NOT EXISTS (SELECT 1 FROM turns n WHERE n.session = ?1 AND \
-         n.parent = t.id) AND (NOT EXISTS (SELECT 1 FROM approvals a WHERE a.turn = t.seq) OR \
-         EXISTS (SELECT 1 FROM approvals a WHERE a.turn = t.seq AND a.decision IS NULL AND \
-         ?2 < a.expires_ms))))",
-    )?;
-    statement.query_row([session, wall_ms()], |row| row.get(0))
+fn is_needed(connection: &Connection, session: i64, now_ms: i64) -> rusqlite::Result<bool> {
+    let [running, suspended] = [TurnStatus::Running, TurnStatus::Suspended].map(number_of);
+    let mut statement = connection.prepare_cached(IS_NEEDED)?;
+    statement.query_row([session, now_ms, running, suspended], |row| row.get(0))
 }
 
 /// Removes a piece of what belongs to a forgotten session. Returns whether there was one.

@@ -15,8 +15,8 @@ use super::super::rows::{
 use super::super::settings::StoreSettings;
 use super::super::{ApprovalKey, SessionKey, Store, StoreError, TurnKey};
 use super::file::DatabaseFile;
-use super::retention::wall_ms;
 use super::{SqliteStore, schema};
+use crate::clock::now_ms;
 use crate::ids::{ApprovalId, KeyId, Scope, SessionId, TurnId};
 
 fn settings() -> StoreSettings {
@@ -38,8 +38,8 @@ fn session(scope: Scope) -> SessionRow {
         key: KeyId::new("key"),
         name: None,
         model: "demo".into(),
-        created_ms: wall_ms(),
-        updated_ms: wall_ms(),
+        created_ms: now_ms(),
+        updated_ms: now_ms(),
         body: b"{}".to_vec(),
     }
 }
@@ -50,7 +50,7 @@ fn turn(session: &SessionRow) -> TurnRow {
         session: session.id.clone(),
         parent: None,
         status: TurnStatus::Running,
-        started_ms: wall_ms(),
+        started_ms: now_ms(),
         depth: 1,
         digests: None,
         request: None,

@@ -17,6 +17,7 @@ use super::changes::{self, ChangeError};
 use super::file::{self, DatabaseFile, OpenError};
 use super::readers::Readers;
 use super::retention::{self, Clock, Step};
+use crate::clock;
 use crate::ids::{SessionId, TurnId};
 use crate::sync;
 
@@ -73,7 +74,7 @@ impl Writer {
         let next_use = next_use(&connection).map_err(|error| refuse(&error))?;
         let now = Instant::now();
         let thread = WriterThread {
-            clock: Clock::new(retention::wall_ms(), newest, now),
+            clock: Clock::new(clock::now_ms(), newest, now),
             next_use,
             file,
             connection: Some(connection),
@@ -319,7 +320,7 @@ impl WriterThread {
         let interval = interval.clamp(MIN_RETENTION_INTERVAL, MAX_RETENTION_INTERVAL);
         let now = Instant::now();
         self.retention_at = now + interval;
-        let believed = self.clock.believed(retention::wall_ms(), now);
+        let believed = self.clock.believed(clock::now_ms(), now);
         let Some(connection) = &self.connection else { return };
         let mut forgotten = Vec::new();
         let step = || -> rusqlite::Result<Step> {
