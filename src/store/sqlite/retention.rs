@@ -134,14 +134,20 @@ fn next_to_forget(
     Ok(None)
 }
 
-const IS_NEEDED: &str = "SELECT EXISTS (SELECT 1 FROM turns t WHERE t.session = ?1 AND \
-    (t.status = ?3 OR t.status = ?4 AND NOT EXISTS (SELECT 1 FROM turns n WHERE n.session = ?1 AND \
-    n.parent = t.id) AND (NOT EXISTS (SELECT 1 FROM approvals a WHERE a.turn = t.seq) OR \
+/// The parents are listed once: looking for the next turn of each takes the square of the turns.
+pub(super) const IS_NEEDED: &str = "SELECT EXISTS (SELECT 1 FROM turns t WHERE t.session = ?1 AND \
+    (t.status = ?3 OR t.status = ?4 AND \
+    (NOT EXISTS (SELECT 1 FROM approvals a WHERE a.turn = t.seq) OR \
     EXISTS (SELECT 1 FROM approvals a WHERE a.turn = t.seq AND a.decision IS NULL AND \
-    ?2 < a.expires_ms))))";
+    ?2 < a.expires_ms)) AND \
+    t.id NOT IN (SELECT n.parent FROM turns n WHERE n.session = ?1 AND n.parent IS NOT NULL)))";
 
 /// Whether a turn of the session runs, or a person can still decide what it asked.
-fn is_needed(connection: &Connection, session: i64, now_ms: i64) -> rusqlite::Result<bool> {
+pub(super) fn is_needed(
+    connection: &Connection,
+    session: i64,
+    now_ms: i64,
+) -> rusqlite::Result<bool> {
     let [running, suspended] = [TurnStatus::Running, TurnStatus::Suspended].map(number_of);
     let mut statement = connection.prepare_cached(IS_NEEDED)?;
     statement.query_row([session, now_ms, running, suspended], |row| row.get(0))

@@ -5,6 +5,7 @@ mod files;
 mod kills;
 mod model;
 mod retained;
+mod steps;
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,0 +1,108 @@
+//! Forgets without the writer's thread, so that a test sees what is there between two steps.
+
+use rusqlite::{Connection, StatementStatus, params};
+
+use super::super::changes;
+use super::super::columns::number_of;
+use super::super::retention::{IS_NEEDED, is_needed};
+use super::*;
+
+struct Database {
+    connection: Connection,
+    uses: i64,
+}
+
+impl Database {
+    fn new() -> Self {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.pragma_update(None, "foreign_keys", true).unwrap();
+        schema::migrate(&connection).unwrap();
+        Self { connection, uses: 0 }
+    }
+
+    fn apply(&mut self, changes: &[Change]) {
+        for change in changes {
+            self.uses += 1;
+            changes::apply(&self.connection, change, self.uses).unwrap();
+        }
+    }
+
+    /// Adds a session whose only turn has this status.
+    fn add(&mut self, status: TurnStatus) -> (SessionRow, TurnRow) {
+        let row = session(scope("key"));
+        let turn = TurnRow { status, ..turn(&row) };
+        self.apply(&[Change::Session(row.clone()), Change::Turn(turn.clone())]);
+        (row, turn)
+    }
+}
+
+#[test]
+fn a_session_is_kept_while_it_runs_or_a_person_can_decide() {
+    const NOW: i64 = 1_000;
+    let open = (None, NOW + 1);
+    let expired = (None, NOW);
+    let decided = (Some(b"{}".to_vec()), NOW + 1);
+    let (running, suspended) = (TurnStatus::Running, TurnStatus::Suspended);
+    for (status, approvals, has_next, expected) in [
+        (TurnStatus::Finished, vec![], false, false),
+        (TurnStatus::Finished, vec![open.clone()], false, false),
+        (running, vec![], false, true),
+        (running, vec![], true, true),
+        (suspended, vec![], false, true),
+        (suspended, vec![open.clone()], false, true),
+        (suspended, vec![expired.clone()], false, false),
+        (suspended, vec![decided.clone()], false, false),
+        (suspended, vec![decided.clone(), expired], false, false),
+        (suspended, vec![decided, open.clone()], false, true),
+        (suspended, vec![], true, false),
+        (suspended, vec![open], true, false),
+    ] {
+        let mut database = Database::new();
+        let (row, asked) = database.add(status);
+        for (decision, expires_ms) in &approvals {
+            let (decision, expires_ms) = (decision.clone(), *expires_ms);
+            let approval = ApprovalRow { expires_ms, decision, ..approval(&row, &asked) };
+            database.apply(&[Change::Approval(approval)]);
+        }
+        if has_next {
+            let parent = Some(asked.id.clone());
+            let next = TurnRow { parent, status: TurnStatus::Finished, ..turn(&row) };
+            database.apply(&[Change::Turn(next)]);
+        }
+        let found = is_needed(&database.connection, 1, NOW).unwrap();
+        assert_eq!(found, expected, "{status:?} {approvals:?} {has_next}");
+    }
+}
+
+/// How many steps SQLite takes to see that a session of so many turns may be forgotten.
+fn steps_for(turns: usize, is_asked: bool) -> i32 {
+    let mut database = Database::new();
+    let row = session(scope("key"));
+    database.apply(&[Change::Session(row.clone())]);
+    let mut parent = None;
+    for _ in 0..turns {
+        let next = TurnRow { parent, status: TurnStatus::Suspended, ..turn(&row) };
+        database.apply(&[Change::Turn(next.clone())]);
+        if is_asked {
+            let decision = Some(b"{}".to_vec());
+            let decided = ApprovalRow { decision, ..approval(&row, &next) };
+            database.apply(&[Change::Approval(decided)]);
+        }
+        parent = Some(next.id);
+    }
+    let end = TurnRow { parent, status: TurnStatus::Finished, ..turn(&row) };
+    database.apply(&[Change::Turn(end)]);
+    let mut statement = database.connection.prepare(IS_NEEDED).unwrap();
+    let [running, suspended] = [TurnStatus::Running, TurnStatus::Suspended].map(number_of);
+    let parameters = params![1, now_ms(), running, suspended];
+    assert!(!statement.query_row(parameters, |row| row.get::<_, bool>(0)).unwrap());
+    statement.get_status(StatementStatus::VmStep)
+}
+
+#[test]
+fn whether_a_session_is_needed_takes_no_longer_for_each_of_its_turns() {
+    for is_asked in [true, false] {
+        let (few, many) = (steps_for(100, is_asked), steps_for(400, is_asked));
+        assert!(many < 5 * few, "100 turns took {few} steps, and 400 took {many}");
+    }
+}
