@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _};
 use tokio::time::Instant;
 
 use super::super::rows::TurnStatus;
@@ -17,8 +17,8 @@ use crate::ids::SessionId;
 const MAX_ENTRIES: i64 = 256;
 const MAX_BYTES: i64 = 1 << 20;
 
-/// Sessions that one step looks at.
-const MAX_CANDIDATES: i64 = 1024;
+/// Sessions that one step looks at. The next step goes on behind them.
+const MAX_CANDIDATES: usize = 256;
 
 /// The clock has jumped if it went so much ahead of the time that passed.
 const STEP: Duration = Duration::from_secs(60 * 5);
@@ -35,6 +35,20 @@ pub(super) enum Step {
     /// There may be more, now.
     More,
     Done,
+}
+
+/// How far the sessions were looked at, from the one on that was unused longest. However many may
+/// not be forgotten, so the steps come to those behind them.
+#[derive(Debug)]
+pub(super) struct Progress {
+    /// The number of the last session's use.
+    used: i64,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { used: i64::MIN }
+    }
 }
 
 /// Tells the age of sessions, and notices when the clock is set.
@@ -87,6 +101,7 @@ pub(super) fn step(
     connection: &Connection,
     settings: &StoreSettings,
     now_ms: Option<i64>,
+    progress: &mut Progress,
     forgotten: &mut Vec<SessionId>,
 ) -> rusqlite::Result<Step> {
     if sweep(connection)? {
@@ -94,12 +109,18 @@ pub(super) fn step(
     }
     let is_full = settings.max_bytes < used_bytes(connection)?;
     let oldest_kept = now_ms.map(|now| now.saturating_sub(millis(settings.retention)));
-    let Some(id) = next_to_forget(connection, is_full, oldest_kept)? else {
-        return Ok(Step::Done);
-    };
-    changes::forget(connection, &id)?;
-    forgotten.push(id);
-    Ok(Step::More)
+    match next_to_forget(connection, is_full, oldest_kept, progress)? {
+        Found::Session(id) => {
+            changes::forget(connection, &id)?;
+            forgotten.push(id);
+            Ok(Step::More)
+        }
+        Found::NoneYet => Ok(Step::More),
+        Found::Nothing => {
+            *progress = Progress::default();
+            Ok(Step::Done)
+        }
+    }
 }
 
 /// The bytes of the database that hold something.
@@ -109,29 +130,41 @@ fn used_bytes(connection: &Connection) -> rusqlite::Result<u64> {
     Ok((pages * pragma("page_size")?).unsigned_abs())
 }
 
-/// The session that was unused longest, if it is to be forgotten. None that runs or waits for a
-/// person is.
+/// What a step has found to forget.
+enum Found {
+    Session(SessionId),
+    /// No session among those that the step looked at, and there may be more behind them.
+    NoneYet,
+    /// No session up to the end.
+    Nothing,
+}
+
+/// The session that was unused longest of those behind `progress`, if it is to be forgotten. None
+/// that runs or waits for a person is.
 fn next_to_forget(
     connection: &Connection,
     is_full: bool,
     oldest_kept_ms: Option<i64>,
-) -> rusqlite::Result<Option<SessionId>> {
+    progress: &mut Progress,
+) -> rusqlite::Result<Found> {
     let mut oldest = connection.prepare_cached(
-        "SELECT seq, id, updated_ms FROM sessions WHERE id IS NOT NULL AND ?1 < used \
-         ORDER BY used LIMIT ?2",
+        "SELECT seq, id, updated_ms, used FROM sessions WHERE id IS NOT NULL AND ?1 < used \
+         ORDER BY used",
     )?;
-    let mut rows = oldest.query(params![i64::MIN, MAX_CANDIDATES])?;
-    while let Some(row) = rows.next()? {
+    let mut rows = oldest.query([progress.used])?;
+    for _ in 0..MAX_CANDIDATES {
+        let Some(row) = rows.next()? else { return Ok(Found::Nothing) };
         let is_old =
             oldest_kept_ms.is_some_and(|kept| row.get(2).is_ok_and(|used: i64| used < kept));
         if !is_full && !is_old {
-            return Ok(None);
+            return Ok(Found::Nothing);
         }
+        progress.used = row.get(3)?;
         if !is_needed(connection, row.get(0)?, clock::now_ms())? {
-            return columns::id(row, 1, SessionId::parse).map(Some);
+            return columns::id(row, 1, SessionId::parse).map(Found::Session);
         }
     }
-    Ok(None)
+    Ok(Found::NoneYet)
 }
 
 /// The parents are listed once: looking for the next turn of each takes the square of the turns.

@@ -211,7 +211,7 @@ fn no_look_up_scans_a_table() {
     check("SELECT seq FROM sessions WHERE scope = ?1 AND name = ?2 ORDER BY used DESC LIMIT 1");
     check("SELECT seq FROM sessions WHERE id IS NULL LIMIT 1");
     check("UPDATE turns SET status = ?1 WHERE status = 0");
-    check("SELECT seq FROM sessions WHERE id IS NOT NULL AND ?1 < used ORDER BY used LIMIT ?2");
+    check("SELECT seq FROM sessions WHERE id IS NOT NULL AND ?1 < used ORDER BY used");
     check(
         "SELECT seq FROM sessions WHERE id IS NOT NULL AND scope = ?1 AND used < ?2 \
          ORDER BY used DESC LIMIT ?3",

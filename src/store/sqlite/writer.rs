@@ -16,7 +16,7 @@ use super::super::settings::StoreSettings;
 use super::changes::{self, ChangeError};
 use super::file::{self, DatabaseFile, OpenError};
 use super::readers::Readers;
-use super::retention::{self, Clock, Step};
+use super::retention::{self, Clock, Progress, Step};
 use crate::clock;
 use crate::ids::{SessionId, TurnId};
 use crate::sync;
@@ -75,6 +75,7 @@ impl Writer {
         let now = Instant::now();
         let thread = WriterThread {
             clock: Clock::new(clock::now_ms(), newest, now),
+            progress: Progress::default(),
             next_use,
             file,
             connection: Some(connection),
@@ -112,6 +113,7 @@ struct WriterThread {
     settings: StoreSettings,
     forgotten: mpsc::UnboundedSender<SessionId>,
     clock: Clock,
+    progress: Progress,
     /// The next sequence number of use.
     next_use: i64,
     /// About how many bytes of the log are not in the database yet.
@@ -323,13 +325,14 @@ impl WriterThread {
         let believed = self.clock.believed(clock::now_ms(), now);
         let Some(connection) = &self.connection else { return };
         let mut forgotten = Vec::new();
-        let step = || -> rusqlite::Result<Step> {
+        let mut step = || -> rusqlite::Result<Step> {
             connection.execute_batch("BEGIN IMMEDIATE")?;
-            let step = retention::step(connection, &self.settings, believed, &mut forgotten)?;
+            let (settings, progress) = (&self.settings, &mut self.progress);
+            let step = retention::step(connection, settings, believed, progress, &mut forgotten)?;
             connection.execute_batch("COMMIT")?;
             Ok(step)
         };
-        match { step }() {
+        match step() {
             Ok(Step::Done) => self.since_retention = 0,
             Ok(Step::More) => {
                 self.unsaved += TRANSACTION_SIZE;

@@ -4,7 +4,7 @@ use rusqlite::{Connection, StatementStatus, params};
 
 use super::super::changes;
 use super::super::columns::number_of;
-use super::super::retention::{IS_NEEDED, is_needed};
+use super::super::retention::{self, IS_NEEDED, Progress, Step, is_needed};
 use super::*;
 
 struct Database {
@@ -34,6 +34,34 @@ impl Database {
         self.apply(&[Change::Session(row.clone()), Change::Turn(turn.clone())]);
         (row, turn)
     }
+
+    /// What one search from end to end forgets, when everything together is too large.
+    fn forget_all(&self, progress: &mut Progress) -> Vec<SessionId> {
+        let settings = StoreSettings { max_bytes: 0, ..settings() };
+        let mut forgotten = Vec::new();
+        let mut step =
+            || retention::step(&self.connection, &settings, None, progress, &mut forgotten);
+        while step().unwrap() == Step::More {}
+        forgotten
+    }
+}
+
+#[test]
+fn however_many_sessions_wait_for_a_person_those_behind_them_are_forgotten() {
+    let mut database = Database::new();
+    let (first, turn) = database.add(TurnStatus::Suspended);
+    for _ in 0..1100 {
+        database.add(TurnStatus::Suspended);
+    }
+    let [second, third] = [(); 2].map(|()| database.add(TurnStatus::Finished).0);
+    let mut progress = Progress::default();
+
+    assert_eq!(database.forget_all(&mut progress), [second.id, third.id]);
+
+    // The next search begins with the first again.
+    let finished = TurnRow { status: TurnStatus::Finished, ..turn };
+    database.apply(&[Change::Turn(finished)]);
+    assert_eq!(database.forget_all(&mut progress), [first.id]);
 }
 
 #[test]
