@@ -194,14 +194,17 @@ fn sweep(connection: &Connection) -> rusqlite::Result<bool> {
     let Some(session) = session.query_row([], number).optional()? else { return Ok(false) };
     let mut budget = Budget { entries: MAX_ENTRIES, bytes: MAX_BYTES };
     while !budget.is_spent() {
-        let mut turn =
-            connection.prepare_cached("SELECT seq FROM turns WHERE session = ?1 LIMIT 1")?;
-        let Some(turn) = turn.query_row([session], number).optional()? else {
+        let mut turn = connection
+            .prepare_cached("SELECT seq, length(body) FROM turns WHERE session = ?1 LIMIT 1")?;
+        let turn = turn.query_row([session], |row| Ok((row.get(0)?, row.get(1)?)));
+        let Some((turn, bytes)) = turn.optional()? else {
             connection.prepare_cached("DELETE FROM sessions WHERE seq = ?1")?.execute([session])?;
             return Ok(true);
         };
         if remove_entries(connection, turn, &mut budget)? {
+            // Its approvals go with it.
             connection.prepare_cached("DELETE FROM turns WHERE seq = ?1")?.execute([turn])?;
+            budget.take(bytes);
         }
     }
     Ok(true)
@@ -231,8 +234,6 @@ fn remove_entries(
     turn: i64,
     budget: &mut Budget,
 ) -> rusqlite::Result<bool> {
-    // The turn itself counts as well.
-    budget.take(0);
     let first = turn << ENTRY_BITS;
     let last = first | ((1 << ENTRY_BITS) - 1);
     let mut select = connection.prepare_cached(

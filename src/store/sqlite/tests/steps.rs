@@ -2,8 +2,9 @@
 
 use rusqlite::{Connection, StatementStatus, params};
 
-use super::super::changes;
+use super::super::changes::{self, ChangeError};
 use super::super::columns::number_of;
+use super::super::queries;
 use super::super::retention::{self, IS_NEEDED, Progress, Step, is_needed};
 use super::*;
 
@@ -20,10 +21,14 @@ impl Database {
         Self { connection, uses: 0 }
     }
 
+    fn try_apply(&mut self, change: &Change) -> Result<(), ChangeError> {
+        self.uses += 1;
+        changes::apply(&self.connection, change, self.uses)
+    }
+
     fn apply(&mut self, changes: &[Change]) {
         for change in changes {
-            self.uses += 1;
-            changes::apply(&self.connection, change, self.uses).unwrap();
+            self.try_apply(change).unwrap();
         }
     }
 
@@ -133,4 +138,77 @@ fn whether_a_session_is_needed_takes_no_longer_for_each_of_its_turns() {
         let (few, many) = (steps_for(100, is_asked), steps_for(400, is_asked));
         assert!(many < 5 * few, "100 turns took {few} steps, and 400 took {many}");
     }
+}
+
+#[test]
+fn nothing_finds_what_a_forgotten_session_has_left() {
+    let key = scope("key");
+    let mut database = Database::new();
+    let (row, mut asked, changes) = conversation(key, "old");
+    let approval = approval(&row, &asked);
+    database.apply(&changes);
+    (asked.digests, asked.request) = (Some(digests(1, Some(2))), Some(digest(3)));
+    asked.idempotency = Some(digest(4));
+    database.apply(&[Change::Turn(asked.clone()), Change::Approval(approval.clone())]);
+
+    database.apply(&[Change::Forget(row.id.clone())]);
+
+    let found = |by: TurnKey| queries::turns(&database.connection, key, &by).unwrap().len();
+    for by in [
+        TurnKey::Id(asked.id.clone()),
+        TurnKey::Session(row.id.clone()),
+        TurnKey::Newest(row.id.clone()),
+        TurnKey::Chain(vec![digest(1)]),
+        TurnKey::Head(digest(2)),
+        TurnKey::Request(digest(3)),
+        TurnKey::Idempotency(digest(4)),
+    ] {
+        assert_eq!(found(by.clone()), 0, "{by:?}");
+    }
+    let (id, turn) = (approval.id.clone(), asked.id.clone());
+    for by in [ApprovalKey::Id(id.clone()), ApprovalKey::Turn(turn.clone()), ApprovalKey::Open] {
+        assert_eq!(queries::approvals(&database.connection, key, &by).unwrap(), [], "{by:?}");
+    }
+    assert_eq!(queries::entries(&database.connection, key, &[turn]).unwrap(), []);
+    // What still comes for it has no place.
+    let late = [
+        entry(&asked, "late"),
+        Change::Turn(asked.clone()),
+        Change::Approval(approval.clone()),
+        Change::Decide { approval: id, decision: b"{}".to_vec() },
+    ];
+    for change in late {
+        assert!(matches!(database.try_apply(&change), Err(ChangeError::Conflict)), "{change:?}");
+    }
+}
+
+#[test]
+fn the_ids_of_a_forgotten_session_begin_anew() {
+    let key = scope("key");
+    let mut database = Database::new();
+    let (row, asked, changes) = conversation(key, "old");
+    let approval = approval(&row, &asked);
+    let decided = Change::Decide { approval: approval.id.clone(), decision: b"{}".to_vec() };
+    database.apply(&changes);
+    database.apply(&[Change::Approval(approval.clone()), decided, Change::Forget(row.id.clone())]);
+
+    let again = [Change::Session(row), Change::Turn(asked.clone())];
+    database.apply(&again);
+    database.apply(&[Change::Approval(approval.clone())]);
+
+    let open = || queries::approvals(&database.connection, key, &ApprovalKey::Open).unwrap();
+    let turns = [asked.id];
+    let entries = || queries::entries(&database.connection, key, &turns).unwrap();
+    let expected = (vec![approval], vec![]);
+    assert_eq!((open(), entries()), expected);
+    // Nor does the sweep take what is new for what is old.
+    let settings = settings();
+    let mut progress = Progress::default();
+    let mut step =
+        || retention::step(&database.connection, &settings, None, &mut progress, &mut Vec::new());
+    while step().unwrap() == Step::More {}
+    assert_eq!((open(), entries()), expected);
+    let sessions = "SELECT count(*) FROM sessions";
+    let left: i64 = database.connection.query_row(sessions, [], |row| row.get(0)).unwrap();
+    assert_eq!(left, 1);
 }
