@@ -71,6 +71,8 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
 pub(crate) enum SessionKey {
     Id(SessionId),
     Name(SessionName),
+    /// The session used last of those with a name of this text, whatever its model.
+    NameText(String),
 }
 
 /// Of each digest, so many turns are found: the newest. A client that repeats a conversation

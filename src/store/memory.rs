@@ -84,6 +84,9 @@ impl Store for MemoryStore {
             let is_asked = |row: &&SessionRow| match &by {
                 SessionKey::Id(id) => row.id == *id,
                 SessionKey::Name(name) => row.name.as_ref() == Some(name),
+                SessionKey::NameText(text) => {
+                    row.name.as_ref().is_some_and(|name| name.text == *text)
+                }
             };
             rows.sessions_of(scope).rev().find(is_asked).cloned()
         })

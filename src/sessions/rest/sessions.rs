@@ -15,10 +15,6 @@ use crate::sessions::record::{TurnRecord, entries_by_turn};
 use crate::store::rows::{Change, SessionName, SessionRow, SessionSummary, TurnRow};
 use crate::store::{SessionKey, SizeOf, StoreError, TurnKey};
 
-/// How many of the sessions used last are searched for the chat id of a frontend, which may name
-/// a session for each model.
-const SEARCHED: usize = 1000;
-
 /// How long a session may take to end when it is deleted.
 const DELETE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -107,27 +103,18 @@ impl Rest {
         Ok(path.into_iter().map(read).collect())
     }
 
+    /// The session with this id, or the client's own name for it, or the chat id of a frontend,
+    /// which may name a session for each model: then the one used last.
     async fn session(&self, scope: Scope, id: &str) -> Result<SessionRow, ApiError> {
-        let by_id = SessionKey::Id(SessionId::parse(id).unwrap_or_else(SessionId::random));
-        if let Some(found) = self.store.session(scope, by_id).await? {
-            return Ok(found);
-        }
+        let by_id = SessionId::parse(id).map(SessionKey::Id);
         let by_name = SessionKey::Name(SessionName { text: id.to_owned(), model: None });
-        if let Some(found) = self.store.session(scope, by_name).await? {
-            return Ok(found);
+        let by_chat = SessionKey::NameText(id.to_owned());
+        for key in by_id.into_iter().chain([by_name, by_chat]) {
+            if let Some(found) = self.store.session(scope, key).await? {
+                return Ok(found);
+            }
         }
-        self.session_of_chat(scope, id).await?.ok_or_else(|| not_found("session"))
-    }
-
-    /// The session used last of those that a frontend's chat id names.
-    async fn session_of_chat(
-        &self,
-        scope: Scope,
-        chat: &str,
-    ) -> Result<Option<SessionRow>, StoreError> {
-        let page = self.store.sessions(scope, None, SEARCHED).await?;
-        let is_named = |row: &SessionRow| row.name.as_ref().is_some_and(|name| name.text == chat);
-        Ok(page.sessions.into_iter().map(|found| found.session).find(is_named))
+        Err(not_found("session"))
     }
 }
 

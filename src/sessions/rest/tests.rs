@@ -110,6 +110,24 @@ async fn a_session_is_shown_by_its_id_and_by_its_name() {
     assert_eq!((&next["data"][0]["id"], &next["has_more"]), (&json!(own.id), &json!(false)));
 }
 
+#[tokio::test]
+async fn a_chat_is_found_behind_however_many_newer_sessions() {
+    let (rest, store) = rest();
+    let chats = [named("a", "chat-1", Some("one")), named("a", "chat-1", Some("two"))];
+    let newer = (0..1100).map(|_| samples::session("a"));
+    let all = chats.iter().cloned().chain(newer).map(Change::Session);
+    store.commit(all.collect()).await.unwrap();
+
+    // Of the models of a chat, the one used last.
+    for chat in chats.iter().rev() {
+        let shown = json(&rest.export(chat.scope, "chat-1").await.unwrap());
+        assert_eq!(shown["id"], json!(chat.id));
+        let deleted = json(&rest.delete(chat.scope, "chat-1").await.unwrap());
+        assert_eq!(deleted["id"], json!(chat.id));
+    }
+    assert!(rest.export(chats[0].scope, "chat-1").await.is_err());
+}
+
 /// The ids that a curious client tries.
 fn curious(own: &str) -> Vec<String> {
     let mut tries = vec![

@@ -29,6 +29,9 @@ pub(crate) struct Position {
     pub(crate) written: usize,
 }
 
+/// No text is so long and no turn has so many calls, so what is told next can be added.
+const MAX_NUMBER: usize = usize::MAX / 2;
+
 /// A text is not the id of an event of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotAnId;
@@ -91,7 +94,8 @@ impl FromStr for Position {
     fn from_str(id: &str) -> Result<Self, NotAnId> {
         let number = |text: &str| {
             let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            text.parse::<usize>().ok().filter(|_| is_plain).ok_or(NotAnId)
+            let number = text.parse().ok().filter(|number| is_plain && *number <= MAX_NUMBER);
+            number.ok_or(NotAnId)
         };
         let parts: Vec<&str> = id.splitn(7, '.').collect();
         let &[event, text, content, calls, arguments, written] = &*parts else {
@@ -193,5 +197,31 @@ mod tests {
             assert_eq!(id.parse::<Position>(), Err(NotAnId), "{id}");
         }
         assert_eq!(format!("{long}.-.0.0.0.0").parse::<Position>(), Err(NotAnId));
+    }
+
+    #[test]
+    fn what_comes_behind_the_largest_numbers_can_be_counted() {
+        for number in [usize::MAX, MAX_NUMBER + 1] {
+            for id in [
+                format!("0.-.{number}.0.0.0"),
+                format!("0.-.0.{number}.0.0"),
+                format!("0.-.0.0.{number}.0"),
+            ] {
+                assert_eq!(id.parse::<Position>(), Err(NotAnId), "{id}");
+            }
+        }
+        let id = format!("0.-.{MAX_NUMBER}.{MAX_NUMBER}.{MAX_NUMBER}.0");
+        let mut told = id.parse::<Position>().unwrap().told;
+        let more = ClientCallDelta {
+            index: 0,
+            kind: CallKind::Function,
+            head: None,
+            arguments: "{}".to_owned(),
+        };
+        told.note(&TurnEvent::ClientCall(Box::new(more)));
+        for event in answer() {
+            told.note(&event);
+        }
+        assert_eq!(told.calls, MAX_NUMBER + 2);
     }
 }

@@ -77,6 +77,10 @@ fn session(connection: &Connection, row: &SessionRow, used: i64) -> Result<(), C
 }
 
 fn turn(connection: &Connection, row: &TurnRow) -> Result<(), ChangeError> {
+    // What a forgotten session has left must not become this turn.
+    let free = "UPDATE turns SET id = NULL WHERE id = ?1 AND \
+                (SELECT s.id FROM sessions s WHERE s.seq = turns.session) IS NULL";
+    connection.prepare_cached(free)?.execute([row.id.as_str()])?;
     let mut statement = connection.prepare_cached(
         "INSERT INTO turns (id, session, parent, status, started_ms, depth, chain, link, head, \
          request, idempotency, body) VALUES (?1, (SELECT seq FROM sessions WHERE id = ?2), ?3, \
@@ -104,12 +108,7 @@ fn turn(connection: &Connection, row: &TurnRow) -> Result<(), ChangeError> {
 }
 
 fn entry(connection: &Connection, row: &EntryRow) -> Result<(), ChangeError> {
-    let mut turn = connection.prepare_cached("SELECT seq FROM turns WHERE id = ?1")?;
-    let turn: i64 = match turn.query_row([row.turn.as_str()], |row| row.get(0)) {
-        Err(rusqlite::Error::QueryReturnedNoRows) => return Err(ChangeError::Conflict),
-        found => found?,
-    };
-    let first = turn << ENTRY_BITS;
+    let first = turn_seq(connection, &row.turn)? << ENTRY_BITS;
     let mut statement = connection.prepare_cached(
         "INSERT INTO entries (seq, body) VALUES (1 + coalesce(\
          (SELECT max(seq) FROM entries WHERE seq BETWEEN ?1 AND ?2), ?1), ?3)",
@@ -118,17 +117,31 @@ fn entry(connection: &Connection, row: &EntryRow) -> Result<(), ChangeError> {
     Ok(())
 }
 
+/// The number of a turn whose session is not forgotten.
+fn turn_seq(connection: &Connection, id: &TurnId) -> Result<i64, ChangeError> {
+    let mut find = connection.prepare_cached(
+        "SELECT t.seq FROM turns t JOIN sessions s ON s.seq = t.session \
+         WHERE t.id = ?1 AND s.id IS NOT NULL",
+    )?;
+    match find.query_row([id.as_str()], |row| row.get(0)) {
+        Err(rusqlite::Error::QueryReturnedNoRows) => Err(ChangeError::Conflict),
+        found => Ok(found?),
+    }
+}
+
 fn approval(connection: &Connection, row: &ApprovalRow) -> Result<(), ChangeError> {
+    let free = "DELETE FROM approvals WHERE id = ?1 AND \
+                (SELECT s.id FROM sessions s WHERE s.seq = approvals.session) IS NULL";
+    connection.prepare_cached(free)?.execute([row.id.as_str()])?;
     let mut statement = connection.prepare_cached(
         "INSERT INTO approvals (id, session, turn, created_ms, expires_ms, body, decision) \
-         VALUES (?1, (SELECT seq FROM sessions WHERE id = ?2 AND scope = ?3), \
-         (SELECT seq FROM turns WHERE id = ?4), ?5, ?6, ?7, ?8)",
+         VALUES (?1, (SELECT seq FROM sessions WHERE id = ?2 AND scope = ?3), ?4, ?5, ?6, ?7, ?8)",
     )?;
     statement.execute(params![
         row.id.as_str(),
         row.session.as_str(),
         row.scope.as_bytes(),
-        row.turn.as_str(),
+        turn_seq(connection, &row.turn)?,
         row.created_ms,
         row.expires_ms,
         row.body,
@@ -142,8 +155,10 @@ fn decide(
     approval: &ApprovalId,
     decision: &[u8],
 ) -> Result<(), ChangeError> {
-    let mut statement = connection
-        .prepare_cached("UPDATE approvals SET decision = ?2 WHERE id = ?1 AND decision IS NULL")?;
+    let mut statement = connection.prepare_cached(
+        "UPDATE approvals SET decision = ?2 WHERE id = ?1 AND decision IS NULL AND \
+         (SELECT s.id FROM sessions s WHERE s.seq = approvals.session) IS NOT NULL",
+    )?;
     match statement.execute(params![approval.as_str(), decision])? {
         0 => Err(ChangeError::Conflict),
         _ => Ok(()),
@@ -160,19 +175,10 @@ pub(super) fn crash(connection: &Connection, turns: &[TurnId]) -> rusqlite::Resu
         .try_for_each(|turn| mark.execute(params![turn.as_str(), crashed, running]).map(drop))
 }
 
-/// Takes the session out of every look-up. `retention` removes in small steps what is left.
+/// Takes the session out of every look-up: each asks for a session that has an id. Writes this one
+/// row, however large the session is, since a full disk takes no more. `retention` removes in
+/// small steps what is left.
 pub(super) fn forget(connection: &Connection, id: &SessionId) -> rusqlite::Result<()> {
-    let mut find = connection.prepare_cached("SELECT seq FROM sessions WHERE id = ?1")?;
-    let seq: i64 = match find.query_row([id.as_str()], |row| row.get(0)) {
-        Err(rusqlite::Error::QueryReturnedNoRows) => return Ok(()),
-        found => found?,
-    };
-    for statement in [
-        "UPDATE sessions SET id = NULL, scope = NULL, name = NULL, body = x'' WHERE seq = ?1",
-        "UPDATE turns SET id = NULL, status = 5 WHERE session = ?1",
-        "DELETE FROM approvals WHERE session = ?1",
-    ] {
-        connection.prepare_cached(statement)?.execute([seq])?;
-    }
-    Ok(())
+    let sql = "UPDATE sessions SET id = NULL, scope = NULL, name = NULL, body = x'' WHERE id = ?1";
+    connection.prepare_cached(sql)?.execute([id.as_str()]).map(drop)
 }

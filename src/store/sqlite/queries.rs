@@ -26,6 +26,8 @@ pub(super) fn session(
             select("s.name = ?2 AND s.name_model IS ?3 ORDER BY s.used DESC LIMIT 1")?
                 .query_row(params![scope, name.text, name.model], columns::session)
         }
+        SessionKey::NameText(text) => select("s.name = ?2 ORDER BY s.used DESC LIMIT 1")?
+            .query_row(params![scope, text], columns::session),
     };
     found.optional()
 }

@@ -1,22 +1,24 @@
 //! Forgets sessions that are old, or too many, in steps that take no longer than a commit.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _};
 use tokio::time::Instant;
 
+use super::super::rows::TurnStatus;
 use super::super::settings::StoreSettings;
 use super::changes;
-use super::columns;
+use super::columns::{self, number_of};
 use super::schema::ENTRY_BITS;
+use crate::clock;
 use crate::ids::SessionId;
 
 /// Entries that one step removes, and about how many of their bytes.
 const MAX_ENTRIES: i64 = 256;
 const MAX_BYTES: i64 = 1 << 20;
 
-/// Sessions that one step looks at.
-const MAX_CANDIDATES: i64 = 1024;
+/// Sessions that one step looks at. The next step goes on behind them.
+const MAX_CANDIDATES: usize = 256;
 
 /// The clock has jumped if it went so much ahead of the time that passed.
 const STEP: Duration = Duration::from_secs(60 * 5);
@@ -33,6 +35,20 @@ pub(super) enum Step {
     /// There may be more, now.
     More,
     Done,
+}
+
+/// How far the sessions were looked at, from the one on that was unused longest. However many may
+/// not be forgotten, so the steps come to those behind them.
+#[derive(Debug)]
+pub(super) struct Progress {
+    /// The number of the last session's use.
+    used: i64,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { used: i64::MIN }
+    }
 }
 
 /// Tells the age of sessions, and notices when the clock is set.
@@ -73,10 +89,6 @@ fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-pub(super) fn wall_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
-}
-
 /// The time of the last use of a session, for [`Clock::new`].
 pub(super) fn newest_use(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     let sql = "SELECT updated_ms FROM sessions WHERE id IS NOT NULL ORDER BY used DESC LIMIT 1";
@@ -89,6 +101,7 @@ pub(super) fn step(
     connection: &Connection,
     settings: &StoreSettings,
     now_ms: Option<i64>,
+    progress: &mut Progress,
     forgotten: &mut Vec<SessionId>,
 ) -> rusqlite::Result<Step> {
     if sweep(connection)? {
@@ -96,12 +109,18 @@ pub(super) fn step(
     }
     let is_full = settings.max_bytes < used_bytes(connection)?;
     let oldest_kept = now_ms.map(|now| now.saturating_sub(millis(settings.retention)));
-    let Some(id) = next_to_forget(connection, is_full, oldest_kept)? else {
-        return Ok(Step::Done);
-    };
-    changes::forget(connection, &id)?;
-    forgotten.push(id);
-    Ok(Step::More)
+    match next_to_forget(connection, is_full, oldest_kept, progress)? {
+        Found::Session(id) => {
+            changes::forget(connection, &id)?;
+            forgotten.push(id);
+            Ok(Step::More)
+        }
+        Found::NoneYet => Ok(Step::More),
+        Found::Nothing => {
+            *progress = Progress::default();
+            Ok(Step::Done)
+        }
+    }
 }
 
 /// The bytes of the database that hold something.
@@ -111,41 +130,60 @@ fn used_bytes(connection: &Connection) -> rusqlite::Result<u64> {
     Ok((pages * pragma("page_size")?).unsigned_abs())
 }
 
-/// The session that was unused longest, if it is to be forgotten. None that runs or waits for a
-/// person is.
+/// What a step has found to forget.
+enum Found {
+    Session(SessionId),
+    /// No session among those that the step looked at, and there may be more behind them.
+    NoneYet,
+    /// No session up to the end.
+    Nothing,
+}
+
+/// The session that was unused longest of those behind `progress`, if it is to be forgotten. None
+/// that runs or waits for a person is.
 fn next_to_forget(
     connection: &Connection,
     is_full: bool,
     oldest_kept_ms: Option<i64>,
-) -> rusqlite::Result<Option<SessionId>> {
+    progress: &mut Progress,
+) -> rusqlite::Result<Found> {
     let mut oldest = connection.prepare_cached(
-        "SELECT seq, id, updated_ms FROM sessions WHERE id IS NOT NULL AND ?1 < used \
-         ORDER BY used LIMIT ?2",
+        "SELECT seq, id, updated_ms, used FROM sessions WHERE id IS NOT NULL AND ?1 < used \
+         ORDER BY used",
     )?;
-    let mut rows = oldest.query(params![i64::MIN, MAX_CANDIDATES])?;
-    while let Some(row) = rows.next()? {
+    let mut rows = oldest.query([progress.used])?;
+    for _ in 0..MAX_CANDIDATES {
+        let Some(row) = rows.next()? else { return Ok(Found::Nothing) };
         let is_old =
             oldest_kept_ms.is_some_and(|kept| row.get(2).is_ok_and(|used: i64| used < kept));
         if !is_full && !is_old {
-            return Ok(None);
+            return Ok(Found::Nothing);
         }
-        if !is_needed(connection, row.get(0)?)? {
-            return columns::id(row, 1, SessionId::parse).map(Some);
+        progress.used = row.get(3)?;
+        if !is_needed(connection, row.get(0)?, clock::now_ms())? {
+            return columns::id(row, 1, SessionId::parse).map(Found::Session);
         }
     }
-    Ok(None)
+    Ok(Found::NoneYet)
 }
 
+/// The parents are listed once: looking for the next turn of each takes the square of the turns.
+pub(super) const IS_NEEDED: &str = "SELECT EXISTS (SELECT 1 FROM turns t WHERE t.session = ?1 AND \
+    (t.status = ?3 OR t.status = ?4 AND \
+    (NOT EXISTS (SELECT 1 FROM approvals a WHERE a.turn = t.seq) OR \
+    EXISTS (SELECT 1 FROM approvals a WHERE a.turn = t.seq AND a.decision IS NULL AND \
+    ?2 < a.expires_ms)) AND \
+    t.id NOT IN (SELECT n.parent FROM turns n WHERE n.session = ?1 AND n.parent IS NOT NULL)))";
+
 /// Whether a turn of the session runs, or a person can still decide what it asked.
-fn is_needed(connection: &Connection, session: i64) -> rusqlite::Result<bool> {
-    let mut statement = connection.prepare_cached(
-        "SELECT EXISTS (SELECT 1 FROM turns t WHERE t.session = ?1 AND (t.status = 0 OR \
-         t.status = 2 AND NOT EXISTS (SELECT 1 FROM turns n WHERE n.session = ?1 AND \
-         n.parent = t.id) AND (NOT EXISTS (SELECT 1 FROM approvals a WHERE a.turn = t.seq) OR \
-         EXISTS (SELECT 1 FROM approvals a WHERE a.turn = t.seq AND a.decision IS NULL AND \
-         ?2 < a.expires_ms))))",
-    )?;
-    statement.query_row([session, wall_ms()], |row| row.get(0))
+pub(super) fn is_needed(
+    connection: &Connection,
+    session: i64,
+    now_ms: i64,
+) -> rusqlite::Result<bool> {
+    let [running, suspended] = [TurnStatus::Running, TurnStatus::Suspended].map(number_of);
+    let mut statement = connection.prepare_cached(IS_NEEDED)?;
+    statement.query_row([session, now_ms, running, suspended], |row| row.get(0))
 }
 
 /// Removes a piece of what belongs to a forgotten session. Returns whether there was one.
@@ -156,14 +194,17 @@ fn sweep(connection: &Connection) -> rusqlite::Result<bool> {
     let Some(session) = session.query_row([], number).optional()? else { return Ok(false) };
     let mut budget = Budget { entries: MAX_ENTRIES, bytes: MAX_BYTES };
     while !budget.is_spent() {
-        let mut turn =
-            connection.prepare_cached("SELECT seq FROM turns WHERE session = ?1 LIMIT 1")?;
-        let Some(turn) = turn.query_row([session], number).optional()? else {
+        let mut turn = connection
+            .prepare_cached("SELECT seq, length(body) FROM turns WHERE session = ?1 LIMIT 1")?;
+        let turn = turn.query_row([session], |row| Ok((row.get(0)?, row.get(1)?)));
+        let Some((turn, bytes)) = turn.optional()? else {
             connection.prepare_cached("DELETE FROM sessions WHERE seq = ?1")?.execute([session])?;
             return Ok(true);
         };
         if remove_entries(connection, turn, &mut budget)? {
+            // Its approvals go with it.
             connection.prepare_cached("DELETE FROM turns WHERE seq = ?1")?.execute([turn])?;
+            budget.take(bytes);
         }
     }
     Ok(true)
@@ -193,8 +234,6 @@ fn remove_entries(
     turn: i64,
     budget: &mut Budget,
 ) -> rusqlite::Result<bool> {
-    // The turn itself counts as well.
-    budget.take(0);
     let first = turn << ENTRY_BITS;
     let last = first | ((1 << ENTRY_BITS) - 1);
     let mut select = connection.prepare_cached(

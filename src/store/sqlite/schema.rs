@@ -19,7 +19,8 @@ pub(super) const ENTRY_BITS: u32 = 24;
 /// needs, over the first 8 bytes of a digest.
 ///
 /// A forgotten session keeps its row, without id and scope, until `retention` has removed all
-/// that belongs to it.
+/// that belongs to it. Its turns and approvals keep their ids, so a look-up by one of those asks
+/// for the session's as well.
 const TABLES: &str = "
 CREATE TABLE sessions (
     seq INTEGER PRIMARY KEY,

@@ -5,6 +5,7 @@ mod files;
 mod kills;
 mod model;
 mod retained;
+mod steps;
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,8 +16,8 @@ use super::super::rows::{
 use super::super::settings::StoreSettings;
 use super::super::{ApprovalKey, MAX_OF_DIGEST, SessionKey, Store, StoreError, TurnKey};
 use super::file::DatabaseFile;
-use super::retention::wall_ms;
 use super::{SqliteStore, schema};
+use crate::clock::now_ms;
 use crate::ids::{ApprovalId, KeyId, Scope, SessionId, TurnId};
 
 fn settings() -> StoreSettings {
@@ -38,8 +39,8 @@ fn session(scope: Scope) -> SessionRow {
         key: KeyId::new("key"),
         name: None,
         model: "demo".into(),
-        created_ms: wall_ms(),
-        updated_ms: wall_ms(),
+        created_ms: now_ms(),
+        updated_ms: now_ms(),
         body: b"{}".to_vec(),
     }
 }
@@ -50,7 +51,7 @@ fn turn(session: &SessionRow) -> TurnRow {
         session: session.id.clone(),
         parent: None,
         status: TurnStatus::Running,
-        started_ms: wall_ms(),
+        started_ms: now_ms(),
         depth: 1,
         digests: None,
         request: None,
@@ -247,9 +248,10 @@ fn no_look_up_scans_a_table() {
         ));
     }
     check("SELECT seq FROM sessions WHERE scope = ?1 AND name = ?2 AND name_model IS ?3");
+    check("SELECT seq FROM sessions WHERE scope = ?1 AND name = ?2 ORDER BY used DESC LIMIT 1");
     check("SELECT seq FROM sessions WHERE id IS NULL LIMIT 1");
     check("UPDATE turns SET status = ?1 WHERE status = 0");
-    check("SELECT seq FROM sessions WHERE id IS NOT NULL AND ?1 < used ORDER BY used LIMIT ?2");
+    check("SELECT seq FROM sessions WHERE id IS NOT NULL AND ?1 < used ORDER BY used");
     check(
         "SELECT seq FROM sessions WHERE id IS NOT NULL AND scope = ?1 AND used < ?2 \
          ORDER BY used DESC LIMIT ?3",
@@ -270,6 +272,13 @@ fn a_name_with_a_model_is_another_than_without() {
         for row in rows {
             let key = SessionKey::Name(row.name.clone().unwrap());
             assert_eq!(store.session(scope("key"), key).await.unwrap(), Some(row));
+        }
+        let last = SessionRow { name: Some(name(Some("a"))), ..session(scope("key")) };
+        store.commit(vec![Change::Session(last.clone())]).await.unwrap();
+        let by_text = |text: &str| SessionKey::NameText(text.to_owned());
+        assert_eq!(store.session(scope("key"), by_text("chat")).await.unwrap(), Some(last));
+        for (scope, text) in [(scope("key"), "cha"), (scope("other"), "chat")] {
+            assert_eq!(store.session(scope, by_text(text)).await.unwrap(), None);
         }
         let missing = store.session(scope("key"), SessionKey::Name(name(Some("c")))).await;
         assert_eq!(missing.unwrap(), None);

@@ -16,7 +16,8 @@ use super::super::settings::StoreSettings;
 use super::changes::{self, ChangeError};
 use super::file::{self, DatabaseFile, OpenError};
 use super::readers::Readers;
-use super::retention::{self, Clock, Step};
+use super::retention::{self, Clock, Progress, Step};
+use crate::clock;
 use crate::ids::{SessionId, TurnId};
 use crate::sync;
 
@@ -73,7 +74,8 @@ impl Writer {
         let next_use = next_use(&connection).map_err(|error| refuse(&error))?;
         let now = Instant::now();
         let thread = WriterThread {
-            clock: Clock::new(retention::wall_ms(), newest, now),
+            clock: Clock::new(clock::now_ms(), newest, now),
+            progress: Progress::default(),
             next_use,
             file,
             connection: Some(connection),
@@ -111,6 +113,7 @@ struct WriterThread {
     settings: StoreSettings,
     forgotten: mpsc::UnboundedSender<SessionId>,
     clock: Clock,
+    progress: Progress,
     /// The next sequence number of use.
     next_use: i64,
     /// About how many bytes of the log are not in the database yet.
@@ -319,16 +322,17 @@ impl WriterThread {
         let interval = interval.clamp(MIN_RETENTION_INTERVAL, MAX_RETENTION_INTERVAL);
         let now = Instant::now();
         self.retention_at = now + interval;
-        let believed = self.clock.believed(retention::wall_ms(), now);
+        let believed = self.clock.believed(clock::now_ms(), now);
         let Some(connection) = &self.connection else { return };
         let mut forgotten = Vec::new();
-        let step = || -> rusqlite::Result<Step> {
+        let mut step = || -> rusqlite::Result<Step> {
             connection.execute_batch("BEGIN IMMEDIATE")?;
-            let step = retention::step(connection, &self.settings, believed, &mut forgotten)?;
+            let (settings, progress) = (&self.settings, &mut self.progress);
+            let step = retention::step(connection, settings, believed, progress, &mut forgotten)?;
             connection.execute_batch("COMMIT")?;
             Ok(step)
         };
-        match { step }() {
+        match step() {
             Ok(Step::Done) => self.since_retention = 0,
             Ok(Step::More) => {
                 self.unsaved += TRANSACTION_SIZE;

@@ -125,3 +125,26 @@ async fn a_forgotten_session_is_gone_at_once_with_all_that_belongs_to_it() {
     // Forgetting what is not there is no error.
     store.commit(vec![Change::Forget(row.id)]).await.unwrap();
 }
+
+/// A disk that is full takes little more, and this makes room.
+#[tokio::test]
+async fn a_large_session_is_forgotten_without_writing_it_again() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    let (row, _, _) = conversation(scope("key"), "");
+    store.commit(vec![Change::Session(row.clone())]).await.unwrap();
+    for _ in 0..64 {
+        let body = vec![b'x'; 256 << 10];
+        let large = TurnRow { status: TurnStatus::Finished, body, ..turn(&row) };
+        store.commit(vec![Change::Turn(large)]).await.unwrap();
+    }
+    store.close().await;
+    let store = open(home.path());
+
+    store.commit(vec![Change::Forget(row.id)]).await.unwrap();
+
+    swept(&home).await;
+    // Of 16 MB.
+    let log = std::fs::metadata(home.path().join("toolhand.db-wal")).unwrap().len();
+    assert!(log < 2 << 20, "{log} bytes were written");
+}
