@@ -210,7 +210,7 @@ async fn v25_a_background_call_writes_no_session() {
 
 /// What is loaded of a conversation counts as memory of the request.
 #[tokio::test]
-async fn r7_a_session_that_does_not_fit_into_memory_is_refused_and_the_others_go_on() {
+async fn d11_a_session_that_does_not_fit_into_memory_is_refused_and_the_others_go_on() {
     let upstream = Upstream::start();
     let mut first = Server::builder(&upstream).config("limits.buffers", r#""16MiB""#).start().await;
     let large = "x".repeat(1 << 20);
