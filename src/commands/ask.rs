@@ -18,7 +18,8 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use tokio::runtime;
@@ -117,7 +118,9 @@ async fn until_stopped(flags: Flags, variables: Variables, screen: Screen) -> Re
     let reader_gone = output::reader_gone()?;
     let is_terminal = screen.is_on_terminal();
     let awaits_reply = screen.awaits_reply();
+    let is_over = Arc::new(AtomicBool::new(false));
     let stopped = |status: u8| {
+        is_over.store(true, Ordering::Relaxed);
         // The cursor may stand behind a spinner or in the middle of the answer.
         let line_break = if is_terminal { "\n" } else { "" };
         let turn = if awaits_reply.load(Ordering::Relaxed) {
@@ -130,7 +133,7 @@ async fn until_stopped(flags: Flags, variables: Variables, screen: Screen) -> Re
     };
     // Dropping the set cancels the request: the connection is closed.
     let mut asking = JoinSet::new();
-    asking.spawn(ask_and_report(flags, variables, screen));
+    asking.spawn(ask_and_report(flags, variables, screen, Arc::clone(&is_over)));
     tokio::select! {
         biased;
         Some(status) = asking.join_next() => Ok(status?),
@@ -140,8 +143,14 @@ async fn until_stopped(flags: Flags, variables: Variables, screen: Screen) -> Re
     }
 }
 
-/// Asks, and reports a failure. Returns the exit status.
-async fn ask_and_report(flags: Flags, variables: Variables, mut screen: Screen) -> u8 {
+/// Asks, and reports a failure. Returns the exit status. When it `is_over`, the end of the
+/// connection is no failure, though this may see it before it is aborted.
+async fn ask_and_report(
+    flags: Flags,
+    variables: Variables,
+    mut screen: Screen,
+    is_over: Arc<AtomicBool>,
+) -> u8 {
     let outcome = ask(&flags, &variables, &mut screen).await;
     let ended = screen.end();
     let error = match (outcome, ended) {
@@ -151,6 +160,9 @@ async fn ask_and_report(flags: Flags, variables: Variables, mut screen: Screen) 
     };
     if error.kind == ErrorKind::ReaderGone {
         return READER_GONE;
+    }
+    if is_over.load(Ordering::Relaxed) {
+        return error.kind.exit_status();
     }
     if flags.json && error.is_unreported() {
         // If stdout cannot be written, the sentence on stderr remains.
