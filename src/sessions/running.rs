@@ -262,6 +262,15 @@ impl Running {
         }
     }
 
+    /// Forgets what is kept of a session's turns, which are over: they are not told again.
+    pub(crate) fn forget_session(&self, scope: Scope, session: &SessionId) {
+        let is_of = |turn: &SharedTurn| turn.scope == scope && turn.session == *session;
+        let is_gone = |turn: &Weak<SharedTurn>| turn.upgrade().is_none_or(|turn| is_of(&turn));
+        sync::lock(&self.turns).by_id.retain(|_, turn| !is_gone(turn));
+        self.requests.forget(is_of);
+        self.known.forget(scope, session);
+    }
+
     /// Waits until the turns of a session, or of the whole scope, that were told to stop are
     /// over: what they did belongs to the next request.
     pub(crate) async fn stopped(&self, scope: Scope, session: Option<&SessionId>) {

@@ -263,6 +263,29 @@ async fn of_very_many_conversations_with_the_same_answer_the_user_messages_decid
     }
 }
 
+/// Under a new chat id as well, what is ambiguous brings the steps that all share and no more.
+#[tokio::test]
+async fn a_new_chat_id_makes_nothing_certain() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream).free().start().await;
+    let asked = user("Read my notes.");
+    for _ in 0..2 {
+        reads_and_says(&upstream, "Done.");
+        server.client().chat(&conversation(std::slice::from_ref(&asked))).await;
+    }
+    let edit = json!({ "file_path": "notes.txt", "old_string": "needle", "new_string": "pin" });
+    upstream.round(calls(&[("e1", "Edit", edit)]));
+    upstream.round(says("I must read it first."));
+
+    let client = server.client().header("x-openwebui-chat-id", "new");
+    client.chat(&conversation(&[asked, assistant("Done."), user("Change it.")])).await;
+
+    assert!(knows_needle(&upstream), "{:?}", last_told(&upstream));
+    let refused = |line: &String| line.starts_with("tool: Error: ");
+    assert!(last_told(&upstream).iter().any(refused), "{:?}", last_told(&upstream));
+    assert_eq!(server.file("notes.txt"), "needle\n");
+}
+
 #[tokio::test]
 async fn where_nothing_decides_a_request_gets_a_fresh_session_and_only_what_all_share() {
     let upstream = Upstream::start();

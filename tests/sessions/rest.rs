@@ -110,10 +110,13 @@ async fn deleting_a_session_stops_what_runs_in_it_and_forgets_it() {
     let body = with(conversation(&[user("Read.")]), named("mine"));
     let mut stream = client.stream(&with(body, json!({ "stream": true }))).await;
     stream.until_text().await;
+    let turn = stream.head.header("x-toolhand-turn").expect("a turn").to_owned();
 
     let gone = client.send("DELETE", &format!("{SESSIONS}/mine"), None).await;
 
     assert_eq!((gone.status(), &gone.json()["deleted"]), (200, &json!(true)));
+    let told = client.get(&format!("/toolhand/v1/turns/{turn}/stream")).await;
+    assert_eq!(told.refusal(), (404, "not_found".to_owned()));
     upstream.abandoned(1).await;
     assert_eq!(stream.finish().await.code(), "cancelled");
     assert_eq!(client.get(&format!("{SESSIONS}/mine")).await.status(), 404);

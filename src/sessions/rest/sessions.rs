@@ -78,7 +78,7 @@ impl Rest {
         self.running.stop_session(scope, &session).await;
         let slot = self.running.slots.take(&session, DELETE_LIMIT).await?;
         self.store.commit(vec![Change::Forget(session.clone())]).await?;
-        self.running.known.forget(scope, &session);
+        self.running.forget_session(scope, &session);
         drop(slot);
         Ok(Deleted { id: session, object: "session.deleted", deleted: true })
     }

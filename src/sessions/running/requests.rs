@@ -104,6 +104,13 @@ impl Requests {
         Ok(Seen::New(Reservation { requests: self.clone(), name, number, settled }))
     }
 
+    /// Forgets the turns for which `is_gone` holds.
+    pub(super) fn forget(&self, is_gone: impl Fn(&SharedTurn) -> bool) {
+        let is_gone =
+            |entry: &Entry| matches!(&entry.turn, EntryTurn::Started(turn) if is_gone(turn));
+        self.known().requests.retain(|_, entry| !is_gone(entry));
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         sync::lock(&self.0)
     }
