@@ -15,11 +15,13 @@ const SECOND: Duration = Duration::from_millis(300);
 const RUNS: usize = 3;
 const BRACES: usize = 200;
 
+/// A call with an effect runs without asking.
+const ALLOWED: &str = "permissions.allow = [\"Act\"]\n";
 const ONE_AFTER_THE_OTHER: &str = "turns.max_parallel_tools = 1\n";
 const AFTER_STREAM: &str = "[[models]]\nmatch = \"*\"\nstart = \"after_stream\"\n";
 
 pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
-    let server = process::server(&upstream.url(), "").await;
+    let server = process::server(&upstream.url(), ALLOWED).await;
     let waiting = process::server(&upstream.url(), AFTER_STREAM).await;
     let settings = format!("{ONE_AFTER_THE_OTHER}{AFTER_STREAM}");
     let one_by_one = process::server(&upstream.url(), &settings).await;

@@ -64,8 +64,8 @@ impl Tool for Act {
         Concurrency::Shared
     }
 
-    fn access_request(&self, _: &WaitInput, _: &CallContext) -> AccessRequest {
-        AccessRequest::Nothing
+    fn access_request(&self, _: &WaitInput, context: &CallContext) -> AccessRequest {
+        AccessRequest::Write(context.resolve(Some("act".as_ref())))
     }
 
     fn headline(&self, input: &WaitInput) -> String {
