@@ -18,7 +18,7 @@ use crate::store::{SizeOf, Store, StoreError, TurnKey};
 
 /// More sessions with the same answers are not told apart.
 const MAX_SESSIONS: usize = 16;
-/// A link whose turns continue one another has no more of them.
+/// Of turns that continue one another's link, so many are read.
 const MAX_LINK_TURNS: usize = 64;
 /// So many turns are loaded without asking for their size first.
 const FEW_TURNS: usize = 2;

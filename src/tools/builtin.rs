@@ -39,9 +39,9 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(bash::Bash::new(services.runner.clone(), services.bash.clone())),
         erase(ask_user_question::AskUserQuestion),
         #[cfg(feature = "bench-tool")]
-        erase(wait::Wait),
+        erase(wait::Timed::<false>),
         #[cfg(feature = "bench-tool")]
-        erase(wait::Act),
+        erase(wait::Timed::<true>),
     ]
 }
 

@@ -9,8 +9,9 @@ use serde::Deserialize;
 use crate::permissions::{AccessKind, AccessRequest, Permit};
 use crate::tools::tool::{CallContext, Concurrency, StartRule, Tool, ToolError, ToolOutput};
 
+/// `Wait`, which only looks, or `Act`, whose intent is committed before it runs.
 #[derive(Debug)]
-pub(crate) struct Wait;
+pub(crate) struct Timed<const HAS_EFFECT: bool>;
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct WaitInput {
@@ -18,46 +19,13 @@ pub(crate) struct WaitInput {
     ms: u64,
 }
 
-impl Tool for Wait {
+impl<const HAS_EFFECT: bool> Tool for Timed<HAS_EFFECT> {
     type Input = WaitInput;
 
-    const NAME: &'static str = "Wait";
-    const ACCESS: AccessKind = AccessKind::None;
-    const DESCRIPTION: &'static str = "Waits, and does nothing else.";
-    const START: StartRule = StartRule::Closed;
-
-    fn concurrency(&self, _: &WaitInput) -> Concurrency {
-        Concurrency::Shared
-    }
-
-    fn access_request(&self, _: &WaitInput, _: &CallContext) -> AccessRequest {
-        AccessRequest::Nothing
-    }
-
-    fn headline(&self, input: &WaitInput) -> String {
-        format!("{} ms", input.ms)
-    }
-
-    async fn execute(
-        &self,
-        input: WaitInput,
-        _: Permit,
-        context: CallContext,
-    ) -> Result<ToolOutput, ToolError> {
-        wait(input, &context).await
-    }
-}
-
-/// Waits as [`Wait`] does, but counts as a tool with an effect: its intent is committed first.
-#[derive(Debug)]
-pub(crate) struct Act;
-
-impl Tool for Act {
-    type Input = WaitInput;
-
-    const NAME: &'static str = "Act";
-    const ACCESS: AccessKind = AccessKind::Edit;
-    const DESCRIPTION: &'static str = "Waits as well.";
+    const NAME: &'static str = if HAS_EFFECT { "Act" } else { "Wait" };
+    const ACCESS: AccessKind = if HAS_EFFECT { AccessKind::Edit } else { AccessKind::None };
+    const DESCRIPTION: &'static str =
+        if HAS_EFFECT { "Waits as well." } else { "Waits, and does nothing else." };
     const START: StartRule = StartRule::Closed;
 
     fn concurrency(&self, _: &WaitInput) -> Concurrency {
@@ -65,7 +33,11 @@ impl Tool for Act {
     }
 
     fn access_request(&self, _: &WaitInput, context: &CallContext) -> AccessRequest {
-        AccessRequest::Write(context.resolve(Some("act".as_ref())))
+        if HAS_EFFECT {
+            AccessRequest::Write(context.resolve(Some("act".as_ref())))
+        } else {
+            AccessRequest::Nothing
+        }
     }
 
     fn headline(&self, input: &WaitInput) -> String {
