@@ -20,7 +20,7 @@ pub(crate) mod names;
 pub(crate) mod naming;
 pub(crate) mod pairs;
 pub(crate) mod record;
-mod recorder;
+pub(crate) mod recorder;
 pub(crate) mod request;
 mod resolve;
 pub(crate) mod rest;
@@ -43,6 +43,7 @@ use tokio_util::sync::CancellationToken;
 use self::approval_settings::ApprovalSettings;
 use self::context_limits::KnownLimits;
 use self::naming::PendingNames;
+use self::recorder::Recorders;
 use self::request::Progress;
 use self::running::Running;
 use crate::agent::prompt;
@@ -74,6 +75,8 @@ pub(crate) struct Sessions {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) running: Arc<Running>,
     pub(crate) names: PendingNames,
+    pub(crate) prompts: prompt::Prompts,
+    pub(crate) recorders: Recorders,
     pub(crate) shutdown: CancellationToken,
 }
 

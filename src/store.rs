@@ -28,6 +28,12 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
     /// future is dropped.
     fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>>;
 
+    /// [`Self::commit`] of what may wait a moment for other commits: written together, each costs
+    /// less.
+    fn commit_together(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.commit(changes)
+    }
+
     fn session(
         &self,
         scope: Scope,

@@ -1,6 +1,7 @@
 //! Renders the system prompt, and joins it with the client's system messages.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use serde::Deserialize;
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::beginning::HistoryPiece;
 use crate::permissions::AccessKind;
+use crate::sync;
 use crate::tools::toolset::Toolset;
 
 /// `[prompt]`.
@@ -48,7 +50,40 @@ pub(crate) fn today() -> String {
     httpdate::fmt_http_date(SystemTime::now())[DATE].to_owned()
 }
 
-pub(crate) fn render(environment: Environment<'_>) -> String {
+/// Keeps the prompt that was rendered last, since most sessions of a day begin with the same.
+#[derive(Debug, Default)]
+pub(crate) struct Prompts(Mutex<Option<Rendered>>);
+
+#[derive(Debug)]
+struct Rendered {
+    working_dir: PathBuf,
+    date: String,
+    tools: Toolset,
+    prompt: Arc<str>,
+}
+
+impl Prompts {
+    pub(crate) fn render(&self, environment: Environment<'_>) -> Arc<str> {
+        let Environment { working_dir, date, tools } = environment;
+        let mut last = sync::lock(&self.0);
+        let same = last.as_ref().filter(|last| {
+            last.working_dir == working_dir && last.date == date && last.tools.is(tools)
+        });
+        if let Some(rendered) = same {
+            return Arc::clone(&rendered.prompt);
+        }
+        let prompt: Arc<str> = render(environment).into();
+        *last = Some(Rendered {
+            working_dir: working_dir.to_owned(),
+            date: date.to_owned(),
+            tools: tools.clone(),
+            prompt: Arc::clone(&prompt),
+        });
+        prompt
+    }
+}
+
+fn render(environment: Environment<'_>) -> String {
     let Environment { working_dir, date, tools } = environment;
     let mut lines = vec![
         "You can act on a computer through tools. They run on the server that answers this chat, \

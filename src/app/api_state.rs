@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::services::Services;
+use crate::agent::prompt::Prompts;
 use crate::api::chat::Chat;
 use crate::api::chat::validate::{Context, KeyBounds};
 use crate::api::passthrough::Routes;
@@ -22,6 +23,7 @@ use crate::sessions::approval_settings::ApprovalChannel;
 use crate::sessions::context_limits::KnownLimits;
 use crate::sessions::names::IdSources;
 use crate::sessions::naming::PendingNames;
+use crate::sessions::recorder::Recorders;
 use crate::sessions::rest::Rest;
 use crate::sessions::running::Running;
 use crate::sessions::running::limits::RunLimits;
@@ -115,6 +117,8 @@ fn sessions(
         store: Arc::clone(store),
         running: Arc::clone(running),
         names: PendingNames::default(),
+        prompts: Prompts::default(),
+        recorders: Recorders::default(),
         shutdown: turns_over,
     }
 }

@@ -18,8 +18,6 @@ use crate::store::rows::{EntryRow, TurnRow};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct SessionBody {
-    /// The system prompt, rendered once.
-    pub(crate) prompt: Option<String>,
     /// Effects that a person allowed for the session.
     pub(crate) grants: Vec<EffectDigest>,
 }

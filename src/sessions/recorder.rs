@@ -31,6 +31,22 @@ pub(super) struct TurnRecorder {
     /// The last commit. Each waits for those before it, and fails with them: the record has no
     /// gap.
     last: Mutex<Option<Committing>>,
+    recorders: Recorders,
+}
+
+/// Counts the turns that are recorded now: each recorder has a clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recorders(Arc<()>);
+
+impl Recorders {
+    /// So many others are about to commit as well, if one does.
+    const MANY: usize = 4;
+
+    /// Whether commits are likely to come close together.
+    fn are_many(&self) -> bool {
+        // One clone is not a recorder's.
+        Self::MANY < Arc::strong_count(&self.0) - 1
+    }
 }
 
 type Committing = Shared<BoxFuture<'static, Result<(), StoreError>>>;
@@ -50,8 +66,6 @@ pub(super) struct CurrentState {
     pub(super) context: Arc<SessionContext>,
     /// What held when the turn began.
     pub(super) before: Option<Facts>,
-    /// The session's prompt.
-    pub(super) prompt: Option<String>,
 }
 
 /// The rows as they will be, or are, in the store.
@@ -81,7 +95,7 @@ impl CurrentState {
 
     /// The body of the session.
     fn session(&self) -> Vec<u8> {
-        json(&SessionBody { prompt: self.prompt.clone(), grants: self.context.grants.save() })
+        json(&SessionBody { grants: self.context.grants.save() })
     }
 }
 
@@ -105,9 +119,17 @@ impl TurnRecorder {
         rows: Rows,
         address: Box<Address>,
         current: CurrentState,
+        recorders: Recorders,
     ) -> Self {
-        let rows = Mutex::new(rows);
-        Self { store, address, current, rows, written: Arc::default(), last: Mutex::default() }
+        Self {
+            store,
+            address,
+            current,
+            rows: Mutex::new(rows),
+            written: Arc::default(),
+            last: Mutex::default(),
+            recorders,
+        }
     }
 
     /// Commits the rows before the turn begins: it acts on decisions, or is to be found.
@@ -129,7 +151,12 @@ impl TurnRecorder {
         }
         let before = last.take();
         self.written.maybe_rows.store(true, Ordering::Relaxed);
-        let committed = self.store.commit(changes);
+        // Nothing but the client waits for the end of a turn.
+        let committed = if is_end && self.recorders.are_many() {
+            self.store.commit_together(changes)
+        } else {
+            self.store.commit(changes)
+        };
         let written = Arc::clone(&self.written);
         let committing = async move {
             if let Some(before) = before {
@@ -173,6 +200,9 @@ impl TurnRecorder {
         let ids: Vec<String> = ids.map(str::to_owned).collect();
         (rows.turn.depth, rows.turn.digests) = (self.address)(&end.said, &ids);
         rows.turn.status = status(end);
+        if is_forgettable(end) && rows.turn.idempotency.is_none() {
+            rows.turn.request = None;
+        }
         rows.body.facts = self.current.facts();
         rows.session.updated_ms = clock::now_ms();
         rows
@@ -195,6 +225,12 @@ impl Rows {
         session.body = present.session();
         vec![Change::Session(session), Change::Turn(turn)]
     }
+}
+
+/// Whether the same request, sent again, simply runs anew: then nobody looks for this turn by it.
+fn is_forgettable(end: &End) -> bool {
+    let has_answered = matches!(end.outcome, Outcome::Finished { .. });
+    has_answered && end.open.is_none() && !end.tools_ran
 }
 
 fn status(end: &End) -> TurnStatus {

@@ -55,7 +55,7 @@ struct TurnParts {
     started_ms: i64,
     context: Arc<SessionContext>,
     permissions: Permissions,
-    prompt: Option<String>,
+    prompt: Option<Arc<str>>,
 }
 
 impl Sessions {
@@ -79,7 +79,9 @@ impl Sessions {
         let permissions = self.permissions_for(request)?;
         let body = stored_body(&resolved);
         let context = self.context(&permissions, facts.clone(), &body).await?;
-        let prompt = body.prompt.or_else(|| render_prompt(request, &context));
+        let stored = resolved.row.as_ref().or(resolved.origin.as_ref());
+        let prompt = stored.and_then(|row| row.prompt.clone());
+        let prompt = prompt.or_else(|| self.render_prompt(request, &context));
         let turn = TurnParts {
             session: resolved.session.clone(),
             session_name: session_name(request, &resolved),
@@ -90,11 +92,7 @@ impl Sessions {
             permissions,
             prompt,
         };
-        let current = CurrentState {
-            context: Arc::clone(&turn.context),
-            before: facts,
-            prompt: turn.prompt.clone(),
-        };
+        let current = CurrentState { context: Arc::clone(&turn.context), before: facts };
         decided.extend(opener.map(|opener| taken_up(opener, &turn.id)));
         let acts_on_records = assembled.resumes || request.detach || !decided.is_empty();
         let rows = Rows {
@@ -125,7 +123,8 @@ impl Sessions {
         };
         let address = move |said: &str, ids: &[String]| tail.after(said, ids);
         let store = Arc::clone(&self.store);
-        let recorder = TurnRecorder::new(store, rows, Box::new(address), current);
+        let recorder =
+            TurnRecorder::new(store, rows, Box::new(address), current, self.recorders.clone());
         if acts_on_records {
             recorder.begin().await?;
         }
@@ -285,6 +284,19 @@ impl Sessions {
         })
     }
 
+    /// The prompt of a new session, if there are tools to speak of.
+    fn render_prompt(&self, request: &ChatRequest, context: &SessionContext) -> Option<Arc<str>> {
+        if request.tools.tools().is_empty() {
+            return None;
+        }
+        let environment = Environment {
+            working_dir: context.workspace.root(),
+            date: &prompt::today(),
+            tools: &request.tools,
+        };
+        Some(self.prompts.render(environment))
+    }
+
     /// The session as it was after the turn that the request goes on from.
     async fn context(
         &self,
@@ -306,19 +318,6 @@ impl Sessions {
     }
 }
 
-/// The prompt of a new session, if there are tools to speak of.
-fn render_prompt(request: &ChatRequest, context: &SessionContext) -> Option<String> {
-    if request.tools.tools().is_empty() {
-        return None;
-    }
-    let environment = Environment {
-        working_dir: context.workspace.root(),
-        date: &prompt::today(),
-        tools: &request.tools,
-    };
-    Some(prompt::render(environment))
-}
-
 /// Notes in the row of the turn that left a round open which turn takes it up.
 fn taken_up(opener: matching::Turn, by: &TurnId) -> Change {
     let matching::Turn { mut row, mut body } = opener;
@@ -327,16 +326,10 @@ fn taken_up(opener: matching::Turn, by: &TurnId) -> Change {
     Change::Turn(row)
 }
 
-/// What the session's row holds; of a new session that goes on from another, the prompt alone.
+/// What the session's row holds.
 fn stored_body(resolved: &ResolvedSession) -> SessionBody {
-    let read = |row: &SessionRow| serde_json::from_slice::<SessionBody>(&row.body).ok();
-    match (&resolved.row, &resolved.origin) {
-        (Some(row), _) => read(row).unwrap_or_default(),
-        (None, Some(origin)) => {
-            SessionBody { grants: Vec::new(), ..read(origin).unwrap_or_default() }
-        }
-        (None, None) => SessionBody::default(),
-    }
+    let stored = resolved.row.as_ref().and_then(|row| serde_json::from_slice(&row.body).ok());
+    stored.unwrap_or_default()
 }
 
 /// The client's own name if it gave one.
@@ -360,6 +353,7 @@ fn session_row(
         model: request.model.clone(),
         created_ms: known.map_or(turn.started_ms, |row| row.created_ms),
         updated_ms: turn.started_ms,
+        prompt: turn.prompt.clone(),
         body: Vec::new(),
     }
 }

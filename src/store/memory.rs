@@ -270,6 +270,7 @@ pub(crate) mod samples {
             model: "model".to_owned(),
             created_ms: 1_000,
             updated_ms: 2_000,
+            prompt: None,
             body: b"{}".to_vec(),
         }
     }

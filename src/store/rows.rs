@@ -1,5 +1,7 @@
 //! Defines the rows of the store and the changes to them.
 
+use std::sync::Arc;
+
 use crate::ids::{ApprovalId, KeyId, Scope, SessionId, TurnId};
 
 /// A keyed hash of 256 bits.
@@ -26,7 +28,9 @@ pub(crate) struct SessionRow {
     /// Milliseconds since 1970; for people, never for an order.
     pub(crate) created_ms: i64,
     pub(crate) updated_ms: i64,
-    /// What the whole session shares: `sessions::record::SessionBody` as JSON.
+    /// The system prompt, rendered once. Many sessions have the same.
+    pub(crate) prompt: Option<Arc<str>>,
+    /// What else the whole session shares: `sessions::record::SessionBody` as JSON.
     pub(crate) body: Vec<u8>,
 }
 
@@ -49,7 +53,7 @@ pub(crate) struct TurnRow {
     pub(crate) depth: u32,
     /// Of the last link, as the client sees it; `None` for an answer that nothing can match.
     pub(crate) digests: Option<LinkDigests>,
-    /// The hash of the request.
+    /// The hash of the request; `None` once the turn has ended in a way that a retry need not know.
     pub(crate) request: Option<Digest>,
     /// The hash of its `Idempotency-Key`.
     pub(crate) idempotency: Option<Digest>,

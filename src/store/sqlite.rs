@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::file::DatabaseFile;
 pub(crate) use self::file::OpenError;
 use self::readers::Readers;
-use self::writer::{Unended, Writer};
+use self::writer::{Haste, Unended, Writer};
 use super::rows::{ApprovalRow, Change, EntryRow, SessionRow, TurnRow, TurnStatus};
 use super::settings::StoreSettings;
 use super::{ApprovalKey, SessionKey, SessionPage, SizeOf, Store, StoreError, TurnKey};
@@ -90,6 +90,16 @@ impl SqliteStore {
         self.readers.close();
     }
 
+    fn write(
+        &self,
+        changes: Vec<Change>,
+        haste: Haste,
+    ) -> BoxFuture<'static, Result<(), StoreError>> {
+        let (reply, answer) = oneshot::channel();
+        self.writer.commit(changes, haste, reply);
+        Box::pin(async move { answer.await.unwrap_or(Err(StoreError::Unavailable)) })
+    }
+
     fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -107,9 +117,11 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>> {
-        let (reply, answer) = oneshot::channel();
-        self.writer.commit(changes, reply);
-        Box::pin(async move { answer.await.unwrap_or(Err(StoreError::Unavailable)) })
+        self.write(changes, Haste::Now)
+    }
+
+    fn commit_together(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.write(changes, Haste::Together)
     }
 
     fn session(

@@ -29,6 +29,7 @@ use crate::sessions::Sessions;
 use crate::sessions::approval_settings::ApprovalSettings;
 use crate::sessions::context_limits::KnownLimits;
 use crate::sessions::naming::PendingNames;
+use crate::sessions::recorder::Recorders;
 use crate::sessions::request::Progress;
 use crate::sessions::rest::Rest;
 use crate::sessions::running::Running;
@@ -165,6 +166,8 @@ fn sessions(
         store: Arc::clone(store),
         running: Arc::clone(running),
         names: PendingNames::default(),
+        prompts: agent::prompt::Prompts::default(),
+        recorders: Recorders::default(),
         shutdown: CancellationToken::new(),
     }
 }

@@ -10,8 +10,8 @@ use super::super::rows::{
 };
 use crate::ids::{ApprovalId, KeyId, Scope, SessionId, TurnId};
 
-pub(super) const SESSION: &str =
-    "s.id, s.scope, s.key, s.name, s.name_model, s.model, s.created_ms, s.updated_ms, s.body";
+pub(super) const SESSION: &str = "s.id, s.scope, s.key, s.name, s.name_model, s.model, s.created_ms, s.updated_ms, s.body, \
+     (SELECT p.text FROM prompts p WHERE p.seq = s.prompt)";
 
 pub(super) fn session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     let model = row.get(4)?;
@@ -25,6 +25,7 @@ pub(super) fn session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         created_ms: row.get(6)?,
         updated_ms: row.get(7)?,
         body: row.get(8)?,
+        prompt: row.get(9)?,
     })
 }
 

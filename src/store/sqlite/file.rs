@@ -195,6 +195,9 @@ impl DatabaseFile {
             None => Connection::open_with_flags(path, flags)?,
         };
         connection.busy_timeout(BUSY_TIMEOUT)?;
+        // Otherwise SQLite compares parameters with the conditions of partial indices, and
+        // prepares such a statement again for each other value.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.execute_batch(
             "PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;",
         )?;

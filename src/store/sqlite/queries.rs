@@ -55,7 +55,7 @@ pub(super) fn sessions(
     // One more shows whether there are more.
     let rows = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
     let summary = |row: &rusqlite::Row<'_>| {
-        let turns: i64 = row.get(9)?;
+        let turns: i64 = row.get(10)?;
         Ok(SessionSummary { session: columns::session(row)?, turns: turns.unsigned_abs() })
     };
     let mut statement = snapshot.prepare_cached(&sql)?;

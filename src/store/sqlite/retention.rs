@@ -117,6 +117,7 @@ pub(super) fn step(
         }
         Found::NoneYet => Ok(Step::More),
         Found::Nothing => {
+            remove_prompts(connection)?;
             *progress = Progress::default();
             Ok(Step::Done)
         }
@@ -208,6 +209,13 @@ fn sweep(connection: &Connection) -> rusqlite::Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// Removes the prompts that no session has any more.
+fn remove_prompts(connection: &Connection) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM prompts WHERE NOT EXISTS \
+               (SELECT 1 FROM sessions s WHERE s.prompt = prompts.seq)";
+    connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
 /// How much one step may still remove.

@@ -6,10 +6,10 @@ use rusqlite::Connection;
 pub(super) const APPLICATION_ID: i32 = 0x746f_6f6c;
 
 /// The version that this program reads and writes: `PRAGMA user_version`.
-pub(super) const VERSION: i32 = 1;
+pub(super) const VERSION: i32 = 2;
 
 /// The statements that lead from each version to the next.
-const MIGRATIONS: [&str; VERSION as usize] = [TABLES];
+const MIGRATIONS: [&str; VERSION as usize] = [TABLES, PROMPTS];
 
 /// The entries of a turn have the turn's `seq`, shifted by this, as the upper part of their own:
 /// so they lie together and need no index.
@@ -80,6 +80,17 @@ CREATE TABLE approvals (
 CREATE INDEX approvals_by_session ON approvals (session);
 CREATE INDEX approvals_by_turn ON approvals (turn);
 CREATE INDEX approvals_open ON approvals (session) WHERE decision IS NULL;
+";
+
+/// A prompt is kept once, however many sessions have it: by the BLAKE3 hash of its text.
+const PROMPTS: &str = "
+CREATE TABLE prompts (
+    seq INTEGER PRIMARY KEY,
+    digest BLOB NOT NULL UNIQUE,
+    text TEXT NOT NULL
+) STRICT;
+ALTER TABLE sessions ADD COLUMN prompt INTEGER REFERENCES prompts (seq);
+CREATE INDEX sessions_by_prompt ON sessions (prompt) WHERE prompt IS NOT NULL;
 ";
 
 /// Runs the migrations that are missing, each in a transaction with its version: one that was

@@ -10,6 +10,8 @@ mod steps;
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
+
 use super::super::rows::{
     ApprovalRow, Change, EntryRow, LinkDigests, SessionName, SessionRow, TurnRow, TurnStatus,
 };
@@ -41,6 +43,7 @@ fn session(scope: Scope) -> SessionRow {
         model: "demo".into(),
         created_ms: now_ms(),
         updated_ms: now_ms(),
+        prompt: None,
         body: b"{}".to_vec(),
     }
 }
@@ -227,6 +230,7 @@ async fn sessions_are_listed_by_their_last_use_in_pages() {
 #[test]
 fn no_look_up_scans_a_table() {
     let connection = rusqlite::Connection::open_in_memory().unwrap();
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).unwrap();
     schema::migrate(&connection).unwrap();
     let check = |sql: &str| {
         let plan = format!("EXPLAIN QUERY PLAN {sql}");
@@ -250,12 +254,53 @@ fn no_look_up_scans_a_table() {
     check("SELECT seq FROM sessions WHERE scope = ?1 AND name = ?2 AND name_model IS ?3");
     check("SELECT seq FROM sessions WHERE scope = ?1 AND name = ?2 ORDER BY used DESC LIMIT 1");
     check("SELECT seq FROM sessions WHERE id IS NULL LIMIT 1");
+    check("SELECT 1 FROM sessions s WHERE s.prompt = ?1");
     check("UPDATE turns SET status = ?1 WHERE status = 0");
     check("SELECT seq FROM sessions WHERE id IS NOT NULL AND ?1 < used ORDER BY used");
     check(
         "SELECT seq FROM sessions WHERE id IS NOT NULL AND scope = ?1 AND used < ?2 \
          ORDER BY used DESC LIMIT ?3",
     );
+}
+
+/// A parameter's value decides nothing about a plan: otherwise SQLite would prepare statements
+/// again and again.
+#[test]
+fn a_statement_is_prepared_once() {
+    let home = tempfile::tempdir().unwrap();
+    let file = DatabaseFile::in_directory(home.path()).unwrap();
+    for connection in [file.open().unwrap(), file.connect_reader().unwrap()] {
+        assert!(connection.db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG).unwrap());
+    }
+}
+
+#[tokio::test]
+async fn sessions_with_one_prompt_share_it_and_the_last_one_takes_it_along() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    let with = |prompt: &str| SessionRow { prompt: Some(prompt.into()), ..session(scope("key")) };
+    let rows = [with("one"), with("one"), with("two"), session(scope("key"))];
+    store.commit(rows.iter().cloned().map(Change::Session).collect()).await.unwrap();
+    let prompts = || -> Vec<String> {
+        let connection = rusqlite::Connection::open(home.path().join("toolhand.db")).unwrap();
+        let mut select = connection.prepare("SELECT text FROM prompts ORDER BY seq").unwrap();
+        let texts = select.query_map([], |row| row.get(0)).unwrap();
+        texts.map(Result::unwrap).collect()
+    };
+
+    assert_eq!(prompts(), ["one", "two"]);
+    for row in &rows {
+        let found = store.session(scope("key"), SessionKey::Id(row.id.clone())).await;
+        assert_eq!(found.unwrap().as_ref(), Some(row));
+    }
+
+    // What is forgotten is removed while nothing else is written, and before the end.
+    for (row, left) in rows.iter().zip([&["one", "two"][..], &["two"], &[]]) {
+        store.commit(vec![Change::Forget(row.id.clone())]).await.unwrap();
+        while prompts() != left {
+            tokio::task::yield_now().await;
+        }
+    }
 }
 
 #[test]

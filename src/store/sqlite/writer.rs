@@ -2,8 +2,9 @@
 //! nothing waits.
 
 use std::collections::HashSet;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
+use std::thread::Thread;
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 use super::super::StoreError;
 use super::super::rows::{Change, TurnStatus};
 use super::super::settings::StoreSettings;
-use super::changes::{self, ChangeError};
+use super::changes::{self, Applier, ChangeError};
 use super::file::{self, DatabaseFile, OpenError};
 use super::readers::Readers;
 use super::retention::{self, Clock, Progress, Step};
@@ -42,23 +43,42 @@ const MIN_RETENTION_INTERVAL: Duration = Duration::from_secs(1);
 /// While there is something to forget, every so many transactions one is a step of it.
 const TRANSACTIONS_PER_STEP: u32 = 8;
 
+/// How long a commit that may wait is kept for others. Above the time between two commits where
+/// many turns run, and too short for a person.
+const TOGETHER: Duration = Duration::from_millis(1);
+
 /// Turns that do not run any more, though the disk does not say so: something of them could not
 /// be written. They count as crashed.
 pub(super) type Unended = Arc<Mutex<HashSet<TurnId>>>;
 
 type Reply = oneshot::Sender<Result<(), StoreError>>;
 
-/// What callers wait for together.
-type Batch = Vec<(Vec<Change>, Reply)>;
+/// What a caller waits for.
+struct Commit {
+    changes: Vec<Change>,
+    haste: Haste,
+    reply: Reply,
+}
+
+/// How soon a commit is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Haste {
+    Now,
+    /// With others, if some come within [`TOGETHER`].
+    Together,
+}
 
 enum Message {
-    Commit(Vec<Change>, Reply),
+    Commit(Commit),
     Close(oneshot::Sender<()>),
 }
 
 /// The way to the thread. When it is dropped, the thread writes what it has got, and ends.
 #[derive(Debug)]
-pub(super) struct Writer(Sender<Message>);
+pub(super) struct Writer {
+    messages: Sender<Message>,
+    thread: Thread,
+}
 
 impl Writer {
     pub(super) fn start(
@@ -91,17 +111,22 @@ impl Writer {
         };
         let (sender, messages) = channel();
         let spawned = std::thread::Builder::new().name("store".into());
-        spawned.spawn(move || thread.run(&messages)).map_err(|error| refuse(&error))?;
-        Ok(Self(sender))
+        let spawned = spawned.spawn(move || thread.run(&messages));
+        let thread = spawned.map_err(|error| refuse(&error))?.thread().clone();
+        Ok(Self { messages: sender, thread })
     }
 
     /// If the thread has ended, `reply` is dropped with the message.
-    pub(super) fn commit(&self, changes: Vec<Change>, reply: Reply) {
-        _ = self.0.send(Message::Commit(changes, reply));
+    pub(super) fn commit(&self, changes: Vec<Change>, haste: Haste, reply: Reply) {
+        _ = self.messages.send(Message::Commit(Commit { changes, haste, reply }));
+        if haste == Haste::Now {
+            self.thread.unpark();
+        }
     }
 
     pub(super) fn close(&self, done: oneshot::Sender<()>) {
-        _ = self.0.send(Message::Close(done));
+        _ = self.messages.send(Message::Close(done));
+        self.thread.unpark();
     }
 }
 
@@ -133,8 +158,8 @@ impl WriterThread {
     fn run(mut self, messages: &Receiver<Message>) {
         let closing = loop {
             match messages.recv_timeout(self.patience()) {
-                Ok(Message::Commit(changes, reply)) => {
-                    let (batch, closing) = join(changes, reply, messages);
+                Ok(Message::Commit(first)) => {
+                    let (batch, closing) = join(first, messages);
                     self.write(batch);
                     if closing.is_some() {
                         break closing;
@@ -160,76 +185,66 @@ impl WriterThread {
         if self.unsaved == 0 { until_retention } else { until_retention.min(IDLE) }
     }
 
-    fn write(&mut self, batch: Batch) {
-        let written: usize = batch.iter().flat_map(|(changes, _)| changes).map(changes::size).sum();
-        let outcomes = self.connected().and_then(|()| self.transaction(&batch));
-        match outcomes {
-            Ok(outcomes) => {
-                self.recovered();
-                self.unsaved += TRANSACTION_SIZE + written;
-                self.since_retention += written as u64;
-                self.since_step += 1;
-                let forgets = |change: &Change| matches!(change, Change::Forget(_));
-                if batch.iter().flat_map(|(changes, _)| changes).any(forgets) {
-                    self.retention_at = Instant::now();
-                }
-                self.mark_unended();
-                for ((_, reply), outcome) in batch.into_iter().zip(outcomes) {
+    /// Writes the batch in one transaction. A caller whose changes do not fit does not spoil
+    /// those of the others.
+    fn write(&mut self, batch: Vec<Commit>) {
+        match self.connected().and_then(|()| self.transaction(&batch)) {
+            Ok(Fit::All) => {
+                self.written(&batch);
+                for commit in batch {
                     // A caller that has gone does not need to know.
-                    _ = reply.send(outcome);
+                    _ = commit.reply.send(Ok(()));
                 }
             }
+            Ok(Fit::NotAll) if batch.len() == 1 => {
+                for commit in batch {
+                    _ = commit.reply.send(Err(StoreError::Conflict));
+                }
+            }
+            Ok(Fit::NotAll) => batch.into_iter().for_each(|commit| self.write(vec![commit])),
             Err(error) => {
                 self.failed(&error);
-                for (changes, reply) in batch {
-                    sync::lock(&self.unended).extend(changes.iter().filter_map(ended_turn));
-                    _ = reply.send(Err(StoreError::Unavailable));
+                for commit in batch {
+                    sync::lock(&self.unended).extend(commit.changes.iter().filter_map(ended_turn));
+                    _ = commit.reply.send(Err(StoreError::Unavailable));
                 }
             }
         }
     }
 
-    /// Applies the batch in one transaction. A caller whose changes do not fit does not spoil
-    /// those of the others.
-    fn transaction(
-        &mut self,
-        batch: &[(Vec<Change>, Reply)],
-    ) -> rusqlite::Result<Vec<Result<(), StoreError>>> {
-        let Some(connection) = &self.connection else { return Ok(Vec::new()) };
+    fn written(&mut self, batch: &[Commit]) {
+        let changes = || batch.iter().flat_map(|commit| &commit.changes);
+        let written: usize = changes().map(changes::size).sum();
+        self.recovered();
+        self.unsaved += TRANSACTION_SIZE + written;
+        self.since_retention += written as u64;
+        self.since_step += 1;
+        if changes().any(|change| matches!(change, Change::Forget(_))) {
+            self.retention_at = Instant::now();
+        }
+        self.mark_unended();
+    }
+
+    /// Applies all of the batch or nothing.
+    fn transaction(&mut self, batch: &[Commit]) -> rusqlite::Result<Fit> {
+        let Some(connection) = &self.connection else { return Ok(Fit::NotAll) };
         let run = |sql| connection.prepare_cached(sql)?.execute([]).map(drop);
-        let is_alone = batch.len() == 1;
-        let mut outcomes = Vec::with_capacity(batch.len());
         run("BEGIN IMMEDIATE")?;
-        for (changes, _) in batch {
-            if !is_alone {
-                run("SAVEPOINT caller")?;
-            }
-            let applied = changes.iter().try_for_each(|change| {
-                let used = self.next_use;
-                self.next_use += 1;
-                changes::apply(connection, change, used)
-            });
-            let conflicts = match applied {
-                Ok(()) => false,
-                Err(ChangeError::Conflict) => true,
-                Err(ChangeError::Sqlite(error)) => return Err(error),
-            };
-            match (is_alone, conflicts) {
-                (true, true) => {
+        let mut applier = Applier::new(connection);
+        for change in batch.iter().flat_map(|commit| &commit.changes) {
+            let used = self.next_use;
+            self.next_use += 1;
+            match applier.apply(change, used) {
+                Ok(()) => {}
+                Err(ChangeError::Conflict) => {
                     run("ROLLBACK")?;
-                    return Ok(vec![Err(StoreError::Conflict)]);
+                    return Ok(Fit::NotAll);
                 }
-                (true, false) => {}
-                (false, true) => {
-                    run("ROLLBACK TO caller")?;
-                    run("RELEASE caller")?;
-                }
-                (false, false) => run("RELEASE caller")?,
+                Err(ChangeError::Sqlite(error)) => return Err(error),
             }
-            outcomes.push(if conflicts { Err(StoreError::Conflict) } else { Ok(()) });
         }
         run("COMMIT")?;
-        Ok(outcomes)
+        Ok(Fit::All)
     }
 
     /// Marks the turns as crashed whose end the store could not take.
@@ -348,6 +363,12 @@ impl WriterThread {
     }
 }
 
+/// Whether changes fit what is there.
+enum Fit {
+    All,
+    NotAll,
+}
+
 /// The turn that ends with this change, or because it is not there.
 fn ended_turn(change: &Change) -> Option<TurnId> {
     match change {
@@ -357,18 +378,28 @@ fn ended_turn(change: &Change) -> Option<TurnId> {
     }
 }
 
-/// Takes what waits behind the first commit, up to a request to close.
-fn join(
-    changes: Vec<Change>,
-    reply: Reply,
-    messages: &Receiver<Message>,
-) -> (Batch, Option<oneshot::Sender<()>>) {
-    let mut batch = vec![(changes, reply)];
+/// Takes what waits behind the first commit, up to a request to close. While each of them may
+/// wait, it waits for more.
+fn join(first: Commit, messages: &Receiver<Message>) -> (Vec<Commit>, Option<oneshot::Sender<()>>) {
+    let until = Instant::now() + TOGETHER;
+    let mut may_wait = first.haste == Haste::Together;
+    let mut batch = vec![first];
     while batch.len() < MAX_JOINED {
         match messages.try_recv() {
-            Ok(Message::Commit(changes, reply)) => batch.push((changes, reply)),
+            Ok(Message::Commit(commit)) => {
+                may_wait &= commit.haste == Haste::Together;
+                batch.push(commit);
+            }
             Ok(Message::Close(done)) => return (batch, Some(done)),
-            Err(_) => break,
+            Err(TryRecvError::Disconnected) => break,
+            Err(TryRecvError::Empty) => {
+                let left = until.saturating_duration_since(Instant::now());
+                if !may_wait || left.is_zero() {
+                    break;
+                }
+                // Whoever is in haste ends it. The others do not wake the thread.
+                std::thread::park_timeout(left);
+            }
         }
     }
     (batch, None)

@@ -23,7 +23,7 @@ impl Database {
 
     fn try_apply(&mut self, change: &Change) -> Result<(), ChangeError> {
         self.uses += 1;
-        changes::apply(&self.connection, change, self.uses)
+        changes::Applier::new(&self.connection).apply(change, self.uses)
     }
 
     fn apply(&mut self, changes: &[Change]) {
