@@ -1,5 +1,6 @@
-//! Defines a type for each kind of id. The ids that the server makes are UUIDs of version 7: 74
-//! random bits behind the time, so that the store's rows of the same time lie together.
+//! Defines a type for each kind of id. The ids that the server makes are UUIDs: those that the
+//! store looks up are of version 7, 74 random bits behind the time, so that rows of one time lie
+//! together; the others of version 4, 122 random bits.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 macro_rules! random_ids {
-    ($($(#[$doc:meta])* $name:ident = $prefix:literal;)*) => {$(
+    ($uuid:ident: $($(#[$doc:meta])* $name:ident = $prefix:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
@@ -16,7 +17,7 @@ macro_rules! random_ids {
 
         impl $name {
             pub(crate) fn random() -> Self {
-                Self(format!(concat!($prefix, "{}"), Uuid::now_v7().simple()))
+                Self(format!(concat!($prefix, "{}"), Uuid::$uuid().simple()))
             }
         }
 
@@ -28,19 +29,22 @@ macro_rules! random_ids {
     )*};
 }
 
-random_ids! {
+random_ids! { now_v7:
     /// A session.
     SessionId = "sess_";
     /// A turn: one client request until its answer.
     TurnId = "turn_";
+    /// A question to a person about a tool call.
+    ApprovalId = "appr_";
+}
+
+random_ids! { new_v4:
     /// The `id` of a completion and of all its chunks.
     CompletionId = "chatcmpl-";
     /// An HTTP request, in the log and upstream. A client may choose its own.
     RequestId = "req_";
     /// A tool call for which the model gave no id, or one that was in use.
     CallId = "call_";
-    /// A question to a person about a tool call.
-    ApprovalId = "appr_";
     /// A card that shows a tool call in a frontend.
     CardId = "card_";
 }

@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::retold::{self, RecordedSummary};
 use crate::errors::ApiError;
 use crate::execution::ask::Ask;
 use crate::ids::ApprovalId;
@@ -104,9 +105,9 @@ pub(crate) struct End {
     /// The calls that the client was sent, as entries of `tool_calls`. The calls of
     /// `ask_user` and `toolhand_approval` are among them.
     pub(crate) client_calls: Vec<Value>,
-    /// Usage, rounds and so on, for telling the turn again: `agent::events::Finished` as the
-    /// agent writes it.
-    pub(crate) summary: Value,
+    /// For telling the turn again. One of another form costs the figures alone.
+    #[serde(deserialize_with = "retold::lenient")]
+    pub(crate) summary: RecordedSummary,
     /// Whether a tool has run.
     pub(crate) tools_ran: bool,
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::events::{Finished, Summary};
@@ -10,23 +10,29 @@ use crate::ids::TurnId;
 use crate::openai::chunk::{FinishReason, RawMembers};
 use crate::openai::usage::Usage;
 
-/// The members of `End.summary`.
-#[derive(Debug, Default, Serialize, Deserialize)]
+/// Usage, rounds and so on: what a turn told at its end, but for its messages.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Recorded {
+pub(crate) struct RecordedSummary {
     reason: Option<String>,
     usage: Option<Map<String, Value>>,
     rounds: u32,
     tool_calls: usize,
     duration_ms: u64,
     rounds_without_usage: u32,
-    context_tokens: Option<u64>,
+    pub(crate) context_tokens: Option<u64>,
     unknown: Map<String, Value>,
+}
+
+/// Reads a summary; a default one from what is none.
+pub(super) fn lenient<'de, D: Deserializer<'de>>(from: D) -> Result<RecordedSummary, D::Error> {
+    let value = Value::deserialize(from)?;
+    Ok(RecordedSummary::deserialize(value).unwrap_or_default())
 }
 
 impl Finished {
     /// What `End.summary` holds. The messages are in the record anyway.
-    pub(crate) fn to_record(&self) -> Value {
+    pub(crate) fn to_record(&self) -> RecordedSummary {
         let unknown = self
             .unknown
             .iter()
@@ -35,8 +41,11 @@ impl Finished {
     }
 
     /// Reads `End.summary` of a turn that finished. `None` if it did not finish.
-    pub(crate) fn from_record(summary: &Value, session: String, turn: TurnId) -> Option<Self> {
-        let recorded = Recorded::deserialize(summary).ok()?;
+    pub(crate) fn from_record(
+        recorded: RecordedSummary,
+        session: String,
+        turn: TurnId,
+    ) -> Option<Self> {
         let unknown: RawMembers = recorded
             .unknown
             .into_iter()
@@ -62,7 +71,7 @@ impl Finished {
 }
 
 /// The same for a turn that did not finish.
-pub(super) fn unfinished(usage: Option<&Usage>, summary: &Summary) -> Value {
+pub(super) fn unfinished(usage: Option<&Usage>, summary: &Summary) -> RecordedSummary {
     recorded(None, usage, summary, Map::new())
 }
 
@@ -71,22 +80,17 @@ fn recorded(
     usage: Option<&Usage>,
     summary: &Summary,
     unknown: Map<String, Value>,
-) -> Value {
-    let usage = usage.and_then(|usage| match serde_json::to_value(usage) {
-        Ok(Value::Object(usage)) => Some(usage),
-        _ => None,
-    });
-    let recorded = Recorded {
+) -> RecordedSummary {
+    RecordedSummary {
         reason: reason.map(|reason| reason.as_str().to_owned()),
-        usage,
+        usage: usage.map(|usage| usage.counts().clone()),
         rounds: summary.rounds,
         tool_calls: summary.tool_calls,
         duration_ms: summary.duration.as_millis().try_into().unwrap_or(u64::MAX),
         rounds_without_usage: summary.rounds_without_usage,
         context_tokens: summary.context_tokens,
         unknown,
-    };
-    serde_json::to_value(recorded).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
@@ -116,10 +120,12 @@ mod tests {
         };
 
         let turn = finished.summary.turn.clone();
-        let again = Finished::from_record(&finished.to_record(), "s".to_owned(), turn);
+        let written = serde_json::to_string(&finished.to_record()).unwrap();
+        let read = serde_json::from_str(&written).unwrap();
+        let again = Finished::from_record(read, "s".to_owned(), turn);
 
         assert_eq!(format!("{:?}", again.unwrap()), format!("{finished:?}"));
         let unfinished = unfinished(finished.usage.as_ref(), &finished.summary);
-        assert!(Finished::from_record(&unfinished, String::new(), TurnId::random()).is_none());
+        assert!(Finished::from_record(unfinished, String::new(), TurnId::random()).is_none());
     }
 }

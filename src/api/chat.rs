@@ -81,7 +81,8 @@ pub(crate) async fn create(
             form,
             headers,
         };
-        chat.turns.begin(request, caller, permit).await
+        // The largest future of a request by far, and done before the answer begins.
+        Box::pin(chat.turns.begin(request, caller, permit)).await
     };
     let subscriber = match chat.turns.running.listen(scope, fingerprint, form, begin).await {
         Ok(Some(subscriber)) => subscriber,

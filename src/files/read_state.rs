@@ -70,6 +70,11 @@ impl Fingerprint {
 }
 
 impl ReadState {
+    /// Whether no file is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().files.is_empty()
+    }
+
     /// Begins a round of tool calls. The calls of one round overlap, so a page counts as shown
     /// only from the next round on.
     pub(crate) fn begin_round(&self) {

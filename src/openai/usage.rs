@@ -74,6 +74,11 @@ impl Usage {
         Some(Self(counts))
     }
 
+    /// The counts, as they are written.
+    pub(crate) fn counts(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
     /// Adds the counts of another round.
     pub(crate) fn add(&mut self, other: &Self) {
         merge(&mut self.0, &other.0);

@@ -114,7 +114,7 @@ impl TurnRecord {
     /// behind that.
     pub(crate) fn context_tokens(&self) -> Option<u64> {
         let end = self.end()?;
-        let counted = end.summary.get("context_tokens")?.as_u64().filter(|tokens| *tokens > 0)?;
+        let counted = end.summary.context_tokens.filter(|tokens| *tokens > 0)?;
         let last = end.last.as_ref().map_or(0, |last| last.messages.len());
         Some(counted.saturating_add(last as u64 / 4))
     }

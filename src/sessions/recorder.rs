@@ -84,13 +84,14 @@ impl CurrentState {
     fn facts(&self) -> Option<Facts> {
         let working_dir = self.context.working_dir();
         let is_root = working_dir == self.context.workspace.root();
+        if self.before.is_none() && is_root && self.context.read_state.is_empty() {
+            return None;
+        }
         let now = Facts {
             working_dir: (!is_root).then_some(working_dir),
             read_state: self.context.read_state.save(),
         };
-        let before = self.before.as_ref();
-        let is_same = before.map_or_else(|| now == Facts::of_empty(), |before| now == *before);
-        (!is_same).then_some(now)
+        (self.before.as_ref() != Some(&now)).then_some(now)
     }
 
     /// The body of the session.
@@ -140,16 +141,34 @@ impl TurnRecorder {
             changes.append(&mut rows.first);
             changes
         };
-        self.send(changes, false).await
+        self.send(changes).await
     }
 
     /// Commits behind all that was committed before; not at all if something of that has failed.
-    fn send(&self, changes: Vec<Change>, is_end: bool) -> Committing {
+    fn send(&self, changes: Vec<Change>) -> Committing {
         let mut last = sync::lock(&self.last);
-        if let Some(failed) = last.as_ref().filter(|before| matches!(before.peek(), Some(Err(_)))) {
+        if let Some(failed) = last.as_ref().filter(|last| has_failed(last)) {
             return failed.clone();
         }
-        let before = last.take();
+        let committing = self.sent(last.take(), changes, false).shared();
+        *last = Some(committing.clone());
+        committing
+    }
+
+    /// [`Self::send`] of what nothing follows.
+    fn send_end(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>> {
+        match sync::lock(&self.last).take() {
+            Some(failed) if has_failed(&failed) => failed.boxed(),
+            before => self.sent(before, changes, true),
+        }
+    }
+
+    fn sent(
+        &self,
+        before: Option<Committing>,
+        changes: Vec<Change>,
+        is_end: bool,
+    ) -> BoxFuture<'static, Result<(), StoreError>> {
         self.written.maybe_rows.store(true, Ordering::Relaxed);
         // Nothing but the client waits for the end of a turn.
         let committed = if is_end && self.recorders.are_many() {
@@ -158,7 +177,7 @@ impl TurnRecorder {
             self.store.commit(changes)
         };
         let written = Arc::clone(&self.written);
-        let committing = async move {
+        Box::pin(async move {
             if let Some(before) = before {
                 before.await?;
             }
@@ -171,17 +190,14 @@ impl TurnRecorder {
                 written.maybe_rows.store(false, Ordering::Relaxed);
             }
             outcome
-        };
-        let committing = committing.boxed().shared();
-        *last = Some(committing.clone());
-        committing
+        })
     }
 
     fn changes(&self, entry: &Entry) -> Vec<Change> {
         let rows = sync::lock(&self.rows);
         let mut changes = Vec::new();
         if let Entry::End(end) = entry {
-            changes = self.ended(&rows, end).put(&self.current);
+            changes = self.ended(&rows, end);
         } else if !self.written.rows.load(Ordering::Relaxed) {
             changes = rows.put(&self.current);
         }
@@ -194,25 +210,33 @@ impl TurnRecorder {
     }
 
     /// The rows with how the turn ended.
-    fn ended(&self, rows: &Rows, end: &End) -> Rows {
-        let mut rows = rows.clone();
+    fn ended(&self, rows: &Rows, end: &End) -> Vec<Change> {
+        let (mut session, mut turn) = (rows.session.clone(), rows.turn.clone());
         let ids = end.client_calls.iter().filter_map(|call| call["id"].as_str());
         let ids: Vec<String> = ids.map(str::to_owned).collect();
-        (rows.turn.depth, rows.turn.digests) = (self.address)(&end.said, &ids);
-        rows.turn.status = status(end);
-        if is_forgettable(end) && rows.turn.idempotency.is_none() {
-            rows.turn.request = None;
+        (turn.depth, turn.digests) = (self.address)(&end.said, &ids);
+        turn.status = status(end);
+        if is_forgettable(end) && turn.idempotency.is_none() {
+            turn.request = None;
         }
-        rows.body.facts = self.current.facts();
-        rows.session.updated_ms = clock::now_ms();
-        rows
+        turn.body = match self.current.facts() {
+            None => json(&rows.body),
+            facts => json(&TurnBody { facts, ..rows.body.clone() }),
+        };
+        session.updated_ms = clock::now_ms();
+        session.body = self.current.session();
+        vec![Change::Session(session), Change::Turn(turn)]
     }
 }
 
 impl Recorder for TurnRecorder {
     fn commit(&self, entry: Entry) -> BoxFuture<'static, Result<(), ApiError>> {
-        let is_end = matches!(entry, Entry::End(_));
-        let committing = self.send(self.changes(&entry), is_end);
+        let changes = self.changes(&entry);
+        if matches!(entry, Entry::End(_)) {
+            let committing = self.send_end(changes);
+            return Box::pin(async move { Ok(committing.await?) });
+        }
+        let committing = self.send(changes);
         Box::pin(async move { Ok(committing.await?) })
     }
 }
@@ -225,6 +249,10 @@ impl Rows {
         session.body = present.session();
         vec![Change::Session(session), Change::Turn(turn)]
     }
+}
+
+fn has_failed(committing: &Committing) -> bool {
+    matches!(committing.peek(), Some(Err(_)))
 }
 
 /// Whether the same request, sent again, simply runs anew: then nobody looks for this turn by it.

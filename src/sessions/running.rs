@@ -17,9 +17,11 @@ mod slots;
 mod subscriber;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -55,7 +57,6 @@ const MAX_KEPT_BYTES: usize = 32 << 20;
 const PLACES: usize = 64;
 
 /// A turn that has been started.
-#[derive(Debug)]
 pub(crate) struct StartedTurn {
     pub(crate) session: SessionId,
     /// The client's own name of the session, or its id.
@@ -71,8 +72,14 @@ pub(crate) struct StartedTurn {
     pub(crate) stop: CancellationToken,
     /// Where a person's decisions go while the turn waits for them.
     pub(crate) decisions: Option<mpsc::UnboundedSender<Decided>>,
-    /// The turn's task.
-    pub(crate) task: JoinSet<()>,
+    /// Runs the turn to its end.
+    pub(crate) agent: BoxFuture<'static, ()>,
+}
+
+impl fmt::Debug for StartedTurn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StartedTurn").field("id", &self.id).finish_non_exhaustive()
+    }
 }
 
 /// How a turn is shared.
@@ -219,7 +226,7 @@ impl Running {
         drop(resume);
         let mut keepers = sync::lock(&self.keepers);
         while keepers.try_join_next().is_some() {}
-        keepers.spawn(keeper::keep(Arc::clone(&turn), started.task, revoked));
+        keepers.spawn(keeper::keep(Arc::clone(&turn), started.agent, revoked));
         drop(keepers);
         (turn, subscriber)
     }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::begin::{Caller, NotStarted, Prepared};
@@ -226,8 +225,7 @@ impl Sessions {
             shutdown: self.shutdown.clone(),
         };
         let (outbox, events) = outbox();
-        let mut task = JoinSet::new();
-        task.spawn(async move {
+        let agent = Box::pin(async move {
             turn::run(turn, outbox).await;
             drop(guard);
         });
@@ -242,7 +240,7 @@ impl Sessions {
             events,
             stop,
             decisions,
-            task,
+            agent,
         }
     }
 
@@ -368,9 +366,8 @@ fn ask_again(
 ) -> StartedTurn {
     let TurnParts { session, session_name, id, scope, started_ms, .. } = turn;
     let (outbox, events) = outbox();
-    let mut task = JoinSet::new();
     let ids = (session_name.clone(), id.clone());
-    task.spawn(ask_again::run(recorder, outbox, open, left_out, ids));
+    let agent = Box::pin(ask_again::run(recorder, outbox, open, left_out, ids));
     let (stop, decisions) = (CancellationToken::new(), None);
     StartedTurn {
         session,
@@ -382,6 +379,6 @@ fn ask_again(
         events,
         stop,
         decisions,
-        task,
+        agent,
     }
 }

@@ -12,6 +12,10 @@ use crate::openai::chunk::FinishReason;
 /// right behind them.
 const INTERRUPTED: &str = "Interrupted here.";
 
+fn list_of_one(message: &serde_json::Value) -> String {
+    serde_json::to_string(&[message]).expect("a JSON value can be written")
+}
+
 /// How a turn ended, beside what it said.
 struct TurnEnd {
     outcome: Outcome,
@@ -142,7 +146,7 @@ impl TurnState {
             _ => {}
         }
         Some(RecordedRound {
-            messages: format!("[{value}]"),
+            messages: list_of_one(&value),
             model: self.model().to_owned(),
             has_reasoning: keeps_reasoning && message.has_reasoning(),
         })
@@ -150,7 +154,7 @@ impl TurnState {
 
     fn note(&self) -> RecordedRound {
         RecordedRound {
-            messages: format!("[{}]", note_message(INTERRUPTED)),
+            messages: list_of_one(&note_message(INTERRUPTED)),
             model: self.model().to_owned(),
             has_reasoning: false,
         }

@@ -1,12 +1,13 @@
 //! Watches over a turn until it is over: applies what losing the last subscriber means, and
 //! stops the turn when it is told to.
 
+use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use futures::future::{BoxFuture, FutureExt as _};
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -16,9 +17,16 @@ use super::shared_turn::{Attendance, DisconnectPolicy, SharedTurn};
 /// Then it is aborted: upstream and all processes must be gone within two seconds.
 const STOP_LIMIT: Duration = Duration::from_millis(1500);
 
-/// Keeps the turn until it is over and all its events are taken. Owns the turn's task.
+/// Runs the agent, and keeps the turn until it is over and all its events are taken. Both are one
+/// task: most turns need no thread beside the one that began them.
 /// `revoked` is cancelled when the client key is.
-pub(super) async fn keep(turn: Arc<SharedTurn>, mut task: JoinSet<()>, revoked: CancellationToken) {
+pub(super) async fn keep(
+    turn: Arc<SharedTurn>,
+    agent: BoxFuture<'static, ()>,
+    revoked: CancellationToken,
+) {
+    // A panic ends the turn without a terminal event, which the turn tells.
+    let mut agent = AssertUnwindSafe(agent).catch_unwind();
     let stopping = async {
         tokio::select! {
             () = revoked.cancelled() => turn.stop.cancel(),
@@ -30,18 +38,17 @@ pub(super) async fn keep(turn: Arc<SharedTurn>, mut task: JoinSet<()>, revoked: 
     let mut attending = pin!(std::future::poll_fn(|context| poll_end(&turn, &mut grace, context)));
     tokio::select! {
         biased;
+        _ = &mut agent => {}
         () = &mut attending => {
-            // The end of the turn has been told, and its task ends as well.
-            let ended = async { while task.join_next().await.is_some() {} };
-            let _ = timeout(STOP_LIMIT, ended).await;
+            // The end of the turn has been told, and the agent ends as well.
+            let _ = timeout(STOP_LIMIT, agent).await;
             return;
         }
-        () = async { while task.join_next().await.is_some() {} } => {}
         () = stopping => {
             tracing::warn!(turn = %turn.turn, "a stopped turn did not end, and is aborted");
-            task.shutdown().await;
         }
     }
+    drop(agent);
     turn.task_ended();
     attending.await;
 }

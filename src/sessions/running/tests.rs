@@ -58,9 +58,9 @@ impl Server {
     fn started(&self, is_stuck: bool) -> StartedTurn {
         let (script, mut said) = mpsc::unbounded_channel::<TurnEvent>();
         let (outbox, events) = outbox();
-        let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
+        let stop = CancellationToken::new();
         let stopped = stop.clone();
-        task.spawn(async move {
+        let agent = Box::pin(async move {
             loop {
                 tokio::select! {
                     biased;
@@ -89,7 +89,7 @@ impl Server {
             events,
             stop,
             decisions: None,
-            task,
+            agent,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName};
 use serde_json::value::RawValue;
 
 use super::messages::Message;
@@ -68,6 +68,8 @@ pub(super) fn read(
     let body =
         fields.get("toolhand").map(|value| required_object(value, "toolhand")).transpose()?;
     check_keys(body.as_ref(), headers)?;
+    let is_own = |name: &HeaderName| name.as_str().starts_with(HEADER_PREFIX);
+    let headers = headers.keys().any(is_own).then_some(headers);
     let value = |key: &str| find(key, body.as_ref(), headers);
     let (allow_tools, deny_tools) = match value("tools")? {
         Some(tools) => read_tools(&tools, context)?,
@@ -124,11 +126,12 @@ fn check_keys(body: Option<&Object<'_>>, headers: &HeaderMap) -> Result<(), ApiE
 fn find<'a>(
     key: &str,
     body: Option<&Object<'a>>,
-    headers: &HeaderMap,
+    headers: Option<&HeaderMap>,
 ) -> Result<Option<Value<'a>>, ApiError> {
     if let Some(json) = body.and_then(|body| body.get(key)) {
         return Ok(Some(Value { json: Cow::Borrowed(json), at: format!("toolhand.{key}") }));
     }
+    let Some(headers) = headers else { return Ok(None) };
     let at = format!("{HEADER_PREFIX}{}", key.replace('_', "-"));
     let Some(header) = headers.get(&at) else { return Ok(None) };
     let not_text = || invalid(&at, format!("The header {at} is not readable."));

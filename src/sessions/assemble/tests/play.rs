@@ -12,6 +12,7 @@ use crate::agent::beginning::{Beginning, HistoryPiece};
 use crate::agent::record::{
     Asked, AskingCall, End, Entry, OpenCall, OpenRound, Outcome as Ended, RecordedRound,
 };
+use crate::agent::retold::RecordedSummary;
 use crate::errors::ApiError;
 use crate::execution::ask::{About, Ask};
 use crate::ids::{ApprovalId, KeyId, Scope, SessionId, TurnId};
@@ -320,7 +321,7 @@ impl World {
                 open: script.open,
                 said: script.text,
                 client_calls: script.client_calls,
-                summary: Value::Null,
+                summary: RecordedSummary::default(),
                 tools_ran: true,
             })));
         }
