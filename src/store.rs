@@ -28,9 +28,13 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
     /// future is dropped.
     fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// [`Self::commit`] of what may wait a moment for other commits: written together, each costs
-    /// less.
-    fn commit_together(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>> {
+    /// [`Self::commit`] of what may wait a moment for about so many other commits: written
+    /// together, each costs less.
+    fn commit_together(
+        &self,
+        changes: Vec<Change>,
+        _others: usize,
+    ) -> BoxFuture<'static, Result<(), StoreError>> {
         self.commit(changes)
     }
 

@@ -22,7 +22,7 @@ const EVENT_OVERHEAD: usize = 64;
 
 /// How many events may wait before they are handed over in the middle of a read. One read of
 /// most models' answers brings fewer, and a frontend takes this many without a stall.
-const BATCH: usize = 16;
+const BATCH: usize = 32;
 
 /// The sending half, held by the turn.
 #[derive(Debug)]

@@ -39,13 +39,15 @@ pub(super) struct TurnRecorder {
 pub(crate) struct Recorders(Arc<()>);
 
 impl Recorders {
-    /// So many others are about to commit as well, if one does.
+    /// Of so many turns, one or the other is about to end as well.
     const MANY: usize = 4;
 
-    /// Whether commits are likely to come close together.
-    fn are_many(&self) -> bool {
+    /// For how many other commits the end of a turn may wait.
+    fn others(&self) -> usize {
         // One clone is not a recorder's.
-        Self::MANY < Arc::strong_count(&self.0) - 1
+        let turns = Arc::strong_count(&self.0) - 1;
+        // If all waited for each other, nothing else would be done meanwhile.
+        if Self::MANY < turns { turns / 2 } else { 0 }
     }
 }
 
@@ -171,11 +173,8 @@ impl TurnRecorder {
     ) -> BoxFuture<'static, Result<(), StoreError>> {
         self.written.maybe_rows.store(true, Ordering::Relaxed);
         // Nothing but the client waits for the end of a turn.
-        let committed = if is_end && self.recorders.are_many() {
-            self.store.commit_together(changes)
-        } else {
-            self.store.commit(changes)
-        };
+        let others = if is_end { self.recorders.others() } else { 0 };
+        let committed = self.store.commit_together(changes, others);
         let written = Arc::clone(&self.written);
         Box::pin(async move {
             if let Some(before) = before {

@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::file::DatabaseFile;
 pub(crate) use self::file::OpenError;
 use self::readers::Readers;
-use self::writer::{Haste, Unended, Writer};
+use self::writer::{Commit, Unended, Writer};
 use super::rows::{ApprovalRow, Change, EntryRow, SessionRow, TurnRow, TurnStatus};
 use super::settings::StoreSettings;
 use super::{ApprovalKey, SessionKey, SessionPage, SizeOf, Store, StoreError, TurnKey};
@@ -93,10 +93,10 @@ impl SqliteStore {
     fn write(
         &self,
         changes: Vec<Change>,
-        haste: Haste,
+        others: usize,
     ) -> BoxFuture<'static, Result<(), StoreError>> {
         let (reply, answer) = oneshot::channel();
-        self.writer.commit(changes, haste, reply);
+        self.writer.commit(Commit { changes, others, reply });
         Box::pin(async move { answer.await.unwrap_or(Err(StoreError::Unavailable)) })
     }
 
@@ -117,11 +117,15 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.write(changes, Haste::Now)
+        self.write(changes, 0)
     }
 
-    fn commit_together(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.write(changes, Haste::Together)
+    fn commit_together(
+        &self,
+        changes: Vec<Change>,
+        others: usize,
+    ) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.write(changes, others)
     }
 
     fn session(

@@ -183,6 +183,21 @@ async fn of_two_decisions_one_counts_and_the_other_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_commit_that_may_wait_for_others_needs_none() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    let (_, turn, changes) = conversation(scope("key"), "0");
+    store.commit_together(changes, 1000).await.unwrap();
+    let few = (1..4).map(|number| vec![entry(&turn, &number.to_string())]);
+    let many = few.map(|changes| store.commit_together(changes, 2));
+    assert_eq!(futures::future::join_all(many).await, [Ok(()); 3]);
+    drop(store.commit_together(vec![entry(&turn, "4")], 1000));
+    store.commit(vec![entry(&turn, "5")]).await.unwrap();
+
+    assert_eq!(bodies(&store, scope("key"), &turn).await, ["0", "1", "2", "3", "4", "5"]);
+}
+
+#[tokio::test]
 async fn a_commit_counts_though_nobody_waits_for_it_and_in_its_order() {
     let home = tempfile::tempdir().unwrap();
     let store = open(home.path());

@@ -2,6 +2,7 @@
 //! nothing waits.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
@@ -43,9 +44,8 @@ const MIN_RETENTION_INTERVAL: Duration = Duration::from_secs(1);
 /// While there is something to forget, every so many transactions one is a step of it.
 const TRANSACTIONS_PER_STEP: u32 = 8;
 
-/// How long a commit that may wait is kept for others. Above the time between two commits where
-/// many turns run, and too short for a person.
-const TOGETHER: Duration = Duration::from_millis(1);
+/// How long a commit that may wait is kept for others: too short for a person to notice.
+const TOGETHER: Duration = Duration::from_millis(2);
 
 /// Turns that do not run any more, though the disk does not say so: something of them could not
 /// be written. They count as crashed.
@@ -54,18 +54,11 @@ pub(super) type Unended = Arc<Mutex<HashSet<TurnId>>>;
 type Reply = oneshot::Sender<Result<(), StoreError>>;
 
 /// What a caller waits for.
-struct Commit {
-    changes: Vec<Change>,
-    haste: Haste,
-    reply: Reply,
-}
-
-/// How soon a commit is to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Haste {
-    Now,
-    /// With others, if some come within [`TOGETHER`].
-    Together,
+pub(super) struct Commit {
+    pub(super) changes: Vec<Change>,
+    /// For how many others it may wait, up to [`TOGETHER`].
+    pub(super) others: usize,
+    pub(super) reply: Reply,
 }
 
 enum Message {
@@ -78,6 +71,16 @@ enum Message {
 pub(super) struct Writer {
     messages: Sender<Message>,
     thread: Thread,
+    gathering: Arc<Gathering>,
+}
+
+/// Spares the thread being woken for each commit that it waits for.
+#[derive(Debug, Default)]
+struct Gathering {
+    /// Commits that the thread has not taken yet.
+    queued: AtomicUsize,
+    /// How many of them it waits for.
+    wanted: AtomicUsize,
 }
 
 impl Writer {
@@ -110,16 +113,20 @@ impl Writer {
             has_failed: false,
         };
         let (sender, messages) = channel();
+        let gathering = Arc::<Gathering>::default();
+        let known = Arc::clone(&gathering);
         let spawned = std::thread::Builder::new().name("store".into());
-        let spawned = spawned.spawn(move || thread.run(&messages));
+        let spawned = spawned.spawn(move || thread.run(&messages, &known));
         let thread = spawned.map_err(|error| refuse(&error))?.thread().clone();
-        Ok(Self { messages: sender, thread })
+        Ok(Self { messages: sender, thread, gathering })
     }
 
     /// If the thread has ended, `reply` is dropped with the message.
-    pub(super) fn commit(&self, changes: Vec<Change>, haste: Haste, reply: Reply) {
-        _ = self.messages.send(Message::Commit(Commit { changes, haste, reply }));
-        if haste == Haste::Now {
+    pub(super) fn commit(&self, commit: Commit) {
+        let may_wait = 0 < commit.others;
+        let queued = self.gathering.queued.fetch_add(1, Ordering::AcqRel) + 1;
+        _ = self.messages.send(Message::Commit(commit));
+        if !may_wait || self.gathering.wanted.load(Ordering::Acquire) <= queued {
             self.thread.unpark();
         }
     }
@@ -155,11 +162,11 @@ struct WriterThread {
 }
 
 impl WriterThread {
-    fn run(mut self, messages: &Receiver<Message>) {
+    fn run(mut self, messages: &Receiver<Message>, gathering: &Gathering) {
         let closing = loop {
             match messages.recv_timeout(self.patience()) {
                 Ok(Message::Commit(first)) => {
-                    let (batch, closing) = join(first, messages);
+                    let (batch, closing) = join(first, messages, gathering);
                     self.write(batch);
                     if closing.is_some() {
                         break closing;
@@ -378,31 +385,42 @@ fn ended_turn(change: &Change) -> Option<TurnId> {
     }
 }
 
-/// Takes what waits behind the first commit, up to a request to close. While each of them may
-/// wait, it waits for more.
-fn join(first: Commit, messages: &Receiver<Message>) -> (Vec<Commit>, Option<oneshot::Sender<()>>) {
+/// Takes what waits behind the first commit, up to a request to close. It waits for more as long
+/// as each may wait.
+fn join(
+    first: Commit,
+    messages: &Receiver<Message>,
+    gathering: &Gathering,
+) -> (Vec<Commit>, Option<oneshot::Sender<()>>) {
     let until = Instant::now() + TOGETHER;
-    let mut may_wait = first.haste == Haste::Together;
+    let mut others = first.others;
     let mut batch = vec![first];
+    let mut closing = None;
     while batch.len() < MAX_JOINED {
         match messages.try_recv() {
             Ok(Message::Commit(commit)) => {
-                may_wait &= commit.haste == Haste::Together;
+                others = others.min(commit.others);
                 batch.push(commit);
             }
-            Ok(Message::Close(done)) => return (batch, Some(done)),
+            Ok(Message::Close(done)) => {
+                closing = Some(done);
+                break;
+            }
             Err(TryRecvError::Disconnected) => break,
             Err(TryRecvError::Empty) => {
                 let left = until.saturating_duration_since(Instant::now());
-                if !may_wait || left.is_zero() {
+                if others < batch.len() || left.is_zero() {
                     break;
                 }
-                // Whoever is in haste ends it. The others do not wake the thread.
+                // The batch is counted as well.
+                gathering.wanted.store(others + 1, Ordering::Release);
                 std::thread::park_timeout(left);
             }
         }
     }
-    (batch, None)
+    gathering.wanted.store(usize::MAX, Ordering::Release);
+    gathering.queued.fetch_sub(batch.len(), Ordering::AcqRel);
+    (batch, closing)
 }
 
 /// Behind every use so far.

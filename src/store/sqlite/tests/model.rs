@@ -103,7 +103,8 @@ impl World {
                 let model = (detail % 2 == 0).then(|| "m".to_owned());
                 let name = SessionName { text: format!("n{}", detail % 3), model };
                 let name = (detail % 4 != 0).then_some(name);
-                Change::Session(SessionRow { name, body, ..self.sessions[session].clone() })
+                let prompt = (detail % 3 != 0).then(|| format!("p{}", detail % 5).into());
+                Change::Session(SessionRow { name, prompt, body, ..self.sessions[session].clone() })
             }
             2..=4 => {
                 let statuses = [TurnStatus::Running, TurnStatus::Finished, TurnStatus::Suspended];
@@ -207,7 +208,8 @@ proptest! {
             for (number, (waits, changes)) in commits.into_iter().enumerate() {
                 let changes: Vec<_> =
                     changes.into_iter().map(|change| world.change(change)).collect();
-                waiting.push((model.commit(&changes), store.commit(changes)));
+                let others = waiting.len() % 3;
+                waiting.push((model.commit(&changes), store.commit_together(changes, others)));
                 // Those that nobody waits for yet are committed together.
                 if waits {
                     for (expected, commit) in waiting.drain(..) {
