@@ -15,7 +15,7 @@ mod parts;
 mod presenting;
 pub(crate) mod prompt;
 pub(crate) mod record;
-pub(crate) mod retold;
+mod retold;
 mod round;
 pub(crate) mod settings;
 mod size_estimate;

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 
+use crate::support::mount::Mount;
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::Upstream;
 
@@ -82,6 +83,17 @@ fn no_files(home: &Path) -> Vec<(&'static str, &'static str)> {
         ("link", "is not a regular file"),
         ("large", "is larger than"),
     ]
+}
+
+#[test]
+fn d5_a_state_directory_that_is_read_only_is_refused() {
+    let builder = Builder::new(NOWHERE);
+    let state = builder.home().join("state");
+    fs::create_dir(&state).expect("a directory");
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).expect("our own");
+    let Some(_mount) = Mount::read_only(&state) else { return };
+
+    check_refused(builder, &["/state", "cannot be written", "Read-only"]);
 }
 
 #[test]

@@ -6,10 +6,9 @@
 use std::fmt;
 
 use futures::future::BoxFuture;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
-use super::retold::{self, RecordedSummary};
 use crate::errors::ApiError;
 use crate::execution::ask::Ask;
 use crate::ids::ApprovalId;
@@ -106,10 +105,30 @@ pub(crate) struct End {
     /// `ask_user` and `toolhand_approval` are among them.
     pub(crate) client_calls: Vec<Value>,
     /// For telling the turn again. One of another form costs the figures alone.
-    #[serde(deserialize_with = "retold::lenient")]
+    #[serde(deserialize_with = "lenient")]
     pub(crate) summary: RecordedSummary,
     /// Whether a tool has run.
     pub(crate) tools_ran: bool,
+}
+
+/// Usage, rounds and so on: what a turn told at its end, but for its messages.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct RecordedSummary {
+    pub(super) reason: Option<String>,
+    pub(super) usage: Option<Map<String, Value>>,
+    pub(super) rounds: u32,
+    pub(super) tool_calls: usize,
+    pub(super) duration_ms: u64,
+    pub(super) rounds_without_usage: u32,
+    pub(crate) context_tokens: Option<u64>,
+    pub(super) unknown: Map<String, Value>,
+}
+
+/// Reads a summary; a default one from what is none.
+fn lenient<'de, D: Deserializer<'de>>(from: D) -> Result<RecordedSummary, D::Error> {
+    let value = Value::deserialize(from)?;
+    Ok(RecordedSummary::deserialize(value).unwrap_or_default())
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

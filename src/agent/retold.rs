@@ -2,33 +2,13 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::events::{Finished, Summary};
+use super::record::RecordedSummary;
 use crate::ids::TurnId;
 use crate::openai::chunk::{FinishReason, RawMembers};
 use crate::openai::usage::Usage;
-
-/// Usage, rounds and so on: what a turn told at its end, but for its messages.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct RecordedSummary {
-    reason: Option<String>,
-    usage: Option<Map<String, Value>>,
-    rounds: u32,
-    tool_calls: usize,
-    duration_ms: u64,
-    rounds_without_usage: u32,
-    pub(crate) context_tokens: Option<u64>,
-    unknown: Map<String, Value>,
-}
-
-/// Reads a summary; a default one from what is none.
-pub(super) fn lenient<'de, D: Deserializer<'de>>(from: D) -> Result<RecordedSummary, D::Error> {
-    let value = Value::deserialize(from)?;
-    Ok(RecordedSummary::deserialize(value).unwrap_or_default())
-}
 
 impl Finished {
     /// What `End.summary` holds. The messages are in the record anyway.

@@ -46,7 +46,7 @@ pub(crate) struct Turn {
     /// Cancelled when the client has left, or somebody cancels the turn.
     pub(crate) stop: CancellationToken,
     /// What a person decides over REST while the turn waits for it.
-    pub(crate) decisions: UnboundedReceiver<Decided>,
+    pub(crate) decisions: UnboundedReceiver<Box<Decided>>,
     /// Cancelled when the server's grace period ends.
     pub(crate) shutdown: CancellationToken,
 }
@@ -73,32 +73,37 @@ impl ModelRefusals {
 }
 
 /// Runs the turn to its end. Its last event is its one terminal event.
-pub(crate) async fn run(turn: Turn, outbox: Outbox) {
+pub(crate) fn run(turn: Turn, outbox: Outbox) -> impl Future<Output = ()> + Send + 'static {
+    // An async function would hold its parameters twice, for each turn that runs.
     let began = Instant::now();
     let (mut driver, start) = Driver::new(turn, outbox, began);
     let mut state = TurnState::new(start);
-    let mut effects = state.begin();
-    loop {
-        effects = driver.within_budget(&mut state, effects, began.elapsed());
-        // The start of a call is an event of its own, and comes before any other event.
-        let mut started = Vec::new();
-        for effect in effects {
-            match driver.apply(effect) {
-                EffectOutcome::Started(positions) => started.extend(positions),
-                // `Ask` dropped the calls of the round before.
-                EffectOutcome::Asked => started.clear(),
-                EffectOutcome::Over => return,
+    async move {
+        let mut effects = state.begin();
+        loop {
+            let elapsed = began.elapsed();
+            effects = driver.within_budget(&mut state, effects, elapsed);
+            // The start of a call is an event of its own, and comes before any other event.
+            let mut started = Vec::new();
+            for effect in effects {
+                match driver.apply(effect) {
+                    EffectOutcome::Started(positions) => started.extend(positions),
+                    // `Ask` dropped the calls of the round before.
+                    EffectOutcome::Asked => started.clear(),
+                    EffectOutcome::Over => return,
+                }
             }
-        }
-        effects = tell_started(&mut state, started, began.elapsed());
-        if effects.is_empty() {
-            effects = state.settle(began.elapsed());
-        }
-        if effects.is_empty() {
-            let (started, event) = driver.next().await;
-            effects = tell_started(&mut state, started, began.elapsed());
-            if let Some(event) = event {
-                effects.extend(state.on(event, began.elapsed()));
+            effects = tell_started(&mut state, started, elapsed);
+            if effects.is_empty() {
+                effects = state.settle(elapsed);
+            }
+            if effects.is_empty() {
+                let (started, event) = driver.next().await;
+                let elapsed = began.elapsed();
+                effects = tell_started(&mut state, started, elapsed);
+                if let Some(event) = event {
+                    effects.extend(state.on(event, elapsed));
+                }
             }
         }
     }
@@ -129,7 +134,7 @@ struct Driver {
     records: VecDeque<Commit>,
     /// The commit that the turn waits for.
     commit: Option<Commit>,
-    decisions: UnboundedReceiver<Decided>,
+    decisions: UnboundedReceiver<Box<Decided>>,
     /// The end of the wait for decisions.
     wait_is_over: Option<Pin<Box<Sleep>>>,
     /// Covers what the turn keeps, and the events that wait for the subscriber.
@@ -348,12 +353,12 @@ async fn not_recorded(records: &mut VecDeque<Commit>) -> ApiError {
 
 /// Waits for a decision, while the turn waits for one. Cancel-safe.
 async fn decided(
-    decisions: &mut UnboundedReceiver<Decided>,
+    decisions: &mut UnboundedReceiver<Box<Decided>>,
     wait_is_over: &mut Option<Pin<Box<Sleep>>>,
 ) -> Event {
     let Some(over) = wait_is_over else { return std::future::pending().await };
     tokio::select! {
-        Some(decided) = decisions.recv() => Event::Decided(decided),
+        Some(decided) = decisions.recv() => Event::Decided(*decided),
         () = over => {
             *wait_is_over = None;
             Event::WaitIsOver

@@ -71,7 +71,7 @@ pub(crate) struct StartedTurn {
     /// Tells the turn to stop: to interrupt its calls, to record what it did, and to end.
     pub(crate) stop: CancellationToken,
     /// Where a person's decisions go while the turn waits for them.
-    pub(crate) decisions: Option<mpsc::UnboundedSender<Decided>>,
+    pub(crate) decisions: Option<mpsc::UnboundedSender<Box<Decided>>>,
     /// Runs the turn to its end.
     pub(crate) agent: BoxFuture<'static, ()>,
 }
@@ -351,7 +351,7 @@ impl SharedTurn {
     /// store.
     pub(crate) fn decide(&self, decided: Decided) {
         if let Some(decisions) = &self.decisions {
-            let _ = decisions.send(decided);
+            let _ = decisions.send(Box::new(decided));
         }
     }
 }

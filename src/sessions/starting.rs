@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -225,10 +226,7 @@ impl Sessions {
             shutdown: self.shutdown.clone(),
         };
         let (outbox, events) = outbox();
-        let agent = Box::pin(async move {
-            turn::run(turn, outbox).await;
-            drop(guard);
-        });
+        let agent = turn::run(turn, outbox).map(move |()| drop(guard)).boxed();
         let decisions = Some(decisions);
         StartedTurn {
             session,

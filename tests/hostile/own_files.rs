@@ -1,13 +1,12 @@
 //! Tests that the server's own files are refused by every name.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::{Value, json};
 
 use crate::support::chunks::{calls, says};
 use crate::support::client::ask;
+use crate::support::mount::Mount;
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 
@@ -59,22 +58,6 @@ async fn t32_a_hard_link_to_a_file_of_ours_is_refused_as_the_file_is() {
     // Hard links among other files are allowed.
     fs::hard_link(workspace.join("plain.txt"), workspace.join("twin.txt")).expect("a link");
     assert!(touch(&upstream, &server, "twin.txt").await[0].contains('a'));
-}
-
-/// Mounted for as long as this lives.
-struct Mount(PathBuf);
-
-impl Mount {
-    fn bind(from: &Path, to: PathBuf) -> Option<Self> {
-        let status = Command::new("mount").arg("--bind").args([from, &to]).status();
-        status.is_ok_and(|status| status.success()).then_some(Self(to))
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _gone = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
 }
 
 #[tokio::test]

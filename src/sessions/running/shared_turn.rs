@@ -46,7 +46,7 @@ pub(crate) struct SharedTurn {
     pub(crate) shape: Arc<AnswerShape>,
     pub(super) policy: DisconnectPolicy,
     pub(super) stop: CancellationToken,
-    pub(super) decisions: Option<mpsc::UnboundedSender<Decided>>,
+    pub(super) decisions: Option<mpsc::UnboundedSender<Box<Decided>>>,
     pub(super) records: Records,
     /// Shared by the logs of all turns.
     pub(super) memory: KeptMemory,
@@ -287,7 +287,7 @@ pub(super) struct Parts {
     pub(super) shape: AnswerShape,
     pub(super) policy: DisconnectPolicy,
     pub(super) stop: CancellationToken,
-    pub(super) decisions: Option<mpsc::UnboundedSender<Decided>>,
+    pub(super) decisions: Option<mpsc::UnboundedSender<Box<Decided>>>,
     pub(super) records: Records,
     pub(super) memory: KeptMemory,
 }

@@ -11,8 +11,8 @@ use super::super::{Assembled, Outcome, Request, assemble};
 use crate::agent::beginning::{Beginning, HistoryPiece};
 use crate::agent::record::{
     Asked, AskingCall, End, Entry, OpenCall, OpenRound, Outcome as Ended, RecordedRound,
+    RecordedSummary,
 };
-use crate::agent::retold::RecordedSummary;
 use crate::errors::ApiError;
 use crate::execution::ask::{About, Ask};
 use crate::ids::{ApprovalId, KeyId, Scope, SessionId, TurnId};
