@@ -215,9 +215,6 @@ impl TurnRecorder {
         let ids: Vec<String> = ids.map(str::to_owned).collect();
         (turn.depth, turn.digests) = (self.address)(&end.said, &ids);
         turn.status = status(end);
-        if is_forgettable(end) && turn.idempotency.is_none() {
-            turn.request = None;
-        }
         turn.body = match self.current.facts() {
             None => json(&rows.body),
             facts => json(&TurnBody { facts, ..rows.body.clone() }),
@@ -252,12 +249,6 @@ impl Rows {
 
 fn has_failed(committing: &Committing) -> bool {
     matches!(committing.peek(), Some(Err(_)))
-}
-
-/// Whether the same request, sent again, simply runs anew: then nobody looks for this turn by it.
-fn is_forgettable(end: &End) -> bool {
-    let has_answered = matches!(end.outcome, Outcome::Finished { .. });
-    has_answered && end.open.is_none() && !end.tools_ran
 }
 
 fn status(end: &End) -> TurnStatus {

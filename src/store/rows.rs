@@ -53,7 +53,7 @@ pub(crate) struct TurnRow {
     pub(crate) depth: u32,
     /// Of the last link, as the client sees it; `None` for an answer that nothing can match.
     pub(crate) digests: Option<LinkDigests>,
-    /// The hash of the request; `None` once the turn has ended in a way that a retry need not know.
+    /// The hash of the request.
     pub(crate) request: Option<Digest>,
     /// The hash of its `Idempotency-Key`.
     pub(crate) idempotency: Option<Digest>,

@@ -2,6 +2,7 @@
 
 mod changes;
 mod columns;
+mod commits;
 #[cfg(test)]
 mod faulty_vfs;
 mod file;
@@ -20,10 +21,11 @@ use futures::future::BoxFuture;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use self::commits::Commit;
 use self::file::DatabaseFile;
 pub(crate) use self::file::OpenError;
 use self::readers::Readers;
-use self::writer::{Commit, Unended, Writer};
+use self::writer::{Unended, Writer};
 use super::rows::{ApprovalRow, Change, EntryRow, SessionRow, TurnRow, TurnStatus};
 use super::settings::StoreSettings;
 use super::{ApprovalKey, SessionKey, SessionPage, SizeOf, Store, StoreError, TurnKey};

@@ -2,8 +2,6 @@
 //! nothing waits.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::Duration;
@@ -16,15 +14,13 @@ use super::super::StoreError;
 use super::super::rows::{Change, TurnStatus};
 use super::super::settings::StoreSettings;
 use super::changes::{self, Applier, ChangeError};
+use super::commits::{Commit, Commits, Incoming, Next, commits};
 use super::file::{self, DatabaseFile, OpenError};
 use super::readers::Readers;
 use super::retention::{self, Clock, Progress, Step};
 use crate::clock;
 use crate::ids::{SessionId, TurnId};
 use crate::sync;
-
-/// More commits than this are not joined, so that the first ones do not wait long.
-const MAX_JOINED: usize = 256;
 
 /// The log is copied into the database when about so much was written to it. SQLite's own
 /// number is 1000 pages of 4 KiB.
@@ -44,43 +40,15 @@ const MIN_RETENTION_INTERVAL: Duration = Duration::from_secs(1);
 /// While there is something to forget, every so many transactions one is a step of it.
 const TRANSACTIONS_PER_STEP: u32 = 8;
 
-/// How long a commit that may wait is kept for others: too short for a person to notice.
-const TOGETHER: Duration = Duration::from_millis(2);
-
 /// Turns that do not run any more, though the disk does not say so: something of them could not
 /// be written. They count as crashed.
 pub(super) type Unended = Arc<Mutex<HashSet<TurnId>>>;
 
-type Reply = oneshot::Sender<Result<(), StoreError>>;
-
-/// What a caller waits for.
-pub(super) struct Commit {
-    pub(super) changes: Vec<Change>,
-    /// For how many others it may wait, up to [`TOGETHER`].
-    pub(super) others: usize,
-    pub(super) reply: Reply,
-}
-
-enum Message {
-    Commit(Commit),
-    Close(oneshot::Sender<()>),
-}
-
 /// The way to the thread. When it is dropped, the thread writes what it has got, and ends.
 #[derive(Debug)]
 pub(super) struct Writer {
-    messages: Sender<Message>,
+    commits: Commits,
     thread: Thread,
-    gathering: Arc<Gathering>,
-}
-
-/// Spares the thread being woken for each commit that it waits for.
-#[derive(Debug, Default)]
-struct Gathering {
-    /// Commits that the thread has not taken yet.
-    queued: AtomicUsize,
-    /// How many of them it waits for.
-    wanted: AtomicUsize,
 }
 
 impl Writer {
@@ -112,28 +80,19 @@ impl Writer {
             unended,
             has_failed: false,
         };
-        let (sender, messages) = channel();
-        let gathering = Arc::<Gathering>::default();
-        let known = Arc::clone(&gathering);
+        let (commits, incoming) = commits();
         let spawned = std::thread::Builder::new().name("store".into());
-        let spawned = spawned.spawn(move || thread.run(&messages, &known));
+        let spawned = spawned.spawn(move || thread.run(&incoming));
         let thread = spawned.map_err(|error| refuse(&error))?.thread().clone();
-        Ok(Self { messages: sender, thread, gathering })
+        Ok(Self { commits, thread })
     }
 
-    /// If the thread has ended, `reply` is dropped with the message.
     pub(super) fn commit(&self, commit: Commit) {
-        let may_wait = 0 < commit.others;
-        let queued = self.gathering.queued.fetch_add(1, Ordering::AcqRel) + 1;
-        _ = self.messages.send(Message::Commit(commit));
-        if !may_wait || self.gathering.wanted.load(Ordering::Acquire) <= queued {
-            self.thread.unpark();
-        }
+        self.commits.push(commit, &self.thread);
     }
 
     pub(super) fn close(&self, done: oneshot::Sender<()>) {
-        _ = self.messages.send(Message::Close(done));
-        self.thread.unpark();
+        self.commits.close(done, &self.thread);
     }
 }
 
@@ -162,20 +121,18 @@ struct WriterThread {
 }
 
 impl WriterThread {
-    fn run(mut self, messages: &Receiver<Message>, gathering: &Gathering) {
+    fn run(mut self, incoming: &Incoming) {
         let closing = loop {
-            match messages.recv_timeout(self.patience()) {
-                Ok(Message::Commit(first)) => {
-                    let (batch, closing) = join(first, messages, gathering);
+            match incoming.next(self.patience()) {
+                Next::Write(batch, closing) => {
                     self.write(batch);
                     if closing.is_some() {
                         break closing;
                     }
                     self.maintain_under_load();
                 }
-                Ok(Message::Close(done)) => break Some(done),
-                Err(RecvTimeoutError::Timeout) => self.maintain(),
-                Err(RecvTimeoutError::Disconnected) => break None,
+                Next::Nothing => self.maintain(),
+                Next::End(closing) => break closing,
             }
         };
         // Closing the last connection copies the log and removes it.
@@ -383,44 +340,6 @@ fn ended_turn(change: &Change) -> Option<TurnId> {
         Change::Entry(row) => Some(row.turn.clone()),
         _ => None,
     }
-}
-
-/// Takes what waits behind the first commit, up to a request to close. It waits for more as long
-/// as each may wait.
-fn join(
-    first: Commit,
-    messages: &Receiver<Message>,
-    gathering: &Gathering,
-) -> (Vec<Commit>, Option<oneshot::Sender<()>>) {
-    let until = Instant::now() + TOGETHER;
-    let mut others = first.others;
-    let mut batch = vec![first];
-    let mut closing = None;
-    while batch.len() < MAX_JOINED {
-        match messages.try_recv() {
-            Ok(Message::Commit(commit)) => {
-                others = others.min(commit.others);
-                batch.push(commit);
-            }
-            Ok(Message::Close(done)) => {
-                closing = Some(done);
-                break;
-            }
-            Err(TryRecvError::Disconnected) => break,
-            Err(TryRecvError::Empty) => {
-                let left = until.saturating_duration_since(Instant::now());
-                if others < batch.len() || left.is_zero() {
-                    break;
-                }
-                // The batch is counted as well.
-                gathering.wanted.store(others + 1, Ordering::Release);
-                std::thread::park_timeout(left);
-            }
-        }
-    }
-    gathering.wanted.store(usize::MAX, Ordering::Release);
-    gathering.queued.fetch_sub(batch.len(), Ordering::AcqRel);
-    (batch, closing)
 }
 
 /// Behind every use so far.
