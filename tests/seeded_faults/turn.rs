@@ -121,7 +121,8 @@ impl Turn {
             return self.failed(code, again && !was_heard);
         }
         if self.was_salvaged {
-            self.tools_ran |= started.contains(&true);
+            // Whether a call that was judged meanwhile has begun before the stream broke, only
+            // the server knows.
             if starts_sealed {
                 self.owe(said.calls.iter().filter(|call| call.sealed), false);
             }
