@@ -10,7 +10,7 @@ use crate::ids::{ApprovalId, SessionId, TurnId};
 /// Why a change was not applied.
 #[derive(Debug)]
 pub(super) enum ChangeError {
-    /// It does not fit what is there. The transaction can go on without it.
+    /// It does not fit what is there.
     Conflict,
     Sqlite(rusqlite::Error),
 }
@@ -25,8 +25,8 @@ impl From<rusqlite::Error> for ChangeError {
     }
 }
 
-/// Applies changes within one transaction, and remembers where the last session and turn are: most
-/// changes belong to the one before them.
+/// Applies changes within one transaction. Remembers the numbers of the last session and turn, to
+/// which most of the next changes belong.
 pub(super) struct Applier<'a> {
     connection: &'a Connection,
     session: Option<(SessionId, i64)>,
