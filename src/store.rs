@@ -26,17 +26,17 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
     /// Applies the changes in order, all or none. When it resolves they survive a kill of the
     /// process. Calls are applied in the order in which they were made, even if the returned
     /// future is dropped.
-    fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>>;
+    fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.commit_together(changes, 0)
+    }
 
     /// [`Self::commit`] of what may wait a moment for about so many other commits: written
     /// together, each costs less.
     fn commit_together(
         &self,
         changes: Vec<Change>,
-        _others: usize,
-    ) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.commit(changes)
-    }
+        others: usize,
+    ) -> BoxFuture<'static, Result<(), StoreError>>;
 
     fn session(
         &self,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 
@@ -85,12 +85,18 @@ fn no_files(home: &Path) -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-#[test]
-fn d5_a_state_directory_that_is_read_only_is_refused() {
-    let builder = Builder::new(NOWHERE);
+/// Makes the state directory before the server does.
+fn state_dir(builder: &Builder) -> PathBuf {
     let state = builder.home().join("state");
     fs::create_dir(&state).expect("a directory");
     fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).expect("our own");
+    state
+}
+
+#[test]
+fn d5_a_state_directory_that_is_read_only_is_refused() {
+    let builder = Builder::new(NOWHERE);
+    let state = state_dir(&builder);
     let Some(_mount) = Mount::read_only(&state) else { return };
 
     check_refused(builder, &["/state", "cannot be written", "Read-only"]);
@@ -114,10 +120,7 @@ fn x12_d5_a_file_that_is_none_is_named_and_nobody_waits_for_it() {
         }
         let builder = Builder::new(NOWHERE);
         let (file, name, reason) = path(&builder);
-        fs::create_dir(builder.home().join("state")).expect("a directory");
-        fs::set_permissions(builder.home().join("state"), fs::Permissions::from_mode(0o700))
-            .expect("our own");
-        fs::rename(&file, builder.home().join("state/api-key")).expect("the same place");
+        fs::rename(&file, state_dir(&builder).join("api-key")).expect("the same place");
         let builder = builder.environment("TOOLHAND_API_KEY", "");
         let named: &[&str] = match name {
             "device" | "link" | "socket" => &["api-key"],
@@ -133,9 +136,7 @@ fn x12_a_client_key_has_eight_characters_or_more() {
     check_refused(builder, &["TOOLHAND_API_KEY", "at least 8 characters"]);
 
     let builder = Builder::new(NOWHERE).environment("TOOLHAND_API_KEY", "");
-    let state = builder.home().join("state");
-    fs::create_dir(&state).expect("a directory");
-    fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).expect("our own");
+    let state = state_dir(&builder);
     fs::write(state.join("api-key"), "sk-1234\n").expect("a file");
     fs::set_permissions(state.join("api-key"), fs::Permissions::from_mode(0o600)).expect("ours");
     check_refused(builder, &["api-key", "at least 8 characters"]);

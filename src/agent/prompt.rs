@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
@@ -147,13 +147,7 @@ pub(crate) fn apply(
     if let Some(message) = leading.and_then(|message| joined(prompt, message)) {
         pieces[0] = HistoryPiece::Client(message);
     } else {
-        #[derive(Serialize)]
-        struct Message<'a> {
-            role: &'a str,
-            content: &'a str,
-        }
-        let message = to_raw_value(&Message { role: "system", content: prompt });
-        let message = message.expect("texts can be written");
+        let message = raw(&json!({ "role": "system", "content": prompt }));
         pieces.insert(0, HistoryPiece::Client(message));
     }
     pieces

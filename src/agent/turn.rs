@@ -45,7 +45,8 @@ pub(crate) struct Turn {
     pub(crate) recorder: Arc<dyn Recorder>,
     /// Cancelled when the client has left, or somebody cancels the turn.
     pub(crate) stop: CancellationToken,
-    /// What a person decides over REST while the turn waits for it.
+    /// What a person decides over REST while the turn waits for it. Boxed, since the channel has
+    /// room for 32 from the start.
     pub(crate) decisions: UnboundedReceiver<Box<Decided>>,
     /// Cancelled when the server's grace period ends.
     pub(crate) shutdown: CancellationToken,

@@ -71,7 +71,7 @@ pub(super) struct CurrentState {
 }
 
 /// The rows as they will be, or are, in the store.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Rows {
     /// Its body is written anew with each commit.
     pub(super) session: SessionRow,
@@ -210,17 +210,17 @@ impl TurnRecorder {
 
     /// The rows with how the turn ended.
     fn ended(&self, rows: &Rows, end: &End) -> Vec<Change> {
-        let (mut session, mut turn) = (rows.session.clone(), rows.turn.clone());
         let ids = end.client_calls.iter().filter_map(|call| call["id"].as_str());
         let ids: Vec<String> = ids.map(str::to_owned).collect();
-        (turn.depth, turn.digests) = (self.address)(&end.said, &ids);
-        turn.status = status(end);
-        turn.body = match self.current.facts() {
+        let (depth, digests) = (self.address)(&end.said, &ids);
+        let body = match self.current.facts() {
             None => json(&rows.body),
             facts => json(&TurnBody { facts, ..rows.body.clone() }),
         };
-        session.updated_ms = clock::now_ms();
-        session.body = self.current.session();
+        let updated_ms = clock::now_ms();
+        let session =
+            SessionRow { updated_ms, body: self.current.session(), ..rows.session.clone() };
+        let turn = TurnRow { depth, digests, status: status(end), body, ..rows.turn.clone() };
         vec![Change::Session(session), Change::Turn(turn)]
     }
 }
@@ -228,21 +228,18 @@ impl TurnRecorder {
 impl Recorder for TurnRecorder {
     fn commit(&self, entry: Entry) -> BoxFuture<'static, Result<(), ApiError>> {
         let changes = self.changes(&entry);
-        if matches!(entry, Entry::End(_)) {
-            let committing = self.send_end(changes);
-            return Box::pin(async move { Ok(committing.await?) });
-        }
-        let committing = self.send(changes);
+        let committing = match entry {
+            Entry::End(_) => self.send_end(changes),
+            _ => self.send(changes).boxed(),
+        };
         Box::pin(async move { Ok(committing.await?) })
     }
 }
 
 impl Rows {
     fn put(&self, present: &CurrentState) -> Vec<Change> {
-        let mut turn = self.turn.clone();
-        turn.body = json(&self.body);
-        let mut session = self.session.clone();
-        session.body = present.session();
+        let session = SessionRow { body: present.session(), ..self.session.clone() };
+        let turn = TurnRow { body: json(&self.body), ..self.turn.clone() };
         vec![Change::Session(session), Change::Turn(turn)]
     }
 }

@@ -76,7 +76,11 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn commit(&self, _: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>> {
+    fn commit_together(
+        &self,
+        _: Vec<Change>,
+        _: usize,
+    ) -> BoxFuture<'static, Result<(), StoreError>> {
         unreachable!("nothing commits")
     }
 

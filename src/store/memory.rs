@@ -63,7 +63,11 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>> {
+    fn commit_together(
+        &self,
+        changes: Vec<Change>,
+        _: usize,
+    ) -> BoxFuture<'static, Result<(), StoreError>> {
         let mut rows = sync::lock(&self.rows);
         let mut next = rows.clone();
         let applied = changes.into_iter().try_for_each(|change| next.apply(change));

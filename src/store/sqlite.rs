@@ -92,16 +92,6 @@ impl SqliteStore {
         self.readers.close();
     }
 
-    fn write(
-        &self,
-        changes: Vec<Change>,
-        others: usize,
-    ) -> BoxFuture<'static, Result<(), StoreError>> {
-        let (reply, answer) = oneshot::channel();
-        self.writer.commit(Commit { changes, others, reply });
-        Box::pin(async move { answer.await.unwrap_or(Err(StoreError::Unavailable)) })
-    }
-
     fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -118,16 +108,14 @@ impl SqliteStore {
 }
 
 impl Store for SqliteStore {
-    fn commit(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.write(changes, 0)
-    }
-
     fn commit_together(
         &self,
         changes: Vec<Change>,
         others: usize,
     ) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.write(changes, others)
+        let (reply, answer) = oneshot::channel();
+        self.writer.commit(Commit { changes, others, reply });
+        Box::pin(async move { answer.await.unwrap_or(Err(StoreError::Unavailable)) })
     }
 
     fn session(

@@ -6,15 +6,12 @@ use crate::agent::events::{Failure, Finished, Summary, TurnEvent};
 use crate::agent::record::{End, Entry, OpenRound, Outcome, RecordedRound};
 use crate::agent::retold;
 use crate::errors::{ApiError, ErrorCode};
+use crate::json;
 use crate::openai::chunk::FinishReason;
 
 /// Ends a transcript that would end with the answers to calls: many models take no user message
 /// right behind them.
 const INTERRUPTED: &str = "Interrupted here.";
-
-fn list_of_one(message: &serde_json::Value) -> String {
-    serde_json::to_string(&[message]).expect("a JSON value can be written")
-}
 
 /// How a turn ended, beside what it said.
 struct TurnEnd {
@@ -146,7 +143,7 @@ impl TurnState {
             _ => {}
         }
         Some(RecordedRound {
-            messages: list_of_one(&value),
+            messages: json::array(&[value]).get().to_owned(),
             model: self.model().to_owned(),
             has_reasoning: keeps_reasoning && message.has_reasoning(),
         })
@@ -154,7 +151,7 @@ impl TurnState {
 
     fn note(&self) -> RecordedRound {
         RecordedRound {
-            messages: list_of_one(&note_message(INTERRUPTED)),
+            messages: json::array(&[note_message(INTERRUPTED)]).get().to_owned(),
             model: self.model().to_owned(),
             has_reasoning: false,
         }

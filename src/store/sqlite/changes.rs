@@ -4,7 +4,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension as _, ToSql, params};
 
 use super::super::rows::{ApprovalRow, Change, EntryRow, SessionRow, TurnRow, TurnStatus};
 use super::columns::number_of;
-use super::schema::ENTRY_BITS;
+use super::schema::entry_seqs;
 use crate::ids::{ApprovalId, SessionId, TurnId};
 
 /// Why a change was not applied.
@@ -118,7 +118,7 @@ impl<'a> Applier<'a> {
             inserted = self.insert_new(insert, params)?;
         }
         if let Some(seq) = inserted {
-            let next_entry = Some(first_entry(seq));
+            let next_entry = Some(entry_seqs(seq)[0]);
             self.turn = Some(LastTurn { id: row.id.clone(), seq, next_entry });
             return Ok(());
         }
@@ -156,10 +156,8 @@ impl<'a> Applier<'a> {
     }
 
     fn next_entry(&self, turn: i64) -> rusqlite::Result<i64> {
-        let first = first_entry(turn);
-        let last = first | ((1 << ENTRY_BITS) - 1);
         let max = "SELECT coalesce(max(seq) + 1, ?1) FROM entries WHERE seq BETWEEN ?1 AND ?2";
-        self.connection.prepare_cached(max)?.query_row([first, last], |row| row.get(0))
+        self.connection.prepare_cached(max)?.query_row(entry_seqs(turn), |row| row.get(0))
     }
 
     fn session_seq(&mut self, id: &SessionId) -> Result<i64, ChangeError> {
@@ -222,11 +220,6 @@ fn one(found: rusqlite::Result<i64>) -> Result<i64, ChangeError> {
     }
 }
 
-/// The number of the first entry of a turn.
-fn first_entry(turn: i64) -> i64 {
-    turn << ENTRY_BITS
-}
-
 /// About how many bytes of the log the change takes, beside the pages of the indices.
 pub(super) fn size(change: &Change) -> usize {
     match change {
@@ -281,6 +274,7 @@ pub(super) fn crash(connection: &Connection, turns: &[TurnId]) -> rusqlite::Resu
 /// row, however large the session is, since a full disk takes no more. `retention` removes in
 /// small steps what is left.
 pub(super) fn forget(connection: &Connection, id: &SessionId) -> rusqlite::Result<()> {
-    let sql = "UPDATE sessions SET id = NULL, scope = NULL, name = NULL, prompt = NULL, body = x'' WHERE id = ?1";
+    let sql = "UPDATE sessions SET id = NULL, scope = NULL, name = NULL, prompt = NULL, \
+               body = x'' WHERE id = ?1";
     connection.prepare_cached(sql)?.execute([id.as_str()]).map(drop)
 }

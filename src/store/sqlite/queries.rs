@@ -5,7 +5,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, para
 use super::super::rows::{ApprovalRow, Digest, EntryRow, SessionRow, SessionSummary, TurnRow};
 use super::super::{ApprovalKey, MAX_OF_DIGEST, SessionKey, SessionPage, SizeOf, TurnKey};
 use super::columns::{self, APPROVAL, SESSION, TURN};
-use super::schema::ENTRY_BITS;
+use super::schema::entry_seqs;
 use crate::ids::{Scope, SessionId, TurnId};
 
 pub(super) fn session(
@@ -186,7 +186,7 @@ fn entry_places(
     )?;
     let found = find.query_row(params![turn.as_str(), scope.as_bytes()], |row| row.get(0));
     let seq: Option<i64> = found.optional()?;
-    Ok(seq.map(|seq| [seq << ENTRY_BITS, (seq << ENTRY_BITS) | ((1 << ENTRY_BITS) - 1)]))
+    Ok(seq.map(entry_seqs))
 }
 
 /// Lengths are read without the bodies.

@@ -9,7 +9,7 @@ use super::super::rows::TurnStatus;
 use super::super::settings::StoreSettings;
 use super::changes;
 use super::columns::{self, number_of};
-use super::schema::ENTRY_BITS;
+use super::schema::entry_seqs;
 use crate::clock;
 use crate::ids::SessionId;
 
@@ -242,8 +242,7 @@ fn remove_entries(
     turn: i64,
     budget: &mut Budget,
 ) -> rusqlite::Result<bool> {
-    let first = turn << ENTRY_BITS;
-    let last = first | ((1 << ENTRY_BITS) - 1);
+    let [first, last] = entry_seqs(turn);
     let mut select = connection.prepare_cached(
         "SELECT seq, length(body) FROM entries WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq",
     )?;

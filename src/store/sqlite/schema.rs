@@ -13,7 +13,13 @@ const MIGRATIONS: [&str; VERSION as usize] = [TABLES, PROMPTS];
 
 /// The entries of a turn have the turn's `seq`, shifted by this, as the upper part of their own:
 /// so they lie together and need no index.
-pub(super) const ENTRY_BITS: u32 = 24;
+const ENTRY_BITS: u32 = 24;
+
+/// The first and the last number that an entry of the turn with this `seq` can have.
+pub(super) fn entry_seqs(turn: i64) -> [i64; 2] {
+    let first = turn << ENTRY_BITS;
+    [first, first | ((1 << ENTRY_BITS) - 1)]
+}
 
 /// Every index costs a page of the log for each turn, so there are only those that a look-up
 /// needs, over the first 8 bytes of a digest.
