@@ -123,6 +123,8 @@ pub(crate) struct RecordedSummary {
     pub(super) rounds_without_usage: u32,
     pub(crate) context_tokens: Option<u64>,
     pub(super) unknown: Map<String, Value>,
+    /// `messages` as JSON, if the client wanted them.
+    pub(super) messages: Option<String>,
 }
 
 /// Reads a summary; a default one from what is none.

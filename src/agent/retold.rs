@@ -7,17 +7,21 @@ use serde_json::{Map, Value};
 use super::events::{Finished, Summary};
 use super::record::RecordedSummary;
 use crate::ids::TurnId;
+use crate::json;
 use crate::openai::chunk::{FinishReason, RawMembers};
 use crate::openai::usage::Usage;
 
 impl Finished {
-    /// What `End.summary` holds. The messages are in the record anyway.
+    /// What `End.summary` holds.
     pub(crate) fn to_record(&self) -> RecordedSummary {
         let unknown = self
             .unknown
             .iter()
             .map(|(name, raw)| (name.clone(), serde_json::from_str(raw.get()).unwrap_or_default()));
-        recorded(Some(self.reason), self.usage.as_ref(), &self.summary, unknown.collect())
+        let summary =
+            recorded(Some(self.reason), self.usage.as_ref(), &self.summary, unknown.collect());
+        let messages = self.messages.as_ref().map(|messages| json::array(messages).to_string());
+        RecordedSummary { messages, ..summary }
     }
 
     /// Reads `End.summary` of a turn that finished. `None` if it did not finish.
@@ -43,7 +47,7 @@ impl Finished {
                 rounds_without_usage: recorded.rounds_without_usage,
                 context_tokens: recorded.context_tokens,
             },
-            messages: None,
+            messages: recorded.messages.and_then(|messages| serde_json::from_str(&messages).ok()),
             unknown,
             whole: None,
         })
@@ -70,6 +74,7 @@ fn recorded(
         rounds_without_usage: summary.rounds_without_usage,
         context_tokens: summary.context_tokens,
         unknown,
+        messages: None,
     }
 }
 
@@ -94,7 +99,7 @@ mod tests {
                 rounds_without_usage: 1,
                 context_tokens: Some(9),
             },
-            messages: None,
+            messages: Some(vec![json::raw(r#"{"role":"assistant","content":"1.0"}"#.to_owned())]),
             unknown: serde_json::from_str(r#"{"citations":["a"]}"#).unwrap(),
             whole: None,
         };

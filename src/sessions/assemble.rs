@@ -35,6 +35,8 @@ pub(crate) struct Request {
     pub(crate) found: Found,
     /// Whether asks of the path's last turn were decided over REST.
     pub(crate) is_decided: bool,
+    /// Whether the request is of the session in which the path's last turn asked.
+    pub(crate) may_reply: bool,
     /// Whether the whole path goes in front of the client's messages.
     pub(crate) server_history: bool,
 }

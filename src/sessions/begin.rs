@@ -128,12 +128,13 @@ impl Sessions {
     ) -> Result<Option<Prepared>, ApiError> {
         let is_decided = is_decided(&resolved, approvals);
         let facts = resolved.recall(request.server_history);
+        let may_reply = resolved.may_reply(request.named.as_ref());
         let found = std::mem::take(&mut resolved.found);
         let before = found.path.last().and_then(|turn| turn.context_tokens());
         let opener = found.path.last().filter(|turn| turn.open().is_some());
         let opener = opener.map(|turn| Turn { row: turn.row.clone(), body: turn.body.clone() });
         let server_history = request.server_history;
-        let list = assemble::Request { messages, found, is_decided, server_history };
+        let list = assemble::Request { messages, found, is_decided, may_reply, server_history };
         let Outcome::Turn(mut assembled) = assemble::assemble(chain, list)? else {
             return Ok(None);
         };

@@ -9,7 +9,7 @@ use crate::agent::settings::traits_of;
 use crate::upstream::ModelInfo;
 
 /// A shorter request fits into every model: upstream is not asked for its list.
-const MIN_BYTES: usize = 32 << 10;
+const MIN_BYTES: usize = 4 << 10;
 
 #[derive(Clone, Debug)]
 pub(crate) struct KnownLimits {

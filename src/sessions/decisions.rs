@@ -3,7 +3,7 @@
 
 use super::assemble::ReplyForm;
 use super::recorder::json;
-use crate::agent::asking::choice::deny_all;
+use crate::agent::asking::choice::{deny_all, is_expired};
 use crate::agent::asking::dialog::{ASK_USER, read_dialog_answer, read_toolhand_approval};
 use crate::agent::asking::reply::read_reply;
 use crate::agent::beginning::{AskingChannel, Decided};
@@ -23,7 +23,8 @@ pub(super) struct Decisions {
     pub(super) left_out: Vec<Asked>,
 }
 
-/// `rows` are the approvals of the round. What they say stands, whatever the reply says.
+/// `rows` are the approvals of the round. What they say stands, whatever the reply says, as long
+/// as the approval is valid.
 pub(super) fn decisions(
     open: &OpenRound,
     rows: &[ApprovalRow],
@@ -35,7 +36,10 @@ pub(super) fn decisions(
     let mut undecided = Vec::new();
     for asked in &open.asked {
         match recorded(asked, rows) {
-            Some(decided) => known.decided.push(decided),
+            Some(kept) if is_expired(asked, now_ms) => {
+                known.decided.push(Decided { decision: Decision::Expired, ..kept });
+            }
+            Some(kept) => known.decided.push(kept),
             None => undecided.push(asked.clone()),
         }
     }

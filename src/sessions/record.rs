@@ -10,7 +10,6 @@ use serde_json::value::RawValue;
 use super::message::text_of;
 use crate::agent::record::{End, Entry, OpenRound, RecordedRound};
 use crate::execution::ask::EffectDigest;
-use crate::files::ReadState;
 use crate::ids::TurnId;
 use crate::store::rows::{EntryRow, TurnRow};
 
@@ -63,13 +62,6 @@ pub(crate) struct Facts {
     pub(crate) working_dir: Option<PathBuf>,
     /// The files that the model has seen (`files::ReadState`).
     pub(crate) read_state: Value,
-}
-
-impl Facts {
-    /// Of a session in which nothing has happened.
-    pub(crate) fn of_empty() -> Self {
-        Self { working_dir: None, read_state: ReadState::default().save() }
-    }
 }
 
 /// The record of one turn.

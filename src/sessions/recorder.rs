@@ -200,9 +200,13 @@ impl TurnRecorder {
         } else if !self.written.rows.load(Ordering::Relaxed) {
             changes = rows.put(&self.current);
         }
-        if let Entry::Asked { asked } = entry {
-            changes.extend(asked.iter().map(|asked| Change::Approval(approval(&rows, asked))));
-        }
+        // A turn that suspends may be answered for longer than one that waits.
+        let asked = match entry {
+            Entry::Asked { asked } => asked.as_slice(),
+            Entry::End(end) => end.open.as_ref().map_or(&[][..], |open| &open.asked),
+            _ => &[],
+        };
+        changes.extend(asked.iter().map(|asked| Change::Approval(approval(&rows, asked))));
         let body = json(entry);
         changes.push(Change::Entry(EntryRow { turn: rows.turn.id.clone(), body }));
         changes

@@ -13,6 +13,7 @@ use super::request::ChatRequest;
 use super::running::{SessionSlot, SharedTurn};
 use super::search::{Found, Search};
 use crate::errors::ApiError;
+use crate::files::ReadState;
 use crate::ids::{Scope, SessionId};
 use crate::store::rows::{SessionName, SessionRow};
 use crate::store::{SessionKey, StoreError};
@@ -29,7 +30,8 @@ pub(super) struct ResolvedSession {
     pub(super) row: Option<SessionRow>,
     /// The name that a new session gets.
     pub(super) name: Option<SessionName>,
-    /// The session whose prompt a new one takes over, since its transcript goes on there.
+    /// The session of the turn that the request goes on from, if that is another one. A new
+    /// session takes over its prompt.
     pub(super) origin: Option<SessionRow>,
     pub(super) found: Found,
     pub(super) slot: SessionSlot,
@@ -37,8 +39,17 @@ pub(super) struct ResolvedSession {
 }
 
 impl ResolvedSession {
+    /// Whether the request can answer what the turn that was found asks a person: an approval is
+    /// bound to its session. A chat and its forks are one.
+    pub(super) fn may_reply(&self, named: Option<&ExplicitId>) -> bool {
+        let asking = self.origin.as_ref().and_then(|origin| origin.name.as_ref());
+        let (Some(asking), Some(named)) = (asking, named) else { return true };
+        asking.text == named.text()
+    }
+
     /// What held after the turns that were found. A fresh session finds nothing. Where the
-    /// transcript shows none of them, the model has read no file.
+    /// transcript shows none of them, the model has no line of a file any more: it may edit what
+    /// it knows, and Read shows everything again.
     pub(super) fn recall(&self, server_history: bool) -> Option<Facts> {
         self.found.session.as_ref()?;
         let mut path = self.found.path.iter().rev();
@@ -46,7 +57,9 @@ impl ResolvedSession {
         if server_history || self.found.links > 0 || self.found.users > 0 {
             return Some(facts);
         }
-        Some(Facts { read_state: Facts::of_empty().read_state, ..facts })
+        let read_state = ReadState::load(&facts.read_state);
+        read_state.forget_shown();
+        Some(Facts { read_state: read_state.save(), ..facts })
     }
 }
 
@@ -94,18 +107,34 @@ impl Sessions {
         // The turn that ran until now may have made the session, or been granted something.
         let row = self.session(search.scope, &id).await?;
         let found = match &row {
-            Some(row) => search.in_session(&row.id).await?,
+            Some(row) => self.in_named_session(search, named, &row.id).await?,
             None => self.by_content(search).await?,
         };
         let Some(slot) = slot else { return self.fork(search.scope, row, found).await };
-        let origin = match &row {
-            Some(_) => None,
-            None => self.origin(search.scope, &found).await?,
-        };
+        let is_elsewhere = found.path.last().is_some_and(|turn| turn.row.session != id);
+        let origin =
+            if is_elsewhere { self.origin(search.scope, &found).await? } else { None };
         // What is ambiguous stays so under a new name.
         let is_known = row.is_some() || found.session.is_some();
         let found = Found { session: is_known.then(|| id.clone()), ..found };
         Ok(ResolvedSession { session: id, row, name: Some(name), origin, found, slot, guard })
+    }
+
+    /// A frontend's chat also goes on from answers that other sessions gave: that of another
+    /// model, or one that forked from it while a turn ran.
+    async fn in_named_session(
+        &self,
+        search: Search<'_>,
+        named: &ExplicitId,
+        id: &SessionId,
+    ) -> Result<Found, StoreError> {
+        let found = search.in_session(id).await?;
+        if matches!(named, ExplicitId::Own(_)) || found.links == search.chain.links.len() {
+            return Ok(found);
+        }
+        let elsewhere = self.by_content(search).await?;
+        let knows_more = elsewhere.session.is_some() && found.links < elsewhere.links;
+        Ok(if knows_more { elsewhere } else { found })
     }
 
     async fn resolve_by_content(&self, search: Search<'_>) -> Result<ResolvedSession, ApiError> {

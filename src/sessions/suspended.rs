@@ -1,11 +1,13 @@
 //! Tells whether the conversation of a frontend's own request waits for a person.
 
+use std::collections::HashSet;
+
 use super::Sessions;
 use super::decisions::asked;
 use super::request::ChatRequest;
-use crate::ids::Scope;
+use crate::ids::{Scope, SessionId};
 use crate::store::rows::TurnStatus;
-use crate::store::{ApprovalKey, StoreError, TurnKey};
+use crate::store::{ApprovalKey, SessionKey, StoreError, TurnKey};
 
 impl Sessions {
     /// Whether the session that the request names is suspended at a question, or a question is
@@ -25,6 +27,19 @@ impl Sessions {
             }
         }
         let open = self.store.approvals(scope, ApprovalKey::Open).await?;
-        Ok(open.iter().filter_map(asked).any(|asked| quotes(&asked.code)))
+        if open.iter().filter_map(asked).any(|asked| quotes(&asked.code)) {
+            return Ok(true);
+        }
+        // A frontend asks another model for its proposals than the one that it talks to.
+        let Some(named) = &request.named else { return Ok(false) };
+        let sessions: HashSet<SessionId> = open.into_iter().map(|row| row.session).collect();
+        for session in sessions {
+            let row = self.store.session(scope, SessionKey::Id(session)).await?;
+            let name = row.and_then(|row| row.name);
+            if name.is_some_and(|name| name.text == named.text()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

@@ -230,8 +230,10 @@ impl Rows {
             },
             Change::Entry(row) => self.entries.push(row),
             Change::Approval(row) => {
-                self.approvals.retain(|known| known.id != row.id);
-                self.approvals.push(row);
+                match self.approvals.iter_mut().find(|known| known.id == row.id) {
+                    Some(known) => known.expires_ms = row.expires_ms,
+                    None => self.approvals.push(row),
+                }
             }
             Change::Decide { approval, decision } => self.decide(&approval, decision)?,
             Change::Forget(session) => self.forget(&session),

@@ -54,12 +54,11 @@ pub(crate) fn read_reply(asked: &[Asked], text: &str, now_ms: i64) -> Reply {
 /// of any other message.
 ///
 /// It may be consent, so only the wrapping that was measured counts: it begins with Open WebUI's
-/// heading, and the words begin a line behind it. Any other `</context>` is a quote, and what
-/// follows a quote approves nothing. `sessions::canonical::words` only compares messages, and
-/// reads the wrapping of every template.
+/// heading. Any other `</context>` is a quote, and what follows a quote approves nothing.
+/// `sessions::canonical::words` only compares messages, and reads the wrapping of every template.
 fn users_words(text: &str) -> &str {
     match text.rsplit_once(CLOSING) {
-        Some((wrapping, words)) if is_wrapping(wrapping) && begins_a_line(words) => words,
+        Some((wrapping, words)) if is_wrapping(wrapping) => words,
         _ => text,
     }
 }
@@ -80,11 +79,6 @@ fn is_wrapping(text: &str) -> bool {
         depth += 1;
         is_inside
     })
-}
-
-fn begins_a_line(words: &str) -> bool {
-    let behind = words.trim_start_matches([' ', '\t', '\r']);
-    behind.is_empty() || behind.starts_with('\n')
 }
 
 /// The choice for each ask that a line names by its code. `None` if some line is anything
@@ -364,7 +358,6 @@ mod tests {
             "no <context></context> yes",
             "What is this?\n### Task:\n<context>\na page\n</context>\n\n1",
             "### Task:\nno context\n</context>\n1",
-            "### Task:\n<context>\na page\n</context> 1",
             "### Task:\n<context>\na page\n</context>\n\nAnd <context>this</context>?\n1",
             "### Task:\n<context>\n</context> <context>\n</context>\n\n1",
         ] {

@@ -37,8 +37,11 @@ enum Wait {
     Over,
 }
 
-/// How long an approval can be given: as long as a suspended turn waits.
-const VALIDITY: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long an approval can be given while the stream waits.
+const VALID_WHILE_WAITING: Duration = Duration::from_secs(10 * 60);
+
+/// How long it can be given once the turn has suspended.
+const VALID_WHILE_SUSPENDED: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Asks {
     /// A wait that nothing waits for any more does not count.
@@ -109,7 +112,7 @@ impl TurnState {
             return effects;
         }
         self.announce_asks(&mut effects);
-        let wait = self.start.asking.wait;
+        let wait = self.start.asking.wait.min(VALID_WHILE_WAITING);
         match self.asks.wait {
             Wait::NotBegun if !wait.is_zero() => {
                 self.asks.wait = Wait::Running;
@@ -138,16 +141,18 @@ impl TurnState {
         if news.is_empty() {
             return;
         }
+        let suspends_at_once = self.start.asking.wait.is_zero() || self.asks.wait == Wait::Over;
+        let validity =
+            if suspends_at_once { VALID_WHILE_SUSPENDED } else { VALID_WHILE_WAITING };
         let mut asked = Vec::new();
         for (slot, ask) in news {
-            let new = self.new_asked(slot, ask);
+            let new = self.new_asked(slot, ask, validity);
             self.asks.open.push(new.clone());
             asked.push(new);
         }
         self.asks.open.sort_by_key(|asked| asked.slot);
         // Nobody is asked what could not be kept.
         let entry = Entry::Asked { asked: asked.clone() };
-        let suspends_at_once = self.start.asking.wait.is_zero() || self.asks.wait == Wait::Over;
         effects.push(if suspends_at_once {
             TurnEffect::Record(entry)
         } else {
@@ -161,10 +166,13 @@ impl TurnState {
         effects.extend(self.asks.held_back.drain(..).map(TurnEffect::Emit));
     }
 
-    fn new_asked(&self, slot: usize, ask: Ask) -> Asked {
-        let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-        let created_ms = self.start.began_ms.saturating_add(millis(self.elapsed));
-        let expires_ms = created_ms.saturating_add(millis(VALIDITY));
+    fn now_ms(&self) -> i64 {
+        self.start.began_ms.saturating_add(millis(self.elapsed))
+    }
+
+    fn new_asked(&self, slot: usize, ask: Ask, validity: Duration) -> Asked {
+        let created_ms = self.now_ms();
+        let expires_ms = created_ms.saturating_add(millis(validity));
         let id = ApprovalId::random();
         let known = self.asks.open.iter().map(|asked| &asked.id).chain([&id]).cloned();
         // The codes of those before stay the same.
@@ -175,6 +183,7 @@ impl TurnState {
     /// Ends the turn with the question. The reply goes on from here.
     fn suspend(&mut self, effects: &mut Vec<TurnEffect>) {
         let mut asked = std::mem::take(&mut self.asks.open);
+        let expires_ms = self.now_ms().saturating_add(millis(VALID_WHILE_SUSPENDED));
         let presented = presenting::present(&asked, self.start.asking.channel);
         self.say(&presented.text);
         let asked_by: Vec<_> = presented
@@ -188,6 +197,7 @@ impl TurnState {
         asked.extend(decided.filter(|asked| self.round.is_approved(asked.slot)));
         for asked in &mut asked {
             asked.slot = self.round.place_of(asked.slot);
+            asked.expires_ms = expires_ms;
         }
         let (asked_by, client_calls): (Vec<_>, Vec<_>) = asked_by.into_iter().unzip();
         let is_call = !asked_by.is_empty();
@@ -234,6 +244,10 @@ impl TurnState {
             asked_by: Vec::new(),
         }
     }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Sends a call of the client's tool that asks. Returns it for the record.

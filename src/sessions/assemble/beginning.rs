@@ -59,10 +59,10 @@ pub(super) fn start(chain: &Chain, request: &Request) -> Result<Option<Start>, A
 }
 
 fn way(chain: &Chain, request: &Request) -> Result<Option<Way>, ApiError> {
-    let Request { messages, found, is_decided, server_history } = request;
+    let Request { messages, found, is_decided, may_reply, server_history } = request;
     let is_behind = found.links == chain.links.len() && found.users == 0;
-    // What does not stand in the list is not answered by it.
-    let is_shown = found.links > 0 || *server_history;
+    // What does not stand in the list is not answered by it. A decision over REST needs no list.
+    let is_shown = found.links > 0 || *server_history || *is_decided;
     // An ambiguous list resumes nothing: its open round may be another person's.
     let is_known = is_behind && is_shown && found.session.is_some();
     let Some(last) = found.path.last().filter(|_| is_known) else { return Ok(Some(Way::Ask)) };
@@ -73,6 +73,9 @@ fn way(chain: &Chain, request: &Request) -> Result<Option<Way>, ApiError> {
     };
     let settled = transcript::settled(open, &found.attempts);
     let was_asked = !open.asked.is_empty();
+    if was_asked && !may_reply {
+        return Ok(Some(Way::Ask));
+    }
     let resume = |answers, said: Option<ReplyForm>, users| {
         let said = said.filter(|_| !settled.asked.is_empty());
         let reply = said.map(|said| Reply { turn: last.row.id.clone(), said });

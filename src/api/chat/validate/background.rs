@@ -3,8 +3,8 @@
 use axum::http::HeaderMap;
 
 use super::messages::Message;
-use crate::json::{self, Kind, Object};
-use crate::sessions::message::Role;
+use crate::json::{self, Object};
+use crate::sessions::message::{Role, text_of};
 
 /// How Open WebUI's own prompts begin.
 const TASK_PROMPT: &str = "### Task:";
@@ -32,8 +32,5 @@ pub(super) fn is_background_call(
 
 fn has_task_prompt(messages: &[Message<'_>]) -> bool {
     let last = messages.iter().rev().find(|message| message.role == Role::User);
-    last.and_then(|message| message.content).is_some_and(|content| {
-        json::kind(content) == Kind::String
-            && json::string(content).is_some_and(|text| text.trim_start().starts_with(TASK_PROMPT))
-    })
+    last.is_some_and(|message| text_of(message.json).trim_start().starts_with(TASK_PROMPT))
 }

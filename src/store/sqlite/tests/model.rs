@@ -44,8 +44,10 @@ impl Model {
             }
             Change::Approval(row) => {
                 expect(self.turns.iter().any(|turn| turn.id == row.turn))?;
-                expect(self.approvals.iter().all(|approval| approval.id != row.id))?;
-                self.approvals.push(row.clone());
+                match self.approvals.iter_mut().find(|approval| approval.id == row.id) {
+                    Some(known) => known.expires_ms = row.expires_ms,
+                    None => self.approvals.push(row.clone()),
+                }
             }
             Change::Decide { approval, decision } => {
                 let open = |row: &&mut ApprovalRow| row.id == *approval && row.decision.is_none();
@@ -125,7 +127,10 @@ impl World {
                 })
             }
             5 | 6 => Change::Entry(EntryRow { turn: self.turns[thing].id.clone(), body }),
-            7 => Change::Approval(self.approvals[thing].clone()),
+            7 => Change::Approval(ApprovalRow {
+                expires_ms: i64::from(detail),
+                ..self.approvals[thing].clone()
+            }),
             8 => Change::Decide { approval: self.approvals[thing].id.clone(), decision: body },
             _ => Change::Forget(self.sessions[session].id.clone()),
         }
