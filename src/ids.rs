@@ -84,6 +84,7 @@ ids_that_come_back! {
     SessionId = "sess_";
     TurnId = "turn_";
     ApprovalId = "appr_";
+    CardId = "card_";
 }
 
 /// Whether `text` is `prefix` and 32 lower-case hexadecimal digits.

@@ -100,6 +100,31 @@ pub(crate) fn raw(json: String) -> Box<RawValue> {
     RawValue::from_string(json).expect("put together from JSON")
 }
 
+/// The deepest nesting of a value that is kept: where it is stored, sent upstream or sent back by
+/// a client, further levels stand around it, and parsers take 127 in all.
+const MAX_KEPT_DEPTH: usize = 100;
+
+/// Whether the value is nested so little that it can be kept. It must be JSON.
+pub(crate) fn can_be_kept(json: &str) -> bool {
+    let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_string,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                if depth > MAX_KEPT_DEPTH {
+                    return false;
+                }
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    true
+}
+
 /// Writes `text` as a JSON string.
 pub(crate) fn quoted(text: &str) -> Box<RawValue> {
     serde_json::value::to_raw_value(text).expect("text is JSON")
@@ -274,6 +299,15 @@ mod tests {
         };
         assert!(object(MAX_MEMBERS));
         assert!(!object(MAX_MEMBERS + 1));
+    }
+
+    #[test]
+    fn what_is_nested_deeply_is_not_kept() {
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(can_be_kept(&nested(MAX_KEPT_DEPTH)) && !can_be_kept(&nested(MAX_KEPT_DEPTH + 1)));
+        assert!(!can_be_kept(&r#"{"a":"#.repeat(MAX_KEPT_DEPTH + 1)));
+        assert!(can_be_kept(&format!(r#"["\"{}"]"#, nested(200))));
+        assert!(can_be_kept(&format!("[{}]", vec!["[]"; 200].join(","))));
     }
 
     #[test]

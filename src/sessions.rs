@@ -18,6 +18,7 @@ mod matching;
 pub(crate) mod message;
 pub(crate) mod names;
 pub(crate) mod naming;
+mod open_approvals;
 pub(crate) mod pairs;
 pub(crate) mod record;
 pub(crate) mod recorder;
@@ -33,7 +34,7 @@ mod transcript;
 mod turn_start;
 
 #[cfg(test)]
-mod test_support;
+pub(crate) mod test_support;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -97,8 +97,6 @@ pub(crate) enum TurnKey {
     Session(SessionId),
     /// The turns of a session that began after this one of it.
     After(SessionId, TurnId),
-    /// The newest turn of a session.
-    Newest(SessionId),
     /// Turns that ended with the first of these chain digests that is known.
     Chain(Vec<Digest>),
     /// Turns whose last link began with this: `rows::LinkDigests::head`.

@@ -4,6 +4,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::events::{RawDelta, TurnEvent};
+use crate::json;
 use crate::openai::chunk::{RawMembers, first_byte_of};
 
 /// Members that are never sent to the client: lists of reasoning, members that a provider
@@ -59,7 +60,7 @@ fn text_of(value: &RawValue) -> Option<String> {
 
 /// Whether the value parses: it may be nested too deeply for a client's parser.
 pub(super) fn is_readable(value: &RawValue) -> bool {
-    serde_json::from_str::<Value>(value.get()).is_ok()
+    json::can_be_kept(value.get()) && serde_json::from_str::<Value>(value.get()).is_ok()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
 use super::parts::{self, Part};
+use crate::json;
 
 /// What the deltas of one round have brought, but for the tool calls.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +48,8 @@ impl AssistantMessage {
 
     /// Adds one part of a `content` that came as a list.
     pub(crate) fn push_part(&mut self, part: &RawValue) {
-        let Ok(part) = serde_json::from_str(part.get()) else { return };
+        let part = Some(part.get()).filter(|part| json::can_be_kept(part));
+        let Some(part) = part.and_then(|part| serde_json::from_str(part).ok()) else { return };
         if let Some(text) = parts::plain_text(&part) {
             return self.content.push_str(text);
         }

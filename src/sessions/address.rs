@@ -224,7 +224,8 @@ fn list_end(messages: &[ClientMessage]) -> ListEnd {
             let is_cards = answers.all(ClientMessage::answers_card);
             if is_cards { ListEnd::CardAnswers } else { ListEnd::Answers }
         }
-        Some(Role::Assistant | Role::Function) => ListEnd::Assistant,
+        Some(Role::Function) => ListEnd::Answers,
+        Some(Role::Assistant) => ListEnd::Assistant,
         Some(Role::User | Role::Instruction) | None => ListEnd::User,
     }
 }

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use self::beginning::Start;
+pub(crate) use self::beginning::shows_question;
 use super::address::{Chain, ListEnd};
 use super::alignment::{Alignment, Group, groups};
 use super::message::{ClientMessage, Role};
@@ -103,10 +104,22 @@ pub(crate) fn assemble(chain: &Chain, request: Request) -> Result<Outcome, ApiEr
     let Request { messages, found, server_history, .. } = request;
     let alignment = Alignment::new(&found.path, chain, found.links, found.users);
     let mut transcript = Transcript { is_unchanged: true, ..Transcript::default() };
-    let before = if server_history { groups(&found.path) } else { Vec::new() };
+    let mut before = if server_history { groups(&found.path) } else { Vec::new() };
+    // What the list shows is written with it.
+    before.truncate(before.len().saturating_sub(alignment.behind.len() + alignment.links.len()));
     let asked = start.asked(chain, &messages, &found);
     let answers = client_answers(chain, &messages, &alignment);
-    let list = List { chain, alignment, answers, start: &start, asked: &asked, found: &found };
+    let known_ids = all_ids(&messages, &found);
+    let (start_of, asked_of) = (&start, asked.as_slice());
+    let list = List {
+        chain,
+        alignment,
+        answers,
+        start: start_of,
+        asked: asked_of,
+        found: &found,
+        known_ids,
+    };
     list.write(messages, &before, &mut transcript);
     let known = known_calls(&found);
     let pieces = if transcript.drafts.is_empty() && start.is_resume() {
@@ -123,6 +136,15 @@ fn known_calls(found: &Found) -> HashSet<&str> {
     let ends = turns.filter_map(|turn| turn.end());
     let calls = ends.flat_map(|end| &end.client_calls);
     calls.filter_map(|call| call["id"].as_str()).collect()
+}
+
+/// The ids of all calls, if the list has any answers.
+fn all_ids(messages: &[ClientMessage], found: &Found) -> HashSet<Box<str>> {
+    if messages.iter().all(|message| message.answers.is_none()) {
+        return HashSet::new();
+    }
+    let calls = messages.iter().flat_map(|message| &message.calls).map(|call| call.id.clone());
+    calls.chain(known_calls(found).into_iter().map(Into::into)).collect()
 }
 
 /// Tool messages by their ids.
@@ -160,6 +182,8 @@ struct List<'a> {
     /// The new turn's user messages by their place in the list.
     asked: &'a [(usize, SentMessage)],
     found: &'a Found,
+    /// The ids of all calls of the list and of the records.
+    known_ids: HashSet<Box<str>>,
 }
 
 impl List<'_> {
@@ -185,7 +209,8 @@ impl List<'_> {
             match message.role {
                 Role::User => self.write_user(at, message, out),
                 Role::Instruction => out.drafts.push(Draft::Client(message)),
-                _ if skipped.is_some_and(|end| at <= end) => {}
+                // The answer to a call that nobody knows is refused below.
+                _ if skipped.is_some_and(|end| at <= end) && !self.is_stray(&message) => {}
                 _ => out.push_client(message),
             }
             if let Some(group) = self.alignment.behind.get(&at) {
@@ -195,6 +220,12 @@ impl List<'_> {
         if out.leading == count {
             self.write_before(before, out);
         }
+    }
+
+    /// Whether the message answers a call that neither the list nor a record has.
+    fn is_stray(&self, message: &ClientMessage) -> bool {
+        let Some(id) = message.answers.as_deref() else { return false };
+        !message.answers_card() && !self.known_ids.contains(id)
     }
 
     /// The record of a link, unless the client keeps the hidden messages itself.

@@ -1,19 +1,20 @@
 //! Begins the turn of a request: resolves its session, puts list and records together, and starts
 //! the agent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::Sessions;
 use super::address::{Chain, ChainTail, ListEnd};
-use super::assemble::{self, Assembled, Outcome};
+use super::assemble::{self, Assembled, Outcome, shows_question};
 use super::context_limits;
 use super::decisions::{are_decided, decisions};
 use super::loading::Loading;
 use super::matching::Turn;
 use super::message::ClientMessage;
-use super::record::Facts;
+use super::record::{Facts, TurnRecord};
 use super::request::ChatRequest;
 use super::resolve::{MAX_WAIT, ResolvedSession};
 use super::running::limits::RunPermit;
@@ -84,7 +85,7 @@ impl Sessions {
             // Until the turn counts what it keeps of it.
             let loading = Loading::new(&self.memory_budget);
             let resolved = self.resolve(caller.scope, &request, &chain, &loading).await?;
-            match self.resumed(&caller, &chain, &resolved) {
+            match self.resumed(&caller, &chain, &resolved, request.server_history) {
                 Resumed::Known(subscriber) => return Ok(Begun::Known(subscriber)),
                 // It has just ended: its record tells more by now.
                 Resumed::JustEnded if attempt + 1 < MAX_ATTEMPTS => continue,
@@ -165,20 +166,27 @@ impl Sessions {
     /// The turn that a reply to the same question has begun: it runs, or its outcome stands.
     /// Another reply finds it as well. Where a client's answers are what the round waited for,
     /// only the same request does.
-    fn resumed(&self, caller: &Caller, chain: &Chain, resolved: &ResolvedSession) -> Resumed {
+    fn resumed(
+        &self,
+        caller: &Caller,
+        chain: &Chain,
+        resolved: &ResolvedSession,
+        server_history: bool,
+    ) -> Resumed {
         let Some(turn) = resolved.found.attempts.iter().find(|turn| turn.body.resumes) else {
             return Resumed::No;
         };
+        let replies = || replies(chain, resolved, server_history);
         let is_same = turn.row.request == Some(caller.fingerprint.request());
         match turn.row.status {
-            TurnStatus::Running if is_same || replies(chain, resolved) => {
+            TurnStatus::Running if is_same || replies() => {
                 match self.running.join(caller.scope, &turn.row.id) {
                     Some(subscriber) => Resumed::Known(Box::new(subscriber.in_form(caller.form))),
                     None => Resumed::JustEnded,
                 }
             }
             TurnStatus::Finished | TurnStatus::AwaitsClient | TurnStatus::Suspended
-                if replies(chain, resolved) =>
+                if replies() =>
             {
                 let shape = AnswerShape::of_record(turn, caller.form);
                 let subscriber = Subscriber::of_record(turn, shape, Position::default());
@@ -249,11 +257,12 @@ impl From<StoreError> for NotStarted {
 }
 
 /// Whether the list ends with one user message behind a question of ours.
-fn replies(chain: &Chain, resolved: &ResolvedSession) -> bool {
-    let open = resolved.found.path.last().and_then(|turn| turn.open());
+fn replies(chain: &Chain, resolved: &ResolvedSession, server_history: bool) -> bool {
+    let asks = |turn: &&Arc<TurnRecord>| turn.open().is_some_and(|open| !open.asked.is_empty());
+    let asking = resolved.found.path.last().filter(asks);
     chain.end == ListEnd::User
         && chain.last_users().len() == 1
-        && open.is_some_and(|open| !open.asked.is_empty())
+        && asking.is_some_and(|asking| shows_question(chain, asking, server_history))
 }
 
 /// Whether all asks of the open round were decided over REST, and no turn has acted on it yet.

@@ -84,6 +84,12 @@ pub(crate) fn begins_with(text: &str, start: &str) -> bool {
     solid(start).all(|c| chars.next() == Some(c))
 }
 
+/// Whether `text` ends with `end`, but for white space.
+pub(crate) fn ends_with(text: &str, end: &str) -> bool {
+    let mut chars = text.chars().rev().filter(|c| !c.is_whitespace());
+    end.chars().rev().filter(|c| !c.is_whitespace()).all(|c| chars.next() == Some(c))
+}
+
 /// What stands behind the first characters of `text`, as many as `start` has beside white
 /// space.
 pub(crate) fn behind<'a>(text: &'a str, start: &str) -> &'a str {
@@ -205,6 +211,7 @@ mod tests {
     #[test]
     fn texts_are_compared_without_white_space() {
         assert!(is_same("Hello wor ld", "Hello world") && !is_same("a", "ab"));
+        assert!(ends_with("a b c", "bc") && ends_with("a", "") && !ends_with("a", "ba"));
         assert!(begins_with("a b c", "ab") && begins_with("a", "") && !begins_with("a", "ab"));
         assert_eq!((behind("a b c", "ab"), behind("a b", "")), (" c", "a b"));
         assert_eq!((behind("ab", "ab"), behind("ab", "abc")), ("", ""));

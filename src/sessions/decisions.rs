@@ -76,7 +76,9 @@ fn read(
             (deny_all(undecided, words), Vec::new())
         }
         ReplyForm::Message(words) => {
-            let reply = read_reply(undecided, words, now_ms);
+            let is_decided = |asked: &&Asked| undecided.iter().all(|other| other.id != asked.id);
+            let decided: Vec<Asked> = open.asked.iter().filter(is_decided).cloned().collect();
+            let reply = read_reply(undecided, &decided, words, now_ms);
             let left_out = reply.left_out.iter().map(|place| undecided[*place].clone());
             (reply.decided, left_out.collect())
         }

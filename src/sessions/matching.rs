@@ -157,9 +157,13 @@ impl Tree {
             let users = self.users_agree(chain, &turn.row.id, at + 1);
             (self.aligned(chain, turn, at), users)
         };
-        // Of equals the newest, which `max_by_key` would find last.
-        let compared = turns.iter().take(MAX_COMPARED).rev();
-        let turn = compared.max_by_key(|turn| score(turn))?;
+        // Of equals the newest, which `max_by_key` would find last. Those that were asked what the
+        // list shows come first, however old they are.
+        let asks_alike = |turn: &&&Arc<Turn>| was_asked(&turn.body, &chain.users[at]);
+        let alike: Vec<_> = turns.iter().filter(asks_alike).take(MAX_COMPARED).collect();
+        let newest = turns.iter().take(MAX_COMPARED).filter(|turn| !asks_alike(turn));
+        let compared: Vec<_> = alike.into_iter().chain(newest).collect();
+        let turn = compared.into_iter().rev().max_by_key(|turn| score(turn))?;
         Some(Point { turn: Some(turn.row.id.clone()), links: at + 1, users: 0 })
     }
 

@@ -4,10 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
+use crate::ids::CardId;
 use crate::json::{self, Kind, Object};
-
-/// How the ids of our own cards begin. No model makes such an id.
-pub(crate) const CARD_PREFIX: &str = "card_";
 
 /// A message of a valid shape. What only its neighbours tell, such as a call without an answer,
 /// is repaired later (`sessions::pairs`).
@@ -61,9 +59,31 @@ impl ClientMessage {
         text_of(&self.json)
     }
 
+    /// All that a person has sent, which may be consent: the text, and the name of each part that
+    /// is none.
+    pub(crate) fn whole_text(&self) -> String {
+        let content = Object::from_raw(&self.json).and_then(|message| message.get("content"));
+        let Some(parts) = content.filter(|content| json::kind(content) == Kind::Array) else {
+            return self.text().into_owned();
+        };
+        let mut all = Vec::new();
+        let add = |part| {
+            let part = Object::from_raw(part);
+            let member = |name: &str| part.as_ref().and_then(|part| part.string(name));
+            let kind = member("type");
+            all.push(match (kind.as_deref(), member("text")) {
+                (Some("text") | None, text) => text.unwrap_or_default().into_owned(),
+                (Some(kind), text) => format!("[{kind}] {}", text.unwrap_or_default()),
+            });
+            Ok::<(), ()>(())
+        };
+        _ = json::for_each_item(parts, add);
+        all.join("\n")
+    }
+
     /// Whether it is a tool message that answers a card.
     pub(crate) fn answers_card(&self) -> bool {
-        self.answers.as_deref().is_some_and(|id| id.starts_with(CARD_PREFIX))
+        self.answers.as_deref().is_some_and(|id| CardId::parse(id).is_some())
     }
 }
 

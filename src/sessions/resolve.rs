@@ -112,8 +112,7 @@ impl Sessions {
         };
         let Some(slot) = slot else { return self.fork(search.scope, row, found).await };
         let is_elsewhere = found.path.last().is_some_and(|turn| turn.row.session != id);
-        let origin =
-            if is_elsewhere { self.origin(search.scope, &found).await? } else { None };
+        let origin = if is_elsewhere { self.origin(search.scope, &found).await? } else { None };
         // What is ambiguous stays so under a new name.
         let is_known = row.is_some() || found.session.is_some();
         let found = Found { session: is_known.then(|| id.clone()), ..found };

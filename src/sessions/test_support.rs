@@ -8,13 +8,16 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::message::{CARD_PREFIX, CallOf, ClientCall, ClientMessage, Role};
+use super::message::{CallOf, ClientCall, ClientMessage, Role};
 use crate::agent::record::Entry;
-use crate::ids::{Scope, SessionId, TurnId};
+use crate::ids::{CardId, Scope, SessionId, TurnId};
 use crate::json;
 use crate::store::rows::{ApprovalRow, Change, EntryRow, SessionRow, TurnRow};
 use crate::store::{ApprovalKey, SessionKey, SessionPage, SizeOf, Store, StoreError, TurnKey};
 use crate::sync::lock;
+
+/// The id of a card of ours.
+pub(crate) const CARD: &str = "card_00000000000040008000000000000001";
 
 /// The messages as validation makes them. A call whose id begins with `server_` is one of a
 /// tool of the server.
@@ -34,7 +37,7 @@ fn client_message(index: usize, message: &Value) -> ClientMessage {
     let calls = message["tool_calls"].as_array().into_iter().flatten().map(|call| {
         let id = call["id"].as_str().unwrap_or_default();
         let of = match () {
-            () if id.starts_with(CARD_PREFIX) => CallOf::Card,
+            () if CardId::parse(id).is_some() => CallOf::Card,
             () if id.starts_with("server_") => CallOf::Server,
             () => CallOf::Client,
         };
@@ -109,9 +112,7 @@ impl Store for MemoryStore {
         self.lookups.fetch_add(1, Ordering::Relaxed);
         let is_wanted = |row: &TurnRow| match &by {
             TurnKey::Id(id) => row.id == *id,
-            TurnKey::Session(session) | TurnKey::Newest(session) | TurnKey::After(session, _) => {
-                row.session == *session
-            }
+            TurnKey::Session(session) | TurnKey::After(session, _) => row.session == *session,
             TurnKey::Chain(digests) => row.digests.is_some_and(|own| digests.contains(&own.chain)),
             TurnKey::Head(head) => row.digests.is_some_and(|own| own.head == Some(*head)),
             TurnKey::Idempotency(_) | TurnKey::Request(_) => false,

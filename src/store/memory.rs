@@ -137,7 +137,6 @@ impl Store for MemoryStore {
             };
             let found = found.filter(|turn| is_asked(turn, &by)).cloned();
             match &by {
-                TurnKey::Newest(_) => found.take(1).collect(),
                 TurnKey::After(_, oldest) if rows.turns.iter().all(|turn| turn.id != *oldest) => {
                     Vec::new()
                 }
@@ -197,9 +196,7 @@ impl Store for MemoryStore {
 fn is_asked(turn: &TurnRow, by: &TurnKey) -> bool {
     match by {
         TurnKey::Id(id) => turn.id == *id,
-        TurnKey::Session(session) | TurnKey::After(session, _) | TurnKey::Newest(session) => {
-            turn.session == *session
-        }
+        TurnKey::Session(session) | TurnKey::After(session, _) => turn.session == *session,
         TurnKey::Chain(chains) => {
             turn.digests.is_some_and(|digests| chains.first() == Some(&digests.chain))
         }

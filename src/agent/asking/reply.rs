@@ -27,8 +27,9 @@ pub(crate) struct Reply {
     pub(crate) left_out: Vec<usize>,
 }
 
-/// Reads the whole text of the message. `now_ms` are milliseconds since 1970.
-pub(crate) fn read_reply(asked: &[Asked], text: &str, now_ms: i64) -> Reply {
+/// Reads the whole text of the message. Lines may also name `decided` asks, of which nothing
+/// changes any more. `now_ms` are milliseconds since 1970.
+pub(crate) fn read_reply(asked: &[Asked], decided: &[Asked], text: &str, now_ms: i64) -> Reply {
     let words = users_words(text).trim();
     let questions = asked.iter().find_map(|asked| match &asked.ask.about {
         About::Questions { questions } => Some((asked, questions)),
@@ -39,10 +40,10 @@ pub(crate) fn read_reply(asked: &[Asked], text: &str, now_ms: i64) -> Reply {
         return Reply { decided: vec![answered(of, questions, words, now_ms)], left_out };
     }
     if let Some(choice) = Choice::read(words) {
-        let decided = asked.iter().map(|asked| choice.decide(asked, now_ms)).collect();
-        return Reply { decided, left_out: Vec::new() };
+        let all = asked.iter().map(|asked| choice.decide(asked, now_ms)).collect();
+        return Reply { decided: all, left_out: Vec::new() };
     }
-    let Some(choices) = choices_by_code(asked, words) else {
+    let Some(choices) = choices_by_code(asked, decided, words) else {
         return Reply { decided: deny_all(asked, words), left_out: Vec::new() };
     };
     let decide = |(place, choice): (usize, Choice)| choice.decide(&asked[place], now_ms);
@@ -83,15 +84,25 @@ fn is_wrapping(text: &str) -> bool {
 
 /// The choice for each ask that a line names by its code. `None` if some line is anything
 /// else, or two lines disagree.
-fn choices_by_code(asked: &[Asked], words: &str) -> Option<IndexMap<usize, Choice>> {
+fn choices_by_code(
+    asked: &[Asked],
+    decided: &[Asked],
+    words: &str,
+) -> Option<IndexMap<usize, Choice>> {
+    if words.is_empty() {
+        return None;
+    }
     let mut choices = IndexMap::new();
-    for line in words.lines().filter(|line| !line.trim().is_empty()) {
-        let (place, choice) = choice_with_code(asked, line.trim())?;
+    for line in words.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let Some((place, choice)) = choice_with_code(asked, line) else {
+            choice_with_code(decided, line)?;
+            continue;
+        };
         if *choices.entry(place).or_insert(choice) != choice {
             return None;
         }
     }
-    (!choices.is_empty()).then_some(choices)
+    Some(choices)
 }
 
 /// Reads `CODE choice`, or `choice CODE`.
@@ -267,7 +278,7 @@ mod tests {
 
     #[track_caller]
     fn check(asked: &[Asked], text: &str, expected: &str) {
-        let reply = read_reply(asked, text, NOW);
+        let reply = read_reply(asked, &[], text, NOW);
         let mut left_out = String::new();
         if !reply.left_out.is_empty() {
             left_out = format!(" again {:?}", reply.left_out);
@@ -452,7 +463,7 @@ mod tests {
     fn a_reply_to_a_question_approves_nothing() {
         for text in ["1", "KXRT 1", "BCDF 1", "allow", "always"] {
             let asked = [question_ask(), effect_ask(1, "BCDF")];
-            let reply = read_reply(&asked, text, NOW);
+            let reply = read_reply(&asked, &[], text, NOW);
             assert_eq!(reply.left_out, [1]);
             assert!(matches!(reply.decided[0].decision, Decision::Answers { .. }), "{text}");
         }

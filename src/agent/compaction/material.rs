@@ -121,8 +121,8 @@ impl Material {
     /// Where the last rounds begin.
     fn kept_from(&self) -> usize {
         let rounds = self.units.iter().enumerate().rev();
-        let mut rounds = rounds.filter(|(_, unit)| unit.kind == Kind::Round);
-        rounds.nth(KEPT_ROUNDS - 1).map_or(0, |(at, _)| at)
+        let rounds = rounds.filter(|(_, unit)| unit.kind == Kind::Round);
+        rounds.take(KEPT_ROUNDS).last().map_or(0, |(at, _)| at)
     }
 
     /// The last user message.

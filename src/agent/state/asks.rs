@@ -142,8 +142,7 @@ impl TurnState {
             return;
         }
         let suspends_at_once = self.start.asking.wait.is_zero() || self.asks.wait == Wait::Over;
-        let validity =
-            if suspends_at_once { VALID_WHILE_SUSPENDED } else { VALID_WHILE_WAITING };
+        let validity = if suspends_at_once { VALID_WHILE_SUSPENDED } else { VALID_WHILE_WAITING };
         let mut asked = Vec::new();
         for (slot, ask) in news {
             let new = self.new_asked(slot, ask, validity);

@@ -67,6 +67,9 @@ impl NumberedStream {
         loop {
             let Some(turn) = &mut self.turn else { return Poll::Ready(None) };
             let out = if let Some(events) = ready!(turn.poll_numbered(context)) {
+                if turn.is_retold() {
+                    self.numbering.position = self.numbering.position.in_record();
+                }
                 self.encode(events)
             } else {
                 // The client has seen all but the end.
@@ -112,7 +115,8 @@ impl Numbering {
             (false, true) => (index + 1).min(last),
             (false, false) => index + 1,
         };
-        let seen = std::mem::take(&mut self.position.written);
+        // What was written of the end says nothing of events before it.
+        let seen = if self.position.is_at_end && !is_terminal { 0 } else { self.position.written };
         let skipped = match (is_failure, is_terminal) {
             (true, _) if seen > 0 => last,
             (true, _) => 0,
@@ -123,12 +127,17 @@ impl Numbering {
             let id = if index == last && !is_terminal {
                 behind
             } else {
-                Position { written: written_with(index), ..self.position }
+                let (written, is_at_end) = (written_with(index), is_terminal);
+                Position { written, is_at_end, ..self.position }
             };
             out.extend_from_slice(format!("id: {id}\n").as_bytes());
             out.extend_from_slice(sse_event);
         }
-        self.position = behind;
+        self.position = if self.position.is_at_end && !is_terminal {
+            Position { written: self.position.written, is_at_end: true, ..behind }
+        } else {
+            behind
+        };
     }
 }
 

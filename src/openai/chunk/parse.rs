@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::{BadChunk, CallDelta, CallKind, Chunk, Delta, MAX_USAGE, RawMembers};
+use crate::json;
 use crate::openai::error_object::ErrorObject;
 use crate::openai::usage::Usage;
 use members::{Content, Entries, Filled, Listed, MAX_MEMBERS, Members, Scalar};
@@ -153,7 +154,7 @@ impl Members for CallDelta {
                 }
             }
             "type" => ignore(map)?,
-            _ => keep(&mut self.members, name, map.next_value()?),
+            _ => keep(&mut self.members, name, &map.next_value::<Box<RawValue>>()?),
         }
         Ok(())
     }
@@ -176,7 +177,7 @@ impl Members for Function {
             "arguments" => {
                 self.arguments = arguments(map.next_value()?).map_err(A::Error::custom)?;
             }
-            _ => keep(&mut self.members, name, map.next_value()?),
+            _ => keep(&mut self.members, name, &map.next_value::<Box<RawValue>>()?),
         }
         Ok(())
     }
@@ -286,14 +287,17 @@ fn or_default<T: Default>(filled: Option<Filled<T>>) -> T {
     filled.map(|filled| filled.0).unwrap_or_default()
 }
 
-fn keep(members: &mut IndexMap<String, Value>, name: &str, value: Value) {
-    if !value.is_null() {
+fn keep(members: &mut IndexMap<String, Value>, name: &str, value: &RawValue) {
+    if value.get() != "null"
+        && json::can_be_kept(value.get())
+        && let Ok(value) = serde_json::from_str(value.get())
+    {
         members.insert(name.to_owned(), value);
     }
 }
 
 fn keep_raw(members: &mut RawMembers, name: &str, value: Box<RawValue>) {
-    if value.get() != "null" {
+    if value.get() != "null" && json::can_be_kept(value.get()) {
         members.insert(name.to_owned(), value);
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::ids::KeyId;
-use crate::sessions::test_support::client_messages;
+use crate::sessions::test_support::{CARD, client_messages};
 
 fn scope(key: &str) -> Scope {
     Scope::new(&KeyId::new(key), None)
@@ -55,7 +55,7 @@ fn it_does_not_matter_how_an_answer_is_split_or_what_the_user_said() {
     same(&whole, &json!([{ "role": "system", "content": "x" }, user("a"), said(" One. Two.")]));
     same(
         &whole,
-        &json!([user("a"), user("a"), said("One."), calls("Two.", &["card_1"]), answer("card_1")]),
+        &json!([user("a"), user("a"), said("One."), calls("Two.", &[CARD]), answer(CARD)]),
     );
     same(
         &whole,
@@ -141,8 +141,8 @@ fn the_end_of_the_list_is_known() {
         (json!([user("a"), said("b")]), ListEnd::Assistant),
         (json!([user("a"), said("")]), ListEnd::User),
         (json!([user("a"), calls("", &["x"]), answer("x")]), ListEnd::Answers),
-        (json!([calls("", &["card_x", "y"]), answer("card_x"), answer("y")]), ListEnd::Answers),
-        (json!([calls("", &["card_x"]), answer("card_x")]), ListEnd::CardAnswers),
+        (json!([calls("", &[CARD, "y"]), answer(CARD), answer("y")]), ListEnd::Answers),
+        (json!([calls("", &[CARD]), answer(CARD)]), ListEnd::CardAnswers),
     ] {
         assert_eq!(chain(&list).end, end, "{list}");
     }

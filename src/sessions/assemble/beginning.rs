@@ -13,9 +13,9 @@ use crate::errors::ApiError;
 use crate::json::{self, Object};
 use crate::sessions::address::{Chain, ListEnd, User};
 use crate::sessions::canonical;
-use crate::sessions::message::{CallOf, ClientMessage};
+use crate::sessions::message::{CallOf, ClientMessage, Role};
 use crate::sessions::pairs;
-use crate::sessions::record::SentMessage;
+use crate::sessions::record::{SentMessage, TurnRecord};
 use crate::sessions::search::Found;
 use crate::sessions::transcript::{self, Step};
 
@@ -67,7 +67,7 @@ fn way(chain: &Chain, request: &Request) -> Result<Option<Way>, ApiError> {
     let is_known = is_behind && is_shown && found.session.is_some();
     let Some(last) = found.path.last().filter(|_| is_known) else { return Ok(Some(Way::Ask)) };
     let Some(open) = last.open() else {
-        let continues = chain.end == ListEnd::Assistant && !chain.links.is_empty();
+        let continues = ends_with_answer(chain, messages);
         let shown = || chain.links.last().map(|link| link.text.clone()).unwrap_or_default();
         return Ok(Some(if continues { Way::Continue { shown: shown() } } else { Way::Ask }));
     };
@@ -96,12 +96,34 @@ fn way(chain: &Chain, request: &Request) -> Result<Option<Way>, ApiError> {
         }
         _ if *is_decided && was_asked => resume(no_answers(), None, Users::Follow),
         (ListEnd::Assistant, _) if was_asked => Ok(None),
-        (ListEnd::User, [user]) if was_asked => {
-            let text = messages[user.index].text().into_owned();
-            resume(no_answers(), Some(ReplyForm::Message(text)), Users::Reply)
+        (ListEnd::User, [user]) if was_asked && shows_question(chain, last, *server_history) => {
+            let said = ReplyForm::Message(messages[user.index].whole_text());
+            resume(no_answers(), Some(said), Users::Reply)
         }
         _ => Ok(Some(Way::Ask)),
     }
+}
+
+/// Whether the list ends with the text of our last answer, and asks to go on with it.
+fn ends_with_answer(chain: &Chain, messages: &[ClientMessage]) -> bool {
+    let Some(link) = chain.links.last().filter(|_| chain.last_users().is_empty()) else {
+        return false;
+    };
+    let shown = messages[link.range.clone()].iter().rev();
+    let newest = shown
+        .filter(|message| message.role != Role::Instruction)
+        .find(|message| !message.calls.is_empty() || !canonical::said(&message.text()).is_empty());
+    chain.end == ListEnd::Assistant
+        && newest.is_some_and(|newest| newest.calls.iter().all(|call| call.of == CallOf::Card))
+}
+
+/// Whether the person can have seen all that was asked: the beginning of an answer is enough to
+/// go on from it, but not to consent to what it does not show.
+pub(crate) fn shows_question(chain: &Chain, asking: &TurnRecord, server_history: bool) -> bool {
+    let shown = chain.links.last().map(|link| link.text.as_str());
+    shown.map_or(server_history, |shown| {
+        canonical::ends_with(shown, &canonical::said(&asking.said()))
+    })
 }
 
 /// What the client's own tools answered to our questions, if all of them did.
@@ -113,39 +135,34 @@ fn dialog_answers(
     let answers = answers_to(open, chain, messages);
     let said = open.asked_by.iter().enumerate().map(|(at, asking)| {
         let answer = answers.get(asking.id.as_str())?;
-        Some((at, answer.text().into_owned()))
+        Some((at, answer.whole_text()))
     });
     said.collect::<Option<Vec<_>>>().filter(|said| !said.is_empty())
 }
 
-/// The client's answers to the calls of the last link, by id. A client that leaves the history
-/// to the server sends them alone.
+/// The client's answers to the calls of the last link, by id, wherever they stand behind it. A
+/// client that leaves the history to the server sends them alone.
 fn answers_to<'a>(
     open: &OpenRound,
     chain: &Chain,
     messages: &'a [ClientMessage],
 ) -> HashMap<&'a str, &'a ClientMessage> {
-    let behind = match chain.links.last() {
-        None => messages,
-        Some(link) => {
-            // An id may have been used before: the round's own calls are the last ones.
-            let messages = &messages[link.range.clone()];
-            let asks =
-                |message: &ClientMessage| message.calls.iter().any(|call| asks(open, &call.id));
-            &messages[messages.iter().rposition(asks).unwrap_or(0)..]
-        }
-    };
+    let start = chain.links.last().map_or(0, |link| *link.range.start());
+    let behind = &messages[start..];
     let mut answers = HashMap::new();
-    for message in behind {
-        if let Some(id) = message.answers.as_deref() {
-            answers.entry(id).or_insert(message);
+    for id in client_ids(open) {
+        // An id may have been used before: the round's own call is the last one. The calls of
+        // one round may stand in several messages.
+        let has_call = |message: &ClientMessage| message.calls.iter().any(|call| *call.id == *id);
+        let own = &behind[behind.iter().rposition(has_call).unwrap_or(0)..];
+        let answer = own.iter().find(|message| message.answers.as_deref() == Some(id));
+        if let Some((answer, id)) =
+            answer.and_then(|answer| Some((answer, answer.answers.as_deref()?)))
+        {
+            answers.insert(id, answer);
         }
     }
     answers
-}
-
-fn asks(open: &OpenRound, id: &str) -> bool {
-    client_ids(open).any(|own| own == id)
 }
 
 /// The ids under which the client was sent calls of the round.
@@ -177,7 +194,7 @@ fn complete(
         .asked_by
         .iter()
         .enumerate()
-        .filter_map(|(at, asking)| Some((at, answers.get(asking.id.as_str())?.text().into_owned())))
+        .filter_map(|(at, asking)| Some((at, answers.get(asking.id.as_str())?.whole_text())))
         .collect();
     Ok((own.collect(), (!replies.is_empty()).then_some(replies)))
 }

@@ -9,6 +9,7 @@ use self::play::{Script, World, answer, calls, said, system, user};
 use super::*;
 use crate::agent::record::{Compacted, Entry, Intent, Ran};
 use crate::errors::ErrorCode;
+use crate::sessions::test_support::CARD;
 use crate::store::rows::TurnStatus;
 
 const LONG: &str = "This answer is long enough to be found by its beginning, and by its whole text \
@@ -350,14 +351,14 @@ fn a_decision_over_rest_resumes_whatever_the_next_request_says() {
 #[test]
 fn cards_are_dropped_and_answers_to_them_alone_start_nothing() {
     let world = World::new();
-    let list = json!([user("a"), calls("Look.", &["card_1"]), answer("card_1", "x"), user("b")]);
+    let list = json!([user("a"), calls("Look.", &[CARD]), answer(CARD, "x"), user("b")]);
     assert_eq!(
         world.turn(&list, Script::of(".")).pieces(),
         json!([user("a"), said("Look."), user("b")])
     );
-    let list = json!([user("a"), calls("", &["card_1"]), answer("card_1", "x")]);
+    let list = json!([user("a"), calls("", &[CARD]), answer(CARD, "x")]);
     assert!(matches!(world.outcome(&list), Ok(Outcome::NothingToDo)));
-    let list = json!([user("a"), calls("", &["card_1"]), answer("card_1", "x"), user("b")]);
+    let list = json!([user("a"), calls("", &[CARD]), answer(CARD, "x"), user("b")]);
     assert_eq!(world.turn(&list, Script::of(".")).pieces(), json!([user("a"), user("b")]));
 }
 

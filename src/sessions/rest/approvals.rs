@@ -8,13 +8,13 @@ use crate::agent::asking::choice::choices;
 use crate::agent::asking::decision::read_decision;
 use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
-use crate::clock;
 use crate::errors::{ApiError, ErrorCode};
 use crate::execution::ask::{About, Decision, Question};
 use crate::ids::{ApprovalId, Scope, SessionId, TurnId};
 use crate::sessions::decisions::{asked, decide};
+use crate::sessions::open_approvals::{is_open, open_approvals};
 use crate::store::rows::ApprovalRow;
-use crate::store::{ApprovalKey, StoreError};
+use crate::store::{ApprovalKey, StoreError, TurnKey};
 
 /// An approval in a list.
 #[derive(Debug, Serialize)]
@@ -45,7 +45,7 @@ pub(crate) struct Closed {
 impl Rest {
     /// What can be decided now.
     pub(crate) async fn approvals(&self, scope: Scope) -> Result<Page<ApprovalItem>, ApiError> {
-        let open = self.open_approvals(scope).await?;
+        let open = open_approvals(&*self.store, &self.running, scope).await?;
         let readable = open.into_iter().filter_map(|row| Some(item(&row, asked(&row)?)));
         Ok(Page::new(readable.collect(), false))
     }
@@ -62,7 +62,7 @@ impl Rest {
         let rows = self.store.approvals(scope, ApprovalKey::Id(id)).await?;
         let found = rows.into_iter().next().and_then(|row| Some((asked(&row)?, row)));
         let (asked, row) = found.ok_or_else(|| not_found("approval"))?;
-        if row.decision.is_some() || row.expires_ms <= clock::now_ms() {
+        if !is_open(&*self.store, &self.running, &row).await? {
             return Err(closed());
         }
         let decision = read_decision(&asked.ask, body)?;
@@ -87,7 +87,16 @@ impl Rest {
         turn: TurnId,
     ) -> Result<bool, StoreError> {
         let mut closed = false;
-        for row in self.store.approvals(scope, ApprovalKey::Turn(turn)).await? {
+        let mut rows = self.store.approvals(scope, ApprovalKey::Turn(turn.clone())).await?;
+        // What was asked again has the approvals of the turn that asked first.
+        let record = self.running.records().newest(scope, TurnKey::Id(turn)).await?;
+        let open = record.as_ref().and_then(|record| record.open());
+        for asked in open.into_iter().flat_map(|open| &open.asked) {
+            if rows.iter().all(|row| row.id != asked.id) {
+                rows.extend(self.store.approvals(scope, ApprovalKey::Id(asked.id.clone())).await?);
+            }
+        }
+        for row in rows {
             if row.decision.is_some() {
                 continue;
             }

@@ -1,22 +1,29 @@
 //! Lists, shows and deletes sessions.
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
+use tokio::time::sleep;
 
 use super::{Page, Rest, not_found, seconds};
-use crate::errors::ApiError;
+use crate::errors::{ApiError, ErrorCode};
 use crate::ids::{Scope, SessionId};
 use crate::sessions::ancestry::path_to;
 use crate::sessions::export::messages;
 use crate::sessions::loading::Loading;
 use crate::sessions::record::{TurnRecord, entries_by_turn};
+use crate::sessions::running::{SessionSlot, SharedTurn};
 use crate::store::rows::{Change, SessionName, SessionRow, SessionSummary, TurnRow};
 use crate::store::{SessionKey, SizeOf, StoreError, TurnKey};
 
 /// How long a session may take to end when it is deleted.
 const DELETE_LIMIT: Duration = Duration::from_secs(5);
+
+/// How often it is looked meanwhile whether a request that waited has begun a turn.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A session in a list.
 #[derive(Debug, Serialize)]
@@ -63,7 +70,13 @@ impl Rest {
     }
 
     pub(crate) async fn export(&self, scope: Scope, id: &str) -> Result<SessionExport, ApiError> {
-        let session = self.session(scope, id).await?;
+        let session = match self.session(scope, id).await {
+            Err(error) if error.code == ErrorCode::NotFound => {
+                let turn = self.first_turn(scope, id).ok_or(error)?;
+                return Ok(SessionExport { session: not_kept_yet(&turn), messages: Vec::new() });
+            }
+            found => found?,
+        };
         let loading = Loading::new(&self.memory_budget);
         loading.add(self.store.size(scope, SizeOf::Turns(session.id.clone())).await?)?;
         let turns = self.store.turns(scope, TurnKey::Session(session.id.clone())).await?;
@@ -74,13 +87,39 @@ impl Rest {
 
     /// Stops what runs in the session, and removes it.
     pub(crate) async fn delete(&self, scope: Scope, id: &str) -> Result<Deleted, ApiError> {
-        let session = self.session(scope, id).await?.id;
-        self.running.stop_session(scope, &session).await;
-        let slot = self.running.slots.take(&session, DELETE_LIMIT).await?;
+        let session = match self.session(scope, id).await {
+            Err(error) if error.code == ErrorCode::NotFound => {
+                self.first_turn(scope, id).ok_or(error)?.session.clone()
+            }
+            found => found?.id,
+        };
+        let slot = self.stopped(scope, &session).await?;
         self.store.commit(vec![Change::Forget(session.clone())]).await?;
         self.running.forget_session(scope, &session);
         drop(slot);
         Ok(Deleted { id: session, object: "session.deleted", deleted: true })
+    }
+
+    /// Takes the session when what runs in it has stopped, with the requests that waited before.
+    async fn stopped(&self, scope: Scope, session: &SessionId) -> Result<SessionSlot, ApiError> {
+        let mut slot = pin!(self.running.slots.take(session, DELETE_LIMIT));
+        loop {
+            let stop = async {
+                self.running.stop_session(scope, session).await;
+                sleep(LOOK_AGAIN).await;
+            };
+            tokio::select! {
+                slot = &mut slot => return slot,
+                () = stop => {}
+            }
+        }
+    }
+
+    /// The first turn of a session that is not in the store yet.
+    fn first_turn(&self, scope: Scope, id: &str) -> Option<Arc<SharedTurn>> {
+        let is_it =
+            |turn: &Arc<SharedTurn>| turn.session_name == id || turn.session.to_string() == id;
+        self.running.of_scope(scope).into_iter().find(is_it)
     }
 
     /// The records of the newest branch, the oldest first. `turns` are all of a session, the
@@ -115,6 +154,19 @@ impl Rest {
             }
         }
         Err(not_found("session"))
+    }
+}
+
+fn not_kept_yet(turn: &SharedTurn) -> SessionItem {
+    let started = seconds(turn.started_ms);
+    let name = turn.session_name.clone();
+    SessionItem {
+        name: Some(name).filter(|name| *name != turn.session.to_string()),
+        id: turn.session.clone(),
+        model: turn.shape.envelope.model.clone(),
+        created: started,
+        updated: started,
+        turns: 1,
     }
 }
 

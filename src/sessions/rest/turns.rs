@@ -7,12 +7,13 @@ use serde::Serialize;
 use super::{Page, Rest, not_found, seconds};
 use crate::errors::ApiError;
 use crate::ids::{Scope, SessionId, TurnId};
+use crate::sessions::open_approvals::open_approvals;
 use crate::sessions::record::TurnRecord;
 use crate::sessions::request::Progress;
 use crate::sessions::running::shape::{AnswerForm, AnswerShape};
 use crate::sessions::running::{Position, Subscriber};
+use crate::store::TurnKey;
 use crate::store::rows::{TurnRow, TurnStatus};
-use crate::store::{ApprovalKey, TurnKey};
 
 /// A turn in a list.
 #[derive(Debug, Serialize)]
@@ -46,7 +47,7 @@ pub(crate) struct Cancelled {
 impl Rest {
     /// The turns under way, the one started last first.
     pub(crate) async fn turns(&self, scope: Scope) -> Result<Page<TurnItem>, ApiError> {
-        let open = self.open_approvals(scope).await?;
+        let open = open_approvals(&*self.store, &self.running, scope).await?;
         let mut asking: HashSet<TurnId> = open.into_iter().map(|approval| approval.turn).collect();
         let mut items: Vec<(i64, TurnItem)> = Vec::new();
         for turn in self.running.of_scope(scope) {
@@ -101,16 +102,6 @@ impl Rest {
         let row = self.store.turns(scope, TurnKey::Id(id.clone())).await?.into_iter().next();
         let kept = || self.running.find(scope, id).map(|turn| turn.session.clone());
         row.map(|row| row.session).or_else(kept).ok_or_else(|| not_found("turn"))
-    }
-
-    pub(super) async fn open_approvals(
-        &self,
-        scope: Scope,
-    ) -> Result<Vec<crate::store::rows::ApprovalRow>, ApiError> {
-        let now = crate::clock::now_ms();
-        let mut open = self.store.approvals(scope, ApprovalKey::Open).await?;
-        open.retain(|approval| now < approval.expires_ms);
-        Ok(open)
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct Position {
     pub(crate) told: Told,
     /// How many SSE events of the next turn event have been written.
     pub(crate) written: usize,
+    /// Whether that is the turn's last event.
+    pub(crate) is_at_end: bool,
 }
 
 /// No text is so long and no turn has so many calls, so what is told next can be added.
@@ -35,6 +37,16 @@ const MAX_NUMBER: usize = usize::MAX / 2;
 /// A text is not the id of an event of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotAnId;
+
+impl Position {
+    /// The same place in a turn that is told from its record. The record has other events in
+    /// other pieces: of those, only the last one is the same.
+    pub(crate) fn in_record(self) -> Self {
+        let has_begun = (self.cursor, self.told) != Default::default();
+        let written = if has_begun && !self.is_at_end { 0 } else { self.written };
+        Self { written, ..self }
+    }
+}
 
 impl Told {
     pub(crate) fn note(&mut self, event: &TurnEvent) {
@@ -78,13 +90,14 @@ fn behind(text: &str, read: usize) -> Option<String> {
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cursor, told, written } = self;
+        let Self { cursor, told, written, is_at_end } = self;
+        let end = if *is_at_end { "e" } else { "" };
         write!(f, "{}.", cursor.event)?;
         match cursor.text {
             Some(text) => write!(f, "{text}")?,
             None => f.write_str("-")?,
         }
-        write!(f, ".{}.{}.{}.{written}", told.content, told.calls, told.arguments)
+        write!(f, ".{}.{}.{}.{end}{written}", told.content, told.calls, told.arguments)
     }
 }
 
@@ -101,6 +114,7 @@ impl FromStr for Position {
         let &[event, text, content, calls, arguments, written] = &*parts else {
             return Err(NotAnId);
         };
+        let at_end = written.strip_prefix('e');
         let text = if text == "-" { None } else { Some(number(text)?) };
         Ok(Self {
             cursor: Cursor { event: number(event)?, text },
@@ -109,7 +123,8 @@ impl FromStr for Position {
                 calls: number(calls)?,
                 arguments: number(arguments)?,
             },
-            written: number(written)?,
+            written: number(at_end.unwrap_or(written))?,
+            is_at_end: at_end.is_some(),
         })
     }
 }
@@ -183,8 +198,10 @@ mod tests {
         for text in [None, Some(7)] {
             let cursor = Cursor { event: 3, text };
             let told = Told { content: 20, calls: 1, arguments: 4 };
-            let position = Position { cursor, told, written: 2 };
-            assert_eq!(position.to_string().parse(), Ok(position));
+            for is_at_end in [false, true] {
+                let position = Position { cursor, told, written: 2, is_at_end };
+                assert_eq!(position.to_string().parse(), Ok(position));
+            }
         }
     }
 

@@ -109,6 +109,11 @@ impl Subscriber {
         Poll::Ready(if events.is_empty() { None } else { Some(events) })
     }
 
+    /// Whether events come from the record by now.
+    pub(crate) fn is_retold(&self) -> bool {
+        self.record.is_some()
+    }
+
     /// [`Self::poll_take`] as a future. Cancel-safe.
     pub(crate) async fn take(&mut self) -> Option<VecDeque<TurnEvent>> {
         std::future::poll_fn(|context| self.poll_take(context)).await
@@ -126,7 +131,7 @@ impl Subscriber {
         let numbered = events.into_iter().map(|event| {
             told.note(&event);
             cursor = cursors.pop_front().unwrap_or(cursor);
-            (Position { cursor, told, written: 0 }, event)
+            (Position { cursor, told, ..Position::default() }, event)
         });
         let numbered: VecDeque<_> = numbered.collect();
         self.told = told;

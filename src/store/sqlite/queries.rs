@@ -82,11 +82,6 @@ pub(super) fn turns(
                              n.session = s.seq) < t.seq";
             collect(select(condition)?, params![scope, id.as_str(), turn.as_str()])
         }
-        TurnKey::Newest(id) => {
-            let condition = "t.seq = (SELECT max(n.seq) FROM turns n WHERE n.session = \
-                             (SELECT seq FROM sessions WHERE id = ?2))";
-            collect(select(condition)?, params![scope, id.as_str()])
-        }
         TurnKey::Chain(chains) => by_chain(connection, scope, chains),
         TurnKey::Head(head) => by_digest(connection, "head", scope, head),
         TurnKey::Idempotency(key) => by_digest(connection, "idempotency", scope, key),

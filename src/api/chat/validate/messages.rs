@@ -10,10 +10,11 @@ use super::{
     invalid, missing, not_an_array, quoted, required_items, required_object, required_string,
 };
 use crate::errors::ApiError;
+use crate::ids::CardId;
 use crate::json::{self, Kind, Object};
 use crate::limits::Limits;
 use crate::progress_lines;
-use crate::sessions::message::{CARD_PREFIX, CallOf, ClientCall, ClientMessage, Role};
+use crate::sessions::message::{CallOf, ClientCall, ClientMessage, Role};
 use crate::tools::toolset::Toolset;
 
 /// A message of a valid shape.
@@ -260,7 +261,7 @@ impl Message<'_> {
         let calls = self.calls.iter().map(|call| ClientCall {
             id: call.id.as_ref().into(),
             of: match () {
-                () if call.id.starts_with(CARD_PREFIX) => CallOf::Card,
+                () if CardId::parse(&call.id).is_some() => CallOf::Card,
                 () if is_servers(&call.name) => CallOf::Server,
                 () => CallOf::Client,
             },

@@ -14,6 +14,7 @@ use crate::sessions::message::CallOf;
 use crate::sessions::names::ExplicitId;
 use crate::sessions::pairs;
 use crate::sessions::request::Progress;
+use crate::sessions::test_support::CARD;
 use crate::tools::settings::{ClientTools, NameConflict};
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput, erase};
 
@@ -774,7 +775,7 @@ fn history_of_the_server_is_for_a_named_session_and_new_messages() {
 #[test]
 fn each_call_of_the_history_says_whose_it_is() {
     let call = |id: &str, name: &str| json!({ "id": id, "type": "function", "function": { "name": name, "arguments": "{}" } });
-    let calls = [call("a", "mine"), call("b", "Bash"), call("c", "shell"), call("card_d", "Bash")];
+    let calls = [call("a", "mine"), call("b", "Bash"), call("c", "shell"), call(CARD, "Bash")];
     let list = json!([{ "role": "assistant", "content": null, "tool_calls": calls }, user()]);
     let whose = |fields: Value| -> Vec<CallOf> {
         accept(fields).messages[0].calls.iter().map(|call| call.of).collect()

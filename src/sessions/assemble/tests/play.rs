@@ -241,7 +241,10 @@ impl World {
         let found = self.search(list);
         let messages = client_messages(list);
         let server_history = self.has_history;
-        assemble(&self.chain(list), Request { messages, found, is_decided, may_reply: true, server_history })
+        assemble(
+            &self.chain(list),
+            Request { messages, found, is_decided, may_reply: true, server_history },
+        )
     }
 
     pub(super) fn outcome(&self, list: &Value) -> Result<Outcome, ApiError> {

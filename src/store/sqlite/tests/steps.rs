@@ -157,7 +157,6 @@ fn nothing_finds_what_a_forgotten_session_has_left() {
     for by in [
         TurnKey::Id(asked.id.clone()),
         TurnKey::Session(row.id.clone()),
-        TurnKey::Newest(row.id.clone()),
         TurnKey::Chain(vec![digest(1)]),
         TurnKey::Head(digest(2)),
         TurnKey::Request(digest(3)),

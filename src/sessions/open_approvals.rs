@@ -1,0 +1,39 @@
+//! Lists what a person can decide now.
+
+use super::running::Running;
+use crate::clock;
+use crate::ids::Scope;
+use crate::store::rows::{ApprovalRow, TurnStatus};
+use crate::store::{ApprovalKey, Store, StoreError, TurnKey};
+
+/// The approvals that are valid and not decided, and whose turn waits for a decision.
+pub(super) async fn open_approvals(
+    store: &dyn Store,
+    running: &Running,
+    scope: Scope,
+) -> Result<Vec<ApprovalRow>, StoreError> {
+    let mut open = Vec::new();
+    for row in store.approvals(scope, ApprovalKey::Open).await? {
+        if is_open(store, running, &row).await? {
+            open.push(row);
+        }
+    }
+    Ok(open)
+}
+
+/// Whether a decision about it still counts: a turn that was stopped, or that ended with the
+/// process, acts on none.
+pub(super) async fn is_open(
+    store: &dyn Store,
+    running: &Running,
+    row: &ApprovalRow,
+) -> Result<bool, StoreError> {
+    if row.decision.is_some() || row.expires_ms <= clock::now_ms() {
+        return Ok(false);
+    }
+    if running.find(row.scope, &row.turn).is_some_and(|turn| !turn.is_over()) {
+        return Ok(true);
+    }
+    let turns = store.turns(row.scope, TurnKey::Id(row.turn.clone())).await?;
+    Ok(turns.iter().any(|turn| turn.status == TurnStatus::Suspended))
+}
