@@ -58,7 +58,8 @@ pub(super) struct Prepared {
     pub(super) assembled: Assembled,
     /// Decisions of the request's reply, which are committed before the turn acts on them.
     pub(super) decided: Vec<Change>,
-    /// Asks that the reply leaves out: they are asked again, and nothing runs.
+    /// Asks that the reply leaves out, with what is answered of them: they are asked again, and
+    /// nothing runs.
     pub(super) left_out: Vec<Asked>,
     /// The tokens of the conversation by the count of the turn before.
     pub(super) context_tokens: Option<u64>,

@@ -169,7 +169,7 @@ impl TurnState {
         let known = self.asks.open.iter().map(|asked| &asked.id).chain([&id]).cloned();
         // The codes of those before stay the same.
         let code = codes(&known.collect::<Vec<_>>()).pop().unwrap_or_default();
-        Asked { id, code, slot, ask, created_ms, expires_ms }
+        Asked { id, code, slot, ask, answered: Vec::new(), created_ms, expires_ms }
     }
 
     /// Ends the turn with the question. The reply goes on from here.
