@@ -13,7 +13,7 @@ use super::decisions::{are_decided, decisions};
 use super::loading::Loading;
 use super::matching::Turn;
 use super::message::ClientMessage;
-use super::record::Facts;
+use super::record::{Facts, TurnRecord};
 use super::request::ChatRequest;
 use super::resolve::{MAX_WAIT, ResolvedSession};
 use super::running::limits::RunPermit;
@@ -164,7 +164,7 @@ impl Sessions {
 
     /// The turn that a reply to the same question has begun: it runs, or its outcome stands.
     /// Another reply finds it as well. Where a client's answers are what the round waited for,
-    /// only the same request does.
+    /// only the same request does, and those of a dialog find the dialog that they led to.
     fn resumed(&self, caller: &Caller, chain: &Chain, resolved: &ResolvedSession) -> Resumed {
         let Some(turn) = resolved.found.attempts.iter().find(|turn| turn.body.resumes) else {
             return Resumed::No;
@@ -178,7 +178,7 @@ impl Sessions {
                 }
             }
             TurnStatus::Finished | TurnStatus::AwaitsClient | TurnStatus::Suspended
-                if replies(chain, resolved) =>
+                if replies(chain, resolved) || leads_on(turn, chain, resolved) =>
             {
                 let shape = AnswerShape::of_record(turn, caller.form);
                 let subscriber = Subscriber::of_record(turn, shape, Position::default());
@@ -254,6 +254,14 @@ fn replies(chain: &Chain, resolved: &ResolvedSession) -> bool {
     chain.end == ListEnd::User
         && chain.last_users().len() == 1
         && open.is_some_and(|open| !open.asked.is_empty())
+}
+
+/// Whether the turn asked further, and the list ends with the answers of the dialog before.
+fn leads_on(turn: &TurnRecord, chain: &Chain, resolved: &ResolvedSession) -> bool {
+    let open = resolved.found.path.last().and_then(|turn| turn.open());
+    turn.row.status == TurnStatus::Suspended
+        && chain.end == ListEnd::Answers
+        && open.is_some_and(|open| !open.asked_by.is_empty())
 }
 
 /// Whether all asks of the open round were decided over REST, and no turn has acted on it yet.

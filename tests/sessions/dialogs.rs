@@ -257,6 +257,35 @@ async fn between_two_dialogs_rest_may_answer_all_questions() {
     assert_eq!(tool_answers(&upstream.request(1).await), [stands]);
 }
 
+/// The round holds an approval that was given before its questions: it is used once.
+#[tokio::test]
+async fn an_answer_that_is_sent_again_finds_the_dialog_that_it_led_to() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let mut talk = Talk::new(server.client()).with(ask_user());
+    asks_four(&upstream, &[("m", "Bash", marks("a"))]);
+    talk.say("Ask me, then run it.").await;
+    let (id, _, arguments) = dialog(&talk);
+    talk.answer(&id, &chosen(&arguments, "Allow once"));
+    talk.send().await;
+    let (id, texts, arguments) = dialog(&talk);
+    assert_eq!(texts, ["One?", "Two?", "Three?"], "the approval comes first");
+    talk.answer(&id, &chosen(&arguments, "Yes"));
+    let mut again = talk.clone();
+
+    talk.send().await;
+    again.send().await;
+
+    assert_eq!(dialog(&again), dialog(&talk));
+    assert_eq!((times_run(&server, "a"), upstream.requests().len()), (0, 1));
+    let (id, texts, arguments) = dialog(&talk);
+    assert_eq!(texts, ["Four?"]);
+    talk.answer(&id, &chosen(&arguments, "Yes"));
+    upstream.round(says("Done."));
+    assert_eq!(talk.send().await, "Done.");
+    assert_eq!(times_run(&server, "a"), 1);
+}
+
 #[tokio::test]
 async fn toolhand_approval_is_called_for_each_ask_and_answered_with_a_word() {
     for (words, expected) in [
