@@ -104,9 +104,10 @@ fn begins_a_line(words: &str) -> bool {
 /// The choice for each ask that a line names by its code. `None` if some line is anything
 /// else, or two lines disagree.
 fn choices_by_code(asked: &[Asked], words: &str) -> Option<IndexMap<usize, Choice>> {
+    let codes: Vec<&str> = asked.iter().map(|asked| asked.code.as_str()).collect();
     let mut choices = IndexMap::new();
     for line in words.lines().filter(|line| !line.trim().is_empty()) {
-        let (place, choice) = choice_with_code(asked, line.trim())?;
+        let (place, choice) = choice_with_code(&codes, line.trim())?;
         if *choices.entry(place).or_insert(choice) != choice {
             return None;
         }
@@ -114,11 +115,11 @@ fn choices_by_code(asked: &[Asked], words: &str) -> Option<IndexMap<usize, Choic
     (!choices.is_empty()).then_some(choices)
 }
 
-/// Reads `CODE choice`, or `choice CODE`.
-fn choice_with_code(asked: &[Asked], line: &str) -> Option<(usize, Choice)> {
+/// Reads `CODE choice`, or `choice CODE`: the place of the code, and the choice.
+pub(crate) fn choice_with_code(codes: &[&str], line: &str) -> Option<(usize, Choice)> {
     let place_of = |code: &str| {
         let code = code.strip_suffix(':').unwrap_or(code);
-        asked.iter().position(|asked| asked.code.eq_ignore_ascii_case(code))
+        codes.iter().position(|known| known.eq_ignore_ascii_case(code))
     };
     let (first, behind) = line.split_once(char::is_whitespace)?;
     if let Some(place) = place_of(first) {
