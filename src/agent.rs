@@ -12,7 +12,7 @@ mod limits;
 pub(crate) mod message;
 pub(crate) mod outbox;
 mod parts;
-mod presenting;
+pub(crate) mod presenting;
 pub(crate) mod prompt;
 pub(crate) mod record;
 mod retold;

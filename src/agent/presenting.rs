@@ -1,39 +1,56 @@
 //! Puts what a person is asked into the form in which the client can ask it.
 
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+
 use super::asking::dialog::{ASK_USER, TOOLHAND_APPROVAL, dialogs, toolhand_approval};
 use super::asking::message::message;
 use super::beginning::AskingChannel;
-use super::record::Asked;
+use super::events::{ClientCallDelta, TurnEvent};
+use super::record::{Asked, AskingCall};
+use crate::ids::CallId;
+use crate::openai::chunk::{CallKind, FinishReason};
 
 /// What the client is sent to ask a person.
 #[derive(Debug)]
-pub(super) struct Presented {
+pub(crate) struct Presented {
     /// Content of the answer.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// Calls of the client's own tools.
-    pub(super) calls: Vec<PresentedCall>,
+    pub(crate) calls: SentCalls,
 }
 
-/// A call of a tool that the client declared for asking.
+/// Calls of tools that the client declared for asking, in each form that the end of a turn needs.
+#[derive(Debug, Default)]
+pub(crate) struct SentCalls {
+    /// For the open round.
+    pub(crate) asked_by: Vec<AskingCall>,
+    /// As entries of `tool_calls`.
+    pub(crate) entries: Vec<Value>,
+    /// For the client.
+    pub(crate) events: Vec<TurnEvent>,
+}
+
+/// A call that asks, before it has its id.
 #[derive(Debug)]
-pub(super) struct PresentedCall {
-    pub(super) tool: &'static str,
-    pub(super) arguments: String,
+struct PresentedCall {
+    tool: &'static str,
+    arguments: String,
     /// The asks it is about, by their places among those asked.
-    pub(super) asks: Vec<usize>,
+    asks: Vec<usize>,
 }
 
 /// By the client's tool if all of it fits, otherwise as the assistant's message.
-pub(super) fn present(asked: &[Asked], channel: AskingChannel) -> Presented {
+pub(crate) fn present(asked: &[Asked], channel: AskingChannel) -> Presented {
     let calls = match channel {
         AskingChannel::AskUser => by_dialog(asked),
         AskingChannel::ToolhandApproval => by_approvals(asked),
         AskingChannel::Conversation | AskingChannel::Rest | AskingChannel::Nobody => {
-            return Presented { text: message(asked, channel), calls: Vec::new() };
+            return Presented { text: message(asked, channel), calls: SentCalls::default() };
         }
     };
     match calls {
-        Some(calls) => Presented { text: message(asked, channel), calls },
+        Some(calls) => Presented { text: message(asked, channel), calls: SentCalls::new(calls) },
         None => present(asked, AskingChannel::Conversation),
     }
 }
@@ -51,4 +68,38 @@ fn by_approvals(asked: &[Asked]) -> Option<Vec<PresentedCall>> {
         Some(PresentedCall { tool: TOOLHAND_APPROVAL, arguments, asks: vec![place] })
     });
     calls.collect()
+}
+
+impl SentCalls {
+    /// Gives each call an id.
+    fn new(calls: Vec<PresentedCall>) -> Self {
+        let mut sent = Self::default();
+        for (index, PresentedCall { tool, arguments, asks }) in calls.into_iter().enumerate() {
+            let (id, tool) = (CallId::random().to_string(), tool.to_owned());
+            sent.entries.push(json!({
+                "id": id,
+                "type": "function",
+                "function": { "name": tool, "arguments": arguments },
+            }));
+            let head = Some((id.clone(), tool.clone()));
+            let delta = ClientCallDelta { index, kind: CallKind::Function, head, arguments };
+            sent.events.push(TurnEvent::ClientCall(Box::new(delta)));
+            sent.asked_by.push(AskingCall { id, tool, asks });
+        }
+        sent
+    }
+
+    /// How the turn that ends with them finishes.
+    pub(crate) fn finish_reason(&self) -> FinishReason {
+        if self.entries.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls }
+    }
+
+    /// The assistant's message that says this and has these calls, as the client keeps it.
+    pub(crate) fn message(&self, text: &str) -> Box<RawValue> {
+        let mut message = json!({ "role": "assistant", "content": text });
+        if !self.entries.is_empty() {
+            message["tool_calls"] = self.entries.clone().into();
+        }
+        to_raw_value(&message).expect("a JSON value is valid JSON")
+    }
 }

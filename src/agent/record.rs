@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::errors::ApiError;
-use crate::execution::ask::Ask;
+use crate::execution::ask::{About, Ask, Question};
 use crate::ids::ApprovalId;
 
 /// Commits the entries of one turn, in order. `sessions` implements it.
@@ -186,9 +186,24 @@ pub(crate) struct Asked {
     /// The call's place in its round.
     pub(crate) slot: usize,
     pub(crate) ask: Ask,
+    /// The answers that earlier dialogs brought, to the first of its questions.
+    #[serde(default)]
+    pub(crate) answered: Vec<String>,
     /// Milliseconds since 1970.
     pub(crate) created_ms: i64,
     pub(crate) expires_ms: i64,
+}
+
+impl Asked {
+    /// Its questions that have no answer yet. An approval has no questions.
+    pub(crate) fn unanswered(&self) -> &[Question] {
+        match &self.ask.about {
+            About::Effect(_) => &[],
+            About::Questions { questions } => {
+                questions.get(self.answered.len()..).unwrap_or_default()
+            }
+        }
+    }
 }
 
 /// A call of the client's own tool that asks a person for us.

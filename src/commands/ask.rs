@@ -26,9 +26,10 @@ use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
-use self::answer::Ending;
+use self::answer::{Ending, Waiting};
 use self::client::{Client, Question};
 use self::error::{AskError, ErrorKind};
+use self::reply::Expected;
 use self::screen::Screen;
 use super::signals::{INTERRUPTED, TERMINATED};
 use super::{Failure, print_error};
@@ -50,8 +51,10 @@ configuration file, or ~/.local/share/toolhand), and so is its key. Another serv
 only from --key-file or TOOLHAND_API_KEY.
 
 When the model needs your approval or asks a question, it is shown on stderr and your reply is
-read from the terminal: a choice (1, yes, always, no), an option or your own words. Without a
-terminal nothing is approved: the turn waits, and --session continues it with your reply.
+read from the terminal: a choice (1, yes, always, no), an option or your own words. Several
+questions take a line each; several approvals take one choice for all of them, or a line with
+its code and a choice for each. Without a terminal nothing is approved: the turn waits, and
+--session continues it with your reply.
 
 Exit status:
     0  the model finished its answer
@@ -202,8 +205,8 @@ async fn ask_whole(
     screen.print(&body)?;
     match outcome.ending {
         Ending::Stopped => Ok(()),
-        Ending::Suspended(text) => {
-            screen.question(&text);
+        Ending::Suspended(waiting) => {
+            screen.question(&waiting.question);
             screen.end_question();
             Err(suspended(outcome.session.as_deref()))
         }
@@ -219,9 +222,9 @@ async fn converse(
 ) -> Result<(), AskError> {
     loop {
         let outcome = client.stream_answer(&question, screen).await?;
-        let asked = match outcome.ending {
+        let Waiting { question: asked, expected } = match outcome.ending {
             Ending::Stopped => return Ok(()),
-            Ending::Suspended(asked) => asked,
+            Ending::Suspended(waiting) => waiting,
             ending => return Err(ending.into_error()),
         };
         screen.question(&asked);
@@ -229,7 +232,7 @@ async fn converse(
         let session = outcome.session.or(question.session);
         // Without the session a reply would be a question of its own.
         let reply = match session {
-            Some(_) if screen.can_ask() => reply_at(screen).await?,
+            Some(_) if screen.can_ask() => reply_at(screen, expected).await?,
             _ => None,
         };
         let Some(reply) = reply else { return Err(suspended(session.as_deref())) };
@@ -238,10 +241,10 @@ async fn converse(
     }
 }
 
-async fn reply_at(screen: &mut Screen) -> Result<Option<String>, AskError> {
+async fn reply_at(screen: &mut Screen, expected: Expected) -> Result<Option<String>, AskError> {
     let awaits_reply = screen.awaits_reply();
     awaits_reply.store(true, Ordering::Relaxed);
-    let reply = reply::read().await;
+    let reply = reply::read(expected).await;
     awaits_reply.store(false, Ordering::Relaxed);
     reply
 }

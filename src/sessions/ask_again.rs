@@ -3,22 +3,32 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::agent::asking::message::message;
 use crate::agent::beginning::AskingChannel;
 use crate::agent::events::{Failure, Finished, Summary, TurnEvent};
 use crate::agent::outbox::Outbox;
-use crate::agent::record::{Asked, End, Entry, OpenRound, Outcome, Recorder};
+use crate::agent::presenting::{Presented, present};
+use crate::agent::record::{Asked, AskingCall, End, Entry, OpenRound, Outcome, Recorder};
 use crate::ids::TurnId;
-use crate::openai::chunk::{FinishReason, RawMembers};
+use crate::openai::chunk::RawMembers;
+
+/// What is asked again, and how.
+#[derive(Debug)]
+pub(super) struct AskedAgain {
+    pub(super) open: OpenRound,
+    pub(super) left_out: Vec<Asked>,
+    pub(super) channel: AskingChannel,
+    /// Whether the client wants the message that asks.
+    pub(super) include_messages: bool,
+}
 
 pub(super) async fn run(
     recorder: Arc<dyn Recorder>,
     outbox: Outbox,
-    open: OpenRound,
-    left_out: Vec<Asked>,
+    asked: AskedAgain,
     (session, turn): (String, TurnId),
 ) {
-    let text = message(&left_out, AskingChannel::Conversation);
+    let AskedAgain { open, left_out, channel, include_messages } = asked;
+    let Presented { text, calls } = present(&left_out, channel);
     let summary = Summary {
         session,
         turn,
@@ -28,20 +38,21 @@ pub(super) async fn run(
         rounds_without_usage: 0,
         context_tokens: None,
     };
+    let reason = calls.finish_reason();
     let finished = Finished {
-        reason: FinishReason::Stop,
+        reason,
         usage: None,
         summary,
-        messages: None,
+        messages: include_messages.then(|| vec![calls.message(&text)]),
         unknown: RawMembers::new(),
         whole: None,
     };
     let end = End {
-        outcome: Outcome::Finished { reason: FinishReason::Stop.as_str().to_owned() },
+        outcome: Outcome::Finished { reason: reason.as_str().to_owned() },
         last: None,
-        open: Some(open),
+        open: Some(still_open(open, left_out.clone(), calls.asked_by)),
         said: text.clone(),
-        client_calls: Vec::new(),
+        client_calls: calls.entries,
         summary: finished.to_record(),
         tools_ran: false,
     };
@@ -49,10 +60,22 @@ pub(super) async fn run(
         Ok(()) => {
             outbox.push(TurnEvent::Asked(left_out));
             outbox.push(TurnEvent::Text(text));
+            calls.events.into_iter().for_each(|event| outbox.push(event));
             outbox.push(TurnEvent::Finished(Box::new(finished)));
         }
         Err(error) => {
             outbox.push(TurnEvent::Failed(Box::new(Failure { error, tools_ran: false })));
         }
     }
+}
+
+/// The round with what is asked again in front, where the calls that ask point to by its places.
+fn still_open(open: OpenRound, left_out: Vec<Asked>, asked_by: Vec<AskingCall>) -> OpenRound {
+    let mut asked = left_out;
+    for other in open.asked {
+        if asked.iter().all(|asked| asked.id != other.id) {
+            asked.push(other);
+        }
+    }
+    OpenRound { asked, asked_by, ..open }
 }

@@ -59,7 +59,8 @@ pub(super) struct Prepared {
     pub(super) assembled: Assembled,
     /// Decisions of the request's reply, which are committed before the turn acts on them.
     pub(super) decided: Vec<Change>,
-    /// Asks that the reply leaves out: they are asked again, and nothing runs.
+    /// Asks that the reply leaves out, with what is answered of them: they are asked again, and
+    /// nothing runs.
     pub(super) left_out: Vec<Asked>,
     /// The tokens of the conversation by the count of the turn before.
     pub(super) context_tokens: Option<u64>,
@@ -165,7 +166,7 @@ impl Sessions {
 
     /// The turn that a reply to the same question has begun: it runs, or its outcome stands.
     /// Another reply finds it as well. Where a client's answers are what the round waited for,
-    /// only the same request does.
+    /// only the same request does, and those of a dialog find the dialog that they led to.
     fn resumed(
         &self,
         caller: &Caller,
@@ -186,7 +187,7 @@ impl Sessions {
                 }
             }
             TurnStatus::Finished | TurnStatus::AwaitsClient | TurnStatus::Suspended
-                if replies() =>
+                if replies() || leads_on(turn, chain, resolved) =>
             {
                 let shape = AnswerShape::of_record(turn, caller.form);
                 let subscriber = Subscriber::of_record(turn, shape, Position::default());
@@ -263,6 +264,14 @@ fn replies(chain: &Chain, resolved: &ResolvedSession, server_history: bool) -> b
     chain.end == ListEnd::User
         && chain.last_users().len() == 1
         && asking.is_some_and(|asking| shows_question(chain, asking, server_history))
+}
+
+/// Whether the turn asked further, and the list ends with the answers of the dialog before.
+fn leads_on(turn: &TurnRecord, chain: &Chain, resolved: &ResolvedSession) -> bool {
+    let open = resolved.found.path.last().and_then(|turn| turn.open());
+    turn.row.status == TurnStatus::Suspended
+        && chain.end == ListEnd::Answers
+        && open.is_some_and(|open| !open.asked_by.is_empty())
 }
 
 /// Whether all asks of the open round were decided over REST, and no turn has acted on it yet.

@@ -5,7 +5,7 @@ use super::assemble::ReplyForm;
 use super::recorder::json;
 use crate::agent::asking::choice::{deny_all, is_expired};
 use crate::agent::asking::dialog::{ASK_USER, read_dialog_answer, read_toolhand_approval};
-use crate::agent::asking::reply::read_reply;
+use crate::agent::asking::reply::{Reply, read_reply};
 use crate::agent::beginning::{AskingChannel, Decided};
 use crate::agent::record::{Asked, OpenRound};
 use crate::execution::ask::Decision;
@@ -19,7 +19,7 @@ pub(super) struct Decisions {
     /// Those of them that are not in the store yet. The commit fails if another request has
     /// decided one of them first.
     pub(super) new: Vec<Change>,
-    /// The person's lines leave these asks out.
+    /// The reply leaves these asks out, or answers only the first of their questions.
     pub(super) left_out: Vec<Asked>,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn decisions(
         }
     }
     let read = reply.map(|reply| read(open, &undecided, reply, channel, now_ms));
-    let (decided, left_out) = read.unwrap_or_default();
+    let Reply { decided, left_out } = read.unwrap_or_default();
     known.left_out = left_out;
     let change = |decided: &Decided| decide(decided.approval.clone(), &decided.decision);
     known.new = decided.iter().map(change).collect();
@@ -69,44 +69,47 @@ fn read(
     reply: &ReplyForm,
     channel: AskingChannel,
     now_ms: i64,
-) -> (Vec<Decided>, Vec<Asked>) {
+) -> Reply {
     match reply {
         // Only REST decides: words are remarks.
         ReplyForm::Message(words) if channel == AskingChannel::Rest => {
-            (deny_all(undecided, words), Vec::new())
+            Reply { decided: deny_all(undecided, words), left_out: Vec::new() }
         }
         ReplyForm::Message(words) => {
             let is_decided = |asked: &&Asked| undecided.iter().all(|other| other.id != asked.id);
             let decided: Vec<Asked> = open.asked.iter().filter(is_decided).cloned().collect();
-            let reply = read_reply(undecided, &decided, words, now_ms);
-            let left_out = reply.left_out.iter().map(|place| undecided[*place].clone());
-            (reply.decided, left_out.collect())
+            read_reply(undecided, &decided, words, now_ms)
         }
         ReplyForm::Answers(answers) => {
-            let decided = answers
-                .iter()
-                .flat_map(|(place, content)| answered(open, undecided, *place, content, now_ms));
-            (decided.collect(), Vec::new())
+            let mut read = Reply::default();
+            for (place, content) in answers {
+                let Reply { decided, left_out } =
+                    answered(open, undecided, *place, content, now_ms);
+                read.decided.extend(decided);
+                read.left_out.extend(left_out);
+            }
+            read
         }
     }
 }
 
-/// The decisions in the answer to one call by which the client's own tool asked.
+/// What is in the answer to one call by which the client's own tool asked.
 fn answered(
     open: &OpenRound,
     undecided: &[Asked],
     place: usize,
     content: &str,
     now_ms: i64,
-) -> Vec<Decided> {
-    let Some(call) = open.asked_by.get(place) else { return Vec::new() };
+) -> Reply {
+    let Some(call) = open.asked_by.get(place) else { return Reply::default() };
     let asks = call.asks.iter().filter_map(|place| open.asked.get(*place));
     let asks: Vec<&Asked> =
         asks.filter(|asked| undecided.iter().any(|other| other.id == asked.id)).collect();
     if call.tool == ASK_USER {
         return read_dialog_answer(&asks, content, now_ms);
     }
-    asks.into_iter().map(|asked| read_toolhand_approval(asked, content, now_ms)).collect()
+    let decided = asks.into_iter().map(|asked| read_toolhand_approval(asked, content, now_ms));
+    Reply { decided: decided.collect(), left_out: Vec::new() }
 }
 
 /// Fails to be committed if the approval has been decided before.

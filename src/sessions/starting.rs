@@ -6,6 +6,7 @@ use futures::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::ask_again::{self, AskedAgain};
 use super::begin::{Caller, NotStarted, Prepared};
 use super::matching;
 use super::naming::NameGuard;
@@ -18,11 +19,11 @@ use super::running::{
     Begun, DisconnectPolicy, Held, ResumeSlot, Retention, SessionSlot, Sharing, StartedTurn,
 };
 use super::turn_start::Pieces;
-use super::{Sessions, ask_again, pairs};
+use super::{Sessions, pairs};
 use crate::agent::beginning::{Beginning, HistoryPiece};
 use crate::agent::outbox::outbox;
 use crate::agent::prompt::{self, Environment};
-use crate::agent::record::{Asked, NoRecord, OpenRound, Recorder};
+use crate::agent::record::{Asked, NoRecord, Recorder};
 use crate::agent::turn::{self, Turn};
 use crate::blocking::RESOLVING;
 use crate::clock;
@@ -148,7 +149,10 @@ impl Sessions {
         sharing.resume = resume;
         let started = match beginning {
             Beginning::Resume(resume) if !left_out.is_empty() => {
-                ask_again(turn, request.model, recorder, resume.open, left_out)
+                let channel = self.asking(&request).channel;
+                let include_messages = request.include_messages;
+                let asked = AskedAgain { open: resume.open, left_out, channel, include_messages };
+                start_asking_again(turn, request.model, recorder, asked)
             }
             beginning => {
                 let pieces = Pieces { history: pieces, beginning, context_tokens };
@@ -355,17 +359,16 @@ fn session_row(
 }
 
 /// Starts a turn that only asks again what the person's reply leaves out.
-fn ask_again(
+fn start_asking_again(
     turn: TurnParts,
     model: String,
     recorder: Arc<dyn Recorder>,
-    open: OpenRound,
-    left_out: Vec<Asked>,
+    asked: AskedAgain,
 ) -> StartedTurn {
     let TurnParts { session, session_name, id, scope, started_ms, .. } = turn;
     let (outbox, events) = outbox();
     let ids = (session_name.clone(), id.clone());
-    let agent = Box::pin(ask_again::run(recorder, outbox, open, left_out, ids));
+    let agent = Box::pin(ask_again::run(recorder, outbox, asked, ids));
     let (stop, decisions) = (CancellationToken::new(), None);
     StartedTurn {
         session,

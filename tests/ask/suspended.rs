@@ -24,11 +24,31 @@ fn event(event: &Value) -> Step {
 }
 
 fn approval() -> Step {
+    approval_of("KXQZ")
+}
+
+fn approval_of(code: &str) -> Step {
     event(&json!({
-        "type": "approval", "id": "appr_1", "code": "KXQZ", "tool": "Bash", "argument": "make",
+        "type": "approval", "id": "appr_1", "code": code, "tool": "Bash", "argument": "make",
         "effect": "Runs `make`.", "why": null, "choices": ["allow", "deny"],
         "created": 1, "expires": 2,
     }))
+}
+
+/// A turn that asks these questions of the model's own.
+fn asks(questions: &[&str]) -> Vec<Step> {
+    let one = |question: &&str| json!({ "question": question, "options": [{ "label": "Red" }] });
+    let question = event(&json!({
+        "type": "question", "id": "appr_1", "code": "KXQZ", "tool": "AskUserQuestion",
+        "questions": questions.iter().map(one).collect::<Vec<_>>(),
+    }));
+    [vec![head(), question, text(&questions.join("\n"))], end("stop")].concat()
+}
+
+/// A turn that asks for approvals with these codes.
+fn asks_approvals(codes: &[&str]) -> Vec<Step> {
+    let approvals = codes.iter().map(|code| approval_of(code)).collect();
+    [vec![head()], approvals, vec![text("May I?")], end("stop")].concat()
 }
 
 /// A turn that says something, and then asks with this text.
@@ -146,6 +166,68 @@ async fn ctrl_d_leaves_the_turn_waiting() {
 }
 
 #[tokio::test]
+async fn several_questions_take_a_line_each() {
+    let upstream = Upstream::start();
+    upstream.round(asks(&["Colour?", "Size?"]));
+    upstream.round(asks(&["Sure?"]));
+    upstream.round(finishes("Ordered."));
+
+    let mut terminal = on_terminal(&upstream, "question 1 of 2 > ").await;
+    // The second line is there before it is asked for.
+    terminal.press("1\n\n a large one \n");
+    terminal.written("Sure?\r\n> ").await;
+    terminal.press("yes\n");
+    let (code, screen) = terminal.end().await;
+
+    assert_eq!(code, Some(0), "{screen}");
+    assert_eq!(screen.matches("question 2 of 2 > ").count(), 2, "an empty line is no answer");
+    for (number, reply) in [(1, "1\na large one"), (2, "yes")] {
+        let (messages, _) = request(&upstream, number).await;
+        assert_eq!(messages, json!([{ "role": "user", "content": reply }]));
+    }
+}
+
+#[tokio::test]
+async fn several_approvals_take_one_choice_or_a_line_for_each_code() {
+    let prompt = "one choice for all 2, or a line `CODE choice` for each > ";
+    for (keys, reply) in [
+        ("1\n", "1"),
+        ("what for?\n", "what for?"),
+        ("KXQZ 1\nbcdf no\n", "KXQZ 1\nbcdf no"),
+        ("BCDF always\n\n", "BCDF always"),
+    ] {
+        let upstream = Upstream::start();
+        upstream.round(asks_approvals(&["KXQZ", "BCDF"]));
+        upstream.round(finishes("Built."));
+
+        let mut terminal = on_terminal(&upstream, prompt).await;
+        terminal.press(keys);
+        let (code, screen) = terminal.end().await;
+
+        assert_eq!(code, Some(0), "{screen}");
+        let left = screen.contains("1 of 2 left (an empty line leaves them out) > ");
+        assert_eq!(left, keys.lines().count() == 2, "{screen}");
+        let (messages, _) = request(&upstream, 1).await;
+        assert_eq!(messages, json!([{ "role": "user", "content": reply }]));
+    }
+}
+
+#[tokio::test]
+async fn ctrl_d_between_two_lines_leaves_the_turn_waiting() {
+    for asks in [asks(&["Colour?", "Size?"]), asks_approvals(&["KXQZ", "BCDF"])] {
+        let upstream = Upstream::start();
+        upstream.round(asks);
+
+        let mut terminal = on_terminal(&upstream, " > ").await;
+        terminal.press("KXQZ 1\n\u{4}");
+        let (code, screen) = terminal.end().await;
+
+        assert_eq!(code, Some(3), "{screen}");
+        assert_eq!(upstream.requests().len(), 1);
+    }
+}
+
+#[tokio::test]
 async fn ctrl_c_at_a_question_sends_nothing() {
     let upstream = Upstream::start();
     upstream.round(suspends(QUESTION));
@@ -216,6 +298,31 @@ async fn an_approval_at_the_terminal_runs_the_command() {
     assert_eq!(code, Some(0), "{screen}");
     assert!(screen.contains("Made."), "{screen:?}");
     assert!(server.workspace().join("made.txt").exists());
+}
+
+#[tokio::test]
+async fn questions_of_a_named_session_are_answered_at_the_terminal() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let question = |text: &str| {
+        let options = ["Red", "Green"].map(|label| json!({ "label": label }));
+        json!({ "question": text, "header": "Choice", "options": options })
+    };
+    let input = json!({ "questions": [question("Inside?"), question("Outside?")] });
+    upstream.round(crate::support::chunks::calls(&[("c1", "AskUserQuestion", input)]));
+    upstream.round(says("Painted."));
+
+    let mut terminal = Ask::of(&server, &["-s", "mine", "Paint it."]).on_terminal();
+    terminal.written("question 1 of 2 > ").await;
+    terminal.press("2\n");
+    terminal.written("question 2 of 2 > ").await;
+    terminal.press("blue\n");
+    let (code, screen) = terminal.end().await;
+
+    assert_eq!(code, Some(0), "{screen}");
+    let sent = upstream.request(1).await.json();
+    let answers = sent["messages"].as_array().expect("messages").last().expect("one").clone();
+    assert_eq!(answers["content"], r#"{"answers":{"Inside?":"Green","Outside?":"blue"}}"#);
 }
 
 #[tokio::test]

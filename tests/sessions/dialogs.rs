@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::asking::{Talk, builder, marks, open, server, times_run, tool_answers};
-use super::{told, user};
+use super::asking::{Talk, builder, decide, marks, open, server, times_run, tool_answers};
+use super::{after, told, user};
 use crate::support::chunks::{calls, says};
+use crate::support::client::with;
 use crate::support::upstream::Upstream;
 
 fn declares(name: &str, parameter: &str) -> Value {
@@ -138,6 +139,151 @@ async fn what_does_not_fit_into_a_dialog_comes_in_a_further_one() {
     assert_eq!(dialogs, [3, 1]);
     assert_eq!(files.map(|file| times_run(&server, file)), [1; 4]);
     assert_eq!(tool_answers(&upstream.request(1).await).len(), 4);
+}
+
+/// A round of four questions, and with `more` other calls behind it.
+fn asks_four(upstream: &Upstream, more: &[(&str, &str, Value)]) {
+    let option = |label: &str| json!({ "label": label, "description": "" });
+    let question = |text: &str| {
+        let options = [option("Yes"), option("No")];
+        json!({ "question": text, "header": "Choice", "options": options })
+    };
+    let questions = ["One?", "Two?", "Three?", "Four?"].map(question);
+    let input = json!({ "questions": questions });
+    upstream.round(calls(&[&[("q", "AskUserQuestion", input)], more].concat()));
+}
+
+/// The questions of the dialog that is shown, and the id of its call.
+fn dialog(talk: &Talk) -> (String, Vec<String>, Value) {
+    assert_eq!(talk.finish_reason(), "tool_calls", "{}", talk.last);
+    let [(id, name, arguments)] = &talk.calls()[..] else { panic!("one call: {}", talk.last) };
+    assert_eq!(name, "ask_user");
+    let questions = arguments["questions"].as_array().expect("questions").iter();
+    let texts = questions.map(|question| question["question"].as_str().expect("text").to_owned());
+    (id.clone(), texts.collect(), arguments.clone())
+}
+
+#[tokio::test]
+async fn four_questions_come_in_two_dialogs_and_the_model_gets_all_answers() {
+    for restarts in [false, true] {
+        let upstream = Upstream::start();
+        let mut first = server(&upstream).await;
+        let members = with(ask_user(), json!({ "toolhand": { "include": ["messages"] } }));
+        let mut talk = Talk::new(first.client()).with(members);
+        asks_four(&upstream, &[]);
+        talk.say("Ask me.").await;
+        let (id, texts, arguments) = dialog(&talk);
+        assert_eq!(texts, ["One?", "Two?", "Three?"]);
+        talk.answer(&id, &chosen(&arguments, "no"));
+
+        let text = talk.send().await;
+
+        let (id, texts, arguments) = dialog(&talk);
+        assert_eq!(texts, ["Four?"]);
+        assert!(text.contains("Four?") && !text.contains("Three?"), "{text}");
+        let extension = &talk.last["toolhand"];
+        assert_eq!(extension["asked"][0]["questions"][0]["question"], "Four?");
+        assert_eq!(extension["messages"][0]["tool_calls"][0]["id"], id.as_str());
+        assert_eq!(upstream.requests().len(), 1, "no model was asked");
+        assert_eq!(open(&talk.client).await.len(), 1, "it is one approval");
+        let next = if restarts {
+            first.stop();
+            let next = after(&upstream, &first).argument("--sandbox=off").start().await;
+            talk.client = next.client();
+            Some(next)
+        } else {
+            None
+        };
+        talk.answer(&id, &chosen(&arguments, "Only on Sundays"));
+        upstream.round(says("Thanks."));
+
+        assert_eq!(talk.send().await, "Thanks.");
+
+        let answers =
+            r#"{"answers":{"One?":"No","Two?":"No","Three?":"No","Four?":"Only on Sundays"}}"#;
+        let request = upstream.request(1).await;
+        assert_eq!(tool_answers(&request), [answers]);
+        assert_eq!(told(&request).len(), 3, "{:?}", told(&request));
+        assert!(open(&talk.client).await.is_empty());
+        upstream.round(says("Welcome."));
+        talk.say("Goodbye.").await;
+        let later = upstream.request(2).await;
+        assert_eq!(told(&later)[..3], told(&request)[..]);
+        drop(next);
+    }
+}
+
+#[tokio::test]
+async fn a_further_dialog_that_was_closed_denies_and_the_answers_before_it_count_for_nothing() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let mut talk = Talk::new(server.client()).with(ask_user());
+    asks_four(&upstream, &[]);
+    talk.say("Ask me.").await;
+    let (id, _, arguments) = dialog(&talk);
+    talk.answer(&id, &chosen(&arguments, "Yes"));
+    talk.send().await;
+    let (id, ..) = dialog(&talk);
+    talk.answer(&id, "Error: tool call rejected by user.");
+    upstream.round(says("As you like."));
+
+    assert_eq!(talk.send().await, "As you like.");
+
+    let answers = tool_answers(&upstream.request(1).await);
+    assert!(answers[0].starts_with("Error: ") && !answers[0].contains("Yes"), "{answers:?}");
+}
+
+#[tokio::test]
+async fn between_two_dialogs_rest_may_answer_all_questions() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let mut talk = Talk::new(server.client()).with(ask_user());
+    asks_four(&upstream, &[]);
+    talk.say("Ask me.").await;
+    let (id, _, arguments) = dialog(&talk);
+    talk.answer(&id, &chosen(&arguments, "Yes"));
+    talk.send().await;
+    let asked = open(&talk.client).await.remove(0);
+    let answers = json!({ "answers": { "One?": "No", "Four?": "No" } });
+    assert_eq!(decide(&talk.client, &asked, &answers).await.status(), 200);
+    let (id, _, arguments) = dialog(&talk);
+    talk.answer(&id, &chosen(&arguments, "Yes"));
+    upstream.round(says("Thanks."));
+
+    assert_eq!(talk.send().await, "Thanks.");
+
+    let stands =
+        r#"{"answers":{"One?":"No","Two?":"(no answer)","Three?":"(no answer)","Four?":"No"}}"#;
+    assert_eq!(tool_answers(&upstream.request(1).await), [stands]);
+}
+
+/// The round holds an approval that was given before its questions: it is used once.
+#[tokio::test]
+async fn an_answer_that_is_sent_again_finds_the_dialog_that_it_led_to() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let mut talk = Talk::new(server.client()).with(ask_user());
+    asks_four(&upstream, &[("m", "Bash", marks("a"))]);
+    talk.say("Ask me, then run it.").await;
+    let (id, _, arguments) = dialog(&talk);
+    talk.answer(&id, &chosen(&arguments, "Allow once"));
+    talk.send().await;
+    let (id, texts, arguments) = dialog(&talk);
+    assert_eq!(texts, ["One?", "Two?", "Three?"], "the approval comes first");
+    talk.answer(&id, &chosen(&arguments, "Yes"));
+    let mut again = talk.clone();
+
+    talk.send().await;
+    again.send().await;
+
+    assert_eq!(dialog(&again), dialog(&talk));
+    assert_eq!((times_run(&server, "a"), upstream.requests().len()), (0, 1));
+    let (id, texts, arguments) = dialog(&talk);
+    assert_eq!(texts, ["Four?"]);
+    talk.answer(&id, &chosen(&arguments, "Yes"));
+    upstream.round(says("Done."));
+    assert_eq!(talk.send().await, "Done.");
+    assert_eq!(times_run(&server, "a"), 1);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::choice::{Choice, choices, decided, deny_all, is_expired};
 use super::message::effect;
-use super::reply::answer;
+use super::reply::{Reply, answer};
 use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
 use crate::execution::ask::{About, Decision, Question};
@@ -42,7 +42,7 @@ pub(crate) fn dialogs(asked: &[Asked]) -> Option<Vec<Dialog>> {
     for (place, asked) in asked.iter().enumerate() {
         match &asked.ask.about {
             About::Effect(_) => approvals.push((place, approval(asked))),
-            About::Questions { questions } => dialogs.push(of_questions(place, questions)?),
+            About::Questions { .. } => dialogs.extend(of_questions(place, asked)?),
         }
     }
     let approvals = approvals.chunks(MAX_QUESTIONS).map(|chunk| {
@@ -81,57 +81,72 @@ fn label(choice: Choice) -> String {
     format!("{}{rest}", first.to_ascii_uppercase())
 }
 
-fn of_questions(place: usize, questions: &[Question]) -> Option<Dialog> {
+/// The dialogs for the questions of one ask that have no answer yet.
+fn of_questions(place: usize, asked: &Asked) -> Option<Vec<Dialog>> {
     let fits = |question: &Question| {
         OPTIONS.contains(&question.options.len())
             && !question.multi_select
             && question.question.chars().count() <= MAX_QUESTION_CHARS
     };
-    if questions.len() > MAX_QUESTIONS || !questions.iter().all(fits) {
+    let unanswered = asked.unanswered();
+    if !unanswered.iter().all(fits) {
         return None;
     }
-    let one = |(index, question): (usize, &Question)| {
-        let option = |option: &QuestionOption| json!({ "label": option.label, "description": option.description });
-        json!({
-            "id": question_id(index),
-            "header": question.header,
-            "question": question.question,
-            "options": question.options.iter().map(option).collect::<Vec<_>>(),
-            "allow_other": true,
-        })
-    };
-    let questions: Vec<_> = questions.iter().enumerate().map(one).collect();
-    Some(Dialog { arguments: json!({ "questions": questions }), asks: vec![place] })
+    let questions: Vec<_> = (asked.answered.len()..).zip(unanswered).map(in_dialog).collect();
+    let dialogs = questions
+        .chunks(MAX_QUESTIONS)
+        .map(|chunk| Dialog { arguments: json!({ "questions": chunk }), asks: vec![place] });
+    Some(dialogs.collect())
 }
 
+fn in_dialog((index, question): (usize, &Question)) -> Value {
+    let option = |option: &QuestionOption| json!({ "label": option.label, "description": option.description });
+    json!({
+        "id": question_id(index),
+        "header": question.header,
+        "question": question.question,
+        "options": question.options.iter().map(option).collect::<Vec<_>>(),
+        "allow_other": true,
+    })
+}
+
+/// `index` counts all questions of the ask, over its dialogs.
 fn question_id(index: usize) -> String {
     format!("q{}", index + 1)
 }
 
 /// Reads the answer to a call of `ask_user` about these asks. What is no answer (a dialog that
-/// was closed, an error, any other text) denies them.
-pub(crate) fn read_dialog_answer(asked: &[&Asked], content: &str, now_ms: i64) -> Vec<Decided> {
+/// was closed, an error, any other text) denies them. It leaves out an ask with more questions
+/// than the dialog had.
+pub(crate) fn read_dialog_answer(asked: &[&Asked], content: &str, now_ms: i64) -> Reply {
+    let mut reply = Reply::default();
     let answers = serde_json::from_str::<Value>(content)
         .ok()
         .and_then(|mut answer| answer.get_mut("answers").map(Value::take).filter(Value::is_object));
     let Some(answers) = answers else {
-        return deny_all(asked.iter().copied(), "");
+        reply.decided = deny_all(asked.iter().copied(), "");
+        return reply;
     };
     let label_of = |id: &str| answers.get(id).and_then(|answer| answer["label"].as_str());
-    let one = |asked: &&Asked| match &asked.ask.about {
-        About::Effect(_) => chosen(asked, label_of(&asked.code), now_ms),
-        About::Questions { .. } if is_expired(asked, now_ms) => decided(asked, Decision::Expired),
-        About::Questions { questions } => {
-            let one = |(index, question): (usize, &Question)| {
-                let label = label_of(&question_id(index)).map(str::trim);
-                let answer = label.map_or(NO_ANSWER.to_owned(), |label| answer(question, label));
-                (question.question.clone(), answer)
-            };
-            let answers = questions.iter().enumerate().map(one).collect();
-            decided(asked, Decision::Answers { answers })
+    for asked in asked {
+        match &asked.ask.about {
+            About::Effect(_) => {
+                reply.decided.push(chosen(asked, label_of(&asked.code), now_ms));
+            }
+            About::Questions { .. } if is_expired(asked, now_ms) => {
+                reply.decided.push(decided(asked, Decision::Expired));
+            }
+            About::Questions { .. } => {
+                let of_dialog = (asked.answered.len()..).zip(asked.unanswered());
+                let answers = of_dialog.take(MAX_QUESTIONS).map(|(index, question)| {
+                    let label = label_of(&question_id(index)).map(str::trim);
+                    label.map_or(NO_ANSWER.to_owned(), |label| answer(question, label))
+                });
+                reply.answer(asked, answers);
+            }
         }
-    };
-    asked.iter().map(one).collect()
+    }
+    reply
 }
 
 /// Only the label of a choice is one. Other words deny, and are passed on.
@@ -155,7 +170,7 @@ pub(crate) fn toolhand_approval(asked: &Asked) -> Option<Value> {
             "approval_id": asked.id,
             "code": asked.code,
             "tool": asked.ask.tool,
-            "effect": effect(&asked.ask),
+            "effect": effect(asked),
             "choices": choices(&asked.ask),
         })),
     }
@@ -204,7 +219,6 @@ mod tests {
     fn questions_within_the_limits_are_asked_in_a_dialog_and_others_are_not() {
         let two = || question("How?", "How", &["Fast", "Slow"], false);
         assert!(dialogs(&[ask_of(vec![two(), two(), two()])]).is_some());
-        assert!(dialogs(&[ask_of(vec![two(), two(), two(), two()])]).is_none());
         let four = question("How?", "How", &["1", "2", "3", "4"], false);
         assert!(dialogs(&[ask_of(vec![four])]).is_none());
         let long = question(&"é".repeat(501), "How", &["Fast", "Slow"], false);
@@ -216,7 +230,9 @@ mod tests {
     fn a_dialogs_answer_decides_by_code_and_label() {
         let asked = [effect_ask(0, "KXRT"), effect_ask(1, "BCDF"), effect_ask(2, "GHJK")];
         let read = |content: &str| {
-            shown(&read_dialog_answer(&asked.iter().collect::<Vec<_>>(), content, NOW))
+            let reply = read_dialog_answer(&asked.iter().collect::<Vec<_>>(), content, NOW);
+            assert_eq!(reply.left_out, []);
+            shown(&reply.decided)
         };
         for (content, expected) in [
             (
@@ -245,11 +261,60 @@ mod tests {
             question("How?", "How", &["Fast", "Slow"], false),
             question("When?", "When", &["Now", "Later"], false),
         ]);
-        let read = |content: &str| shown(&read_dialog_answer(&[&asked], content, NOW));
+        let read = |content: &str| shown(&read_dialog_answer(&[&asked], content, NOW).decided);
         let both = r#"{"answers":{"q1":{"label":"slow"},"q2":{"label":"at noon"}}}"#;
         assert_eq!(read(both), "Slow | at noon");
         assert_eq!(read(r#"{"answers":{"q2":{"label":"Now"}}}"#), "(no answer) | Now");
         assert_eq!(read("Error: tool call rejected by user."), "0=no");
+    }
+
+    /// Questions of one ask: each has two options.
+    fn questions(texts: &[&str]) -> Vec<Question> {
+        texts.iter().map(|text| question(text, "One", &["Yes", "No"], false)).collect()
+    }
+
+    /// The ids of the questions in each dialog.
+    fn ids(dialogs: &[Dialog]) -> Vec<Vec<String>> {
+        let id = |question: &Value| question["id"].as_str().unwrap().to_owned();
+        let of_dialog = |dialog: &Dialog| {
+            dialog.arguments["questions"].as_array().unwrap().iter().map(id).collect()
+        };
+        dialogs.iter().map(of_dialog).collect()
+    }
+
+    #[test]
+    fn questions_that_do_not_fit_come_in_a_further_dialog() {
+        let asked = ask_of(questions(&["a?", "b?", "c?", "d?"]));
+        let both = dialogs(std::slice::from_ref(&asked)).unwrap();
+        assert_eq!(ids(&both), [vec!["q1", "q2", "q3"], vec!["q4"]]);
+        assert!(both.iter().all(|dialog| dialog.asks == [0]));
+
+        let first =
+            r#"{"answers":{"q1":{"label":"yes"},"q3":{"label":"maybe"},"q4":{"label":"No"}}}"#;
+        let reply = read_dialog_answer(&[&asked], first, NOW);
+        assert!(reply.decided.is_empty());
+        let [rest] = &reply.left_out[..] else { panic!("{reply:?}") };
+        assert_eq!(rest.answered, ["Yes", "(no answer)", "maybe"]);
+        assert_eq!(Asked { answered: Vec::new(), ..rest.clone() }, asked, "the same ask");
+        assert_eq!(ids(&dialogs(std::slice::from_ref(rest)).unwrap()), [vec!["q4"]]);
+
+        let read = |content: &str, now_ms| {
+            let reply = read_dialog_answer(&[rest], content, now_ms);
+            assert_eq!(reply.left_out, []);
+            shown(&reply.decided)
+        };
+        let last = r#"{"answers":{"q1":{"label":"No"},"q4":{"label":"no"}}}"#;
+        assert_eq!(read(last, NOW), "Yes | (no answer) | maybe | No");
+        assert_eq!(read("Error: tool call rejected by user.", NOW), "0=no");
+        assert_eq!(read(last, rest.expires_ms), "0=late");
+    }
+
+    #[test]
+    fn an_ask_that_was_recorded_before_there_were_further_dialogs_is_read() {
+        let mut recorded = serde_json::to_value(question_ask()).unwrap();
+        recorded.as_object_mut().unwrap().remove("answered").unwrap();
+        let asked: Asked = serde_json::from_value(recorded).unwrap();
+        assert_eq!(asked.unanswered().len(), 2);
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(crate) fn message(asked: &[Asked], channel: AskingChannel) -> String {
         if !message.is_empty() {
             message.push('\n');
         }
-        let _ = write!(message, "{}\n\n{}", title(asked), effect(&asked.ask));
+        let _ = write!(message, "{}\n\n{}", title(asked), effect(asked));
     }
     match channel {
         AskingChannel::AskUser | AskingChannel::ToolhandApproval => {}
@@ -36,19 +36,19 @@ fn title(asked: &Asked) -> String {
             let why = why.as_ref().map(|why| format!(": {}", markdown::line(why)));
             format!("**{tool} needs your approval** (`{code}`){}", why.unwrap_or_default())
         }
-        About::Questions { questions } if questions.len() == 1 => {
+        About::Questions { .. } if asked.unanswered().len() == 1 => {
             format!("**A question** (`{code}`)")
         }
         About::Questions { .. } => format!("**Some questions** (`{code}`)"),
     }
 }
 
-/// What a call would do, or the model's questions, as Markdown.
-pub(crate) fn effect(ask: &Ask) -> String {
-    match &ask.about {
+/// What a call would do, or the model's questions without an answer, as Markdown.
+pub(crate) fn effect(asked: &Asked) -> String {
+    match &asked.ask.about {
         About::Effect(shown) => format!("{}\n", shown.markdown.trim_end()),
-        About::Questions { questions } => {
-            questions.iter().map(question).collect::<Vec<_>>().join("\n")
+        About::Questions { .. } => {
+            asked.unanswered().iter().map(question).collect::<Vec<_>>().join("\n")
         }
     }
 }
@@ -70,8 +70,8 @@ fn question(question: &Question) -> String {
 fn how_to_reply(asked: &[Asked]) -> String {
     match asked {
         [] => String::new(),
-        [Asked { ask: Ask { about: About::Questions { questions }, .. }, .. }, ..] => {
-            how_to_answer(questions)
+        [first @ Asked { ask: Ask { about: About::Questions { .. }, .. }, .. }, ..] => {
+            how_to_answer(first.unanswered())
         }
         [one] => format!(
             "\n{}\nReply with the number alone. Any other reply denies it and is passed on.\n",
@@ -184,6 +184,21 @@ mod tests {
         - `3` Large, very
 
         Reply with one line for each, in this order: a number, or your own words. Several choices are separated by commas.
+        ");
+    }
+
+    #[test]
+    fn a_question_that_is_answered_is_not_told_again() {
+        let mut asked = question_ask();
+        asked.answered = vec!["Red".to_owned()];
+        assert_snapshot!(message(&[asked], AskingChannel::AskUser), @r"
+        **A question** (`KXRT`)
+
+        **Sizes**: Which sizes? (several may be chosen)
+
+        - `1` 2
+        - `2` 1
+        - `3` Large, very
         ");
     }
 

@@ -18,26 +18,39 @@ const HEADING: &str = "### Task:";
 const OPENING: &str = "<context>";
 const CLOSING: &str = "</context>";
 
-/// What a message decides.
-#[derive(Clone, Debug)]
+/// What a person's message, or the answer of a dialog, decides.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Reply {
     pub(crate) decided: Vec<Decided>,
-    /// The places of the asks that the message leaves out. They are asked again, and nothing
-    /// runs before they are decided.
-    pub(crate) left_out: Vec<usize>,
+    /// The asks that it leaves out, with what is answered of them. They are asked again, and
+    /// nothing runs before they are decided.
+    pub(crate) left_out: Vec<Asked>,
+}
+
+impl Reply {
+    /// Adds answers to the next questions of an ask. It is decided when each question has one.
+    pub(super) fn answer(&mut self, asked: &Asked, answers: impl IntoIterator<Item = String>) {
+        let About::Questions { questions } = &asked.ask.about else { return };
+        let mut asked = asked.clone();
+        asked.answered.extend(answers);
+        if !asked.unanswered().is_empty() {
+            return self.left_out.push(asked);
+        }
+        let texts = questions.iter().map(|question| question.question.clone());
+        let answers = texts.zip(asked.answered.iter().cloned()).collect();
+        self.decided.push(decided(&asked, Decision::Answers { answers }));
+    }
 }
 
 /// Reads the whole text of the message. Lines may also name `decided` asks, of which nothing
 /// changes any more. `now_ms` are milliseconds since 1970.
 pub(crate) fn read_reply(asked: &[Asked], decided: &[Asked], text: &str, now_ms: i64) -> Reply {
     let words = users_words(text).trim();
-    let questions = asked.iter().find_map(|asked| match &asked.ask.about {
-        About::Questions { questions } => Some((asked, questions)),
-        About::Effect(_) => None,
-    });
-    if let Some((of, questions)) = questions {
-        let left_out = (0..asked.len()).filter(|place| asked[*place].id != of.id).collect();
-        return Reply { decided: vec![answered(of, questions, words, now_ms)], left_out };
+    let is_question = |asked: &&Asked| matches!(asked.ask.about, About::Questions { .. });
+    if let Some(of) = asked.iter().find(is_question) {
+        let mut reply = answered(of, words, now_ms);
+        reply.left_out.extend(asked.iter().filter(|asked| asked.id != of.id).cloned());
+        return reply;
     }
     if let Some(choice) = Choice::read(words) {
         let all = asked.iter().map(|asked| choice.decide(asked, now_ms)).collect();
@@ -47,7 +60,8 @@ pub(crate) fn read_reply(asked: &[Asked], decided: &[Asked], text: &str, now_ms:
         return Reply { decided: deny_all(asked, words), left_out: Vec::new() };
     };
     let decide = |(place, choice): (usize, Choice)| choice.decide(&asked[place], now_ms);
-    let left_out = (0..asked.len()).filter(|place| !choices.contains_key(place)).collect();
+    let places = (0..asked.len()).filter(|place| !choices.contains_key(place));
+    let left_out = places.map(|place| asked[place].clone()).collect();
     Reply { decided: choices.into_iter().map(decide).collect(), left_out }
 }
 
@@ -92,10 +106,12 @@ fn choices_by_code(
     if words.is_empty() {
         return None;
     }
+    let [codes, decided] = [asked, decided]
+        .map(|asked| asked.iter().map(|asked| asked.code.as_str()).collect::<Vec<_>>());
     let mut choices = IndexMap::new();
     for line in words.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let Some((place, choice)) = choice_with_code(asked, line) else {
-            choice_with_code(decided, line)?;
+        let Some((place, choice)) = choice_with_code(&codes, line) else {
+            choice_with_code(&decided, line)?;
             continue;
         };
         if *choices.entry(place).or_insert(choice) != choice {
@@ -105,11 +121,11 @@ fn choices_by_code(
     Some(choices)
 }
 
-/// Reads `CODE choice`, or `choice CODE`.
-fn choice_with_code(asked: &[Asked], line: &str) -> Option<(usize, Choice)> {
+/// Reads `CODE choice`, or `choice CODE`: the place of the code, and the choice.
+pub(crate) fn choice_with_code(codes: &[impl AsRef<str>], line: &str) -> Option<(usize, Choice)> {
     let place_of = |code: &str| {
         let code = code.strip_suffix(':').unwrap_or(code);
-        asked.iter().position(|asked| asked.code.eq_ignore_ascii_case(code))
+        codes.iter().position(|known| known.as_ref().eq_ignore_ascii_case(code))
     };
     let (first, behind) = line.split_once(char::is_whitespace)?;
     if let Some(place) = place_of(first) {
@@ -119,13 +135,16 @@ fn choice_with_code(asked: &[Asked], line: &str) -> Option<(usize, Choice)> {
     Some((place_of(last)?, Choice::read(before)?))
 }
 
-fn answered(asked: &Asked, questions: &[Question], words: &str, now_ms: i64) -> Decided {
+/// Reads a line for each question.
+fn answered(asked: &Asked, words: &str, now_ms: i64) -> Reply {
+    let mut reply = Reply::default();
     if is_expired(asked, now_ms) {
-        return decided(asked, Decision::Expired);
+        reply.decided.push(decided(asked, Decision::Expired));
+        return reply;
     }
     let mut lines = words.lines().map(str::trim).filter(|line| !line.is_empty());
-    let mut answers = IndexMap::new();
-    for (index, question) in questions.iter().enumerate() {
+    let questions = asked.unanswered();
+    let answers = questions.iter().enumerate().map(|(index, question)| {
         let is_last = index + 1 == questions.len();
         // What goes beyond a line each belongs to the last question.
         let line = if is_last {
@@ -133,9 +152,10 @@ fn answered(asked: &Asked, questions: &[Question], words: &str, now_ms: i64) -> 
         } else {
             lines.next().unwrap_or_default().to_owned()
         };
-        answers.insert(question.question.clone(), answer(question, &line));
-    }
-    decided(asked, Decision::Answers { answers })
+        answer(question, &line)
+    });
+    reply.answer(asked, answers);
+    reply
 }
 
 /// The answer to one question: a label, the label with this number, several of them, or the
@@ -216,6 +236,7 @@ pub(crate) mod test_support {
             code: code.to_owned(),
             slot: slot.into(),
             ask,
+            answered: Vec::new(),
             created_ms: 0,
             expires_ms: NOW + 1,
         }
@@ -281,7 +302,8 @@ mod tests {
         let reply = read_reply(asked, &[], text, NOW);
         let mut left_out = String::new();
         if !reply.left_out.is_empty() {
-            left_out = format!(" again {:?}", reply.left_out);
+            let slots: Vec<_> = reply.left_out.iter().map(|asked| asked.slot).collect();
+            left_out = format!(" again {slots:?}");
         }
         assert_eq!(format!("{}{left_out}", shown(&reply.decided)), expected, "{text:?}");
         assert_eq!(reply.decided.len() + reply.left_out.len(), asked.len(), "{text:?}");
@@ -452,6 +474,14 @@ mod tests {
     }
 
     #[test]
+    fn a_message_behind_a_dialog_answers_the_questions_that_are_left() {
+        let mut asked = [question_ask()];
+        asked[0].answered = vec!["mauve".to_owned()];
+        check(&asked, "1\n2", "mauve | 1\n2");
+        check(&asked, "3", "mauve | Large, very");
+    }
+
+    #[test]
     fn the_only_question_takes_the_whole_message() {
         let asked = [ask_of(vec![question("How?", "How", &["Fast", "Slow"], false)])];
         check(&asked, "fast", "Fast");
@@ -464,7 +494,7 @@ mod tests {
         for text in ["1", "KXRT 1", "BCDF 1", "allow", "always"] {
             let asked = [question_ask(), effect_ask(1, "BCDF")];
             let reply = read_reply(&asked, &[], text, NOW);
-            assert_eq!(reply.left_out, [1]);
+            assert_eq!(reply.left_out, asked[1..]);
             assert!(matches!(reply.decided[0].decision, Decision::Answers { .. }), "{text}");
         }
     }

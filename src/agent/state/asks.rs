@@ -5,14 +5,14 @@ use std::time::Duration;
 use super::{Phase, TurnEffect, TurnState};
 use crate::agent::asking::codes::codes;
 use crate::agent::beginning::{AskingChannel, Decided};
-use crate::agent::events::{ClientCallDelta, TurnEvent};
-use crate::agent::presenting::{self, PresentedCall};
-use crate::agent::record::{Asked, AskingCall, Entry, OpenRound};
+use crate::agent::events::TurnEvent;
+use crate::agent::presenting::{Presented, present};
+use crate::agent::record::{Asked, Entry, OpenRound};
 use crate::execution::ask::{About, Ask};
 use crate::execution::pipeline::ToolResult;
 use crate::execution::schedule::Position;
-use crate::ids::{ApprovalId, CallId};
-use crate::openai::chunk::{CallKind, FinishReason};
+use crate::ids::ApprovalId;
+use crate::openai::chunk::FinishReason;
 
 /// What the turn has asked.
 #[derive(Debug, Default)]
@@ -176,21 +176,16 @@ impl TurnState {
         let known = self.asks.open.iter().map(|asked| &asked.id).chain([&id]).cloned();
         // The codes of those before stay the same.
         let code = codes(&known.collect::<Vec<_>>()).pop().unwrap_or_default();
-        Asked { id, code, slot, ask, created_ms, expires_ms }
+        Asked { id, code, slot, ask, answered: Vec::new(), created_ms, expires_ms }
     }
 
     /// Ends the turn with the question. The reply goes on from here.
     fn suspend(&mut self, effects: &mut Vec<TurnEffect>) {
         let mut asked = std::mem::take(&mut self.asks.open);
         let expires_ms = self.now_ms().saturating_add(millis(VALID_WHILE_SUSPENDED));
-        let presented = presenting::present(&asked, self.start.asking.channel);
-        self.say(&presented.text);
-        let asked_by: Vec<_> = presented
-            .calls
-            .into_iter()
-            .enumerate()
-            .map(|call| send_asking_call(call, &mut self.asks.held_back))
-            .collect();
+        let Presented { text, mut calls } = present(&asked, self.start.asking.channel);
+        self.say(&text);
+        self.asks.held_back.append(&mut calls.events);
         // Behind those that are asked now, to which the calls point by their places.
         let decided = std::mem::take(&mut self.asks.decided).into_iter();
         asked.extend(decided.filter(|asked| self.round.is_approved(asked.slot)));
@@ -198,19 +193,13 @@ impl TurnState {
             asked.slot = self.round.place_of(asked.slot);
             asked.expires_ms = expires_ms;
         }
-        let (asked_by, client_calls): (Vec<_>, Vec<_>) = asked_by.into_iter().unzip();
-        let is_call = !asked_by.is_empty();
         if self.start.include_messages {
             // With what the model said before it, as the client saw it: sent back it is known.
-            let mut question = super::closing::note_message(self.round.said.trim_start());
-            if is_call {
-                question["tool_calls"] = client_calls.clone().into();
-            }
-            self.messages.push(super::closing::raw(&question));
+            self.messages.push(calls.message(self.round.said.trim_start()));
         }
-        let open = OpenRound { asked, asked_by, ..self.open_round() };
-        let reason = if is_call { FinishReason::ToolCalls } else { FinishReason::Stop };
-        self.finish_open(reason, (open, client_calls), effects);
+        let reason = calls.finish_reason();
+        let open = OpenRound { asked, asked_by: calls.asked_by, ..self.open_round() };
+        self.finish_open(reason, (open, calls.entries), effects);
     }
 
     /// Sends text of ours as content, when the end of the turn is committed.
@@ -247,23 +236,4 @@ impl TurnState {
 
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// Sends a call of the client's tool that asks. Returns it for the record.
-fn send_asking_call(
-    (index, call): (usize, PresentedCall),
-    events: &mut Vec<TurnEvent>,
-) -> (AskingCall, serde_json::Value) {
-    let PresentedCall { tool, arguments, asks } = call;
-    let tool = tool.to_owned();
-    let id = CallId::random().to_string();
-    let entry = serde_json::json!({
-        "id": id,
-        "type": "function",
-        "function": { "name": tool, "arguments": arguments },
-    });
-    let head = Some((id.clone(), tool.clone()));
-    let delta = ClientCallDelta { index, kind: CallKind::Function, head, arguments };
-    events.push(TurnEvent::ClientCall(Box::new(delta)));
-    (AskingCall { id, tool, asks }, entry)
 }

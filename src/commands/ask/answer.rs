@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::asked::{self, Asked};
 use super::error::{AskError, ErrorKind};
+use super::reply::Expected;
 use crate::openai::chunk::{BadChunk, Chunk, Delta, FinishReason};
 use crate::openai::error_object::ErrorObject;
 use crate::text::shortened;
@@ -72,10 +73,18 @@ pub(super) enum Ending {
     Stopped,
     CutOff,
     Filtered,
-    /// It waits for a person's answer. Holds the question, unless its text was shown.
-    Suspended(String),
+    /// It waits for a person's answer.
+    Suspended(Waiting),
     /// The model's own words.
     Refused(String),
+}
+
+/// What an answer waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Waiting {
+    /// The question, unless its text was shown.
+    pub(super) question: String,
+    pub(super) expected: Expected,
 }
 
 /// Collects what the chunks say of the answer's end.
@@ -154,9 +163,10 @@ impl Answer {
         match self.reason {
             None => broken("the server's answer ended without its finish_reason"),
             Some(FinishReason::Stop) if !self.asked.is_empty() => {
-                let question = asked::as_text(&mem::take(&mut self.asked));
+                let asked = mem::take(&mut self.asked);
                 let was_told = self.question_was_told;
-                Ok(Ending::Suspended(if was_told { String::new() } else { question }))
+                let question = if was_told { String::new() } else { asked::as_text(&asked) };
+                Ok(Ending::Suspended(Waiting { question, expected: asked::expected(&asked) }))
             }
             Some(FinishReason::ToolCalls) => {
                 broken("the model called a tool of the client's, and this client has none")
@@ -275,6 +285,13 @@ mod tests {
         format!(r#"{{"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish_reason}}}]}}"#)
     }
 
+    /// The ending with a question that was shown, about approvals with these codes.
+    fn told(codes: &[&str]) -> Ending {
+        let codes = codes.iter().map(|&code| code.to_owned()).collect();
+        let expected = Expected::Approvals(codes);
+        Ending::Suspended(Waiting { question: String::new(), expected })
+    }
+
     #[test]
     fn an_ending_is_told_by_the_reason_and_the_refusal() {
         let check = |delta: &str, reason: &str, expected: Result<Ending, &str>| {
@@ -311,13 +328,13 @@ mod tests {
         assert_eq!(read(asked, "null"), []);
         assert_eq!(read(r#"{"content":"c"}"#, "null"), [Shown::Question("c".to_owned())]);
         read("{}", r#""stop""#);
-        assert_eq!(answer.ending().unwrap(), Ending::Suspended(String::new()));
+        assert_eq!(answer.ending().unwrap(), told(&["KXQZ"]));
 
         let mut answer = Answer::default();
         answer.read(&chunk(asked, "null")).unwrap();
         answer.read(&chunk("{}", r#""stop""#)).unwrap();
-        let Ending::Suspended(question) = answer.ending().unwrap() else { panic!("no question") };
-        assert!(question.contains("KXQZ Bash"), "{question}");
+        let Ending::Suspended(waiting) = answer.ending().unwrap() else { panic!("no question") };
+        assert!(waiting.question.contains("KXQZ Bash"), "{waiting:?}");
     }
 
     #[test]
@@ -326,7 +343,7 @@ mod tests {
             "finish_reason":"stop"}],"toolhand":{"asked":[{"type":"approval","code":"KXQZ"}]}}"#;
         let mut answer = Answer::default();
         assert_eq!(answer.read(whole).unwrap(), [Shown::Question("Run?".to_owned())]);
-        assert_eq!(answer.ending().unwrap(), Ending::Suspended(String::new()));
+        assert_eq!(answer.ending().unwrap(), told(&["KXQZ"]));
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 
+use super::reply::Expected;
+
 /// One approval or question.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Asked {
@@ -31,6 +33,14 @@ struct QuestionOption {
     label: String,
     #[serde(default)]
     description: String,
+}
+
+/// What a reply to them has to hold. A question comes without approvals.
+pub(super) fn expected(asked: &[Asked]) -> Expected {
+    match asked.iter().map(|asked| asked.questions.len()).sum() {
+        0 => Expected::Approvals(asked.iter().map(|asked| asked.code.clone()).collect()),
+        questions => Expected::Questions(questions),
+    }
 }
 
 /// All of them as text.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::answer::{Answer, Ending, Shown, no_completion, server_error};
+use super::answer::{Answer, Ending, Shown, Waiting, no_completion, server_error};
 use super::error::{AskError, ErrorKind, root_cause};
 use super::screen::Screen;
 use super::stream::{MAX_SILENCE, show, show_stream};
@@ -253,7 +253,9 @@ fn read_whole(body: &[u8]) -> Result<Ending, AskError> {
         _ => None,
     });
     Ok(match (answer.ending()?, question) {
-        (Ending::Suspended(_), Some(question)) => Ending::Suspended(question),
+        (Ending::Suspended(waiting), Some(question)) => {
+            Ending::Suspended(Waiting { question, ..waiting })
+        }
         (ending, _) => ending,
     })
 }

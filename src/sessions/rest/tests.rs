@@ -70,8 +70,15 @@ async fn asks(store: &MemoryStore, turn: &TurnRow, scope: Scope, about: About) -
     let id = ApprovalId::random();
     let expires_ms = clock::now_ms() + 60_000;
     let ask = Ask { tool: "Bash".to_owned(), headline: "make".to_owned(), about };
-    let asked =
-        Asked { id: id.clone(), code: "abcd".to_owned(), slot: 2, ask, created_ms: 1, expires_ms };
+    let asked = Asked {
+        id: id.clone(),
+        code: "abcd".to_owned(),
+        slot: 2,
+        ask,
+        answered: Vec::new(),
+        created_ms: 1,
+        expires_ms,
+    };
     let row = ApprovalRow {
         id: id.clone(),
         scope,

@@ -44,12 +44,12 @@ pub(super) fn shown(asked: &Asked) -> Value {
             "why": effect.why,
             "choices": choices(ask),
         }),
-        About::Questions { questions } => json!({
+        About::Questions { .. } => json!({
             "type": "question",
             "id": id,
             "code": code,
             "tool": ask.tool,
-            "questions": questions,
+            "questions": asked.unanswered(),
         }),
     };
     shown["created"] = (created_ms / 1000).into();

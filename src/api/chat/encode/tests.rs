@@ -55,6 +55,7 @@ fn asked() -> Vec<Asked> {
         code: code.to_owned(),
         slot: 0,
         ask: Ask { tool: tool.to_owned(), headline: "cargo test".to_owned(), about },
+        answered: Vec::new(),
         created_ms: 1_000,
         expires_ms: 601_000,
     };

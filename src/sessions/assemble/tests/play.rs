@@ -131,6 +131,7 @@ impl Script {
                 headline: String::new(),
                 about: About::Questions { questions: Vec::new() },
             },
+            answered: Vec::new(),
             created_ms: 0,
             expires_ms: 0,
         };
