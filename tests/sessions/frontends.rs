@@ -366,29 +366,54 @@ async fn x1_a_key_that_was_revoked_and_made_again_is_another() {
     assert_eq!(sessions["data"].as_array().map(Vec::len), Some(1));
 }
 
+/// Two persons behind one key, whom `header` names in the same chat.
+async fn persons_meet(
+    build: impl Fn(&Upstream) -> Builder,
+    header: &str,
+    is_trusted: bool,
+) -> bool {
+    use crate::settings::client_keys::add;
+    let upstream = Upstream::start();
+    let server = build(&upstream).start().await;
+    let flags: &[&str] = if is_trusted { &["web", "--trust-forwarded-user"] } else { &["web"] };
+    let key = add(&server, flags);
+    let person = |name: &str| {
+        let client = Client::new(server.address(), &key);
+        client.header(header, name).header("x-openwebui-chat-id", "chat-1")
+    };
+    reads_and_says(&upstream, "The file says needle.");
+    person("anna").chat(&conversation(&[user("Read.")])).await;
+    let list = [user("Read."), assistant("The file says needle."), user("What?")];
+    upstream.round(says("So."));
+    person("bert").chat(&conversation(&list)).await;
+    let meet = knows_needle(&upstream);
+    upstream.round(says("So."));
+    person("anna").chat(&conversation(&list)).await;
+    assert!(knows_needle(&upstream), "{header} {is_trusted}");
+    let sessions = person("bert").get("/toolhand/v1/sessions").await.json();
+    let turns = sessions["data"][0]["turns"].as_u64();
+    assert_eq!(turns, Some(if meet { 3 } else { 1 }), "{sessions}");
+    meet
+}
+
 #[tokio::test]
 async fn persons_behind_a_trusted_key_never_meet_and_behind_another_are_one() {
-    use crate::settings::client_keys::add;
-    for (flags, is_trusted) in [(&["web", "--trust-forwarded-user"][..], true), (&["web"], false)] {
-        let upstream = Upstream::start();
-        let server = server(&upstream).await;
-        let key = add(&server, flags);
-        let person = |name: &str| {
-            let client = Client::new(server.address(), &key);
-            client.header("x-openwebui-user-id", name).header("x-openwebui-chat-id", "chat-1")
-        };
-        reads_and_says(&upstream, "The file says needle.");
-        person("anna").chat(&conversation(&[user("Read.")])).await;
-        let list = [user("Read."), assistant("The file says needle."), user("What?")];
-        for (name, knows) in [("bert", !is_trusted), ("anna", true)] {
-            upstream.round(says("So."));
-            person(name).chat(&conversation(&list)).await;
-            assert_eq!(knows_needle(&upstream), knows, "{name} {is_trusted}");
-        }
-        let sessions = person("bert").get("/toolhand/v1/sessions").await.json();
-        let turns = sessions["data"][0]["turns"].as_u64();
-        assert_eq!(turns, Some(if is_trusted { 1 } else { 3 }));
+    for is_trusted in [true, false] {
+        let meet = persons_meet(builder, "x-openwebui-user-id", is_trusted).await;
+        assert_eq!(meet, !is_trusted);
     }
+}
+
+#[tokio::test]
+async fn further_headers_name_persons_where_the_operator_says_so() {
+    let configured = |upstream: &Upstream| {
+        builder(upstream).config("sessions.user_headers", r#"["X-Team", "X-Person"]"#)
+    };
+    for header in ["x-team", "X-Person", "x-openwebui-user-id"] {
+        assert!(!persons_meet(configured, header, true).await, "{header}");
+        assert!(persons_meet(configured, header, false).await, "{header}");
+    }
+    assert!(persons_meet(builder, "x-person", true).await, "nobody has configured it");
 }
 
 #[tokio::test]
