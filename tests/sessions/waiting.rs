@@ -58,6 +58,57 @@ async fn a_decision_while_the_stream_waits_runs_the_call_at_once() {
     assert!(tool_answers(&upstream.request(2).await)[1].starts_with("Error: "));
 }
 
+/// Each way in which two asks of one round are decided: which first, and how.
+#[tokio::test]
+async fn two_asks_of_a_round_are_decided_one_by_one_while_the_stream_waits() {
+    for first in [0, 1] {
+        for choices in [["allow", "allow"], ["allow", "deny"], ["deny", "allow"], ["deny", "deny"]]
+        {
+            let upstream = Upstream::start();
+            let server = builder(&upstream).config("approval.wait", r#""10m""#).start().await;
+            let client = server.client();
+            let command = |line: &str| json!({ "command": format!("echo {line} >> log") });
+            upstream.round(calls(&[("a", "Bash", command("a")), ("b", "Bash", command("b"))]));
+            upstream.round(says("Done."));
+
+            let mut stream = client.stream(&with(ask_streamed("Do it."), events())).await;
+            let mut asked = Vec::new();
+            for _ in 0..2 {
+                asked.push(stream.until_progress("approval").await);
+            }
+            for (place, ask) in asked.iter().enumerate() {
+                let effect = ask["effect"].as_str().expect("Markdown");
+                assert!(effect.contains(["echo a", "echo b"][place]), "in the model's order");
+            }
+            let [one, other] = [&asked[first], &asked[1 - first]];
+            let choice = |place: usize| json!({ "decision": choices[place] });
+            assert_eq!(decide(&client, one, &choice(first)).await.status(), 200);
+            // The first call's turn has come, the second one's comes behind it.
+            if first == 0 {
+                assert_eq!(stream.until_progress("tool_end").await["id"], "a");
+            }
+            let still = open(&client).await;
+            assert!(still.len() == 1 && still[0]["id"] == other["id"], "{still:?}");
+            let ran = if first == 0 && choices[0] == "allow" { "a\n" } else { "" };
+            let log = || std::fs::read_to_string(server.workspace().join("log"));
+            assert_eq!(log().unwrap_or_default(), ran, "{first} {choices:?}");
+            assert_eq!(upstream.requests().len(), 1, "the round is not over");
+            let again = decide(&client, one, &json!({ "decision": "allow" })).await;
+            assert_eq!(again.refusal(), (409, "approval_closed".to_owned()));
+            assert_eq!(decide(&client, other, &choice(1 - first)).await.status(), 200);
+
+            assert_eq!(stream.finish().await.text(), "Done.");
+            let ran =
+                |place: usize| if choices[place] == "allow" { ["a\n", "b\n"][place] } else { "" };
+            assert_eq!(log().unwrap_or_default(), [ran(0), ran(1)].concat(), "{first} {choices:?}");
+            let answers = tool_answers(&upstream.request(1).await);
+            let declined = |answer: &String| answer.starts_with("Error: the user declined");
+            let expected = choices.map(|choice| choice == "deny");
+            assert_eq!(answers.iter().map(declined).collect::<Vec<_>>(), expected, "{answers:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn when_the_wait_is_over_the_turn_suspends_and_the_reply_goes_on() {
     let upstream = Upstream::start();
