@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{assert_goes_on, assistant, conversation, told, user};
-use crate::support::chunks::{calls, says, text};
+use crate::support::chunks::{calls, gate, says, text};
 use crate::support::client::{Client, with};
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::{Step, Upstream};
@@ -512,6 +512,45 @@ async fn two_models_side_by_side_share_a_chat_id_and_nothing_else() {
     upstream.round_of("c", says("So."));
     client.chat(&of("c", &[user("Read."), assistant("I am A and read it."), user("And?")])).await;
     assert!(knows_needle(&upstream));
+}
+
+/// Two columns of a new chat ask the same model at once. Each goes on from its own answer.
+#[tokio::test]
+async fn two_columns_of_one_model_in_a_new_chat_both_go_on() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream).file("other.txt", "thimble\n").start().await;
+    let client = server.client().header("x-openwebui-chat-id", "chat-1");
+    for file in ["notes.txt", "other.txt"] {
+        let read = calls(&[("c1", "Read", json!({ "file_path": file }))]);
+        upstream.round([vec![gate(file)], read].concat());
+    }
+    upstream.round(says("One says needle."));
+    upstream.round(says("The other says thimble."));
+    let asked = conversation(&[user("Read.")]);
+    let columns = futures::future::join(client.chat(&asked), client.chat(&asked));
+    let (columns, ()) = tokio::join!(columns, async {
+        // Both run before either has done anything.
+        upstream.reached("notes.txt").await;
+        upstream.reached("other.txt").await;
+        upstream.open("notes.txt");
+        upstream.request(2).await;
+        upstream.open("other.txt");
+    });
+    let mut texts = [columns.0.text(), columns.1.text()];
+    texts.sort();
+    assert_eq!(texts, ["One says needle.", "The other says thimble."]);
+
+    for (said, known, foreign) in
+        [(&texts[0], "needle\n", "thimble"), (&texts[1], "thimble\n", "needle")]
+    {
+        upstream.round(says("So."));
+        let list = [user("Read."), assistant(said), user("Sure?")];
+        assert_eq!(client.chat(&conversation(&list)).await.text(), "So.");
+        let told = last_told(&upstream);
+        assert_eq!(told.len(), 5, "{said}: {told:?}");
+        assert_eq!(told[1], "assistant: Read", "{said}");
+        assert!(told[2].contains(known.trim()) && !told[2].contains(foreign), "{said}: {told:?}");
+    }
 }
 
 #[tokio::test]
