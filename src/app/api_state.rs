@@ -61,11 +61,17 @@ pub(crate) fn api_state(
         runs: RunLimits::new(&config.limits),
         memory_budget: services.memory_budget.clone(),
     };
+    let rest = Rest {
+        store,
+        running,
+        memory_budget: services.memory_budget.clone(),
+        toolset: services.toolset.clone(),
+    };
     ApiState {
         hosts: Arc::new(HostPolicy { hosts, origins: config.cors.allow_origins.clone() }),
         authenticator: Arc::new(authenticator),
         chat: Arc::new(chat),
-        rest: Arc::new(Rest { store, running, memory_budget: services.memory_budget.clone() }),
+        rest: Arc::new(rest),
         validation: Arc::new(validation(config, services)),
         forwarded: Arc::new(forwarded),
         upstream: Arc::clone(&services.upstream),

@@ -13,6 +13,7 @@ use super::running::Running;
 use crate::errors::{ApiError, ErrorCode};
 use crate::memory_budget::MemoryBudget;
 use crate::store::Store;
+use crate::tools::toolset::Toolset;
 
 /// What the REST routes need.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(crate) struct Rest {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) running: Arc<Running>,
     pub(crate) memory_budget: MemoryBudget,
+    /// Reads the input that a person gives instead of the model's.
+    pub(crate) toolset: Toolset,
 }
 
 /// A list as OpenAI's are.

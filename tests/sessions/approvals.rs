@@ -186,7 +186,8 @@ async fn a_file_that_changed_since_the_question_is_asked_about_anew() {
 
     assert_eq!(server.file("notes.txt"), "changed\n");
     let text = again.text();
-    assert!(text.contains("notes.txt") || told(&upstream.request(2).await).len() > 4, "{text}");
+    assert!(text.contains("changed since you were asked") && text.contains("notes.txt"), "{text}");
+    assert_eq!(upstream.requests().len(), 2, "the person is asked, and no model");
 }
 
 #[tokio::test]

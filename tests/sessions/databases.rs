@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::json;
 
-use super::{after, assistant, conversation, user};
+use super::{after, assistant, conversation, told, user};
 use crate::support::chunks::{calls, says};
 use crate::support::client::ask;
 use crate::support::disk::Disk;
 use crate::support::seeded::SeededRandom;
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
+use crate::support::watch;
 
 const DAY: i64 = 24 * 3600;
 
@@ -330,4 +331,51 @@ async fn d11_what_was_unused_longest_is_forgotten_at_the_limit_and_the_rest_is_k
     let client = server.client().header("x-toolhand-session", "s0");
     assert_eq!(client.chat(&ask("Who are you?")).await.text(), "New.");
     assert_eq!(status("s0").await, 200);
+}
+
+#[tokio::test]
+async fn d11_a_session_is_forgotten_when_it_was_unused_too_long() {
+    let upstream = Upstream::start();
+    let disk = Disk::new();
+    let builder =
+        |builder| disk.under(builder).config("sessions.retention", &format!("\"{}s\"", 2 * DAY));
+    let mut home = builder(Server::builder(&upstream)).file("notes.txt", "needle\n").start().await;
+    let use_it = async |server: &Server, name: &str| {
+        upstream.round(says("Hello."));
+        let client = server.client().header("x-toolhand-session", name);
+        assert_eq!(client.chat(&ask("Hi")).await.text(), "Hello.");
+    };
+    upstream.round(calls(&[("c1", "Read", json!({ "file_path": "notes.txt" }))]));
+    use_it(&home, "old").await;
+    use_it(&home, "kept").await;
+    home.stop();
+    disk.set_clock(DAY);
+    let mut server = builder(after(&upstream, &home)).start().await;
+    use_it(&server, "kept").await;
+    use_it(&server, "young").await;
+    let status = async |server: &Server, name: &str| {
+        server.client().get(&format!("/toolhand/v1/sessions/{name}")).await.status()
+    };
+    assert_eq!(status(&server, "old").await, 200, "its time is not over");
+    server.stop();
+
+    disk.set_clock(2 * DAY + 3600);
+    let server = builder(after(&upstream, &home)).start().await;
+    let forgotten = async {
+        while status(&server, "old").await == 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    watch("the old session to be forgotten", forgotten).await;
+
+    for name in ["kept", "young"] {
+        assert_eq!(status(&server, name).await, 200, "{name}");
+    }
+    // What it knew is gone as well.
+    upstream.round(says("Who are you?"));
+    let client = server.client().header("x-toolhand-session", "old");
+    let list = [user("Hi"), assistant("Hello."), user("What did you read?")];
+    assert_eq!(client.chat(&conversation(&list)).await.text(), "Who are you?");
+    let told = told(upstream.requests().last().expect("a request"));
+    assert_eq!(told.len(), 3, "{told:?}");
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{assert_goes_on, assistant, conversation, told, user};
-use crate::support::chunks::{calls, says, text};
+use crate::support::chunks::{calls, gate, says, text};
 use crate::support::client::{Client, with};
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::{Step, Upstream};
@@ -366,29 +366,54 @@ async fn x1_a_key_that_was_revoked_and_made_again_is_another() {
     assert_eq!(sessions["data"].as_array().map(Vec::len), Some(1));
 }
 
+/// Two persons behind one key, whom `header` names in the same chat.
+async fn persons_meet(
+    build: impl Fn(&Upstream) -> Builder,
+    header: &str,
+    is_trusted: bool,
+) -> bool {
+    use crate::settings::client_keys::add;
+    let upstream = Upstream::start();
+    let server = build(&upstream).start().await;
+    let flags: &[&str] = if is_trusted { &["web", "--trust-forwarded-user"] } else { &["web"] };
+    let key = add(&server, flags);
+    let person = |name: &str| {
+        let client = Client::new(server.address(), &key);
+        client.header(header, name).header("x-openwebui-chat-id", "chat-1")
+    };
+    reads_and_says(&upstream, "The file says needle.");
+    person("anna").chat(&conversation(&[user("Read.")])).await;
+    let list = [user("Read."), assistant("The file says needle."), user("What?")];
+    upstream.round(says("So."));
+    person("bert").chat(&conversation(&list)).await;
+    let meet = knows_needle(&upstream);
+    upstream.round(says("So."));
+    person("anna").chat(&conversation(&list)).await;
+    assert!(knows_needle(&upstream), "{header} {is_trusted}");
+    let sessions = person("bert").get("/toolhand/v1/sessions").await.json();
+    let turns = sessions["data"][0]["turns"].as_u64();
+    assert_eq!(turns, Some(if meet { 3 } else { 1 }), "{sessions}");
+    meet
+}
+
 #[tokio::test]
 async fn persons_behind_a_trusted_key_never_meet_and_behind_another_are_one() {
-    use crate::settings::client_keys::add;
-    for (flags, is_trusted) in [(&["web", "--trust-forwarded-user"][..], true), (&["web"], false)] {
-        let upstream = Upstream::start();
-        let server = server(&upstream).await;
-        let key = add(&server, flags);
-        let person = |name: &str| {
-            let client = Client::new(server.address(), &key);
-            client.header("x-openwebui-user-id", name).header("x-openwebui-chat-id", "chat-1")
-        };
-        reads_and_says(&upstream, "The file says needle.");
-        person("anna").chat(&conversation(&[user("Read.")])).await;
-        let list = [user("Read."), assistant("The file says needle."), user("What?")];
-        for (name, knows) in [("bert", !is_trusted), ("anna", true)] {
-            upstream.round(says("So."));
-            person(name).chat(&conversation(&list)).await;
-            assert_eq!(knows_needle(&upstream), knows, "{name} {is_trusted}");
-        }
-        let sessions = person("bert").get("/toolhand/v1/sessions").await.json();
-        let turns = sessions["data"][0]["turns"].as_u64();
-        assert_eq!(turns, Some(if is_trusted { 1 } else { 3 }));
+    for is_trusted in [true, false] {
+        let meet = persons_meet(builder, "x-openwebui-user-id", is_trusted).await;
+        assert_eq!(meet, !is_trusted);
     }
+}
+
+#[tokio::test]
+async fn further_headers_name_persons_where_the_operator_says_so() {
+    let configured = |upstream: &Upstream| {
+        builder(upstream).config("sessions.user_headers", r#"["X-Team", "X-Person"]"#)
+    };
+    for header in ["x-team", "X-Person", "x-openwebui-user-id"] {
+        assert!(!persons_meet(configured, header, true).await, "{header}");
+        assert!(persons_meet(configured, header, false).await, "{header}");
+    }
+    assert!(persons_meet(builder, "x-person", true).await, "nobody has configured it");
 }
 
 #[tokio::test]
@@ -487,6 +512,45 @@ async fn two_models_side_by_side_share_a_chat_id_and_nothing_else() {
     upstream.round_of("c", says("So."));
     client.chat(&of("c", &[user("Read."), assistant("I am A and read it."), user("And?")])).await;
     assert!(knows_needle(&upstream));
+}
+
+/// Two columns of a new chat ask the same model at once. Each goes on from its own answer.
+#[tokio::test]
+async fn two_columns_of_one_model_in_a_new_chat_both_go_on() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream).file("other.txt", "thimble\n").start().await;
+    let client = server.client().header("x-openwebui-chat-id", "chat-1");
+    for file in ["notes.txt", "other.txt"] {
+        let read = calls(&[("c1", "Read", json!({ "file_path": file }))]);
+        upstream.round([vec![gate(file)], read].concat());
+    }
+    upstream.round(says("One says needle."));
+    upstream.round(says("The other says thimble."));
+    let asked = conversation(&[user("Read.")]);
+    let columns = futures::future::join(client.chat(&asked), client.chat(&asked));
+    let (columns, ()) = tokio::join!(columns, async {
+        // Both run before either has done anything.
+        upstream.reached("notes.txt").await;
+        upstream.reached("other.txt").await;
+        upstream.open("notes.txt");
+        upstream.request(2).await;
+        upstream.open("other.txt");
+    });
+    let mut texts = [columns.0.text(), columns.1.text()];
+    texts.sort();
+    assert_eq!(texts, ["One says needle.", "The other says thimble."]);
+
+    for (said, known, foreign) in
+        [(&texts[0], "needle\n", "thimble"), (&texts[1], "thimble\n", "needle")]
+    {
+        upstream.round(says("So."));
+        let list = [user("Read."), assistant(said), user("Sure?")];
+        assert_eq!(client.chat(&conversation(&list)).await.text(), "So.");
+        let told = last_told(&upstream);
+        assert_eq!(told.len(), 5, "{said}: {told:?}");
+        assert_eq!(told[1], "assistant: Read", "{said}");
+        assert!(told[2].contains(known.trim()) && !told[2].contains(foreign), "{said}: {told:?}");
+    }
 }
 
 #[tokio::test]

@@ -315,3 +315,51 @@ async fn an_open_round_that_may_be_anothers_brings_nothing() {
         }
     }
 }
+
+/// A client that keeps the hidden messages itself brings them back with its own answers.
+#[tokio::test]
+async fn the_messages_of_a_mixed_turn_come_back_and_are_used_as_they_are() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    both(&upstream);
+    let client = server.client();
+    let include = json!({ "toolhand": { "include": ["messages"] } });
+    let send = async |list: &[Value]| {
+        let body = with(with(conversation(list), weather()), include.clone());
+        let answer = client.chat(&body).await;
+        assert_eq!(answer.status(), 200, "{}", String::from_utf8_lossy(&answer.body));
+        answer.json()
+    };
+    let asked = user("Weather and notes?");
+    let first = send(std::slice::from_ref(&asked)).await;
+    assert_eq!(first["choices"][0]["finish_reason"], "tool_calls");
+    let kept = first["toolhand"]["messages"].as_array().expect("messages").clone();
+    let ids = |message: &Value| -> Vec<Value> {
+        let calls = message["tool_calls"].as_array().expect("calls").iter();
+        calls.map(|call| call["id"].clone()).collect()
+    };
+    assert_eq!(ids(&kept[0]), ["w1", "r1", "w2"], "{kept:#?}");
+    assert_eq!(kept[1]["tool_call_id"], "r1", "{kept:#?}");
+    upstream.round(says("All known."));
+
+    let answers = [answer("w1", "sun"), answer("w2", "snow")];
+    let list = [&[asked][..], &kept, &answers].concat();
+    let second = send(&list).await;
+
+    assert_eq!(second["choices"][0]["message"]["content"], "All known.");
+    let [one, two] = &upstream.requests()[..] else { panic!("two requests") };
+    assert_goes_on(one, two);
+    let lines = told(two);
+    assert_eq!(lines[1..3], ["assistant: weather Read weather", "tool: sun"]);
+    assert!(lines[3].contains("needle"), "{lines:?}");
+    assert_eq!(lines[4..], ["tool: snow"], "each once");
+    let added = second["toolhand"]["messages"].as_array().expect("messages").clone();
+    assert_eq!(added, [json!({ "role": "assistant", "content": "All known." })]);
+    // All of it comes back once more.
+    upstream.round(says("Bye."));
+    let list = [list, added, vec![user("Thanks")]].concat();
+    send(&list).await;
+    assert_goes_on(&upstream.request(1).await, &upstream.request(2).await);
+    let lines = told(&upstream.request(2).await);
+    assert_eq!(lines[5..], ["assistant: All known.", "user: Thanks"]);
+}

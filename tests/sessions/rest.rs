@@ -1,7 +1,10 @@
 //! Sessions over REST, with what really happened in them.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
+use super::asking::{marks, open};
 use super::frontends::{last_told, reads, reads_and_says, server};
 use super::{assistant, conversation, user};
 use crate::support::chunks::{calls, end, gate, says, text};
@@ -98,6 +101,61 @@ async fn x6_a_session_has_one_spelling_and_any_name_can_stand_in_a_path() {
         assert_eq!(client.send("DELETE", &path, None).await.status(), 404);
     }
     assert_eq!(list(&client, "").await, (Vec::new(), false));
+}
+
+/// An id without its prefix.
+fn number(id: &str) -> u128 {
+    u128::from_str_radix(&id[5..], 16).expect("32 hexadecimal digits")
+}
+
+/// Whoever has ids knows none beside them: the lower half of each is random.
+#[tokio::test]
+async fn x2_an_id_is_not_to_be_guessed_from_others() {
+    const IDS: usize = 32;
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    let names: Vec<String> = (0..IDS).map(|number| format!("c{number}")).collect();
+    let commands: Vec<_> = names.iter().map(|name| (&**name, "Bash", marks("ran"))).collect();
+    upstream.round(calls(&commands));
+    client.chat(&conversation(&[user("Run them.")])).await;
+    let asked = open(&client).await;
+    let ids = asked.iter().map(|approval| approval["id"].as_str().expect("an id").to_owned());
+    let approvals: Vec<String> = ids.collect();
+    upstream.otherwise(says("Hi."));
+    let (mut sessions, mut turns) = (Vec::new(), Vec::new());
+    for _ in 0..IDS {
+        let answer = client.chat(&conversation(&[user("Hi")])).await;
+        let header = |name| answer.header(name).expect("an id").to_owned();
+        sessions.push(header("x-toolhand-session"));
+        turns.push(header("x-toolhand-turn"));
+    }
+
+    for (ids, method, before, behind) in [
+        (&sessions, "GET", "sessions", ""),
+        (&turns, "GET", "turns", "/stream"),
+        (&approvals, "POST", "approvals", ""),
+    ] {
+        assert_eq!(ids.len(), IDS);
+        let tails: BTreeSet<u128> = ids.iter().map(|id| number(id) & 0xffff_ffff).collect();
+        assert_eq!(tails.len(), IDS, "{ids:?}");
+        for digit in 0..8 {
+            let values = tails.iter().map(|tail| tail >> (4 * digit) & 0xf);
+            let values: BTreeSet<u128> = values.collect();
+            assert!(values.len() > 3, "digit {digit} from behind is always the same: {ids:?}");
+        }
+        let known = ids.last().expect("ids");
+        let beside = (1..=16).flat_map(|step| [number(known) + step, number(known) - step]);
+        let flipped = (0..128).map(|bit| number(known) ^ (1 << bit));
+        for guess in beside.chain(flipped) {
+            let path = format!("/toolhand/v1/{before}/{}{guess:032x}{behind}", &known[..5]);
+            let body = (method == "POST").then_some(&br#"{"decision":"allow"}"#[..]);
+            let answer = client.send(method, &path, body).await;
+            assert_eq!(answer.refusal(), (404, "not_found".to_owned()), "{path}");
+        }
+    }
+    assert_eq!(open(&client).await.len(), IDS, "nothing was decided");
+    upstream.forget_script();
 }
 
 #[tokio::test]

@@ -4,9 +4,9 @@
 use serde_json::json;
 
 use super::asking::{
-    Talk, allow, builder, codes, decide, marks, open, server, times_run, tool_answers,
+    Talk, allow, builder, codes, decide, marks, open, server, times_run, tool_answers, write,
 };
-use super::{conversation, user};
+use super::{after, conversation, user};
 use crate::support::chunks::{calls, gate, says, text};
 use crate::support::client::{ask_streamed, with};
 use crate::support::stream::Event;
@@ -58,6 +58,57 @@ async fn a_decision_while_the_stream_waits_runs_the_call_at_once() {
     assert!(tool_answers(&upstream.request(2).await)[1].starts_with("Error: "));
 }
 
+/// Each way in which two asks of one round are decided: which first, and how.
+#[tokio::test]
+async fn two_asks_of_a_round_are_decided_one_by_one_while_the_stream_waits() {
+    for first in [0, 1] {
+        for choices in [["allow", "allow"], ["allow", "deny"], ["deny", "allow"], ["deny", "deny"]]
+        {
+            let upstream = Upstream::start();
+            let server = builder(&upstream).config("approval.wait", r#""10m""#).start().await;
+            let client = server.client();
+            let command = |line: &str| json!({ "command": format!("echo {line} >> log") });
+            upstream.round(calls(&[("a", "Bash", command("a")), ("b", "Bash", command("b"))]));
+            upstream.round(says("Done."));
+
+            let mut stream = client.stream(&with(ask_streamed("Do it."), events())).await;
+            let mut asked = Vec::new();
+            for _ in 0..2 {
+                asked.push(stream.until_progress("approval").await);
+            }
+            for (place, ask) in asked.iter().enumerate() {
+                let effect = ask["effect"].as_str().expect("Markdown");
+                assert!(effect.contains(["echo a", "echo b"][place]), "in the model's order");
+            }
+            let [one, other] = [&asked[first], &asked[1 - first]];
+            let choice = |place: usize| json!({ "decision": choices[place] });
+            assert_eq!(decide(&client, one, &choice(first)).await.status(), 200);
+            // The first call's turn has come, the second one's comes behind it.
+            if first == 0 {
+                assert_eq!(stream.until_progress("tool_end").await["id"], "a");
+            }
+            let still = open(&client).await;
+            assert!(still.len() == 1 && still[0]["id"] == other["id"], "{still:?}");
+            let ran = if first == 0 && choices[0] == "allow" { "a\n" } else { "" };
+            let log = || std::fs::read_to_string(server.workspace().join("log"));
+            assert_eq!(log().unwrap_or_default(), ran, "{first} {choices:?}");
+            assert_eq!(upstream.requests().len(), 1, "the round is not over");
+            let again = decide(&client, one, &json!({ "decision": "allow" })).await;
+            assert_eq!(again.refusal(), (409, "approval_closed".to_owned()));
+            assert_eq!(decide(&client, other, &choice(1 - first)).await.status(), 200);
+
+            assert_eq!(stream.finish().await.text(), "Done.");
+            let ran =
+                |place: usize| if choices[place] == "allow" { ["a\n", "b\n"][place] } else { "" };
+            assert_eq!(log().unwrap_or_default(), [ran(0), ran(1)].concat(), "{first} {choices:?}");
+            let answers = tool_answers(&upstream.request(1).await);
+            let declined = |answer: &String| answer.starts_with("Error: the user declined");
+            let expected = choices.map(|choice| choice == "deny");
+            assert_eq!(answers.iter().map(declined).collect::<Vec<_>>(), expected, "{answers:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn when_the_wait_is_over_the_turn_suspends_and_the_reply_goes_on() {
     let upstream = Upstream::start();
@@ -102,6 +153,123 @@ async fn a_changed_input_is_what_runs() {
     assert_eq!(talk.say("Go on.").await, "Done.");
 
     assert_eq!((times_run(&server, "a"), times_run(&server, "b")), (0, 1));
+}
+
+#[tokio::test]
+async fn a_changed_input_that_the_tool_could_not_read_is_refused_and_decides_nothing() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    let mut talk = Talk::new(client.clone());
+    runs(&upstream, "a");
+    talk.say("Do it.").await;
+    let approval = open(&client).await.remove(0);
+
+    for broken in [json!({}), json!({ "command": ["ls"] }), json!({ "cmd": "ls" }), json!("ls")] {
+        let changed = json!({ "decision": "allow", "updated_input": broken });
+        let refused = decide(&client, &approval, &changed).await;
+        assert_eq!(refused.refusal(), (400, "invalid_value".to_owned()), "{broken}");
+        assert_eq!(refused.json()["error"]["param"], "updated_input", "{broken}");
+    }
+
+    assert_eq!(open(&client).await.len(), 1, "it can still be decided");
+    let changed = json!({ "decision": "allow", "updated_input": marks("b") });
+    assert_eq!(decide(&client, &approval, &changed).await.status(), 200);
+    upstream.round(says("Done."));
+    assert_eq!(talk.say("Go on.").await, "Done.");
+    assert_eq!((times_run(&server, "a"), times_run(&server, "b")), (0, 1));
+}
+
+#[tokio::test]
+async fn x5_a_changed_input_goes_nowhere_that_is_denied() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    let keys = server.state_dir().join("keys.toml");
+    let outside = server.state_dir().with_file_name("outside.txt");
+    for path in [&keys, &outside] {
+        let mut talk = Talk::new(client.clone());
+        upstream.round(calls(&[("w", "Write", write("new.txt"))]));
+        talk.say(&format!("Write, and not to {}.", path.display())).await;
+        let approval = open(&client).await.remove(0);
+        let input = write(path.to_str().expect("UTF-8"));
+        let changed = json!({ "decision": "allow", "scope": "session", "updated_input": input });
+        assert_eq!(decide(&client, &approval, &changed).await.status(), 200);
+        upstream.round(says("Then not."));
+
+        assert_eq!(talk.say("Go on.").await, "Then not.");
+
+        let answers = tool_answers(upstream.requests().last().expect("a request"));
+        assert!(answers[0].starts_with("Error: not permitted: "), "{answers:?}");
+        assert!(!path.exists() && !server.workspace().join("new.txt").exists());
+    }
+}
+
+/// The operator has denied the tool when the call is to run.
+#[tokio::test]
+async fn x5_a_rule_that_denies_holds_against_a_changed_input() {
+    let upstream = Upstream::start();
+    let mut first = server(&upstream).await;
+    let mut talk = Talk::new(first.client());
+    runs(&upstream, "a");
+    talk.say("Do it.").await;
+    let approval = open(&first.client()).await.remove(0);
+    let changed = json!({ "decision": "allow", "updated_input": marks("b") });
+    assert_eq!(decide(&first.client(), &approval, &changed).await.status(), 200);
+    first.stop();
+    let denying = after(&upstream, &first).argument("--sandbox=off");
+    let server = denying.config("permissions.deny", r#"["Bash"]"#).start().await;
+    talk.client = server.client();
+    upstream.round(says("Then not."));
+
+    assert_eq!(talk.say("Go on.").await, "Then not.");
+
+    assert_eq!((times_run(&first, "a"), times_run(&first, "b")), (0, 0));
+    assert!(tool_answers(&upstream.request(1).await)[0].starts_with("Error: "));
+}
+
+#[tokio::test]
+async fn what_is_allowed_for_the_session_is_what_the_changed_input_made() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    let mut talk = Talk::new(client.clone()).with(json!({ "toolhand": { "session": "mine" } }));
+    runs(&upstream, "a");
+    talk.say("Do it.").await;
+    let approval = open(&client).await.remove(0);
+    let changed = json!({ "decision": "allow", "scope": "session", "updated_input": marks("b") });
+    assert_eq!(decide(&client, &approval, &changed).await.status(), 200);
+    // What was made runs again unasked, and what was asked first is asked again.
+    runs(&upstream, "b");
+    runs(&upstream, "a");
+
+    let question = talk.say("Go on.").await;
+
+    assert!(question.contains(">> a") && !question.contains(">> b"), "{question}");
+    assert_eq!((times_run(&server, "a"), times_run(&server, "b")), (0, 2));
+}
+
+#[tokio::test]
+async fn x5_a_changed_edit_of_a_file_that_changed_meanwhile_is_asked_about_anew() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    let mut talk = Talk::new(client.clone());
+    let edit =
+        |new: &str| json!({ "file_path": "notes.txt", "old_string": "needle", "new_string": new });
+    upstream.round(calls(&[("r", "Read", json!({ "file_path": "notes.txt" }))]));
+    upstream.round(calls(&[("e", "Edit", edit("pin"))]));
+    talk.say("Edit.").await;
+    let approval = open(&client).await.remove(0);
+    let changed = json!({ "decision": "allow", "updated_input": edit("thread") });
+    assert_eq!(decide(&client, &approval, &changed).await.status(), 200);
+    std::fs::write(server.workspace().join("notes.txt"), "needle\nand hay\n").expect("our file");
+
+    let again = talk.say("Go on.").await;
+
+    assert!(again.contains("changed since you were asked"), "{again}");
+    assert_eq!(server.file("notes.txt"), "needle\nand hay\n");
+    assert_eq!(upstream.requests().len(), 2, "the person is asked, and no model");
 }
 
 #[tokio::test]

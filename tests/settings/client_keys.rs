@@ -8,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
-use crate::support::chunks::{gate, raw, says};
-use crate::support::client::{Client, ask, with};
+use crate::support::chunks::{calls, gate, raw, says, text};
+use crate::support::client::{Client, ask, ask_streamed, with};
 use crate::support::http::{Framing, Reader};
 use crate::support::server::{Builder, KEY, Server};
 use crate::support::upstream::Upstream;
@@ -152,6 +152,44 @@ async fn x7_an_upload_ends_with_its_key() {
     }
 }
 
+/// Without a further request of anybody: one turn tells its client, the other goes on alone.
+#[tokio::test]
+async fn x7_chat_turns_end_with_their_key_without_another_request() {
+    let upstream = Upstream::start();
+    // Nothing comes of the streams but what ends them.
+    let builder = Server::builder(&upstream).free().config("turns.keep_alive", r#""10m""#);
+    let server = builder.start().await;
+    let bob = client(&server, &add(&server, &["bob"]));
+    let command = json!({ "command": "trap '' TERM; echo x >> started; sleep 1000" });
+    upstream.round(calls(&[("c1", "Bash", command)]));
+    let detached = json!({ "toolhand": { "detach": true } });
+    let alone = bob.stream(&with(ask_streamed("Wait."), detached)).await;
+    let started = server.workspace().join("started");
+    let running = async {
+        while !started.exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    watch("the command to run", running).await;
+    drop(alone);
+    upstream.round(vec![text("I begin "), gate("never")]);
+    let mut watched = bob.stream(&ask_streamed("Tell.")).await;
+    watched.until_text().await;
+    // A turn of another key, which goes on.
+    upstream.round([vec![text("It is "), gate("half")], says("done.")].concat());
+    let mut others = server.client().stream(&ask_streamed("Mine?")).await;
+    others.until_text().await;
+
+    assert!(key_command(&server, &["revoke", "bob"]).status.success());
+
+    assert_eq!(watched.finish().await.code(), "cancelled");
+    upstream.abandoned(1).await;
+    server.no_children().await;
+    upstream.open("half");
+    assert_eq!(others.finish().await.text(), "It is done.");
+    assert_eq!(upstream.requests().len(), 3, "the turn that was left asked for no more");
+}
+
 fn with_workspaces(upstream: &Upstream) -> Builder {
     let builder = Server::builder(upstream).free();
     let mut tables = "[server.workspaces]\n".to_owned();
@@ -192,7 +230,6 @@ async fn x8_a_request_cannot_widen_what_its_key_may_do() {
 
 #[tokio::test]
 async fn x8_a_key_works_in_its_own_workspace_and_mode_without_being_asked() {
-    use crate::support::chunks::calls;
     let upstream = Upstream::start();
     let server = with_workspaces(&upstream).start().await;
     let planner = add(&server, &["planner", "--mode", "plan", "--workspace", "docs"]);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::chunks::says;
-use crate::support::client::{Client, ask, with};
+use crate::support::client::{Answer, Client, ask, with};
 use crate::support::server::{KEY, Server};
 use crate::support::upstream::Upstream;
 
@@ -45,6 +45,53 @@ async fn a_trusted_proxy_tells_whose_wrong_key_it_was() {
         assert_eq!(forwarded(&server, "192.0.2.2").await, other);
         assert_eq!(server.client().get("/v1/models").await.status(), 200);
     }
+}
+
+/// The peer is on loopback and a trusted proxy, and says so of whom it speaks for.
+#[tokio::test]
+async fn x11_no_address_stands_for_a_key() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream)
+        .config("server.trusted_proxies", r#"["127.0.0.1", "::1"]"#)
+        .start()
+        .await;
+    let localhost = format!("localhost:{}", server.address().port());
+    let body = ask("Hi").to_string();
+    for (name, value) in [
+        ("x-forwarded-for", "127.0.0.1"),
+        ("x-forwarded-host", "localhost"),
+        ("x-real-ip", "127.0.0.1"),
+        ("forwarded", "for=127.0.0.1;host=localhost"),
+        ("host", &*localhost),
+    ] {
+        let nobody = server.client().key(None).header(name, value);
+        for (method, path) in [
+            ("POST", "/v1/chat/completions"),
+            ("GET", "/v1/models"),
+            ("GET", "/toolhand/v1/status"),
+            ("GET", "/toolhand/v1/sessions"),
+            ("GET", "/toolhand/v1/approvals"),
+        ] {
+            let body = (method == "POST").then_some(body.as_bytes());
+            let refused = nobody.send(method, path, body).await;
+            let expected = (401, "invalid_api_key".to_owned());
+            assert_eq!(refused.refusal(), expected, "{name} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn x11_a_request_behind_one_with_a_key_needs_its_own() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let kept = server.client().header("connection", "keep-alive");
+    let with_key = kept.request("GET", "/toolhand/v1/sessions", None);
+    let without = server.client().key(None).request("GET", "/toolhand/v1/sessions", None);
+
+    let answers = server.client().raw(&[with_key, without].concat()).await;
+
+    let statuses: Vec<u16> = answers.iter().map(Answer::status).collect();
+    assert_eq!(statuses, [200, 401]);
 }
 
 #[tokio::test]

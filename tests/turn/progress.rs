@@ -8,7 +8,7 @@ use super::answers;
 use crate::support::chunks::{call, call_head, call_piece, calls, end, gate, says, text};
 use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::{Builder, Server};
-use crate::support::stream::{Event, Transcript};
+use crate::support::stream::{Event, Stream, Transcript};
 use crate::support::upstream::{Step, Upstream};
 use crate::support::watch;
 
@@ -164,8 +164,23 @@ async fn a_failure_after_the_head_is_an_error_frame() {
     assert_eq!(stream.finish().await.code(), "upstream_auth");
 }
 
+/// The item of a card in this event.
+fn card_item(event: &Event) -> &Value {
+    match event {
+        Event::Chunk(chunk) => &chunk["item"],
+        _ => &Value::Null,
+    }
+}
+
+/// Who ends a turn.
+#[derive(Clone, Copy, Debug)]
+enum EndedBy {
+    Shutdown,
+    Cancel,
+}
+
 /// A turn that is told to end while one of its tools runs.
-async fn interrupted(mode: &str) -> Transcript {
+async fn interrupted(mode: &str, by: EndedBy) -> Transcript {
     let upstream = Upstream::start();
     let server =
         Server::builder(&upstream).free().config("turns.shutdown_grace", r#""1ms""#).start().await;
@@ -178,16 +193,30 @@ async fn interrupted(mode: &str) -> Transcript {
     let reading = tokio::task::spawn_blocking(move || std::fs::read(started));
     watch("the command to run", reading).await.expect("no panic").expect("a pipe");
 
-    server.terminate();
-    let answer = stream.finish().await;
+    ended(&server, stream, by).await
+}
 
-    assert_eq!(answer.code(), "shutting_down");
+async fn ended(server: &Server, stream: Stream, by: EndedBy) -> Transcript {
+    let code = match by {
+        EndedBy::Shutdown => {
+            server.terminate();
+            "shutting_down"
+        }
+        EndedBy::Cancel => {
+            let turn = stream.head.header("x-toolhand-turn").expect("a turn");
+            let cancel = format!("/toolhand/v1/turns/{turn}/cancel");
+            assert_eq!(server.client().send("POST", &cancel, None).await.status(), 200);
+            "cancelled"
+        }
+    };
+    let answer = stream.finish().await;
+    assert_eq!(answer.code(), code);
     answer
 }
 
 #[tokio::test]
 async fn a_tool_that_is_interrupted_is_told_to_have_ended() {
-    let answer = interrupted("events").await;
+    let answer = interrupted("events", EndedBy::Shutdown).await;
 
     let ends = answer.progress("tool_end");
     assert_eq!((answer.progress("tool_start").len(), ends.len()), (1, 1), "{ends:?}");
@@ -196,7 +225,7 @@ async fn a_tool_that_is_interrupted_is_told_to_have_ended() {
 
 #[tokio::test]
 async fn a_line_that_says_a_tool_began_is_followed_by_one_that_it_ended() {
-    let answer = interrupted("reasoning").await;
+    let answer = interrupted("reasoning", EndedBy::Shutdown).await;
 
     assert!(
         answer.reasoning().contains("✗ Bash") && answer.reasoning().ends_with(": interrupted\n")
@@ -235,15 +264,19 @@ async fn each_call_has_a_card_and_each_card_an_output() {
     assert_eq!((answer.text(), answer.reasoning().as_str()), ("Done.", ""));
 }
 
-#[tokio::test]
-async fn open_webui_is_shown_cards_unless_the_operator_wants_otherwise() {
-    let ask_user = json!([{ "type": "function", "function": {
+/// The tools of a request of Open WebUI.
+fn ask_user() -> Value {
+    json!([{ "type": "function", "function": {
         "name": "ask_user",
         "parameters": { "type": "object", "properties": { "questions": { "type": "array" } } },
-    } }]);
+    } }])
+}
+
+#[tokio::test]
+async fn open_webui_is_shown_cards_unless_the_operator_wants_otherwise() {
     for (progress, expected) in [("reasoning", 2), ("events", 0), ("none", 0)] {
         let upstream = Upstream::start();
-        let body = with(ask_streamed("Read."), json!({ "tools": ask_user }));
+        let body = with(ask_streamed("Read."), json!({ "tools": ask_user() }));
         let builder = Server::builder(&upstream).config("progress", &format!("{progress:?}"));
         let answer = turn(builder, &upstream, body, None).await;
         assert_eq!(answer.card_outputs().len(), expected, "{progress}");
@@ -252,9 +285,78 @@ async fn open_webui_is_shown_cards_unless_the_operator_wants_otherwise() {
 
 #[tokio::test]
 async fn a_card_is_closed_when_the_turn_is_interrupted() {
-    let answer = interrupted("cards").await;
+    for by in [EndedBy::Shutdown, EndedBy::Cancel] {
+        let answer = interrupted("cards", by).await;
 
-    assert_eq!(answer.card_outputs(), [("interrupted".to_owned(), "failed".to_owned())]);
+        let expected = [("interrupted".to_owned(), "failed".to_owned())];
+        assert_eq!(answer.card_outputs(), expected, "{by:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_card_is_closed_when_the_turn_ends_while_the_model_writes_its_call() {
+    for by in [EndedBy::Shutdown, EndedBy::Cancel] {
+        let upstream = Upstream::start();
+        let builder = Server::builder(&upstream).config("turns.shutdown_grace", r#""1ms""#);
+        let server = builder.start().await;
+        upstream.round(vec![call_head(0, "c1", "Read"), call_piece(0, "{\"file"), gate("never")]);
+        let asked = with(ask_streamed("Read."), json!({ "toolhand": { "progress": "cards" } }));
+        let mut stream = server.client().stream(&asked).await;
+        stream.until(|event| card_item(event)["type"] == "function_call").await;
+
+        let answer = ended(&server, stream, by).await;
+
+        let expected = [("This call did not run.".to_owned(), "failed".to_owned())];
+        assert_eq!(answer.card_outputs(), expected, "{by:?}");
+    }
+}
+
+/// The person is asked in the conversation, or by Open WebUI's dialog.
+#[tokio::test]
+async fn a_card_is_closed_when_its_turn_suspends_and_when_that_goes_on() {
+    for (tools, reason) in [(json!([]), "stop"), (ask_user(), "tool_calls")] {
+        let upstream = Upstream::start();
+        let server = Server::builder(&upstream)
+            .argument("--sandbox=off")
+            .file("notes.txt", "needle\n")
+            .start()
+            .await;
+        let client = server.client().header("x-toolhand-progress", "cards");
+        upstream.round(calls(&[
+            ("r", "Read", json!({ "file_path": "notes.txt" })),
+            ("a", "Bash", json!({ "command": "echo ran >> a" })),
+        ]));
+
+        let asked = with(ask_streamed("Do it."), json!({ "tools": tools }));
+        let first = client.streamed(&asked).await;
+
+        assert_eq!(first.finish_reason.as_deref(), Some(reason));
+        let [read, asks] = &first.card_outputs()[..] else { panic!("{:#?}", first.card_items()) };
+        assert!(read.0.contains("needle") && read.1 == "completed", "{read:?}");
+        assert_eq!(asks.0, "This call waits for an answer.");
+        assert!(!server.workspace().join("a").exists());
+        let reply = match first.message["tool_calls"][0].as_object() {
+            None => json!({ "role": "user", "content": "1" }),
+            Some(call) => {
+                let arguments = call["function"]["arguments"].as_str().expect("text");
+                let arguments: Value = serde_json::from_str(arguments).expect("JSON");
+                let id = arguments["questions"][0]["id"].as_str().expect("an id");
+                let chosen = json!({ "answers": { id: { "label": "Allow once" } } });
+                json!({ "role": "tool", "tool_call_id": call["id"], "content": chosen.to_string() })
+            }
+        };
+        upstream.round(says("Done."));
+
+        let mut resumed = asked;
+        let list = resumed["messages"].as_array_mut().expect("messages");
+        list.extend([first.message.clone(), reply]);
+        let second = client.streamed(&resumed).await;
+
+        assert_eq!(second.text(), "Done.");
+        assert_eq!(server.file("a"), "ran\n");
+        let outputs = second.card_outputs();
+        assert!(outputs.len() == 1 && outputs[0].1 == "completed", "{outputs:?}");
+    }
 }
 
 #[tokio::test]
@@ -287,10 +389,7 @@ async fn an_output_never_stands_within_a_text() {
     upstream.open("read");
     let answer = stream.finish().await;
 
-    let is_output = |event: &Event| match event {
-        Event::Chunk(chunk) => chunk["item"]["type"] == "function_call_output",
-        _ => false,
-    };
+    let is_output = |event: &Event| card_item(event)["type"] == "function_call_output";
     let output = answer.events.iter().position(is_output).expect("an output");
     let before: String = answer.events[..output].iter().map(Event::text).collect();
     assert_eq!(before, "I look at it.");

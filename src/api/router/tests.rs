@@ -100,7 +100,12 @@ fn state(keys: Keys) -> ApiState {
         }),
         authenticator: Arc::new(Authenticator::new(keys, limits.wrong_keys_per_minute, Vec::new())),
         chat: Arc::new(chat),
-        rest: Arc::new(Rest { store, running, memory_budget: memory_budget.clone() }),
+        rest: Arc::new(Rest {
+            store,
+            running,
+            memory_budget: memory_budget.clone(),
+            toolset: Toolset::default(),
+        }),
         validation: Arc::new(Context {
             toolset: Toolset::default(),
             tools: tool_layer::ToolSettings::default(),

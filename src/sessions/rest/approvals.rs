@@ -1,5 +1,7 @@
 //! Lists what a person is asked, and takes decisions.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -66,6 +68,7 @@ impl Rest {
             return Err(closed());
         }
         let decision = read_decision(&asked.ask, body)?;
+        self.check_updated_input(&asked.ask.tool, &decision)?;
         match self.store.commit(vec![decide(row.id.clone(), &decision)]).await {
             Ok(()) => {}
             Err(StoreError::Conflict) => return Err(closed()),
@@ -80,6 +83,18 @@ impl Rest {
 }
 
 impl Rest {
+    /// Refuses an input that the tool cannot read, while the person can still correct it. A tool
+    /// that is gone is told of when the call is judged.
+    fn check_updated_input(&self, tool: &str, decision: &Decision) -> Result<(), ApiError> {
+        let Decision::Allow { updated_input: Some(input), .. } = decision else { return Ok(()) };
+        let Some(tool) = self.toolset.get(tool) else { return Ok(()) };
+        let read = Arc::clone(tool).parse(input.clone());
+        read.map(drop).map_err(|fault| {
+            let message = format!("`updated_input` does not fit the tool: {fault}.");
+            ApiError::new(ErrorCode::InvalidValue, message).param("updated_input")
+        })
+    }
+
     /// Denies what a turn has asked and nobody has decided. Returns whether there was anything.
     pub(super) async fn close_approvals(
         &self,

@@ -21,7 +21,8 @@ fn rest() -> (Rest, Arc<MemoryStore>) {
     let memory = MemoryStore::new();
     let store: Arc<dyn Store> = memory.clone();
     let running = Arc::new(Running::new(Arc::clone(&store)));
-    (Rest { store, running, memory_budget: MemoryBudget::new(1 << 20) }, memory)
+    let (memory_budget, toolset) = (MemoryBudget::new(1 << 20), Toolset::default());
+    (Rest { store, running, memory_budget, toolset }, memory)
 }
 
 fn named(key: &str, name: &str, model: Option<&str>) -> SessionRow {
