@@ -4,6 +4,7 @@ mod approvals;
 mod asking;
 mod background;
 mod compaction;
+mod consent;
 mod databases;
 mod dialogs;
 mod disks;

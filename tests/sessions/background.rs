@@ -75,6 +75,8 @@ async fn v25_a_suspended_turn_stays_as_it_is_under_background_calls() {
     // What the user could say next would answer the question: no model is asked.
     let of_scripted = with(task("{ \"follow_ups\": [] }"), json!({ "model": "scripted" }));
     assert_eq!(client.chat(&of_scripted).await.text(), "{\"follow_ups\": []}");
+    let of_another = with(task("{ \"follow_ups\": [] }"), json!({ "model": "small" }));
+    assert_eq!(client.chat(&of_another).await.text(), "{\"follow_ups\": []}");
     let by_code = with(
         task("{ \"follow_ups\": [] }"),
         json!({ "messages": [user(&format!("### Task:\n\"follow_ups\"\nASSISTANT: {question}"))] }),

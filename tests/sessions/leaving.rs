@@ -52,6 +52,24 @@ fn said(answer: &crate::support::client::Answer) -> String {
     chunks.filter_map(text).collect()
 }
 
+/// The id of each SSE event, and the text up to it.
+fn seen_until(answer: &crate::support::client::Answer) -> Vec<(String, String)> {
+    let body = String::from_utf8(answer.body.clone()).expect("UTF-8");
+    let (mut seen, mut text, mut id) = (Vec::new(), String::new(), None);
+    for line in body.lines() {
+        if let Some(own) = line.strip_prefix("id: ") {
+            id = Some(own.to_owned());
+        } else if let Some(data) = line.strip_prefix("data: ")
+            && let Ok(chunk) = serde_json::from_str::<Value>(data)
+            && let Some(id) = id.take()
+        {
+            text += chunk["choices"][0]["delta"]["content"].as_str().unwrap_or_default();
+            seen.push((id, text.clone()));
+        }
+    }
+    seen
+}
+
 /// By a name of its own, and by a frontend's chat id, which forks from a busy session.
 fn clients(server: &Server) -> [Client; 2] {
     let client = server.client();
@@ -261,7 +279,8 @@ async fn the_stream_of_a_turn_is_told_after_a_restart_whatever_its_progress_was(
         let first = server.client().streamed(&with(ask_streamed("Read."), members)).await;
         let turn = first.toolhand["turn"].as_str().expect("a turn").to_owned();
         let path = stream_of(&turn);
-        assert_eq!(said(&server.client().get(&path).await), first.text());
+        let live = server.client().get(&path).await;
+        assert_eq!(said(&live), first.text());
         server.stop();
         let server = after(&upstream, &server).start().await;
         let client = server.client();
@@ -276,6 +295,11 @@ async fn the_stream_of_a_turn_is_told_after_a_restart_whatever_its_progress_was(
         assert_eq!(said(&behind), "");
         let first_id = client.clone().header("last-event-id", ids[0]).get(&path).await;
         assert!(first.text().ends_with(&said(&first_id)));
+        // Behind whatever the client had before the restart, nothing is missing.
+        for (id, before) in seen_until(&live) {
+            let behind = client.clone().header("last-event-id", &id).get(&path).await;
+            assert_eq!(before + &said(&behind), first.text(), "{progress} behind {id}");
+        }
         let cancel = format!("/toolhand/v1/turns/{turn}/cancel");
         let over = client.send("POST", &cancel, None).await;
         assert_eq!((over.status(), &over.json()["cancelled"]), (200, &json!(false)));

@@ -234,3 +234,141 @@ async fn d11_a_session_that_does_not_fit_into_memory_is_refused_and_the_others_g
     let export = server.client().get("/toolhand/v1/sessions/large").await;
     assert_eq!(export.status(), 503, "{export:?}");
 }
+
+#[tokio::test]
+async fn a_client_that_sends_only_its_newest_message_may_edit_what_was_read() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).file("notes.txt", "needle\n").free().start().await;
+    let client = server.client().header("x-toolhand-session", "mine");
+    reads_and_says(&upstream, "Read.");
+    client.chat(&conversation(&[user("Read.")])).await;
+    let edit = json!({ "file_path": "notes.txt", "old_string": "needle", "new_string": "pin" });
+    upstream
+        .round(calls(&[("c2", "Edit", edit), ("c3", "Read", json!({ "file_path": "notes.txt" }))]));
+    upstream.round(says("Edited."));
+
+    client.chat(&conversation(&[user("Edit.")])).await;
+
+    assert_eq!(server.file("notes.txt"), "pin\n");
+    let seen = told(&upstream.request(3).await);
+    assert!(seen.last().is_some_and(|line| line.contains("pin")), "{seen:?}");
+}
+
+/// More answers are the same than are compared one by one.
+#[tokio::test]
+async fn of_many_equal_answers_of_a_session_the_one_to_the_same_words_counts() {
+    const TURNS: usize = 70;
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client().header("x-conversation-id", "long");
+    let mut list = Vec::new();
+    for number in 0..TURNS {
+        let arguments = json!({ "file_path": format!("file-{number}.txt") });
+        upstream.round(calls(&[("c1", "Read", arguments)]));
+        upstream.round(says("Done."));
+        list.push(user(&format!("Read file {number}.")));
+        client.chat(&conversation(&list)).await;
+        list.push(assistant("Done."));
+    }
+    upstream.round(says("So."));
+    list.truncate(6);
+    list.push(user("And now?"));
+
+    client.chat(&conversation(&list)).await;
+
+    let seen = upstream.request(2 * TURNS).await.json().to_string();
+    for number in 0..3 {
+        assert!(seen.contains(&format!("file-{number}.txt")), "{seen}");
+    }
+    assert!(!seen.contains("file-69.txt"), "{seen}");
+}
+
+#[tokio::test]
+async fn only_a_list_that_ends_with_our_own_text_asks_to_go_on_with_it() {
+    let call = json!({ "id": "c9", "type": "function",
+        "function": { "name": "Read", "arguments": "{}" } });
+    let function = json!({ "name": "f", "arguments": "{}" });
+    let tails: [Vec<serde_json::Value>; 3] = [
+        vec![
+            user("And f?"),
+            json!({ "role": "assistant", "content": null, "function_call": function }),
+            json!({ "role": "function", "name": "f", "content": "{\"temp\":20}" }),
+        ],
+        vec![
+            user("Again."),
+            json!({ "role": "assistant", "content": null, "tool_calls": [call.clone()] }),
+        ],
+        vec![json!({ "role": "assistant", "content": null, "tool_calls": [call] })],
+    ];
+    for tail in tails {
+        let upstream = Upstream::start();
+        let server = server(&upstream).await;
+        let client = server.client();
+        upstream.round(says("The first answer."));
+        client.chat(&conversation(&[user("First.")])).await;
+        upstream.round(says("It is sunny."));
+        let list = [vec![user("First."), assistant("The first answer.")], tail].concat();
+
+        let answer = client.chat(&conversation(&list)).await;
+
+        assert_eq!(answer.text(), "It is sunny.");
+        let sent = upstream.request(1).await.json().to_string();
+        assert!(!sent.contains("not finished"), "{sent}");
+        let session = answer.header("x-toolhand-session").expect("a session");
+        let path = format!("/toolhand/v1/sessions/{session}");
+        let kept = server.client().get(&path).await.json();
+        let newest = kept["messages"].as_array().and_then(|messages| messages.last());
+        assert_eq!(newest.map(|message| &message["content"]), Some(&json!("It is sunny.")));
+    }
+}
+
+/// Nested as deep as a parser takes it, a member could not be read again from the record.
+#[tokio::test]
+async fn a_deep_member_of_a_delta_does_not_spoil_the_record() {
+    for depth in [90, 110, 124, 126, 140] {
+        let upstream = Upstream::start();
+        let server = server(&upstream).await;
+        let client = server.client();
+        let deep = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let frame = format!(r#"{{"choices":[{{"index":0,"delta":{{"x_meta":{deep}}}}}]}}"#);
+        let deep = crate::support::chunks::raw(format!("data: {frame}\n\n"));
+        let read = calls(&[("c1", "Read", json!({ "file_path": "notes.txt" }))]);
+        upstream.round([vec![deep], read].concat());
+        upstream.round(says("It says what I was looking for."));
+        let mut list = vec![user("Read.")];
+        let first = client.chat(&conversation(&list)).await;
+        assert_eq!(first.text(), "It says what I was looking for.", "{depth}");
+        list.extend([assistant(&first.text()), user("What was it?")]);
+        upstream.round_of("other", says("Needle."));
+
+        let answer = client.chat(&with(conversation(&list), json!({ "model": "other" }))).await;
+
+        assert_eq!(answer.text(), "Needle.", "{depth}");
+        let seen = told(&upstream.request(2).await);
+        assert!(seen.iter().any(|line| line.contains("needle")), "{depth}: {seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_has_the_history_tells_a_stopped_turn_once() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client().header("x-toolhand-session", "mine");
+    upstream.round(calls(&[("c1", "Read", json!({ "file_path": "notes.txt" }))]));
+    upstream.round(vec![crate::support::chunks::gate("never")]);
+    let stream = client.stream(&crate::support::client::ask_streamed("Read.")).await;
+    upstream.reached("never").await;
+    drop(stream);
+    upstream.abandoned(1).await;
+    upstream.round(says("Needle."));
+    let body = with(
+        conversation(&[user("Read."), user("Well?")]),
+        json!({ "toolhand": { "history": "server" } }),
+    );
+
+    let answer = client.chat(&body).await;
+
+    assert_eq!(answer.text(), "Needle.");
+    let seen = told(&upstream.request(2).await);
+    assert_eq!(seen.iter().filter(|line| line.contains("needle")).count(), 1, "{seen:?}");
+}

@@ -363,3 +363,52 @@ async fn the_messages_of_a_mixed_turn_come_back_and_are_used_as_they_are() {
     let lines = told(&upstream.request(2).await);
     assert_eq!(lines[5..], ["assistant: All known.", "user: Thanks"]);
 }
+
+/// A frontend may split one message of ours, or say something between its answers.
+#[tokio::test]
+async fn the_answers_of_one_round_may_stand_apart() {
+    let split = |message: &Value, at: usize| {
+        let mut own = message.clone();
+        own["tool_calls"] = json!([message["tool_calls"][at]]);
+        own
+    };
+    for is_split in [true, false] {
+        let upstream = Upstream::start();
+        let server = server(&upstream).await;
+        both(&upstream);
+        let message = first(&server).await;
+        upstream.round(says("All known."));
+        let (one, other) = (answer("w1", "sun"), answer("w2", "snow"));
+        let list = if is_split {
+            vec![split(&message, 0), one, split(&message, 1), other]
+        } else {
+            vec![message, other, user("Also this."), one]
+        };
+        let list = [vec![user("Weather and notes?")], list].concat();
+
+        let joined = server.client().chat(&with(conversation(&list), weather())).await;
+
+        assert_eq!(joined.text(), "All known.", "{joined:?}");
+        let told = told(&upstream.request(1).await);
+        assert_eq!(told[1], "assistant: weather Read weather");
+        assert_eq!((told[2].as_str(), told[4].as_str()), ("tool: sun", "tool: snow"));
+        assert_eq!(told.iter().any(|line| line == "user: Also this."), !is_split);
+    }
+}
+
+#[tokio::test]
+async fn v18_an_answer_to_no_call_is_refused_beside_those_of_a_round() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    both(&upstream);
+    let message = first(&server).await;
+    let own = [answer("w1", "sun"), answer("w2", "snow")];
+    let with_another = [&own[..], &[answer("nope", "?")]].concat();
+
+    let refused = server.client().chat(&back(&message, &with_another)).await;
+
+    assert_eq!(refused.refusal(), (400, "unknown_tool_call".to_owned()));
+    assert!(String::from_utf8_lossy(&refused.body).contains("nope"));
+    upstream.round(says("All known."));
+    assert_eq!(server.client().chat(&back(&message, &own)).await.text(), "All known.");
+}

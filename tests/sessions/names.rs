@@ -136,3 +136,62 @@ async fn v27_a_second_request_of_a_frontends_chat_forks() {
     upstream.open("end");
     stream.finish().await;
 }
+
+/// The fork is a session of its own, which the chat goes on from.
+#[tokio::test]
+async fn a_chat_goes_on_from_what_its_fork_did_and_asked() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream)
+        .file("notes.txt", "needle\n")
+        .argument("--sandbox=off")
+        .start()
+        .await;
+    let client = server.client().header("x-openwebui-chat-id", "chat-1");
+    let running = [
+        vec![crate::support::chunks::text("One"), gate("end")],
+        crate::support::chunks::end("stop"),
+    ];
+    upstream.round(running.concat());
+    let mut stream = client.stream(&ask_streamed("One?")).await;
+    stream.until_text().await;
+    reads_and_says(&upstream, "It says what I was looking for.");
+    client.chat(&conversation(&[user("Read.")])).await;
+    upstream.open("end");
+    stream.finish().await;
+
+    let write = json!({ "file_path": "new.txt", "content": "new\n" });
+    upstream.round(calls(&[("c2", "Write", write)]));
+    let mut list =
+        vec![user("Read."), assistant("It says what I was looking for."), user("Write.")];
+    let question = client.chat(&conversation(&list)).await.text();
+
+    let seen = told(&upstream.request(3).await);
+    assert!(seen.iter().any(|line| line.contains("needle")), "{seen:?}");
+    upstream.round(says("Written."));
+    list.extend([assistant(&question), user("1")]);
+    assert_eq!(client.chat(&conversation(&list)).await.text(), "Written.");
+    assert_eq!(server.file("new.txt"), "new\n");
+}
+
+#[tokio::test]
+async fn a_chat_that_changes_its_model_back_knows_what_the_other_did() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client().header("x-openwebui-chat-id", "chat-1");
+    let of = |model: &str, list: &[serde_json::Value]| {
+        with(conversation(list), json!({ "model": model }))
+    };
+    upstream.round(says("Hello."));
+    let mut list = vec![user("Hi.")];
+    client.chat(&of("scripted", &list)).await;
+    reads_and_says(&upstream, "It says what I was looking for.");
+    list.extend([assistant("Hello."), user("Read.")]);
+    client.chat(&of("other", &list)).await;
+    upstream.round(says("Needle."));
+    list.extend([assistant("It says what I was looking for."), user("What was it?")]);
+
+    client.chat(&of("scripted", &list)).await;
+
+    let seen = told(&upstream.request(3).await);
+    assert!(seen.iter().any(|line| line.contains("needle")), "{seen:?}");
+}

@@ -273,3 +273,20 @@ async fn v27_a_second_request_without_an_id_forks_and_knows_what_happened() {
         assert!(told[2].contains("needle") && told.len() == 7, "{told:?}");
     }
 }
+
+#[tokio::test]
+async fn v26_messages_that_were_asked_for_are_told_again_after_a_restart() {
+    let upstream = Upstream::start();
+    let mut gone = server(&upstream).await;
+    reads_and_says(&upstream, "It says needle.");
+    let body =
+        with(conversation(&[user("Read.")]), json!({ "toolhand": { "include": ["messages"] } }));
+    let first = named(&gone, "k-1").chat(&body).await.json();
+    assert_eq!(first["toolhand"]["messages"].as_array().map(Vec::len), Some(3), "{first}");
+    gone.stop();
+    let server = after(&upstream, &gone).start().await;
+
+    let again = named(&server, "k-1").chat(&body).await.json();
+
+    assert_eq!(again["toolhand"]["messages"], first["toolhand"]["messages"]);
+}

@@ -281,3 +281,57 @@ async fn an_export_of_a_fork_begins_with_what_it_forked_from() {
         .collect();
     assert_eq!(texts, ["Read.", "It says needle.", "Two?", "Two."], "{export:#}");
 }
+
+#[tokio::test]
+async fn a_session_whose_first_turn_runs_can_be_seen_and_deleted() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    let running = || [vec![text("One"), gate("never")], end("stop")].concat();
+    for name in ["by name", "by id"] {
+        upstream.round(running());
+        let body = with(conversation(&[user("One?")]), named(name));
+        let mut stream = client.stream(&with(body, json!({ "stream": true }))).await;
+        stream.until_text().await;
+        let turns = client.get("/toolhand/v1/turns").await.json();
+        let id = turns["data"][0]["session"].as_str().expect("a session").to_owned();
+        let path = match name {
+            "by id" => format!("{SESSIONS}/{id}"),
+            name => format!("{SESSIONS}/{}", encoded(name)),
+        };
+        let seen = client.get(&path).await;
+        assert_eq!((seen.status(), &seen.json()["id"]), (200, &json!(id)));
+
+        let deleted = client.send("DELETE", &path, None).await;
+
+        assert_eq!(deleted.status(), 200, "{deleted:?}");
+        assert_eq!(client.get(&path).await.status(), 404);
+        let turns = client.get("/toolhand/v1/turns").await.json();
+        assert_eq!(turns["data"], json!([]));
+    }
+}
+
+#[tokio::test]
+async fn deleting_a_session_stops_the_requests_that_waited_for_it() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    let body = |text: &str| with(conversation(&[user(text)]), named("mine"));
+    let running = || [vec![text("One"), gate("never")], end("stop")].concat();
+    upstream.round(running());
+    let mut stream = client.stream(&with(body("One?"), json!({ "stream": true }))).await;
+    stream.until_text().await;
+    upstream.otherwise(running());
+    let path = format!("{SESSIONS}/mine");
+    let two = body("Two?");
+    let delete = async {
+        let deleted = client.send("DELETE", &path, None).await;
+        // Should the request come after all, it runs in a new session.
+        upstream.open("never");
+        deleted
+    };
+    let (_, deleted) = futures::join!(client.chat(&two), delete);
+
+    assert_eq!(deleted.status(), 200, "{deleted:?}");
+    upstream.forget_script();
+}
