@@ -58,6 +58,8 @@ pub(crate) struct Assembled {
     /// What the client answered to the asks of the open round.
     pub(crate) reply: Option<Reply>,
     pub(crate) parent: Option<TurnId>,
+    /// As in `TurnBody`.
+    pub(crate) instructions: Option<Vec<String>>,
     /// The user messages of the new turn (`TurnBody`).
     pub(crate) asked: Vec<SentMessage>,
     pub(crate) continues: bool,
@@ -108,6 +110,7 @@ pub(crate) fn assemble(chain: &Chain, request: Request) -> Result<Outcome, ApiEr
     // What the list shows is written with it.
     before.truncate(before.len().saturating_sub(alignment.behind.len() + alignment.links.len()));
     let asked = start.asked(chain, &messages, &found);
+    let instructions = instructions(&messages, &found);
     let answers = client_answers(chain, &messages, &alignment);
     let known_ids = all_ids(&messages, &found);
     let (start_of, asked_of) = (&start, asked.as_slice());
@@ -127,7 +130,20 @@ pub(crate) fn assemble(chain: &Chain, request: Request) -> Result<Outcome, ApiEr
     } else {
         pairs::repair(transcript.drafts, |id| known.contains(id))?
     };
-    Ok(Outcome::Turn(Box::new(start.finish(chain, pieces, asked, &found))))
+    Ok(Outcome::Turn(Box::new(start.finish(chain, pieces, (instructions, asked), &found))))
+}
+
+/// The instructions that the list begins with, if no turn of the path has recorded the same.
+fn instructions(messages: &[ClientMessage], found: &Found) -> Option<Vec<String>> {
+    let leading = messages.iter().take_while(|message| message.role == Role::Instruction);
+    let leading: Vec<String> = leading.map(|message| message.json.get().to_owned()).collect();
+    let is_new = recorded_instructions(found) != Some(leading.as_slice());
+    (is_new && !leading.is_empty()).then_some(leading)
+}
+
+/// The instructions that the client sent last on this path.
+fn recorded_instructions(found: &Found) -> Option<&[String]> {
+    found.path.iter().rev().find_map(|turn| turn.body.instructions.as_deref())
 }
 
 /// The ids of the calls that clients were sent.
@@ -189,11 +205,12 @@ struct List<'a> {
 impl List<'_> {
     fn write(&self, messages: Vec<ClientMessage>, before: &[Group<'_>], out: &mut Transcript) {
         let is_instruction = |message: &&ClientMessage| message.role == Role::Instruction;
-        out.leading = messages.iter().take_while(is_instruction).count();
+        let leading = messages.iter().take_while(is_instruction).count();
+        out.leading = leading;
         let count = messages.len();
         let (mut link, mut skipped) = (0, None);
         for (at, message) in messages.into_iter().enumerate() {
-            if at == out.leading {
+            if at == leading {
                 self.write_before(before, out);
             }
             while self.chain.links.get(link).is_some_and(|known| *known.range.end() < at) {
@@ -217,7 +234,7 @@ impl List<'_> {
                 self.write_group(*group, None, out);
             }
         }
-        if out.leading == count {
+        if leading == count {
             self.write_before(before, out);
         }
     }
@@ -241,8 +258,15 @@ impl List<'_> {
         (is_open || !is_kept).then_some(group)
     }
 
-    /// The newest branch, for a client that sends only what is new.
+    /// The newest branch, for a client that sends only what is new. Instructions that it sends
+    /// stand for the earlier ones.
     fn write_before(&self, groups: &[Group<'_>], out: &mut Transcript) {
+        if !groups.is_empty() && out.leading == 0 {
+            let earlier = recorded_instructions(self.found).unwrap_or_default();
+            let earlier = earlier.iter().map(|message| Draft::Known(client_piece(message)));
+            out.drafts.extend(earlier);
+            out.leading = out.drafts.len();
+        }
         for group in groups {
             for sent in group.turns.iter().flat_map(|turn| &turn.body.asked) {
                 if !sent.sent.is_empty() {

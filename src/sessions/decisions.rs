@@ -88,6 +88,13 @@ fn read(
                 read.decided.extend(decided);
                 read.left_out.extend(left_out);
             }
+            // What no dialog has shown yet.
+            let is_shown = |asked: &&Asked| {
+                let is_it =
+                    |place: &usize| open.asked.get(*place).is_some_and(|it| it.id == asked.id);
+                open.asked_by.iter().any(|call| call.asks.iter().any(is_it))
+            };
+            read.left_out.extend(undecided.iter().filter(|asked| !is_shown(asked)).cloned());
             read
         }
     }

@@ -171,7 +171,8 @@ impl State {
 
 fn body_size(body: &TurnBody) -> usize {
     let texts = body.asked.iter().map(|asked| asked.words.len() + asked.sent.len());
-    TURN_SIZE + texts.sum::<usize>()
+    let instructions = body.instructions.iter().flatten().map(String::len);
+    TURN_SIZE + texts.chain(instructions).sum::<usize>()
 }
 
 #[cfg(test)]

@@ -28,6 +28,9 @@ pub(crate) struct TurnBody {
     pub(crate) model: String,
     /// The client's own name of the session.
     pub(crate) session_name: Option<String>,
+    /// The instructions that the list began with, as JSON; `None` if they are those of the turn
+    /// before, or there were none.
+    pub(crate) instructions: Option<Vec<String>>,
     /// The user messages between the last answer and this turn's.
     pub(crate) asked: Vec<SentMessage>,
     /// Whether the turn goes on with the same link as its parent: with the answers to the

@@ -113,6 +113,7 @@ impl Sessions {
             body: TurnBody {
                 model: request.model.clone(),
                 session_name: request.named.as_ref().map(|named| named.text().to_owned()),
+                instructions: assembled.instructions,
                 asked: assembled.asked,
                 continues: assembled.continues,
                 resumes: assembled.resumes,

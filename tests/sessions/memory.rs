@@ -372,3 +372,34 @@ async fn a_server_that_has_the_history_tells_a_stopped_turn_once() {
     let seen = told(&upstream.request(2).await);
     assert_eq!(seen.iter().filter(|line| line.contains("needle")).count(), 1, "{seen:?}");
 }
+
+#[tokio::test]
+async fn a_server_that_has_the_history_has_the_instructions_too() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client().header("x-toolhand-session", "mine");
+    upstream.otherwise(says("Oui."));
+    let system = |text: &str| json!({ "role": "system", "content": text });
+    let server_history = json!({ "toolhand": { "history": "server" } });
+    let say = async |list: &[serde_json::Value]| {
+        client.chat(&with(conversation(list), server_history.clone())).await;
+        let sent = upstream.requests().pop().expect("a request").json();
+        let texts = sent["messages"].as_array().expect("messages").iter();
+        let texts = texts.map(|message| message["content"].as_str().unwrap_or_default().to_owned());
+        texts.collect::<Vec<_>>().join(" | ")
+    };
+
+    let first = say(&[system("ANSWER IN FRENCH."), user("One?")]).await;
+    let second = say(&[user("Two?")]).await;
+    let third = say(&[system("ANSWER IN DUTCH."), user("Three?")]).await;
+    let fourth = say(&[user("Four?")]).await;
+
+    assert!(first.ends_with("ANSWER IN FRENCH. | One?"), "{first}");
+    assert_eq!(second, format!("{first} | Oui. | Two?"));
+    assert!(
+        !third.contains("FRENCH") && third.contains("ANSWER IN DUTCH. | One? | Oui."),
+        "{third}"
+    );
+    assert_eq!(fourth, format!("{third} | Oui. | Four?"));
+    upstream.forget_script();
+}

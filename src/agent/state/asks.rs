@@ -183,6 +183,13 @@ impl TurnState {
     fn suspend(&mut self, effects: &mut Vec<TurnEffect>) {
         let mut asked = std::mem::take(&mut self.asks.open);
         let expires_ms = self.now_ms().saturating_add(millis(VALID_WHILE_SUSPENDED));
+        if self.asks.wait == Wait::Over {
+            // It can be answered for longer now, and what was decided meanwhile is left out.
+            self.asks.held_back.retain(|event| !matches!(event, TurnEvent::Asked(_)));
+            let longer = |asked: &Asked| Asked { expires_ms, ..asked.clone() };
+            let asked = asked.iter().map(longer).collect();
+            self.asks.held_back.push(TurnEvent::Asked(asked));
+        }
         let Presented { text, mut calls } = present(&asked, self.start.asking.channel);
         self.say(&text);
         self.asks.held_back.append(&mut calls.events);

@@ -258,7 +258,7 @@ impl Start {
         self,
         chain: &Chain,
         mut pieces: Vec<HistoryPiece>,
-        asked: Vec<(usize, SentMessage)>,
+        (instructions, asked): (Option<Vec<String>>, Vec<(usize, SentMessage)>),
         found: &Found,
     ) -> Assembled {
         let asked: Vec<SentMessage> = asked.into_iter().map(|(_, sent)| sent).collect();
@@ -282,7 +282,7 @@ impl Start {
         };
         pieces.shrink_to_fit();
         let parent = found.path.last().map(|turn| turn.row.id.clone());
-        Assembled { pieces, beginning, reply, parent, asked, continues, resumes }
+        Assembled { pieces, beginning, reply, parent, instructions, asked, continues, resumes }
     }
 }
 
