@@ -137,6 +137,7 @@ async fn what_does_not_fit_into_a_dialog_comes_in_a_further_one() {
     }
 
     assert_eq!(dialogs, [3, 1]);
+    assert!(open(&server.client()).await.is_empty(), "nothing is left to decide");
     assert_eq!(files.map(|file| times_run(&server, file)), [1; 4]);
     assert_eq!(tool_answers(&upstream.request(1).await).len(), 4);
 }

@@ -100,9 +100,15 @@ fn a_wait_that_ends_suspends_with_what_is_still_open() {
     bench.call(0, "Look", A).call(1, "Look", B).finish("tool_calls").done();
     bench.asks(0, effect(1)).asks(1, effect(2)).settle();
     let first = bench.asked[0].clone();
-    bench.on(Event::Decided(deny(&first, None))).on(Event::WaitIsOver).settle();
+    let minutes = |asked: &Asked| (asked.expires_ms - asked.created_ms) / 60_000;
+    assert_eq!(minutes(&first), 10);
+    bench.on(Event::Decided(deny(&first, None))).log();
+    bench.on(Event::WaitIsOver).settle();
+    let told = bench.log();
+    assert!(told.contains("asked:[1]"), "the client is told what is left: {told}");
     let open = bench.end().open.clone().unwrap();
     assert_eq!(open.asked.iter().map(|asked| asked.slot).collect::<Vec<_>>(), [1]);
+    assert_eq!(minutes(&open.asked[0]), 24 * 60);
 }
 
 #[test]
