@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use memchr::memmem;
 use serde_json::{Value, json};
 
 use super::canonical;
@@ -137,7 +138,7 @@ fn answer(id: &Value, content: &str) -> Value {
 
 pub(crate) fn ends_with_tool(round: &RecordedRound) -> bool {
     // Inside a text the quotes would be escaped.
-    round.messages.contains(r#""tool_call_id":"#)
+    memmem::find(round.messages.as_bytes(), br#""tool_call_id":"#).is_some()
 }
 
 /// The open round with what an earlier attempt at closing it has settled. Nothing runs twice.

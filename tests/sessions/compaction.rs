@@ -300,16 +300,23 @@ async fn a_turn_that_is_stopped_within_its_summary_leaves_the_session_as_it_was(
     assert_eq!(told(&upstream.request(2).await).len(), list.len());
 }
 
+/// Also of a model whose whole context is shorter than many a request.
 #[tokio::test]
 async fn the_context_of_a_model_is_known_from_upstreams_model_info() {
+    for (limit, repeats) in [(10_000, 2500), (5_000, 700)] {
+        known_from_model_info(limit, repeats).await;
+    }
+}
+
+async fn known_from_model_info(limit: u64, repeats: usize) {
     let upstream = Upstream::start();
     let server = Server::builder(&upstream).config("log.level", "\"info\"").start().await;
-    let entry = json!({ "model_name": "scripted", "model_info": { "max_input_tokens": 10000 } });
+    let entry = json!({ "model_name": "scripted", "model_info": { "max_input_tokens": limit } });
     upstream.answer("/v1/model/info", status(200, &json!({ "data": [entry] })));
     let uncounted = |answer: &str| vec![text(answer), finish("stop"), done()];
     upstream.round(uncounted("The sixth answer."));
     let mut list = long_list();
-    list[0] = user(&"of plums and pears ".repeat(2500));
+    list[0] = user(&"of plums and pears ".repeat(repeats));
     server.client().chat(&conversation(&list)).await;
     server.logged("upstream told the contexts of models", 1).await;
     upstream.round(says("They spoke of plums."));
@@ -323,27 +330,4 @@ async fn the_context_of_a_model_is_known_from_upstreams_model_info() {
     assert!(told(&upstream.request(2).await)[0].contains("They spoke of plums."));
     let own = server.client().get("/v1/model/info").await;
     assert_eq!(own.status(), 404, "what upstream tells us is not the clients'");
-}
-
-/// Also of a model whose whole context is shorter than many a request.
-#[tokio::test]
-async fn the_context_of_a_small_model_is_known_too() {
-    let upstream = Upstream::start();
-    let server = Server::builder(&upstream).config("log.level", "\"info\"").start().await;
-    let entry = json!({ "model_name": "scripted", "model_info": { "max_input_tokens": 5000 } });
-    upstream.answer("/v1/model/info", status(200, &json!({ "data": [entry] })));
-    let uncounted = |answer: &str| vec![text(answer), finish("stop"), done()];
-    upstream.round(uncounted("The sixth answer."));
-    let mut list = long_list();
-    list[0] = user(&"of plums and pears ".repeat(700));
-    server.client().chat(&conversation(&list)).await;
-    server.logged("upstream told the contexts of models", 1).await;
-    upstream.round(says("They spoke of plums."));
-    upstream.round(uncounted("The seventh answer."));
-
-    list.extend([assistant("The sixth answer."), user("Question 7.")]);
-    let answer = server.client().chat(&conversation(&list)).await;
-
-    assert_eq!(answer.text(), "The seventh answer.");
-    assert!(is_summary_request(&upstream.request(1).await));
 }

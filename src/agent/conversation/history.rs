@@ -52,7 +52,12 @@ impl History {
             adapted: None,
             rounds_with_calls: 0,
         };
-        let mut whole = Vec::new();
+        let size = |piece: &HistoryPiece| match piece {
+            HistoryPiece::Client(message) => message.get().len(),
+            HistoryPiece::Recorded(round) => round.messages.len(),
+        };
+        // With a comma each.
+        let mut whole = Vec::with_capacity(pieces.iter().map(size).sum::<usize>() + pieces.len());
         for piece in pieces {
             match piece {
                 HistoryPiece::Client(message) => history.add(&mut whole, message.get(), None),

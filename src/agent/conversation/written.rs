@@ -1,6 +1,7 @@
 //! Serialises one round for upstream: the assistant's message and the answers to its calls.
 
 use bytes::Bytes;
+use memchr::memmem;
 use serde_json::{Value, json};
 
 use super::Exchange;
@@ -140,7 +141,7 @@ pub(super) fn without_brackets(array: &str) -> &str {
 
 /// Whether calls with answers are among the messages.
 pub(super) fn has_calls(messages: &str) -> bool {
-    messages.contains(r#""tool_calls""#)
+    memmem::find(messages.as_bytes(), br#""tool_calls""#).is_some()
 }
 
 /// Writes messages, which stand with commas between them, in another form than the whole.
