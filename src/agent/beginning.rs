@@ -38,7 +38,7 @@ pub(crate) struct Resume {
     pub(crate) client_answers: Vec<Option<Box<RawValue>>>,
     /// What a person decided. An ask without a decision is asked again.
     pub(crate) decisions: Vec<Decided>,
-    /// User messages that follow the closed round. An assistant message of ours stands between.
+    /// User messages that follow the closed round, behind an assistant message of ours.
     pub(crate) then: Vec<HistoryPiece>,
 }
 

@@ -389,7 +389,7 @@ impl Transcript {
 }
 
 /// An assistant message of ours between tool answers and the user's words.
-pub(crate) fn interrupted_here() -> HistoryPiece {
+fn interrupted_here() -> HistoryPiece {
     let message = json!({ "role": "assistant", "content": INTERRUPTED_HERE });
     client_piece(&message.to_string())
 }

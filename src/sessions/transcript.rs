@@ -138,7 +138,9 @@ fn answer(id: &Value, content: &str) -> Value {
 
 pub(crate) fn ends_with_tool(round: &RecordedRound) -> bool {
     // Inside a text the quotes would be escaped.
-    memmem::find(round.messages.as_bytes(), br#""tool_call_id":"#).is_some()
+    let last = |what: &[u8]| memmem::rfind(round.messages.as_bytes(), what);
+    // A message of ours may stand behind the answers.
+    last(br#""tool_call_id":"#) > last(br#"{"role":"assistant""#)
 }
 
 /// The open round with what an earlier attempt at closing it has settled. Nothing runs twice.

@@ -154,8 +154,21 @@ async fn a_decision_over_rest_counts_once_and_the_next_request_goes_on() {
     client.chat(&reply(&asked, "How is it going?")).await;
 
     assert_eq!(server.file("new.txt"), "new\n");
-    let told = told(&upstream.request(1).await);
-    assert_eq!(told.last().map(String::as_str), Some("user: How is it going?"));
+    let second = upstream.request(1).await;
+    let shown = told(&second);
+    let roles: Vec<&str> = shown.iter().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "assistant", "user"], "{shown:?}");
+    assert_eq!(shown.last().map(String::as_str), Some("user: How is it going?"));
+    upstream.round(says("Bye."));
+    let list = [
+        user("Write it."),
+        assistant(&asked),
+        user("How is it going?"),
+        assistant("Written."),
+        user("Bye"),
+    ];
+    client.chat(&conversation(&list)).await;
+    assert_goes_on(&second, &upstream.request(2).await);
 }
 
 #[tokio::test]

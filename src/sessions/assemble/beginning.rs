@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{Assembled, Reply, ReplyForm, Request, interrupted_here};
+use super::{Assembled, Reply, ReplyForm, Request};
 use crate::agent::beginning::{Beginning, HistoryPiece, Resume};
 use crate::agent::record::{OpenCall, OpenRound};
 use crate::errors::ApiError;
@@ -273,7 +273,7 @@ impl Start {
                 if let Some(note) = self.note.filter(|_| then.is_empty()) {
                     match answers.iter_mut().rev().flatten().next() {
                         Some(answer) => *answer = with_note_behind(answer, &note),
-                        None => then = vec![interrupted_here(), user(&note)],
+                        None => then = vec![user(&note)],
                     }
                 }
                 let resume = Resume { open, client_answers: answers, decisions: Vec::new(), then };
@@ -286,15 +286,10 @@ impl Start {
     }
 }
 
-/// The user messages that follow a closed round, behind a message of ours.
+/// The user messages that follow a closed round.
 fn followers(asked: &[SentMessage]) -> Vec<HistoryPiece> {
     let users = asked.iter().filter(|sent| !sent.sent.is_empty());
-    let mut then: Vec<_> =
-        users.map(|sent| HistoryPiece::Client(json::raw(sent.sent.clone()))).collect();
-    if !then.is_empty() {
-        then.insert(0, interrupted_here());
-    }
-    then
+    users.map(|sent| HistoryPiece::Client(json::raw(sent.sent.clone()))).collect()
 }
 
 fn user(text: &str) -> HistoryPiece {

@@ -345,7 +345,7 @@ fn a_decision_over_rest_resumes_whatever_the_next_request_says() {
     let assembled = world.decided(&list);
     assert_eq!(assembled.reply, None);
     let Beginning::Resume(resume) = assembled.beginning else { panic!("it resumes") };
-    assert_eq!(resume.then.len(), 2);
+    assert_eq!(resume.then.len(), 1);
 }
 
 #[test]
