@@ -64,8 +64,16 @@ pub(crate) async fn create(
     request.progress = Some(form.progress);
     let model = request.model.clone();
     let scope = context.scope;
+    let named = request.named.as_ref().map(|named| header_value(named.text()));
+    let without_turn = |response: Response| match named {
+        Some(name) => ([(SESSION, name)], response).into_response(),
+        None => response,
+    };
     match waits_for_a_person(&chat, scope, &request).await {
-        Ok(true) => return frontend_answers::no_follow_ups(&shape_without_turn(model, form)),
+        Ok(true) => {
+            let shape = shape_without_turn(model, form);
+            return without_turn(frontend_answers::no_follow_ups(&shape));
+        }
         Ok(false) => {}
         Err(error) => return ApiError::from(error).into_response(),
     }
@@ -86,7 +94,10 @@ pub(crate) async fn create(
     };
     let subscriber = match chat.turns.running.listen(scope, fingerprint, form, begin).await {
         Ok(Some(subscriber)) => subscriber,
-        Ok(None) => return frontend_answers::nothing_to_do(&shape_without_turn(model, form)),
+        Ok(None) => {
+            let shape = shape_without_turn(model, form);
+            return without_turn(frontend_answers::nothing_to_do(&shape));
+        }
         Err(error) if error.code == ErrorCode::Cancelled => {
             return never_retry(error.into_response());
         }

@@ -74,7 +74,9 @@ async fn v25_a_suspended_turn_stays_as_it_is_under_background_calls() {
     let asked = upstream.requests().len();
     // What the user could say next would answer the question: no model is asked.
     let of_scripted = with(task("{ \"follow_ups\": [] }"), json!({ "model": "scripted" }));
-    assert_eq!(client.chat(&of_scripted).await.text(), "{\"follow_ups\": []}");
+    let nothing = client.chat(&of_scripted).await;
+    assert_eq!(nothing.text(), "{\"follow_ups\": []}");
+    assert_eq!(nothing.header("x-toolhand-session"), Some("chat-1"));
     let of_another = with(task("{ \"follow_ups\": [] }"), json!({ "model": "small" }));
     assert_eq!(client.chat(&of_another).await.text(), "{\"follow_ups\": []}");
     let by_code = with(
