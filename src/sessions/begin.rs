@@ -86,7 +86,7 @@ impl Sessions {
             // Until the turn counts what it keeps of it.
             let loading = Loading::new(&self.memory_budget);
             let resolved = self.resolve(caller.scope, &request, &chain, &loading).await?;
-            match self.resumed(&caller, &chain, &resolved, request.server_history) {
+            match self.resumed(&caller, &chain, &resolved, &request) {
                 Resumed::Known(subscriber) => return Ok(Begun::Known(subscriber)),
                 // It has just ended: its record tells more by now.
                 Resumed::JustEnded if attempt + 1 < MAX_ATTEMPTS => continue,
@@ -172,12 +172,15 @@ impl Sessions {
         caller: &Caller,
         chain: &Chain,
         resolved: &ResolvedSession,
-        server_history: bool,
+        request: &ChatRequest,
     ) -> Resumed {
+        if !resolved.may_reply(request.named.as_ref()) {
+            return Resumed::No;
+        }
         let Some(turn) = resolved.found.attempts.iter().find(|turn| turn.body.resumes) else {
             return Resumed::No;
         };
-        let replies = || replies(chain, resolved, server_history);
+        let replies = || replies(chain, resolved, request.server_history);
         let is_same = turn.row.request == Some(caller.fingerprint.request());
         match turn.row.status {
             TurnStatus::Running if is_same || replies() => {
@@ -266,12 +269,17 @@ fn replies(chain: &Chain, resolved: &ResolvedSession, server_history: bool) -> b
         && asking.is_some_and(|asking| shows_question(chain, asking, server_history))
 }
 
-/// Whether the turn asked further, and the list ends with the answers of the dialog before.
+/// Whether the turn asked further, and the list ends with the answers that led to it: those of
+/// the dialog before, or the client's own results, as long as nobody has answered the question.
 fn leads_on(turn: &TurnRecord, chain: &Chain, resolved: &ResolvedSession) -> bool {
     let open = resolved.found.path.last().and_then(|turn| turn.open());
+    let is_answered = || {
+        let mut attempts = resolved.found.attempts.iter();
+        attempts.any(|further| further.row.parent.as_ref() == Some(&turn.row.id))
+    };
     turn.row.status == TurnStatus::Suspended
         && chain.end == ListEnd::Answers
-        && open.is_some_and(|open| !open.asked_by.is_empty())
+        && open.is_some_and(|open| !open.asked_by.is_empty() || !is_answered())
 }
 
 /// Whether all asks of the open round were decided over REST, and no turn has acted on it yet.

@@ -35,6 +35,12 @@ pub(super) fn decisions(
     let mut known = Decisions::default();
     let mut undecided = Vec::new();
     for asked in &open.asked {
+        if rows.iter().all(|row| row.id != asked.id) {
+            // It was deleted with the session that asked first.
+            let (approval, slot) = (asked.id.clone(), asked.slot);
+            known.decided.push(Decided { approval, slot, decision: Decision::Expired });
+            continue;
+        }
         match recorded(asked, rows) {
             Some(kept) if is_expired(asked, now_ms) => {
                 known.decided.push(Decided { decision: Decision::Expired, ..kept });

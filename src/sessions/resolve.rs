@@ -42,9 +42,9 @@ impl ResolvedSession {
     /// Whether the request can answer what the turn that was found asks a person: an approval is
     /// bound to its session. A chat and its forks are one.
     pub(super) fn may_reply(&self, named: Option<&ExplicitId>) -> bool {
-        let asking = self.origin.as_ref().and_then(|origin| origin.name.as_ref());
-        let (Some(asking), Some(named)) = (asking, named) else { return true };
-        asking.text == named.text()
+        let (Some(asking), Some(named)) = (self.found.path.last(), named) else { return true };
+        asking.row.session == self.session
+            || asking.body.session_name.as_deref() == Some(named.text())
     }
 
     /// What held after the turns that were found. A fresh session finds nothing. Where the
@@ -108,7 +108,7 @@ impl Sessions {
         let row = self.session(search.scope, &id).await?;
         let found = match &row {
             Some(row) => self.in_named_session(search, named, &row.id).await?,
-            None => self.by_content(search).await?,
+            None => self.elsewhere(search, named).await?,
         };
         let Some(slot) = slot else { return self.fork(search.scope, row, found).await };
         let is_elsewhere = found.path.last().is_some_and(|turn| turn.row.session != id);
@@ -128,12 +128,27 @@ impl Sessions {
         id: &SessionId,
     ) -> Result<Found, StoreError> {
         let found = search.in_session(id).await?;
-        if matches!(named, ExplicitId::Own(_)) || found.links == search.chain.links.len() {
+        let is_whole = found.links == search.chain.links.len() && found.agrees;
+        if matches!(named, ExplicitId::Own(_)) || is_whole {
             return Ok(found);
         }
-        let elsewhere = self.by_content(search).await?;
-        let knows_more = elsewhere.session.is_some() && found.links < elsewhere.links;
-        Ok(if knows_more { elsewhere } else { found })
+        let elsewhere = self.elsewhere(search, named).await?;
+        let fits_better = found.links < elsewhere.links
+            || (found.links == elsewhere.links && elsewhere.agrees && !found.agrees);
+        Ok(if elsewhere.session.is_some() && fits_better { elsewhere } else { found })
+    }
+
+    /// By content address. Where that is off, a frontend's chat still finds its own turns.
+    async fn elsewhere(&self, search: Search<'_>, named: &ExplicitId) -> Result<Found, StoreError> {
+        if self.content_address {
+            return search.by_content().await;
+        }
+        if matches!(named, ExplicitId::Own(_)) {
+            return Ok(Found::default());
+        }
+        let found = search.by_content().await?;
+        let last = found.path.last().and_then(|turn| turn.body.session_name.as_deref());
+        Ok(if last == Some(named.text()) { found } else { Found::default() })
     }
 
     async fn resolve_by_content(&self, search: Search<'_>) -> Result<ResolvedSession, ApiError> {

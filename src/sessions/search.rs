@@ -22,6 +22,9 @@ const MAX_SESSIONS: usize = 16;
 const MAX_LINK_TURNS: usize = 64;
 /// So many turns are loaded without asking for their size first.
 const FEW_TURNS: usize = 2;
+/// Of attempts at one answer, and of those that went on with what they left open, so many are
+/// looked at.
+const MAX_ATTEMPTS: usize = 64;
 /// More turns that went on from one point are not looked at; the newest are.
 const MAX_CHILDREN: usize = 8;
 
@@ -40,6 +43,8 @@ pub(crate) struct Found {
     /// Turns that went on from the same turn with the same list, newest first: interrupted
     /// attempts at an answer, and those that have closed an open round.
     pub(crate) attempts: Vec<Arc<TurnRecord>>,
+    /// Whether the user messages of the list are those of the path.
+    pub(crate) agrees: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,9 +69,10 @@ impl Search<'_> {
         {
             point = self.behind_newest(&tree, newest).await?;
         }
-        let mut found = self.found(&tree, &point).await?;
-        found.session = Some(session.clone());
-        Ok(found)
+        let found = self.found(&tree, &point).await?;
+        let turn = point.turn.as_ref();
+        let agrees = turn.is_some_and(|turn| tree.users_agree(self.chain, turn, point.links));
+        Ok(Found { session: Some(session.clone()), agrees, ..found })
     }
 
     /// A list that goes on from an interrupted turn, or repeats it, hangs on what that turn hung
@@ -108,11 +114,11 @@ impl Search<'_> {
             Verdict::Fresh => Ok(Found::default()),
             Verdict::Continue(turn) => {
                 let Some(session) = session(&turn) else { return Ok(Found::default()) };
+                let agrees = candidates.iter().any(|known| known.turn == turn && known.agrees);
                 let point = Point { turn: Some(turn), links, users: 0 };
                 let point = self.extend(&trees[&session], point).await?;
-                let mut found = self.found(&trees[&session], &point).await?;
-                found.session = Some(session);
-                Ok(found)
+                let found = self.found(&trees[&session], &point).await?;
+                Ok(Found { session: Some(session), agrees, ..found })
             }
             Verdict::Ambiguous(turns) => {
                 let mut same: Option<Vec<Arc<TurnRecord>>> = None;
@@ -283,8 +289,39 @@ impl Search<'_> {
                 attempts.splice(0..0, matching::turns(rows));
             }
         }
-        let attempts = self.records(attempts).await?;
-        Ok(Found { session: None, path, links: point.links, users: point.users, attempts })
+        let mut attempts = self.records(attempts).await?;
+        if is_end {
+            self.add_resuming(tree, &mut attempts).await?;
+        }
+        let (links, users) = (point.links, point.users);
+        Ok(Found { path, links, users, attempts, ..Found::default() })
+    }
+
+    /// Adds the turns that went on with a round which an attempt left open in its turn: what they
+    /// ran is not run again.
+    async fn add_resuming(
+        &self,
+        tree: &Tree,
+        attempts: &mut Vec<Arc<TurnRecord>>,
+    ) -> Result<(), StoreError> {
+        let mut at = 0;
+        while let Some(attempt) = attempts.get_mut(at).filter(|_| at < MAX_ATTEMPTS) {
+            at += 1;
+            if !attempt.body.resumes || attempt.open().is_none() {
+                continue;
+            }
+            self.refresh(attempt).await?;
+            let (id, mut further) = (attempt.row.id.clone(), attempt.body.resumed_by.clone());
+            let own = tree.children(Some(&id)).filter(|turn| turn.body.resumes);
+            further.extend(own.map(|turn| turn.row.id.clone()));
+            for id in further {
+                if attempts.iter().all(|turn| turn.row.id != id) {
+                    let rows = self.store.turns(self.scope, TurnKey::Id(id)).await?;
+                    attempts.extend(self.records(matching::turns(rows)).await?);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Reads the row of a turn with an open round again: it names the turns that have taken the

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::asking::{Talk, allow, codes, decide, marks, open, server, times_run, tool_answers};
+use super::mixed::weather;
 use super::{after, assistant, conversation, user};
 use crate::support::chunks::{calls, end, says, text};
 use crate::support::client::with;
@@ -196,4 +197,93 @@ async fn x5_a_question_is_answered_in_its_own_session_alone() {
         assert_eq!(mine.chat(&reply).await.text(), "Done.");
         assert_eq!(times_run(&server, "a"), 1);
     }
+}
+
+/// A round with a command that asks and a call of the client's: the question comes when the
+/// client's result is back.
+#[tokio::test]
+async fn x5_results_that_are_sent_again_run_nothing_twice() {
+    for replies in ["1", "2", "3"] {
+        let upstream = Upstream::start();
+        let server = server(&upstream).await;
+        let client = server.client();
+        let weather_call = ("w1", "weather", json!({ "city": "Oslo" }));
+        upstream.round(calls(&[("b1", "Bash", marks("a")), weather_call]));
+        let body = |list: &[Value]| with(conversation(list), weather());
+        let mut list = vec![user("Both.")];
+        let first = client.chat(&body(&list)).await.json();
+        let result = json!({ "role": "tool", "tool_call_id": "w1", "content": "sun" });
+        list.extend([first["choices"][0]["message"].clone(), result]);
+
+        let question = client.chat(&body(&list)).await.text();
+        let again = client.chat(&with(body(&list), json!({ "temperature": 0.5 }))).await.text();
+
+        assert_eq!(again, question, "asked once");
+        assert_eq!(open(&client).await.len(), 1);
+        upstream.otherwise(says("Done."));
+        let reply = [list.clone(), vec![assistant(&question), user(replies)]].concat();
+        assert_eq!(client.chat(&body(&reply)).await.text(), "Done.");
+        let runs = usize::from(replies != "3");
+        assert_eq!(times_run(&server, "a"), runs);
+        // What became of the call is known, and the model is asked again.
+        let anew = client.chat(&with(body(&list), json!({ "temperature": 0.7 }))).await;
+        assert_eq!(anew.text(), "Done.");
+        assert_eq!(times_run(&server, "a"), runs);
+        assert_eq!(open(&client).await, [] as [Value; 0]);
+        upstream.forget_script();
+    }
+}
+
+#[tokio::test]
+async fn a_question_whose_session_was_deleted_is_denied_and_the_conversation_goes_on() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client().header("x-openwebui-chat-id", "chat");
+    upstream.round_of("scripted", calls(&[("c1", "Bash", marks("a")), ("c2", "Bash", marks("b"))]));
+    let mut list = vec![user("Both.")];
+    let question = client.chat(&conversation(&list)).await.text();
+    list.extend([assistant(&question), user(&format!("{} 1", codes(&question)[0]))]);
+    let of_other = |list: &[Value]| with(conversation(list), json!({ "model": "other" }));
+    let again = client.chat(&of_other(&list)).await.text();
+    let sessions = client.get("/toolhand/v1/sessions").await.json();
+    let mut first = sessions["data"].as_array().expect("sessions").iter();
+    let first = first.find(|one| one["model"] == "scripted").expect("the first session");
+    let path = format!("/toolhand/v1/sessions/{}", first["id"].as_str().expect("an id"));
+    assert_eq!(client.send("DELETE", &path, None).await.status(), 200);
+    upstream.round_of("other", says("Then not."));
+    list.extend([assistant(&again), user("1")]);
+
+    let answer = client.chat(&of_other(&list)).await;
+
+    assert_eq!(answer.text(), "Then not.", "{answer:?}");
+    assert_eq!((times_run(&server, "a"), times_run(&server, "b")), (0, 0));
+}
+
+/// Also not while that chat is busy, so that the reply forks from it.
+#[tokio::test]
+async fn x5_a_fork_answers_nothing_of_another_chat() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let chat = |id: &str| server.client().header("x-openwebui-chat-id", id);
+    runs(&upstream, "a");
+    let question = chat("one").chat(&conversation(&[user("Do it.")])).await.text();
+    upstream
+        .round([vec![text("Long."), crate::support::chunks::gate("end")], end("stop")].concat());
+    let busy = with(conversation(&[user("Tell.")]), json!({ "stream": true }));
+    let mut stream = chat("two").stream(&busy).await;
+    stream.until_text().await;
+    let reply = conversation(&[user("Do it."), assistant(&question), user("1")]);
+    upstream.round(says("Of what?"));
+
+    let other = chat("two").chat(&reply).await;
+
+    assert_eq!((other.text().as_str(), times_run(&server, "a")), ("Of what?", 0));
+    upstream.open("end");
+    stream.finish().await;
+    upstream.round(says("Done."));
+    assert_eq!(chat("one").chat(&reply).await.text(), "Done.");
+    // A copy of the chat gets no answer of the original.
+    upstream.round(says("As it was."));
+    assert_eq!(chat("three").chat(&reply).await.text(), "As it was.");
+    assert_eq!(times_run(&server, "a"), 1);
 }

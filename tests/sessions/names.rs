@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::mixed::weather;
 use super::{assistant, conversation, told, user};
 use crate::support::chunks::{calls, gate, says};
 use crate::support::client::{ask_streamed, with};
@@ -194,4 +195,63 @@ async fn a_chat_that_changes_its_model_back_knows_what_the_other_did() {
 
     let seen = told(&upstream.request(3).await);
     assert!(seen.iter().any(|line| line.contains("needle")), "{seen:?}");
+}
+
+/// Models count their calls anew, so the ids alone say nothing.
+#[tokio::test]
+async fn a_result_joins_the_round_of_its_own_column() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream)
+        .file("one.txt", "first needle\n")
+        .file("two.txt", "second needle\n")
+        .start()
+        .await;
+    let client = server.client().header("x-openwebui-chat-id", "chat-1");
+    let body = |list: &[serde_json::Value]| with(conversation(list), weather());
+    let round = |file: &str, city: &str| {
+        calls(&[
+            ("r", "Read", json!({ "file_path": file })),
+            ("call_1", "weather", json!({ "city": city })),
+        ])
+    };
+    upstream.round([vec![gate("go")], round("one.txt", "Oslo")].concat());
+    let one = body(&[user("One?")]);
+    let both = async {
+        upstream.reached("go").await;
+        upstream.round(round("two.txt", "Bonn"));
+        let two = client.chat(&body(&[user("Two?")])).await;
+        upstream.open("go");
+        two.json()["choices"][0]["message"].clone()
+    };
+    let (_, message) = futures::join!(client.chat(&one), both);
+    upstream.round(says("All known."));
+    let result = json!({ "role": "tool", "tool_call_id": "call_1", "content": "sun" });
+
+    client.chat(&body(&[user("Two?"), message, result])).await;
+
+    let seen = told(&upstream.request(2).await).join("\n");
+    assert!(seen.contains("second needle") && !seen.contains("first needle"), "{seen}");
+}
+
+/// A chat id is an explicit one, so it leads to its other models without the content address.
+#[tokio::test]
+async fn a_chat_knows_its_other_models_also_without_the_content_address() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream)
+        .file("notes.txt", "needle\n")
+        .config("sessions.content_address", "false")
+        .start()
+        .await;
+    let chat = |id: &str| server.client().header("x-openwebui-chat-id", id);
+    reads_and_says(&upstream, "It says what I was looking for.");
+    chat("one").chat(&conversation(&[user("Read.")])).await;
+    let list = [user("Read."), assistant("It says what I was looking for."), user("What was it?")];
+    let of_other = with(conversation(&list), json!({ "model": "other" }));
+    for (id, knows) in [("one", true), ("two", false)] {
+        upstream.round(says("Needle."));
+        chat(id).chat(&of_other).await;
+        let sent = upstream.requests().pop().expect("a request");
+        let seen = told(&sent);
+        assert_eq!(seen.iter().any(|line| line.contains("needle")), knows, "{id}: {seen:?}");
+    }
 }
