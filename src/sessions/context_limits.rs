@@ -8,8 +8,9 @@ use crate::agent::compaction::ContextLimits;
 use crate::agent::settings::traits_of;
 use crate::upstream::ModelInfo;
 
-/// A shorter request fits into every model: upstream is not asked for its list.
-const MIN_BYTES: usize = 4 << 10;
+/// A shorter request, with our own prompt and tools in it, fits into a model of 4,096 tokens:
+/// upstream is not asked for its list.
+const MIN_BYTES: usize = 12 << 10;
 
 #[derive(Clone, Debug)]
 pub(crate) struct KnownLimits {
