@@ -1,5 +1,6 @@
 //! Lists what a person can decide now.
 
+use super::matching;
 use super::running::Running;
 use crate::clock;
 use crate::ids::Scope;
@@ -35,5 +36,12 @@ pub(super) async fn is_open(
         return Ok(true);
     }
     let turns = store.turns(row.scope, TurnKey::Id(row.turn.clone())).await?;
-    Ok(turns.iter().any(|turn| turn.status == TurnStatus::Suspended))
+    if turns.iter().all(|turn| turn.status != TurnStatus::Suspended) {
+        return Ok(false);
+    }
+    // A conversation that went on without an answer does not come back to the question.
+    let behind = TurnKey::After(row.session.clone(), row.turn.clone());
+    let behind = matching::turns(store.turns(row.scope, behind).await?);
+    let mut passed_by = behind.iter().filter(|turn| !turn.body.resumes);
+    Ok(passed_by.all(|turn| turn.row.parent.as_ref() != Some(&row.turn)))
 }

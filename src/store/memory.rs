@@ -228,7 +228,7 @@ impl Rows {
             Change::Entry(row) => self.entries.push(row),
             Change::Approval(row) => {
                 match self.approvals.iter_mut().find(|known| known.id == row.id) {
-                    Some(known) => known.expires_ms = row.expires_ms,
+                    Some(known) => (known.expires_ms, known.body) = (row.expires_ms, row.body),
                     None => self.approvals.push(row),
                 }
             }

@@ -122,7 +122,7 @@ pub(crate) enum Change {
     /// Inserts the turn as the newest of its session, or replaces it in its place.
     Turn(TurnRow),
     Entry(EntryRow),
-    /// Inserts the approval. Of a known one only the time of its end is changed.
+    /// Inserts the approval. Of a known one its body and the time of its end are changed.
     Approval(ApprovalRow),
     /// Fails with `StoreError::Conflict` if the approval is decided or does not exist.
     Decide {

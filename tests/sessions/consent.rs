@@ -287,3 +287,21 @@ async fn x5_a_fork_answers_nothing_of_another_chat() {
     assert_eq!(chat("three").chat(&reply).await.text(), "As it was.");
     assert_eq!(times_run(&server, "a"), 1);
 }
+
+/// The person went on with two messages, so nothing comes back to the question.
+#[tokio::test]
+async fn a_question_that_the_conversation_has_passed_by_cannot_be_decided() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let mut talk = Talk::new(server.client());
+    runs(&upstream, "a");
+    talk.say("Do it.").await;
+    let approval = open(&talk.client).await.remove(0);
+    upstream.round(says("Something else, then."));
+    talk.messages.push(user("Wait."));
+    assert_eq!(talk.say("Do something else.").await, "Something else, then.");
+
+    assert_eq!(open(&talk.client).await, [] as [Value; 0]);
+    let refused = decide(&talk.client, &approval, &allow()).await;
+    assert_eq!(refused.refusal(), (409, "approval_closed".to_owned()));
+}

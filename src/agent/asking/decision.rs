@@ -3,8 +3,9 @@
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
+use crate::agent::record::Asked;
 use crate::errors::{ApiError, ErrorCode};
-use crate::execution::ask::{About, Ask, Decision, EffectDigest, GrantScope, Question};
+use crate::execution::ask::{About, Decision, EffectDigest, GrantScope, Question};
 use crate::tools::question::NO_ANSWER;
 
 /// The most characters of feedback, and of one answer.
@@ -12,13 +13,15 @@ const MAX_TEXT: usize = 10_000;
 
 /// Reads `{decision, scope, feedback, updated_input}`, or for questions `{answers}`, or
 /// `{decision: "deny", feedback}` for either.
-pub(crate) fn read_decision(ask: &Ask, body: &Value) -> Result<Decision, ApiError> {
+///
+/// Questions that an earlier dialog has answered keep those answers, unless there are others.
+pub(crate) fn read_decision(asked: &Asked, body: &Value) -> Result<Decision, ApiError> {
     let Some(body) = body.as_object() else {
         return Err(ApiError::new(ErrorCode::InvalidValue, "The body must be a JSON object."));
     };
-    match &ask.about {
+    match &asked.ask.about {
         About::Effect(shown) => of_effect(&shown.digest, body),
-        About::Questions { questions } => of_questions(questions, body),
+        About::Questions { questions } => of_questions(questions, &asked.answered, body),
     }
 }
 
@@ -40,7 +43,11 @@ fn of_effect(digest: &EffectDigest, body: &Map<String, Value>) -> Result<Decisio
     }
 }
 
-fn of_questions(questions: &[Question], body: &Map<String, Value>) -> Result<Decision, ApiError> {
+fn of_questions(
+    questions: &[Question],
+    answered: &[String],
+    body: &Map<String, Value>,
+) -> Result<Decision, ApiError> {
     only(body, &["answers", "decision", "feedback"])?;
     let feedback = text(body.get("feedback"), "feedback")?;
     if body.contains_key("decision") {
@@ -62,11 +69,13 @@ fn of_questions(questions: &[Question], body: &Map<String, Value>) -> Result<Dec
         let param = format!("answers.{}", crate::text::prefix(unknown, 200));
         return Err(invalid(&param, "is the answer to a question that was not asked"));
     }
-    let answer = |question: &Question| {
+    let answer = |(at, question): (usize, &Question)| {
         let given = text(answers.get(&question.question), "answers")?;
-        Ok((question.question.clone(), given.unwrap_or_else(|| NO_ANSWER.to_owned())))
+        let answer = given.or_else(|| answered.get(at).cloned());
+        Ok((question.question.clone(), answer.unwrap_or_else(|| NO_ANSWER.to_owned())))
     };
-    let answers = questions.iter().map(answer).collect::<Result<IndexMap<_, _>, ApiError>>()?;
+    let answers =
+        questions.iter().enumerate().map(answer).collect::<Result<IndexMap<_, _>, ApiError>>()?;
     Ok(Decision::Answers { answers })
 }
 
@@ -132,7 +141,7 @@ mod tests {
     use crate::agent::asking::reply::test_support::{effect_ask, question_ask};
 
     /// The decision in short, or the error's code and parameter.
-    fn read(ask: &Ask, body: &Value) -> String {
+    fn read(ask: &Asked, body: &Value) -> String {
         match read_decision(ask, body) {
             Ok(Decision::Allow { digest, scope, updated_input }) => {
                 assert_eq!(digest, [0; 32]);
@@ -150,7 +159,7 @@ mod tests {
 
     #[test]
     fn reads_decisions_about_effects_strictly() {
-        let ask = effect_ask(0, "KXRT").ask;
+        let ask = effect_ask(0, "KXRT");
         for (body, expected) in [
             (json!({ "decision": "allow" }), "Once"),
             (json!({ "decision": "allow", "scope": "session" }), "Session"),
@@ -183,7 +192,7 @@ mod tests {
 
     #[test]
     fn reads_answers_to_the_questions_that_were_asked() {
-        let ask = question_ask().ask;
+        let ask = question_ask();
         for (body, expected) in [
             (
                 json!({ "answers": { "Which sizes?": "1, 2", "Which colour?": "Red" } }),
@@ -202,5 +211,14 @@ mod tests {
         ] {
             assert_eq!(read(&ask, &body), expected, "{body}");
         }
+    }
+
+    #[test]
+    fn answers_of_an_earlier_dialog_stand_unless_there_are_others() {
+        let mut half = question_ask();
+        half.answered = vec!["Red".to_owned()];
+        let read = |answers: Value| read(&half, &json!({ "answers": answers }));
+        assert_eq!(read(json!({ "Which sizes?": "2" })), "Red | 2");
+        assert_eq!(read(json!({ "Which colour?": "Green", "Which sizes?": "2" })), "Green | 2");
     }
 }

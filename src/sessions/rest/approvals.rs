@@ -67,7 +67,7 @@ impl Rest {
         if !is_open(&*self.store, &self.running, &row).await? {
             return Err(closed());
         }
-        let decision = read_decision(&asked.ask, body)?;
+        let decision = read_decision(&asked, body)?;
         self.check_updated_input(&asked.ask.tool, &decision)?;
         match self.store.commit(vec![decide(row.id.clone(), &decision)]).await {
             Ok(()) => {}
@@ -129,9 +129,10 @@ impl Rest {
 
 fn item(row: &ApprovalRow, asked: Asked) -> ApprovalItem {
     let choices = choices(&asked.ask);
+    let questions = asked.unanswered().to_vec();
     let (effect, questions) = match asked.ask.about {
         About::Effect(effect) => (Some(effect.markdown), None),
-        About::Questions { questions } => (None, Some(questions)),
+        About::Questions { .. } => (None, Some(questions)),
     };
     ApprovalItem {
         id: row.id.clone(),

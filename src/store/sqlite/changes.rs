@@ -196,7 +196,8 @@ impl<'a> Applier<'a> {
         let mut statement = self.connection.prepare_cached(
             "INSERT INTO approvals (id, session, turn, created_ms, expires_ms, body, decision) \
              VALUES (?1, (SELECT seq FROM sessions WHERE id = ?2 AND scope = ?3), ?4, ?5, ?6, ?7, \
-             ?8) ON CONFLICT (id) DO UPDATE SET expires_ms = excluded.expires_ms",
+             ?8) ON CONFLICT (id) DO UPDATE SET expires_ms = excluded.expires_ms, \
+             body = excluded.body",
         )?;
         statement.execute(params![
             row.id.as_str(),

@@ -45,7 +45,9 @@ impl Model {
             Change::Approval(row) => {
                 expect(self.turns.iter().any(|turn| turn.id == row.turn))?;
                 match self.approvals.iter_mut().find(|approval| approval.id == row.id) {
-                    Some(known) => known.expires_ms = row.expires_ms,
+                    Some(known) => {
+                        (known.expires_ms, known.body) = (row.expires_ms, row.body.clone());
+                    }
                     None => self.approvals.push(row.clone()),
                 }
             }
@@ -129,6 +131,7 @@ impl World {
             5 | 6 => Change::Entry(EntryRow { turn: self.turns[thing].id.clone(), body }),
             7 => Change::Approval(ApprovalRow {
                 expires_ms: i64::from(detail),
+                body,
                 ..self.approvals[thing].clone()
             }),
             8 => Change::Decide { approval: self.approvals[thing].id.clone(), decision: body },
