@@ -20,6 +20,10 @@ pub(crate) trait Recorder: Send + Sync + fmt::Debug {
     fn commit(&self, entry: Entry) -> BoxFuture<'static, Result<(), ApiError>>;
 }
 
+/// Stands between a round that was open and the user's words behind it: many models take no
+/// user message right after the answers to their calls.
+pub(crate) const SETTLED: &str = "These calls are settled.";
+
 /// A recorder of a turn of which nothing is kept.
 #[derive(Debug)]
 pub(crate) struct NoRecord;

@@ -9,7 +9,7 @@ use super::canonical;
 use super::matching::is_interrupted;
 use super::pairs::INTERRUPTED;
 use super::record::TurnRecord;
-use crate::agent::record::{Compacted, Entry, Intent, OpenCall, OpenRound, RecordedRound};
+use crate::agent::record::{Compacted, Entry, Intent, OpenCall, OpenRound, RecordedRound, SETTLED};
 use crate::store::rows::TurnStatus;
 
 /// Answers a call that was running when the server was killed.
@@ -138,9 +138,12 @@ fn answer(id: &Value, content: &str) -> Value {
 
 pub(crate) fn ends_with_tool(round: &RecordedRound) -> bool {
     // Inside a text the quotes would be escaped.
-    let last = |what: &[u8]| memmem::rfind(round.messages.as_bytes(), what);
+    let has_answers = memmem::find(round.messages.as_bytes(), br#""tool_call_id":"#).is_some();
     // A message of ours may stand behind the answers.
-    last(br#""tool_call_id":"#) > last(br#"{"role":"assistant""#)
+    let before = |end: &str| round.messages.strip_suffix(end)?.strip_suffix(SETTLED);
+    let is_settled =
+        || before("\"}]").is_some_and(|it| it.ends_with(r#"{"role":"assistant","content":""#));
+    has_answers && !is_settled()
 }
 
 /// The open round with what an earlier attempt at closing it has settled. Nothing runs twice.

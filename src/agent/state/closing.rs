@@ -9,14 +9,10 @@ use super::{TurnEffect, TurnState};
 use crate::agent::beginning::HistoryPiece;
 use crate::agent::conversation::{Exchange, answer_message};
 use crate::agent::limits::fit_round;
-use crate::agent::record::{Entry, OpenCall, OpenRound, RecordedRound};
+use crate::agent::record::{Entry, OpenCall, OpenRound, RecordedRound, SETTLED};
 use crate::agent::round::{Answer, Round};
 use crate::execution::pipeline::ToolResult;
 use crate::openai::chunk::FinishReason;
-
-/// Stands between a round that was open and the user's words behind it: many models take no
-/// user message right after the answers to their calls.
-const SETTLED: &str = "These calls are settled.";
 
 impl TurnState {
     /// Adds the round with its answers to the conversation, and goes on to the next round.
