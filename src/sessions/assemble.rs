@@ -112,19 +112,18 @@ pub(crate) fn assemble(chain: &Chain, request: Request) -> Result<Outcome, ApiEr
     let asked = start.asked(chain, &messages, &found);
     let instructions = instructions(&messages, &found);
     let answers = client_answers(chain, &messages, &alignment);
-    let known_ids = all_ids(&messages, &found);
-    let (start_of, asked_of) = (&start, asked.as_slice());
+    let known = known_calls(&found);
     let list = List {
         chain,
         alignment,
         answers,
-        start: start_of,
-        asked: asked_of,
+        start: &start,
+        asked: &asked,
         found: &found,
-        known_ids,
+        recorded_ids: &known,
+        own_ids: call_ids(&messages),
     };
     list.write(messages, &before, &mut transcript);
-    let known = known_calls(&found);
     let pieces = if transcript.drafts.is_empty() && start.is_resume() {
         Vec::new()
     } else {
@@ -154,13 +153,9 @@ fn known_calls(found: &Found) -> HashSet<&str> {
     calls.filter_map(|call| call["id"].as_str()).collect()
 }
 
-/// The ids of all calls, if the list has any answers.
-fn all_ids(messages: &[ClientMessage], found: &Found) -> HashSet<Box<str>> {
-    if messages.iter().all(|message| message.answers.is_none()) {
-        return HashSet::new();
-    }
-    let calls = messages.iter().flat_map(|message| &message.calls).map(|call| call.id.clone());
-    calls.chain(known_calls(found).into_iter().map(Into::into)).collect()
+/// The ids of the calls in the client's list.
+fn call_ids(messages: &[ClientMessage]) -> HashSet<Box<str>> {
+    messages.iter().flat_map(|message| &message.calls).map(|call| call.id.clone()).collect()
 }
 
 /// Tool messages by their ids.
@@ -198,8 +193,10 @@ struct List<'a> {
     /// The new turn's user messages by their place in the list.
     asked: &'a [(usize, SentMessage)],
     found: &'a Found,
-    /// The ids of all calls of the list and of the records.
-    known_ids: HashSet<Box<str>>,
+    /// The ids of the calls that clients were sent.
+    recorded_ids: &'a HashSet<&'a str>,
+    /// The ids of the calls in the list itself.
+    own_ids: HashSet<Box<str>>,
 }
 
 impl List<'_> {
@@ -242,7 +239,7 @@ impl List<'_> {
     /// Whether the message answers a call that neither the list nor a record has.
     fn is_stray(&self, message: &ClientMessage) -> bool {
         let Some(id) = message.answers.as_deref() else { return false };
-        !message.answers_card() && !self.known_ids.contains(id)
+        !message.answers_card() && !self.recorded_ids.contains(id) && !self.own_ids.contains(id)
     }
 
     /// The record of a link, unless the client keeps the hidden messages itself.

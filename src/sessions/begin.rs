@@ -14,6 +14,7 @@ use super::decisions::{are_decided, decisions};
 use super::loading::Loading;
 use super::matching::Turn;
 use super::message::ClientMessage;
+use super::open_approvals::approvals_of;
 use super::record::{Facts, TurnRecord};
 use super::request::ChatRequest;
 use super::resolve::{MAX_WAIT, ResolvedSession};
@@ -25,8 +26,8 @@ use crate::agent::record::{Asked, OpenCall};
 use crate::clock;
 use crate::errors::ApiError;
 use crate::ids::{KeyId, Scope, TurnId};
+use crate::store::StoreError;
 use crate::store::rows::{ApprovalRow, Change, TurnStatus};
-use crate::store::{ApprovalKey, StoreError};
 use crate::upstream::TraceHeaders;
 
 /// How often a request begins anew because another one was quicker.
@@ -210,14 +211,7 @@ impl Sessions {
         let Some(open) = last.open().filter(|open| !open.asked.is_empty()) else {
             return Ok(Vec::new());
         };
-        let mut rows = self.store.approvals(scope, ApprovalKey::Turn(last.row.id.clone())).await?;
-        // What is asked again keeps the approvals of the turn that asked first.
-        for asked in &open.asked {
-            if rows.iter().all(|row| row.id != asked.id) {
-                rows.extend(self.store.approvals(scope, ApprovalKey::Id(asked.id.clone())).await?);
-            }
-        }
-        Ok(rows)
+        approvals_of(&*self.store, scope, &last.row.id, Some(open)).await
     }
 }
 

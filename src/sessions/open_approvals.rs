@@ -1,9 +1,10 @@
-//! Lists what a person can decide now.
+//! Finds approvals: those of a round, and what a person can decide now.
 
 use super::matching;
 use super::running::Running;
+use crate::agent::record::OpenRound;
 use crate::clock;
-use crate::ids::Scope;
+use crate::ids::{Scope, TurnId};
 use crate::store::rows::{ApprovalRow, TurnStatus};
 use crate::store::{ApprovalKey, Store, StoreError, TurnKey};
 
@@ -44,4 +45,21 @@ pub(super) async fn is_open(
     let behind = matching::turns(store.turns(row.scope, behind).await?);
     let mut passed_by = behind.iter().filter(|turn| !turn.body.resumes);
     Ok(passed_by.all(|turn| turn.row.parent.as_ref() != Some(&row.turn)))
+}
+
+/// The approvals of a round that a turn left open. What is asked again keeps the approvals of the
+/// turn that asked first.
+pub(super) async fn approvals_of(
+    store: &dyn Store,
+    scope: Scope,
+    turn: &TurnId,
+    open: Option<&OpenRound>,
+) -> Result<Vec<ApprovalRow>, StoreError> {
+    let mut rows = store.approvals(scope, ApprovalKey::Turn(turn.clone())).await?;
+    for asked in open.into_iter().flat_map(|open| &open.asked) {
+        if rows.iter().all(|row| row.id != asked.id) {
+            rows.extend(store.approvals(scope, ApprovalKey::Id(asked.id.clone())).await?);
+        }
+    }
+    Ok(rows)
 }

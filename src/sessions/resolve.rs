@@ -30,8 +30,7 @@ pub(super) struct ResolvedSession {
     pub(super) row: Option<SessionRow>,
     /// The name that a new session gets.
     pub(super) name: Option<SessionName>,
-    /// The session of the turn that the request goes on from, if that is another one. A new
-    /// session takes over its prompt.
+    /// The session whose prompt a new one takes over, since its transcript goes on there.
     pub(super) origin: Option<SessionRow>,
     pub(super) found: Found,
     pub(super) slot: SessionSlot,
@@ -111,8 +110,10 @@ impl Sessions {
             None => self.elsewhere(search, named).await?,
         };
         let Some(slot) = slot else { return self.fork(search.scope, row, found).await };
-        let is_elsewhere = found.path.last().is_some_and(|turn| turn.row.session != id);
-        let origin = if is_elsewhere { self.origin(search.scope, &found).await? } else { None };
+        let origin = match &row {
+            Some(_) => None,
+            None => self.origin(search.scope, &found).await?,
+        };
         // What is ambiguous stays so under a new name.
         let is_known = row.is_some() || found.session.is_some();
         let found = Found { session: is_known.then(|| id.clone()), ..found };
@@ -140,11 +141,8 @@ impl Sessions {
 
     /// By content address. Where that is off, a frontend's chat still finds its own turns.
     async fn elsewhere(&self, search: Search<'_>, named: &ExplicitId) -> Result<Found, StoreError> {
-        if self.content_address {
-            return search.by_content().await;
-        }
-        if matches!(named, ExplicitId::Own(_)) {
-            return Ok(Found::default());
+        if self.content_address || matches!(named, ExplicitId::Own(_)) {
+            return self.by_content(search).await;
         }
         let found = search.by_content().await?;
         let last = found.path.last().and_then(|turn| turn.body.session_name.as_deref());

@@ -14,7 +14,7 @@ use crate::errors::{ApiError, ErrorCode};
 use crate::execution::ask::{About, Decision, Question};
 use crate::ids::{ApprovalId, Scope, SessionId, TurnId};
 use crate::sessions::decisions::{asked, decide};
-use crate::sessions::open_approvals::{is_open, open_approvals};
+use crate::sessions::open_approvals::{approvals_of, is_open, open_approvals};
 use crate::store::rows::ApprovalRow;
 use crate::store::{ApprovalKey, StoreError, TurnKey};
 
@@ -102,16 +102,9 @@ impl Rest {
         turn: TurnId,
     ) -> Result<bool, StoreError> {
         let mut closed = false;
-        let mut rows = self.store.approvals(scope, ApprovalKey::Turn(turn.clone())).await?;
-        // What was asked again has the approvals of the turn that asked first.
-        let record = self.running.records().newest(scope, TurnKey::Id(turn)).await?;
+        let record = self.running.records().newest(scope, TurnKey::Id(turn.clone())).await?;
         let open = record.as_ref().and_then(|record| record.open());
-        for asked in open.into_iter().flat_map(|open| &open.asked) {
-            if rows.iter().all(|row| row.id != asked.id) {
-                rows.extend(self.store.approvals(scope, ApprovalKey::Id(asked.id.clone())).await?);
-            }
-        }
-        for row in rows {
+        for row in approvals_of(&*self.store, scope, &turn, open).await? {
             if row.decision.is_some() {
                 continue;
             }

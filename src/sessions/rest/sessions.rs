@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::{Page, Rest, not_found, seconds};
-use crate::errors::{ApiError, ErrorCode};
+use crate::errors::ApiError;
 use crate::ids::{Scope, SessionId};
 use crate::sessions::ancestry::path_to;
 use crate::sessions::export::messages;
@@ -61,7 +61,10 @@ impl Rest {
         limit: usize,
     ) -> Result<Page<SessionItem>, ApiError> {
         let after = match after {
-            Some(after) => Some(self.session(scope, after).await?.id),
+            Some(after) => {
+                let session = self.stored(scope, after).await?;
+                Some(session.ok_or_else(|| not_found("session"))?.id)
+            }
             None => None,
         };
         let page = self.store.sessions(scope, after, limit).await?;
@@ -70,12 +73,9 @@ impl Rest {
     }
 
     pub(crate) async fn export(&self, scope: Scope, id: &str) -> Result<SessionExport, ApiError> {
-        let session = match self.session(scope, id).await {
-            Err(error) if error.code == ErrorCode::NotFound => {
-                let turn = self.first_turn(scope, id).ok_or(error)?;
-                return Ok(SessionExport { session: not_kept_yet(&turn), messages: Vec::new() });
-            }
-            found => found?,
+        let Some(session) = self.stored(scope, id).await? else {
+            let session = not_kept_yet(&*self.first_turn(scope, id)?);
+            return Ok(SessionExport { session, messages: Vec::new() });
         };
         let loading = Loading::new(&self.memory_budget);
         loading.add(self.store.size(scope, SizeOf::Turns(session.id.clone())).await?)?;
@@ -87,11 +87,9 @@ impl Rest {
 
     /// Stops what runs in the session, and removes it.
     pub(crate) async fn delete(&self, scope: Scope, id: &str) -> Result<Deleted, ApiError> {
-        let session = match self.session(scope, id).await {
-            Err(error) if error.code == ErrorCode::NotFound => {
-                self.first_turn(scope, id).ok_or(error)?.session.clone()
-            }
-            found => found?.id,
+        let session = match self.stored(scope, id).await? {
+            Some(session) => session.id,
+            None => self.first_turn(scope, id)?.session.clone(),
         };
         let slot = self.stopped(scope, &session).await?;
         self.store.commit(vec![Change::Forget(session.clone())]).await?;
@@ -116,10 +114,11 @@ impl Rest {
     }
 
     /// The first turn of a session that is not in the store yet.
-    fn first_turn(&self, scope: Scope, id: &str) -> Option<Arc<SharedTurn>> {
+    fn first_turn(&self, scope: Scope, id: &str) -> Result<Arc<SharedTurn>, ApiError> {
         let is_it =
             |turn: &Arc<SharedTurn>| turn.session_name == id || turn.session.to_string() == id;
-        self.running.of_scope(scope).into_iter().find(is_it)
+        let turn = self.running.of_scope(scope).into_iter().find(is_it);
+        turn.ok_or_else(|| not_found("session"))
     }
 
     /// The records of the newest branch, the oldest first. `turns` are all of a session, the
@@ -144,16 +143,16 @@ impl Rest {
 
     /// The session with this id, or the client's own name for it, or the chat id of a frontend,
     /// which may name a session for each model: then the one used last.
-    async fn session(&self, scope: Scope, id: &str) -> Result<SessionRow, ApiError> {
+    async fn stored(&self, scope: Scope, id: &str) -> Result<Option<SessionRow>, StoreError> {
         let by_id = SessionId::parse(id).map(SessionKey::Id);
         let by_name = SessionKey::Name(SessionName { text: id.to_owned(), model: None });
         let by_chat = SessionKey::NameText(id.to_owned());
         for key in by_id.into_iter().chain([by_name, by_chat]) {
             if let Some(found) = self.store.session(scope, key).await? {
-                return Ok(found);
+                return Ok(Some(found));
             }
         }
-        Err(not_found("session"))
+        Ok(None)
     }
 }
 
