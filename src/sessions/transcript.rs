@@ -1,8 +1,8 @@
 //! Turns the records of turns back into what really happened.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use memchr::memmem;
+use memchr::memmem::Finder;
 use serde_json::{Value, json};
 
 use super::canonical;
@@ -138,7 +138,8 @@ fn answer(id: &Value, content: &str) -> Value {
 
 pub(crate) fn ends_with_tool(round: &RecordedRound) -> bool {
     // Inside a text the quotes would be escaped.
-    let has_answers = memmem::find(round.messages.as_bytes(), br#""tool_call_id":"#).is_some();
+    static ANSWER: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(br#""tool_call_id":"#));
+    let has_answers = ANSWER.find(round.messages.as_bytes()).is_some();
     // A message of ours may stand behind the answers.
     let before = |end: &str| round.messages.strip_suffix(end)?.strip_suffix(SETTLED);
     let is_settled =

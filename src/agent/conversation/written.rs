@@ -1,7 +1,9 @@
 //! Serialises one round for upstream: the assistant's message and the answers to its calls.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
-use memchr::memmem;
+use memchr::memmem::Finder;
 use serde_json::{Value, json};
 
 use super::Exchange;
@@ -141,7 +143,8 @@ pub(super) fn without_brackets(array: &str) -> &str {
 
 /// Whether calls with answers are among the messages.
 pub(super) fn has_calls(messages: &str) -> bool {
-    memmem::find(messages.as_bytes(), br#""tool_calls""#).is_some()
+    static CALLS: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(br#""tool_calls""#));
+    CALLS.find(messages.as_bytes()).is_some()
 }
 
 /// Writes messages, which stand with commas between them, in another form than the whole.
