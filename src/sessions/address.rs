@@ -41,7 +41,10 @@ pub(crate) struct Link {
     pub(crate) text: String,
     /// Of the calls that a client sees.
     pub(crate) call_ids: Vec<Box<str>>,
-    pub(crate) digests: LinkDigests,
+    /// `LinkDigests::chain`.
+    pub(crate) chain: Digest,
+    /// `LinkDigests::link`.
+    pub(crate) own: Digest,
     /// From its first to its last message in the list.
     pub(crate) range: RangeInclusive<usize>,
     /// The client keeps the calls of the server's tools itself.
@@ -120,15 +123,23 @@ impl Chain {
         if open.text.is_empty() && open.call_ids.is_empty() {
             return;
         }
-        let before = self.links.last().map(|link| link.digests.chain);
+        let before = self.links.last().map(|link| link.chain);
+        let own = own_digest(&self.scope, &open.text, &open.call_ids);
         self.links.push(Link {
-            digests: digests(&self.scope, before, &open.text, &open.call_ids),
+            chain: chain_digest(&self.scope, before, &own),
+            own,
             text: open.text,
             call_ids: open.call_ids,
             range: first..=last,
             has_hidden_calls: open.has_hidden_calls,
         });
         self.users.push(Vec::new());
+    }
+
+    /// The digest of the last link's beginning ([`LinkDigests`]).
+    pub(crate) fn last_head(&self) -> Option<Digest> {
+        let (last, before) = self.links.split_last()?;
+        head_digest(&self.scope, before.last().map(|link| link.chain), &last.text)
     }
 
     /// The user messages behind the last link.
@@ -139,7 +150,7 @@ impl Chain {
     /// The chain digests to look up, newest first, in portions: the first portion of which any
     /// is known has the longest chain.
     pub(crate) fn lookups(&self) -> Vec<Vec<Digest>> {
-        let mut digests = self.links.iter().rev().map(|link| link.digests.chain).peekable();
+        let mut digests = self.links.iter().rev().map(|link| link.chain).peekable();
         let mut portions = Vec::new();
         let mut size = FIRST_LOOKUP;
         while digests.peek().is_some() {
@@ -157,7 +168,7 @@ impl Chain {
             Some((last, before)) => (before, last.text.clone(), last.call_ids.clone()),
             None => (self.links.as_slice(), String::new(), Vec::new()),
         };
-        let last = before.last().map(|link| link.digests.chain);
+        let last = before.last().map(|link| link.chain);
         ChainTail { scope: self.scope, links: before.len(), last, text, call_ids }
     }
 }
@@ -177,7 +188,10 @@ impl ChainTail {
         if text.is_empty() && ids.is_empty() {
             return (depth(self.links), None);
         }
-        (depth(self.links + 1), Some(digests(&self.scope, self.last, &text, &ids)))
+        let link = own_digest(&self.scope, &text, &ids);
+        let chain = chain_digest(&self.scope, self.last, &link);
+        let head = head_digest(&self.scope, self.last, &text);
+        (depth(self.links + 1), Some(LinkDigests { chain, link, head }))
     }
 }
 
@@ -231,13 +245,7 @@ fn list_end(messages: &[ClientMessage]) -> ListEnd {
 }
 
 /// White space is left out: frontends join the pieces of an answer with it or without.
-fn digests(
-    scope: &Scope,
-    before: Option<Digest>,
-    text: &str,
-    call_ids: &[Box<str>],
-) -> LinkDigests {
-    let keyed = |bytes: &[u8]| *blake3::keyed_hash(scope.as_bytes(), bytes).as_bytes();
+fn own_digest(scope: &Scope, text: &str, call_ids: &[Box<str>]) -> Digest {
     let mut own = Vec::with_capacity(text.len() + 64);
     own.extend_from_slice(b"link!");
     push_solid(&mut own, text);
@@ -245,19 +253,25 @@ fn digests(
         own.extend_from_slice(&(id.len() as u64).to_le_bytes());
         own.extend_from_slice(id.as_bytes());
     }
-    let link = keyed(&own);
-    let before = before.unwrap_or_default();
+    keyed(scope, &own)
+}
+
+fn chain_digest(scope: &Scope, before: Option<Digest>, own: &Digest) -> Digest {
+    keyed(scope, &[b"chain", &before.unwrap_or_default()[..], own].concat())
+}
+
+/// `None` if the text is too short to be found by its beginning.
+fn head_digest(scope: &Scope, before: Option<Digest>, text: &str) -> Option<Digest> {
     let head = text::first_chars(text, MIN_PREFIX);
-    let is_long = head.chars().count() == MIN_PREFIX;
-    LinkDigests {
-        chain: keyed(&[b"chain", &before[..], &link[..]].concat()),
-        link,
-        head: is_long.then(|| {
-            let mut beginning = [b"head!", &before[..]].concat();
-            push_solid(&mut beginning, head);
-            keyed(&beginning)
-        }),
-    }
+    (head.chars().count() == MIN_PREFIX).then(|| {
+        let mut beginning = [b"head!", &before.unwrap_or_default()[..]].concat();
+        push_solid(&mut beginning, head);
+        keyed(scope, &beginning)
+    })
+}
+
+fn keyed(scope: &Scope, bytes: &[u8]) -> Digest {
+    *blake3::keyed_hash(scope.as_bytes(), bytes).as_bytes()
 }
 
 /// Adds the text without its spaces, and its length then.

@@ -98,7 +98,7 @@ impl<'a> Alignment<'a> {
     fn shows(chain: &Chain, link: usize, group: Group<'_>) -> bool {
         let (link, Some(last)) = (&chain.links[link], group.last()) else { return false };
         // The same digest is of the same words.
-        last.row.digests.is_some_and(|own| own.link == link.digests.link)
+        last.row.digests.is_some_and(|own| own.link == link.own)
             || shows(link, &group.said(), last.row.status)
     }
 

@@ -25,6 +25,9 @@ pub(crate) struct Tree {
     /// Newest first.
     order: Vec<TurnId>,
     children: HashMap<Option<TurnId>, Vec<TurnId>>,
+    /// The turns of other sessions that turns of this tree go on from. Some may have been added
+    /// since (`add_ancestor`).
+    foreign_parents: HashSet<TurnId>,
 }
 
 #[derive(Debug)]
@@ -92,6 +95,10 @@ impl Tree {
         let ids = turns.iter().map(|turn| turn.row.id.clone());
         self.order.splice(0..0, ids);
         for turn in turns.into_iter().rev() {
+            if let Some(parent) = turn.row.parent.as_ref().filter(|id| !self.turns.contains_key(id))
+            {
+                self.foreign_parents.insert(parent.clone());
+            }
             let children = self.children.entry(turn.row.parent.clone()).or_default();
             children.insert(0, turn.row.id.clone());
             self.turns.insert(turn.row.id.clone(), turn);
@@ -120,10 +127,10 @@ impl Tree {
         std::iter::successors(first, parent).take(self.turns.len())
     }
 
-    /// The turns of other sessions that turns of this tree go on from.
+    /// The turns of other sessions that turns of this tree go on from, and that are not in it.
     pub(crate) fn foreign_parents(&self) -> Vec<TurnId> {
-        let parents = self.children.keys().flatten();
-        parents.filter(|parent| !self.turns.contains_key(*parent)).cloned().collect()
+        let missing = |id: &&TurnId| !self.turns.contains_key(*id);
+        self.foreign_parents.iter().filter(missing).cloned().collect()
     }
 
     /// The turn of another session whose turns are not loaded, if one goes on from it.
@@ -146,7 +153,7 @@ impl Tree {
                 by_link.entry(digests.link).or_default().push(turn);
             }
         }
-        let known = |link: &Link| by_link.get(&link.digests.link);
+        let known = |link: &Link| by_link.get(&link.own);
         let (at, turns) = chain
             .links
             .iter()
@@ -169,7 +176,7 @@ impl Tree {
 
     /// How many answers in a row are the same, up to this link of the list.
     fn aligned(&self, chain: &Chain, turn: &Turn, at: usize) -> usize {
-        let links = chain.links[..=at].iter().rev().map(|link| link.digests.link);
+        let links = chain.links[..=at].iter().rev().map(|link| link.own);
         let turns = self.link_ends(&turn.row.id).map(|turn| turn.row.digests.map(|own| own.link));
         links.zip(turns).take(MAX_ALIGNED).take_while(|(link, own)| Some(*link) == *own).count()
     }

@@ -175,7 +175,7 @@ impl Search<'_> {
     /// The turns of whose answer the list's last link is the beginning.
     async fn cut_short(&self) -> Result<Vec<TurnRow>, StoreError> {
         let Some(link) = self.chain.links.last() else { return Ok(Vec::new()) };
-        let Some(head) = link.digests.head else { return Ok(Vec::new()) };
+        let Some(head) = self.chain.last_head() else { return Ok(Vec::new()) };
         let rows = self.store.turns(self.scope, TurnKey::Head(head)).await?;
         let mut cut = Vec::new();
         for row in rows.into_iter().take(MAX_SESSIONS) {
