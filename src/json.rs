@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// The kind of a value, known from its first byte.
@@ -43,6 +43,35 @@ pub(crate) fn boolean(value: &RawValue) -> Option<bool> {
 
 pub(crate) fn number(value: &RawValue) -> Option<f64> {
     serde_json::from_str(value.get()).ok()
+}
+
+/// The member of an object with this name, unless it is `null`. Keeps nothing of the others.
+pub(crate) fn member<'a>(object: &'a RawValue, name: &str) -> Option<&'a RawValue> {
+    let member = serde_json::Deserializer::from_str(object.get()).deserialize_map(Member(name));
+    member.ok().flatten().filter(|value| !is_null(value))
+}
+
+/// Reads one member of an object.
+struct Member<'n>(&'n str);
+
+impl<'de> Visitor<'de> for Member<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(Key(key)) = members.next_key()? {
+            if key == self.0 {
+                found = Some(members.next_value()?);
+            } else {
+                members.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
 }
 
 /// The items of a list, at most one more than `most`, so that the caller sees when there
@@ -261,6 +290,16 @@ mod tests {
         assert!(object.get("n").is_none());
         assert_eq!(object.string("é").unwrap(), "é");
         assert_eq!(object.keys().collect::<Vec<_>>(), ["b", "a", "n", "é"]);
+    }
+
+    #[test]
+    fn one_member_is_read_alone() {
+        let object = raw(r#"{"n": null, "a": {"b": 1}, "b": "c", "\u00e9": [2]}"#.to_owned());
+        let read = |name: &str| member(&object, name).map(RawValue::get);
+        assert_eq!(read("a"), Some(r#"{"b": 1}"#));
+        assert_eq!(read("é"), Some("[2]"));
+        assert_eq!((read("n"), read("c")), (None, None));
+        assert!(member(&raw("[1]".to_owned()), "a").is_none());
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl ClientMessage {
     /// All that a person has sent, which may be consent: the text, and the name of each part that
     /// is none.
     pub(crate) fn whole_text(&self) -> String {
-        let content = Object::from_raw(&self.json).and_then(|message| message.get("content"));
+        let content = json::member(&self.json, "content");
         let Some(parts) = content.filter(|content| json::kind(content) == Kind::Array) else {
             return self.text().into_owned();
         };
@@ -89,9 +89,7 @@ impl ClientMessage {
 
 /// The text of a message, or its text parts joined with line ends.
 pub(crate) fn text_of(message: &RawValue) -> Cow<'_, str> {
-    let Some(content) = Object::from_raw(message).and_then(|message| message.get("content")) else {
-        return Cow::Borrowed("");
-    };
+    let Some(content) = json::member(message, "content") else { return Cow::Borrowed("") };
     match json::kind(content) {
         Kind::String => json::string(content).unwrap_or_default(),
         Kind::Array => Cow::Owned(text_of_parts(content)),

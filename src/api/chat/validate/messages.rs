@@ -214,7 +214,7 @@ fn read_assistant<'a>(
 
 /// Frontends keep an answer that was stopped before its first token like this.
 fn is_empty_text(content: &RawValue) -> bool {
-    json::string(content).is_some_and(|text| text.is_empty())
+    content.get() == r#""""#
 }
 
 /// Whether the message has nothing but its role.
