@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// The kind of a value, known from its first byte.
@@ -152,6 +153,11 @@ pub(crate) fn can_be_kept(json: &str) -> bool {
         }
     }
     true
+}
+
+/// The value, if it can be kept and every number in it can be read.
+pub(crate) fn kept_value(value: &RawValue) -> Option<Value> {
+    can_be_kept(value.get()).then(|| serde_json::from_str(value.get()).ok())?
 }
 
 /// Writes `text` as a JSON string.

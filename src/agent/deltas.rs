@@ -1,6 +1,5 @@
 //! Selects which members of the model's deltas the client sees.
 
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::events::{RawDelta, TurnEvent};
@@ -60,7 +59,7 @@ fn text_of(value: &RawValue) -> Option<String> {
 
 /// Whether the value parses: it may be nested too deeply for a client's parser.
 pub(super) fn is_readable(value: &RawValue) -> bool {
-    json::can_be_kept(value.get()) && serde_json::from_str::<Value>(value.get()).is_ok()
+    json::kept_value(value).is_some()
 }
 
 #[cfg(test)]

@@ -48,8 +48,7 @@ impl AssistantMessage {
 
     /// Adds one part of a `content` that came as a list.
     pub(crate) fn push_part(&mut self, part: &RawValue) {
-        let part = Some(part.get()).filter(|part| json::can_be_kept(part));
-        let Some(part) = part.and_then(|part| serde_json::from_str(part).ok()) else { return };
+        let Some(part) = json::kept_value(part) else { return };
         if let Some(text) = parts::plain_text(&part) {
             return self.content.push_str(text);
         }

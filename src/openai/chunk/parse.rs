@@ -289,8 +289,7 @@ fn or_default<T: Default>(filled: Option<Filled<T>>) -> T {
 
 fn keep(members: &mut IndexMap<String, Value>, name: &str, value: &RawValue) {
     if value.get() != "null"
-        && json::can_be_kept(value.get())
-        && let Ok(value) = serde_json::from_str(value.get())
+        && let Some(value) = json::kept_value(value)
     {
         members.insert(name.to_owned(), value);
     }
