@@ -10,7 +10,7 @@ use axum::http::request::Parts;
 use crate::http::client_key::ClientKey;
 use crate::http::request_id::header_value;
 use crate::ids::{KeyId, RequestId, Scope};
-use crate::sessions::names::{self, IdSources};
+use crate::sessions::id_sources::{self, IdSources};
 use crate::upstream::TraceHeaders;
 
 /// The parts of a request that are available before its body is read.
@@ -41,7 +41,7 @@ where
         let sources = Arc::<IdSources>::from_ref(state);
         let header = |name: &str| parts.headers.get(name).map(HeaderValue::as_bytes);
         let is_trusted = client_key.trust_forwarded_user;
-        let user = names::forwarded_user(header, &sources.user_headers, is_trusted);
+        let user = id_sources::forwarded_user(header, &sources.user_headers, is_trusted);
         let scope = Scope::new(&key_id, user.as_deref());
         Ok(Self { request_id, key_id, client_key, scope, upstream_headers })
     }

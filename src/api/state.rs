@@ -13,7 +13,7 @@ use crate::http::auth::Authenticator;
 use crate::http::hosts::HostPolicy;
 use crate::limits::Limits;
 use crate::memory_budget::MemoryBudget;
-use crate::sessions::names::IdSources;
+use crate::sessions::id_sources::IdSources;
 use crate::sessions::rest::Rest;
 use crate::tools::toolset::Toolset;
 use crate::upstream;

@@ -28,8 +28,8 @@ pub(crate) struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    fn asked(self) -> &'a [SentMessage] {
-        self.turns.first().map_or(&[], |turn| &turn.body.asked)
+    fn user_messages(self) -> &'a [SentMessage] {
+        self.turns.first().map_or(&[], |turn| &turn.body.user_messages)
     }
 
     pub(crate) fn last(self) -> Option<&'a Arc<TurnRecord>> {
@@ -56,10 +56,10 @@ pub(crate) fn groups(path: &[Arc<TurnRecord>]) -> Vec<Group<'_>> {
 }
 
 /// Whether the user messages end with these.
-fn ends_with(users: &[User], asked: &[SentMessage]) -> bool {
-    let start = users.len().checked_sub(asked.len()).filter(|_| !asked.is_empty());
+fn ends_with(users: &[User], sent: &[SentMessage]) -> bool {
+    let start = users.len().checked_sub(sent.len()).filter(|_| !sent.is_empty());
     start.is_some_and(|start| {
-        users[start..].iter().zip(asked).all(|(user, sent)| user.words == sent.words)
+        users[start..].iter().zip(sent).all(|(user, sent)| user.words == sent.words)
     })
 }
 
@@ -77,17 +77,17 @@ impl<'a> Alignment<'a> {
         // The user messages of the current gap that no later turn was asked.
         let mut left: &[User] = &chain.users[links][..users];
         for (back, group) in groups(path).into_iter().rev().enumerate() {
-            let asked = group.asked();
+            let sent = group.user_messages();
             // A stopped turn of which the client kept no answer: its words stand before those
             // of a later turn. That is looked at first, since answers may begin alike.
             let is_stopped = group.last().is_some_and(|turn| is_interrupted(turn.row.status));
-            if let Some(last) = left.last().filter(|_| is_stopped && ends_with(left, asked)) {
+            if let Some(last) = left.last().filter(|_| is_stopped && ends_with(left, sent)) {
                 alignment.behind.insert(last.index, group);
-                left = alignment.take_users(left, asked);
+                left = alignment.take_users(left, sent);
             } else if link > 0 && (back == 0 || Self::shows(chain, link - 1, group)) {
                 link -= 1;
                 alignment.links.insert(link, group);
-                left = alignment.take_users(&chain.users[link], asked);
+                left = alignment.take_users(&chain.users[link], sent);
             } else {
                 break;
             }
@@ -103,10 +103,10 @@ impl<'a> Alignment<'a> {
     }
 
     /// Notes the user messages whose words are unchanged. Returns those before the turn's.
-    fn take_users<'u>(&mut self, users: &'u [User], asked: &'a [SentMessage]) -> &'u [User] {
-        let (before, own) = users.split_at(users.len().saturating_sub(asked.len()));
+    fn take_users<'u>(&mut self, users: &'u [User], sent: &'a [SentMessage]) -> &'u [User] {
+        let (before, own) = users.split_at(users.len().saturating_sub(sent.len()));
         // Some may have been removed or edited: the others are found in their order.
-        let mut known = asked.iter();
+        let mut known = sent.iter();
         for user in own {
             let mut rest = known.clone();
             if let Some(sent) = rest.find(|sent| sent.words == user.words) {

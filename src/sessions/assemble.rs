@@ -61,7 +61,7 @@ pub(crate) struct Assembled {
     /// As in `TurnBody`.
     pub(crate) instructions: Option<Vec<String>>,
     /// The user messages of the new turn (`TurnBody`).
-    pub(crate) asked: Vec<SentMessage>,
+    pub(crate) user_messages: Vec<SentMessage>,
     pub(crate) continues: bool,
     pub(crate) resumes: bool,
 }
@@ -109,7 +109,7 @@ pub(crate) fn assemble(chain: &Chain, request: Request) -> Result<Outcome, ApiEr
     let mut before = if server_history { groups(&found.path) } else { Vec::new() };
     // What the list shows is written with it.
     before.truncate(before.len().saturating_sub(alignment.behind.len() + alignment.links.len()));
-    let asked = start.asked(chain, &messages, &found);
+    let user_messages = start.user_messages(chain, &messages, &found);
     let instructions = instructions(&messages, &found);
     let answers = client_answers(chain, &messages, &alignment);
     let known = known_calls(&found);
@@ -118,7 +118,7 @@ pub(crate) fn assemble(chain: &Chain, request: Request) -> Result<Outcome, ApiEr
         alignment,
         answers,
         start: &start,
-        asked: &asked,
+        user_messages: &user_messages,
         found: &found,
         recorded_ids: &known,
         own_ids: call_ids(&messages),
@@ -129,7 +129,7 @@ pub(crate) fn assemble(chain: &Chain, request: Request) -> Result<Outcome, ApiEr
     } else {
         pairs::repair(transcript.drafts, |id| known.contains(id))?
     };
-    Ok(Outcome::Turn(Box::new(start.finish(chain, pieces, (instructions, asked), &found))))
+    Ok(Outcome::Turn(Box::new(start.finish(chain, pieces, (instructions, user_messages), &found))))
 }
 
 /// The instructions that the list begins with, if no turn of the path has recorded the same.
@@ -191,7 +191,7 @@ struct List<'a> {
     answers: HashMap<usize, Answers>,
     start: &'a Start,
     /// The new turn's user messages by their place in the list.
-    asked: &'a [(usize, SentMessage)],
+    user_messages: &'a [(usize, SentMessage)],
     found: &'a Found,
     /// The ids of the calls that clients were sent.
     recorded_ids: &'a HashSet<&'a str>,
@@ -265,7 +265,7 @@ impl List<'_> {
             out.leading = out.drafts.len();
         }
         for group in groups {
-            for sent in group.turns.iter().flat_map(|turn| &turn.body.asked) {
+            for sent in group.turns.iter().flat_map(|turn| &turn.body.user_messages) {
                 if !sent.sent.is_empty() {
                     out.push_user(Draft::Known(client_piece(&sent.sent)));
                 }
@@ -275,8 +275,8 @@ impl List<'_> {
     }
 
     fn write_user(&self, at: usize, message: ClientMessage, out: &mut Transcript) {
-        if let Ok(own) = self.asked.binary_search_by_key(&at, |(index, _)| *index) {
-            let (_, own) = &self.asked[own];
+        if let Ok(own) = self.user_messages.binary_search_by_key(&at, |(index, _)| *index) {
+            let (_, own) = &self.user_messages[own];
             // The beginning has the user messages that do not stand in front of the turn.
             if !self.start.keeps_users() && !own.sent.is_empty() {
                 out.push_user(Draft::Known(client_piece(&own.sent)));

@@ -15,7 +15,7 @@ use super::loading::Loading;
 use super::matching::Turn;
 use super::message::ClientMessage;
 use super::open_approvals::approvals_of;
-use super::record::{Facts, TurnRecord};
+use super::record::{SessionState, TurnRecord};
 use super::request::ChatRequest;
 use super::resolve::{MAX_WAIT, ResolvedSession};
 use super::running::limits::RunPermit;
@@ -54,7 +54,7 @@ pub(crate) struct Caller {
 pub(super) struct Prepared {
     pub(super) resolved: ResolvedSession,
     /// What held after the turn that the request goes on from.
-    pub(super) facts: Option<Facts>,
+    pub(super) state: Option<SessionState>,
     /// Of the chain of the client's list.
     pub(super) tail: ChainTail,
     pub(super) assembled: Assembled,
@@ -130,7 +130,7 @@ impl Sessions {
         approvals: &[ApprovalRow],
     ) -> Result<Option<Prepared>, ApiError> {
         let is_decided = is_decided(&resolved, approvals);
-        let facts = resolved.recall(request.server_history);
+        let state = resolved.recall(request.server_history);
         let may_reply = resolved.may_reply(request.named.as_ref());
         let found = std::mem::take(&mut resolved.found);
         let before = found.path.last().and_then(|turn| turn.context_tokens());
@@ -149,13 +149,14 @@ impl Sessions {
             (decided, left_out) = (known.new, known.left_out);
             resume.decisions = known.decided;
         }
-        let context_tokens = before.map(|before| context_limits::with(before, &assembled.asked));
+        let context_tokens =
+            before.map(|before| context_limits::with(before, &assembled.user_messages));
         let assembled = *assembled;
         let opener = opener.filter(|_| assembled.resumes);
         let tail = chain.tail();
         Ok(Some(Prepared {
             resolved,
-            facts,
+            state,
             tail,
             assembled,
             decided,

@@ -35,7 +35,7 @@ impl ContextLimits for KnownLimits {
 }
 
 /// The tokens that were counted before, and about those of the new user messages.
-pub(super) fn with(before: u64, asked: &[SentMessage]) -> u64 {
-    let more: usize = asked.iter().map(|message| message.sent.len() / 4).sum();
+pub(super) fn with(before: u64, users: &[SentMessage]) -> u64 {
+    let more: usize = users.iter().map(|message| message.sent.len() / 4).sum();
     before.saturating_add(more as u64)
 }

@@ -18,7 +18,7 @@ pub(crate) fn messages(branch: &[TurnRecord]) -> Vec<Value> {
         let next = branch.get(index + 1);
         let is_last = next.is_none_or(|next| !next.body.continues);
         let is_closed = next.is_some_and(|next| next.body.resumes);
-        messages.extend(record.body.asked.iter().map(asked));
+        messages.extend(record.body.user_messages.iter().map(user_message));
         let added = added(record, is_last);
         if let Some(open) = record.open().filter(|_| !is_closed) {
             messages.extend(answered(open));
@@ -43,7 +43,7 @@ pub(crate) fn added(record: &TurnRecord, with_open: bool) -> Vec<Value> {
 }
 
 /// As it went upstream. A reply to a question of ours went nowhere: its words are what is known.
-fn asked(message: &SentMessage) -> Value {
+fn user_message(message: &SentMessage) -> Value {
     let sent = serde_json::from_str(&message.sent).map(in_openai_form);
     sent.unwrap_or_else(|_| json!({ "role": "user", "content": message.words }))
 }
@@ -119,7 +119,7 @@ mod tests {
     fn turn(asked: &str, entries: Vec<Entry>) -> TurnRecord {
         let mut record = samples::record(entries);
         let (words, sent) = (asked.to_owned(), String::new());
-        record.body.asked = vec![SentMessage { words, sent }];
+        record.body.user_messages = vec![SentMessage { words, sent }];
         record
     }
 
@@ -157,7 +157,8 @@ mod tests {
             { "role": "assistant", "content": null, "tool_calls": [call("c2")] },
         ]);
         let mut next = turn("", Vec::new());
-        (next.body.resumes, next.body.continues, next.body.asked) = (true, true, Vec::new());
+        (next.body.resumes, next.body.continues, next.body.user_messages) =
+            (true, true, Vec::new());
 
         assert_eq!(Value::from(messages(std::slice::from_ref(&first))), shown);
         assert_eq!(messages(&[first, next]), [json!({ "role": "user", "content": "Both?" })]);
@@ -207,7 +208,7 @@ mod tests {
             { "role": "tool", "tool_call_id": "c1", "content": "seen" },
         ]));
         let mut second = turn("", vec![Entry::Round(closed)]);
-        (second.body.asked, second.body.continues) = (Vec::new(), true);
+        (second.body.user_messages, second.body.continues) = (Vec::new(), true);
 
         let all = messages(&[first, second]);
 

@@ -170,7 +170,7 @@ impl State {
 }
 
 fn body_size(body: &TurnBody) -> usize {
-    let texts = body.asked.iter().map(|asked| asked.words.len() + asked.sent.len());
+    let texts = body.user_messages.iter().map(|sent| sent.words.len() + sent.sent.len());
     let instructions = body.instructions.iter().flatten().map(String::len);
     TURN_SIZE + texts.chain(instructions).sum::<usize>()
 }

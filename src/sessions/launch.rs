@@ -9,14 +9,15 @@ use tokio_util::sync::CancellationToken;
 use super::ask_again::{self, AskedAgain};
 use super::begin::{Caller, NotStarted, Prepared};
 use super::matching;
-use super::naming::NameGuard;
-use super::record::{Facts, SessionBody, TurnBody};
+use super::pending_names::NameGuard;
+use super::record::{SessionBody, SessionState, TurnBody};
 use super::recorder::{CurrentState, Rows, TurnRecorder, json};
 use super::request::ChatRequest;
 use super::resolve::ResolvedSession;
 use super::running::limits::RunPermit;
 use super::running::{
     Begun, DisconnectPolicy, Held, ResumeSlot, Retention, SessionSlot, Sharing, StartedTurn,
+    TurnIdentity,
 };
 use super::turn_start::Pieces;
 use super::{Sessions, pairs};
@@ -29,7 +30,7 @@ use crate::blocking::RESOLVING;
 use crate::clock;
 use crate::errors::{ApiError, ErrorCode};
 use crate::files::ReadState;
-use crate::ids::{Scope, SessionId, TurnId};
+use crate::ids::{SessionId, TurnId};
 use crate::permissions::{Grants, Permissions};
 use crate::store::rows::{Change, SessionRow, TurnRow, TurnStatus};
 use crate::tools::tool::SessionContext;
@@ -49,11 +50,7 @@ pub(super) struct Recorded {
 
 /// What a turn has whether it is recorded or not.
 struct TurnParts {
-    session: SessionId,
-    session_name: String,
-    id: TurnId,
-    scope: Scope,
-    started_ms: i64,
+    identity: TurnIdentity,
     context: Arc<SessionContext>,
     permissions: Permissions,
     prompt: Option<Arc<str>>,
@@ -69,7 +66,7 @@ impl Sessions {
     ) -> Result<Recorded, NotStarted> {
         let Prepared {
             resolved,
-            facts,
+            state,
             tail,
             assembled,
             mut decided,
@@ -79,31 +76,29 @@ impl Sessions {
         } = prepared;
         let permissions = self.permissions_for(request)?;
         let body = stored_body(&resolved);
-        let context = self.context(&permissions, facts.clone(), &body).await?;
+        let context = self.context(&permissions, state.clone(), &body).await?;
         let stored = resolved.row.as_ref().or(resolved.origin.as_ref());
         let prompt = stored.and_then(|row| row.prompt.clone());
         let prompt = prompt.or_else(|| self.render_prompt(request, &context));
-        let turn = TurnParts {
+        let identity = TurnIdentity {
+            id: TurnId::random(),
             session: resolved.session.clone(),
             session_name: session_name(request, &resolved),
-            id: TurnId::random(),
             scope: caller.scope,
             started_ms: clock::now_ms(),
-            context,
-            permissions,
-            prompt,
         };
-        let current = CurrentState { context: Arc::clone(&turn.context), before: facts };
-        decided.extend(opener.map(|opener| taken_up(opener, &turn.id)));
+        let turn = TurnParts { identity: identity.clone(), context, permissions, prompt };
+        let current = CurrentState { context: Arc::clone(&turn.context), before: state };
+        decided.extend(opener.map(|opener| taken_up(opener, &identity.id)));
         let acts_on_records = assembled.resumes || request.detach || !decided.is_empty();
         let rows = Rows {
             session: session_row(&resolved, &turn, request, caller),
             turn: TurnRow {
-                id: turn.id.clone(),
-                session: turn.session.clone(),
+                id: identity.id,
+                session: identity.session,
                 parent: assembled.parent,
                 status: TurnStatus::Running,
-                started_ms: turn.started_ms,
+                started_ms: identity.started_ms,
                 depth: 0,
                 digests: None,
                 request: Some(caller.fingerprint.request()),
@@ -114,12 +109,12 @@ impl Sessions {
                 model: request.model.clone(),
                 session_name: request.named.as_ref().map(|named| named.text().to_owned()),
                 instructions: assembled.instructions,
-                asked: assembled.asked,
+                user_messages: assembled.user_messages,
                 continues: assembled.continues,
                 resumes: assembled.resumes,
                 include_usage: request.include_usage,
                 resumed_by: Vec::new(),
-                facts: None,
+                state: None,
             },
             first: decided,
         };
@@ -174,12 +169,15 @@ impl Sessions {
         let pieces = pairs::without_records(std::mem::take(&mut request.messages))?;
         let context = SessionContext::new(Arc::clone(permissions.workspace()));
         let session = SessionId::random();
-        let turn = TurnParts {
+        let identity = TurnIdentity {
+            id: TurnId::random(),
             session_name: session.to_string(),
             session,
-            id: TurnId::random(),
             scope: caller.scope,
             started_ms: clock::now_ms(),
+        };
+        let turn = TurnParts {
+            identity,
             context: Arc::new(context.at_home(self.home.clone())),
             permissions,
             prompt: None,
@@ -200,22 +198,12 @@ impl Sessions {
         mut pieces: Pieces,
         guard: Option<NameGuard>,
     ) -> StartedTurn {
-        let TurnParts {
-            session,
-            session_name,
-            id,
-            scope,
-            started_ms,
-            context,
-            permissions,
-            prompt,
-        } = turn;
+        let TurnParts { identity, context, permissions, prompt } = turn;
         if let Some(prompt) = prompt.filter(|_| !request.tools.tools().is_empty()) {
             pieces.history = prompt::apply(self.prompt.mode, &prompt, pieces.history);
         }
         let model = request.model.clone();
-        let ids = (session_name.clone(), id.clone());
-        let start = self.turn_start(request, permissions, pieces, ids, started_ms);
+        let start = self.turn_start(request, permissions, pieces, &identity);
         let (decisions, decided) = mpsc::unbounded_channel();
         let stop = CancellationToken::new();
         let turn = Turn {
@@ -233,18 +221,7 @@ impl Sessions {
         let (outbox, events) = outbox();
         let agent = turn::run(turn, outbox).map(move |()| drop(guard)).boxed();
         let decisions = Some(decisions);
-        StartedTurn {
-            session,
-            session_name,
-            id,
-            scope,
-            started_ms,
-            model,
-            events,
-            stop,
-            decisions,
-            agent,
-        }
+        StartedTurn { identity, model, events, stop, decisions, agent }
     }
 
     fn sharing(
@@ -302,16 +279,16 @@ impl Sessions {
     async fn context(
         &self,
         permissions: &Permissions,
-        facts: Option<Facts>,
+        state: Option<SessionState>,
         body: &SessionBody,
     ) -> Result<Arc<SessionContext>, ApiError> {
         let context = SessionContext::new(Arc::clone(permissions.workspace()));
         let grants = Arc::new(Grants::load(body.grants.iter().copied()));
         let context = context.at_home(self.home.clone()).with_grants(grants);
-        let Some(facts) = facts else { return Ok(Arc::new(context)) };
+        let Some(state) = state else { return Ok(Arc::new(context)) };
         // The directory may be gone, which only the disk tells.
         let restore =
-            move || context.restored(facts.working_dir, ReadState::load(&facts.read_state));
+            move || context.restored(state.working_dir, ReadState::load(&state.read_state));
         let context = RESOLVING.run(restore).await;
         let context = context
             .map_err(|overloaded| ApiError::new(ErrorCode::Overloaded, overloaded.to_string()))?;
@@ -347,13 +324,13 @@ fn session_row(
 ) -> SessionRow {
     let known = resolved.row.as_ref();
     SessionRow {
-        id: turn.session.clone(),
+        id: turn.identity.session.clone(),
         scope: caller.scope,
         key: caller.key.clone(),
         name: known.map_or_else(|| resolved.name.clone(), |row| row.name.clone()),
         model: request.model.clone(),
-        created_ms: known.map_or(turn.started_ms, |row| row.created_ms),
-        updated_ms: turn.started_ms,
+        created_ms: known.map_or(turn.identity.started_ms, |row| row.created_ms),
+        updated_ms: turn.identity.started_ms,
         prompt: turn.prompt.clone(),
         body: Vec::new(),
     }
@@ -366,21 +343,10 @@ fn start_asking_again(
     recorder: Arc<dyn Recorder>,
     asked: AskedAgain,
 ) -> StartedTurn {
-    let TurnParts { session, session_name, id, scope, started_ms, .. } = turn;
+    let identity = turn.identity;
     let (outbox, events) = outbox();
-    let ids = (session_name.clone(), id.clone());
+    let ids = (identity.session_name.clone(), identity.id.clone());
     let agent = Box::pin(ask_again::run(recorder, outbox, asked, ids));
     let (stop, decisions) = (CancellationToken::new(), None);
-    StartedTurn {
-        session,
-        session_name,
-        id,
-        scope,
-        started_ms,
-        model,
-        events,
-        stop,
-        decisions,
-        agent,
-    }
+    StartedTurn { identity, model, events, stop, decisions, agent }
 }

@@ -166,9 +166,9 @@ impl Tree {
         };
         // Of equals the newest, which `max_by_key` would find last. Those that were asked what the
         // list shows come first, however old they are.
-        let asks_alike = |turn: &&&Arc<Turn>| was_asked(&turn.body, &chain.users[at]);
-        let alike: Vec<_> = turns.iter().filter(asks_alike).take(MAX_COMPARED).collect();
-        let newest = turns.iter().take(MAX_COMPARED).filter(|turn| !asks_alike(turn));
+        let has_users = |turn: &&&Arc<Turn>| has_same_users(&turn.body, &chain.users[at]);
+        let alike: Vec<_> = turns.iter().filter(has_users).take(MAX_COMPARED).collect();
+        let newest = turns.iter().take(MAX_COMPARED).filter(|turn| !has_users(turn));
         let compared: Vec<_> = alike.into_iter().chain(newest).collect();
         let turn = compared.into_iter().rev().max_by_key(|turn| score(turn))?;
         Some(Point { turn: Some(turn.row.id.clone()), links: at + 1, users: 0 })
@@ -194,16 +194,14 @@ impl Tree {
     /// Whether the user messages up to this link are those that the turns were asked, as far as
     /// both are known.
     pub(crate) fn users_agree(&self, chain: &Chain, id: &TurnId, links: usize) -> bool {
-        let asked = self.asked(id, links);
-        !asked.is_empty()
-            && asked.iter().zip(chain.users[..links].iter().rev()).all(|(asked, users)| {
-                agree(asked, &users.iter().map(|user| user.words.as_str()).collect::<Vec<_>>())
-            })
+        let sent = self.user_words(id, links);
+        let shown = chain.users[..links].iter().rev();
+        !sent.is_empty() && sent.iter().zip(shown).all(|(sent, shown)| agree(sent, &words(shown)))
     }
 
     /// What was asked before each link of the turn's own list, newest first.
-    fn asked(&self, id: &TurnId, links: usize) -> Vec<Vec<&str>> {
-        let mut asked: Vec<Vec<&str>> = Vec::new();
+    fn user_words(&self, id: &TurnId, links: usize) -> Vec<Vec<&str>> {
+        let mut all: Vec<Vec<&str>> = Vec::new();
         let (mut depth, mut continued) = (None, true);
         for turn in self.ancestry(id) {
             if turn.row.digests.is_some() && !continued {
@@ -211,30 +209,34 @@ impl Tree {
                 if depth.is_some_and(|depth: u32| turn.row.depth.checked_add(1) != Some(depth)) {
                     break;
                 }
-                if asked.len() == links {
+                if all.len() == links {
                     break;
                 }
-                asked.push(Vec::new());
+                all.push(Vec::new());
                 depth = Some(turn.row.depth);
-            } else if asked.is_empty() {
-                asked.push(Vec::new());
+            } else if all.is_empty() {
+                all.push(Vec::new());
                 depth = Some(turn.row.depth);
             }
-            let words = turn.body.asked.iter().map(|sent| sent.words.as_str());
-            if let Some(link) = asked.last_mut() {
+            let words = turn.body.user_messages.iter().map(|sent| sent.words.as_str());
+            if let Some(link) = all.last_mut() {
                 link.splice(0..0, words);
             }
             // A turn that said nothing belongs to the same gap as the one after it.
             continued = turn.body.continues;
         }
-        asked
+        all
     }
 }
 
 /// Whether the turn was asked what stands in the list, as far as that is the same.
-pub(crate) fn was_asked(body: &TurnBody, users: &[User]) -> bool {
-    let asked: Vec<_> = body.asked.iter().map(|sent| sent.words.as_str()).collect();
-    agree(&asked, &users.iter().map(|user| user.words.as_str()).collect::<Vec<_>>())
+pub(crate) fn has_same_users(body: &TurnBody, users: &[User]) -> bool {
+    let sent: Vec<_> = body.user_messages.iter().map(|sent| sent.words.as_str()).collect();
+    agree(&sent, &words(users))
+}
+
+fn words(users: &[User]) -> Vec<&str> {
+    users.iter().map(|user| user.words.as_str()).collect()
 }
 
 /// Whether the same was asked: equal, or one contains the other.
@@ -271,15 +273,15 @@ pub(crate) fn decide(candidates: &[Candidate], answer: &Link) -> Verdict {
 /// its answer, perhaps cut short, or none if it was interrupted.
 pub(crate) fn extended(chain: &Chain, point: &Point, child: &TurnRecord) -> Option<Point> {
     let users = &chain.users[point.links][point.users..];
-    let asked = &child.body.asked;
+    let own = &child.body.user_messages;
     let turn = Some(child.row.id.clone());
     let is_interrupted = is_interrupted(child.row.status);
     if !begins_with(users, child) {
         return None;
     }
-    if asked.len() < users.len() {
-        let users = point.users + asked.len();
-        let dropped = is_interrupted && !asked.is_empty();
+    if own.len() < users.len() {
+        let users = point.users + own.len();
+        let dropped = is_interrupted && !own.is_empty();
         return dropped.then_some(Point { turn, links: point.links, users });
     }
     let link = chain.links.get(point.links)?;
@@ -305,15 +307,15 @@ pub(crate) fn is_attempt(chain: &Chain, point: &Point, child: &Turn) -> bool {
     let users = &chain.users[point.links][point.users..];
     point.links == chain.links.len()
         && is_interrupted(child.row.status)
-        && child.body.asked.len() == users.len()
-        && begins_with_asked(users, &child.body)
+        && child.body.user_messages.len() == users.len()
+        && begins_with_users(users, &child.body)
 }
 
 fn begins_with(users: &[User], child: &TurnRecord) -> bool {
-    begins_with_asked(users, &child.body)
+    begins_with_users(users, &child.body)
 }
 
-fn begins_with_asked(users: &[User], body: &TurnBody) -> bool {
-    body.asked.len() <= users.len()
-        && body.asked.iter().zip(users).all(|(sent, user)| sent.words == user.words)
+fn begins_with_users(users: &[User], body: &TurnBody) -> bool {
+    body.user_messages.len() <= users.len()
+        && body.user_messages.iter().zip(users).all(|(sent, user)| sent.words == user.words)
 }

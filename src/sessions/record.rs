@@ -32,7 +32,8 @@ pub(crate) struct TurnBody {
     /// before, or there were none.
     pub(crate) instructions: Option<Vec<String>>,
     /// The user messages between the last answer and this turn's.
-    pub(crate) asked: Vec<SentMessage>,
+    #[serde(rename = "asked")]
+    pub(crate) user_messages: Vec<SentMessage>,
     /// Whether the turn goes on with the same link as its parent: with the answers to the
     /// client's calls, or because the client asked to continue.
     pub(crate) continues: bool,
@@ -44,7 +45,8 @@ pub(crate) struct TurnBody {
     /// Whether the client wanted usage at the end of its stream.
     pub(crate) include_usage: bool,
     /// What holds after the turn; `None` if it is what held before.
-    pub(crate) facts: Option<Facts>,
+    #[serde(rename = "facts")]
+    pub(crate) state: Option<SessionState>,
 }
 
 /// A user message.
@@ -61,7 +63,7 @@ pub(crate) struct SentMessage {
 /// What a turn finds, and leaves to the turns that go on from it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Facts {
+pub(crate) struct SessionState {
     pub(crate) working_dir: Option<PathBuf>,
     /// The files that the model has seen (`files::ReadState`).
     pub(crate) read_state: Value,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::{BoxFuture, FutureExt as _, Shared};
 
-use super::record::{Facts, SessionBody, TurnBody};
+use super::record::{SessionBody, SessionState, TurnBody};
 use crate::agent::record::{Asked, End, Entry, Outcome, Recorder};
 use crate::clock;
 use crate::errors::ApiError;
@@ -67,7 +67,7 @@ struct Written {
 pub(super) struct CurrentState {
     pub(super) context: Arc<SessionContext>,
     /// What held when the turn began.
-    pub(super) before: Option<Facts>,
+    pub(super) before: Option<SessionState>,
 }
 
 /// The rows as they will be, or are, in the store.
@@ -82,14 +82,14 @@ pub(super) struct Rows {
 }
 
 impl CurrentState {
-    /// The facts of this moment, if they are not what held before.
-    fn facts(&self) -> Option<Facts> {
+    /// The state at this moment, if it is not what held before.
+    fn changed_state(&self) -> Option<SessionState> {
         let working_dir = self.context.working_dir();
         let is_root = working_dir == self.context.workspace.root();
         if self.before.is_none() && is_root && self.context.read_state.is_empty() {
             return None;
         }
-        let now = Facts {
+        let now = SessionState {
             working_dir: (!is_root).then_some(working_dir),
             read_state: self.context.read_state.save(),
         };
@@ -217,9 +217,9 @@ impl TurnRecorder {
         let ids = end.client_calls.iter().filter_map(|call| call["id"].as_str());
         let ids: Vec<String> = ids.map(str::to_owned).collect();
         let (depth, digests) = (self.address)(&end.said, &ids);
-        let body = match self.current.facts() {
+        let body = match self.current.changed_state() {
             None => json(&rows.body),
-            facts => json(&TurnBody { facts, ..rows.body.clone() }),
+            state => json(&TurnBody { state, ..rows.body.clone() }),
         };
         let updated_ms = clock::now_ms();
         let session =

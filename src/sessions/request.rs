@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::id_sources::ExplicitId;
 use super::message::ClientMessage;
-use super::names::ExplicitId;
 use crate::openai::Body;
 use crate::openai::request::{ClientTool, ToolChoice};
 use crate::permissions::Mode;

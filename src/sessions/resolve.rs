@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::Sessions;
 use super::address::Chain;
+use super::id_sources::ExplicitId;
 use super::loading::Loading;
-use super::names::ExplicitId;
-use super::naming::NameGuard;
-use super::record::Facts;
+use super::pending_names::NameGuard;
+use super::record::SessionState;
 use super::request::ChatRequest;
 use super::running::{SessionSlot, SharedTurn};
 use super::search::{Found, Search};
@@ -49,16 +49,16 @@ impl ResolvedSession {
     /// What held after the turns that were found. A fresh session finds nothing. Where the
     /// transcript shows none of them, the model has no line of a file any more: it may edit what
     /// it knows, and Read shows everything again.
-    pub(super) fn recall(&self, server_history: bool) -> Option<Facts> {
+    pub(super) fn recall(&self, server_history: bool) -> Option<SessionState> {
         self.found.session.as_ref()?;
         let mut path = self.found.path.iter().rev();
-        let facts = path.find_map(|turn| turn.body.facts.clone())?;
+        let state = path.find_map(|turn| turn.body.state.clone())?;
         if server_history || self.found.links > 0 || self.found.users > 0 {
-            return Some(facts);
+            return Some(state);
         }
-        let read_state = ReadState::load(&facts.read_state);
+        let read_state = ReadState::load(&state.read_state);
         read_state.forget_shown();
-        Some(Facts { read_state: read_state.save(), ..facts })
+        Some(SessionState { read_state: read_state.save(), ..state })
     }
 }
 
@@ -159,8 +159,9 @@ impl Sessions {
         let mut found = self.by_content(search).await?;
         // An answer that nobody gave may be that of a turn that is being stopped.
         let is_unknown = found.links < search.chain.links.len();
-        let may_tell_more =
-            |turn: &&Arc<SharedTurn>| is_unknown || found.session.as_ref() == Some(&turn.session);
+        let may_tell_more = |turn: &&Arc<SharedTurn>| {
+            is_unknown || found.session.as_ref() == Some(&turn.identity.session)
+        };
         let awaited: Vec<_> = stopping.iter().filter(may_tell_more).collect();
         for turn in &awaited {
             turn.over().await;

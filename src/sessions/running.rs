@@ -56,15 +56,21 @@ const MAX_KEPT_BYTES: usize = 32 << 20;
 /// Above this number of turns, those that are gone are removed.
 const PLACES: usize = 64;
 
-/// A turn that has been started.
-pub(crate) struct StartedTurn {
+/// What a turn is known by.
+#[derive(Clone, Debug)]
+pub(crate) struct TurnIdentity {
+    pub(crate) id: TurnId,
     pub(crate) session: SessionId,
     /// The client's own name of the session, or its id.
     pub(crate) session_name: String,
-    pub(crate) id: TurnId,
     pub(crate) scope: Scope,
     /// Milliseconds since 1970.
     pub(crate) started_ms: i64,
+}
+
+/// A turn that has been started.
+pub(crate) struct StartedTurn {
+    pub(crate) identity: TurnIdentity,
     /// The model that the request named.
     pub(crate) model: String,
     pub(crate) events: Inbox,
@@ -78,7 +84,7 @@ pub(crate) struct StartedTurn {
 
 impl fmt::Debug for StartedTurn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StartedTurn").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("StartedTurn").field("id", &self.identity.id).finish_non_exhaustive()
     }
 }
 
@@ -200,19 +206,15 @@ impl Running {
         started: StartedTurn,
         sharing: Sharing,
     ) -> (Arc<SharedTurn>, Subscriber) {
-        let StartedTurn { session, session_name, id, scope, started_ms, model, mut events, .. } =
-            started;
+        let StartedTurn { identity, model, mut events, .. } = started;
         let Sharing { form, policy, retention, held, revoked, resume } = sharing;
         if !form.stream {
             events.wait_for_end();
         }
+        let envelope = Envelope::of_turn(&identity.id, identity.started_ms, model);
         let parts = Parts {
-            session,
-            session_name,
-            scope,
-            started_ms,
-            shape: AnswerShape { envelope: Envelope::of_turn(&id, started_ms, model), form },
-            turn: id,
+            identity,
+            shape: AnswerShape { envelope, form },
             policy,
             stop: started.stop,
             decisions: started.decisions,
@@ -237,13 +239,16 @@ impl Running {
 
     /// The turns of a scope that run now.
     pub(crate) fn of_scope(&self, scope: Scope) -> Vec<Arc<SharedTurn>> {
-        self.all().into_iter().filter(|turn| turn.scope == scope && !turn.is_over()).collect()
+        self.all()
+            .into_iter()
+            .filter(|turn| turn.identity.scope == scope && !turn.is_over())
+            .collect()
     }
 
     /// The turn, if it runs or what it said is still kept.
     pub(crate) fn find(&self, scope: Scope, id: &TurnId) -> Option<Arc<SharedTurn>> {
         let turn = sync::lock(&self.turns).by_id.get(id).and_then(Weak::upgrade);
-        turn.filter(|turn| turn.scope == scope)
+        turn.filter(|turn| turn.identity.scope == scope)
     }
 
     /// Looks on at a turn that runs, from its beginning; `None` if it is not known here.
@@ -263,7 +268,8 @@ impl Running {
 
     /// Stops the turns of a session, and waits until they are over.
     pub(crate) async fn stop_session(&self, scope: Scope, session: &SessionId) {
-        let turns = self.of_scope(scope).into_iter().filter(|turn| turn.session == *session);
+        let turns =
+            self.of_scope(scope).into_iter().filter(|turn| turn.identity.session == *session);
         for turn in turns {
             turn.stop().await;
         }
@@ -271,7 +277,8 @@ impl Running {
 
     /// Forgets what is kept of a session's turns, which are over: they are not told again.
     pub(crate) fn forget_session(&self, scope: Scope, session: &SessionId) {
-        let is_of = |turn: &SharedTurn| turn.scope == scope && turn.session == *session;
+        let is_of =
+            |turn: &SharedTurn| turn.identity.scope == scope && turn.identity.session == *session;
         let is_gone = |turn: &Weak<SharedTurn>| turn.upgrade().is_none_or(|turn| is_of(&turn));
         sync::lock(&self.turns).by_id.retain(|_, turn| !is_gone(turn));
         self.requests.forget(is_of);
@@ -282,7 +289,9 @@ impl Running {
     /// over: what they did belongs to the next request.
     pub(crate) async fn stopped(&self, scope: Scope, session: Option<&SessionId>) {
         let stopping = self.stopping(scope);
-        for turn in stopping.iter().filter(|turn| session.is_none_or(|id| turn.session == *id)) {
+        for turn in
+            stopping.iter().filter(|turn| session.is_none_or(|id| turn.identity.session == *id))
+        {
             turn.over().await;
         }
     }
@@ -331,7 +340,7 @@ impl Turns {
             self.by_id.retain(|_, turn| turn.strong_count() > 0);
             self.left = self.by_id.len();
         }
-        self.by_id.insert(turn.turn.clone(), Arc::downgrade(turn));
+        self.by_id.insert(turn.identity.id.clone(), Arc::downgrade(turn));
     }
 }
 

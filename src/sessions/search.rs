@@ -145,11 +145,12 @@ impl Search<'_> {
             return rows;
         }
         let users = &self.chain.users[links - 1];
-        let was_asked = |row: &TurnRow| {
-            Turn::from_row(row.clone())
-                .is_some_and(|turn| turn.body.continues || matching::was_asked(&turn.body, users))
+        let has_same_users = |row: &TurnRow| {
+            Turn::from_row(row.clone()).is_some_and(|turn| {
+                turn.body.continues || matching::has_same_users(&turn.body, users)
+            })
         };
-        rows.into_iter().filter(was_asked).collect()
+        rows.into_iter().filter(has_same_users).collect()
     }
 
     /// The turns at the end of the longest chain that is known, newest first, and its length.

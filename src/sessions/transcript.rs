@@ -85,7 +85,7 @@ fn closing_rounds(next: &TurnRecord) -> Vec<Step> {
         Entry::Round(round) => Some(round),
         _ => None,
     });
-    let asks = next.body.asked.iter().any(|sent| !sent.sent.is_empty());
+    let asks = next.body.user_messages.iter().any(|sent| !sent.sent.is_empty());
     let mut rounds = rounds.take(2);
     let closed = rounds.next().filter(|_| next.body.resumes);
     let between = rounds.next().filter(|round| closed.is_some() && asks && !ends_with_tool(round));

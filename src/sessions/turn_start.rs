@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::approval_settings::ApprovalChannel;
 use super::request::{ChatRequest, Progress};
+use super::running::TurnIdentity;
 use super::{Sessions, answer_form};
 use crate::agent::asking::dialog::TOOLHAND_APPROVAL;
 use crate::agent::beginning::{Asking, AskingChannel, Beginning, HistoryPiece};
@@ -12,7 +13,7 @@ use crate::agent::settings::{AskedModel, ReasoningRule, Refused, traits_of};
 use crate::agent::state::TurnStart;
 use crate::execution::pipeline::Pipeline;
 use crate::hooks::Hooks;
-use crate::ids::TurnId;
+
 use crate::permissions::{Mode, Permissions};
 
 /// The request fields that limit the length of one answer.
@@ -33,8 +34,7 @@ impl Sessions {
         request: ChatRequest,
         permissions: Permissions,
         Pieces { history: pieces, beginning, context_tokens }: Pieces,
-        (session, turn): (String, TurnId),
-        began_ms: i64,
+        identity: &TurnIdentity,
     ) -> TurnStart {
         let asking = self.asking(&request);
         let ChatRequest {
@@ -70,8 +70,8 @@ impl Sessions {
             settings.max_parallel_tools = 1;
         }
         TurnStart {
-            session,
-            turn,
+            session: identity.session_name.clone(),
+            turn: identity.id.clone(),
             models: self.models(model),
             delivery: answer_form::delivery(stream, has_tools),
             content: answer_form::content_rule(&fields, has_tools),
@@ -96,7 +96,7 @@ impl Sessions {
             beginning,
             asking,
             include_messages,
-            began_ms,
+            began_ms: identity.started_ms,
         }
     }
 

@@ -13,7 +13,7 @@ use crate::errors::{ApiError, ErrorCode};
 use crate::http::body;
 use crate::limits::Limits;
 use crate::memory_budget::MemoryBudget;
-use crate::sessions::names::IdSources;
+use crate::sessions::id_sources::IdSources;
 use crate::sessions::rest::Rest;
 
 pub(crate) async fn decide(

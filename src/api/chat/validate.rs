@@ -30,7 +30,7 @@ use crate::limits::Limits;
 use crate::openai::Body;
 use crate::openai::request::ToolChoice;
 use crate::permissions::Mode;
-use crate::sessions::names;
+use crate::sessions::id_sources;
 use crate::sessions::request::ChatRequest;
 use crate::text;
 use crate::tools::settings::ToolSettings;
@@ -63,7 +63,7 @@ pub(crate) struct Context {
     pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
     pub(crate) max_rounds: u32,
     pub(crate) background_models: Vec<String>,
-    pub(crate) id_sources: Arc<names::IdSources>,
+    pub(crate) id_sources: Arc<id_sources::IdSources>,
     /// What the key of the request adds.
     pub(crate) key: KeyBounds,
 }
@@ -91,7 +91,7 @@ pub(crate) fn validate(
     let header = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
     let metadata = fields.get("metadata").and_then(Object::from_raw);
     let metadata = |name: &str| metadata.as_ref().and_then(|metadata| metadata.string(name));
-    let named = names::explicit_id(&names::Given {
+    let named = id_sources::explicit_id(&id_sources::Given {
         own: extension.session.as_deref(),
         header: &header,
         metadata: &metadata,

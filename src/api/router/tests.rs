@@ -28,7 +28,7 @@ use crate::permissions::{Mode, Permissions};
 use crate::sessions::Sessions;
 use crate::sessions::approval_settings::ApprovalSettings;
 use crate::sessions::context_limits::KnownLimits;
-use crate::sessions::naming::PendingNames;
+use crate::sessions::pending_names::PendingNames;
 use crate::sessions::recorder::Recorders;
 use crate::sessions::request::Progress;
 use crate::sessions::rest::Rest;

@@ -233,7 +233,7 @@ impl Start {
     }
 
     /// The user messages of the new turn, by their place in the list.
-    pub(super) fn asked(
+    pub(super) fn user_messages(
         &self,
         chain: &Chain,
         messages: &[ClientMessage],
@@ -258,10 +258,11 @@ impl Start {
         self,
         chain: &Chain,
         mut pieces: Vec<HistoryPiece>,
-        (instructions, asked): (Option<Vec<String>>, Vec<(usize, SentMessage)>),
+        (instructions, user_messages): (Option<Vec<String>>, Vec<(usize, SentMessage)>),
         found: &Found,
     ) -> Assembled {
-        let asked: Vec<SentMessage> = asked.into_iter().map(|(_, sent)| sent).collect();
+        let user_messages: Vec<SentMessage> =
+            user_messages.into_iter().map(|(_, sent)| sent).collect();
         let is_behind = found.links == chain.links.len() && found.users == 0;
         let continues = is_behind && !chain.links.is_empty() && chain.last_users().is_empty();
         let resumes = self.is_resume();
@@ -269,7 +270,7 @@ impl Start {
             Way::Ask => (Beginning::Ask, None),
             Way::Continue { .. } => (Beginning::Continue { said: last_text(&pieces) }, None),
             Way::Resume { open, mut answers, reply, .. } => {
-                let mut then = followers(&asked);
+                let mut then = followers(&user_messages);
                 if let Some(note) = self.note.filter(|_| then.is_empty()) {
                     match answers.iter_mut().rev().flatten().next() {
                         Some(answer) => *answer = with_note_behind(answer, &note),
@@ -282,13 +283,22 @@ impl Start {
         };
         pieces.shrink_to_fit();
         let parent = found.path.last().map(|turn| turn.row.id.clone());
-        Assembled { pieces, beginning, reply, parent, instructions, asked, continues, resumes }
+        Assembled {
+            pieces,
+            beginning,
+            reply,
+            parent,
+            instructions,
+            user_messages,
+            continues,
+            resumes,
+        }
     }
 }
 
 /// The user messages that follow a closed round.
-fn followers(asked: &[SentMessage]) -> Vec<HistoryPiece> {
-    let users = asked.iter().filter(|sent| !sent.sent.is_empty());
+fn followers(users: &[SentMessage]) -> Vec<HistoryPiece> {
+    let users = users.iter().filter(|sent| !sent.sent.is_empty());
     users.map(|sent| HistoryPiece::Client(json::raw(sent.sent.clone()))).collect()
 }
 

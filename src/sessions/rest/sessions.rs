@@ -15,7 +15,7 @@ use crate::sessions::ancestry::path_to;
 use crate::sessions::export::messages;
 use crate::sessions::loading::Loading;
 use crate::sessions::record::{TurnRecord, entries_by_turn};
-use crate::sessions::running::{SessionSlot, SharedTurn};
+use crate::sessions::running::{SessionSlot, SharedTurn, TurnIdentity};
 use crate::store::rows::{Change, SessionName, SessionRow, SessionSummary, TurnRow};
 use crate::store::{SessionKey, SizeOf, StoreError, TurnKey};
 
@@ -89,7 +89,7 @@ impl Rest {
     pub(crate) async fn delete(&self, scope: Scope, id: &str) -> Result<Deleted, ApiError> {
         let session = match self.stored(scope, id).await? {
             Some(session) => session.id,
-            None => self.first_turn(scope, id)?.session.clone(),
+            None => self.first_turn(scope, id)?.identity.session.clone(),
         };
         let slot = self.stopped(scope, &session).await?;
         self.store.commit(vec![Change::Forget(session.clone())]).await?;
@@ -115,8 +115,9 @@ impl Rest {
 
     /// The first turn of a session that is not in the store yet.
     fn first_turn(&self, scope: Scope, id: &str) -> Result<Arc<SharedTurn>, ApiError> {
-        let is_it =
-            |turn: &Arc<SharedTurn>| turn.session_name == id || turn.session.to_string() == id;
+        let is_it = |turn: &Arc<SharedTurn>| {
+            turn.identity.session_name == id || turn.identity.session.to_string() == id
+        };
         let turn = self.running.of_scope(scope).into_iter().find(is_it);
         turn.ok_or_else(|| not_found("session"))
     }
@@ -157,11 +158,11 @@ impl Rest {
 }
 
 fn not_kept_yet(turn: &SharedTurn) -> SessionItem {
-    let started = seconds(turn.started_ms);
-    let name = turn.session_name.clone();
+    let TurnIdentity { session, session_name, started_ms, .. } = turn.identity.clone();
+    let started = seconds(started_ms);
     SessionItem {
-        name: Some(name).filter(|name| *name != turn.session.to_string()),
-        id: turn.session.clone(),
+        name: Some(session_name).filter(|name| *name != session.to_string()),
+        id: session,
         model: turn.shape.envelope.model.clone(),
         created: started,
         updated: started,

@@ -11,7 +11,7 @@ use crate::sessions::open_approvals::open_approvals;
 use crate::sessions::record::TurnRecord;
 use crate::sessions::request::Progress;
 use crate::sessions::running::shape::{AnswerForm, AnswerShape};
-use crate::sessions::running::{Position, Subscriber};
+use crate::sessions::running::{Position, Subscriber, TurnIdentity};
 use crate::store::TurnKey;
 use crate::store::rows::{TurnRow, TurnStatus};
 
@@ -51,11 +51,11 @@ impl Rest {
         let mut asking: HashSet<TurnId> = open.into_iter().map(|approval| approval.turn).collect();
         let mut items: Vec<(i64, TurnItem)> = Vec::new();
         for turn in self.running.of_scope(scope) {
-            let waits = asking.remove(&turn.turn);
+            let waits = asking.remove(&turn.identity.id);
             let state = if waits { TurnState::Waiting } else { TurnState::Running };
-            let (id, session) = (turn.turn.clone(), turn.session.clone());
-            let started = seconds(turn.started_ms);
-            items.push((turn.started_ms, TurnItem { id, session, started, state }));
+            let TurnIdentity { id, session, started_ms, .. } = turn.identity.clone();
+            let started = seconds(started_ms);
+            items.push((started_ms, TurnItem { id, session, started, state }));
         }
         for id in asking {
             let found = self.store.turns(scope, TurnKey::Id(id)).await?;
@@ -90,7 +90,7 @@ impl Rest {
         let (session, cancelled) = match running {
             Some(turn) => {
                 turn.stop().await;
-                (turn.session.clone(), true)
+                (turn.identity.session.clone(), true)
             }
             None => (self.session_of_ended(scope, &id).await?, false),
         };
@@ -100,7 +100,7 @@ impl Rest {
 
     async fn session_of_ended(&self, scope: Scope, id: &TurnId) -> Result<SessionId, ApiError> {
         let row = self.store.turns(scope, TurnKey::Id(id.clone())).await?.into_iter().next();
-        let kept = || self.running.find(scope, id).map(|turn| turn.session.clone());
+        let kept = || self.running.find(scope, id).map(|turn| turn.identity.session.clone());
         row.map(|row| row.session).or_else(kept).ok_or_else(|| not_found("turn"))
     }
 }

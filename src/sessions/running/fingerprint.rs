@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, HeaderName};
 
-use crate::sessions::names::ExplicitId;
+use crate::sessions::id_sources::ExplicitId;
 use crate::store::rows::Digest;
 
 const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");

@@ -45,7 +45,7 @@ pub(super) async fn keep(
             return;
         }
         () = stopping => {
-            tracing::warn!(turn = %turn.turn, "a stopped turn did not end, and is aborted");
+            tracing::warn!(turn = %turn.identity.id, "a stopped turn did not end, and is aborted");
         }
     }
     drop(agent);

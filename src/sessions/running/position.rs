@@ -10,7 +10,7 @@ use crate::agent::events::{ClientCallDelta, TurnEvent};
 /// How much of the answer itself has been told, however its events were cut. This holds for the
 /// log of a running turn and for its record alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct AnswerOffset {
     /// Bytes of content.
     content: usize,
     /// Client calls that have begun.
@@ -24,7 +24,7 @@ pub(crate) struct Told {
 pub(crate) struct Position {
     /// The place in the log of the turn.
     pub(crate) cursor: Cursor,
-    pub(crate) told: Told,
+    pub(crate) offset: AnswerOffset,
     /// How many SSE events of the next turn event have been written.
     pub(crate) written: usize,
     /// Whether that is the turn's last event.
@@ -42,13 +42,13 @@ impl Position {
     /// The same place in a turn that is told from its record. The record has other events in
     /// other pieces: of those, only the last one is the same.
     pub(crate) fn in_record(self) -> Self {
-        let has_begun = (self.cursor, self.told) != Default::default();
+        let has_begun = (self.cursor, self.offset) != Default::default();
         let written = if has_begun && !self.is_at_end { 0 } else { self.written };
         Self { written, ..self }
     }
 }
 
-impl Told {
+impl AnswerOffset {
     pub(crate) fn note(&mut self, event: &TurnEvent) {
         match event {
             TurnEvent::Text(text) => self.content += text.len(),
@@ -90,14 +90,14 @@ fn behind(text: &str, read: usize) -> Option<String> {
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cursor, told, written, is_at_end } = self;
+        let Self { cursor, offset, written, is_at_end } = self;
         let end = if *is_at_end { "e" } else { "" };
         write!(f, "{}.", cursor.event)?;
         match cursor.text {
             Some(text) => write!(f, "{text}")?,
             None => f.write_str("-")?,
         }
-        write!(f, ".{}.{}.{}.{end}{written}", told.content, told.calls, told.arguments)
+        write!(f, ".{}.{}.{}.{end}{written}", offset.content, offset.calls, offset.arguments)
     }
 }
 
@@ -118,7 +118,7 @@ impl FromStr for Position {
         let text = if text == "-" { None } else { Some(number(text)?) };
         Ok(Self {
             cursor: Cursor { event: number(event)?, text },
-            told: Told {
+            offset: AnswerOffset {
                 content: number(content)?,
                 calls: number(calls)?,
                 arguments: number(arguments)?,
@@ -184,10 +184,10 @@ mod tests {
     fn a_record_goes_on_behind_whatever_was_told_before() {
         let pieces = pieces();
         for cut in 0..=pieces.len() {
-            let mut told = Told::default();
-            pieces[..cut].iter().for_each(|piece| told.note(piece));
+            let mut offset = AnswerOffset::default();
+            pieces[..cut].iter().for_each(|piece| offset.note(piece));
 
-            let both = pieces[..cut].iter().cloned().chain(told.rest_of(answer()));
+            let both = pieces[..cut].iter().cloned().chain(offset.rest_of(answer()));
 
             assert_eq!(joined(both), joined(answer()), "after {cut} pieces");
         }
@@ -197,9 +197,9 @@ mod tests {
     fn an_id_is_read_as_it_was_written() {
         for text in [None, Some(7)] {
             let cursor = Cursor { event: 3, text };
-            let told = Told { content: 20, calls: 1, arguments: 4 };
+            let offset = AnswerOffset { content: 20, calls: 1, arguments: 4 };
             for is_at_end in [false, true] {
-                let position = Position { cursor, told, written: 2, is_at_end };
+                let position = Position { cursor, offset, written: 2, is_at_end };
                 assert_eq!(position.to_string().parse(), Ok(position));
             }
         }
@@ -228,17 +228,17 @@ mod tests {
             }
         }
         let id = format!("0.-.{MAX_NUMBER}.{MAX_NUMBER}.{MAX_NUMBER}.0");
-        let mut told = id.parse::<Position>().unwrap().told;
+        let mut offset = id.parse::<Position>().unwrap().offset;
         let more = ClientCallDelta {
             index: 0,
             kind: CallKind::Function,
             head: None,
             arguments: "{}".to_owned(),
         };
-        told.note(&TurnEvent::ClientCall(Box::new(more)));
+        offset.note(&TurnEvent::ClientCall(Box::new(more)));
         for event in answer() {
-            told.note(&event);
+            offset.note(&event);
         }
-        assert_eq!(told.calls, MAX_NUMBER + 2);
+        assert_eq!(offset.calls, MAX_NUMBER + 2);
     }
 }

@@ -21,7 +21,7 @@ const RETRIED: Duration = Duration::from_secs(60 * 60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repeated {
     /// The turn is told again.
-    Told,
+    Retell,
     /// The turn runs anew: nothing has run that must not run twice.
     RunsAnew,
 }
@@ -46,8 +46,8 @@ pub(super) fn repeated(
     let is_kept = tools_ran || fingerprint.is_named() || record.has_asked();
     match record.end().map(|end| &end.outcome) {
         None | Some(Outcome::Stopped) if tools_ran => Err(cancelled()),
-        Some(Outcome::Finished { .. }) if is_kept => Ok(Repeated::Told),
-        Some(Outcome::Failed { .. }) if tools_ran => Ok(Repeated::Told),
+        Some(Outcome::Finished { .. }) if is_kept => Ok(Repeated::Retell),
+        Some(Outcome::Failed { .. }) if tools_ran => Ok(Repeated::Retell),
         _ => Ok(Repeated::RunsAnew),
     }
 }
@@ -94,9 +94,9 @@ mod tests {
             || Some(Outcome::Failed { code: "internal".to_owned(), message: String::new() });
         let cancelled = Err(ErrorCode::Cancelled);
         for (outcome, tools_ran, of_name, of_retry) in [
-            (finished(), true, Ok(Repeated::Told), Ok(Repeated::Told)),
-            (finished(), false, Ok(Repeated::Told), Ok(Repeated::RunsAnew)),
-            (failed(), true, Ok(Repeated::Told), Ok(Repeated::Told)),
+            (finished(), true, Ok(Repeated::Retell), Ok(Repeated::Retell)),
+            (finished(), false, Ok(Repeated::Retell), Ok(Repeated::RunsAnew)),
+            (failed(), true, Ok(Repeated::Retell), Ok(Repeated::Retell)),
             (failed(), false, Ok(Repeated::RunsAnew), Ok(Repeated::RunsAnew)),
             (Some(Outcome::Stopped), true, cancelled, cancelled),
             (Some(Outcome::Stopped), false, Ok(Repeated::RunsAnew), Ok(Repeated::RunsAnew)),
@@ -112,10 +112,10 @@ mod tests {
     fn a_name_holds_for_a_day_whatever_the_clock_does() {
         let told = record(Some(Outcome::Finished { reason: "stop".to_owned() }), true);
         for (now, of_name, of_retry) in [
-            (HOUR / 2, Repeated::Told, Repeated::Told),
-            (23 * HOUR, Repeated::Told, Repeated::RunsAnew),
+            (HOUR / 2, Repeated::Retell, Repeated::Retell),
+            (23 * HOUR, Repeated::Retell, Repeated::RunsAnew),
             (25 * HOUR, Repeated::RunsAnew, Repeated::RunsAnew),
-            (-25 * HOUR, Repeated::Told, Repeated::Told),
+            (-25 * HOUR, Repeated::Retell, Repeated::Retell),
         ] {
             assert_eq!(code(repeated(&told, named(), now)), Ok(of_name), "{now}");
             assert_eq!(code(repeated(&told, retry(), now)), Ok(of_retry), "{now}");

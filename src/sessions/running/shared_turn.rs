@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::TurnIdentity;
 use super::kept::{Forgettable, KeptMemory};
 use super::limits::RunPermit;
 use super::log::{Cursor, Log};
@@ -23,7 +24,7 @@ use crate::agent::beginning::Decided;
 use crate::agent::events::{Failure, TurnEvent};
 use crate::agent::outbox::Inbox;
 use crate::errors::{ApiError, ErrorCode};
-use crate::ids::{Scope, SessionId, TurnId};
+
 use crate::memory_budget::Reservation;
 use crate::sync;
 
@@ -36,13 +37,7 @@ const NOBODY: usize = 0;
 
 /// A turn, and what of it can be told again.
 pub(crate) struct SharedTurn {
-    pub(crate) session: SessionId,
-    /// What the client calls the session.
-    pub(crate) session_name: String,
-    pub(crate) turn: TurnId,
-    pub(crate) scope: Scope,
-    /// Milliseconds since 1970.
-    pub(crate) started_ms: i64,
+    pub(crate) identity: TurnIdentity,
     pub(crate) shape: Arc<AnswerShape>,
     pub(super) policy: DisconnectPolicy,
     pub(super) stop: CancellationToken,
@@ -279,11 +274,7 @@ impl KeptLog {
 
 /// What a turn is shared with.
 pub(super) struct Parts {
-    pub(super) session: SessionId,
-    pub(super) session_name: String,
-    pub(super) turn: TurnId,
-    pub(super) scope: Scope,
-    pub(super) started_ms: i64,
+    pub(super) identity: TurnIdentity,
     pub(super) shape: AnswerShape,
     pub(super) policy: DisconnectPolicy,
     pub(super) stop: CancellationToken,
@@ -294,25 +285,9 @@ pub(super) struct Parts {
 
 impl SharedTurn {
     pub(super) fn new(parts: Parts, state: State) -> Arc<Self> {
-        let Parts {
-            session,
-            session_name,
-            turn,
-            scope,
-            started_ms,
-            shape,
-            policy,
-            stop,
-            decisions,
-            records,
-            memory,
-        } = parts;
+        let Parts { identity, shape, policy, stop, decisions, records, memory } = parts;
         Arc::new(Self {
-            session,
-            session_name,
-            turn,
-            scope,
-            started_ms,
+            identity,
             shape: Arc::new(shape),
             policy,
             stop,
@@ -500,6 +475,6 @@ pub(super) fn too_long() -> ApiError {
 
 impl fmt::Debug for SharedTurn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedTurn").field("turn", &self.turn).finish_non_exhaustive()
+        f.debug_struct("SharedTurn").field("id", &self.identity.id).finish_non_exhaustive()
     }
 }

@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use super::log::Cursor;
-use super::position::{Position, Told};
+use super::position::{AnswerOffset, Position};
 use super::records::Records;
 use super::retold::retold;
 use super::shape::{AnswerForm, AnswerShape};
@@ -28,7 +28,7 @@ pub(crate) struct Subscriber {
     /// The turn, and this subscriber's number in it; `None` for a turn that is only a record.
     live: Option<(Arc<SharedTurn>, usize)>,
     cursor: Cursor,
-    told: Told,
+    offset: AnswerOffset,
     /// Whether each event comes with its position; `cursors` are those of the next events.
     is_numbered: bool,
     cursors: VecDeque<Cursor>,
@@ -44,12 +44,12 @@ impl Subscriber {
         let number = turn.state().enter();
         turn.attendance_changed();
         Self {
-            session: turn.session_name.clone(),
-            turn: turn.turn.clone(),
+            session: turn.identity.session_name.clone(),
+            turn: turn.identity.id.clone(),
             shape: Arc::clone(&turn.shape),
             live: Some((Arc::clone(turn), number)),
             cursor: Cursor::default(),
-            told: Told::default(),
+            offset: AnswerOffset::default(),
             is_numbered: false,
             cursors: VecDeque::new(),
             record: None,
@@ -59,14 +59,14 @@ impl Subscriber {
 
     /// Tells a turn that is over, from what is recorded of it.
     pub(crate) fn of_record(record: &TurnRecord, shape: AnswerShape, position: Position) -> Self {
-        let events = position.told.rest_of(retold(record));
+        let events = position.offset.rest_of(retold(record));
         Self {
             session: record.session_name(),
             turn: record.row.id.clone(),
             shape: Arc::new(shape),
             live: None,
             cursor: position.cursor,
-            told: position.told,
+            offset: position.offset,
             is_numbered: true,
             cursors: VecDeque::new(),
             record: Some(std::future::ready(events).boxed()),
@@ -85,14 +85,14 @@ impl Subscriber {
         if let Some((turn, _)) = &self.live {
             turn.follow();
         }
-        (self.cursor, self.told, self.is_numbered) = (position.cursor, position.told, true);
+        (self.cursor, self.offset, self.is_numbered) = (position.cursor, position.offset, true);
         self
     }
 
     /// Stands for what was told before the subscriber's position: an encoder that goes on there
     /// must have seen it.
     pub(crate) fn told_before(&self) -> Vec<TurnEvent> {
-        let begun = (self.cursor, self.told) != Default::default();
+        let begun = (self.cursor, self.offset) != Default::default();
         let log = self.live.as_ref().and_then(|(turn, _)| turn.state().until(self.cursor));
         log.unwrap_or_else(|| if begun { vec![TurnEvent::Begun] } else { Vec::new() })
     }
@@ -104,7 +104,7 @@ impl Subscriber {
     ) -> Poll<Option<VecDeque<TurnEvent>>> {
         let events = ready!(self.poll_next(context));
         for event in &events {
-            self.told.note(event);
+            self.offset.note(event);
         }
         Poll::Ready(if events.is_empty() { None } else { Some(events) })
     }
@@ -126,15 +126,15 @@ impl Subscriber {
     ) -> Poll<Option<VecDeque<(Position, TurnEvent)>>> {
         let events = ready!(self.poll_next(context));
         let mut cursors = std::mem::take(&mut self.cursors);
-        let mut told = self.told;
+        let mut offset = self.offset;
         let mut cursor = self.cursor;
         let numbered = events.into_iter().map(|event| {
-            told.note(&event);
+            offset.note(&event);
             cursor = cursors.pop_front().unwrap_or(cursor);
-            (Position { cursor, told, ..Position::default() }, event)
+            (Position { cursor, offset, ..Position::default() }, event)
         });
         let numbered: VecDeque<_> = numbered.collect();
-        self.told = told;
+        self.offset = offset;
         Poll::Ready(if numbered.is_empty() { None } else { Some(numbered) })
     }
 
@@ -186,15 +186,23 @@ impl Subscriber {
             return Poll::Ready(events);
         }
         drop(state);
-        let record = rest(turn.records.clone(), (turn.scope, turn.turn.clone()), self.told);
+        let record = rest(
+            turn.records.clone(),
+            (turn.identity.scope, turn.identity.id.clone()),
+            self.offset,
+        );
         self.record.insert(record.boxed()).poll_unpin(context)
     }
 }
 
-/// What the record of a turn tells behind `told`.
-async fn rest(records: Records, (scope, turn): (Scope, TurnId), told: Told) -> VecDeque<TurnEvent> {
+/// What the record of a turn tells behind `offset`.
+async fn rest(
+    records: Records,
+    (scope, turn): (Scope, TurnId),
+    offset: AnswerOffset,
+) -> VecDeque<TurnEvent> {
     match records.retold(scope, turn).await {
-        Some(events) => told.rest_of(events),
+        Some(events) => offset.rest_of(events),
         None => failed(Failure { error: too_long(), tools_ran: true }),
     }
 }

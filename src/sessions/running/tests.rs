@@ -79,18 +79,14 @@ impl Server {
         });
         sync::lock(&self.scripts).push(Script(script));
         self.starts.fetch_add(1, Ordering::Relaxed);
-        StartedTurn {
+        let identity = TurnIdentity {
+            id: TurnId::random(),
             session: self.session.id.clone(),
             session_name: self.session.id.to_string(),
-            id: TurnId::random(),
             scope: self.session.scope,
             started_ms: clock::now_ms(),
-            model: "model".to_owned(),
-            events,
-            stop,
-            decisions: None,
-            agent,
-        }
+        };
+        StartedTurn { identity, model: "model".to_owned(), events, stop, decisions: None, agent }
     }
 
     fn sharing(&self, policy: DisconnectPolicy) -> Sharing {
@@ -218,7 +214,7 @@ async fn a_detached_turn_goes_on_and_is_heard_from_its_beginning() {
     script.say(finished());
     turn.over.cancelled().await;
 
-    let again = server.running.follow(turn.scope, &turn.turn, Position::default());
+    let again = server.running.follow(turn.identity.scope, &turn.identity.id, Position::default());
 
     assert_eq!(rest(again.expect("it is kept")).await, ("It is done.".to_owned(), None));
 }
@@ -229,7 +225,7 @@ async fn who_comes_back_within_the_grace_finds_the_turn_running() {
     let (turn, first, script) = server.begin(DisconnectPolicy::Grace(HOUR));
     drop(first);
     tokio::time::sleep(HOUR.saturating_sub(Duration::from_secs(1))).await;
-    let second = server.running.follow(turn.scope, &turn.turn, Position::default());
+    let second = server.running.follow(turn.identity.scope, &turn.identity.id, Position::default());
     tokio::time::sleep(2 * HOUR).await;
     assert!(!turn.stop.is_cancelled());
     script.say(text("Still here."));
@@ -285,17 +281,18 @@ async fn another_scope_finds_no_turn() {
     let (turn, _subscriber, _script) = server.begin(DisconnectPolicy::Stop);
     let other = Scope::new(&KeyId::new("b"), None);
 
-    assert!(server.running.find(other, &turn.turn).is_none());
+    assert!(server.running.find(other, &turn.identity.id).is_none());
     assert!(server.running.of_scope(other).is_empty());
-    assert!(server.running.find(turn.scope, &turn.turn).is_some());
-    assert_eq!(server.running.of_scope(turn.scope).len(), 1);
+    assert!(server.running.find(turn.identity.scope, &turn.identity.id).is_some());
+    assert_eq!(server.running.of_scope(turn.identity.scope).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_too_long_to_keep_is_told_from_the_record() {
     let server = Server::new();
     let (turn, first, script) = server.begin(DisconnectPolicy::Detach);
-    let mut second = server.running.follow(turn.scope, &turn.turn, Position::default()).unwrap();
+    let mut second =
+        server.running.follow(turn.identity.scope, &turn.identity.id, Position::default()).unwrap();
     script.say(text("It is "));
     assert!(second.take().await.is_some());
     drop(first);
@@ -304,11 +301,12 @@ async fn what_is_too_long_to_keep_is_told_from_the_record() {
         script.say(text(&long));
     }
     let said = format!("It is {}", long.repeat(20));
-    server.record(&turn.turn, &said).await;
+    server.record(&turn.identity.id, &said).await;
     script.say(finished());
 
     let (one, other) = tokio::join!(rest(second), async {
-        let late = server.running.follow(turn.scope, &turn.turn, Position::default());
+        let late =
+            server.running.follow(turn.identity.scope, &turn.identity.id, Position::default());
         rest(late.expect("it is known")).await
     });
 
@@ -392,7 +390,8 @@ async fn a_position_goes_on_where_it_was_also_when_text_was_joined_since() {
     let server = Server::new();
     let (turn, first, script) = server.begin(DisconnectPolicy::Detach);
     drop(first);
-    let follow = |position| server.running.follow(turn.scope, &turn.turn, position).unwrap();
+    let follow =
+        |position| server.running.follow(turn.identity.scope, &turn.identity.id, position).unwrap();
     let pieces = ["It ", "is ", "so ", "done."];
     let mut positions: VecDeque<(Position, String)> = VecDeque::new();
     let mut following = follow(Position::default());

@@ -12,8 +12,8 @@ use super::{Context, invalid, quoted, required_items, required_object, unsupport
 use crate::errors::{ApiError, ErrorCode};
 use crate::json::{self, Object};
 use crate::permissions::Mode;
+use crate::sessions::id_sources::{self, ExplicitId};
 use crate::sessions::message::Role;
-use crate::sessions::names::{self, ExplicitId};
 use crate::sessions::request::Progress;
 use crate::workspace::Workspace;
 
@@ -161,10 +161,10 @@ impl Value<'_> {
 /// An id is repeated in a header and in the log.
 fn read_session(value: &Value<'_>) -> Result<String, ApiError> {
     let id = value.string()?;
-    if names::is_id(&id) {
+    if id_sources::is_id(&id) {
         Ok(id.into_owned())
     } else {
-        Err(value.invalid(&format!("1 to {} printable ASCII characters", names::MAX_ID)))
+        Err(value.invalid(&format!("1 to {} printable ASCII characters", id_sources::MAX_ID)))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::blocking::VALIDATION;
 use crate::errors::{ApiError, ErrorCode};
 use crate::http::body;
 use crate::memory_budget::MemoryBudget;
-use crate::sessions::names::IdSources;
+use crate::sessions::id_sources::IdSources;
 use crate::sessions::request::ChatRequest;
 use crate::sessions::running::RequestFingerprint;
 

@@ -331,7 +331,7 @@ impl World {
         }
         let body = TurnBody {
             model: "m".to_owned(),
-            asked: assembled.asked,
+            user_messages: assembled.user_messages,
             continues: assembled.continues,
             resumes: assembled.resumes,
             ..TurnBody::default()
