@@ -1,5 +1,6 @@
 //! Decides whether a call may run, and opens the files it may use.
 
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -16,8 +17,11 @@ pub(crate) use self::kind::AccessKind;
 pub(crate) use self::mode::{Mode, ModeError};
 pub(crate) use self::rules::{KnownTool, PermissionSettings, RuleError};
 pub(crate) use self::scope::SearchScope;
+pub(crate) use self::search_limits::SearchLimits;
 
-use self::judge::{AccessEffect, Policy, PolicyVerdict};
+use self::judge::{AccessEffect, Policy, PolicyVerdict, denied_by};
+use self::path_pattern::PatternRoots;
+use self::reached::ReachedPath;
 use self::rules::Rules;
 use crate::blocking::RESOLVING;
 use crate::workspace::{ContentState, ResolveError, Target, Workspace, names_directory};
@@ -29,8 +33,12 @@ mod grants;
 mod judge;
 mod kind;
 mod mode;
+mod path_lists;
+mod path_pattern;
+mod reached;
 mod rules;
 mod scope;
+mod search_limits;
 
 /// The access that a call asks for, derived by the tool from its input. Paths are absolute.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,10 +135,17 @@ impl Permissions {
         excluded: ExcludedPaths,
     ) -> Result<Self, RuleError> {
         let rules = Rules::parse(settings, known)?;
-        let denied = known.iter().filter(|tool| rules.denying(tool.name, tool.access).is_some());
+        let denied = known.iter().filter(|tool| rules.deny_all_calls(tool.name, tool.access));
         let denied_tools = denied.map(|tool| tool.name.to_owned()).collect();
-        let policy = Policy { mode: settings.mode, sandbox, rules: Arc::new(rules) };
+        let roots = Arc::new(pattern_roots(&workspace, Path::new("/")));
+        let policy = Policy { mode: settings.mode, sandbox, rules: Arc::new(rules), roots };
         Ok(Self { policy, denied_tools, workspace, excluded })
+    }
+
+    /// With the home directory that `~` in rules means.
+    pub(crate) fn at_home(mut self, home: &Path) -> Self {
+        self.policy.roots = Arc::new(pattern_roots(&self.workspace, home));
+        self
     }
 
     pub(crate) fn mode(&self) -> Mode {
@@ -157,7 +172,9 @@ impl Permissions {
 
     /// The same permissions in another workspace.
     pub(crate) fn with_workspace(&self, workspace: Arc<Workspace>) -> Self {
-        Self { workspace, ..self.clone() }
+        let mut moved = self.clone();
+        moved.policy.roots = Arc::new(pattern_roots(&workspace, &self.policy.roots.home));
+        Self { workspace, ..moved }
     }
 
     /// Resolves the requested access, and judges the result. Refuses a call whose access is
@@ -180,14 +197,14 @@ impl Permissions {
         let access = if access_request == AccessRequest::Nothing {
             Access::Nothing
         } else {
-            let permissions = self.clone();
+            let (permissions, tool) = (self.clone(), tool.to_owned());
             // Resolving blocks on the disk, so it must not run in an async thread.
             RESOLVING
-                .run(move || permissions.open(access_request))
+                .run(move || permissions.open(&tool, access_request))
                 .await
                 .map_err(|overloaded| Refusal::Path(overloaded.to_string()))??
         };
-        let (why, remedy) = match self.policy.judge(tool, effect_of(&access)) {
+        let (why, remedy) = match self.policy.judge(tool, self.effect_of(&access)) {
             PolicyVerdict::Allow => return Ok(Judgement::Permitted(Permit::new(access))),
             PolicyVerdict::Deny(message) => return Err(Refusal::Policy(message)),
             PolicyVerdict::Ask { why, remedy } => (why, remedy),
@@ -215,13 +232,19 @@ impl Permissions {
     }
 
     /// Opens what the request leads to.
-    fn open(&self, access_request: AccessRequest) -> Result<Access, Refusal> {
+    fn open(&self, tool: &str, access_request: AccessRequest) -> Result<Access, Refusal> {
+        let kind = access_request.kind();
+        let found = |target: Target| self.not_denied(tool, kind, target);
         Ok(match access_request {
-            AccessRequest::Read(path) => Access::Read(Arc::new(self.resolve(&path)?)),
+            AccessRequest::Read(path) => Access::Read(Arc::new(found(self.resolve(&path)?)?)),
             AccessRequest::Search(path) => {
-                Access::Search(SearchScope::new(self.resolve(&path)?, self.excluded.clone()))
+                let target = found(self.resolve(&path)?)?;
+                let limits = SearchLimits::new(tool, &self.policy, target.real_path());
+                Access::Search(SearchScope::new(target, self.excluded.clone(), limits))
             }
-            AccessRequest::Write(path) => Access::Write(Arc::new(self.resolve_file(&path)?)),
+            AccessRequest::Write(path) => {
+                Access::Write(Arc::new(found(self.resolve_file(&path)?)?))
+            }
             AccessRequest::Command { line, directory } => {
                 let real = self.workspace.resolve(&directory);
                 let real_directory =
@@ -230,6 +253,44 @@ impl Permissions {
             }
             AccessRequest::Nothing => Access::Nothing,
         })
+    }
+
+    /// Refuses a file that a rule without a wildcard denies, whatever path led to it: a hard link
+    /// and a bind mount give it another one.
+    fn not_denied(&self, tool: &str, kind: AccessKind, target: Target) -> Result<Target, Refusal> {
+        let mut denied = self.policy.rules.denied_paths(tool, kind, &self.policy.roots).peekable();
+        if denied.peek().is_none() {
+            return Ok(target);
+        }
+        let Ok(own) = target.metadata() else { return Ok(target) };
+        let is_same = |path: &Path| {
+            let other = fs::metadata(path);
+            other.is_ok_and(|other| (other.dev(), other.ino()) == (own.dev(), own.ino()))
+        };
+        match denied.find(|(path, _)| is_same(path)) {
+            Some((_, rule)) => Err(Refusal::Policy(denied_by(rule, tool))),
+            None => Ok(target),
+        }
+    }
+
+    /// What the policy has to know of an opened access.
+    fn effect_of<'a>(&self, access: &'a Access) -> AccessEffect<'a> {
+        match access {
+            Access::Read(target) => AccessEffect::Read(self.reached(target)),
+            Access::Search(scope) => AccessEffect::Read(self.reached(scope.target())),
+            Access::Write(target) => {
+                AccessEffect::Write { path: self.reached(target), names: names_of(target) }
+            }
+            Access::Command(_) => AccessEffect::Command,
+            Access::Nothing => AccessEffect::Nothing,
+        }
+    }
+
+    fn reached<'a>(&self, target: &'a Target) -> ReachedPath<'a> {
+        let (asked, real) = (target.path(), target.real_path());
+        let below_roots = [self.workspace.below_root(asked), self.policy.roots.below(real)];
+        let is_directory = target.metadata().is_ok_and(|metadata| metadata.is_dir());
+        ReachedPath { asked, real, below_roots, is_directory }
     }
 
     fn resolve_file(&self, path: &Path) -> Result<Target, Refusal> {
@@ -281,13 +342,10 @@ fn state_directory(path: &Path) -> Refusal {
     ))
 }
 
-fn effect_of(access: &Access) -> AccessEffect {
-    match access {
-        Access::Read(_) | Access::Search(_) => AccessEffect::Read,
-        Access::Write(target) => AccessEffect::Write { names: names_of(target) },
-        Access::Command(_) => AccessEffect::Command,
-        Access::Nothing => AccessEffect::Nothing,
-    }
+/// The directories that the patterns of rules count from.
+fn pattern_roots(workspace: &Workspace, home: &Path) -> PatternRoots {
+    let home = fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
+    PatternRoots { home, roots: workspace.real_roots().map(Path::to_owned).collect() }
 }
 
 /// The number of hard links of a file. A directory counts as one: its link count is the

@@ -106,6 +106,16 @@ impl Workspace {
         &self.roots[0].real
     }
 
+    /// All roots, with every link resolved: the workspace, then the additional directories.
+    pub(crate) fn real_roots(&self) -> impl Iterator<Item = &Path> {
+        self.roots.iter().map(|root| root.real.as_path())
+    }
+
+    /// The path below the innermost root that it names; the whole path if it names none.
+    pub(crate) fn below_root<'path>(&self, path: &'path Path) -> &'path Path {
+        self.locate(path).map_or(path, |(_, rest)| rest)
+    }
+
     /// Finds the file or directory that `path` leads to, or the place where it would be
     /// created. Follows links as long as they stay beneath the roots. Refuses a path that
     /// ends in a slash and leads to something that is not a directory.

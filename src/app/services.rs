@@ -67,7 +67,8 @@ impl Services {
             runner: Runner::new(SUPERVISOR, environment.clone(), None),
             bash: config.tools.bash.clone(),
         }));
-        let permissions = permissions(config, &tools, &workspace, excluded)?;
+        let home = environment.home();
+        let permissions = permissions(config, &tools, &workspace, &home, excluded)?;
         let toolset = enabled(&tools, &config.tools)?.without(permissions.denied_tools());
         let key = secrets.upstream_key.as_ref();
         let memory_budget = MemoryBudget::new(config.limits.buffers);
@@ -78,7 +79,7 @@ impl Services {
         let workspaces = workspaces
             .map(|(name, path)| Ok((name.clone(), open(config, path)?)))
             .collect::<Result<_, ServiceError>>()?;
-        let (upstream, home) = (Arc::new(upstream), environment.home());
+        let upstream = Arc::new(upstream);
         Ok(Self { toolset, permissions, upstream, workspaces, home, memory_budget })
     }
 }
@@ -88,11 +89,13 @@ fn permissions(
     config: &Config,
     known: &Toolset,
     workspace: &Arc<Workspace>,
+    home: &Path,
     excluded: ExcludedPaths,
 ) -> Result<Permissions, ServiceError> {
     let known: Vec<KnownTool<'_>> = known.tools().iter().map(|tool| tool.known()).collect();
     let (settings, sandbox) = (&config.permissions, config.sandbox.mode);
-    Ok(Permissions::new(settings, &known, sandbox, Arc::clone(workspace), excluded)?)
+    let permissions = Permissions::new(settings, &known, sandbox, Arc::clone(workspace), excluded)?;
+    Ok(permissions.at_home(home))
 }
 
 /// Opens a workspace together with the additional directories.

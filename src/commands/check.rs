@@ -136,6 +136,7 @@ fn permission_mode(mode: Mode) -> &'static str {
         Mode::Plan => "plan: tools may read, and change nothing",
         Mode::DontAsk => "dontAsk: tools may read; writes and commands need an allow rule",
         Mode::Default => "default: tools may read; writes and commands ask a person",
+        Mode::AcceptEdits => "acceptEdits: tools may read and write; commands ask a person",
         Mode::BypassPermissions => "bypassPermissions: tools may read, write and run commands",
     }
 }

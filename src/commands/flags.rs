@@ -29,7 +29,7 @@ pub(crate) struct ServerFlags {
     /// Directory the tools work in [default: the working directory]
     #[arg(long, value_name = "DIR")]
     workspace: Option<String>,
-    /// default, plan, dontAsk or bypassPermissions
+    /// default, acceptEdits, plan, dontAsk or bypassPermissions
     #[arg(long, value_name = "MODE")]
     permission_mode: Option<String>,
     /// Directory of the server's own files [default: ~/.local/share/toolhand]

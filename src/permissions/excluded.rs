@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::search_limits::SearchLimits;
 use crate::workspace::{FileId, OwnFiles, Target, Workspace};
 
 #[derive(Clone, Debug, Default)]
@@ -20,6 +21,7 @@ pub(crate) struct ExcludedPaths {
 pub(crate) struct HiddenFiles {
     excluded: ExcludedPaths,
     ids: HashSet<FileId>,
+    limits: SearchLimits,
 }
 
 impl ExcludedPaths {
@@ -46,15 +48,22 @@ impl ExcludedPaths {
     }
 
     /// Collects the identities of all excluded files. Reads the disk.
-    pub(crate) fn files(&self) -> HiddenFiles {
-        HiddenFiles { excluded: self.clone(), ids: self.own.identities() }
+    pub(crate) fn files(&self, limits: SearchLimits) -> HiddenFiles {
+        let mut ids = self.own.identities();
+        ids.extend(limits.denied());
+        HiddenFiles { excluded: self.clone(), ids, limits }
     }
 }
 
 impl HiddenFiles {
-    /// Whether the path is excluded. All links in `path` must be resolved.
-    pub(crate) fn covers(&self, path: &Path) -> bool {
-        self.excluded.covers(path)
+    /// Whether the path is excluded, or a rule denies it. All links in `path` must be resolved.
+    pub(crate) fn covers(&self, path: &Path, is_directory: bool) -> bool {
+        self.excluded.covers(path) || self.limits.hide(path, is_directory)
+    }
+
+    /// Whether the contents of the file are not searched, because it may hold secrets.
+    pub(crate) fn keeps_secret(&self, path: &Path) -> bool {
+        self.limits.skip(path)
     }
 
     pub(crate) fn has(&self, id: FileId) -> bool {

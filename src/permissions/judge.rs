@@ -1,13 +1,17 @@
-//! Judges a call in a fixed order: deny rules, the mode, the sandbox, hard links, allow rules.
-//! An ask rule then turns a permission into a question. Pure: the same call under the same
-//! policy always gets the same verdict.
+//! Judges a call in a fixed order: deny rules, the mode plan, the sandbox, what is asked about
+//! whatever the mode (secrets, protected files, hard links), the mode, allow rules. An ask rule
+//! then turns a permission into a question. Pure: the same call under the same policy always
+//! gets the same verdict.
 
 use std::sync::Arc;
 
 use super::Sandbox;
 use super::kind::AccessKind;
 use super::mode::Mode;
-use super::rules::Rules;
+use super::path_lists::{PROTECTED, PathList, SENSITIVE};
+use super::path_pattern::PatternRoots;
+use super::reached::ReachedPath;
+use super::rules::{RuledCall, Rules};
 
 /// The settings that apply to every call of a session.
 #[derive(Clone, Debug)]
@@ -15,27 +19,36 @@ pub(super) struct Policy {
     pub(super) mode: Mode,
     pub(super) sandbox: Sandbox,
     pub(super) rules: Arc<Rules>,
+    pub(super) roots: Arc<PatternRoots>,
 }
 
 /// The effect of a call, as far as the verdict depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AccessEffect {
-    Read,
-    /// `names` is the number of hard links of the file that would be replaced.
+pub(super) enum AccessEffect<'a> {
+    Read(ReachedPath<'a>),
     Write {
+        path: ReachedPath<'a>,
+        /// The number of hard links of the file that would be replaced.
         names: u64,
     },
     Command,
     Nothing,
 }
 
-impl AccessEffect {
+impl<'a> AccessEffect<'a> {
     fn kind(self) -> AccessKind {
         match self {
-            Self::Read => AccessKind::Read,
+            Self::Read(_) => AccessKind::Read,
             Self::Write { .. } => AccessKind::Edit,
             Self::Command => AccessKind::Command,
             Self::Nothing => AccessKind::None,
+        }
+    }
+
+    fn reached(self) -> Option<ReachedPath<'a>> {
+        match self {
+            Self::Read(path) | Self::Write { path, .. } => Some(path),
+            Self::Command | Self::Nothing => None,
         }
     }
 }
@@ -53,22 +66,25 @@ pub(super) enum PolicyVerdict {
 }
 
 impl Policy {
-    pub(super) fn judge(&self, tool: &str, effect: AccessEffect) -> PolicyVerdict {
-        let kind = effect.kind();
-        if let Some(rule) = self.rules.denying(tool, kind) {
-            return PolicyVerdict::Deny(format!(
-                "the rule `{rule}` in `permissions.deny` forbids {tool}"
-            ));
+    pub(super) fn judge(&self, tool: &str, effect: AccessEffect<'_>) -> PolicyVerdict {
+        let call = self.ruled(tool, effect);
+        if let Some(rule) = self.rules.denying(call) {
+            return PolicyVerdict::Deny(denied_by(rule, tool));
         }
         let verdict = self.judge_without_ask_rules(tool, effect);
-        match self.rules.asking(tool, kind) {
+        match self.rules.asking(call) {
             Some(rule) => with_ask_rule(rule, verdict),
             None => verdict,
         }
     }
 
+    fn ruled<'a>(&'a self, tool: &'a str, effect: AccessEffect<'a>) -> RuledCall<'a> {
+        let (kind, reached) = (effect.kind(), effect.reached());
+        RuledCall { tool, kind, reached, roots: &self.roots }
+    }
+
     /// Judges a call that no deny rule covers, without the ask rules.
-    fn judge_without_ask_rules(&self, tool: &str, effect: AccessEffect) -> PolicyVerdict {
+    fn judge_without_ask_rules(&self, tool: &str, effect: AccessEffect<'_>) -> PolicyVerdict {
         if self.mode == Mode::Plan && changes(effect) {
             return PolicyVerdict::Deny(format!(
                 "{tool} is not available in the mode plan, which only looks; \
@@ -81,15 +97,36 @@ impl Policy {
         if self.mode == Mode::BypassPermissions {
             return PolicyVerdict::Allow;
         }
-        if let AccessEffect::Write { names } = effect
-            && names > 1
-        {
-            return shared_file(names);
+        if let Some(question) = self.asks_in_every_mode(tool, effect) {
+            return question;
         }
-        if self.rules.allows(tool, effect.kind()) || !changes(effect) {
+        let accepts = self.mode == Mode::AcceptEdits && effect.kind() == AccessKind::Edit;
+        if accepts || !changes(effect) || self.rules.allows(self.ruled(tool, effect)) {
             return PolicyVerdict::Allow;
         }
         PolicyVerdict::Ask { why: None, remedy: format!("with {}", rule_or_mode(tool)) }
+    }
+
+    /// What is asked about although the mode or a rule for many files would allow it.
+    fn asks_in_every_mode(&self, tool: &str, effect: AccessEffect<'_>) -> Option<PolicyVerdict> {
+        let path = effect.reached()?;
+        let call = self.ruled(tool, effect);
+        let asks = |list: &PathList, what: &str| {
+            let pattern = path.on(list).filter(|_| !self.rules.allows_by_name(call, list))?;
+            Some(listed_path(tool, pattern, what))
+        };
+        let secret = || asks(&SENSITIVE, "may hold secrets");
+        let AccessEffect::Write { names, .. } = effect else { return secret() };
+        let protected = || asks(&PROTECTED, "decides what other programs run");
+        secret().or_else(protected).or_else(|| (names > 1).then(|| shared_file(names)))
+    }
+
+    /// Whether a search passes over the file: it may hold secrets, and no rule names it.
+    pub(super) fn search_skips(&self, tool: &str, path: ReachedPath<'_>) -> bool {
+        let call = self.ruled(tool, AccessEffect::Read(path));
+        self.mode != Mode::BypassPermissions
+            && path.on(&SENSITIVE).is_some()
+            && !self.rules.allows_by_name(call, &SENSITIVE)
     }
 
     /// Judges a command that would run without a sandbox. Nothing confines it, so no rule and
@@ -101,16 +138,34 @@ impl Policy {
             ));
         }
         let off = "with `--sandbox off` (commands then have all rights of the server's user)";
-        let is_allowed =
-            self.mode == Mode::BypassPermissions || self.rules.allows(tool, AccessKind::Command);
+        let is_allowed = self.mode == Mode::BypassPermissions
+            || self.rules.allows(self.ruled(tool, AccessEffect::Command));
         let also = if is_allowed { String::new() } else { format!(" and {}", rule_or_mode(tool)) };
         let why = Some("there is no sandbox to run it in".to_owned());
         PolicyVerdict::Ask { why, remedy: format!("{off}{also}") }
     }
 }
 
-fn changes(effect: AccessEffect) -> bool {
+fn changes(effect: AccessEffect<'_>) -> bool {
     matches!(effect, AccessEffect::Write { .. } | AccessEffect::Command)
+}
+
+/// The refusal of a call that a deny rule covers, for the model.
+pub(super) fn denied_by(rule: &str, tool: &str) -> String {
+    if rule.contains('(') {
+        return format!("the rule `{rule}` in `permissions.deny` forbids {tool} this path");
+    }
+    format!("the rule `{rule}` in `permissions.deny` forbids {tool}")
+}
+
+fn listed_path(tool: &str, pattern: &str, what: &str) -> PolicyVerdict {
+    PolicyVerdict::Ask {
+        why: Some(format!("`{pattern}` {what}")),
+        remedy: format!(
+            "with a rule that names it, such as `permissions.allow = [\"{tool}({pattern})\"]`, or \
+             `--permission-mode bypassPermissions`"
+        ),
+    }
 }
 
 fn rule_or_mode(tool: &str) -> String {
@@ -164,6 +219,8 @@ pub(crate) fn unanswered(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use insta::assert_snapshot;
 
     use super::super::rules::{KnownTool, PermissionSettings};
@@ -174,13 +231,24 @@ mod tests {
         KnownTool { name: "Write", aliases: &[], access: AccessKind::Edit },
         KnownTool { name: "Bash", aliases: &["shell"], access: AccessKind::Command },
     ];
-    const READ: (&str, AccessEffect) = ("Read", AccessEffect::Read);
-    const WRITE: (&str, AccessEffect) = ("Write", AccessEffect::Write { names: 1 });
-    const LINKED: (&str, AccessEffect) = ("Write", AccessEffect::Write { names: 2 });
-    const BASH: (&str, AccessEffect) = ("Bash", AccessEffect::Command);
+    type Call = (&'static str, AccessEffect<'static>);
+
+    const BASH: Call = ("Bash", AccessEffect::Command);
+
+    fn reached(path: &'static str) -> ReachedPath<'static> {
+        ReachedPath::for_test(Path::new(path), Path::new(path))
+    }
+
+    fn read(path: &'static str) -> Call {
+        ("Read", AccessEffect::Read(reached(path)))
+    }
+
+    fn write(path: &'static str, names: u64) -> Call {
+        ("Write", AccessEffect::Write { path: reached(path), names })
+    }
 
     /// `lists` holds rules such as `allow Write` or `ask Bash`, separated by commas.
-    fn judged(mode: Mode, sandbox: Sandbox, lists: &str, call: (&str, AccessEffect)) -> String {
+    fn judged(mode: Mode, sandbox: Sandbox, lists: &str, call: Call) -> String {
         let mut settings = PermissionSettings { mode, ..PermissionSettings::default() };
         for (list, rule) in lists.split(',').filter_map(|entry| entry.trim().split_once(' ')) {
             let list = match list {
@@ -192,7 +260,9 @@ mod tests {
         }
         let rules = Arc::new(Rules::parse(&settings, &KNOWN).unwrap());
         let (tool, effect) = call;
-        let verdict = Policy { mode, sandbox, rules }.judge(tool, effect);
+        let roots = PatternRoots { home: "/home/u".into(), roots: vec!["/ws".into()] };
+        let roots = Arc::new(roots);
+        let verdict = Policy { mode, sandbox, rules, roots }.judge(tool, effect);
         match verdict {
             PolicyVerdict::Allow => "allowed".to_owned(),
             PolicyVerdict::Deny(message) => message,
@@ -204,45 +274,49 @@ mod tests {
         }
     }
 
-    const MODES: [Mode; 4] = [Mode::Plan, Mode::DontAsk, Mode::Default, Mode::BypassPermissions];
+    const MODES: [Mode; 5] =
+        [Mode::Plan, Mode::DontAsk, Mode::Default, Mode::AcceptEdits, Mode::BypassPermissions];
 
-    fn by_mode(sandbox: Sandbox, lists: &str, call: (&str, AccessEffect)) -> String {
+    fn by_mode(sandbox: Sandbox, lists: &str, call: Call) -> String {
         MODES.map(|mode| format!("{mode}: {}", judged(mode, sandbox, lists, call))).join("\n")
     }
 
     #[test]
     fn reading_is_allowed_in_every_mode() {
         for mode in MODES {
-            assert_eq!(judged(mode, Sandbox::Auto, "", READ), "allowed");
+            assert_eq!(judged(mode, Sandbox::Auto, "", read("/ws/a.rs")), "allowed");
         }
     }
 
     #[test]
     fn writing_without_a_rule() {
-        assert_snapshot!(by_mode(Sandbox::Auto, "", WRITE), @r#"
+        assert_snapshot!(by_mode(Sandbox::Auto, "", write("/ws/a.rs", 1)), @r#"
         plan: Write is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Write needs an approval, and the mode dontAsk denies what would ask. The operator can allow it with `permissions.allow = ["Write"]` or `--permission-mode bypassPermissions`
         default: Write needs an approval, and approvals are not available here. The operator can allow it with `permissions.allow = ["Write"]` or `--permission-mode bypassPermissions`
+        acceptEdits: allowed
         bypassPermissions: allowed
         "#);
     }
 
     #[test]
     fn writing_with_an_allow_rule() {
-        assert_snapshot!(by_mode(Sandbox::Auto, "allow Write", WRITE), @r"
+        assert_snapshot!(by_mode(Sandbox::Auto, "allow Write", write("/ws/a.rs", 1)), @r"
         plan: Write is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: allowed
         default: allowed
+        acceptEdits: allowed
         bypassPermissions: allowed
         ");
     }
 
     #[test]
     fn replacing_a_file_with_several_names() {
-        assert_snapshot!(by_mode(Sandbox::Auto, "allow Write", LINKED), @r"
+        assert_snapshot!(by_mode(Sandbox::Auto, "allow Write", write("/ws/a.rs", 2)), @r"
         plan: Write is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Write needs an approval (the file has 2 hard links, and replacing it would part it from the others), and the mode dontAsk denies what would ask. The operator can allow it with `--permission-mode bypassPermissions`, or give this name a copy of its own
         default: Write needs an approval (the file has 2 hard links, and replacing it would part it from the others), and approvals are not available here. The operator can allow it with `--permission-mode bypassPermissions`, or give this name a copy of its own
+        acceptEdits: Write needs an approval (the file has 2 hard links, and replacing it would part it from the others), and approvals are not available here. The operator can allow it with `--permission-mode bypassPermissions`, or give this name a copy of its own
         bypassPermissions: allowed
         ");
     }
@@ -253,12 +327,14 @@ mod tests {
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Bash needs an approval (there is no sandbox to run it in), and the mode dontAsk denies what would ask. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user) and `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
         default: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user) and `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
+        acceptEdits: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user) and `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
         bypassPermissions: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user)
         "#);
         assert_snapshot!(by_mode(Sandbox::Auto, "allow Bash", BASH), @r"
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Bash needs an approval (there is no sandbox to run it in), and the mode dontAsk denies what would ask. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user)
         default: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user)
+        acceptEdits: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user)
         bypassPermissions: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user)
         ");
     }
@@ -269,6 +345,7 @@ mod tests {
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Bash runs only in a sandbox here (`--sandbox required`), and there is none
         default: Bash runs only in a sandbox here (`--sandbox required`), and there is none
+        acceptEdits: Bash runs only in a sandbox here (`--sandbox required`), and there is none
         bypassPermissions: Bash runs only in a sandbox here (`--sandbox required`), and there is none
         ");
     }
@@ -279,14 +356,77 @@ mod tests {
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Bash needs an approval, and the mode dontAsk denies what would ask. The operator can allow it with `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
         default: Bash needs an approval, and approvals are not available here. The operator can allow it with `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
+        acceptEdits: Bash needs an approval, and approvals are not available here. The operator can allow it with `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
         bypassPermissions: allowed
         "#);
         assert_snapshot!(by_mode(Sandbox::Off, "allow shell", BASH), @r"
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: allowed
         default: allowed
+        acceptEdits: allowed
         bypassPermissions: allowed
         ");
+    }
+
+    #[test]
+    fn the_table_in_the_documentation_is_what_the_policy_says() {
+        const TEXT: &str = include_str!("../../docs/permissions.md");
+        let calls = [
+            ("read a file of the workspace", Sandbox::Off, read("/ws/a.rs")),
+            ("read a file that may hold secrets", Sandbox::Off, read("/ws/.env")),
+            ("read a protected file", Sandbox::Off, read("/ws/.git/config")),
+            ("edit a file of the workspace", Sandbox::Off, write("/ws/a.rs", 1)),
+            ("edit a file that may hold secrets", Sandbox::Off, write("/ws/.env", 1)),
+            ("edit a protected file", Sandbox::Off, write("/ws/.git/config", 1)),
+            ("edit a file with several hard links", Sandbox::Off, write("/ws/a.rs", 2)),
+            ("run a command, sandbox off", Sandbox::Off, BASH),
+            ("run a command, no sandbox there", Sandbox::Auto, BASH),
+            ("run a command, sandbox required", Sandbox::Required, BASH),
+        ];
+        for (what, sandbox, call) in calls {
+            let verdicts = MODES.map(|mode| match judged(mode, sandbox, "", call) {
+                text if text == "allowed" => "allow",
+                text if mode != Mode::DontAsk && text.contains("needs an approval") => "ask",
+                _ => "deny",
+            });
+            let row = format!("| {what} | {} |\n", verdicts.join(" | "));
+            assert!(TEXT.contains(&row), "{row}");
+        }
+        for pattern in [&SENSITIVE, &PROTECTED].into_iter().flat_map(PathList::patterns) {
+            let is_told = TEXT.to_lowercase().contains(&format!("`{pattern}`"));
+            assert!(is_told, "{pattern} is not in the documentation");
+        }
+    }
+
+    #[test]
+    fn t20_a_protected_file_is_asked_about_unless_a_rule_names_it() {
+        let hook = || write("/ws/.git/hooks/pre-commit", 1);
+        assert_snapshot!(by_mode(Sandbox::Off, "allow Edit, allow Write(**)", hook()), @r#"
+        plan: Write is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
+        dontAsk: Write needs an approval (`.git` decides what other programs run), and the mode dontAsk denies what would ask. The operator can allow it with a rule that names it, such as `permissions.allow = ["Write(.git)"]`, or `--permission-mode bypassPermissions`
+        default: Write needs an approval (`.git` decides what other programs run), and approvals are not available here. The operator can allow it with a rule that names it, such as `permissions.allow = ["Write(.git)"]`, or `--permission-mode bypassPermissions`
+        acceptEdits: Write needs an approval (`.git` decides what other programs run), and approvals are not available here. The operator can allow it with a rule that names it, such as `permissions.allow = ["Write(.git)"]`, or `--permission-mode bypassPermissions`
+        bypassPermissions: allowed
+        "#);
+        let named = by_mode(Sandbox::Off, "allow Edit(.git/hooks/**)", hook());
+        assert_eq!(named.matches(": allowed").count(), 4, "{named}");
+        let read = by_mode(Sandbox::Off, "", read("/ws/.git/config"));
+        assert_eq!(read.matches(": allowed").count(), 5, "{read}");
+    }
+
+    #[test]
+    fn a_secret_is_asked_about_for_reading_too_unless_a_rule_names_it() {
+        assert_snapshot!(by_mode(Sandbox::Off, "allow Read", read("/ws/a/.env")), @r#"
+        plan: Read needs an approval (`.env` may hold secrets), and approvals are not available here. The operator can allow it with a rule that names it, such as `permissions.allow = ["Read(.env)"]`, or `--permission-mode bypassPermissions`
+        dontAsk: Read needs an approval (`.env` may hold secrets), and the mode dontAsk denies what would ask. The operator can allow it with a rule that names it, such as `permissions.allow = ["Read(.env)"]`, or `--permission-mode bypassPermissions`
+        default: Read needs an approval (`.env` may hold secrets), and approvals are not available here. The operator can allow it with a rule that names it, such as `permissions.allow = ["Read(.env)"]`, or `--permission-mode bypassPermissions`
+        acceptEdits: Read needs an approval (`.env` may hold secrets), and approvals are not available here. The operator can allow it with a rule that names it, such as `permissions.allow = ["Read(.env)"]`, or `--permission-mode bypassPermissions`
+        bypassPermissions: allowed
+        "#);
+        let named = by_mode(Sandbox::Off, "allow Read(.env)", read("/ws/a/.env"));
+        assert_eq!(named.matches(": allowed").count(), 5, "{named}");
+        let wide = by_mode(Sandbox::Off, "allow Read(**), allow Read(a/**)", read("/ws/a/.env"));
+        assert_eq!(wide.matches(": allowed").count(), 1, "{wide}");
     }
 
     #[test]
@@ -295,18 +435,21 @@ mod tests {
         plan: the rule `shell` in `permissions.deny` forbids Bash
         dontAsk: the rule `shell` in `permissions.deny` forbids Bash
         default: the rule `shell` in `permissions.deny` forbids Bash
+        acceptEdits: the rule `shell` in `permissions.deny` forbids Bash
         bypassPermissions: the rule `shell` in `permissions.deny` forbids Bash
         ");
         assert_snapshot!(by_mode(Sandbox::Off, "ask Bash, allow Bash", BASH), @r"
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Bash needs an approval (the rule `Bash` says to ask), and the mode dontAsk denies what would ask. The operator can allow it by taking `Bash` out of `permissions.ask`
         default: Bash needs an approval (the rule `Bash` says to ask), and approvals are not available here. The operator can allow it by taking `Bash` out of `permissions.ask`
+        acceptEdits: Bash needs an approval (the rule `Bash` says to ask), and approvals are not available here. The operator can allow it by taking `Bash` out of `permissions.ask`
         bypassPermissions: Bash needs an approval (the rule `Bash` says to ask), and approvals are not available here. The operator can allow it by taking `Bash` out of `permissions.ask`
         ");
-        assert_snapshot!(by_mode(Sandbox::Off, "ask Write", WRITE), @r#"
+        assert_snapshot!(by_mode(Sandbox::Off, "ask Write", write("/ws/a.rs", 1)), @r#"
         plan: Write is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Write needs an approval (the rule `Write` says to ask), and the mode dontAsk denies what would ask. The operator can allow it by taking `Write` out of `permissions.ask`, and with `permissions.allow = ["Write"]` or `--permission-mode bypassPermissions`
         default: Write needs an approval (the rule `Write` says to ask), and approvals are not available here. The operator can allow it by taking `Write` out of `permissions.ask`, and with `permissions.allow = ["Write"]` or `--permission-mode bypassPermissions`
+        acceptEdits: Write needs an approval (the rule `Write` says to ask), and approvals are not available here. The operator can allow it by taking `Write` out of `permissions.ask`
         bypassPermissions: Write needs an approval (the rule `Write` says to ask), and approvals are not available here. The operator can allow it by taking `Write` out of `permissions.ask`
         "#);
     }

@@ -15,6 +15,8 @@ pub(crate) enum Mode {
     DontAsk,
     #[default]
     Default,
+    /// Allows editing in the workspace as well.
+    AcceptEdits,
     /// Allows every call except those with a deny or ask rule.
     BypassPermissions,
 }
@@ -22,13 +24,9 @@ pub(crate) enum Mode {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ModeError {
     #[error(
-        "{0:?} is no permission mode: it is \"default\", \"dontAsk\", \"plan\" or \"bypassPermissions\""
+        "{0:?} is no permission mode: it is \"default\", \"acceptEdits\", \"dontAsk\", \"plan\" or \"bypassPermissions\""
     )]
     Unknown(String),
-    #[error(
-        "the permission mode \"acceptEdits\" is not there yet; \"default\", \"dontAsk\", \"plan\" and \"bypassPermissions\" are"
-    )]
-    NotYet,
     #[error(
         "a request may only tighten the permission mode: it is \"{current}\" here, and \"{wanted}\" lets more through"
     )]
@@ -41,6 +39,7 @@ impl Mode {
             Self::Plan => "plan",
             Self::DontAsk => "dontAsk",
             Self::Default => "default",
+            Self::AcceptEdits => "acceptEdits",
             Self::BypassPermissions => "bypassPermissions",
         }
     }
@@ -66,7 +65,7 @@ impl FromStr for Mode {
             "dontAsk" => Ok(Self::DontAsk),
             "default" => Ok(Self::Default),
             "bypassPermissions" => Ok(Self::BypassPermissions),
-            "acceptEdits" => Err(ModeError::NotYet),
+            "acceptEdits" => Ok(Self::AcceptEdits),
             _ => Err(ModeError::Unknown(name.to_owned())),
         }
     }
@@ -99,10 +98,12 @@ mod tests {
 
     #[test]
     fn names_the_modes_that_exist() {
-        for mode in [Mode::Plan, Mode::DontAsk, Mode::Default, Mode::BypassPermissions] {
+        let modes =
+            [Mode::Plan, Mode::DontAsk, Mode::Default, Mode::AcceptEdits, Mode::BypassPermissions];
+        for mode in modes {
             assert_eq!(mode.as_str().parse(), Ok(mode));
         }
-        assert!("acceptEdits".parse::<Mode>().unwrap_err().to_string().contains("not there yet"));
+        assert!(modes.is_sorted());
         assert!("yolo".parse::<Mode>().unwrap_err().to_string().contains("\"dontAsk\""));
     }
 }

@@ -1,21 +1,31 @@
-//! Parses the operator's rules, and finds the rule that allows, asks about or denies a tool.
+//! Parses the operator's rules, and finds the rule that allows, asks about or denies a call.
+
+use std::path::PathBuf;
 
 use serde::Deserialize;
-use std::path::PathBuf;
 
 use super::kind::AccessKind;
 use super::mode::Mode;
+use super::path_lists::PathList;
+use super::path_pattern::{PathPattern, PatternRoots};
+use super::reached::ReachedPath;
+
+/// More rules than anyone writes by hand.
+const MAX_RULES: usize = 1000;
+
+/// The most characters of a rule.
+const MAX_RULE: usize = 1000;
 
 /// `[permissions]`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PermissionSettings {
     pub(crate) mode: Mode,
-    /// Tools that run without asking.
+    /// Calls that run without asking.
     pub(crate) allow: Vec<String>,
-    /// Tools that need an approval in every mode.
+    /// Calls that need an approval in every mode.
     pub(crate) ask: Vec<String>,
-    /// Tools that never run. They are not offered to the model.
+    /// Calls that never run. A tool that is denied whole is not offered to the model.
     pub(crate) deny: Vec<String>,
     /// Directories outside the workspace that the file tools may use.
     pub(crate) additional_directories: Vec<PathBuf>,
@@ -41,6 +51,8 @@ struct Rule {
     /// The text in the configuration, for messages.
     written: String,
     covers: Covered,
+    /// The paths that it covers; `None`: all.
+    path: Option<PathPattern>,
 }
 
 /// The tools that a rule covers.
@@ -52,16 +64,34 @@ enum Covered {
     Kind(AccessKind),
 }
 
+/// What rules know of a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RuledCall<'a> {
+    pub(super) tool: &'a str,
+    pub(super) kind: AccessKind,
+    /// The path that it reaches, if it is a call of a file tool.
+    pub(super) reached: Option<ReachedPath<'a>>,
+    pub(super) roots: &'a PatternRoots,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RuleError {
     #[error(
-        "permissions.{list}: {rule:?} has a specifier; rules with a specifier come later, so write only the tool's name, {name:?}"
+        "permissions.{list}: {rule:?} has a specifier, and {name} has none yet; write only the tool's name, {name:?}"
     )]
     Specifier { list: &'static str, rule: String, name: String },
-    #[error("permissions.{list}: {rule:?} is no rule; write a tool's name, such as \"Read\"")]
+    #[error("permissions.{list}: {rule:?}: {reason}")]
+    Pattern { list: &'static str, rule: String, reason: String },
+    #[error(
+        "permissions.{list}: {rule:?} is no rule; write a tool's name, such as \"Read\", with or without a path, such as \"Read(src/**)\""
+    )]
     Malformed { list: &'static str, rule: String },
     #[error("permissions.{list}: there is no tool {rule:?}; the tools are {tools}")]
     UnknownTool { list: &'static str, rule: String, tools: String },
+    #[error("permissions.{list} has {count} rules; {MAX_RULES} are the most")]
+    TooMany { list: &'static str, count: usize },
+    #[error("permissions.{list}: a rule has {length} characters; {MAX_RULE} are the most")]
+    TooLong { list: &'static str, length: usize },
 }
 
 impl Rules {
@@ -70,6 +100,9 @@ impl Rules {
         known: &[KnownTool<'_>],
     ) -> Result<Self, RuleError> {
         let parse = |list, rules: &[String]| {
+            if MAX_RULES < rules.len() {
+                return Err(RuleError::TooMany { list, count: rules.len() });
+            }
             rules.iter().map(|rule| Rule::parse(list, rule, known)).collect::<Result<Vec<_>, _>>()
         };
         Ok(Self {
@@ -79,31 +112,60 @@ impl Rules {
         })
     }
 
-    /// The text of the rule that denies `tool`. A rule that denies reading denies editing too,
+    /// The text of the rule that denies the call. A rule that denies reading denies editing too,
     /// because an edit shows what the file holds.
-    pub(super) fn denying(&self, tool: &str, kind: AccessKind) -> Option<&str> {
-        let through_read = || match kind {
-            AccessKind::Edit => find(&self.deny, tool, AccessKind::Read),
-            _ => None,
-        };
-        find(&self.deny, tool, kind).or_else(through_read)
+    pub(super) fn denying(&self, call: RuledCall<'_>) -> Option<&str> {
+        self.deny.iter().find(|rule| rule.denies(call)).map(|rule| rule.written.as_str())
     }
 
-    pub(super) fn asking(&self, tool: &str, kind: AccessKind) -> Option<&str> {
-        find(&self.ask, tool, kind)
+    /// Whether a rule denies the tool whatever it is called for.
+    pub(super) fn deny_all_calls(&self, tool: &str, kind: AccessKind) -> bool {
+        let denies = |rule: &Rule| rule.path.is_none() && rule.denies_tool(tool, kind);
+        self.deny.iter().any(denies)
     }
 
-    pub(super) fn allows(&self, tool: &str, kind: AccessKind) -> bool {
-        find(&self.allow, tool, kind).is_some()
+    /// Whether a rule denies the tool some paths.
+    pub(super) fn deny_paths(&self, tool: &str, kind: AccessKind) -> bool {
+        self.deny.iter().any(|rule| rule.path.is_some() && rule.denies_tool(tool, kind))
     }
-}
 
-fn find<'a>(rules: &'a [Rule], tool: &str, kind: AccessKind) -> Option<&'a str> {
-    rules.iter().find(|rule| rule.covers(tool, kind)).map(|rule| rule.written.as_str())
+    /// The paths that rules without a wildcard deny the tool, with the texts of the rules.
+    pub(super) fn denied_paths(
+        &self,
+        tool: &str,
+        kind: AccessKind,
+        roots: &PatternRoots,
+    ) -> impl Iterator<Item = (PathBuf, &str)> {
+        let rules = self.deny.iter().filter(move |rule| rule.denies_tool(tool, kind));
+        rules.flat_map(|rule| {
+            let paths = rule.path.as_ref().map(|path| path.literal_paths(roots));
+            paths.unwrap_or_default().into_iter().map(|path| (path, rule.written.as_str()))
+        })
+    }
+
+    pub(super) fn asking(&self, call: RuledCall<'_>) -> Option<&str> {
+        let asks = |rule: &&Rule| rule.covers(call.tool, call.kind) && rule.reaches_either(call);
+        self.ask.iter().find(asks).map(|rule| rule.written.as_str())
+    }
+
+    pub(super) fn allows(&self, call: RuledCall<'_>) -> bool {
+        self.allow.iter().any(|rule| rule.allows(call))
+    }
+
+    /// Whether a rule allows the call that names a path of this list: one that covers all files
+    /// does not mean these.
+    pub(super) fn allows_by_name(&self, call: RuledCall<'_>, list: &PathList) -> bool {
+        let names = |rule: &Rule| rule.path.as_ref().is_some_and(|path| path.names(list));
+        self.allow.iter().any(|rule| rule.allows(call) && names(rule))
+    }
 }
 
 impl Rule {
     fn parse(list: &'static str, rule: &str, known: &[KnownTool<'_>]) -> Result<Self, RuleError> {
+        let length = rule.chars().count();
+        if MAX_RULE < length {
+            return Err(RuleError::TooLong { list, length });
+        }
         let written = rule.to_owned();
         let name = rule.split_once('(').map_or(rule, |(name, _)| name);
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -120,12 +182,26 @@ impl Rule {
                 return Err(RuleError::UnknownTool { list, rule: written, tools });
             }
         };
-        match rule.strip_prefix(name) {
-            Some("") => Ok(Self { written, covers }),
-            Some(specifier) if specifier.ends_with(')') => {
-                Err(RuleError::Specifier { list, rule: written, name: name_or_word.to_owned() })
+        let Some(specifier) = rule.strip_prefix(name).filter(|rest| !rest.is_empty()) else {
+            return Ok(Self { written, covers, path: None });
+        };
+        let specifier = specifier.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+        let Some(specifier) = specifier else {
+            return Err(RuleError::Malformed { list, rule: written });
+        };
+        let kind = match covers {
+            Covered::Kind(kind) => kind,
+            Covered::Tool(_) => tool.map_or(AccessKind::None, |tool| tool.access),
+        };
+        if !matches!(kind, AccessKind::Read | AccessKind::Edit) {
+            let name = name_or_word.to_owned();
+            return Err(RuleError::Specifier { list, rule: written, name });
+        }
+        match PathPattern::parse(specifier) {
+            Ok(path) => Ok(Self { written, covers, path: Some(path) }),
+            Err(reason) => {
+                Err(RuleError::Pattern { list, rule: written, reason: reason.to_string() })
             }
-            _ => Err(RuleError::Malformed { list, rule: written }),
         }
     }
 
@@ -135,10 +211,48 @@ impl Rule {
             Covered::Kind(covered) => *covered == kind,
         }
     }
+
+    fn denies_tool(&self, tool: &str, kind: AccessKind) -> bool {
+        let through_read = kind == AccessKind::Edit && self.covers(tool, AccessKind::Read);
+        self.covers(tool, kind) || through_read
+    }
+
+    fn denies(&self, call: RuledCall<'_>) -> bool {
+        self.denies_tool(call.tool, call.kind) && self.reaches_either(call)
+    }
+
+    fn allows(&self, call: RuledCall<'_>) -> bool {
+        self.covers(call.tool, call.kind)
+            && self.reaches(call, |pattern, reached, roots| {
+                [reached.asked, reached.real]
+                    .into_iter()
+                    .all(|path| pattern.covers(path, reached.is_directory, roots))
+            })
+    }
+
+    /// Whether the link or its target is covered.
+    fn reaches_either(&self, call: RuledCall<'_>) -> bool {
+        self.reaches(call, |pattern, reached, roots| {
+            [reached.asked, reached.real]
+                .into_iter()
+                .any(|path| pattern.covers(path, reached.is_directory, roots))
+        })
+    }
+
+    fn reaches(
+        &self,
+        call: RuledCall<'_>,
+        covers: impl Fn(&PathPattern, ReachedPath<'_>, &PatternRoots) -> bool,
+    ) -> bool {
+        let Some(pattern) = &self.path else { return true };
+        call.reached.is_some_and(|reached| covers(pattern, reached, call.roots))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use insta::assert_snapshot;
 
     use super::*;
@@ -158,10 +272,20 @@ mod tests {
         Rules::parse(&PermissionSettings { deny, ..PermissionSettings::default() }, &KNOWN)
     }
 
+    static ROOTS: PatternRoots = PatternRoots { home: PathBuf::new(), roots: Vec::new() };
+
+    fn call(tool: &'static str, kind: AccessKind) -> RuledCall<'static> {
+        RuledCall { tool, kind, reached: None, roots: &ROOTS }
+    }
+
     /// The tools that a rule denies.
     fn denied(rule: &str) -> String {
         let rules = deny(rule).unwrap();
-        let denied = KNOWN.iter().filter(|tool| rules.denying(tool.name, tool.access).is_some());
+        let denied = KNOWN.iter().filter(|tool| {
+            let is_denied = rules.denying(call(tool.name, tool.access)).is_some();
+            assert_eq!(is_denied, rules.deny_all_calls(tool.name, tool.access));
+            is_denied
+        });
         denied.map(|tool| tool.name).collect::<Vec<_>>().join(" ")
     }
 
@@ -171,7 +295,10 @@ mod tests {
         assert_eq!(denied("shell"), "Bash");
         assert_eq!(denied("Write"), "Write");
         assert_eq!(denied("Preview"), "Preview");
-        assert_eq!(deny("shell").unwrap().denying("Bash", AccessKind::Command), Some("shell"));
+        assert_eq!(
+            deny("shell").unwrap().denying(call("Bash", AccessKind::Command)),
+            Some("shell")
+        );
     }
 
     #[test]
@@ -190,8 +317,9 @@ mod tests {
         let rules = Rules::parse(&settings, &KNOWN).unwrap();
         for tool in &KNOWN {
             let is_reading = tool.access == AccessKind::Read;
-            assert_eq!(rules.allows(tool.name, tool.access), is_reading, "{}", tool.name);
-            assert_eq!(rules.asking(tool.name, tool.access).is_some(), is_reading);
+            let call = call(tool.name, tool.access);
+            assert_eq!(rules.allows(call), is_reading, "{}", tool.name);
+            assert_eq!(rules.asking(call).is_some(), is_reading);
         }
     }
 
@@ -200,21 +328,93 @@ mod tests {
         let settings =
             PermissionSettings { deny: vec!["Read".to_owned()], ..PermissionSettings::default() };
         let rules = Rules::parse(&settings, &[]).unwrap();
-        assert_eq!(rules.denying("Preview", AccessKind::Read), Some("Read"));
+        assert_eq!(rules.denying(call("Preview", AccessKind::Read)), Some("Read"));
+    }
+
+    fn roots() -> PatternRoots {
+        PatternRoots { home: "/home/u".into(), roots: vec!["/ws".into()] }
+    }
+
+    /// Whether a rule in each list covers this call of Read or Write: allow, ask, deny.
+    fn covered(rule: &str, tool: &str, asked: &str, real: &str) -> (bool, bool, bool) {
+        let rule = || vec![rule.to_owned()];
+        let settings = PermissionSettings {
+            allow: rule(),
+            ask: rule(),
+            deny: rule(),
+            ..PermissionSettings::default()
+        };
+        let rules = Rules::parse(&settings, &KNOWN).unwrap();
+        let kind = KNOWN.iter().find(|known| known.name == tool).unwrap().access;
+        let (asked, real) = (Path::new(asked), Path::new(real));
+        let reached = ReachedPath::for_test(asked, real);
+        let roots = roots();
+        let call = RuledCall { tool, kind, reached: Some(reached), roots: &roots };
+        assert!(!rules.deny_all_calls(tool, kind));
+        (rules.allows(call), rules.asking(call).is_some(), rules.denying(call).is_some())
+    }
+
+    #[test]
+    fn t22_an_allow_rule_needs_the_link_and_its_target_and_a_deny_rule_one_of_them() {
+        let read = |asked, real| covered("Read(docs/**)", "Read", asked, real);
+        assert_eq!(read("/ws/docs/a", "/ws/docs/a"), (true, true, true));
+        assert_eq!(read("/ws/docs/a", "/ws/src/a"), (false, true, true));
+        assert_eq!(read("/ws/a", "/ws/docs/a"), (false, true, true));
+        assert_eq!(read("/ws/a", "/ws/src/a"), (false, false, false));
+    }
+
+    #[test]
+    fn a_path_denied_to_reading_is_denied_to_editing() {
+        let a = "/ws/a";
+        assert_eq!(covered("Read(a)", "Write", a, a), (false, false, true));
+        assert_eq!(covered("Edit(a)", "Write", a, a), (true, true, true));
+        assert_eq!(covered("Edit(a)", "Read", a, a), (false, false, false));
+        assert_eq!(covered("Write(a)", "Write", a, a), (true, true, true));
+        assert_eq!(covered("Write(a)", "Edit", a, a), (false, false, false));
+    }
+
+    #[test]
+    fn rules_are_few_and_short() {
+        let many = PermissionSettings {
+            ask: vec!["Read".to_owned(); MAX_RULES + 1],
+            ..PermissionSettings::default()
+        };
+        let error = Rules::parse(&many, &KNOWN).unwrap_err().to_string();
+        assert_eq!(error, "permissions.ask has 1001 rules; 1000 are the most");
+        let stars = format!("Read({})", "*".repeat(100_000));
+        let error = deny(&stars).unwrap_err().to_string();
+        assert_eq!(error, "permissions.deny: a rule has 100006 characters; 1000 are the most");
     }
 
     #[test]
     fn a_rule_that_could_fail_open_is_an_error() {
-        let errors = ["Bash(npm *)", "Bsh", "Bash(", "", "Read Write", "bash"]
-            .map(|rule| deny(rule).unwrap_err().to_string());
+        let errors = [
+            "Bash(npm *)",
+            "Bsh",
+            "Bash(",
+            "",
+            "Read Write",
+            "bash",
+            "Read()",
+            "Read(!a)",
+            "Read(a",
+            "Edit(../a)",
+            "Read(~root/x)",
+        ]
+        .map(|rule| deny(rule).unwrap_err().to_string());
 
         assert_snapshot!(errors.join("\n"), @r#"
-        permissions.deny: "Bash(npm *)" has a specifier; rules with a specifier come later, so write only the tool's name, "Bash"
+        permissions.deny: "Bash(npm *)" has a specifier, and Bash has none yet; write only the tool's name, "Bash"
         permissions.deny: there is no tool "Bsh"; the tools are Read, Write, Edit, Bash, Preview, Rename
-        permissions.deny: "Bash(" is no rule; write a tool's name, such as "Read"
-        permissions.deny: "" is no rule; write a tool's name, such as "Read"
-        permissions.deny: "Read Write" is no rule; write a tool's name, such as "Read"
+        permissions.deny: "Bash(" is no rule; write a tool's name, such as "Read", with or without a path, such as "Read(src/**)"
+        permissions.deny: "" is no rule; write a tool's name, such as "Read", with or without a path, such as "Read(src/**)"
+        permissions.deny: "Read Write" is no rule; write a tool's name, such as "Read", with or without a path, such as "Read(src/**)"
         permissions.deny: there is no tool "bash"; the tools are Read, Write, Edit, Bash, Preview, Rename
+        permissions.deny: "Read()": the pattern is empty
+        permissions.deny: "Read(!a)": a pattern cannot begin with '!'; escape it with a backslash
+        permissions.deny: "Read(a" is no rule; write a tool's name, such as "Read", with or without a path, such as "Read(src/**)"
+        permissions.deny: "Edit(../a)": a pattern has no ".."; write the path that is meant
+        permissions.deny: "Read(~root/x)": the only home a pattern can name is the server's own: ~/
         "#);
     }
 }

@@ -4,6 +4,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
 
+use super::search_limits::SearchLimits;
 use super::{ExcludedPaths, HiddenFiles};
 use crate::workspace::{Directory, Target};
 
@@ -13,11 +14,12 @@ use crate::workspace::{Directory, Target};
 pub(crate) struct SearchScope {
     target: Target,
     excluded: ExcludedPaths,
+    limits: SearchLimits,
 }
 
 impl SearchScope {
-    pub(crate) fn new(target: Target, excluded: ExcludedPaths) -> Self {
-        Self { target, excluded }
+    pub(crate) fn new(target: Target, excluded: ExcludedPaths, limits: SearchLimits) -> Self {
+        Self { target, excluded, limits }
     }
 
     pub(super) fn target(&self) -> &Target {
@@ -46,6 +48,7 @@ impl SearchScope {
     /// Opens the directory, and the root that holds it. Returns them with the root's path and
     /// with the hidden files.
     pub(crate) fn open(&self) -> io::Result<(Directory, (&Path, Directory), HiddenFiles)> {
-        Ok((self.target.open_directory()?, self.target.open_root()?, self.excluded.files()))
+        let hidden = self.excluded.files(self.limits.clone());
+        Ok((self.target.open_directory()?, self.target.open_root()?, hidden))
     }
 }

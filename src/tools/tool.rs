@@ -443,7 +443,7 @@ pub(crate) mod test_support {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::permissions::{Access, CommandLine, ExcludedPaths, SearchScope};
+    use crate::permissions::{Access, CommandLine, ExcludedPaths, SearchLimits, SearchScope};
     use crate::workspace;
 
     /// A temporary workspace. Its calls share a session, so a file that one call reads is known
@@ -524,9 +524,11 @@ pub(crate) mod test_support {
             };
             Ok(Permit::for_test(match access_request {
                 AccessRequest::Read(path) => Access::Read(Arc::new(resolve(path)?)),
-                AccessRequest::Search(path) => {
-                    Access::Search(SearchScope::new(resolve(path)?, self.excluded.clone()))
-                }
+                AccessRequest::Search(path) => Access::Search(SearchScope::new(
+                    resolve(path)?,
+                    self.excluded.clone(),
+                    SearchLimits::default(),
+                )),
                 AccessRequest::Write(path) => Access::Write(Arc::new(resolve(path)?)),
                 AccessRequest::Command { line, directory } => Access::Command(CommandLine {
                     line,

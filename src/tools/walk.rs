@@ -72,6 +72,8 @@ pub(crate) struct Bounds {
     /// Counts the times that any thread has come back from the file system.
     steps: AtomicUsize,
     not_searched: Mutex<Named>,
+    /// Files that may hold secrets, and were passed over.
+    secret: AtomicUsize,
     ignore_files: Mutex<Named>,
 }
 
@@ -165,6 +167,7 @@ impl Bounds {
             overflowed: AtomicBool::new(false),
             steps: AtomicUsize::new(0),
             not_searched: Mutex::default(),
+            secret: AtomicUsize::new(0),
             ignore_files: Mutex::default(),
         }
     }
@@ -203,6 +206,11 @@ impl Bounds {
         sync::lock(&self.not_searched).add(path, reason);
     }
 
+    /// Counts a file that was passed over because it may hold secrets.
+    pub(crate) fn passed_over(&self) {
+        self.secret.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Records that an ignore file is not used, or only in part.
     fn note_ignore_file(&self, path: &Path, what: &str) {
         sync::lock(&self.ignore_files).add(path, what);
@@ -233,6 +241,14 @@ impl Bounds {
             notes.push("(incomplete: there are too many directories; narrow the path)".to_owned());
         }
         sync::lock(&self.not_searched).tell("not searched", &mut notes);
+        let secret = self.secret.load(Ordering::Relaxed);
+        if secret > 0 {
+            let files = if secret == 1 { "file" } else { "files" };
+            notes.push(format!(
+                "(not searched: {secret} {files} that may hold secrets; give the path of such a \
+                 file to ask for it)"
+            ));
+        }
         sync::lock(&self.ignore_files).tell("ignore file not used in full", &mut notes);
         notes
     }

@@ -104,7 +104,7 @@ impl Walk {
         VCS_DIRECTORIES.contains(&name)
             || !self.is_on_the_path(name, node.depth)
             || self.filtered(path, is_directory, node.rules.as_deref())
-            || self.excluded.covers(path)
+            || self.excluded.covers(path, is_directory)
     }
 
     /// Whether an entry at this level may lead to a match.

@@ -147,6 +147,9 @@ impl<'a> Worker<'a> {
         if entry.is_directory || self.is_beyond(entry.relative) {
             return;
         }
+        if entry.keeps_secret() {
+            return self.call.bounds.passed_over();
+        }
         match entry.open_file() {
             Ok(Some(file)) => self.search(file, entry.relative, entry.path),
             Ok(None) => {}

@@ -26,6 +26,11 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
+    /// Whether the contents of the file are not searched, because it may hold secrets.
+    pub(crate) fn keeps_secret(&self) -> bool {
+        self.excluded.keeps_secret(self.path)
+    }
+
     /// Opens the file for reading. `None` if it has vanished, or is a hard link to a hidden
     /// file.
     pub(crate) fn open_file(&self) -> io::Result<Option<File>> {

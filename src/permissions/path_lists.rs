@@ -1,0 +1,325 @@
+//! Lists the paths about which every mode but `bypassPermissions` asks: those that hold secrets,
+//! and those that decide what programs do later.
+//!
+//! Names are compared without regard to case, in Unicode's normal form and without invisible
+//! characters: some file systems take such names for the same.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::{Component, Path};
+use std::sync::OnceLock;
+
+use caseless::Caseless as _;
+use unicode_normalization::UnicodeNormalization as _;
+
+/// Patterns of one list. Each is a path of names, of which the last may hold one `*`. A pattern
+/// may stand anywhere in a path, and covers what lies below it as well.
+#[derive(Debug)]
+pub(crate) struct PathList {
+    patterns: &'static [&'static str],
+    /// Names that are covered by no pattern.
+    except: &'static [&'static str],
+    index: OnceLock<Index>,
+}
+
+/// The patterns by their last name. A search asks about every file.
+#[derive(Debug, Default)]
+struct Index {
+    exact: HashMap<&'static str, Vec<&'static str>>,
+    /// Those with a `*`: what stands before and behind it, and the pattern.
+    wild: Vec<(&'static str, &'static str, &'static str)>,
+}
+
+/// Reading and writing these asks: they hold secrets.
+pub(crate) static SENSITIVE: PathList = PathList::new(
+    &[
+        ".env",
+        ".env.*",
+        "*.pem",
+        "*.key",
+        "*.p12",
+        "*.pfx",
+        "*.gpg",
+        "credentials",
+        "credentials.*",
+        "secrets",
+        "secrets.*",
+        ".ssh",
+        ".gnupg",
+        "id_rsa*",
+        "id_ed25519*",
+        "id_ecdsa*",
+        ".aws",
+        ".azure",
+        ".gcloud",
+        ".config/gcloud",
+        ".kube/config",
+        ".npmrc",
+        ".pypirc",
+        ".netrc",
+        ".git-credentials",
+        ".config/gh/hosts.yml",
+        ".gem/credentials",
+        ".docker/config.json",
+        "database.yml",
+        "database.json",
+        "db/seeds",
+    ],
+    &[".env.example", ".env.sample", ".env.template", ".env.dist"],
+);
+
+/// Writing these asks: they decide what git, shells, editors, package managers and CI run.
+pub(crate) static PROTECTED: PathList = PathList::new(
+    &[
+        ".git",
+        ".config/git",
+        ".vscode",
+        ".idea",
+        ".husky",
+        ".cargo",
+        ".devcontainer",
+        ".claude",
+        ".codex",
+        ".cursor",
+        ".toolhand",
+        "toolhand.toml",
+        ".gitconfig",
+        ".gitmodules",
+        ".bashrc",
+        ".bash_profile",
+        ".bash_login",
+        ".bash_logout",
+        ".bash_aliases",
+        ".profile",
+        ".zshrc",
+        ".zshenv",
+        ".zprofile",
+        ".zlogin",
+        ".zlogout",
+        ".config/fish",
+        ".inputrc",
+        ".envrc",
+        ".npmrc",
+        ".yarnrc*",
+        ".pnpmfile.cjs",
+        ".pre-commit-config.yaml",
+        ".pre-commit-config.yml",
+        "lefthook.*",
+        ".lefthook.*",
+        "lefthook-local.*",
+        ".lefthook-local.*",
+        ".mcp.json",
+        ".ripgreprc",
+        ".vimrc",
+        ".exrc",
+        ".nvimrc",
+        ".curlrc",
+        ".wgetrc",
+        ".github/workflows",
+        ".github/actions",
+        ".gitlab-ci.yml",
+        ".circleci",
+        ".travis.yml",
+        "azure-pipelines.yml",
+        "bitbucket-pipelines.yml",
+        "jenkinsfile",
+    ],
+    &[],
+);
+
+impl PathList {
+    const fn new(patterns: &'static [&'static str], except: &'static [&'static str]) -> Self {
+        Self { patterns, except, index: OnceLock::new() }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = &'static str> {
+        self.patterns.iter().copied()
+    }
+
+    /// The pattern that covers the path, which stands below a root.
+    pub(crate) fn covering(&self, path: &Path) -> Option<&'static str> {
+        let names: Vec<Cow<'_, str>> = names(path).map(folded).collect();
+        (0..names.len()).find_map(|at| self.ending_at(&names[..=at]))
+    }
+
+    /// The pattern that ends with the last of these names.
+    fn ending_at(&self, names: &[Cow<'_, str>]) -> Option<&'static str> {
+        let (name, above) = names.split_last()?;
+        let name: &str = name;
+        let index = self.index.get_or_init(|| Index::new(self.patterns));
+        let exact = index.exact.get(name).into_iter().flatten().copied();
+        let wild = index.wild.iter().filter(|(start, end, _)| {
+            let length = start.len() + end.len();
+            length <= name.len() && name.starts_with(start) && name.ends_with(end)
+        });
+        let mut fitting = exact.chain(wild.map(|(_, _, pattern)| *pattern));
+        let found = fitting.find(|pattern| {
+            let mut above = above.iter().rev();
+            pattern
+                .rsplit('/')
+                .skip(1)
+                .all(|wanted| above.next().is_some_and(|name| name == wanted))
+        });
+        found.filter(|_| !self.except.contains(&name))
+    }
+}
+
+impl Index {
+    fn new(patterns: &[&'static str]) -> Self {
+        let mut index = Self::default();
+        for pattern in patterns.iter().copied() {
+            let last = pattern.rsplit_once('/').map_or(pattern, |(_, last)| last);
+            match last.split_once('*') {
+                Some((start, end)) => index.wild.push((start, end, pattern)),
+                None => index.exact.entry(last).or_default().push(pattern),
+            }
+        }
+        index
+    }
+}
+
+fn names(path: &Path) -> impl Iterator<Item = &OsStr> {
+    path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name),
+        _ => None,
+    })
+}
+
+/// The name as it is compared.
+fn folded(name: &OsStr) -> Cow<'_, str> {
+    let name = name.to_string_lossy();
+    if name.is_ascii() {
+        let is_folded = !name.bytes().any(|byte| byte.is_ascii_uppercase());
+        return if is_folded { name } else { name.to_ascii_lowercase().into() };
+    }
+    let visible = name.nfd().filter(|c| !is_invisible(*c));
+    visible.default_case_fold().nfc().collect::<String>().into()
+}
+
+/// Characters that a file system may ignore when it compares names
+/// (`Default_Ignorable_Code_Point`).
+fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fff8}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(list: &PathList, covered: &[&str], free: &[&str]) {
+        for path in covered {
+            assert!(list.covering(Path::new(path)).is_some(), "{path}");
+        }
+        for path in free {
+            assert_eq!(list.covering(Path::new(path)), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_found_by_name_at_any_depth() {
+        check(
+            &SENSITIVE,
+            &[
+                ".env",
+                "a/b/.env.local",
+                "tls/server.pem",
+                "x.KEY",
+                "credentials.json",
+                "app/credentials/google.json",
+                "config/secrets/x",
+                "secrets.yml",
+                ".ssh/known_hosts",
+                "home/u/.ssh",
+                "id_ed25519",
+                "id_rsa.pub",
+                ".aws/config",
+                ".config/gcloud/x/y",
+                ".kube/config",
+                "x/.docker/config.json",
+                "db/seeds/users.rb",
+                ".env/lib/site.py",
+            ],
+            &[
+                ".env.example",
+                "a/.env.TEMPLATE",
+                "env",
+                ".environment",
+                "key.rs",
+                "pem",
+                "my-credentials.rs",
+                "kube/config",
+                ".kube/configs",
+                "docker/config.json",
+                "seeds/x",
+                "database.rs",
+                "",
+            ],
+        );
+    }
+
+    #[test]
+    fn t20_what_programs_run_by_is_protected_before_it_exists() {
+        check(
+            &PROTECTED,
+            &[
+                ".git/hooks/pre-commit",
+                "sub/.git/config",
+                ".gitmodules",
+                ".gitconfig",
+                ".bashrc",
+                ".profile",
+                ".zshenv",
+                ".ripgreprc",
+                ".mcp.json",
+                ".envrc",
+                ".vscode/tasks.json",
+                ".idea/x",
+                ".claude/settings.json",
+                ".codex/x",
+                ".github/workflows/ci.yml",
+                "Jenkinsfile",
+                ".yarnrc.yml",
+                "lefthook.yml",
+            ],
+            &["git/hooks/x", ".github/ISSUE_TEMPLATE.md", ".gitignore", "workflows/x", "src/a.rs"],
+        );
+    }
+
+    #[test]
+    fn t19_other_case_normal_form_and_invisible_characters_do_not_hide_a_name() {
+        check(
+            &PROTECTED,
+            &[
+                ".GIT/Hooks/x",
+                ".cUrSoR/mcp.json",
+                ".g\u{200c}it/config",
+                "\u{feff}.git/config",
+                ".giT\u{ad}/x",
+            ],
+            &[".g\u{456}t/config"],
+        );
+        check(&SENSITIVE, &[".\u{212a}ube/CONFIG", "\u{17f}ecrets.yml"], &["\u{455}ecrets.yml"]);
+    }
+}

@@ -1,0 +1,212 @@
+//! Matches paths by the pattern of a rule, in the syntax of ignore files.
+
+use std::path::{Path, PathBuf};
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use super::path_lists::PathList;
+
+/// A pattern, and the directory that it counts from.
+#[derive(Clone, Debug)]
+pub(super) struct PathPattern {
+    anchor: Anchor,
+    matcher: Gitignore,
+    /// The pattern behind its anchor.
+    written: String,
+}
+
+/// Where a pattern counts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Anchor {
+    /// `//path`
+    FileSystem,
+    /// `~/path`
+    Home,
+    /// `/path`: the workspace.
+    Workspace,
+    /// Anything else: each root.
+    Roots,
+}
+
+/// The directories that patterns count from, with every link resolved.
+#[derive(Clone, Debug)]
+pub(super) struct PatternRoots {
+    pub(super) home: PathBuf,
+    /// The workspace, then the additional directories.
+    pub(super) roots: Vec<PathBuf>,
+}
+
+/// Why a text is no pattern.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum PatternError {
+    #[error("the pattern is empty")]
+    Empty,
+    #[error("a pattern cannot begin with {0:?}; escape it with a backslash")]
+    Beginning(char),
+    #[error("a pattern has no \"..\"; write the path that is meant")]
+    Parent,
+    #[error("the only home a pattern can name is the server's own: ~/")]
+    ForeignHome,
+    #[error("a pattern has no control characters")]
+    Control,
+    #[error("{0}")]
+    Syntax(String),
+}
+
+impl PatternRoots {
+    /// The path below the innermost root that holds it; the whole path if none does.
+    pub(super) fn below<'a>(&self, path: &'a Path) -> &'a Path {
+        let below = self.roots.iter().filter_map(|root| path.strip_prefix(root).ok());
+        below.min_by_key(|rest| rest.as_os_str().len()).unwrap_or(path)
+    }
+}
+
+impl PathPattern {
+    pub(super) fn parse(pattern: &str) -> Result<Self, PatternError> {
+        if pattern.chars().any(char::is_control) {
+            return Err(PatternError::Control);
+        }
+        if pattern.split('/').any(|name| name == "..") {
+            return Err(PatternError::Parent);
+        }
+        let (anchor, written) = anchored(pattern)?;
+        if written.trim_matches('/').is_empty() {
+            return Err(PatternError::Empty);
+        }
+        let line = match anchor {
+            Anchor::Roots => written.to_owned(),
+            _ => format!("/{}", written.trim_start_matches('/')),
+        };
+        let syntax = |error: ignore::Error| PatternError::Syntax(error.to_string());
+        let mut builder = GitignoreBuilder::new("");
+        builder.add_line(None, &line).map_err(syntax)?;
+        let matcher = builder.build().map_err(syntax)?;
+        Ok(Self { anchor, matcher, written: written.to_owned() })
+    }
+
+    /// Whether the pattern covers the path, or a directory above it.
+    pub(super) fn covers(&self, path: &Path, is_directory: bool, roots: &PatternRoots) -> bool {
+        let below = |base: &Path| {
+            let rest = path.strip_prefix(base).ok();
+            rest.is_some_and(|rest| {
+                self.matcher.matched_path_or_any_parents(rest, is_directory).is_ignore()
+            })
+        };
+        match self.anchor {
+            Anchor::FileSystem => below(Path::new("/")),
+            Anchor::Home => below(&roots.home),
+            Anchor::Workspace => roots.roots.first().is_some_and(|root| below(root)),
+            Anchor::Roots => roots.roots.iter().any(|root| below(root)),
+        }
+    }
+
+    /// Whether the pattern, read as a path, is itself on the list.
+    pub(super) fn names(&self, list: &PathList) -> bool {
+        list.covering(Path::new(&self.written)).is_some()
+    }
+
+    /// The paths that the pattern names, if it has no wildcard.
+    pub(super) fn literal_paths(&self, roots: &PatternRoots) -> Vec<PathBuf> {
+        if self.written.contains(['*', '?', '[', '\\', '{']) {
+            return Vec::new();
+        }
+        let rest = self.written.trim_matches('/');
+        match self.anchor {
+            Anchor::FileSystem => vec![Path::new("/").join(rest)],
+            Anchor::Home => vec![roots.home.join(rest)],
+            Anchor::Workspace => roots.roots.iter().take(1).map(|root| root.join(rest)).collect(),
+            Anchor::Roots => roots.roots.iter().map(|root| root.join(rest)).collect(),
+        }
+    }
+}
+
+/// The anchor of a pattern, and what stands behind it.
+fn anchored(pattern: &str) -> Result<(Anchor, &str), PatternError> {
+    if let Some(beginning) = pattern.chars().next().filter(|c| ['!', '#'].contains(c)) {
+        return Err(PatternError::Beginning(beginning));
+    }
+    if let Some(rest) = pattern.strip_prefix("//") {
+        return Ok((Anchor::FileSystem, rest));
+    }
+    if let Some(rest) = pattern.strip_prefix('~') {
+        let rest = rest.strip_prefix('/').ok_or(PatternError::ForeignHome)?;
+        return Ok((Anchor::Home, rest));
+    }
+    if let Some(rest) = pattern.strip_prefix("./") {
+        return Ok((Anchor::Workspace, rest));
+    }
+    match pattern.strip_prefix('/') {
+        Some(rest) => Ok((Anchor::Workspace, rest)),
+        None => Ok((Anchor::Roots, pattern)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::path_lists::{PROTECTED, SENSITIVE};
+    use super::*;
+
+    fn roots() -> PatternRoots {
+        PatternRoots { home: "/home/u".into(), roots: vec!["/ws".into(), "/data".into()] }
+    }
+
+    #[track_caller]
+    fn check(pattern: &str, covered: &[&str], free: &[&str]) {
+        let pattern = PathPattern::parse(pattern).unwrap();
+        for path in covered {
+            assert!(pattern.covers(Path::new(path), false, &roots()), "{path}");
+        }
+        for path in free {
+            assert!(!pattern.covers(Path::new(path), false, &roots()), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_counts_from_its_anchor() {
+        check("//etc/*.conf", &["/etc/a.conf"], &["/ws/etc/a.conf", "/etc/a/b.conf"]);
+        check("~/notes/**", &["/home/u/notes/a/b"], &["/ws/notes/a", "/home/u/notes2"]);
+        check("/src/*.rs", &["/ws/src/a.rs"], &["/data/src/a.rs", "/ws/src/a/b.rs", "/src/a.rs"]);
+        check("./src", &["/ws/src/a/b"], &["/data/src/a"]);
+        check("*.rs", &["/ws/a.rs", "/ws/a/b.rs", "/data/a.rs"], &["/else/a.rs", "/ws/a.rst"]);
+        check("src/*.rs", &["/ws/src/a.rs", "/data/src/a.rs"], &["/ws/a/src/b.rs"]);
+        check("**", &["/ws/a", "/data/a/b"], &["/else"]);
+        check(".env", &["/ws/.env", "/ws/a/.env", "/ws/.env/x"], &["/ws/.env2", "/home/u/.env"]);
+    }
+
+    #[test]
+    fn a_neighbour_with_the_same_beginning_is_not_covered() {
+        check("/src", &["/ws/src", "/ws/src/x"], &["/ws/srcs", "/ws-evil/src", "/ws/a/src"]);
+    }
+
+    #[test]
+    fn a_pattern_may_name_what_a_list_covers() {
+        let names =
+            |pattern: &str, list: &PathList| PathPattern::parse(pattern).unwrap().names(list);
+        assert!(names(".env", &SENSITIVE) && names("**/.env", &SENSITIVE));
+        assert!(names("/config/secrets/**", &SENSITIVE) && names("~/.ssh/*", &SENSITIVE));
+        assert!(names(".github/workflows/**", &PROTECTED));
+        assert!(
+            !names("**", &SENSITIVE) && !names("*", &SENSITIVE) && !names("src/**", &PROTECTED)
+        );
+    }
+
+    #[test]
+    fn what_could_be_misread_is_no_pattern() {
+        let error = |pattern: &str| PathPattern::parse(pattern).unwrap_err().to_string();
+        assert_eq!(error(""), "the pattern is empty");
+        assert_eq!(error("//"), "the pattern is empty");
+        assert!(error("!x").contains("'!'") && error("#x").contains("'#'"));
+        assert!(error("a/../b").contains("\"..\""));
+        assert!(error("~root/x").contains("~/"));
+        assert!(error("a\nb").contains("control"));
+    }
+
+    #[test]
+    fn a_literal_pattern_gives_its_paths() {
+        let paths = |pattern: &str| PathPattern::parse(pattern).unwrap().literal_paths(&roots());
+        assert_eq!(paths(".env"), [PathBuf::from("/ws/.env"), "/data/.env".into()]);
+        assert_eq!(paths("//etc/x"), [PathBuf::from("/etc/x")]);
+        assert_eq!(paths("/a/b"), [PathBuf::from("/ws/a/b")]);
+        assert!(paths("*.env").is_empty());
+    }
+}

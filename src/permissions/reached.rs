@@ -1,0 +1,39 @@
+//! Names the file or directory that a call reaches: as the call names it, and as it really is.
+
+use std::path::Path;
+
+use super::path_lists::PathList;
+use super::path_pattern::PatternRoots;
+
+/// A path as rules and lists see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReachedPath<'a> {
+    /// As the call names it.
+    pub(super) asked: &'a Path,
+    /// With every link resolved.
+    pub(super) real: &'a Path,
+    /// Both below the roots that hold them: the lists do not ask where a root itself lies.
+    pub(super) below_roots: [&'a Path; 2],
+    pub(super) is_directory: bool,
+}
+
+impl<'a> ReachedPath<'a> {
+    /// The pattern of the list that covers the path, be it by the link or by its target.
+    pub(super) fn on(&self, list: &PathList) -> Option<&'static str> {
+        let [asked, real] = self.below_roots;
+        list.covering(real).or_else(|| if asked == real { None } else { list.covering(asked) })
+    }
+
+    /// A file that a search has met, by its real path.
+    pub(super) fn met(path: &'a Path, is_directory: bool, roots: &PatternRoots) -> Self {
+        let below = roots.below(path);
+        Self { asked: path, real: path, below_roots: [below, below], is_directory }
+    }
+
+    #[cfg(test)]
+    pub(super) fn for_test(asked: &'a Path, real: &'a Path) -> Self {
+        let below = |path: &'a Path| path.strip_prefix("/ws").unwrap_or(path);
+        let below_roots = [below(asked), below(real)];
+        Self { asked, real, below_roots, is_directory: false }
+    }
+}
