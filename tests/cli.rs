@@ -167,7 +167,7 @@ fn a_mistake_in_the_file_is_one_line() {
     );
     home.check_file(
         "[permissions]\ndeny = [\"Bash(rm *)\"]\n",
-        "../toolhand.toml:2: permissions.deny: \"Bash(rm *)\" has a specifier; rules with a specifier come later, so write only the tool's name, \"Bash\"",
+        "../toolhand.toml:2: permissions.deny: \"Bash(rm *)\" has a specifier, and Bash has none yet; write only the tool's name, \"Bash\"",
     );
     home.check_file("[mcp]\npin = \"all\"\n", "../toolhand.toml:1: unknown key mcp");
 }
@@ -197,7 +197,7 @@ fn a_mistake_on_the_command_line_or_in_the_environment_is_one_line() {
     );
     home.check_refused(
         &["serve", "--permission-mode", "yolo"],
-        "--permission-mode: permissions.mode: \"yolo\" is no permission mode: it is \"default\", \"dontAsk\", \"plan\" or \"bypassPermissions\"",
+        "--permission-mode: permissions.mode: \"yolo\" is no permission mode: it is \"default\", \"acceptEdits\", \"dontAsk\", \"plan\" or \"bypassPermissions\"",
     );
     let ended = home.end(home.command(&["serve"]).env("TOOLHAND_UPSTREM", "http://x/v1"));
     assert_eq!(

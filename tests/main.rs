@@ -10,6 +10,7 @@ mod frontends;
 mod hostile;
 mod litellm;
 mod openapi;
+mod permissions;
 mod readme;
 mod routes;
 mod rows;

@@ -21,8 +21,8 @@ use self::walkthrough::Walkthrough;
 use crate::support::up::Up;
 use crate::support::{environment, kept, sync};
 
-/// The documents with something to run. Each one begins by starting the server.
-const RUN: [&str; 2] = ["README.md", "docs/clients.md"];
+/// The documents with something to run.
+const RUN: [&str; 3] = ["README.md", "docs/clients.md", "docs/permissions.md"];
 
 /// Held by a run, because each one starts a LiteLLM of several hundred megabytes.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -89,6 +89,11 @@ async fn the_readme_works_from_top_to_bottom() {
 #[tokio::test]
 async fn the_page_on_clients_works_from_top_to_bottom() {
     run("docs/clients.md").await;
+}
+
+#[tokio::test]
+async fn the_page_on_permissions_works_from_top_to_bottom() {
+    run("docs/permissions.md").await;
 }
 
 async fn run(document: &'static str) {

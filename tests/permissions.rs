@@ -1,0 +1,139 @@
+//! Tests what the permission mode, rules and path lists decide, as client and model see it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use serde_json::{Value, json};
+
+use crate::support::chunks::{calls, says};
+use crate::support::client::{ask, with};
+use crate::support::server::{Builder, Server};
+use crate::support::upstream::Upstream;
+use crate::turn::answers_in;
+
+/// A server in whose workspace some files are secret or protected.
+fn builder(upstream: &Upstream, mode: &str) -> Builder {
+    Server::builder(upstream)
+        .config("permissions.mode", &json!(mode).to_string())
+        .file("a.txt", "needle a\n")
+        .file(".env", "needle secret\n")
+        .file("private/b.txt", "needle private\n")
+}
+
+/// What the model is told of these calls. Nobody is asked.
+async fn answers(
+    builder: Builder,
+    upstream: &Upstream,
+    round: &[(&str, &str, Value)],
+) -> Vec<String> {
+    let server = builder.config("approval.channel", r#""none""#).start().await;
+    told(&server, upstream, round).await
+}
+
+async fn told(server: &Server, upstream: &Upstream, round: &[(&str, &str, Value)]) -> Vec<String> {
+    upstream.round(calls(round));
+    upstream.round(says("Done."));
+    let answer = server.client().chat(&with(ask("Go."), json!({}))).await;
+    assert_eq!(answer.text(), "Done.");
+    answers_in(&upstream.requests().pop().expect("a request").json())
+}
+
+fn write(name: &str) -> Value {
+    json!({ "file_path": name, "content": "new\n" })
+}
+
+#[tokio::test]
+async fn accept_edits_asks_only_about_protected_files() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream, "acceptEdits").start().await;
+    upstream.round(calls(&[
+        ("c1", "Write", write("new.txt")),
+        ("c2", "Write", write(".GitHub/workflows/ci.yml")),
+    ]));
+    let client = server.client();
+    let first = client.chat(&ask("Write them.")).await;
+    let question = first.text();
+    assert!(question.contains(".GitHub/workflows/ci.yml"), "{question}");
+    assert!(question.contains("`.github/workflows` decides what other programs run"), "{question}");
+    assert!(!question.contains("new.txt"), "{question}");
+    assert_eq!(server.file("new.txt"), "new\n");
+
+    upstream.round(says("Done."));
+    let list = json!([
+        { "role": "user", "content": "Write them." },
+        { "role": "assistant", "content": question },
+        { "role": "user", "content": "1" },
+    ]);
+    let answer = client.chat(&with(ask(""), json!({ "messages": list }))).await;
+    assert_eq!(answer.text(), "Done.");
+    assert_eq!(server.file(".GitHub/workflows/ci.yml"), "new\n");
+}
+
+#[tokio::test]
+async fn secrets_are_not_read_unasked_and_grep_passes_over_them() {
+    let upstream = Upstream::start();
+    let round = [
+        ("c1", "Read", json!({ "file_path": ".env" })),
+        ("c2", "Grep", json!({ "pattern": "needle", "output_mode": "content" })),
+        ("c3", "Grep", json!({ "pattern": "needle", "path": ".env" })),
+        ("c4", "Glob", json!({ "pattern": "**/*" })),
+    ];
+    let answers = answers(builder(&upstream, "default"), &upstream, &round).await;
+    assert!(answers[0].starts_with("Error: not permitted: Read needs an approval"), "{answers:#?}");
+    assert!(answers[0].contains("Read(.env)"), "{answers:#?}");
+    assert!(
+        answers[1].contains("needle a") && !answers[1].contains("needle secret"),
+        "{answers:#?}"
+    );
+    assert!(answers[1].contains("1 file that may hold secrets"), "{answers:#?}");
+    assert!(answers[2].starts_with("Error: not permitted: Grep needs an approval"), "{answers:#?}");
+    assert!(answers[3].contains(".env"), "its name is no secret: {answers:#?}");
+}
+
+#[tokio::test]
+async fn a_rule_that_names_a_secret_lets_it_be_read_and_searched() {
+    let upstream = Upstream::start();
+    let round = [
+        ("c1", "Read", json!({ "file_path": ".env" })),
+        ("c2", "Grep", json!({ "pattern": "needle", "output_mode": "content" })),
+    ];
+    let builder = builder(&upstream, "dontAsk").config("permissions.allow", r#"["Read(.env)"]"#);
+    let answers = answers(builder, &upstream, &round).await;
+    assert!(answers[0].contains("needle secret"), "{answers:#?}");
+    assert!(answers[1].contains("needle secret"), "{answers:#?}");
+}
+
+#[tokio::test]
+async fn t32_a_denied_file_is_denied_by_whatever_name() {
+    let upstream = Upstream::start();
+    let builder = builder(&upstream, "bypassPermissions")
+        .config("permissions.deny", r#"["Read(private/**)", "Read(a.txt)"]"#)
+        .config("approval.channel", r#""none""#);
+    let server = builder.start().await;
+    let workspace = server.workspace();
+    symlink(workspace.join("private"), workspace.join("link")).expect("a link");
+    fs::hard_link(workspace.join("a.txt"), workspace.join("hard.txt")).expect("a hard link");
+    let round = [
+        ("c1", "Read", json!({ "file_path": "private/b.txt" })),
+        ("c2", "Read", json!({ "file_path": "link/b.txt" })),
+        ("c3", "Read", json!({ "file_path": "./private/../private/b.txt" })),
+        ("c4", "Read", json!({ "file_path": "hard.txt" })),
+        ("c5", "Write", write("private/new.txt")),
+        ("c6", "Grep", json!({ "pattern": "needle", "path": "link/b.txt" })),
+    ];
+    let answers = told(&server, &upstream, &round).await;
+    for answer in &answers {
+        assert!(answer.starts_with("Error: not permitted: the rule `Read("), "{answers:#?}");
+    }
+    let round = [
+        ("c1", "Glob", json!({ "pattern": "**/*.txt" })),
+        ("c2", "Grep", json!({ "pattern": "needle", "output_mode": "content" })),
+        ("c3", "Grep", json!({ "pattern": "needle", "path": "link" })),
+    ];
+    let answers = told(&server, &upstream, &round).await;
+    let hidden = ["b.txt", "a.txt", "hard", "needle a", "needle private"];
+    for answer in &answers {
+        assert!(!hidden.iter().any(|it| answer.contains(it)), "{answers:#?}");
+    }
+    assert!(!workspace.join("private/new.txt").exists());
+}
