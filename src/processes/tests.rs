@@ -179,8 +179,21 @@ async fn a_command_that_kills_its_supervisor_ends_itself() {
 
 #[tokio::test]
 async fn a_command_that_stops_its_supervisor_is_ended_all_the_same() {
-    let text =
-        "kill -STOP $PPID; kill -STOP $(cut -d' ' -f4 /proc/$PPID/stat); sleep 1000 & echo done";
+    // The monitor is stopped when it has resumed the reaper. Looked at twice: the signal may be
+    // taken between the two lines of one look.
+    let text = "
+        monitor=$(cut -d' ' -f4 /proc/$PPID/stat)
+        kill -STOP $PPID
+        runs=0
+        while [ $runs -lt 2 ]; do
+            if grep -qE '^State:.T|^ShdPnd:.*[4-7c-f].{4}$' /proc/$PPID/status
+            then runs=0
+            else runs=$((runs + 1))
+            fi
+        done
+        kill -STOP $monitor
+        sleep 1000 &
+        echo done";
 
     let finished = run(&bash(text)).await;
 
