@@ -26,6 +26,10 @@ use self::rules::Rules;
 use crate::blocking::RESOLVING;
 use crate::workspace::{ContentState, ResolveError, Target, Workspace, names_directory};
 
+/// File systems in which a file is a door into the kernel or another process. File tools use
+/// them in no mode, unless a root lies there.
+const KERNEL_DIRECTORIES: [&str; 3] = ["/proc", "/sys", "/dev"];
+
 mod asked_access;
 mod effect;
 mod excluded;
@@ -225,7 +229,7 @@ impl Permissions {
     pub(crate) async fn similar(&self, path: PathBuf) -> Option<PathBuf> {
         let permissions = self.clone();
         let find = move || {
-            let target = permissions.resolve(&path).ok()?;
+            let target = permissions.workspace.resolve(&path).ok()?;
             target.similar(|path| permissions.excluded.covers(path))
         };
         RESOLVING.run(find).await.ok()?
@@ -290,7 +294,8 @@ impl Permissions {
         let (asked, real) = (target.path(), target.real_path());
         let below_roots = [self.workspace.below_root(asked), self.policy.roots.below(real)];
         let is_directory = target.metadata().is_ok_and(|metadata| metadata.is_dir());
-        ReachedPath { asked, real, below_roots, is_directory }
+        let is_outside = !self.policy.roots.hold(real);
+        ReachedPath { asked, real, below_roots, is_directory, is_outside }
     }
 
     fn resolve_file(&self, path: &Path) -> Result<Target, Refusal> {
@@ -304,13 +309,13 @@ impl Permissions {
         Ok(target)
     }
 
+    /// Finds what the path leads to, inside the workspace or outside.
     fn resolve(&self, path: &Path) -> Result<Target, Refusal> {
         let target = match self.workspace.resolve(path) {
             Ok(target) => target,
-            Err(ResolveError::Outside { leads_to, .. }) if self.excluded.covers(&leads_to) => {
-                return Err(state_directory(path));
-            }
-            Err(error) => return Err(self.unreachable(&error)),
+            Err(ResolveError::Outside { leads_to, .. }) => self.resolve_outside(path, &leads_to)?,
+            Err(error @ ResolveError::Magic(_)) => return Err(Refusal::Policy(error.to_string())),
+            Err(error) => return Err(Refusal::Path(error.to_string())),
         };
         if self.excluded.covers(path) || self.excluded.covers_target(&target, &self.workspace) {
             return Err(state_directory(path));
@@ -318,21 +323,27 @@ impl Permissions {
         Ok(target)
     }
 
-    fn unreachable(&self, error: &ResolveError) -> Refusal {
-        let ResolveError::Outside { leads_to, .. } = error else {
-            return match error {
-                ResolveError::Magic(_) => Refusal::Policy(error.to_string()),
-                _ => Refusal::Path(error.to_string()),
-            };
-        };
-        let directory = leads_to.parent().unwrap_or(leads_to);
-        Refusal::Policy(format!(
-            "{error}. The file tools reach only {} and what the operator adds, for this path with \
-             `permissions.additional_directories = [\"{}\"]`",
-            self.workspace.root().display(),
-            directory.display(),
-        ))
+    /// What cannot be opened there is refused in the same words, whatever is in the way: nobody
+    /// has allowed the model to look.
+    fn resolve_outside(&self, path: &Path, leads_to: &Path) -> Result<Target, Refusal> {
+        if self.excluded.covers(leads_to) {
+            return Err(state_directory(path));
+        }
+        let refused = || Refusal::Policy(outside(path, leads_to));
+        let target = Workspace::resolve_outside(path).map_err(|_| refused())?;
+        let is_of_kernel =
+            KERNEL_DIRECTORIES.iter().any(|kernel| target.real_path().starts_with(kernel));
+        if is_of_kernel { Err(refused()) } else { Ok(target) }
     }
+}
+
+fn outside(path: &Path, leads_to: &Path) -> String {
+    let to = if path == leads_to {
+        String::new()
+    } else {
+        format!(": it leads to {}", leads_to.display())
+    };
+    format!("{} is outside the workspace{to}, where no tool of files may look", path.display())
 }
 
 fn state_directory(path: &Path) -> Refusal {
@@ -487,15 +498,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_lies_outside_is_refused_in_every_mode_and_the_setting_named() {
+    async fn t7_t22_what_lies_outside_is_asked_about_with_the_place_it_leads_to() {
         let ground = Ground::new();
         symlink(ground.path("ws-evil"), ground.path("ws/link")).unwrap();
+        symlink(ground.path("ws-evil"), ground.path("also")).unwrap();
+        let permissions = ground.permissions(Mode::BypassPermissions);
+        for (path, real) in [
+            ("ws-evil/x", "ws-evil/x"),
+            ("ws/link/x", "ws-evil/x"),
+            ("also/x", "ws-evil/x"),
+            ("ws/link/new", "ws-evil/new"),
+        ] {
+            let request = AccessRequest::Write(ground.path(path));
+            let grants = Grants::default();
+            let judged = permissions.judge("Write", AccessKind::Edit, request, &grants).await;
+            let Ok(Judgement::Asks(asked)) = judged else { panic!("{path}") };
+            assert_eq!(asked.target().unwrap().real_path(), ground.path(real));
+            let why = asked.why().unwrap_or_default();
+            assert!(why.contains(ground.path(real).to_str().unwrap()), "{why}");
+        }
+    }
 
-        let beside = ground.refusal("Read", AccessRequest::Read(ground.path("ws-evil/x"))).await;
-        let linked = ground.refusal("Write", AccessRequest::Write(ground.path("ws/link/x"))).await;
-
-        assert_snapshot!(beside, @r#"$GROUND/ws-evil/x is outside the workspace. The file tools reach only $GROUND/ws and what the operator adds, for this path with `permissions.additional_directories = ["$GROUND/ws-evil"]`"#);
-        assert_snapshot!(linked, @r#"$GROUND/ws/link/x is outside the workspace: it leads to $GROUND/ws-evil/x. The file tools reach only $GROUND/ws and what the operator adds, for this path with `permissions.additional_directories = ["$GROUND/ws-evil"]`"#);
+    #[tokio::test]
+    async fn t11_what_the_kernel_shows_as_files_is_refused_in_every_mode() {
+        let ground = Ground::new();
+        symlink("/proc/self", ground.path("ws/me")).unwrap();
+        for path in ["/proc/self/environ", "/proc/1/root/etc/passwd", "/sys/kernel", "/dev/zero"] {
+            let refused = ground.refusal("Read", AccessRequest::Read(path.into())).await;
+            assert!(refused.contains("outside the workspace"), "{refused}");
+        }
+        let through = ground.refusal("Read", AccessRequest::Read(ground.path("ws/me/environ")));
+        assert!(through.await.contains("outside the workspace"));
     }
 
     #[tokio::test]

@@ -135,6 +135,17 @@ impl Workspace {
         Ok(target)
     }
 
+    /// Finds what a path outside the roots leads to, one component at a time, as beneath a root.
+    /// Whoever may use it must have been judged by its real path.
+    pub(crate) fn resolve_outside(path: &Path) -> Result<Target, ResolveError> {
+        check_spelling(path)?;
+        let everything = Self::open(vec![PathBuf::from("/")])?;
+        let target = walk::resolve(&everything, path.components().as_path())?;
+        let failed =
+            |error: Errno| ResolveError::Io { path: path.to_owned(), source: error.into() };
+        target.apart_from_roots().map_err(failed)
+    }
+
     fn root_handles(&self) -> impl Iterator<Item = &OwnedFd> {
         self.roots.iter().map(|root| root.handle.as_ref())
     }

@@ -13,6 +13,10 @@ use super::path_pattern::PatternRoots;
 use super::reached::ReachedPath;
 use super::rules::{RuledCall, Rules};
 
+/// Who may log in, and as whom. Writing them is denied in every mode.
+const ACCOUNTS: [&str; 5] =
+    ["/etc/passwd", "/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d"];
+
 /// The settings that apply to every call of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
@@ -94,7 +98,14 @@ impl Policy {
         if effect == AccessEffect::Command && self.sandbox != Sandbox::Off {
             return self.judge_without_sandbox(tool);
         }
-        if self.mode == Mode::BypassPermissions {
+        if let AccessEffect::Write { path, .. } = effect
+            && let Some(account) = ACCOUNTS.iter().find(|account| path.real.starts_with(account))
+        {
+            return PolicyVerdict::Deny(format!("no tool writes to {account}, in any mode"));
+        }
+        // With the sandbox off, commands reach every place anyway.
+        let is_outside = effect.reached().is_some_and(|path| path.is_outside);
+        if self.mode == Mode::BypassPermissions && (!is_outside || self.sandbox == Sandbox::Off) {
             return PolicyVerdict::Allow;
         }
         if let Some(question) = self.asks_in_every_mode(tool, effect) {
@@ -116,9 +127,14 @@ impl Policy {
             Some(listed_path(tool, pattern, what))
         };
         let secret = || asks(&SENSITIVE, "may hold secrets");
-        let AccessEffect::Write { names, .. } = effect else { return secret() };
+        let outside = || {
+            let is_named = !path.is_outside || self.rules.allows_outside(call);
+            (!is_named).then(|| outside(tool, path))
+        };
+        let AccessEffect::Write { names, .. } = effect else { return secret().or_else(outside) };
         let protected = || asks(&PROTECTED, "decides what other programs run");
-        secret().or_else(protected).or_else(|| (names > 1).then(|| shared_file(names)))
+        let shared = || (names > 1).then(|| shared_file(names));
+        secret().or_else(protected).or_else(outside).or_else(shared)
     }
 
     /// Whether a search passes over the file: it may hold secrets, and no rule names it.
@@ -164,6 +180,18 @@ fn listed_path(tool: &str, pattern: &str, what: &str) -> PolicyVerdict {
         remedy: format!(
             "with a rule that names it, such as `permissions.allow = [\"{tool}({pattern})\"]`, or \
              `--permission-mode bypassPermissions`"
+        ),
+    }
+}
+
+fn outside(tool: &str, path: ReachedPath<'_>) -> PolicyVerdict {
+    let (asked, real) = (path.asked.display(), path.real.display());
+    let to = if path.asked == path.real { String::new() } else { format!(": it leads to {real}") };
+    PolicyVerdict::Ask {
+        why: Some(format!("{asked} is outside the workspace{to}")),
+        remedy: format!(
+            "with `permissions.additional_directories`, or with a rule that names the place, such as \
+             `permissions.allow = [\"{tool}(/{real})\"]`"
         ),
     }
 }
@@ -379,6 +407,10 @@ mod tests {
             ("edit a file that may hold secrets", Sandbox::Off, write("/ws/.env", 1)),
             ("edit a protected file", Sandbox::Off, write("/ws/.git/config", 1)),
             ("edit a file with several hard links", Sandbox::Off, write("/ws/a.rs", 2)),
+            ("read outside the workspace", Sandbox::Auto, read("/home/u/a.rs")),
+            ("edit outside the workspace", Sandbox::Auto, write("/home/u/a.rs", 1)),
+            ("edit outside the workspace, sandbox off", Sandbox::Off, write("/home/u/a.rs", 1)),
+            ("edit `/etc/passwd` and its like", Sandbox::Off, write("/etc/passwd", 1)),
             ("run a command, sandbox off", Sandbox::Off, BASH),
             ("run a command, no sandbox there", Sandbox::Auto, BASH),
             ("run a command, sandbox required", Sandbox::Required, BASH),
@@ -412,6 +444,26 @@ mod tests {
         assert_eq!(named.matches(": allowed").count(), 4, "{named}");
         let read = by_mode(Sandbox::Off, "", read("/ws/.git/config"));
         assert_eq!(read.matches(": allowed").count(), 5, "{read}");
+    }
+
+    #[test]
+    fn t5_t7_what_lies_outside_is_asked_about_unless_a_rule_is_written_for_it() {
+        let read_there = || read("/home/u/notes/a");
+        assert_snapshot!(judged(Mode::Default, Sandbox::Auto, "allow Read(**), allow Read", read_there()), @r#"Read needs an approval (/home/u/notes/a is outside the workspace), and approvals are not available here. The operator can allow it with `permissions.additional_directories`, or with a rule that names the place, such as `permissions.allow = ["Read(//home/u/notes/a)"]`"#);
+        for rule in ["Read(~/notes/**)", "Read(//home/u/**)"] {
+            let verdict =
+                judged(Mode::DontAsk, Sandbox::Auto, &format!("allow {rule}"), read_there());
+            assert_eq!(verdict, "allowed");
+        }
+        // A place is no secret.
+        let key = read("/home/u/.ssh/id_rsa");
+        let verdict = judged(Mode::Default, Sandbox::Auto, "allow Read(//home/**)", key);
+        assert!(verdict.contains("may hold secrets"), "{verdict}");
+        let key = read("/home/u/.ssh/id_rsa");
+        assert_eq!(
+            judged(Mode::Default, Sandbox::Auto, "allow Read(~/.ssh/id_rsa)", key),
+            "allowed"
+        );
     }
 
     #[test]

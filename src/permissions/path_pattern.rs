@@ -54,6 +54,10 @@ pub(super) enum PatternError {
 }
 
 impl PatternRoots {
+    pub(super) fn hold(&self, path: &Path) -> bool {
+        self.roots.iter().any(|root| path.starts_with(root))
+    }
+
     /// The path below the innermost root that holds it; the whole path if none does.
     pub(super) fn below<'a>(&self, path: &'a Path) -> &'a Path {
         let below = self.roots.iter().filter_map(|root| path.strip_prefix(root).ok());
@@ -98,6 +102,11 @@ impl PathPattern {
             Anchor::Workspace => roots.roots.first().is_some_and(|root| below(root)),
             Anchor::Roots => roots.roots.iter().any(|root| below(root)),
         }
+    }
+
+    /// Whether the pattern counts from a directory that need not be in the workspace.
+    pub(super) fn is_absolute(&self) -> bool {
+        matches!(self.anchor, Anchor::FileSystem | Anchor::Home)
     }
 
     /// Whether the pattern, read as a path, is itself on the list.

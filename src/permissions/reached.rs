@@ -15,6 +15,8 @@ pub(super) struct ReachedPath<'a> {
     /// Both below the roots that hold them: the lists do not ask where a root itself lies.
     pub(super) below_roots: [&'a Path; 2],
     pub(super) is_directory: bool,
+    /// Whether it lies beneath no root.
+    pub(super) is_outside: bool,
 }
 
 impl<'a> ReachedPath<'a> {
@@ -27,13 +29,15 @@ impl<'a> ReachedPath<'a> {
     /// A file that a search has met, by its real path.
     pub(super) fn met(path: &'a Path, is_directory: bool, roots: &PatternRoots) -> Self {
         let below = roots.below(path);
-        Self { asked: path, real: path, below_roots: [below, below], is_directory }
+        let is_outside = !roots.hold(path);
+        Self { asked: path, real: path, below_roots: [below, below], is_directory, is_outside }
     }
 
     #[cfg(test)]
     pub(super) fn for_test(asked: &'a Path, real: &'a Path) -> Self {
         let below = |path: &'a Path| path.strip_prefix("/ws").unwrap_or(path);
         let below_roots = [below(asked), below(real)];
-        Self { asked, real, below_roots, is_directory: false }
+        let is_outside = !real.starts_with("/ws");
+        Self { asked, real, below_roots, is_directory: false, is_outside }
     }
 }

@@ -152,6 +152,12 @@ impl Rules {
         self.allow.iter().any(|rule| rule.allows(call))
     }
 
+    /// Whether a rule allows the call that is written for places outside the workspace.
+    pub(super) fn allows_outside(&self, call: RuledCall<'_>) -> bool {
+        let is_absolute = |rule: &Rule| rule.path.as_ref().is_some_and(PathPattern::is_absolute);
+        self.allow.iter().any(|rule| rule.allows(call) && is_absolute(rule))
+    }
+
     /// Whether a rule allows the call that names a path of this list: one that covers all files
     /// does not mean these.
     pub(super) fn allows_by_name(&self, call: RuledCall<'_>, list: &PathList) -> bool {

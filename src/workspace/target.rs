@@ -63,6 +63,23 @@ impl Target {
         Self::new(path, root.real.clone(), place, root)
     }
 
+    /// The same target beneath a root of its own: the directory that holds it, or itself. So a
+    /// search does not look for ignore files above it.
+    pub(super) fn apart_from_roots(self) -> Result<Self, Errno> {
+        let is_directory = self.metadata().is_ok_and(|metadata| metadata.is_dir());
+        let (real, handle) = match &self.place {
+            TargetLocation::Root(handle) => (self.real.clone(), Arc::clone(handle)),
+            TargetLocation::Entry { handle, .. } if is_directory => {
+                (self.real.clone(), Arc::new(duplicate(handle)?))
+            }
+            TargetLocation::Entry { directory, .. } | TargetLocation::Missing { directory, .. } => {
+                let above = self.real.parent().unwrap_or(&self.real);
+                (above.to_owned(), Arc::new(duplicate(directory)?))
+            }
+        };
+        Ok(Self { root: HoldingRoot { real, handle }, ..self })
+    }
+
     pub(super) fn place(&self) -> &TargetLocation {
         &self.place
     }

@@ -362,8 +362,8 @@ async fn the_persons_own_input_is_judged_and_runs_instead() {
 
     let wrong = ground.decide("Write", &input, &updated(digest, json!({ "content": "y" }))).await;
     assert!(wrong.starts_with("Error: invalid input"), "{wrong}");
-    let outside = ground.decide("Write", &input, &updated(digest, write("/etc/x", "y"))).await;
-    assert!(outside.starts_with("Error: not permitted"), "{outside}");
+    let ours = ground.decide("Write", &input, &updated(digest, write("state/x", "y"))).await;
+    assert!(ours.starts_with("Error: not permitted"), "{ours}");
     let stale = ground.decide("Write", &input, &updated([0; 32], write("b.txt", "y"))).await;
     assert!(stale.starts_with("asked: "), "{stale}");
     let made = ground.decide("Write", &input, &updated(digest, write("b.txt", "y\n"))).await;

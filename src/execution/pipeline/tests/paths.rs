@@ -69,7 +69,7 @@ async fn t4_a_path_at_fault_is_a_plain_error_in_every_tool() {
 #[tokio::test]
 async fn a_border_is_told_as_one_whatever_the_fault_behind_it() {
     let ground = Ground::new();
-    for path in ["/etc/passwd/x", "../beside", "state", "state/x"] {
+    for path in ["/etc/passwd/x", "/proc/self/x", "state", "state/x"] {
         for tool in TOOLS {
             let answer = ground.call_for(tool, path).await;
             assert!(answer.starts_with("Error: not permitted: "), "{tool} {path}: {answer}");
