@@ -137,3 +137,64 @@ async fn t32_a_denied_file_is_denied_by_whatever_name() {
     }
     assert!(!workspace.join("private/new.txt").exists());
 }
+
+#[tokio::test]
+async fn t22_an_approval_is_for_the_place_that_a_link_led_to() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream, "acceptEdits").start().await;
+    let outside = tempfile::tempdir().expect("a directory");
+    let place = |name: &str| outside.path().canonicalize().expect("it is there").join(name);
+    for name in ["one", "two"] {
+        fs::write(place(name), name).expect("a file");
+    }
+    let link = server.workspace().join("link");
+    symlink(place("one"), &link).expect("a link");
+    upstream.round(calls(&[("c1", "Read", json!({ "file_path": "link" }))]));
+    let client = server.client();
+    let first = client.chat(&ask("Read it.")).await.text();
+    let shows =
+        |question: &str, name: &str| question.contains(place(name).to_str().expect("UTF-8"));
+    assert!(shows(&first, "one"), "{first}");
+
+    fs::remove_file(&link).expect("a link");
+    symlink(place("two"), &link).expect("a link");
+    let list = json!([
+        { "role": "user", "content": "Read it." },
+        { "role": "assistant", "content": first },
+        { "role": "user", "content": "1" },
+    ]);
+    let second = client.chat(&with(ask(""), json!({ "messages": list }))).await.text();
+    assert!(shows(&second, "two"), "{second}");
+    assert_eq!(upstream.requests().len(), 1, "nothing was read yet");
+
+    upstream.round(says("Done."));
+    let mut list = list;
+    let more = [
+        json!({ "role": "assistant", "content": second }),
+        json!({ "role": "user", "content": "1" }),
+    ];
+    list.as_array_mut().expect("a list").extend(more);
+    let answer = client.chat(&with(ask(""), json!({ "messages": list }))).await;
+    assert_eq!(answer.text(), "Done.");
+    let told = answers_in(&upstream.requests().pop().expect("a request").json());
+    assert!(told[0].contains("two") && !told[0].contains("one"), "{told:?}");
+}
+
+#[tokio::test]
+async fn t5_what_lies_outside_is_denied_where_nobody_is_asked_and_never_in_the_kernels_directories()
+{
+    let upstream = Upstream::start();
+    let round = [
+        ("c1", "Read", json!({ "file_path": "/etc/hostname" })),
+        ("c2", "Read", json!({ "file_path": "../../../../etc/hostname" })),
+        ("c3", "Glob", json!({ "pattern": "/etc/*" })),
+        ("c4", "Read", json!({ "file_path": "/proc/self/environ" })),
+        ("c5", "Write", write("/etc/passwd")),
+        ("c6", "Read", json!({ "file_path": "$HOME/x" })),
+    ];
+    let answers = answers(builder(&upstream, "dontAsk"), &upstream, &round).await;
+    for answer in &answers[..5] {
+        assert!(answer.starts_with("Error: not permitted: "), "{answers:#?}");
+    }
+    assert!(answers[5].contains("does not exist"), "nothing is interpreted: {answers:#?}");
+}

@@ -199,7 +199,7 @@ async fn a_request_chooses_a_workspace_by_its_name() {
     fs::create_dir(&docs).expect("a directory");
     fs::write(docs.join("notes.txt"), "of the docs\n").expect("a file");
     let table = format!("[server.workspaces]\ndocs = {:?}\n", docs.to_str().expect("UTF-8"));
-    let server = builder.tables(&table).start().await;
+    let server = with_settings(builder.tables(&table), &[]).start().await;
     let read = [("c1", "Read", json!({ "file_path": "notes.txt" }))];
     let chosen = |name: &str| json!({ "toolhand": { "workspace": name } });
 
@@ -223,7 +223,8 @@ async fn a_request_chooses_a_workspace_by_its_name() {
 #[tokio::test]
 async fn further_directories_are_reached_when_they_are_named() {
     let upstream = Upstream::start();
-    let builder = Server::builder(&upstream).free();
+    let accepting = [("permissions.mode", r#""acceptEdits""#)];
+    let builder = with_settings(Server::builder(&upstream), &accepting);
     let named = builder.home().join("named");
     let other = builder.home().join("other");
     for directory in [&named, &other] {
