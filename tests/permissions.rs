@@ -198,3 +198,27 @@ async fn t5_what_lies_outside_is_denied_where_nobody_is_asked_and_never_in_the_k
     }
     assert!(answers[5].contains("does not exist"), "nothing is interpreted: {answers:#?}");
 }
+
+#[tokio::test]
+async fn a_file_outside_is_written_when_a_person_has_approved_it() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream, "acceptEdits").start().await;
+    let outside = tempfile::tempdir().expect("a directory");
+    let place = outside.path().canonicalize().expect("it is there").join("deep/new.txt");
+    let path = place.to_str().expect("UTF-8");
+    upstream.round(calls(&[("c1", "Write", write(path))]));
+    let client = server.client();
+    let question = client.chat(&ask("Write it.")).await.text();
+    assert!(question.contains(&format!("{path} is outside the workspace")), "{question}");
+    assert!(!place.exists());
+
+    upstream.round(says("Done."));
+    let list = json!([
+        { "role": "user", "content": "Write it." },
+        { "role": "assistant", "content": question },
+        { "role": "user", "content": "1" },
+    ]);
+    let answer = client.chat(&with(ask(""), json!({ "messages": list }))).await;
+    assert_eq!(answer.text(), "Done.");
+    assert_eq!(fs::read_to_string(&place).expect("it was written"), "new\n");
+}
