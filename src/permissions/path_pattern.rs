@@ -211,6 +211,17 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_of_brackets_and_stars_is_an_error_or_quick() {
+        let path = format!("/ws/{}b", "a".repeat(4000));
+        for piece in ["{", "[", "*", "*a", "**/", "{a,", "?", "\\"] {
+            let pattern = piece.repeat(990 / piece.len());
+            if let Ok(pattern) = PathPattern::parse(&pattern) {
+                pattern.covers(Path::new(&path), false, &roots());
+            }
+        }
+    }
+
+    #[test]
     fn a_literal_pattern_gives_its_paths() {
         let paths = |pattern: &str| PathPattern::parse(pattern).unwrap().literal_paths(&roots());
         assert_eq!(paths(".env"), [PathBuf::from("/ws/.env"), "/data/.env".into()]);
