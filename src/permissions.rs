@@ -22,7 +22,7 @@ pub(crate) use self::search_limits::SearchLimits;
 use self::judge::{AccessEffect, Policy, PolicyVerdict, denied_by};
 use self::path_pattern::PatternRoots;
 use self::reached::ReachedPath;
-use self::rules::Rules;
+use self::rules::{RuledCall, Rules};
 use crate::blocking::RESOLVING;
 use crate::workspace::{ContentState, ResolveError, Target, Workspace, names_directory};
 
@@ -230,9 +230,17 @@ impl Permissions {
         let permissions = self.clone();
         let find = move || {
             let target = permissions.workspace.resolve(&path).ok()?;
-            target.similar(|path| permissions.excluded.covers(path))
+            target.similar(|path| permissions.excluded.covers(path) || permissions.hides(path))
         };
         RESOLVING.run(find).await.ok()?
+    }
+
+    /// Whether a rule denies reading this path, so that nothing may tell of it.
+    fn hides(&self, path: &Path) -> bool {
+        let roots = &*self.policy.roots;
+        let reached = Some(ReachedPath::met(path, false, roots));
+        let call = RuledCall { tool: "Read", kind: AccessKind::Read, reached, roots };
+        self.policy.rules.denying(call).is_some()
     }
 
     /// Opens what the request leads to.
@@ -343,7 +351,10 @@ fn outside(path: &Path, leads_to: &Path) -> String {
     } else {
         format!(": it leads to {}", leads_to.display())
     };
-    format!("{} is outside the workspace{to}, where no tool of files may look", path.display())
+    format!(
+        "{} is outside the workspace{to}, at a place that file tools do not use",
+        path.display()
+    )
 }
 
 fn state_directory(path: &Path) -> Refusal {
