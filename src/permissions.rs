@@ -208,12 +208,14 @@ impl Permissions {
                 .await
                 .map_err(|overloaded| Refusal::Path(overloaded.to_string()))??
         };
-        let (why, remedy) = match self.policy.judge(tool, self.effect_of(&access)) {
+        let effect = self.effect_of(&access);
+        let is_outside = effect.reached().is_some_and(|path| path.is_outside);
+        let (why, remedy) = match self.policy.judge(tool, effect) {
             PolicyVerdict::Allow => return Ok(Judgement::Permitted(Permit::new(access))),
             PolicyVerdict::Deny(message) => return Err(Refusal::Policy(message)),
             PolicyVerdict::Ask { why, remedy } => (why, remedy),
         };
-        let asked = AskedAccess { tool: tool.to_owned(), access, why, remedy };
+        let asked = AskedAccess { tool: tool.to_owned(), access, why, remedy, is_outside };
         match asked.granted(grants) {
             Ok(permit) => Ok(Judgement::Permitted(permit)),
             Err(asked) if self.policy.mode == Mode::DontAsk => {

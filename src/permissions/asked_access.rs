@@ -20,6 +20,8 @@ pub(crate) struct AskedAccess {
     pub(super) why: Option<String>,
     /// What would allow it without asking.
     pub(super) remedy: String,
+    /// Whether it reaches a place outside the workspace.
+    pub(super) is_outside: bool,
 }
 
 impl AskedAccess {
@@ -29,6 +31,10 @@ impl AskedAccess {
 
     pub(crate) fn remedy(&self) -> &str {
         &self.remedy
+    }
+
+    pub(crate) fn is_outside(&self) -> bool {
+        self.is_outside
     }
 
     /// The file or directory, for a preview that is made from what was judged.

@@ -49,7 +49,7 @@ impl<'a> AccessEffect<'a> {
         }
     }
 
-    fn reached(self) -> Option<ReachedPath<'a>> {
+    pub(super) fn reached(self) -> Option<ReachedPath<'a>> {
         match self {
             Self::Read(path) | Self::Write { path, .. } => Some(path),
             Self::Command | Self::Nothing => None,

@@ -95,7 +95,8 @@ impl Pipeline {
     }
 
     /// Judges the input that the person gave instead of the model's. What it makes is
-    /// approved; what a rule denies stays denied.
+    /// approved; what a rule denies stays denied, and so does what leads out of the workspace:
+    /// nobody was shown where.
     async fn judge_updated(
         &self,
         candidate: Candidate,
@@ -111,6 +112,10 @@ impl Pipeline {
         let candidate = Candidate { id, tool, parsed: updated, arguments: input.clone() };
         match self.weigh(&candidate, context).await? {
             Weighed::Permit(permit) => Ok(Judged::Permitted(self.permitted(candidate, permit))),
+            Weighed::Asks(ask) if ask.asked.is_outside() => {
+                let why = ask.asked.why().unwrap_or("it leads out of the workspace");
+                Err(ToolError::Denied(format!("the changed input is not approved: {why}")))
+            }
             Weighed::Asks(ask) => self.approve(candidate, *ask, scope, context),
         }
     }
