@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
 
+use crate::sessions::{assistant, conversation, user};
 use crate::support::chunks::{calls, says};
 use crate::support::client::{ask, with};
 use crate::support::server::{Builder, Server};
@@ -59,12 +60,8 @@ async fn accept_edits_asks_only_about_protected_files() {
     assert_eq!(server.file("new.txt"), "new\n");
 
     upstream.round(says("Done."));
-    let list = json!([
-        { "role": "user", "content": "Write them." },
-        { "role": "assistant", "content": question },
-        { "role": "user", "content": "1" },
-    ]);
-    let answer = client.chat(&with(ask(""), json!({ "messages": list }))).await;
+    let list = [user("Write them."), assistant(&question), user("1")];
+    let answer = client.chat(&conversation(&list)).await;
     assert_eq!(answer.text(), "Done.");
     assert_eq!(server.file(".GitHub/workflows/ci.yml"), "new\n");
 }
@@ -160,23 +157,14 @@ async fn t22_an_approval_is_for_the_place_that_a_link_led_to() {
 
     fs::remove_file(&link).expect("a link");
     symlink(place("two"), &link).expect("a link");
-    let list = json!([
-        { "role": "user", "content": "Read it." },
-        { "role": "assistant", "content": first },
-        { "role": "user", "content": "1" },
-    ]);
-    let second = client.chat(&with(ask(""), json!({ "messages": list }))).await.text();
+    let mut list = vec![user("Read it."), assistant(&first), user("1")];
+    let second = client.chat(&conversation(&list)).await.text();
     assert!(shows(&second, "two"), "{second}");
     assert_eq!(upstream.requests().len(), 1, "nothing was read yet");
 
     upstream.round(says("Done."));
-    let mut list = list;
-    let more = [
-        json!({ "role": "assistant", "content": second }),
-        json!({ "role": "user", "content": "1" }),
-    ];
-    list.as_array_mut().expect("a list").extend(more);
-    let answer = client.chat(&with(ask(""), json!({ "messages": list }))).await;
+    list.extend([assistant(&second), user("1")]);
+    let answer = client.chat(&conversation(&list)).await;
     assert_eq!(answer.text(), "Done.");
     let told = answers_in(&upstream.requests().pop().expect("a request").json());
     assert!(told[0].contains("two") && !told[0].contains("one"), "{told:?}");
@@ -215,12 +203,8 @@ async fn a_file_outside_is_written_when_a_person_has_approved_it() {
     assert!(!place.exists());
 
     upstream.round(says("Done."));
-    let list = json!([
-        { "role": "user", "content": "Write it." },
-        { "role": "assistant", "content": question },
-        { "role": "user", "content": "1" },
-    ]);
-    let answer = client.chat(&with(ask(""), json!({ "messages": list }))).await;
+    let list = [user("Write it."), assistant(&question), user("1")];
+    let answer = client.chat(&conversation(&list)).await;
     assert_eq!(answer.text(), "Done.");
     assert_eq!(fs::read_to_string(&place).expect("it was written"), "new\n");
 }
