@@ -22,9 +22,9 @@ pub(crate) use self::search_limits::SearchLimits;
 use self::judge::{AccessEffect, Policy, PolicyVerdict, denied_by};
 use self::path_pattern::PatternRoots;
 use self::reached::ReachedPath;
-use self::rules::{RuledCall, Rules};
+use self::rules::Rules;
 use crate::blocking::RESOLVING;
-use crate::workspace::{ContentState, ResolveError, Target, Workspace, names_directory};
+use crate::workspace::{ContentState, FileId, ResolveError, Target, Workspace, names_directory};
 
 /// File systems in which a file is a door into the kernel or another process. File tools use
 /// them in no mode, unless a root lies there.
@@ -141,13 +141,14 @@ impl Permissions {
         let rules = Rules::parse(settings, known)?;
         let denied = known.iter().filter(|tool| rules.deny_all_calls(tool.name, tool.access));
         let denied_tools = denied.map(|tool| tool.name.to_owned()).collect();
-        let roots = Arc::new(pattern_roots(&workspace, Path::new("/")));
+        let roots = Arc::new(pattern_roots(&workspace, "/".into()));
         let policy = Policy { mode: settings.mode, sandbox, rules: Arc::new(rules), roots };
         Ok(Self { policy, denied_tools, workspace, excluded })
     }
 
     /// With the home directory that `~` in rules means.
     pub(crate) fn at_home(mut self, home: &Path) -> Self {
+        let home = fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
         self.policy.roots = Arc::new(pattern_roots(&self.workspace, home));
         self
     }
@@ -177,7 +178,7 @@ impl Permissions {
     /// The same permissions in another workspace.
     pub(crate) fn with_workspace(&self, workspace: Arc<Workspace>) -> Self {
         let mut moved = self.clone();
-        moved.policy.roots = Arc::new(pattern_roots(&workspace, &self.policy.roots.home));
+        moved.policy.roots = Arc::new(pattern_roots(&workspace, self.policy.roots.home.clone()));
         Self { workspace, ..moved }
     }
 
@@ -232,17 +233,10 @@ impl Permissions {
         let permissions = self.clone();
         let find = move || {
             let target = permissions.workspace.resolve(&path).ok()?;
-            target.similar(|path| permissions.excluded.covers(path) || permissions.hides(path))
+            let hides = |path: &Path| permissions.policy.hides("Read", path, false);
+            target.similar(|path| permissions.excluded.covers(path) || hides(path))
         };
         RESOLVING.run(find).await.ok()?
-    }
-
-    /// Whether a rule denies reading this path, so that nothing may tell of it.
-    fn hides(&self, path: &Path) -> bool {
-        let roots = &*self.policy.roots;
-        let reached = Some(ReachedPath::met(path, false, roots));
-        let call = RuledCall { tool: "Read", kind: AccessKind::Read, reached, roots };
-        self.policy.rules.denying(call).is_some()
     }
 
     /// Opens what the request leads to.
@@ -272,16 +266,10 @@ impl Permissions {
     /// Refuses a file that a rule without a wildcard denies, whatever path led to it: a hard link
     /// and a bind mount give it another one.
     fn not_denied(&self, tool: &str, kind: AccessKind, target: Target) -> Result<Target, Refusal> {
-        let mut denied = self.policy.rules.denied_paths(tool, kind, &self.policy.roots).peekable();
-        if denied.peek().is_none() {
-            return Ok(target);
-        }
-        let Ok(own) = target.metadata() else { return Ok(target) };
-        let is_same = |path: &Path| {
-            let other = fs::metadata(path);
-            other.is_ok_and(|other| (other.dev(), other.ino()) == (own.dev(), own.ino()))
+        let is_it = |id: FileId| {
+            target.metadata().is_ok_and(|metadata| FileId::from_metadata(&metadata) == id)
         };
-        match denied.find(|(path, _)| is_same(path)) {
+        match denied_files(&self.policy, tool, kind).find(|(id, _)| is_it(*id)) {
             Some((_, rule)) => Err(Refusal::Policy(denied_by(rule, tool))),
             None => Ok(target),
         }
@@ -302,9 +290,9 @@ impl Permissions {
 
     fn reached<'a>(&self, target: &'a Target) -> ReachedPath<'a> {
         let (asked, real) = (target.path(), target.real_path());
-        let below_roots = [self.workspace.below_root(asked), self.policy.roots.below(real)];
+        let below_roots = [asked, real].map(|path| self.workspace.below_root(path));
         let is_directory = target.metadata().is_ok_and(|metadata| metadata.is_dir());
-        let is_outside = !self.policy.roots.hold(real);
+        let is_outside = self.policy.roots.below(real).is_none();
         ReachedPath { asked, real, below_roots, is_directory, is_outside }
     }
 
@@ -323,7 +311,7 @@ impl Permissions {
     fn resolve(&self, path: &Path) -> Result<Target, Refusal> {
         let target = match self.workspace.resolve(path) {
             Ok(target) => target,
-            Err(ResolveError::Outside { leads_to, .. }) => self.resolve_outside(path, &leads_to)?,
+            Err(error @ ResolveError::Outside { .. }) => self.resolve_outside(path, &error)?,
             Err(error @ ResolveError::Magic(_)) => return Err(Refusal::Policy(error.to_string())),
             Err(error) => return Err(Refusal::Path(error.to_string())),
         };
@@ -335,11 +323,13 @@ impl Permissions {
 
     /// What cannot be opened there is refused in the same words, whatever is in the way: nobody
     /// has allowed the model to look.
-    fn resolve_outside(&self, path: &Path, leads_to: &Path) -> Result<Target, Refusal> {
-        if self.excluded.covers(leads_to) {
+    fn resolve_outside(&self, path: &Path, error: &ResolveError) -> Result<Target, Refusal> {
+        if let ResolveError::Outside { leads_to, .. } = error
+            && self.excluded.covers(leads_to)
+        {
             return Err(state_directory(path));
         }
-        let refused = || Refusal::Policy(outside(path, leads_to));
+        let refused = || Refusal::Policy(format!("{error}, at a place that file tools do not use"));
         let target = Workspace::resolve_outside(path).map_err(|_| refused())?;
         let is_of_kernel =
             KERNEL_DIRECTORIES.iter().any(|kernel| target.real_path().starts_with(kernel));
@@ -347,16 +337,18 @@ impl Permissions {
     }
 }
 
-fn outside(path: &Path, leads_to: &Path) -> String {
-    let to = if path == leads_to {
-        String::new()
-    } else {
-        format!(": it leads to {}", leads_to.display())
-    };
-    format!(
-        "{} is outside the workspace{to}, at a place that file tools do not use",
-        path.display()
-    )
+/// The files that rules without a wildcard deny the tool, with the texts of the rules. Reads the
+/// disk.
+fn denied_files<'a>(
+    policy: &'a Policy,
+    tool: &'a str,
+    kind: AccessKind,
+) -> impl Iterator<Item = (FileId, &'a str)> {
+    let denied = policy.rules.denied_paths(tool, kind, &policy.roots);
+    denied.filter_map(|(path, rule)| {
+        let metadata = fs::metadata(path).ok()?;
+        Some((FileId::from_metadata(&metadata), rule))
+    })
 }
 
 fn state_directory(path: &Path) -> Refusal {
@@ -367,8 +359,7 @@ fn state_directory(path: &Path) -> Refusal {
 }
 
 /// The directories that the patterns of rules count from.
-fn pattern_roots(workspace: &Workspace, home: &Path) -> PatternRoots {
-    let home = fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
+fn pattern_roots(workspace: &Workspace, home: PathBuf) -> PatternRoots {
     PatternRoots { home, roots: workspace.real_roots().map(Path::to_owned).collect() }
 }
 

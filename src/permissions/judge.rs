@@ -3,6 +3,7 @@
 //! then turns a permission into a question. Pure: the same call under the same policy always
 //! gets the same verdict.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::Sandbox;
@@ -12,6 +13,7 @@ use super::path_lists::{PROTECTED, PathList, SENSITIVE};
 use super::path_pattern::PatternRoots;
 use super::reached::ReachedPath;
 use super::rules::{RuledCall, Rules};
+use crate::workspace::ResolveError;
 
 /// Who may log in, and as whom. Writing them is denied in every mode.
 const ACCOUNTS: [&str; 5] =
@@ -137,12 +139,17 @@ impl Policy {
         secret().or_else(protected).or_else(outside).or_else(shared)
     }
 
-    /// Whether a search passes over the file: it may hold secrets, and no rule names it.
-    pub(super) fn search_skips(&self, tool: &str, path: ReachedPath<'_>) -> bool {
-        let call = self.ruled(tool, AccessEffect::Read(path));
-        self.mode != Mode::BypassPermissions
-            && path.on(&SENSITIVE).is_some()
-            && !self.rules.allows_by_name(call, &SENSITIVE)
+    /// Whether a rule denies the tool reading this path, so that nothing may tell of it.
+    pub(super) fn hides(&self, tool: &str, path: &Path, is_directory: bool) -> bool {
+        let reached = ReachedPath::met(path, is_directory, &self.roots);
+        self.rules.denying(self.ruled(tool, AccessEffect::Read(reached))).is_some()
+    }
+
+    /// Whether the file may hold secrets, and no rule names it.
+    pub(super) fn keeps_secret(&self, tool: &str, file: &Path) -> bool {
+        let reached = ReachedPath::met(file, false, &self.roots);
+        let call = self.ruled(tool, AccessEffect::Read(reached));
+        reached.on(&SENSITIVE).is_some() && !self.rules.allows_by_name(call, &SENSITIVE)
     }
 
     /// Judges a command that would run without a sandbox. Nothing confines it, so no rule and
@@ -185,10 +192,10 @@ fn listed_path(tool: &str, pattern: &str, what: &str) -> PolicyVerdict {
 }
 
 fn outside(tool: &str, path: ReachedPath<'_>) -> PolicyVerdict {
-    let (asked, real) = (path.asked.display(), path.real.display());
-    let to = if path.asked == path.real { String::new() } else { format!(": it leads to {real}") };
+    let (asked, leads_to) = (path.asked.to_owned(), path.real.to_owned());
+    let real = path.real.display();
     PolicyVerdict::Ask {
-        why: Some(format!("{asked} is outside the workspace{to}")),
+        why: Some(ResolveError::Outside { path: asked, leads_to }.to_string()),
         remedy: format!(
             "with `permissions.additional_directories`, or with a rule that names the place, such as \
              `permissions.allow = [\"{tool}(/{real})\"]`"
@@ -247,8 +254,6 @@ pub(crate) fn unanswered(
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use insta::assert_snapshot;
 
     use super::super::rules::{KnownTool, PermissionSettings};

@@ -54,14 +54,10 @@ pub(super) enum PatternError {
 }
 
 impl PatternRoots {
-    pub(super) fn hold(&self, path: &Path) -> bool {
-        self.roots.iter().any(|root| path.starts_with(root))
-    }
-
-    /// The path below the innermost root that holds it; the whole path if none does.
-    pub(super) fn below<'a>(&self, path: &'a Path) -> &'a Path {
+    /// The path below the innermost root that holds it.
+    pub(super) fn below<'a>(&self, path: &'a Path) -> Option<&'a Path> {
         let below = self.roots.iter().filter_map(|root| path.strip_prefix(root).ok());
-        below.min_by_key(|rest| rest.as_os_str().len()).unwrap_or(path)
+        below.min_by_key(|rest| rest.as_os_str().len())
     }
 }
 

@@ -29,8 +29,8 @@ impl<'a> ReachedPath<'a> {
     /// A file that a search has met, by its real path.
     pub(super) fn met(path: &'a Path, is_directory: bool, roots: &PatternRoots) -> Self {
         let below = roots.below(path);
-        let is_outside = !roots.hold(path);
-        Self { asked: path, real: path, below_roots: [below, below], is_directory, is_outside }
+        let (below_roots, is_outside) = ([below.unwrap_or(path); 2], below.is_none());
+        Self { asked: path, real: path, below_roots, is_directory, is_outside }
     }
 
     #[cfg(test)]

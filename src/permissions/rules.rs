@@ -228,30 +228,20 @@ impl Rule {
     }
 
     fn allows(&self, call: RuledCall<'_>) -> bool {
-        self.covers(call.tool, call.kind)
-            && self.reaches(call, |pattern, reached, roots| {
-                [reached.asked, reached.real]
-                    .into_iter()
-                    .all(|path| pattern.covers(path, reached.is_directory, roots))
-            })
+        self.covers(call.tool, call.kind) && self.reaches(call) == [true, true]
     }
 
     /// Whether the link or its target is covered.
     fn reaches_either(&self, call: RuledCall<'_>) -> bool {
-        self.reaches(call, |pattern, reached, roots| {
-            [reached.asked, reached.real]
-                .into_iter()
-                .any(|path| pattern.covers(path, reached.is_directory, roots))
-        })
+        self.reaches(call).contains(&true)
     }
 
-    fn reaches(
-        &self,
-        call: RuledCall<'_>,
-        covers: impl Fn(&PathPattern, ReachedPath<'_>, &PatternRoots) -> bool,
-    ) -> bool {
-        let Some(pattern) = &self.path else { return true };
-        call.reached.is_some_and(|reached| covers(pattern, reached, call.roots))
+    /// Whether the path as the call names it is covered, and the one that it really is.
+    fn reaches(&self, call: RuledCall<'_>) -> [bool; 2] {
+        let Some(pattern) = &self.path else { return [true, true] };
+        let Some(reached) = call.reached else { return [false, false] };
+        [reached.asked, reached.real]
+            .map(|path| pattern.covers(path, reached.is_directory, call.roots))
     }
 }
 

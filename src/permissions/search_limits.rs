@@ -2,15 +2,15 @@
 //! secrets.
 
 use std::collections::HashSet;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::denied_files;
 use super::judge::Policy;
 use super::kind::AccessKind;
+use super::mode::Mode;
 use super::path_lists::SENSITIVE;
 use super::reached::ReachedPath;
-use super::rules::RuledCall;
 use crate::workspace::FileId;
 
 /// The limits of one search. The default has none.
@@ -33,16 +33,14 @@ struct Limits {
 impl SearchLimits {
     /// Reads the disk: which files rules deny.
     pub(super) fn new(tool: &str, policy: &Policy, top: &Path) -> Self {
-        let denied = policy.rules.denied_paths(tool, AccessKind::Read, &policy.roots);
-        let denied = denied.filter_map(|(path, _)| fs::metadata(path).ok());
-        let denied = denied.map(|file| FileId::from_metadata(&file)).collect();
+        let denied = denied_files(policy, tool, AccessKind::Read).map(|(id, _)| id).collect();
         let top = ReachedPath::met(top, true, &policy.roots);
         Self(Some(Arc::new(Limits {
             tool: tool.to_owned(),
             policy: policy.clone(),
             denied,
             hides: policy.rules.deny_paths(tool, AccessKind::Read),
-            skips: top.on(&SENSITIVE).is_none(),
+            skips: policy.mode != Mode::BypassPermissions && top.on(&SENSITIVE).is_none(),
         })))
     }
 
@@ -54,17 +52,12 @@ impl SearchLimits {
     /// Whether a rule denies this path. The search does not show that it is there.
     pub(super) fn hide(&self, path: &Path, is_directory: bool) -> bool {
         let Some(limits) = self.0.as_deref().filter(|limits| limits.hides) else { return false };
-        let policy = &limits.policy;
-        let reached = ReachedPath::met(path, is_directory, &policy.roots);
-        let (tool, roots) = (limits.tool.as_str(), &*policy.roots);
-        let call = RuledCall { tool, kind: AccessKind::Read, reached: Some(reached), roots };
-        policy.rules.denying(call).is_some()
+        limits.policy.hides(&limits.tool, path, is_directory)
     }
 
     /// Whether the contents of this file are not searched.
     pub(super) fn skip(&self, file: &Path) -> bool {
         let Some(limits) = self.0.as_deref().filter(|limits| limits.skips) else { return false };
-        let reached = ReachedPath::met(file, false, &limits.policy.roots);
-        limits.policy.search_skips(&limits.tool, reached)
+        limits.policy.keeps_secret(&limits.tool, file)
     }
 }

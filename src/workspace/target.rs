@@ -67,16 +67,11 @@ impl Target {
     /// search does not look for ignore files above it.
     pub(super) fn apart_from_roots(self) -> Result<Self, Errno> {
         let is_directory = self.metadata().is_ok_and(|metadata| metadata.is_dir());
-        let (real, handle) = match &self.place {
-            TargetLocation::Root(handle) => (self.real.clone(), Arc::clone(handle)),
-            TargetLocation::Entry { handle, .. } if is_directory => {
-                (self.real.clone(), Arc::new(duplicate(handle)?))
-            }
-            TargetLocation::Entry { directory, .. } | TargetLocation::Missing { directory, .. } => {
-                let above = self.real.parent().unwrap_or(&self.real);
-                (above.to_owned(), Arc::new(duplicate(directory)?))
-            }
+        let (real, handle) = match self.entry().filter(|_| is_directory) {
+            Some(itself) => (self.real.as_path(), itself),
+            None => (self.real.parent().unwrap_or(&self.real), self.directory()),
         };
+        let (real, handle) = (real.to_owned(), Arc::new(duplicate(handle)?));
         Ok(Self { root: HoldingRoot { real, handle }, ..self })
     }
 
