@@ -1,6 +1,8 @@
 //! Reads files that the operator has named. Accepts regular files of a limited size only,
 //! and never waits for the other end of a pipe.
 
+pub(crate) mod ours;
+
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,11 +10,16 @@ use std::path::Path;
 
 /// Reads the whole file if it has at most `most` bytes.
 pub(crate) fn read(path: &Path, most: u64) -> io::Result<(Vec<u8>, Metadata)> {
+    read_open(&open(path)?, most)
+}
+
+/// Opens a regular file, and waits for nobody.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     // Check before opening, because opening some devices has effects. Another file may be
-    // there by then, so check again after opening.
+    // there by then, so whoever reads it checks again.
     expect_regular(&fs::metadata(path)?)?;
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    read_open(&OpenOptions::new().read(true).custom_flags(flags).open(path)?, most)
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 /// Reads the whole of an open file in the same way.

@@ -1,5 +1,7 @@
 //! Decides whether a call may run, and opens the files it may use.
 
+use std::cell::LazyCell;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -9,21 +11,30 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 pub(crate) use self::asked_access::AskedAccess;
+pub(crate) use self::commands::Risk;
 pub(crate) use self::effect::EffectDigest;
 pub(crate) use self::excluded::{ExcludedPaths, HiddenFiles};
+pub(crate) use self::explained::ExplainedVerdict;
 pub(crate) use self::grants::Grants;
-pub(crate) use self::judge::{NoAnswer, unanswered};
+pub(crate) use self::judge::{HookOpinion, NoAnswer, unanswered};
 pub(crate) use self::kind::AccessKind;
+pub(crate) use self::live_rules::RulesInForce;
 pub(crate) use self::mode::{Mode, ModeError};
+pub(crate) use self::opened_command::{CommandLine, OpenedCommand};
 pub(crate) use self::rules::{KnownTool, PermissionSettings, RuleError};
 pub(crate) use self::scope::SearchScope;
 pub(crate) use self::search_limits::SearchLimits;
 
-use self::judge::{AccessEffect, Policy, PolicyVerdict, denied_by};
+use self::judge::{AccessEffect, Confined, Policy, PolicyVerdict, denied_by};
+use self::live_rules::LiveRules;
+use self::opened_command::Surroundings;
 use self::path_pattern::PatternRoots;
 use self::reached::ReachedPath;
 use self::rules::Rules;
+use self::told_rule::ToldRule;
 use crate::blocking::RESOLVING;
+use crate::processes;
+use crate::settings_files::SettingsFiles;
 use crate::workspace::{ContentState, FileId, ResolveError, Target, Workspace, names_directory};
 
 /// File systems in which a file is a door into the kernel or another process. File tools use
@@ -31,18 +42,28 @@ use crate::workspace::{ContentState, FileId, ResolveError, Target, Workspace, na
 const KERNEL_DIRECTORIES: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 mod asked_access;
+mod commands;
+mod denied_to_commands;
 mod effect;
 mod excluded;
+mod explained;
 mod grants;
 mod judge;
 mod kind;
+mod live_rules;
+pub mod measured;
 mod mode;
+mod opened_command;
 mod path_lists;
 mod path_pattern;
 mod reached;
+mod rule_entries;
+mod rule_files;
 mod rules;
 mod scope;
 mod search_limits;
+mod told_rule;
+mod unbuilt_tools;
 
 /// The access that a call asks for, derived by the tool from its input. Paths are absolute.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,17 +87,8 @@ pub(crate) enum Access {
     Read(Arc<Target>),
     Search(SearchScope),
     Write(Arc<Target>),
-    Command(CommandLine),
+    Command(Box<OpenedCommand>),
     Nothing,
-}
-
-/// A command, and where it would run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CommandLine {
-    pub(crate) line: String,
-    pub(crate) directory: PathBuf,
-    /// The directory with every link resolved.
-    pub(crate) real_directory: PathBuf,
 }
 
 /// Proof that a call is allowed, with the access that was judged. Only this module can create
@@ -108,9 +120,8 @@ pub(crate) enum Refusal {
     Path(String),
 }
 
-/// Whether commands run in a sandbox. There is none yet: `auto` asks about every command,
-/// `required` refuses every command, and with `off` the operator accepts commands without a
-/// sandbox.
+/// Whether commands run in a sandbox. Where none holds, `auto` asks about every command, and
+/// `required` refuses every command. With `off` the operator accepts commands without one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Sandbox {
@@ -127,6 +138,12 @@ pub(crate) struct Permissions {
     denied_tools: Arc<[String]>,
     workspace: Arc<Workspace>,
     excluded: ExcludedPaths,
+    /// `None`: no command is confined.
+    confining: Option<processes::sandbox::Sandbox>,
+    /// Where commands look for programs.
+    search_path: Arc<OsStr>,
+    /// `None`: settings files do not count.
+    live: Option<Arc<LiveRules>>,
 }
 
 impl Permissions {
@@ -141,9 +158,51 @@ impl Permissions {
         let rules = Rules::parse(settings, known)?;
         let denied = known.iter().filter(|tool| rules.deny_all_calls(tool.name, tool.access));
         let denied_tools = denied.map(|tool| tool.name.to_owned()).collect();
-        let roots = Arc::new(pattern_roots(&workspace, "/".into()));
-        let policy = Policy { mode: settings.mode, sandbox, rules: Arc::new(rules), roots };
-        Ok(Self { policy, denied_tools, workspace, excluded })
+        let policy = Policy {
+            mode: settings.mode,
+            sandbox,
+            auto_allow: false,
+            confined: Confined::default(),
+            hooks: HookOpinion::None,
+            rules: Arc::new(rules),
+            roots: Arc::new(pattern_roots(&workspace, "/".into())),
+            unreadable: None,
+        };
+        let search_path = OsString::new().into();
+        Ok(Self {
+            policy,
+            denied_tools,
+            workspace,
+            excluded,
+            confining: None,
+            search_path,
+            live: None,
+        })
+    }
+
+    /// With the rules of settings files as well, read live. Fails if the user's file cannot be
+    /// read.
+    pub(crate) fn with_settings_files(
+        mut self,
+        files: Arc<SettingsFiles>,
+        known: &[KnownTool<'_>],
+    ) -> Result<Self, String> {
+        let places = (self.workspace.as_ref(), self.policy.roots.home.as_path());
+        let live = LiveRules::start(files, known, Arc::clone(&self.policy.rules), places)?;
+        self.live = Some(Arc::new(live));
+        Ok(self)
+    }
+
+    /// The same permissions where commands are confined. With `auto_allow` those in bubblewrap
+    /// need no approval.
+    pub(crate) fn with_sandbox(
+        mut self,
+        confining: processes::sandbox::Sandbox,
+        auto_allow: bool,
+    ) -> Self {
+        self.policy.auto_allow = auto_allow;
+        self.confining = Some(confining);
+        self
     }
 
     /// With the home directory that `~` in rules means.
@@ -153,12 +212,36 @@ impl Permissions {
         self
     }
 
+    /// With the value of PATH that commands have.
+    pub(crate) fn with_search_path(mut self, search_path: &OsStr) -> Self {
+        self.search_path = search_path.into();
+        self
+    }
+
     pub(crate) fn mode(&self) -> Mode {
         self.policy.mode
     }
 
     pub(crate) fn workspace(&self) -> &Arc<Workspace> {
         &self.workspace
+    }
+
+    /// What the settings files say now, for people. `None`: none count. Blocks.
+    pub(crate) fn rules_in_force(&self) -> Option<Arc<RulesInForce>> {
+        self.live.as_ref().map(|live| live.in_force(&self.workspace))
+    }
+
+    /// The same permissions with the rules of settings files as they are now. Blocks.
+    fn current(self) -> Self {
+        let Some(live) = &self.live else { return self };
+        let in_force = live.in_force(&self.workspace);
+        let mut current = match &in_force.workspace {
+            Some(workspace) => self.with_workspace(Arc::clone(workspace)),
+            None => self,
+        };
+        current.policy.rules = Arc::clone(&in_force.rules);
+        current.policy.unreadable.clone_from(&in_force.unreadable);
+        current
     }
 
     /// The tools that a rule denies. They never run, so they are not offered to the model.
@@ -182,6 +265,43 @@ impl Permissions {
         Self { workspace, ..moved }
     }
 
+    /// The same permissions for one call of which hooks say this.
+    pub(crate) fn with_hooks(&self, opinion: HookOpinion) -> Self {
+        let mut hooked = self.clone();
+        hooked.policy.hooks = opinion;
+        hooked
+    }
+
+    /// Refuses what a deny rule covers, or nothing may reach. Nothing else is judged: a hook has
+    /// put another input in the place of this one.
+    pub(crate) async fn refuse_denied(
+        &self,
+        tool: &str,
+        access_request: AccessRequest,
+    ) -> Result<(), Refusal> {
+        let tool = tool.to_owned();
+        let judge = move |current: Self| match current.open(&tool, access_request) {
+            Ok(access) => match current.policy.denies(&tool, current.effect_of(&access)) {
+                Some(message) => Err(Refusal::Policy(message)),
+                None => Ok(()),
+            },
+            Err(refusal @ Refusal::Policy(_)) => Err(refusal),
+            // No rule is about what cannot be opened.
+            Err(Refusal::Path(_)) => Ok(()),
+        };
+        self.clone().with_current(judge).await
+    }
+
+    /// Looks with the rules as they are now. Opening paths and the look at the settings files
+    /// block on the disk, and a command is parsed: not in an async thread.
+    async fn with_current<T: Send + 'static>(
+        self,
+        look: impl FnOnce(Self) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let looked = RESOLVING.run(move || look(self.current())).await;
+        looked.map_err(|overloaded| Refusal::Path(overloaded.to_string()))?
+    }
+
     /// Resolves the requested access, and judges the result. Refuses a call whose access is
     /// not of the kind that its tool has `declared`: rules know a tool by its declared kind.
     /// What `grants` cover is not asked about again.
@@ -199,25 +319,26 @@ impl Permissions {
                  {reached:?}; this is a bug of the server"
             )));
         }
-        let access = if access_request == AccessRequest::Nothing {
-            Access::Nothing
-        } else {
-            let (permissions, tool) = (self.clone(), tool.to_owned());
-            // Resolving blocks on the disk, so it must not run in an async thread.
-            RESOLVING
-                .run(move || permissions.open(&tool, access_request))
-                .await
-                .map_err(|overloaded| Refusal::Path(overloaded.to_string()))??
+        let mut permissions = self.clone();
+        if let AccessRequest::Command { .. } = access_request {
+            permissions.policy.confined = self.confined().await;
+        }
+        let named = tool.to_owned();
+        let judge = move |current: Self| {
+            let access = current.open(&named, access_request)?;
+            current.judge_opened(&named, access)
         };
-        let effect = self.effect_of(&access);
-        let is_outside = effect.reached().is_some_and(|path| path.is_outside);
-        let (why, remedy) = match self.policy.judge(tool, effect) {
-            PolicyVerdict::Allow => return Ok(Judgement::Permitted(Permit::new(access))),
-            PolicyVerdict::Deny(message) => return Err(Refusal::Policy(message)),
-            PolicyVerdict::Ask { why, remedy } => (why, remedy),
+        let opened = permissions.with_current(judge).await?;
+        let asked = match opened {
+            Judgement::Permitted(permit) => return Ok(Judgement::Permitted(permit)),
+            Judgement::Asks(asked) => asked,
         };
-        let asked = AskedAccess { tool: tool.to_owned(), access, why, remedy, is_outside };
-        match asked.granted(grants) {
+        // What a person has granted does not answer a hook that asks about this very call.
+        let granted = match self.policy.hooks {
+            HookOpinion::Asks(_) => Err(asked),
+            HookOpinion::None | HookOpinion::Allows => asked.granted(grants),
+        };
+        match granted {
             Ok(permit) => Ok(Judgement::Permitted(permit)),
             Err(asked) if self.policy.mode == Mode::DontAsk => {
                 let (why, remedy) = (asked.why(), asked.remedy());
@@ -227,11 +348,38 @@ impl Permissions {
         }
     }
 
+    /// What the policy says of an opened access, without the grants.
+    fn judge_opened(&self, tool: &str, access: Access) -> Result<Judgement, Refusal> {
+        let effect = self.effect_of(&access);
+        let is_outside = effect.reached().is_some_and(|path| path.is_outside);
+        match self.policy.judge(tool, effect) {
+            PolicyVerdict::Allow(_) => Ok(Judgement::Permitted(Permit::new(access))),
+            PolicyVerdict::Deny(message) => Err(Refusal::Policy(message)),
+            PolicyVerdict::Ask { why, remedy } => {
+                let tool = tool.to_owned();
+                let asked = AskedAccess { tool, access, why, remedy, is_outside };
+                Ok(Judgement::Asks(Box::new(asked)))
+            }
+        }
+    }
+
+    /// What confines a command. The first one waits until that is known.
+    async fn confined(&self) -> Confined {
+        match &self.confining {
+            Some(sandbox) if self.policy.sandbox != Sandbox::Off => {
+                let outcome = sandbox.outcome().await;
+                Confined { level: outcome.level, why: outcome.fault() }
+            }
+            _ => self.policy.confined.clone(),
+        }
+    }
+
     /// The existing path most similar to `path`, which does not exist, if one is close enough
     /// and not hidden.
     pub(crate) async fn similar(&self, path: PathBuf) -> Option<PathBuf> {
         let permissions = self.clone();
         let find = move || {
+            let permissions = permissions.current();
             let target = permissions.workspace.resolve(&path).ok()?;
             let hides = |path: &Path| permissions.policy.hides("Read", path, false);
             target.similar(|path| permissions.excluded.covers(path) || hides(path))
@@ -257,10 +405,35 @@ impl Permissions {
                 let real = self.workspace.resolve(&directory);
                 let real_directory =
                     real.map_or_else(|_| directory.clone(), |real| real.real_path().to_owned());
-                Access::Command(CommandLine { line, directory, real_directory })
+                let command_line = CommandLine { line, directory, real_directory };
+                Access::Command(Box::new(self.open_command(tool, command_line)))
             }
             AccessRequest::Nothing => Access::Nothing,
         })
+    }
+
+    fn open_command(&self, tool: &str, command_line: CommandLine) -> OpenedCommand {
+        let is_own_state = |path: &Path, target: Option<&Target>| {
+            let is_it = |target| self.excluded.covers_target(target, &self.workspace);
+            self.excluded.covers(path) || target.is_some_and(is_it)
+        };
+        let surroundings = Surroundings {
+            workspace: &self.workspace,
+            roots: &self.policy.roots,
+            is_own_state: &is_own_state,
+            search_path: &self.search_path,
+            writable: self.confining.as_ref().map_or(&[], processes::sandbox::Sandbox::writable),
+        };
+        let mut opened = OpenedCommand::open(command_line, surroundings);
+        let denied = |kind| denied_files(&self.policy, tool, kind).collect::<Vec<_>>();
+        let by_kind =
+            [AccessKind::Read, AccessKind::Edit].map(|kind| LazyCell::new(move || denied(kind)));
+        for file in opened.files_mut() {
+            let denied = &by_kind[usize::from(file.is_written())];
+            let rule = denied.iter().find(|(id, _)| file.id == Some(*id));
+            file.denied_by = rule.map(|(_, rule)| (*rule).clone());
+        }
+        opened
     }
 
     /// Refuses a file that a rule without a wildcard denies, whatever path led to it: a hard link
@@ -283,7 +456,7 @@ impl Permissions {
             Access::Write(target) => {
                 AccessEffect::Write { path: self.reached(target), names: names_of(target) }
             }
-            Access::Command(_) => AccessEffect::Command,
+            Access::Command(command) => AccessEffect::Command(command.analysis()),
             Access::Nothing => AccessEffect::Nothing,
         }
     }
@@ -337,13 +510,13 @@ impl Permissions {
     }
 }
 
-/// The files that rules without a wildcard deny the tool, with the texts of the rules. Reads the
+/// The files that rules without a wildcard deny the tool, with the rules. Reads the
 /// disk.
 fn denied_files<'a>(
     policy: &'a Policy,
     tool: &'a str,
     kind: AccessKind,
-) -> impl Iterator<Item = (FileId, &'a str)> {
+) -> impl Iterator<Item = (FileId, &'a ToldRule)> {
     let denied = policy.rules.denied_paths(tool, kind, &policy.roots);
     denied.filter_map(|(path, rule)| {
         let metadata = fs::metadata(path).ok()?;
@@ -402,7 +575,7 @@ impl Permit {
 
     pub(crate) fn command(&self) -> Option<&CommandLine> {
         match &self.access {
-            Access::Command(command) => Some(command),
+            Access::Command(command) => Some(&command.command_line),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 
 mod frame;
 mod parse;
-mod surrogates;
+pub(crate) mod surrogates;
 mod whole;
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::effect::EffectHasher;
-use super::{Access, EffectDigest, Grants, Permit};
+use super::{Access, EffectDigest, Grants, Permit, Risk};
 use crate::workspace::{ContentState, Target};
 
 /// An access that the policy asks about, as open handles. It is judged again for each attempt,
@@ -48,8 +48,24 @@ impl AskedAccess {
     /// The command, with the directory in which it would run.
     pub(crate) fn command(&self) -> Option<&super::CommandLine> {
         match &self.access {
-            Access::Command(command) => Some(command),
+            Access::Command(command) => Some(&command.command_line),
             _ => None,
+        }
+    }
+
+    /// What speaks against it, the gravest first.
+    pub(crate) fn risks(&self) -> &[Risk] {
+        match &self.access {
+            Access::Command(command) => command.risks(),
+            _ => &[],
+        }
+    }
+
+    /// Rules that would allow exactly this, for the operator's `permissions.allow`.
+    pub(crate) fn suggestions(&self) -> Vec<String> {
+        match &self.access {
+            Access::Command(command) => command.exact_rules(&self.tool),
+            _ => Vec::new(),
         }
     }
 
@@ -108,6 +124,7 @@ impl AskedAccess {
             Access::Search(scope) => ("search", vec![scope.real_path()]),
             Access::Write(target) => ("write", vec![target.real_path()]),
             Access::Command(command) => {
+                let command = &command.command_line;
                 hasher.part(command.line.as_bytes());
                 ("command", vec![command.directory.as_path(), command.real_directory.as_path()])
             }

@@ -1,7 +1,7 @@
 //! Judges a call in a fixed order: deny rules, the mode plan, the sandbox, what is asked about
-//! whatever the mode (secrets, protected files, hard links), the mode, allow rules. An ask rule
-//! then turns a permission into a question. Pure: the same call under the same policy always
-//! gets the same verdict.
+//! whatever the mode (secrets, protected files, hard links, unknown parts of a command), the
+//! mode, allow rules. An ask rule then turns a permission into a question. Pure: the same call
+//! under the same policy always gets the same verdict.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,11 +9,16 @@ use std::sync::Arc;
 use super::Sandbox;
 use super::kind::AccessKind;
 use super::mode::Mode;
+use super::opened_command::CommandAnalysis;
 use super::path_lists::{PROTECTED, PathList, SENSITIVE};
 use super::path_pattern::PatternRoots;
 use super::reached::ReachedPath;
 use super::rules::{RuledCall, Rules};
+use super::told_rule::ToldRule;
+use crate::processes::confinement::Level;
 use crate::workspace::ResolveError;
+
+mod command;
 
 /// Who may log in, and as whom. Writing them is denied in every mode.
 const ACCOUNTS: [&str; 5] =
@@ -24,12 +29,39 @@ const ACCOUNTS: [&str; 5] =
 pub(super) struct Policy {
     pub(super) mode: Mode,
     pub(super) sandbox: Sandbox,
+    /// A command in bubblewrap needs no approval.
+    pub(super) auto_allow: bool,
+    pub(super) confined: Confined,
+    /// What hooks say of the call that is judged.
+    pub(super) hooks: HookOpinion,
     pub(super) rules: Arc<Rules>,
     pub(super) roots: Arc<PatternRoots>,
+    /// A settings file of the workspace that cannot be read as rules: then every call asks.
+    pub(super) unreadable: Option<Arc<str>>,
+}
+
+/// What confines the command that is judged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Confined {
+    /// `None`: nothing does.
+    pub(super) level: Option<Level>,
+    /// Why nothing does, if that is known.
+    pub(super) why: Option<String>,
+}
+
+/// What the operator's hooks say of a call. It never weighs more than a rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum HookOpinion {
+    #[default]
+    None,
+    /// Counts as an allow rule for the tool, for this one call.
+    Allows,
+    /// Counts as an ask rule, with this reason.
+    Asks(String),
 }
 
 /// The effect of a call, as far as the verdict depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum AccessEffect<'a> {
     Read(ReachedPath<'a>),
     Write {
@@ -37,8 +69,17 @@ pub(super) enum AccessEffect<'a> {
         /// The number of hard links of the file that would be replaced.
         names: u64,
     },
-    Command,
+    Command(&'a CommandAnalysis),
     Nothing,
+}
+
+/// A path that is read or written, and the call that rules see.
+struct AskedPath<'a> {
+    /// The tool's name in a rule that would name the path.
+    word: &'a str,
+    path: ReachedPath<'a>,
+    call: RuledCall<'a>,
+    is_written: bool,
 }
 
 impl<'a> AccessEffect<'a> {
@@ -46,7 +87,7 @@ impl<'a> AccessEffect<'a> {
         match self {
             Self::Read(_) => AccessKind::Read,
             Self::Write { .. } => AccessKind::Edit,
-            Self::Command => AccessKind::Command,
+            Self::Command(_) => AccessKind::Command,
             Self::Nothing => AccessKind::None,
         }
     }
@@ -54,14 +95,27 @@ impl<'a> AccessEffect<'a> {
     pub(super) fn reached(self) -> Option<ReachedPath<'a>> {
         match self {
             Self::Read(path) | Self::Write { path, .. } => Some(path),
-            Self::Command | Self::Nothing => None,
+            Self::Command(_) | Self::Nothing => None,
         }
     }
 }
 
+/// What allows a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AllowedBy {
+    /// The mode, because of what the call does.
+    Mode,
+    /// The list of commands that only read.
+    OnlyReads,
+    /// `sandbox.auto_allow`
+    Sandbox,
+    /// Rules in `permissions.allow`.
+    Rules,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PolicyVerdict {
-    Allow,
+    Allow(AllowedBy),
     /// A person must approve the call. `why` gives the reason, `remedy` tells the operator
     /// which setting avoids the question.
     Ask {
@@ -73,70 +127,97 @@ pub(super) enum PolicyVerdict {
 
 impl Policy {
     pub(super) fn judge(&self, tool: &str, effect: AccessEffect<'_>) -> PolicyVerdict {
-        let call = self.ruled(tool, effect);
-        if let Some(rule) = self.rules.denying(call) {
-            return PolicyVerdict::Deny(denied_by(rule, tool));
+        let verdict = match effect {
+            AccessEffect::Command(command) => self.judge_command(tool, command),
+            _ => self.judge_by_rules(tool, effect),
+        };
+        let verdict = match &self.unreadable {
+            Some(why) => with_unreadable_rules(why, verdict),
+            None => verdict,
+        };
+        match &self.hooks {
+            HookOpinion::Asks(reason) => with_asking_hook(reason, verdict),
+            HookOpinion::None | HookOpinion::Allows => verdict,
+        }
+    }
+
+    fn judge_by_rules(&self, tool: &str, effect: AccessEffect<'_>) -> PolicyVerdict {
+        if let Some(refusal) = self.denies(tool, effect) {
+            return PolicyVerdict::Deny(refusal);
         }
         let verdict = self.judge_without_ask_rules(tool, effect);
-        match self.rules.asking(call) {
+        match self.rules.asking(self.ruled(tool, effect)) {
             Some(rule) => with_ask_rule(rule, verdict),
             None => verdict,
         }
     }
 
+    /// The refusal by a deny rule, or of a command by what holds in every mode.
+    pub(super) fn denies(&self, tool: &str, effect: AccessEffect<'_>) -> Option<String> {
+        if let AccessEffect::Command(command) = effect {
+            return self.refuses_command(tool, command);
+        }
+        let rule = self.rules.denying(self.ruled(tool, effect))?;
+        Some(denied_by(rule, tool))
+    }
+
     fn ruled<'a>(&'a self, tool: &'a str, effect: AccessEffect<'a>) -> RuledCall<'a> {
         let (kind, reached) = (effect.kind(), effect.reached());
-        RuledCall { tool, kind, reached, roots: &self.roots }
+        RuledCall { tool, kind, reached, command: None, roots: &self.roots }
     }
 
     /// Judges a call that no deny rule covers, without the ask rules.
     fn judge_without_ask_rules(&self, tool: &str, effect: AccessEffect<'_>) -> PolicyVerdict {
-        if self.mode == Mode::Plan && changes(effect) {
-            return PolicyVerdict::Deny(format!(
-                "{tool} is not available in the mode plan, which only looks; \
-                 another mode is chosen with `--permission-mode` or in the request"
-            ));
-        }
-        if effect == AccessEffect::Command && self.sandbox != Sandbox::Off {
-            return self.judge_without_sandbox(tool);
+        let is_edit = matches!(effect, AccessEffect::Write { .. });
+        if self.mode == Mode::Plan && is_edit {
+            return PolicyVerdict::Deny(plan_refuses(tool));
         }
         if let AccessEffect::Write { path, .. } = effect
-            && let Some(account) = ACCOUNTS.iter().find(|account| path.real.starts_with(account))
+            && let Some(refusal) = account_refuses(path.real)
         {
-            return PolicyVerdict::Deny(format!("no tool writes to {account}, in any mode"));
+            return PolicyVerdict::Deny(refusal);
         }
         // With the sandbox off, commands reach every place anyway.
         let is_outside = effect.reached().is_some_and(|path| path.is_outside);
         if self.mode == Mode::BypassPermissions && (!is_outside || self.sandbox == Sandbox::Off) {
-            return PolicyVerdict::Allow;
+            return PolicyVerdict::Allow(AllowedBy::Mode);
         }
         if let Some(question) = self.asks_in_every_mode(tool, effect) {
             return question;
         }
-        let accepts = self.mode == Mode::AcceptEdits && effect.kind() == AccessKind::Edit;
-        if accepts || !changes(effect) || self.rules.allows(self.ruled(tool, effect)) {
-            return PolicyVerdict::Allow;
+        let accepts = self.mode == Mode::AcceptEdits && is_edit;
+        if accepts || !is_edit {
+            return PolicyVerdict::Allow(AllowedBy::Mode);
+        }
+        let allows_once = self.hooks == HookOpinion::Allows;
+        if allows_once || self.rules.allows(self.ruled(tool, effect)) {
+            return PolicyVerdict::Allow(AllowedBy::Rules);
         }
         PolicyVerdict::Ask { why: None, remedy: format!("with {}", rule_or_mode(tool)) }
     }
 
     /// What is asked about although the mode or a rule for many files would allow it.
     fn asks_in_every_mode(&self, tool: &str, effect: AccessEffect<'_>) -> Option<PolicyVerdict> {
-        let path = effect.reached()?;
-        let call = self.ruled(tool, effect);
+        let (path, call) = (effect.reached()?, self.ruled(tool, effect));
+        let names = if let AccessEffect::Write { names, .. } = effect { Some(names) } else { None };
+        let asked = AskedPath { word: tool, path, call, is_written: names.is_some() };
+        let shared = || names.filter(|names| *names > 1).map(shared_file);
+        self.asks_about_path(&asked).or_else(shared)
+    }
+
+    fn asks_about_path(&self, asked: &AskedPath<'_>) -> Option<PolicyVerdict> {
+        let AskedPath { word, path, call, is_written } = *asked;
         let asks = |list: &PathList, what: &str| {
             let pattern = path.on(list).filter(|_| !self.rules.allows_by_name(call, list))?;
-            Some(listed_path(tool, pattern, what))
+            Some(listed_path(word, pattern, what))
         };
         let secret = || asks(&SENSITIVE, "may hold secrets");
         let outside = || {
             let is_named = !path.is_outside || self.rules.allows_outside(call);
-            (!is_named).then(|| outside(tool, path))
+            (!is_named).then(|| outside(word, path))
         };
-        let AccessEffect::Write { names, .. } = effect else { return secret().or_else(outside) };
         let protected = || asks(&PROTECTED, "decides what other programs run");
-        let shared = || (names > 1).then(|| shared_file(names));
-        secret().or_else(protected).or_else(outside).or_else(shared)
+        secret().or_else(|| protected().filter(|_| is_written)).or_else(outside)
     }
 
     /// Whether a rule denies the tool reading this path, so that nothing may tell of it.
@@ -151,34 +232,36 @@ impl Policy {
         let call = self.ruled(tool, AccessEffect::Read(reached));
         reached.on(&SENSITIVE).is_some() && !self.rules.allows_by_name(call, &SENSITIVE)
     }
+}
 
-    /// Judges a command that would run without a sandbox. Nothing confines it, so no rule and
-    /// no mode can replace a person's approval.
-    fn judge_without_sandbox(&self, tool: &str) -> PolicyVerdict {
-        if self.sandbox == Sandbox::Required {
-            return PolicyVerdict::Deny(format!(
-                "{tool} runs only in a sandbox here (`--sandbox required`), and there is none"
-            ));
-        }
-        let off = "with `--sandbox off` (commands then have all rights of the server's user)";
-        let is_allowed = self.mode == Mode::BypassPermissions
-            || self.rules.allows(self.ruled(tool, AccessEffect::Command));
-        let also = if is_allowed { String::new() } else { format!(" and {}", rule_or_mode(tool)) };
-        let why = Some("there is no sandbox to run it in".to_owned());
-        PolicyVerdict::Ask { why, remedy: format!("{off}{also}") }
+impl Confined {
+    fn because(&self) -> String {
+        self.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default()
     }
 }
 
-fn changes(effect: AccessEffect<'_>) -> bool {
-    matches!(effect, AccessEffect::Write { .. } | AccessEffect::Command)
+fn plan_refuses(tool: &str) -> String {
+    format!(
+        "{tool} is not available in the mode plan, which only looks; \
+         another mode is chosen with `--permission-mode` or in the request"
+    )
 }
 
 /// The refusal of a call that a deny rule covers, for the model.
-pub(super) fn denied_by(rule: &str, tool: &str) -> String {
-    if rule.contains('(') {
-        return format!("the rule `{rule}` in `permissions.deny` forbids {tool} this path");
-    }
-    format!("the rule `{rule}` in `permissions.deny` forbids {tool}")
+pub(super) fn denied_by(rule: &ToldRule, tool: &str) -> String {
+    let what = if rule.has_specifier() { " this path" } else { "" };
+    forbids(rule, &format!("{tool}{what}"))
+}
+
+fn forbids(rule: &ToldRule, what: &str) -> String {
+    let (place, because) = (rule.place(), rule.because());
+    format!("the rule `{}` in {place} forbids {what}{because}", rule.text)
+}
+
+/// The refusal to write to an account file.
+fn account_refuses(real: &Path) -> Option<String> {
+    let account = ACCOUNTS.iter().find(|account| real.starts_with(account))?;
+    Some(format!("no tool writes to {account}, in any mode"))
 }
 
 fn listed_path(tool: &str, pattern: &str, what: &str) -> PolicyVerdict {
@@ -218,14 +301,32 @@ fn shared_file(names: u64) -> PolicyVerdict {
 }
 
 /// Turns a verdict into the one under an ask rule.
-fn with_ask_rule(rule: &str, verdict: PolicyVerdict) -> PolicyVerdict {
-    let mut remedy = format!("by taking `{rule}` out of `permissions.ask`");
+fn with_ask_rule(rule: &ToldRule, verdict: PolicyVerdict) -> PolicyVerdict {
+    let remedy = format!("by taking `{}` out of {}", rule.text, rule.place());
+    asks_anyway(verdict, format!("the rule `{}` says to ask{}", rule.text, rule.because()), remedy)
+}
+
+/// Turns a verdict into the one where rules of the workspace are unknown.
+fn with_unreadable_rules(why: &str, verdict: PolicyVerdict) -> PolicyVerdict {
+    asks_anyway(verdict, why.to_owned(), "by mending that file, or removing it".to_owned())
+}
+
+fn asks_anyway(verdict: PolicyVerdict, why: String, mut remedy: String) -> PolicyVerdict {
     match verdict {
         PolicyVerdict::Deny(_) => return verdict,
         PolicyVerdict::Ask { remedy: more, .. } => remedy = format!("{remedy}, and {more}"),
-        PolicyVerdict::Allow => {}
+        PolicyVerdict::Allow(_) => {}
     }
-    PolicyVerdict::Ask { why: Some(format!("the rule `{rule}` says to ask")), remedy }
+    PolicyVerdict::Ask { why: Some(why), remedy }
+}
+
+/// Turns a verdict into the one where a hook wants a person to decide.
+fn with_asking_hook(reason: &str, verdict: PolicyVerdict) -> PolicyVerdict {
+    let why = match &verdict {
+        PolicyVerdict::Ask { why: Some(more), .. } => format!("{reason}; {more}"),
+        _ => reason.to_owned(),
+    };
+    asks_anyway(verdict, why, "by changing the hook (`[[hooks]]`)".to_owned())
 }
 
 /// Why nobody answers a question.
@@ -266,7 +367,9 @@ mod tests {
     ];
     type Call = (&'static str, AccessEffect<'static>);
 
-    const BASH: Call = ("Bash", AccessEffect::Command);
+    fn bash(line: &str) -> Call {
+        ("Bash", AccessEffect::Command(Box::leak(Box::new(CommandAnalysis::for_test(line)))))
+    }
 
     fn reached(path: &'static str) -> ReachedPath<'static> {
         ReachedPath::for_test(Path::new(path), Path::new(path))
@@ -282,6 +385,16 @@ mod tests {
 
     /// `lists` holds rules such as `allow Write` or `ask Bash`, separated by commas.
     fn judged(mode: Mode, sandbox: Sandbox, lists: &str, call: Call) -> String {
+        confined((mode, sandbox), (None, false), lists, call)
+    }
+
+    /// The same where something confines commands.
+    fn confined(
+        (mode, sandbox): (Mode, Sandbox),
+        (level, auto_allow): (Option<Level>, bool),
+        lists: &str,
+        call: Call,
+    ) -> String {
         let mut settings = PermissionSettings { mode, ..PermissionSettings::default() };
         for (list, rule) in lists.split(',').filter_map(|entry| entry.trim().split_once(' ')) {
             let list = match list {
@@ -295,9 +408,13 @@ mod tests {
         let (tool, effect) = call;
         let roots = PatternRoots { home: "/home/u".into(), roots: vec!["/ws".into()] };
         let roots = Arc::new(roots);
-        let verdict = Policy { mode, sandbox, rules, roots }.judge(tool, effect);
+        let confined = Confined { level, why: None };
+        let (hooks, unreadable) = (HookOpinion::None, None);
+        let policy =
+            Policy { mode, sandbox, auto_allow, confined, hooks, rules, roots, unreadable };
+        let verdict = policy.judge(tool, effect);
         match verdict {
-            PolicyVerdict::Allow => "allowed".to_owned(),
+            PolicyVerdict::Allow(_) => "allowed".to_owned(),
             PolicyVerdict::Deny(message) => message,
             PolicyVerdict::Ask { why, remedy } => {
                 let no_answer =
@@ -356,14 +473,14 @@ mod tests {
 
     #[test]
     fn a_command_where_there_is_no_sandbox() {
-        assert_snapshot!(by_mode(Sandbox::Auto, "", BASH), @r#"
+        assert_snapshot!(by_mode(Sandbox::Auto, "", bash("make")), @r#"
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Bash needs an approval (there is no sandbox to run it in), and the mode dontAsk denies what would ask. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user) and `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
         default: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user) and `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
         acceptEdits: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user) and `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
         bypassPermissions: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user)
         "#);
-        assert_snapshot!(by_mode(Sandbox::Auto, "allow Bash", BASH), @r"
+        assert_snapshot!(by_mode(Sandbox::Auto, "allow Bash", bash("make")), @r"
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Bash needs an approval (there is no sandbox to run it in), and the mode dontAsk denies what would ask. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user)
         default: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user)
@@ -374,7 +491,7 @@ mod tests {
 
     #[test]
     fn a_command_where_a_sandbox_is_required() {
-        assert_snapshot!(by_mode(Sandbox::Required, "allow Bash", BASH), @r"
+        assert_snapshot!(by_mode(Sandbox::Required, "allow Bash", bash("make")), @r"
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Bash runs only in a sandbox here (`--sandbox required`), and there is none
         default: Bash runs only in a sandbox here (`--sandbox required`), and there is none
@@ -384,15 +501,70 @@ mod tests {
     }
 
     #[test]
+    fn a_command_in_a_sandbox_is_judged_like_one_without_where_that_is_accepted() {
+        for lists in ["", "allow Bash", "ask Bash", "deny Bash", "ask Bash, allow Bash"] {
+            for mode in MODES {
+                let off = judged(mode, Sandbox::Off, lists, bash("make"));
+                for sandbox in [Sandbox::Auto, Sandbox::Required] {
+                    for level in [Level::Landlock, Level::Bwrap] {
+                        let inside =
+                            confined((mode, sandbox), (Some(level), false), lists, bash("make"));
+                        assert_eq!(inside, off, "{mode} {level} {lists}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_bubblewrap_replaces_an_approval_and_only_where_the_operator_says_so() {
+        let judged = |mode, level, lists| {
+            confined((mode, Sandbox::Auto), (Some(level), true), lists, bash("make"))
+        };
+        for mode in [Mode::Default, Mode::DontAsk] {
+            assert_eq!(judged(mode, Level::Bwrap, ""), "allowed");
+            assert!(judged(mode, Level::Landlock, "").contains("needs an approval"));
+            assert!(judged(mode, Level::Bwrap, "ask Bash").contains("says to ask"));
+            assert!(judged(mode, Level::Bwrap, "deny Bash").contains("forbids"));
+        }
+        assert!(judged(Mode::Plan, Level::Bwrap, "").contains("not available"));
+        let nothing = confined((Mode::Default, Sandbox::Auto), (None, true), "", bash("make"));
+        assert!(nothing.contains("there is no sandbox"), "{nothing}");
+    }
+
+    #[test]
+    fn why_there_is_no_sandbox_is_said() {
+        let rules = Arc::new(Rules::parse(&PermissionSettings::default(), &KNOWN).unwrap());
+        let why = Some("bwrap: no bwrap is installed".to_owned());
+        let policy = |sandbox| Policy {
+            mode: Mode::Default,
+            sandbox,
+            auto_allow: false,
+            confined: Confined { level: None, why: why.clone() },
+            hooks: HookOpinion::None,
+            rules: Arc::clone(&rules),
+            roots: Arc::new(PatternRoots { home: "/home/u".into(), roots: vec!["/ws".into()] }),
+            unreadable: None,
+        };
+        let (tool, effect) = bash("make");
+        let asked = policy(Sandbox::Auto).judge(tool, effect);
+        let PolicyVerdict::Ask { why: Some(reason), .. } = asked else { panic!("{asked:?}") };
+        assert_snapshot!(reason, @"there is no sandbox to run it in: bwrap: no bwrap is installed");
+        let refused = policy(Sandbox::Required).judge(tool, effect);
+        let PolicyVerdict::Deny(reason) = refused else { panic!("{refused:?}") };
+        assert_snapshot!(reason, @"Bash runs only in a sandbox here (`--sandbox required`), and there is none: bwrap: no bwrap is installed");
+    }
+
+    #[test]
     fn a_command_where_the_sandbox_is_off() {
-        assert_snapshot!(by_mode(Sandbox::Off, "", BASH), @r#"
+        assert_snapshot!(by_mode(Sandbox::Off, "", bash("make")), @r#"
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
-        dontAsk: Bash needs an approval, and the mode dontAsk denies what would ask. The operator can allow it with `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
-        default: Bash needs an approval, and approvals are not available here. The operator can allow it with `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
-        acceptEdits: Bash needs an approval, and approvals are not available here. The operator can allow it with `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
+        dontAsk: Bash needs an approval, and the mode dontAsk denies what would ask. The operator can allow it with `permissions.allow = ["Bash(make)"]`
+        default: Bash needs an approval, and approvals are not available here. The operator can allow it with `permissions.allow = ["Bash(make)"]`
+        acceptEdits: Bash needs an approval, and approvals are not available here. The operator can allow it with `permissions.allow = ["Bash(make)"]`
         bypassPermissions: allowed
         "#);
-        assert_snapshot!(by_mode(Sandbox::Off, "allow shell", BASH), @r"
+        assert_snapshot!(by_mode(Sandbox::Off, "allow shell", bash("make")), @r"
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: allowed
         default: allowed
@@ -416,9 +588,6 @@ mod tests {
             ("edit outside the workspace", Sandbox::Auto, write("/home/u/a.rs", 1)),
             ("edit outside the workspace, sandbox off", Sandbox::Off, write("/home/u/a.rs", 1)),
             ("edit `/etc/passwd` and its like", Sandbox::Off, write("/etc/passwd", 1)),
-            ("run a command, sandbox off", Sandbox::Off, BASH),
-            ("run a command, no sandbox there", Sandbox::Auto, BASH),
-            ("run a command, sandbox required", Sandbox::Required, BASH),
         ];
         for (what, sandbox, call) in calls {
             let verdicts = MODES.map(|mode| match judged(mode, sandbox, "", call) {
@@ -488,14 +657,14 @@ mod tests {
 
     #[test]
     fn deny_and_ask_rules_hold_in_every_mode() {
-        assert_snapshot!(by_mode(Sandbox::Off, "deny shell, allow Bash", BASH), @r"
+        assert_snapshot!(by_mode(Sandbox::Off, "deny shell, allow Bash", bash("make")), @r"
         plan: the rule `shell` in `permissions.deny` forbids Bash
         dontAsk: the rule `shell` in `permissions.deny` forbids Bash
         default: the rule `shell` in `permissions.deny` forbids Bash
         acceptEdits: the rule `shell` in `permissions.deny` forbids Bash
         bypassPermissions: the rule `shell` in `permissions.deny` forbids Bash
         ");
-        assert_snapshot!(by_mode(Sandbox::Off, "ask Bash, allow Bash", BASH), @r"
+        assert_snapshot!(by_mode(Sandbox::Off, "ask Bash, allow Bash", bash("make")), @r"
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Bash needs an approval (the rule `Bash` says to ask), and the mode dontAsk denies what would ask. The operator can allow it by taking `Bash` out of `permissions.ask`
         default: Bash needs an approval (the rule `Bash` says to ask), and approvals are not available here. The operator can allow it by taking `Bash` out of `permissions.ask`

@@ -13,6 +13,8 @@ use std::sync::OnceLock;
 use caseless::Caseless as _;
 use unicode_normalization::UnicodeNormalization as _;
 
+use crate::protected_names;
+
 /// Patterns of one list. Each is a path of names, of which the last may hold one `*`. A pattern
 /// may stand anywhere in a path, and covers what lies below it as well.
 #[derive(Debug)]
@@ -70,63 +72,7 @@ pub(crate) static SENSITIVE: PathList = PathList::new(
 );
 
 /// Writing these asks: they decide what git, shells, editors, package managers and CI run.
-pub(crate) static PROTECTED: PathList = PathList::new(
-    &[
-        ".git",
-        ".config/git",
-        ".vscode",
-        ".idea",
-        ".husky",
-        ".cargo",
-        ".devcontainer",
-        ".claude",
-        ".codex",
-        ".cursor",
-        ".toolhand",
-        "toolhand.toml",
-        ".gitconfig",
-        ".gitmodules",
-        ".bashrc",
-        ".bash_profile",
-        ".bash_login",
-        ".bash_logout",
-        ".bash_aliases",
-        ".profile",
-        ".zshrc",
-        ".zshenv",
-        ".zprofile",
-        ".zlogin",
-        ".zlogout",
-        ".config/fish",
-        ".inputrc",
-        ".envrc",
-        ".npmrc",
-        ".yarnrc*",
-        ".pnpmfile.cjs",
-        ".pre-commit-config.yaml",
-        ".pre-commit-config.yml",
-        "lefthook.*",
-        ".lefthook.*",
-        "lefthook-local.*",
-        ".lefthook-local.*",
-        ".mcp.json",
-        ".ripgreprc",
-        ".vimrc",
-        ".exrc",
-        ".nvimrc",
-        ".curlrc",
-        ".wgetrc",
-        ".github/workflows",
-        ".github/actions",
-        ".gitlab-ci.yml",
-        ".circleci",
-        ".travis.yml",
-        "azure-pipelines.yml",
-        "bitbucket-pipelines.yml",
-        "jenkinsfile",
-    ],
-    &[],
-);
+pub(crate) static PROTECTED: PathList = PathList::new(&protected_names::PATTERNS, &[]);
 
 impl PathList {
     const fn new(patterns: &'static [&'static str], except: &'static [&'static str]) -> Self {

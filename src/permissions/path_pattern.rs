@@ -16,7 +16,7 @@ pub(super) struct PathPattern {
 }
 
 /// Where a pattern counts from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Anchor {
     /// `//path`
     FileSystem,
@@ -24,6 +24,8 @@ enum Anchor {
     Home,
     /// `/path`: the workspace.
     Workspace,
+    /// `/path` in the user's settings file: the directory that holds its `.claude`.
+    Directory(PathBuf),
     /// Anything else: each root.
     Roots,
 }
@@ -92,11 +94,19 @@ impl PathPattern {
                 self.matcher.matched_path_or_any_parents(rest, is_directory).is_ignore()
             })
         };
-        match self.anchor {
+        match &self.anchor {
             Anchor::FileSystem => below(Path::new("/")),
             Anchor::Home => below(&roots.home),
+            Anchor::Directory(directory) => below(directory),
             Anchor::Workspace => roots.roots.first().is_some_and(|root| below(root)),
             Anchor::Roots => roots.roots.iter().any(|root| below(root)),
+        }
+    }
+
+    /// Makes a `/` in front mean this directory instead of the workspace.
+    pub(super) fn count_from(&mut self, directory: &Path) {
+        if self.anchor == Anchor::Workspace {
+            self.anchor = Anchor::Directory(directory.to_owned());
         }
     }
 
@@ -116,9 +126,10 @@ impl PathPattern {
             return Vec::new();
         }
         let rest = self.written.trim_matches('/');
-        match self.anchor {
+        match &self.anchor {
             Anchor::FileSystem => vec![Path::new("/").join(rest)],
             Anchor::Home => vec![roots.home.join(rest)],
+            Anchor::Directory(directory) => vec![directory.join(rest)],
             Anchor::Workspace => roots.roots.iter().take(1).map(|root| root.join(rest)).collect(),
             Anchor::Roots => roots.roots.iter().map(|root| root.join(rest)).collect(),
         }

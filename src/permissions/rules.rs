@@ -1,14 +1,20 @@
 //! Parses the operator's rules, and finds the rule that allows, asks about or denies a call.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::commands::{self, BashPattern};
 use super::kind::AccessKind;
 use super::mode::Mode;
+use super::opened_command::CommandAnalysis;
 use super::path_lists::PathList;
 use super::path_pattern::{PathPattern, PatternRoots};
 use super::reached::ReachedPath;
+use super::rule_entries::{self, RuleEntry};
+use super::told_rule::ToldRule;
+use super::unbuilt_tools::{UnbuiltSpecifier, UnbuiltTool};
 
 /// More rules than anyone writes by hand.
 const MAX_RULES: usize = 1000;
@@ -27,6 +33,11 @@ pub(crate) struct PermissionSettings {
     pub(crate) ask: Vec<String>,
     /// Calls that never run. A tool that is denied whole is not offered to the model.
     pub(crate) deny: Vec<String>,
+    /// Further names of `allow` and `deny`.
+    pub(crate) allowed_tools: Vec<String>,
+    pub(crate) disabled_tools: Vec<String>,
+    /// Rules with a reason and with examples.
+    pub(crate) rules: Vec<RuleEntry>,
     /// Directories outside the workspace that the file tools may use.
     pub(crate) additional_directories: Vec<PathBuf>,
 }
@@ -48,11 +59,21 @@ pub(super) struct Rules {
 
 #[derive(Clone, Debug)]
 struct Rule {
-    /// The text in the configuration, for messages.
-    written: String,
+    told: ToldRule,
     covers: Covered,
-    /// The paths that it covers; `None`: all.
-    path: Option<PathPattern>,
+    specifier: Specifier,
+    /// The server does not have its tool.
+    is_idle: bool,
+}
+
+/// Which calls of a tool a rule covers.
+#[derive(Clone, Debug)]
+enum Specifier {
+    All,
+    Path(PathPattern),
+    Command(BashPattern),
+    /// Of a tool that the server does not have.
+    Unbuilt,
 }
 
 /// The tools that a rule covers.
@@ -71,23 +92,29 @@ pub(super) struct RuledCall<'a> {
     pub(super) kind: AccessKind,
     /// The path that it reaches, if it is a call of a file tool.
     pub(super) reached: Option<ReachedPath<'a>>,
+    /// The command that it runs, if it runs one.
+    pub(super) command: Option<&'a CommandAnalysis>,
     pub(super) roots: &'a PatternRoots,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RuleError {
     #[error(
-        "permissions.{list}: {rule:?} has a specifier, and {name} has none yet; write only the tool's name, {name:?}"
+        "permissions.{list}: {rule:?} has a specifier, and {name} has none; write only the tool's name, {name:?}"
     )]
     Specifier { list: &'static str, rule: String, name: String },
     #[error("permissions.{list}: {rule:?}: {reason}")]
     Pattern { list: &'static str, rule: String, reason: String },
     #[error(
-        "permissions.{list}: {rule:?} is no rule; write a tool's name, such as \"Read\", with or without a path, such as \"Read(src/**)\""
+        "permissions.{list}: {rule:?} is no rule; write a tool's name, such as \"Read\", with or without a specifier, such as \"Read(src/**)\" or \"Bash(npm test)\""
     )]
     Malformed { list: &'static str, rule: String },
     #[error("permissions.{list}: there is no tool {rule:?}; the tools are {tools}")]
     UnknownTool { list: &'static str, rule: String, tools: String },
+    #[error("permissions.rules[{index}]: {reason}")]
+    Entry { index: usize, reason: String },
+    #[error("permissions: there are {count} rules in all; {MAX_RULES} are the most")]
+    TooManyInAll { count: usize },
     #[error("permissions.{list} has {count} rules; {MAX_RULES} are the most")]
     TooMany { list: &'static str, count: usize },
     #[error("permissions.{list}: a rule has {length} characters; {MAX_RULE} are the most")]
@@ -105,63 +132,164 @@ impl Rules {
             }
             rules.iter().map(|rule| Rule::parse(list, rule, known)).collect::<Result<Vec<_>, _>>()
         };
-        Ok(Self {
+        let mut rules = Self {
             allow: parse("allow", &settings.allow)?,
             ask: parse("ask", &settings.ask)?,
             deny: parse("deny", &settings.deny)?,
-        })
+        };
+        rules.allow.extend(parse("allowed_tools", &settings.allowed_tools)?);
+        rules.deny.extend(parse("disabled_tools", &settings.disabled_tools)?);
+        for (index, entry) in settings.rules.iter().enumerate() {
+            let added = rules.add_entry(entry, known);
+            added.map_err(|reason| RuleError::Entry { index, reason })?;
+        }
+        let count = rules.allow.len() + rules.ask.len() + rules.deny.len();
+        if MAX_RULES < count { Err(RuleError::TooManyInAll { count }) } else { Ok(rules) }
     }
 
-    /// The text of the rule that denies the call. A rule that denies reading denies editing too,
+    fn add_entry(&mut self, entry: &RuleEntry, known: &[KnownTool<'_>]) -> Result<(), String> {
+        let list = entry.verdict.list();
+        let text = entry.rule.as_str();
+        let mut rule = Rule::parse(list, text, known).map_err(|error| error.to_string())?;
+        let covers = |example: &str| rule.covers_example(list, example);
+        let covers: Option<&dyn Fn(&str) -> bool> =
+            if rule.path().is_some() || rule.command().is_some() { Some(&covers) } else { None };
+        if let Some(wrong) = entry.wrong_example(covers) {
+            return Err(wrong);
+        }
+        rule.told.reason = entry.reason.as_deref().map(Into::into);
+        rule.told.list = "rules";
+        self.push(list, rule);
+        Ok(())
+    }
+
+    fn push(&mut self, list: &str, rule: Rule) {
+        match list {
+            "allow" => self.allow.push(rule),
+            "ask" => self.ask.push(rule),
+            _ => self.deny.push(rule),
+        }
+    }
+
+    /// Adds a rule to one of the lists: `allow`, `ask` or `deny`.
+    pub(super) fn add(
+        &mut self,
+        list: &'static str,
+        rule: &str,
+        known: &[KnownTool<'_>],
+    ) -> Result<(), RuleError> {
+        let rule = Rule::parse(list, rule, known)?;
+        self.push(list, rule);
+        Ok(())
+    }
+
+    /// Adds the rules of a settings file: all of them, or those that only take away.
+    pub(super) fn add_from(&mut self, others: &Self, whole: bool) {
+        self.allow.extend(others.allow.iter().filter(|_| whole).cloned());
+        self.ask.extend(others.ask.iter().cloned());
+        self.deny.extend(others.deny.iter().cloned());
+    }
+
+    /// Notes the settings file of all rules, and the directory that `/` means in them, if that is
+    /// not the workspace.
+    pub(super) fn come_from(&mut self, file: &Arc<Path>, base: Option<&Path>) {
+        for rule in self.allow.iter_mut().chain(&mut self.ask).chain(&mut self.deny) {
+            rule.told.file = Some(Arc::clone(file));
+            if let (Specifier::Path(path), Some(base)) = (&mut rule.specifier, base) {
+                path.count_from(base);
+            }
+        }
+    }
+
+    /// The rules of tools that the server does not have.
+    pub(super) fn idle(&self) -> impl Iterator<Item = &ToldRule> {
+        let all = self.allow.iter().chain(&self.ask).chain(&self.deny);
+        all.filter(|rule| rule.is_idle).map(|rule| &rule.told)
+    }
+
+    /// The rule that denies the call. A rule that denies reading denies editing too,
     /// because an edit shows what the file holds.
-    pub(super) fn denying(&self, call: RuledCall<'_>) -> Option<&str> {
-        self.deny.iter().find(|rule| rule.denies(call)).map(|rule| rule.written.as_str())
+    pub(super) fn denying(&self, call: RuledCall<'_>) -> Option<&ToldRule> {
+        self.deny.iter().find(|rule| rule.denies(call)).map(|rule| &rule.told)
     }
 
     /// Whether a rule denies the tool whatever it is called for.
     pub(super) fn deny_all_calls(&self, tool: &str, kind: AccessKind) -> bool {
-        let denies = |rule: &Rule| rule.path.is_none() && rule.denies_tool(tool, kind);
+        let denies = |rule: &Rule| rule.covers_all() && rule.denies_tool(tool, kind);
         self.deny.iter().any(denies)
     }
 
     /// Whether a rule denies the tool some paths.
     pub(super) fn deny_paths(&self, tool: &str, kind: AccessKind) -> bool {
-        self.deny.iter().any(|rule| rule.path.is_some() && rule.denies_tool(tool, kind))
+        self.deny.iter().any(|rule| rule.path().is_some() && rule.denies_tool(tool, kind))
     }
 
-    /// The paths that rules without a wildcard deny the tool, with the texts of the rules.
+    /// The paths that rules without a wildcard deny the tool, with the rules.
     pub(super) fn denied_paths(
         &self,
         tool: &str,
         kind: AccessKind,
         roots: &PatternRoots,
-    ) -> impl Iterator<Item = (PathBuf, &str)> {
+    ) -> impl Iterator<Item = (PathBuf, &ToldRule)> {
         let rules = self.deny.iter().filter(move |rule| rule.denies_tool(tool, kind));
         rules.flat_map(|rule| {
-            let paths = rule.path.as_ref().map(|path| path.literal_paths(roots));
-            paths.unwrap_or_default().into_iter().map(|path| (path, rule.written.as_str()))
+            let paths = rule.path().map(|path| path.literal_paths(roots));
+            paths.unwrap_or_default().into_iter().map(|path| (path, &rule.told))
         })
     }
 
-    pub(super) fn asking(&self, call: RuledCall<'_>) -> Option<&str> {
+    pub(super) fn asking(&self, call: RuledCall<'_>) -> Option<&ToldRule> {
         let asks = |rule: &&Rule| rule.covers(call.tool, call.kind) && rule.reaches_either(call);
-        self.ask.iter().find(asks).map(|rule| rule.written.as_str())
+        self.ask.iter().find(asks).map(|rule| &rule.told)
     }
 
+    /// Whether rules allow the call. For a command they may do so together: each part is allowed
+    /// by one of them.
     pub(super) fn allows(&self, call: RuledCall<'_>) -> bool {
-        self.allow.iter().any(|rule| rule.allows(call))
+        if self.allow.iter().any(|rule| rule.allows(call)) {
+            return true;
+        }
+        let Some(command) = call.command else { return false };
+        let rules = self.allow.iter().filter(|rule| rule.covers(call.tool, call.kind));
+        let patterns: Vec<&BashPattern> = rules.filter_map(Rule::command).collect();
+        !patterns.is_empty() && command.is_allowed_by(&patterns)
+    }
+
+    /// The texts of the rules that allow the command or a part of it.
+    pub(super) fn allowing_parts<'a>(&'a self, call: RuledCall<'_>) -> Vec<&'a str> {
+        let rules = self.allow.iter().filter(|rule| rule.covers(call.tool, call.kind));
+        rules.filter(|rule| rule.reaches_either(call)).map(|rule| rule.told.text.as_str()).collect()
+    }
+
+    /// Whether a rule allows every call of the tool.
+    pub(super) fn allow_all_calls(&self, tool: &str, kind: AccessKind) -> bool {
+        self.allow.iter().any(|rule| rule.covers_all() && rule.covers(tool, kind))
+    }
+
+    /// Whether a rule denies or asks about some commands.
+    pub(super) fn restrict_commands(&self) -> bool {
+        self.restricting().any(|rule| rule.command().is_some())
+    }
+
+    /// Whether a rule denies or asks about some paths.
+    pub(super) fn restrict_paths(&self) -> bool {
+        self.restricting().any(|rule| rule.path().is_some())
+    }
+
+    fn restricting(&self) -> impl Iterator<Item = &Rule> {
+        self.deny.iter().chain(&self.ask)
     }
 
     /// Whether a rule allows the call that is written for places outside the workspace.
     pub(super) fn allows_outside(&self, call: RuledCall<'_>) -> bool {
-        let is_absolute = |rule: &Rule| rule.path.as_ref().is_some_and(PathPattern::is_absolute);
+        let is_absolute = |rule: &Rule| rule.path().is_some_and(PathPattern::is_absolute);
         self.allow.iter().any(|rule| rule.allows(call) && is_absolute(rule))
     }
 
     /// Whether a rule allows the call that names a path of this list: one that covers all files
     /// does not mean these.
     pub(super) fn allows_by_name(&self, call: RuledCall<'_>, list: &PathList) -> bool {
-        let names = |rule: &Rule| rule.path.as_ref().is_some_and(|path| path.names(list));
+        let names = |rule: &Rule| rule.path().is_some_and(|path| path.names(list));
         self.allow.iter().any(|rule| rule.allows(call) && names(rule))
     }
 }
@@ -172,8 +300,12 @@ impl Rule {
         if MAX_RULE < length {
             return Err(RuleError::TooLong { list, length });
         }
-        let written = rule.to_owned();
+        let (written, told) = (rule.to_owned(), ToldRule::new(list, rule));
         let name = rule.split_once('(').map_or(rule, |(name, _)| name);
+        let is_known = known.iter().any(|tool| tool.name == name || tool.aliases.contains(&name));
+        if let Some(unbuilt) = UnbuiltTool::named(name).filter(|_| !is_known) {
+            return Self::parse_unbuilt(told, &unbuilt, name);
+        }
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if name.is_empty() || !name.chars().all(is_name) {
             return Err(RuleError::Malformed { list, rule: written });
@@ -189,7 +321,7 @@ impl Rule {
             }
         };
         let Some(specifier) = rule.strip_prefix(name).filter(|rest| !rest.is_empty()) else {
-            return Ok(Self { written, covers, path: None });
+            return Ok(Self { told, covers, specifier: Specifier::All, is_idle: false });
         };
         let specifier = specifier.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
         let Some(specifier) = specifier else {
@@ -199,15 +331,83 @@ impl Rule {
             Covered::Kind(kind) => kind,
             Covered::Tool(_) => tool.map_or(AccessKind::None, |tool| tool.access),
         };
-        if !matches!(kind, AccessKind::Read | AccessKind::Edit) {
-            let name = name_or_word.to_owned();
-            return Err(RuleError::Specifier { list, rule: written, name });
-        }
-        match PathPattern::parse(specifier) {
-            Ok(path) => Ok(Self { written, covers, path: Some(path) }),
-            Err(reason) => {
-                Err(RuleError::Pattern { list, rule: written, reason: reason.to_string() })
+        let parsed = match kind {
+            AccessKind::Read | AccessKind::Edit => PathPattern::parse(specifier)
+                .map(Specifier::Path)
+                .map_err(|reason| reason.to_string()),
+            AccessKind::Command => BashPattern::parse(specifier)
+                .map(Specifier::Command)
+                .map_err(|reason| reason.to_string()),
+            AccessKind::None => {
+                let name = name_or_word.to_owned();
+                return Err(RuleError::Specifier { list, rule: written, name });
             }
+        };
+        match parsed {
+            Ok(specifier) => Ok(Self { told, covers, specifier, is_idle: false }),
+            Err(reason) => Err(RuleError::Pattern { list, rule: written, reason }),
+        }
+    }
+
+    /// Validates a rule of a tool that the server does not have.
+    fn parse_unbuilt(told: ToldRule, tool: &UnbuiltTool, name: &str) -> Result<Self, RuleError> {
+        let (list, rule) = (told.list, told.text.clone());
+        if let Err(reason) = tool.check_name(list) {
+            return Err(RuleError::Pattern { list, rule, reason });
+        }
+        let specifier = match &told.text[name.len()..] {
+            "" => Specifier::All,
+            rest => {
+                let specifier = rest.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+                let Some(specifier) = specifier else {
+                    return Err(RuleError::Malformed { list, rule });
+                };
+                match tool.parse(specifier) {
+                    Ok(UnbuiltSpecifier::Path(path)) => Specifier::Path(path),
+                    Ok(UnbuiltSpecifier::Other) => Specifier::Unbuilt,
+                    Err(Some(reason)) => return Err(RuleError::Pattern { list, rule, reason }),
+                    Err(None) => {
+                        let name = name.to_owned();
+                        return Err(RuleError::Specifier { list, rule, name });
+                    }
+                }
+            }
+        };
+        Ok(Self { told, covers: Covered::Tool(tool.name.clone()), specifier, is_idle: true })
+    }
+
+    fn covers_all(&self) -> bool {
+        matches!(self.specifier, Specifier::All)
+    }
+
+    fn path(&self) -> Option<&PathPattern> {
+        match &self.specifier {
+            Specifier::Path(path) => Some(path),
+            Specifier::All | Specifier::Command(_) | Specifier::Unbuilt => None,
+        }
+    }
+
+    fn command(&self) -> Option<&BashPattern> {
+        match &self.specifier {
+            Specifier::Command(command) => Some(command),
+            Specifier::All | Specifier::Path(_) | Specifier::Unbuilt => None,
+        }
+    }
+
+    /// Whether the rule covers a command or a path that its author wrote down.
+    fn covers_example(&self, list: &str, example: &str) -> bool {
+        match &self.specifier {
+            Specifier::Path(pattern) => {
+                let roots = rule_entries::example_roots();
+                let path = rule_entries::example_path(example, &roots);
+                pattern.covers(&path, example.ends_with('/'), &roots)
+            }
+            Specifier::Command(pattern) => match commands::parse(example) {
+                Ok(parsed) if list == "allow" => parsed.is_allowed_by(&[pattern]),
+                Ok(parsed) => parsed.is_matched_by(pattern),
+                Err(unparsed) => list != "allow" && unparsed.is_matched_by(pattern),
+            },
+            Specifier::All | Specifier::Unbuilt => true,
         }
     }
 
@@ -228,21 +428,32 @@ impl Rule {
     }
 
     fn allows(&self, call: RuledCall<'_>) -> bool {
-        self.covers(call.tool, call.kind) && self.reaches(call) == [true, true]
+        let covers = match &self.specifier {
+            Specifier::All => true,
+            Specifier::Path(pattern) => reaches(pattern, call) == [true, true],
+            // Whether each part is allowed is asked of all rules together.
+            Specifier::Command(_) | Specifier::Unbuilt => false,
+        };
+        covers && self.covers(call.tool, call.kind)
     }
 
-    /// Whether the link or its target is covered.
+    /// Whether the link or its target is covered, or any part of the command.
     fn reaches_either(&self, call: RuledCall<'_>) -> bool {
-        self.reaches(call).contains(&true)
+        match &self.specifier {
+            Specifier::All => true,
+            Specifier::Path(pattern) => reaches(pattern, call).contains(&true),
+            Specifier::Command(pattern) => {
+                call.command.is_some_and(|command| command.is_matched_by(pattern))
+            }
+            Specifier::Unbuilt => false,
+        }
     }
+}
 
-    /// Whether the path as the call names it is covered, and the one that it really is.
-    fn reaches(&self, call: RuledCall<'_>) -> [bool; 2] {
-        let Some(pattern) = &self.path else { return [true, true] };
-        let Some(reached) = call.reached else { return [false, false] };
-        [reached.asked, reached.real]
-            .map(|path| pattern.covers(path, reached.is_directory, call.roots))
-    }
+/// Whether the path as the call names it is covered, and the one that it really is.
+fn reaches(pattern: &PathPattern, call: RuledCall<'_>) -> [bool; 2] {
+    let Some(reached) = call.reached else { return [false, false] };
+    [reached.asked, reached.real].map(|path| pattern.covers(path, reached.is_directory, call.roots))
 }
 
 #[cfg(test)]
@@ -271,7 +482,7 @@ mod tests {
     static ROOTS: PatternRoots = PatternRoots { home: PathBuf::new(), roots: Vec::new() };
 
     fn call(tool: &'static str, kind: AccessKind) -> RuledCall<'static> {
-        RuledCall { tool, kind, reached: None, roots: &ROOTS }
+        RuledCall { tool, kind, reached: None, command: None, roots: &ROOTS }
     }
 
     /// The tools that a rule denies.
@@ -293,7 +504,7 @@ mod tests {
         assert_eq!(denied("Preview"), "Preview");
         assert_eq!(
             deny("shell").unwrap().denying(call("Bash", AccessKind::Command)),
-            Some("shell")
+            Some(&ToldRule::new("deny", "shell"))
         );
     }
 
@@ -324,7 +535,8 @@ mod tests {
         let settings =
             PermissionSettings { deny: vec!["Read".to_owned()], ..PermissionSettings::default() };
         let rules = Rules::parse(&settings, &[]).unwrap();
-        assert_eq!(rules.denying(call("Preview", AccessKind::Read)), Some("Read"));
+        let rule = ToldRule::new("deny", "Read");
+        assert_eq!(rules.denying(call("Preview", AccessKind::Read)), Some(&rule));
     }
 
     fn roots() -> PatternRoots {
@@ -345,7 +557,7 @@ mod tests {
         let (asked, real) = (Path::new(asked), Path::new(real));
         let reached = ReachedPath::for_test(asked, real);
         let roots = roots();
-        let call = RuledCall { tool, kind, reached: Some(reached), roots: &roots };
+        let call = RuledCall { tool, kind, reached: Some(reached), command: None, roots: &roots };
         assert!(!rules.deny_all_calls(tool, kind));
         (rules.allows(call), rules.asking(call).is_some(), rules.denying(call).is_some())
     }
@@ -385,7 +597,8 @@ mod tests {
     #[test]
     fn a_rule_that_could_fail_open_is_an_error() {
         let errors = [
-            "Bash(npm *)",
+            "Bash()",
+            "Bash(a\\)",
             "Bsh",
             "Bash(",
             "",
@@ -400,15 +613,16 @@ mod tests {
         .map(|rule| deny(rule).unwrap_err().to_string());
 
         assert_snapshot!(errors.join("\n"), @r#"
-        permissions.deny: "Bash(npm *)" has a specifier, and Bash has none yet; write only the tool's name, "Bash"
+        permissions.deny: "Bash()": the pattern is empty; write `Bash` for every command
+        permissions.deny: "Bash(a\\)": the pattern ends in a single backslash; write `\\` for a backslash
         permissions.deny: there is no tool "Bsh"; the tools are Read, Write, Edit, Bash, Preview, Rename
-        permissions.deny: "Bash(" is no rule; write a tool's name, such as "Read", with or without a path, such as "Read(src/**)"
-        permissions.deny: "" is no rule; write a tool's name, such as "Read", with or without a path, such as "Read(src/**)"
-        permissions.deny: "Read Write" is no rule; write a tool's name, such as "Read", with or without a path, such as "Read(src/**)"
+        permissions.deny: "Bash(" is no rule; write a tool's name, such as "Read", with or without a specifier, such as "Read(src/**)" or "Bash(npm test)"
+        permissions.deny: "" is no rule; write a tool's name, such as "Read", with or without a specifier, such as "Read(src/**)" or "Bash(npm test)"
+        permissions.deny: "Read Write" is no rule; write a tool's name, such as "Read", with or without a specifier, such as "Read(src/**)" or "Bash(npm test)"
         permissions.deny: there is no tool "bash"; the tools are Read, Write, Edit, Bash, Preview, Rename
         permissions.deny: "Read()": the pattern is empty
         permissions.deny: "Read(!a)": a pattern cannot begin with '!'; escape it with a backslash
-        permissions.deny: "Read(a" is no rule; write a tool's name, such as "Read", with or without a path, such as "Read(src/**)"
+        permissions.deny: "Read(a" is no rule; write a tool's name, such as "Read", with or without a specifier, such as "Read(src/**)" or "Bash(npm test)"
         permissions.deny: "Edit(../a)": a pattern has no ".."; write the path that is meant
         permissions.deny: "Read(~root/x)": the only home a pattern can name is the server's own: ~/
         "#);

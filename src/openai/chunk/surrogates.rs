@@ -10,7 +10,7 @@ const REPLACEMENT: &str = "\\ufffd";
 const ESCAPE: usize = 6;
 
 /// `json` with each lone surrogate replaced; borrowed if there is none.
-pub(super) fn repaired(json: &str) -> Cow<'_, str> {
+pub(crate) fn repaired(json: &str) -> Cow<'_, str> {
     let mut out = String::new();
     let mut copied = 0;
     let mut at = 0;

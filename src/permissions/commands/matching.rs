@@ -1,0 +1,124 @@
+//! Asks the patterns of `Bash(…)` rules about a command line.
+
+use std::collections::BTreeSet;
+
+use super::part::{Assignment, Part, joined};
+use super::pattern::BashPattern;
+use super::word::Word;
+use super::wrappers::unwrapped;
+use super::{ParsedCommand, UnparsedCommand};
+
+/// Variables that change how a program prints, but not what it runs.
+const HARMLESS: [&str; 14] = [
+    "LANG",
+    "TZ",
+    "TERM",
+    "COLUMNS",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "CI",
+    "NODE_ENV",
+    "RUST_LOG",
+    "RUST_BACKTRACE",
+    "GOOS",
+    "GOARCH",
+    "CGO_ENABLED",
+    "PYTHONUNBUFFERED",
+];
+
+/// The texts that deny and ask rules are compared with: the line itself, and each part as
+/// written, with its quotes removed, and by the program's bare name.
+pub(super) fn texts<'a>(line: &str, parts: impl Iterator<Item = &'a Part>) -> Vec<String> {
+    let mut texts = BTreeSet::from([line.trim().to_owned()]);
+    for part in parts {
+        let bare = part.program().map(|program| {
+            let name = Word::plain(program);
+            let rest = part.words[1..].iter().cloned();
+            let words: Vec<_> = std::iter::once(name).chain(rest).collect();
+            joined(&words, |word| &word.unquoted)
+        });
+        texts.extend([part.source.clone(), part.text(), part.unquoted()]);
+        texts.extend(bare);
+    }
+    texts.remove("");
+    texts.into_iter().collect()
+}
+
+impl ParsedCommand {
+    /// Whether a deny or an ask rule holds: any part matches, through all wrappers, or the line
+    /// itself does.
+    pub(crate) fn is_matched_by(&self, pattern: &BashPattern) -> bool {
+        self.texts.iter().any(|text| pattern.matches(text))
+    }
+
+    /// Whether allow rules let the line run: every part matches one of them. Redirects are not
+    /// looked at, they are judged as [`operands`](Self::operands).
+    pub(crate) fn is_allowed_by(&self, patterns: &[&BashPattern]) -> bool {
+        self.parts.iter().all(|part| part.is_allowed_by(patterns))
+    }
+}
+
+impl ParsedCommand {
+    /// The patterns that allow exactly this line, one for each part, at most five; `None` if no
+    /// pattern can allow it.
+    pub(crate) fn exact_patterns(&self) -> Option<Vec<String>> {
+        let texts: BTreeSet<String> = self.parts.iter().map(Part::text).collect();
+        let written = || texts.iter().filter(|text| !text.is_empty());
+        let patterns: Vec<String> = written().map(|text| BashPattern::escaped(text)).collect();
+        let parsed: Result<Vec<_>, _> =
+            patterns.iter().map(|pattern| BashPattern::parse(pattern)).collect();
+        let parsed = parsed.ok()?;
+        let is_enough = patterns.len() <= MAX_EXACT && !patterns.is_empty();
+        let allows = is_enough && self.is_allowed_by(&parsed.iter().collect::<Vec<_>>());
+        allows.then_some(patterns)
+    }
+}
+
+/// More rules than this for one line are no longer read by who approves them.
+const MAX_EXACT: usize = 5;
+
+impl UnparsedCommand {
+    /// As [`ParsedCommand::is_matched_by`], over everything that could be a part.
+    pub(crate) fn is_matched_by(&self, pattern: &BashPattern) -> bool {
+        self.texts.iter().any(|text| pattern.matches(text))
+    }
+}
+
+impl Part {
+    pub(crate) fn is_allowed_by(&self, patterns: &[&BashPattern]) -> bool {
+        if self.is_evaluation || !self.assignments.iter().all(is_harmless) {
+            return false;
+        }
+        if self.words.is_empty() {
+            return true;
+        }
+        let matches = |words: &[Word]| {
+            let texts = [joined(words, |word| &word.raw), joined(words, |word| &word.unquoted)];
+            let is_known = !words[0].is_uncertain_name();
+            is_known
+                && patterns.iter().any(|pattern| texts.iter().any(|text| pattern.matches(text)))
+        };
+        let mut words = self.words.clone();
+        loop {
+            if matches(&words) {
+                return true;
+            }
+            match unwrapped(&words) {
+                Some(inner) => words = inner,
+                None => return false,
+            }
+        }
+    }
+}
+
+/// Whether allow rules may look past the assignment.
+fn is_harmless(assignment: &Assignment) -> bool {
+    let name = assignment.name.as_str();
+    if assignment.is_loop_variable {
+        // Programs read lower-case names from their environment in one case alone.
+        return !name.bytes().any(|byte| byte.is_ascii_uppercase()) && !name.ends_with("_proxy");
+    }
+    let is_named = HARMLESS.contains(&name) || name.starts_with("LC_");
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.,:=@+- ".contains(c);
+    is_named && assignment.value.as_ref().is_some_and(|value| value.chars().all(is_plain))
+}

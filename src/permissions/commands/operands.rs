@@ -1,0 +1,203 @@
+//! Lists the files that a command line names, as far as its programs are known.
+
+use std::path::{Path, PathBuf};
+
+use super::ParsedCommand;
+use super::directories::{Directories, Place, directories, value};
+use super::part::{Part, Redirect, RedirectKind, RedirectTarget};
+use super::word::{Piece, Word};
+
+mod arguments;
+mod programs;
+mod scripts;
+
+/// A file that a command names, by an operand or a redirect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Operand {
+    pub(crate) path: OperandPath,
+    pub(crate) access: OperandAccess,
+    /// Everything below it, too.
+    pub(crate) is_recursive: bool,
+    /// Touched only if the directory that the path stands in is one: `cp a b` writes `b`, or `b/a`.
+    pub(crate) is_possible: bool,
+    /// The program, or the redirect's operator.
+    pub(crate) by: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum OperandAccess {
+    Read,
+    Write,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OperandPath {
+    /// Absolute. `..` stands in it as written, since a link may be before it.
+    Known(PathBuf),
+    /// Relative to a directory that is not known.
+    Relative(PathBuf),
+    /// A pattern of the shell, absolute if the directory is known. `\` escapes what is text.
+    Pattern(String),
+    /// Not known before the command runs, as written.
+    Unknown(String),
+}
+
+/// A word that names a file.
+#[derive(Clone, Debug)]
+struct Named {
+    word: Word,
+    access: OperandAccess,
+    is_recursive: bool,
+    /// The file of this name in the directory that `word` names.
+    below: Option<Word>,
+}
+
+impl Named {
+    fn new(word: Word, access: OperandAccess) -> Self {
+        Self { word, access, is_recursive: false, below: None }
+    }
+}
+
+impl ParsedCommand {
+    /// The files that the line names, those of the commands within wrappers too. A relative path
+    /// is there once for each directory that it may mean.
+    pub(crate) fn operands(&self, place: &Place<'_>) -> Vec<Operand> {
+        let mut operands = Vec::new();
+        for (reached, directories) in self.reached.iter().zip(directories(&self.reached, place)) {
+            let finder = Finder { place, directories: &directories };
+            for operand in finder.of_part(&reached.part) {
+                if !operands.contains(&operand) {
+                    operands.push(operand);
+                }
+            }
+        }
+        operands
+    }
+}
+
+struct Finder<'a> {
+    place: &'a Place<'a>,
+    directories: &'a Directories,
+}
+
+impl Finder<'_> {
+    fn of_part(&self, part: &Part) -> Vec<Operand> {
+        let named = programs::named_files(&part.words);
+        let by = part.program().unwrap_or_default();
+        let files = named.iter().flat_map(|named| self.resolved(named, by));
+        let redirects = part.redirects.iter().flat_map(|redirect| self.of_redirect(redirect));
+        files.chain(redirects).collect()
+    }
+
+    fn of_redirect(&self, redirect: &Redirect) -> Vec<Operand> {
+        let RedirectTarget::File(word) = &redirect.target else { return Vec::new() };
+        let (accesses, by): (&[_], _) = match redirect.kind {
+            RedirectKind::Text => return Vec::new(),
+            RedirectKind::Read => (&[OperandAccess::Read], "<"),
+            RedirectKind::Write => (&[OperandAccess::Write], ">"),
+            RedirectKind::Append => (&[OperandAccess::Write], ">>"),
+            RedirectKind::ReadWrite => (&[OperandAccess::Read, OperandAccess::Write], "<>"),
+        };
+        let named = |access: &OperandAccess| Named::new(word.clone(), *access);
+        accesses.iter().flat_map(|access| self.resolved(&named(access), by)).collect()
+    }
+
+    fn resolved(&self, named: &Named, by: &str) -> Vec<Operand> {
+        let paths = match &named.below {
+            None => self.paths(&named.word),
+            Some(file) => self.paths_below(&named.word, file),
+        };
+        let operand = |path| Operand {
+            path,
+            access: named.access,
+            is_recursive: named.is_recursive,
+            is_possible: named.below.is_some(),
+            by: by.to_owned(),
+        };
+        paths.into_iter().map(operand).collect()
+    }
+
+    fn paths(&self, word: &Word) -> Vec<OperandPath> {
+        if let Some(text) = value(word, self.place, self.directories) {
+            return self.in_each(&text, OperandPath::Known, OperandPath::Relative);
+        }
+        let Some(pattern) = pattern(word, self.place) else {
+            return vec![OperandPath::Unknown(word.raw.clone())];
+        };
+        let as_text = |path: PathBuf| OperandPath::Pattern(path.to_string_lossy().into_owned());
+        self.in_each(&pattern, |path| as_text(escaped_base(path, &pattern)), as_text)
+    }
+
+    fn in_each(
+        &self,
+        text: &str,
+        known: impl Fn(PathBuf) -> OperandPath,
+        relative: impl Fn(PathBuf) -> OperandPath,
+    ) -> Vec<OperandPath> {
+        if text.is_empty() {
+            return Vec::new();
+        }
+        let path = Path::new(text);
+        if path.is_absolute() {
+            return vec![known(path.to_owned())];
+        }
+        let mut paths: Vec<_> =
+            self.directories.known.iter().map(|directory| known(directory.join(path))).collect();
+        if self.directories.or_unknown {
+            paths.push(relative(path.to_owned()));
+        }
+        paths
+    }
+
+    /// The file of the same name in a directory.
+    fn paths_below(&self, directory: &Word, file: &Word) -> Vec<OperandPath> {
+        let name = value(file, self.place, self.directories);
+        let name = name.as_deref().map(|name| name.trim_end_matches('/'));
+        let name = name.and_then(|name| Path::new(name).file_name());
+        let below = |path: OperandPath| match (path, name) {
+            (OperandPath::Known(path), Some(name)) => OperandPath::Known(path.join(name)),
+            (OperandPath::Relative(path), Some(name)) => OperandPath::Relative(path.join(name)),
+            (OperandPath::Known(path), None) => {
+                OperandPath::Pattern(format!("{}/*", escaped(&path.to_string_lossy())))
+            }
+            (path, _) => path,
+        };
+        self.paths(directory).into_iter().map(below).collect()
+    }
+}
+
+/// The word as a pattern, if nothing but patterns makes it unknown.
+fn pattern(word: &Word, place: &Place<'_>) -> Option<String> {
+    if word.has_braces {
+        return None;
+    }
+    let text = |piece: &Piece| match piece {
+        Piece::Text(text) => Some(escaped(text)),
+        Piece::Glob(glob) => Some(glob.to_string()),
+        Piece::Home => Some(escaped(place.home.to_str()?)),
+        Piece::Variable(name) if name == "HOME" => Some(escaped(place.home.to_str()?)),
+        Piece::Variable(_) | Piece::Unknown(_) => None,
+    };
+    word.pieces.iter().map(text).collect()
+}
+
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        if "*?[]\\".contains(c) {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+/// The directory before a pattern is text, so what looks like a pattern in it is escaped.
+fn escaped_base(path: PathBuf, pattern: &str) -> PathBuf {
+    if Path::new(pattern).is_absolute() {
+        return path;
+    }
+    let text = path.to_string_lossy().into_owned();
+    let base = text.strip_suffix(pattern).unwrap_or_default();
+    PathBuf::from(format!("{}{pattern}", escaped(base)))
+}

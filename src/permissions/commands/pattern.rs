@@ -1,0 +1,164 @@
+//! Matches the pattern of a `Bash(…)` rule with the text of a command.
+
+/// `npm *`, `git * main`, `* install`. `*` is any text, `\*` a star. ` *` at the end, or `:*`,
+/// also stands for no arguments at all: `ls *` is `ls` and `ls -l`, but not `lsof`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BashPattern {
+    /// The texts between the stars.
+    texts: Vec<String>,
+    /// Ends in ` *`.
+    arguments_are_optional: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BashPatternError {
+    #[error("the pattern is empty; write `Bash` for every command")]
+    Empty,
+    #[error("the pattern ends in a single backslash; write `\\\\` for a backslash")]
+    Backslash,
+}
+
+impl BashPattern {
+    pub(crate) fn parse(written: &str) -> Result<Self, BashPatternError> {
+        let written = written.trim();
+        let spaced = written.strip_suffix(":*").map(|start| format!("{start} *"));
+        let written = spaced.as_deref().unwrap_or(written).trim();
+        if written.is_empty() {
+            return Err(BashPatternError::Empty);
+        }
+        let mut texts = vec![String::new()];
+        let mut chars = written.chars();
+        while let Some(c) = chars.next() {
+            let literal = match c {
+                '*' => {
+                    texts.push(String::new());
+                    continue;
+                }
+                '\\' => match chars.next().ok_or(BashPatternError::Backslash)? {
+                    escaped @ ('*' | '\\') => escaped.to_string(),
+                    other => format!("\\{other}"),
+                },
+                c => c.to_string(),
+            };
+            texts.last_mut().expect("never empty").push_str(&literal);
+        }
+        // Stars side by side are one.
+        let last = texts.len() - 1;
+        let mut index = 0;
+        texts.retain(|text| {
+            let is_inner = index > 0 && index < last;
+            index += 1;
+            !(is_inner && text.is_empty())
+        });
+        let arguments_are_optional = match texts.as_slice() {
+            [.., before, end] => end.is_empty() && before.ends_with(' '),
+            _ => false,
+        };
+        Ok(Self { texts, arguments_are_optional })
+    }
+
+    /// The pattern that matches `text` and nothing else, as one writes it.
+    pub(crate) fn escaped(text: &str) -> String {
+        let mut escaped = String::with_capacity(text.len());
+        for c in text.chars() {
+            if matches!(c, '*' | '\\') {
+                escaped.push('\\');
+            }
+            escaped.push(c);
+        }
+        escaped
+    }
+
+    /// Each text between stars is searched for once, from left to right: that is enough, since a
+    /// star takes any text.
+    pub(crate) fn matches(&self, text: &str) -> bool {
+        let text = text.trim();
+        if self.arguments_are_optional && self.matches_without_arguments(text) {
+            return true;
+        }
+        match_texts(&self.texts, text)
+    }
+
+    fn matches_without_arguments(&self, text: &str) -> bool {
+        let mut texts = self.texts.clone();
+        texts.pop();
+        if let Some(last) = texts.last_mut() {
+            last.truncate(last.trim_end_matches(' ').len());
+        }
+        match_texts(&texts, text)
+    }
+}
+
+fn match_texts(texts: &[String], text: &str) -> bool {
+    let [first, rest @ ..] = texts else { return false };
+    let Some(mut left) = text.strip_prefix(first.as_str()) else { return false };
+    let [inner @ .., last] = rest else { return left.is_empty() };
+    for part in inner {
+        let Some(at) = left.find(part.as_str()) else { return false };
+        left = &left[at + part.len()..];
+    }
+    left.ends_with(last.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(pattern: &str, matched: &[&str], not_matched: &[&str]) {
+        let parsed = BashPattern::parse(pattern).unwrap();
+        for text in matched {
+            assert!(parsed.matches(text), "{pattern} does not match {text}");
+        }
+        for text in not_matched {
+            assert!(!parsed.matches(text), "{pattern} matches {text}");
+        }
+    }
+
+    #[test]
+    fn a_star_is_any_text_and_everything_else_is_itself() {
+        check(
+            "npm run build",
+            &["npm run build"],
+            &["npm run build2", "npm run", "xnpm run build"],
+        );
+        check(
+            "git * main",
+            &["git push origin main", "git checkout main"],
+            &["git push", "git main x"],
+        );
+        check("* install", &["npm install", "a b install"], &["npm install x"]);
+        check("a?[b]", &["a?[b]"], &["axb"]);
+        check("*", &["", "a", "a b"], &[]);
+        check("ls*", &["ls", "lsof", "ls -l"], &["als"]);
+        check("a*b*c", &["abc", "a-b-c", "abcbc"], &["acb", "ab"]);
+        check("aa*aa", &["aaaa", "aa aa"], &["aaa", "aa"]);
+    }
+
+    #[test]
+    fn a_space_before_the_last_star_is_the_end_of_a_word() {
+        check("ls *", &["ls", "ls -l", "ls  x"], &["lsof", "als", "l"]);
+        check("npm run:*", &["npm run", "npm run x"], &["npm runx"]);
+        check("git * *", &["git a", "git a b"], &["git", "gita"]);
+        check("* *", &["a", "a b"], &[]);
+    }
+
+    #[test]
+    fn an_escaped_star_is_a_star() {
+        check(r"ls \*", &["ls *"], &["ls x", "ls"]);
+        check(r"a\\*", &[r"a\", r"a\b"], &["ab"]);
+        check(r"a\b", &[r"a\b"], &["ab"]);
+        assert_eq!(BashPattern::parse(r"a\"), Err(BashPatternError::Backslash));
+        assert_eq!(BashPattern::parse("  "), Err(BashPatternError::Empty));
+        assert_eq!(BashPattern::parse(":*"), BashPattern::parse("*"));
+    }
+
+    #[test]
+    fn what_was_escaped_matches_only_itself() {
+        for text in ["ls *", r"a\*b\", "npm run x:*", "rm *"] {
+            let pattern = BashPattern::parse(&BashPattern::escaped(text)).unwrap();
+            assert!(pattern.matches(text), "{text}");
+            assert!(!pattern.matches(&text.replace('*', "x")) || !text.contains('*'), "{text}");
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Proves that a line only reads: every program and every flag of it is on a list.
+
+use super::ParsedCommand;
+use super::part::Part;
+use super::word::Word;
+
+use self::readers::ReaderOperands::{AnyWithCount, AtMostOne, Text};
+use self::readers::{EDITORS, GIT, READERS, Reader};
+
+mod readers;
+
+/// Programs that bash runs itself, wherever PATH leads.
+const BUILTINS: [&str; 5] = ["cd", "echo", "false", "pwd", "true"];
+
+impl ParsedCommand {
+    /// Whether the line is proven to change nothing. The files that it reads are for the caller
+    /// to judge, and whether PATH leads its [`programs`](Self::programs) to where they should be.
+    /// `git` is read-only in a sandbox alone.
+    pub(crate) fn is_read_only(&self, is_sandboxed: bool) -> bool {
+        let is_one_line = !self.line.contains(['\n', '\t']);
+        self.is_plain
+            && is_one_line
+            && !self.parts.is_empty()
+            && self.parts.iter().all(|part| is_reader(part, is_sandboxed))
+    }
+
+    /// Whether the line does nothing but read, and change the files that it names.
+    pub(crate) fn is_plain_edit(&self) -> bool {
+        let is_one_line = !self.line.contains(['\n', '\t']);
+        let does_that = |part: &Part| is_reader(part, false) || is_editor(part);
+        self.is_plain && is_one_line && self.parts.iter().all(does_that)
+    }
+
+    /// The names of the programs that the parts run, but for builtins of bash.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &str> {
+        let names = self.parts.iter().filter_map(|part| part.words.first()?.literal());
+        names.filter(|name| !BUILTINS.contains(name))
+    }
+}
+
+fn is_reader(part: &Part, is_sandboxed: bool) -> bool {
+    let Some((name, arguments)) = plain_words(part) else { return false };
+    if name == "git" {
+        return is_sandboxed && is_git_reader(arguments);
+    }
+    let reader = READERS.iter().find(|reader| reader.name == name);
+    reader.is_some_and(|reader| reader.accepts(arguments))
+}
+
+fn is_editor(part: &Part) -> bool {
+    let Some((name, arguments)) = plain_words(part) else { return false };
+    let editor = EDITORS.iter().find(|editor| editor.name == name);
+    editor.is_some_and(|editor| editor.accepts(arguments))
+}
+
+/// The program and its arguments, if nothing in them is expanded and nothing stands beside them.
+fn plain_words(part: &Part) -> Option<(&str, &[Word])> {
+    let has_more = !part.assignments.is_empty() || !part.redirects.is_empty();
+    if has_more || part.is_substituted || part.is_evaluation || part.is_repeated {
+        return None;
+    }
+    let (name, arguments) = part.words.split_first()?;
+    // The name as written: quotes in it are a disguise.
+    let are_plain = arguments.iter().all(|word| is_plain_argument(&word.raw));
+    are_plain.then_some((name.raw.as_str(), arguments))
+}
+
+fn is_git_reader(arguments: &[Word]) -> bool {
+    let arguments = match arguments.split_first() {
+        Some((first, rest)) if first.raw == "--no-pager" => rest,
+        _ => arguments,
+    };
+    let Some((command, arguments)) = arguments.split_first() else { return false };
+    let reader = GIT.iter().find(|reader| reader.name == command.raw);
+    reader.is_some_and(|reader| match reader.operands {
+        Text => reader.accepts_no_operands(arguments),
+        _ => reader.accepts(arguments),
+    })
+}
+
+impl Reader {
+    fn accepts(&self, arguments: &[Word]) -> bool {
+        if self.operands == Text {
+            return true;
+        }
+        let mut operands = 0;
+        let mut words = arguments.iter().map(|word| word.unquoted.as_str());
+        while let Some(word) = words.next() {
+            if word == "--" {
+                operands += words.count();
+                break;
+            }
+            if !word.starts_with('-') || word == "-" {
+                operands += 1;
+            } else if !self.accepts_option(word, &mut words) {
+                return false;
+            }
+        }
+        // `cd -` leads nobody knows where.
+        let may_be_many = self.operands != AtMostOne;
+        may_be_many || (operands <= 1 && !arguments.iter().any(|word| word.unquoted == "-"))
+    }
+
+    fn accepts_no_operands(&self, arguments: &[Word]) -> bool {
+        arguments.iter().all(|word| {
+            let is_option = word.unquoted.starts_with('-') && word.unquoted.len() > 1;
+            is_option && self.accepts_option(&word.unquoted, &mut std::iter::empty())
+        })
+    }
+
+    fn accepts_option<'w>(&self, word: &str, words: &mut impl Iterator<Item = &'w str>) -> bool {
+        if word.starts_with("--") {
+            let exact = |known: &&str| match known.strip_suffix('=') {
+                Some(_) => word.starts_with(*known),
+                None => word == *known,
+            };
+            return self.long.iter().any(exact);
+        }
+        let letters = &word[1..];
+        if self.operands == AnyWithCount && letters.bytes().all(|byte| byte.is_ascii_digit()) {
+            return true;
+        }
+        for (at, letter) in letters.char_indices() {
+            if self.valued.contains(letter) {
+                // The value is the rest of the word, or the next one.
+                let is_last = at + letter.len_utf8() == letters.len();
+                return !is_last || words.next().is_some();
+            }
+            if !self.flags.contains(letter) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Whether the argument is a plain word, or text in quotes in which nothing is expanded.
+fn is_plain_argument(raw: &str) -> bool {
+    let mut rest = raw;
+    while let Some(c) = rest.chars().next() {
+        let after = &rest[c.len_utf8()..];
+        rest = match c {
+            '\'' => match after.split_once('\'') {
+                Some((_, after)) => after,
+                None => return false,
+            },
+            '"' => match after.split_once('"') {
+                Some((text, after)) if !text.contains(['$', '`', '\\']) => after,
+                _ => return false,
+            },
+            c if c.is_alphanumeric() || "-_./:,=+@%".contains(c) => after,
+            _ => return false,
+        };
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+
+    #[track_caller]
+    fn check(line: &str, expected: bool) {
+        let parsed = parse(line);
+        let proven = parsed.is_ok_and(|parsed| parsed.is_read_only(false));
+        assert_eq!(proven, expected, "{line}");
+    }
+
+    #[test]
+    fn what_only_reads_is_proven() {
+        for line in [
+            "ls",
+            "ls -la --color=auto src",
+            "head -5 a",
+            "tail -n5 a",
+            "grep -3 x a",
+            "grep -e x -- -f",
+            "grep --include=*.rs x a'*'",
+            "cat 'a b' \"c d\"",
+            "cd src && cat a",
+            "echo 'a; b' \"c | d\"",
+            "cut -d, -f1 a",
+            "cat ä.txt",
+            "stat -c %s a",
+            "tr a b",
+            "cat a | head -n 1 | wc -l || echo x; pwd",
+        ] {
+            let line = line.replace("--include=*.rs", "'--include=*.rs'");
+            check(&line, true);
+        }
+    }
+
+    #[test]
+    fn flags_that_are_not_listed_are_not_proven() {
+        for line in [
+            "tail -f a",
+            "tail -qf 5",
+            "tail --follow a",
+            "grep -f p a",
+            "grep --file=p a",
+            "grep -rf p",
+            "grep -D read x",
+            "ls --hyperlink=x",
+            "cat --help=x",
+            "wc --files0-from=a",
+            "cd -",
+            "cd -P x",
+            "cd a b",
+            "pwd -x",
+            "nl --help",
+            "grep --fil p a",
+            "head -n",
+        ] {
+            check(line, false);
+        }
+    }
+
+    #[test]
+    fn other_shapes_are_not_proven() {
+        for line in [
+            "",
+            "X=1 ls",
+            "ls > a",
+            "ls 2>&1",
+            "ls 2>/dev/null",
+            "ls &",
+            "ls | (cat)",
+            "ls *",
+            "ls ~",
+            "ls $x",
+            "ls {a,b}",
+            "ls \\a",
+            "ls #x",
+            "ls\nls",
+            "! ls",
+            "{ ls; }",
+            "time ls",
+            "/bin/ls",
+            "'ls'",
+            "l\\s",
+            "\"ls\"",
+            "ls ^a",
+            "ls !a",
+            "cat <<< a",
+            "if true; then ls; fi",
+            "ls a\tb",
+            "echo \"a\\\"b\"",
+            "git status",
+            "find .",
+            "env",
+            "sort a",
+            "date",
+            "ls |& cat",
+            "(ls)",
+            "ls $'a'",
+            "ls $\"a\"",
+            "ls [a]",
+        ] {
+            check(line, false);
+        }
+    }
+
+    #[test]
+    fn git_reads_in_a_sandbox() {
+        let is_read_only = |line: &str| parse(line).unwrap().is_read_only(true);
+        for line in [
+            "git status",
+            "git status -sb",
+            "git log --oneline -n 5",
+            "git log -5 -p",
+            "git diff --cached -- a",
+            "git show HEAD",
+            "git branch -a",
+            "git --no-pager diff",
+            "git diff HEAD | head -n 5",
+        ] {
+            assert!(is_read_only(line), "{line}");
+        }
+        for line in [
+            "git log --output=x -1",
+            "git log --outp=x",
+            "git -c a=b log",
+            "git -C x log",
+            "git diff --ext-diff",
+            "git branch new",
+            "git branch -D x",
+            "git branch -m x",
+            "git show --textconv",
+            "git grep -O x",
+            "git push",
+            "git",
+            "git -p log",
+            "git st",
+            "git log --output x",
+            "git branch --edit-description",
+            "git branch --list -- x",
+        ] {
+            assert!(!is_read_only(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn names_the_programs_that_path_must_lead_to() {
+        let parsed = parse("cd a && ls | grep x; echo y").unwrap();
+        assert_eq!(parsed.programs().collect::<Vec<_>>(), ["ls", "grep"]);
+    }
+}

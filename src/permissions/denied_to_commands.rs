@@ -1,0 +1,150 @@
+//! Finds the existing files that rules deny, so that the sandbox can keep commands from them too.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Permissions;
+use super::kind::AccessKind;
+use super::path_pattern::PatternRoots;
+use super::reached::ReachedPath;
+use super::rules::{RuledCall, Rules};
+use crate::processes::sandbox::DeniedPaths;
+use crate::workspace::Workspace;
+
+/// How many entries of the roots are compared with rules that have wildcards, nearest to the
+/// root first. Ten thousand take some ten milliseconds, and every command waits for them.
+const MAX_ENTRIES: usize = 20_000;
+
+impl Permissions {
+    /// What rules deny below the roots of a command, those of settings files as they are then.
+    pub(crate) fn denied_to_commands(&self) -> impl Fn(&[PathBuf]) -> DeniedPaths + use<> {
+        let permissions = self.clone();
+        move |roots| {
+            let in_force = match Workspace::open(roots.to_vec()) {
+                Ok(workspace) => permissions.with_workspace(Arc::new(workspace)).current(),
+                // A root that is gone. The operator's rules hold all the same.
+                Err(_) => permissions.clone(),
+            };
+            let home = in_force.policy.roots.home.clone();
+            let roots = PatternRoots { home, roots: roots.to_vec() };
+            Search { rules: &in_force.policy.rules, roots: &roots }.find()
+        }
+    }
+}
+
+/// A way to touch a file, with the tool by which rules know it.
+#[derive(Clone, Copy, Debug)]
+struct Touch(&'static str, AccessKind);
+
+const READING: Touch = Touch("Read", AccessKind::Read);
+const EDITING: Touch = Touch("Edit", AccessKind::Edit);
+
+struct Search<'a> {
+    rules: &'a Rules,
+    roots: &'a PatternRoots,
+}
+
+impl Search<'_> {
+    fn find(&self) -> DeniedPaths {
+        let mut denied = DeniedPaths::default();
+        denied.reading.extend(self.literal(READING));
+        denied.editing.extend(self.literal(EDITING));
+        if self.has_patterns(READING) || self.has_patterns(EDITING) {
+            self.walk(&mut denied);
+        }
+        denied
+    }
+
+    fn literal(&self, Touch(tool, kind): Touch) -> impl Iterator<Item = PathBuf> {
+        let paths = self.rules.denied_paths(tool, kind, self.roots);
+        paths.map(|(path, _)| path).filter(|path| path.exists())
+    }
+
+    /// A rule without a path is about the tool, and says nothing of commands.
+    fn has_patterns(&self, Touch(tool, kind): Touch) -> bool {
+        self.rules.deny_paths(tool, kind) && !self.rules.deny_all_calls(tool, kind)
+    }
+
+    fn walk(&self, denied: &mut DeniedPaths) {
+        let touches = [READING, EDITING].map(|touch| (touch, self.has_patterns(touch)));
+        let mut waiting: VecDeque<PathBuf> = self.roots.roots.iter().cloned().collect();
+        let mut count = 0;
+        while let Some(directory) = waiting.pop_front() {
+            for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+                count += 1;
+                if MAX_ENTRIES < count {
+                    denied.is_cut = true;
+                    return;
+                }
+                let path = entry.path();
+                let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                match touches
+                    .iter()
+                    .find(|(touch, has)| *has && self.denies(*touch, &path, is_directory))
+                {
+                    Some((Touch(_, AccessKind::Read), _)) => denied.reading.push(path),
+                    // What lies below may be denied to reading.
+                    Some(_) => {
+                        denied.editing.push(path.clone());
+                        waiting.extend(is_directory.then_some(path));
+                    }
+                    None => waiting.extend(is_directory.then_some(path)),
+                }
+            }
+        }
+    }
+
+    fn denies(&self, Touch(tool, kind): Touch, path: &Path, is_directory: bool) -> bool {
+        let reached = Some(ReachedPath::met(path, is_directory, self.roots));
+        self.rules
+            .denying(RuledCall { tool, kind, reached, command: None, roots: self.roots })
+            .is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rules::PermissionSettings;
+    use super::*;
+
+    fn denied(root: &Path, deny: &[&str]) -> DeniedPaths {
+        let deny = deny.iter().map(|rule| (*rule).to_owned()).collect();
+        let settings = PermissionSettings { deny, ..PermissionSettings::default() };
+        let rules = Rules::parse(&settings, &[]).unwrap();
+        let roots = PatternRoots { home: "/nowhere".into(), roots: vec![root.to_owned()] };
+        Search { rules: &rules, roots: &roots }.find()
+    }
+
+    fn names(root: &Path, paths: &[PathBuf]) -> Vec<String> {
+        let below = paths.iter().map(|path| path.strip_prefix(root).unwrap_or(path));
+        let mut names: Vec<_> = below.map(|path| path.display().to_string()).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    #[test]
+    fn rules_with_and_without_wildcards_are_found_where_files_exist() {
+        let ground = tempfile::tempdir().unwrap();
+        let root = ground.path();
+        for name in ["a/b/key.pem", "secret/x", "docs/plan", "docs/key.pem"] {
+            fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+            fs::write(root.join(name), "").unwrap();
+        }
+        let found =
+            denied(root, &["Read(**/*.pem)", "Read(secret)", "Edit(docs/**)", "Read(missing)"]);
+        assert_eq!(names(root, &found.reading), ["a/b/key.pem", "docs/key.pem", "secret"]);
+        assert_eq!(names(root, &found.editing), ["docs/plan", "secret"]);
+        assert!(!found.is_cut);
+    }
+
+    #[test]
+    fn a_rule_about_a_tool_denies_commands_no_file() {
+        let ground = tempfile::tempdir().unwrap();
+        fs::write(ground.path().join("a"), "").unwrap();
+        let found = denied(ground.path(), &["Read", "Edit"]);
+        assert!(found.reading.is_empty() && found.editing.is_empty());
+    }
+}

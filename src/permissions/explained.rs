@@ -1,0 +1,72 @@
+//! Explains the verdict on a command line to the operator, and runs nothing.
+
+use super::judge::{AllowedBy, PolicyVerdict};
+use super::{Access, AccessRequest, Mode, Permissions, Refusal, Risk};
+
+/// What becomes of a command, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExplainedVerdict {
+    /// `allow`, `ask` or `deny`.
+    pub(crate) verdict: &'static str,
+    /// The rule, list or mode that decides.
+    pub(crate) because: String,
+    /// What would allow it, if a person is asked.
+    pub(crate) remedy: Option<String>,
+    pub(crate) risks: Vec<Risk>,
+}
+
+impl Permissions {
+    /// Judges a command of the tool in the workspace's own directory, without grants.
+    pub(crate) async fn explain(
+        &self,
+        tool: &str,
+        line: String,
+    ) -> Result<ExplainedVerdict, Refusal> {
+        let mut permissions = self.clone();
+        permissions.policy.confined = self.confined().await;
+        let tool = tool.to_owned();
+        let explain = move |current: Self| {
+            let directory = current.workspace.root().to_owned();
+            let access = current.open(&tool, AccessRequest::Command { line, directory })?;
+            Ok(current.explained(&tool, &access))
+        };
+        permissions.with_current(explain).await
+    }
+
+    fn explained(&self, tool: &str, access: &Access) -> ExplainedVerdict {
+        let policy = &self.policy;
+        let risks = match access {
+            Access::Command(command) => command.risks().to_vec(),
+            _ => Vec::new(),
+        };
+        let mode = policy.mode;
+        let (verdict, because, remedy) = match policy.judge(tool, self.effect_of(access)) {
+            PolicyVerdict::Deny(why) => ("deny", why, None),
+            PolicyVerdict::Allow(by) => ("allow", self.allowed_by(by, tool, access), None),
+            PolicyVerdict::Ask { why, remedy } => {
+                let asks = if mode == Mode::DontAsk { "denies what would ask" } else { "asks" };
+                let because = match why {
+                    Some(why) => format!("{why}; the mode {mode} {asks}"),
+                    None => format!("the mode {mode} {asks}, and no rule allows it"),
+                };
+                let verdict = if mode == Mode::DontAsk { "deny" } else { "ask" };
+                (verdict, because, Some(remedy))
+            }
+        };
+        ExplainedVerdict { verdict, because, remedy, risks }
+    }
+
+    fn allowed_by(&self, by: AllowedBy, tool: &str, access: &Access) -> String {
+        match (by, access) {
+            (AllowedBy::OnlyReads, _) => "it is proven to read only".to_owned(),
+            (AllowedBy::Sandbox, _) => "sandbox.auto_allow is on, and it runs in bwrap".to_owned(),
+            (AllowedBy::Rules, Access::Command(command)) => {
+                let rules = self.policy.rules_allowing(tool, command.analysis());
+                let rules: Vec<_> = rules.iter().map(|rule| format!("`{rule}`")).collect();
+                format!("{} in permissions.allow", rules.join(", "))
+            }
+            (AllowedBy::Rules, _) => "a rule in permissions.allow".to_owned(),
+            (AllowedBy::Mode, _) => format!("the mode {}", self.policy.mode),
+        }
+    }
+}

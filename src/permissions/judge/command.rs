@@ -1,0 +1,295 @@
+//! Judges a command line by its parts, by the files that it names, and by the mode.
+//!
+//! The order is that of every call. A line is allowed only as a whole, and denied by any part.
+
+use std::path::PathBuf;
+
+use super::{
+    AllowedBy, AskedPath, HookOpinion, Policy, PolicyVerdict, account_refuses, denied_by, forbids,
+    plan_refuses, with_ask_rule,
+};
+use crate::permissions::Sandbox;
+use crate::permissions::kind::AccessKind;
+use crate::permissions::mode::Mode;
+use crate::permissions::opened_command::{CommandAnalysis, CommandFile, OwnState};
+use crate::permissions::path_lists::{PROTECTED, SENSITIVE};
+use crate::permissions::reached::ReachedPath;
+use crate::permissions::rules::RuledCall;
+use crate::permissions::told_rule::ToldRule;
+use crate::processes::confinement::Level;
+
+impl Policy {
+    pub(super) fn judge_command(&self, tool: &str, command: &CommandAnalysis) -> PolicyVerdict {
+        if let Some(refusal) = self.refuses_command(tool, command) {
+            return PolicyVerdict::Deny(refusal);
+        }
+        let verdict = self.judge_command_without_ask_rules(tool, command);
+        match self.rule_asking_about(tool, command) {
+            Some(rule) => with_ask_rule(rule, verdict),
+            None => verdict,
+        }
+    }
+
+    /// What no mode that asks puts to a person.
+    pub(super) fn refuses_command(&self, tool: &str, command: &CommandAnalysis) -> Option<String> {
+        if let Some(rule) = self.rules.denying(self.ruled_command(tool, command)) {
+            return Some(if rule.has_specifier() {
+                forbids(rule, "this command")
+            } else {
+                denied_by(rule, tool)
+            });
+        }
+        // What else a command names is not looked at in bypassPermissions.
+        let mut risks = command.risks.iter().filter(|_| self.mode != Mode::BypassPermissions);
+        if let Some(risk) = risks.find(|risk| risk.kind.is_denied()) {
+            return Some(format!("{tool} does not run this: {}", risk.text));
+        }
+        command.files.iter().find_map(|file| self.refuses_file(tool, file))
+    }
+
+    fn refuses_file(&self, tool: &str, file: &CommandFile) -> Option<String> {
+        let named = file.named().display();
+        match file.own_state {
+            OwnState::Elsewhere => {}
+            OwnState::Around => {
+                return Some(format!("{named} is in the server's own state directory"));
+            }
+            OwnState::Below => {
+                return Some(format!("the server's own state directory is in {named}"));
+            }
+        }
+        let call = self.ruled_file(tool, file);
+        if let Some(rule) = self.rules.denying(call).or(file.denied_by.as_ref()) {
+            return Some(denied_by(rule, tool));
+        }
+        account_refuses(file.leads_to()).filter(|_| file.is_written())
+    }
+
+    fn rule_asking_about(&self, tool: &str, command: &CommandAnalysis) -> Option<&ToldRule> {
+        let of_files = || {
+            let mut files = command.files.iter();
+            files.find_map(|file| self.rules.asking(self.ruled_file(tool, file)))
+        };
+        self.rules.asking(self.ruled_command(tool, command)).or_else(of_files)
+    }
+
+    fn judge_command_without_ask_rules(
+        &self,
+        tool: &str,
+        command: &CommandAnalysis,
+    ) -> PolicyVerdict {
+        let level = self.confined.level;
+        let reads = command.is_read_only(level.is_some());
+        if self.mode == Mode::Plan && !reads {
+            return PolicyVerdict::Deny(plan_refuses(tool));
+        }
+        if level.is_none() && self.sandbox != Sandbox::Off {
+            return self.judge_without_sandbox(tool, command);
+        }
+        if let Some(removal) = command.removals.first() {
+            return critical(&removal.operand, &removal.path.display().to_string());
+        }
+        if self.mode == Mode::BypassPermissions {
+            let hides = self.hides_from_rules(command);
+            return hides.map_or(PolicyVerdict::Allow(AllowedBy::Mode), hidden_from_rules);
+        }
+        if let Some(question) = self.asks_in_every_mode_about(tool, command) {
+            return question;
+        }
+        // Landlock cannot protect control files, so it replaces nobody's approval.
+        let is_contained = self.auto_allow && level == Some(Level::Bwrap);
+        let allowed_by = if reads {
+            Some(AllowedBy::OnlyReads)
+        } else if is_contained {
+            Some(AllowedBy::Sandbox)
+        } else {
+            self.accepts_edits_of(tool, command).then_some(AllowedBy::Mode)
+        };
+        if let Some(allowed_by) = allowed_by {
+            return PolicyVerdict::Allow(allowed_by);
+        }
+        self.judge_by_allow_rules(tool, command)
+    }
+
+    /// What is asked about although a mode or a rule for many commands would allow it.
+    fn asks_in_every_mode_about(
+        &self,
+        tool: &str,
+        command: &CommandAnalysis,
+    ) -> Option<PolicyVerdict> {
+        if let Some(doubt) = command.doubt() {
+            return Some(asks(doubt.to_string(), SPLIT));
+        }
+        if command.has_uncertain_name() && self.rules.restrict_commands() {
+            return Some(hidden_from_rules("the name of a program"));
+        }
+        let files = || command.files.iter().find_map(|file| self.asks_about_file(tool, file));
+        let unknown = || {
+            let unknown = command.unknown.first()?;
+            let does = if unknown.is_written() { "writes" } else { "reads" };
+            let why = format!(
+                "what `{}` {does} by `{}` is known only when it runs",
+                unknown.by, unknown.written
+            );
+            Some(asks(why, "by a command that names its files"))
+        };
+        files().or_else(unknown)
+    }
+
+    fn asks_about_file(&self, tool: &str, file: &CommandFile) -> Option<PolicyVerdict> {
+        let (path, call) = (file.reached(), self.ruled_file(tool, file));
+        let word = if file.is_written() { "Edit" } else { "Read" };
+        let asked = AskedPath { word, path, call, is_written: file.is_written() };
+        self.asks_about_path(&asked).or_else(|| self.asks_about_what_is_below(tool, file))
+    }
+
+    /// A search of a whole directory shows what is in it.
+    fn asks_about_what_is_below(&self, tool: &str, file: &CommandFile) -> Option<PolicyVerdict> {
+        let below = file.below.as_ref()?;
+        if file.is_written() {
+            return None;
+        }
+        let shows =
+            |path: &&PathBuf| self.hides(tool, path, false) || self.keeps_secret(tool, path);
+        let why = if let Some(path) = below.paths.iter().find(shows) {
+            format!("`{}` would read {} as well", file.by, path.display())
+        } else if below.is_cut {
+            let named = file.named().display();
+            format!("`{}` would read more of {named} than can be looked at", file.by)
+        } else {
+            return None;
+        };
+        Some(asks(why, "by the tool Grep, which passes over such files"))
+    }
+
+    /// Whether the mode accepts edits, and the command does nothing else inside the roots.
+    fn accepts_edits_of(&self, tool: &str, command: &CommandAnalysis) -> bool {
+        let is_protected = |file: &CommandFile| {
+            let below = file.below.iter().flat_map(|below| &below.paths);
+            let mut paths = below.map(PathBuf::as_path);
+            let is_cut = file.below.as_ref().is_some_and(|below| below.is_cut);
+            is_cut
+                || paths.any(|path| {
+                    let reached = ReachedPath::met(path, false, &self.roots);
+                    let lists = [&PROTECTED, &SENSITIVE];
+                    lists.iter().any(|list| reached.on(list).is_some())
+                        || self.denies_edit(tool, reached)
+                })
+        };
+        self.mode == Mode::AcceptEdits
+            && command.is_plain_edit()
+            && !command.files.iter().any(|file| file.is_written() && is_protected(file))
+    }
+
+    fn denies_edit(&self, tool: &str, path: ReachedPath<'_>) -> bool {
+        let (kind, reached) = (AccessKind::Edit, Some(path));
+        let call = RuledCall { tool, kind, reached, command: None, roots: &self.roots };
+        self.rules.denying(call).is_some()
+    }
+
+    fn judge_by_allow_rules(&self, tool: &str, command: &CommandAnalysis) -> PolicyVerdict {
+        let allows_once = self.hooks == HookOpinion::Allows;
+        if allows_once || self.rules.allow_all_calls(tool, AccessKind::Command) {
+            return PolicyVerdict::Allow(AllowedBy::Rules);
+        }
+        let exact = command.exact_rules(tool);
+        if !self.rules.allows(self.ruled_command(tool, command)) {
+            let remedy = match exact {
+                Some(rules) => format!("with {}", allow_list(&rules)),
+                None => format!("with {}", super::rule_or_mode(tool)),
+            };
+            return PolicyVerdict::Ask { why: None, remedy };
+        }
+        // A rule for the command says nothing of where its output goes.
+        let is_allowed = |file: &&CommandFile| {
+            let accepts = self.mode == Mode::AcceptEdits;
+            accepts || self.rules.allows(self.ruled_file(tool, file))
+        };
+        let redirects = command.files.iter().filter(|file| file.is_redirect() && file.is_written());
+        match { redirects }.find(|file| !is_allowed(file)) {
+            None => PolicyVerdict::Allow(AllowedBy::Rules),
+            Some(file) => {
+                let named = file.named();
+                let below = self.roots.below(named).unwrap_or(named).display();
+                let why = format!("it writes {below} by `{}`", file.by);
+                let rules = [format!("Edit({below})")];
+                let remedy = format!("with {} or the mode acceptEdits", allow_list(&rules));
+                PolicyVerdict::Ask { why: Some(why), remedy }
+            }
+        }
+    }
+
+    /// The rules that together allow the command.
+    pub(in crate::permissions) fn rules_allowing<'a>(
+        &'a self,
+        tool: &'a str,
+        command: &'a CommandAnalysis,
+    ) -> Vec<&'a str> {
+        self.rules.allowing_parts(self.ruled_command(tool, command))
+    }
+
+    /// What of the command rules that deny or ask may not see.
+    fn hides_from_rules(&self, command: &CommandAnalysis) -> Option<&'static str> {
+        let restricts_commands = self.rules.restrict_commands();
+        let hides_files = command.has_more_files() && self.rules.restrict_paths();
+        if hides_files || (command.doubt().is_some() && restricts_commands) {
+            return Some("a part of the line");
+        }
+        let is_uncertain = command.has_uncertain_name() && restricts_commands;
+        is_uncertain.then_some("the name of a program")
+    }
+
+    fn ruled_command<'a>(&'a self, tool: &'a str, command: &'a CommandAnalysis) -> RuledCall<'a> {
+        let (kind, command) = (AccessKind::Command, Some(command));
+        RuledCall { tool, kind, reached: None, command, roots: &self.roots }
+    }
+
+    fn ruled_file<'a>(&'a self, tool: &'a str, file: &'a CommandFile) -> RuledCall<'a> {
+        let kind = if file.is_written() { AccessKind::Edit } else { AccessKind::Read };
+        RuledCall { tool, kind, reached: Some(file.reached()), command: None, roots: &self.roots }
+    }
+
+    /// Judges a command that would run without a sandbox. Nothing confines it, so no rule and
+    /// no mode can replace a person's approval.
+    fn judge_without_sandbox(&self, tool: &str, command: &CommandAnalysis) -> PolicyVerdict {
+        let because = self.confined.because();
+        if self.sandbox == Sandbox::Required {
+            return PolicyVerdict::Deny(format!(
+                "{tool} runs only in a sandbox here (`--sandbox required`), and there is \
+                 none{because}"
+            ));
+        }
+        let off = "with `--sandbox off` (commands then have all rights of the server's user)";
+        let is_allowed = self.mode == Mode::BypassPermissions
+            || self.rules.allows(self.ruled_command(tool, command));
+        let also =
+            if is_allowed { String::new() } else { format!(" and {}", super::rule_or_mode(tool)) };
+        let why = Some(format!("there is no sandbox to run it in{because}"));
+        PolicyVerdict::Ask { why, remedy: format!("{off}{also}") }
+    }
+}
+
+/// How a line that is not understood avoids the question.
+const SPLIT: &str = "by several short commands instead of this one";
+
+fn asks(why: String, remedy: &str) -> PolicyVerdict {
+    PolicyVerdict::Ask { why: Some(why), remedy: remedy.to_owned() }
+}
+
+fn critical(operand: &str, path: &str) -> PolicyVerdict {
+    let why = format!("`{operand}` would remove {path}");
+    PolicyVerdict::Ask {
+        why: Some(why),
+        remedy: "only when asked: no rule and no mode does".to_owned(),
+    }
+}
+
+fn hidden_from_rules(what: &str) -> PolicyVerdict {
+    let why = format!("{what} is known only when it runs, and rules deny or ask about some");
+    PolicyVerdict::Ask { why: Some(why), remedy: SPLIT.to_owned() }
+}
+
+fn allow_list(rules: &[String]) -> String {
+    let rules: Vec<String> = rules.iter().map(|rule| format!("{rule:?}")).collect();
+    format!("`permissions.allow = [{}]`", rules.join(", "))
+}

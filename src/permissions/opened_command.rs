@@ -1,0 +1,229 @@
+//! Reads a command line against the disk: its parts, the files that it names and what they lead
+//! to. The verdict on it is the policy's.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use super::commands::{
+    self, BashPattern, CriticalRemoval, Doubt, OperandPath, ParsedCommand, Place, Risk,
+    UnparsedCommand,
+};
+use super::path_lists::{PROTECTED, SENSITIVE};
+use super::path_pattern::PatternRoots;
+use crate::workspace::{Target, Workspace};
+
+pub(super) use self::files::{CommandFile, OwnState, UnknownFile};
+
+mod below;
+mod expand;
+mod files;
+#[cfg(test)]
+mod tests;
+
+/// A command, and where it would run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CommandLine {
+    pub(crate) line: String,
+    pub(crate) directory: PathBuf,
+    /// The directory with every link resolved.
+    pub(crate) real_directory: PathBuf,
+}
+
+/// A command with what is known of it.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenedCommand {
+    pub(super) command_line: CommandLine,
+    analysis: CommandAnalysis,
+}
+
+/// What the policy has to know of a command.
+#[derive(Clone, Debug)]
+pub(super) struct CommandAnalysis {
+    parsed: Result<ParsedCommand, Box<UnparsedCommand>>,
+    pub(super) files: Vec<CommandFile>,
+    /// Files that are known only when the command runs.
+    pub(super) unknown: Vec<UnknownFile>,
+    pub(super) removals: Vec<CriticalRemoval>,
+    pub(super) risks: Vec<Risk>,
+    /// A program of the line that PATH leads to below a root, where anybody may have put it.
+    planted: Option<PathBuf>,
+}
+
+/// Where commands run.
+#[derive(Clone, Copy)]
+pub(super) struct Surroundings<'a> {
+    pub(super) workspace: &'a Workspace,
+    pub(super) roots: &'a PatternRoots,
+    /// Whether the path, or what it leads to, is in the server's own state directory.
+    pub(super) is_own_state: &'a dyn Fn(&Path, Option<&Target>) -> bool,
+    /// The value of PATH.
+    pub(super) search_path: &'a OsStr,
+    /// Directories besides the roots that commands can write to.
+    pub(super) writable: &'a [PathBuf],
+}
+
+impl OpenedCommand {
+    /// Reads the disk, and parses for up to 50 ms.
+    pub(super) fn open(command_line: CommandLine, surroundings: Surroundings<'_>) -> Self {
+        let analysis = CommandAnalysis::new(&command_line, surroundings);
+        Self { command_line, analysis }
+    }
+
+    pub(super) fn files_mut(&mut self) -> &mut [CommandFile] {
+        &mut self.analysis.files
+    }
+
+    pub(super) fn analysis(&self) -> &CommandAnalysis {
+        &self.analysis
+    }
+
+    /// Rules that would allow exactly this command.
+    pub(super) fn exact_rules(&self, tool: &str) -> Vec<String> {
+        self.analysis.exact_rules(tool).unwrap_or_default()
+    }
+
+    /// What speaks against it, the gravest first, for the person who approves.
+    pub(super) fn risks(&self) -> &[Risk] {
+        &self.analysis.risks
+    }
+}
+
+impl CommandAnalysis {
+    fn new(command_line: &CommandLine, surroundings: Surroundings<'_>) -> Self {
+        let directory = command_line.real_directory.as_path();
+        let place = Place { directory, home: &surroundings.roots.home };
+        let parsed = commands::parse(&command_line.line);
+        match parsed {
+            Err(unparsed) => {
+                let risks = unparsed.risks();
+                Self { risks, ..Self::of_parts(Err(unparsed)) }
+            }
+            Ok(parsed) => {
+                let (files, unknown) = files::open(&parsed.operands(&place), surroundings);
+                let risks = parsed.risks(&place, &is_sensitive);
+                let removals = removals(&parsed, &place, &files);
+                let planted = planted(&parsed, surroundings);
+                Self { parsed: Ok(parsed), files, unknown, removals, risks, planted }
+            }
+        }
+    }
+
+    fn of_parts(parsed: Result<ParsedCommand, Box<UnparsedCommand>>) -> Self {
+        let (files, unknown, removals, risks) = Default::default();
+        Self { parsed, files, unknown, removals, risks, planted: None }
+    }
+
+    /// Why not every part of the line is known.
+    pub(super) fn doubt(&self) -> Option<Doubt> {
+        self.parsed.as_ref().err().map(|unparsed| unparsed.doubt)
+    }
+
+    /// Whether a deny or an ask rule covers any part.
+    pub(super) fn is_matched_by(&self, pattern: &BashPattern) -> bool {
+        match &self.parsed {
+            Ok(parsed) => parsed.is_matched_by(pattern),
+            Err(unparsed) => unparsed.is_matched_by(pattern),
+        }
+    }
+
+    /// Whether allow rules together cover every part.
+    pub(super) fn is_allowed_by(&self, patterns: &[&BashPattern]) -> bool {
+        self.parsed.as_ref().is_ok_and(|parsed| parsed.is_allowed_by(patterns))
+    }
+
+    /// Whether a program's name is known only when the command runs.
+    pub(super) fn has_uncertain_name(&self) -> bool {
+        self.parsed.as_ref().map_or(true, ParsedCommand::has_uncertain_name)
+    }
+
+    /// Whether rules about paths cannot see all files that the line names.
+    pub(super) fn has_more_files(&self) -> bool {
+        self.doubt().is_some() || self.files.len() == files::MAX_FILES
+    }
+
+    /// Whether the line is proven to change nothing.
+    pub(super) fn is_read_only(&self, is_sandboxed: bool) -> bool {
+        let is_proven = self.parsed.as_ref().is_ok_and(|parsed| parsed.is_read_only(is_sandboxed));
+        is_proven && self.planted.is_none() && self.unknown.is_empty()
+    }
+
+    /// Whether the line only reads, and changes files that it names.
+    pub(super) fn is_plain_edit(&self) -> bool {
+        let is_proven = self.parsed.as_ref().is_ok_and(ParsedCommand::is_plain_edit);
+        is_proven && self.planted.is_none() && self.unknown.is_empty()
+    }
+
+    /// Rules that would allow exactly this line, one for each part; `None` if none can.
+    pub(super) fn exact_rules(&self, tool: &str) -> Option<Vec<String>> {
+        let patterns = self.parsed.as_ref().ok()?.exact_patterns()?;
+        Some(patterns.into_iter().map(|pattern| format!("{tool}({pattern})")).collect())
+    }
+}
+
+/// A redirect to such a path is a risk.
+fn is_sensitive(path: &OperandPath) -> bool {
+    let path = match path {
+        OperandPath::Known(path) | OperandPath::Relative(path) => path.as_path(),
+        OperandPath::Pattern(pattern) => Path::new(pattern),
+        OperandPath::Unknown(_) => return false,
+    };
+    [&SENSITIVE, &PROTECTED].iter().any(|list| list.covering(path).is_some())
+}
+
+/// The critical removals by the text of the line, and those by what its files lead to.
+fn removals(
+    parsed: &ParsedCommand,
+    place: &Place<'_>,
+    files: &[CommandFile],
+) -> Vec<CriticalRemoval> {
+    let mut removals = parsed.critical_removals(place);
+    let removed = files.iter().filter(|file| matches!(file.by.as_str(), "rm" | "rmdir"));
+    removals.extend(removed.filter_map(|file| {
+        let path = file.leads_to().to_owned();
+        let is_critical = commands::is_critical(&path, place);
+        let operand = file.named().display().to_string();
+        is_critical.then(|| CriticalRemoval { program: file.by.clone(), operand, path })
+    }));
+    removals
+}
+
+/// The first program of the line that PATH leads to where a command may have written it.
+fn planted(parsed: &ParsedCommand, surroundings: Surroundings<'_>) -> Option<PathBuf> {
+    let Surroundings { roots, search_path, writable, .. } = surroundings;
+    let found = |name: &str| {
+        let mut candidates = env::split_paths(search_path).map(|directory| directory.join(name));
+        candidates.find(|candidate| is_program(candidate))
+    };
+    let is_planted = |program: &PathBuf| {
+        let real = fs::canonicalize(program).unwrap_or_else(|_| program.clone());
+        let is_below = |path: &Path| {
+            roots.below(path).is_some() || writable.iter().any(|place| path.starts_with(place))
+        };
+        !program.is_absolute() || is_below(program) || is_below(&real)
+    };
+    parsed.programs().filter_map(found).find(is_planted)
+}
+
+fn is_program(path: &Path) -> bool {
+    let metadata = fs::metadata(path);
+    metadata.is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+impl OpenedCommand {
+    /// A command of which only the text is looked at.
+    pub(crate) fn for_test(command_line: CommandLine) -> Self {
+        let analysis = CommandAnalysis::of_parts(commands::parse(&command_line.line));
+        Self { command_line, analysis }
+    }
+}
+
+#[cfg(test)]
+impl CommandAnalysis {
+    /// A line of which only the text is looked at.
+    pub(super) fn for_test(line: &str) -> Self {
+        Self::of_parts(commands::parse(line))
+    }
+}

@@ -1,0 +1,445 @@
+//! What becomes of commands, judged against real files.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use insta::assert_snapshot;
+
+use crate::permissions::judge::Confined;
+use crate::permissions::{
+    AccessKind, AccessRequest, ExcludedPaths, Grants, Judgement, KnownTool, Mode,
+    PermissionSettings, Permissions, Refusal, Sandbox,
+};
+use crate::processes::confinement::Level;
+use crate::workspace::Workspace;
+
+const KNOWN: [KnownTool<'_>; 4] = [
+    KnownTool { name: "Read", aliases: &[], access: AccessKind::Read },
+    KnownTool { name: "Grep", aliases: &[], access: AccessKind::Read },
+    KnownTool { name: "Edit", aliases: &[], access: AccessKind::Edit },
+    KnownTool { name: "Bash", aliases: &["shell"], access: AccessKind::Command },
+];
+
+/// A workspace `ws`, with secrets and control files, and `out` beside it.
+struct Ground {
+    directory: tempfile::TempDir,
+    mode: Mode,
+    sandbox: Sandbox,
+    level: Option<Level>,
+    auto_allow: bool,
+    settings: PermissionSettings,
+}
+
+impl Ground {
+    /// In the mode default, without a sandbox because the operator wants none.
+    fn new() -> Self {
+        let ground = Self {
+            directory: tempfile::tempdir().unwrap(),
+            mode: Mode::Default,
+            sandbox: Sandbox::Off,
+            level: None,
+            auto_allow: false,
+            settings: PermissionSettings::default(),
+        };
+        for directory in ["ws/src", "ws/.git/hooks", "ws/plain", "ws/state", "out", "home", "bin"] {
+            fs::create_dir_all(ground.path(directory)).unwrap();
+        }
+        for file in ["ws/a", "ws/src/b", "ws/.env", "ws/plain/c", "ws/state/keys.toml", "out/x"] {
+            fs::write(ground.path(file), "x").unwrap();
+        }
+        symlink(ground.path("out/x"), ground.path("ws/link")).unwrap();
+        symlink(ground.path("ws/.env"), ground.path("ws/alias")).unwrap();
+        ground
+    }
+
+    /// Without a state directory in the workspace.
+    fn without_state(self) -> Self {
+        fs::remove_dir_all(self.path("ws/state")).unwrap();
+        self
+    }
+
+    fn in_mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    fn at_level(mut self, level: Level, auto_allow: bool) -> Self {
+        (self.level, self.auto_allow, self.sandbox) = (Some(level), auto_allow, Sandbox::Auto);
+        self
+    }
+
+    fn without_sandbox(mut self) -> Self {
+        (self.level, self.sandbox) = (None, Sandbox::Auto);
+        self
+    }
+
+    fn allow(mut self, rules: &[&str]) -> Self {
+        self.settings.allow = rules.iter().map(|rule| (*rule).to_owned()).collect();
+        self
+    }
+
+    fn ask(mut self, rules: &[&str]) -> Self {
+        self.settings.ask = rules.iter().map(|rule| (*rule).to_owned()).collect();
+        self
+    }
+
+    fn deny(mut self, rules: &[&str]) -> Self {
+        self.settings.deny = rules.iter().map(|rule| (*rule).to_owned()).collect();
+        self
+    }
+
+    fn path(&self, relative: &str) -> PathBuf {
+        self.directory.path().canonicalize().unwrap().join(relative)
+    }
+
+    fn permissions(&self) -> Permissions {
+        let settings = PermissionSettings { mode: self.mode, ..self.settings.clone() };
+        let workspace = Arc::new(Workspace::open(vec![self.path("ws")]).unwrap());
+        let excluded = ExcludedPaths::below(&self.path("ws/state"));
+        let permissions =
+            Permissions::new(&settings, &KNOWN, self.sandbox, workspace, excluded).unwrap();
+        let search_path = format!("{}:/usr/bin:/bin", self.path("bin").display());
+        let mut permissions =
+            permissions.at_home(&self.path("home")).with_search_path(search_path.as_ref());
+        permissions.policy.auto_allow = self.auto_allow;
+        permissions.policy.confined = Confined { level: self.level, why: None };
+        permissions
+    }
+
+    /// `allowed`, `denied: …` or `asks: …`.
+    async fn judged(&self, line: &str) -> String {
+        let line = line.replace("$OUT", &self.path("out").display().to_string());
+        let request = AccessRequest::Command { line, directory: self.path("ws") };
+        let permissions = self.permissions();
+        let grants = Grants::default();
+        let judged = permissions.judge("Bash", AccessKind::Command, request, &grants).await;
+        let told = match judged {
+            Ok(Judgement::Permitted(_)) => "allowed".to_owned(),
+            Ok(Judgement::Asks(asked)) => format!("asks: {}", asked.why().unwrap_or("-")),
+            Err(Refusal::Policy(why) | Refusal::Path(why)) => format!("denied: {why}"),
+        };
+        told.replace(&self.path("").display().to_string(), "/…/")
+    }
+
+    #[track_caller]
+    fn check(&self, lines: &[&str], expected: &str) -> impl Future<Output = ()> {
+        let caller = std::panic::Location::caller();
+        async move {
+            for line in lines {
+                let judged = self.judged(line).await;
+                assert!(judged.starts_with(expected), "{caller}: `{line}`: {judged}");
+            }
+        }
+    }
+
+    async fn table(&self, lines: &[&str]) -> String {
+        let mut table = String::new();
+        for line in lines {
+            let judged = self.judged(line).await;
+            let _ = writeln!(table, "{line} | {judged}");
+        }
+        table
+    }
+}
+
+/// Changes the ground.
+type Situation = fn(Ground) -> Ground;
+
+fn corpus(json: &str) -> Vec<String> {
+    serde_json::from_str(json).unwrap()
+}
+
+#[tokio::test]
+async fn commands_proven_to_read_run_in_every_mode_where_something_confines_them() {
+    let reading = ["ls -la", "cat a", "cd src && cat b | head -n 1", "grep x a; pwd", "echo a"];
+    for mode in [Mode::Plan, Mode::DontAsk, Mode::Default, Mode::AcceptEdits] {
+        Ground::new().in_mode(mode).check(&reading, "allowed").await;
+        let confined = Ground::new().in_mode(mode).at_level(Level::Landlock, false);
+        confined.check(&reading, "allowed").await;
+        confined.check(&["git status", "git log --oneline | head -n 3"], "allowed").await;
+    }
+    Ground::new().check(&["git status"], "asks: -").await;
+    Ground::new().without_sandbox().check(&reading, "asks: there is no sandbox").await;
+    let plan = Ground::new().in_mode(Mode::Plan);
+    plan.check(&["touch a", "cat a > b", "make", "git status"], "denied: Bash is not").await;
+}
+
+#[tokio::test]
+async fn s1_the_corpora_hold_in_the_mode_default() {
+    let ground = Ground::new().at_level(Level::Bwrap, false);
+    for line in corpus(include_str!("../../../tests/corpus/shell-must-ask.json")) {
+        let judged = ground.judged(&line).await;
+        assert!(!judged.starts_with("allowed"), "`{line}`: {judged}");
+    }
+    for line in corpus(include_str!("../../../tests/corpus/shell-may-run.json")) {
+        let judged = ground.judged(&line).await;
+        assert_eq!(judged, "allowed", "`{line}`");
+    }
+}
+
+#[tokio::test]
+async fn s2_s3_an_allow_rule_needs_every_part_and_a_deny_rule_one() {
+    let allows = Ground::new().allow(&["Bash(npm run *)", "Bash(make)"]);
+    allows
+        .check(&["npm run build", "make", "make && npm run test", "timeout 5 make"], "allowed")
+        .await;
+    let others = ["npm publish", "npm run build; npm publish", "make $(id)", "makes", "sudo make"];
+    allows.check(&others, "asks: ").await;
+    let denies = Ground::new().in_mode(Mode::BypassPermissions).deny(&["Bash(git push *)"]);
+    let pushes =
+        ["git push", "make; git push -f", "sudo git push", "sh -c 'git push'", "$(git push)"];
+    denies.check(&pushes, "denied: the rule `Bash(git push *)`").await;
+    denies.check(&["git pull", "make"], "allowed").await;
+    // Rules cannot see what these run.
+    denies.check(&["$X push", "echo 'unclosed"], "asks: ").await;
+    denies.check(&["git push \""], "denied: the rule `Bash(git push *)`").await;
+}
+
+#[tokio::test]
+async fn an_ask_rule_asks_whatever_allows_the_command() {
+    let ground =
+        Ground::new().in_mode(Mode::BypassPermissions).ask(&["Bash(git push *)", "Edit(a)"]);
+    ground.check(&["git push", "make; git push"], "asks: the rule `Bash(git push *)`").await;
+    ground.check(&["echo x > a", "tee a", "cp src/b a"], "asks: the rule `Edit(a)`").await;
+    ground.check(&["echo x > src/b"], "allowed").await;
+}
+
+#[tokio::test]
+async fn s4_the_files_of_a_command_are_judged_as_reads_and_writes() {
+    let ground = Ground::new().allow(&["Bash"]);
+    assert_snapshot!(ground.table(&[
+        "cat a", "cat .env", "cat .e*", "cat alias", "cat link", "cat /etc/hostname", "cat ~/x",
+        "cat src/../.env", "head < .env", "grep -r x .", "grep -r x src", "cp a .git/hooks/x",
+        "echo x > .git/hooks/pre-commit", "echo x >> $OUT/x", "cat $X", "cat state/keys.toml",
+        "tee /etc/passwd", "echo x > /dev/null", "make 2>&1", "cat 'unclosed",
+        "env X=1 cat .env", "sh -c 'cat .env'", "cat /proc/self/environ",
+    ]).await, @r"
+    cat a | allowed
+    cat .env | asks: `.env` may hold secrets
+    cat .e* | asks: `.env` may hold secrets
+    cat alias | asks: `.env` may hold secrets
+    cat link | asks: /…/ws/link is outside the workspace: it leads to /…/out/x
+    cat /etc/hostname | asks: /etc/hostname is outside the workspace
+    cat ~/x | asks: /…/home/x is outside the workspace
+    cat src/../.env | asks: `.env` may hold secrets
+    head < .env | asks: `.env` may hold secrets
+    grep -r x . | denied: the server's own state directory is in /…/ws
+    grep -r x src | allowed
+    cp a .git/hooks/x | asks: `.git` decides what other programs run
+    echo x > .git/hooks/pre-commit | asks: `.git` decides what other programs run
+    echo x >> $OUT/x | asks: /…/out/x is outside the workspace
+    cat $X | asks: what `cat` reads by `$X` is known only when it runs
+    cat state/keys.toml | denied: /…/ws/state/keys.toml is in the server's own state directory
+    tee /etc/passwd | denied: no tool writes to /etc/passwd, in any mode
+    echo x > /dev/null | allowed
+    make 2>&1 | allowed
+    cat 'unclosed | asks: the command line does not parse
+    env X=1 cat .env | asks: `.env` may hold secrets
+    sh -c 'cat .env' | asks: `.env` may hold secrets
+    cat /proc/self/environ | denied: Bash does not run this: it reads the environment of a process, where secrets may be
+    ");
+}
+
+#[tokio::test]
+async fn a_rule_that_names_a_path_waives_the_question_about_it() {
+    let ground = Ground::new().allow(&["Bash", "Read(.env)", "Edit(.git/hooks/**)"]);
+    ground.check(&["cat .env", "cp a .git/hooks/x"], "allowed").await;
+    let ground = Ground::new().allow(&["Bash", "Read", "Read(**)", "Edit(**)"]);
+    ground.check(&["cat .env", "cp a .git/hooks/x"], "asks: ").await;
+    let ground = Ground::new();
+    let named = format!("Read(/{}/**)", ground.path("out").display());
+    let ground = ground.allow(&["Bash", &named]);
+    ground.check(&["cat link"], "asks: ").await;
+    ground.check(&["cat $OUT/x"], "allowed").await;
+}
+
+#[tokio::test]
+async fn a_denied_path_is_denied_to_commands_too() {
+    let ground =
+        Ground::new().in_mode(Mode::BypassPermissions).deny(&["Read(plain/**)", "Edit(src/b)"]);
+    fs::hard_link(ground.path("ws/src/b"), ground.path("ws/other")).unwrap();
+    let denied = ["cat plain/c", "cat < plain/c", "cp plain/c a", "cat p*/c", "grep x plain/c"];
+    ground.check(&denied, "denied: the rule `Read(plain/**)`").await;
+    ground
+        .check(
+            &["rm src/b", "echo x > src/b", "sed -i s/x/y/ src/b"],
+            "denied: the rule `Edit(src/b)`",
+        )
+        .await;
+    ground.check(&["echo x > other"], "denied: the rule `Edit(src/b)`").await;
+    ground.check(&["cat src/b", "cat a"], "allowed").await;
+}
+
+#[tokio::test]
+async fn redirects_are_judged_as_edits() {
+    let ground = Ground::new().allow(&["Bash(echo *)"]);
+    ground.check(&["echo x > new"], "asks: it writes new by `>`").await;
+    ground.check(&["echo x 2>/dev/null", "echo x 2>&1"], "allowed").await;
+    let ground = Ground::new().allow(&["Bash(echo *)", "Edit(new)"]);
+    ground.check(&["echo x > new"], "allowed").await;
+    ground.check(&["echo x > newer"], "asks: ").await;
+    let accepting = Ground::new().in_mode(Mode::AcceptEdits).allow(&["Bash(echo *)"]);
+    accepting.check(&["echo x > new"], "allowed").await;
+    accepting.check(&["echo x > .envrc", "echo x > .env"], "asks: ").await;
+}
+
+#[tokio::test]
+async fn the_mode_acceptedits_takes_plain_changes_inside_the_roots() {
+    let ground = Ground::new().without_state().in_mode(Mode::AcceptEdits);
+    let plain = [
+        "mkdir -p x/y",
+        "touch x",
+        "rm -rf plain",
+        "mv a c",
+        "cp -r src dst",
+        "cat a && rm a",
+        "sed -i s/x/y/ a",
+        "rmdir x",
+    ];
+    ground.check(&plain, "allowed").await;
+    let others = [
+        "rm -rf .git",
+        "touch .envrc",
+        "cp a $OUT/y",
+        "mv a .git/hooks/x",
+        "rm $X",
+        "make",
+        "sed -i '1e id' a",
+        "sed -i 'w z' a",
+        "touch x > y",
+        "rm *",
+        "cp .env b",
+        "cp link b",
+        "X=1 rm a",
+    ];
+    ground.check(&others, "asks: ").await;
+    Ground::new().check(&plain, "asks: ").await;
+    Ground::new().in_mode(Mode::DontAsk).check(&plain, "denied: ").await;
+}
+
+#[tokio::test]
+async fn s5_critical_removals_ask_even_in_the_mode_bypasspermissions() {
+    let ground = Ground::new().without_state().in_mode(Mode::BypassPermissions);
+    symlink(ground.path("home"), ground.path("ws/nest")).unwrap();
+    let critical = [
+        "rm -rf /",
+        "rm -rf ~",
+        "rm -rf .",
+        "rm -rf ..",
+        "sudo rm -rf /usr",
+        "rm -rf nest/",
+        "sh -c 'rm -rf ~/'",
+        "make && rm -r $HOME",
+    ];
+    ground.check(&critical, "asks: `").await;
+    ground.check(&["rm -rf plain", "cat .env", "cat /etc/hostname"], "allowed").await;
+    let strict = Ground::new().in_mode(Mode::DontAsk).allow(&["Bash"]);
+    strict.check(&["rm -rf ~"], "denied: ").await;
+}
+
+#[tokio::test]
+async fn auto_allow_holds_in_bwrap_alone_and_leaves_the_questions_about_paths() {
+    for mode in [Mode::Default, Mode::AcceptEdits, Mode::DontAsk] {
+        let ground = Ground::new().in_mode(mode).at_level(Level::Bwrap, true);
+        ground.check(&["make", "npm test && touch x", "echo x > new"], "allowed").await;
+        let refused = if mode == Mode::DontAsk { "denied: " } else { "asks: " };
+        ground
+            .check(&["cat .env", "cp a .git/hooks/x", "cat 'x", "cat $X", "rm -rf ~"], refused)
+            .await;
+        let landlock = Ground::new().in_mode(mode).at_level(Level::Landlock, true);
+        landlock.check(&["make"], refused).await;
+    }
+    let denying = Ground::new().at_level(Level::Bwrap, true).deny(&["Bash(npm publish *)"]);
+    denying.check(&["npm publish", "a; npm publish"], "denied: ").await;
+    denying.check(&["$X", "cat $(echo a"], "asks: ").await;
+}
+
+#[tokio::test]
+async fn s6_a_program_that_the_workspace_brings_is_not_taken_for_one_that_reads() {
+    let ground = Ground::new();
+    fs::remove_dir(ground.path("bin")).unwrap();
+    symlink(ground.path("ws/plain"), ground.path("bin")).unwrap();
+    ground.check(&["ls"], "allowed").await;
+    fs::write(ground.path("ws/plain/ls"), "#!/bin/sh\n").unwrap();
+    let mode = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+    fs::set_permissions(ground.path("ws/plain/ls"), mode).unwrap();
+    ground.check(&["ls", "cat a | ls"], "asks: ").await;
+}
+
+#[tokio::test]
+async fn s7_a_search_of_a_whole_directory_asks_about_what_it_would_show() {
+    let ground = Ground::new().allow(&["Bash(grep *)"]);
+    ground.check(&["grep -r x src", "grep -rn x src plain"], "allowed").await;
+    ground.check(&["grep -r x", "grep -r x ."], "denied: ").await;
+    let ground = ground.without_state();
+    ground.check(&["grep -r x", "grep -r x ."], "asks: `grep` would read").await;
+    let denying = Ground::new().allow(&["Bash(grep *)"]).deny(&["Read(src/b)"]);
+    denying.check(&["grep -r x src"], "asks: `grep` would read").await;
+    denying.check(&["grep -r x plain"], "allowed").await;
+    symlink(ground.path("ws"), ground.path("ws/plain/up")).unwrap();
+    ground.check(&["grep -R x plain"], "asks: `grep` would read").await;
+}
+
+#[tokio::test]
+async fn the_rows_on_commands_in_the_documentation_are_what_the_policy_says() {
+    const TEXT: &str = include_str!("../../../docs/permissions.md");
+    const MODES: [Mode; 5] =
+        [Mode::Plan, Mode::DontAsk, Mode::Default, Mode::AcceptEdits, Mode::BypassPermissions];
+    let off = |ground: Ground| ground;
+    let none = Ground::without_sandbox;
+    let auto_allow = |ground: Ground| ground.at_level(Level::Bwrap, true);
+    let required = |ground: Ground| Ground { sandbox: Sandbox::Required, ..ground };
+    let rows: [(&str, Situation, &str); 12] = [
+        ("run a command that only reads", off, "cat a"),
+        ("run mkdir, touch, rm, rmdir, mv, cp, sed on files of the workspace", off, "rm a"),
+        ("run another command", off, "make"),
+        ("run another command in bwrap, with `sandbox.auto_allow`", auto_allow, "make"),
+        ("run a command that reads a file that may hold secrets", off, "cat .env"),
+        ("run a command that writes a protected file", off, "cp a .envrc"),
+        ("run a command that names a file outside the workspace", off, "cat $OUT/x"),
+        ("run a command that does not parse", off, "echo 'a"),
+        ("remove `/`, home or the working directory", off, "rm -rf ~"),
+        ("run a command that only reads, no sandbox there", none, "cat a"),
+        ("run another command, no sandbox there", none, "make"),
+        ("run a command, sandbox required and not there", required, "make"),
+    ];
+    for (what, situation, line) in rows {
+        let mut verdicts = Vec::new();
+        for mode in MODES {
+            let judged = situation(Ground::new().in_mode(mode)).judged(line).await;
+            verdicts.push(
+                match judged.split_once(':').map_or(judged.as_str(), |(verdict, _)| verdict) {
+                    "allowed" => "allow",
+                    "asks" => "ask",
+                    _ => "deny",
+                },
+            );
+        }
+        let row = format!("| {what} | {} |\n", verdicts.join(" | "));
+        assert!(TEXT.contains(&row), "{row}");
+    }
+}
+
+#[tokio::test]
+async fn s7_a_command_with_very_many_files_is_asked_about_after_a_bounded_look() {
+    let ground = Ground::new().without_state().allow(&["Bash"]);
+    for number in 0..4500 {
+        fs::create_dir(ground.path(&format!("ws/plain/{number}"))).unwrap();
+    }
+    let many = format!("cat {}", "a ".repeat(300));
+    assert!(ground.judged(&many).await.starts_with("allowed"), "one file is looked at once");
+    let names: Vec<String> = (0..300).map(|number| format!("plain/{number}")).collect();
+    let different = format!("cat {}", names.join(" "));
+    assert!(ground.judged(&different).await.starts_with("asks: what `cat` reads by"));
+    // The walks of all operands together are bounded.
+    let one = ground.judged("grep -r x plain").await;
+    assert_eq!(one, "allowed");
+    let walks =
+        "grep -r x plain plain/../plain src/../plain src/../src/../plain plain/../src/../plain";
+    assert!(ground.judged(walks).await.starts_with("asks: `grep` would read more of"));
+    let hidden = Ground::new().in_mode(Mode::BypassPermissions).deny(&["Read(private)"]);
+    assert!(hidden.judged(&different).await.starts_with("asks: a part of the line"));
+}
