@@ -8,13 +8,22 @@
 //! the socket closes: a dropped future, an aborted turn and a killed server look the same
 //! to it. The server itself ends what outlives a supervisor ([`orphans`]).
 
+mod bwrap;
 mod command_state;
+pub(crate) mod confinement;
+mod control_files;
 mod environment;
 mod kernel;
+mod masks;
+pub mod measured;
 mod orphans;
 mod output;
+mod placeholders;
+pub(crate) mod places;
+mod probe;
 mod protocol;
 mod runner;
+pub(crate) mod sandbox;
 pub(crate) mod supervisor;
 mod terminal;
 #[cfg(test)]
@@ -24,9 +33,10 @@ mod tests;
 mod tree;
 
 pub(crate) use command_state::EndCause;
-pub(crate) use environment::Environment;
+pub(crate) use environment::{Environment, is_forbidden};
 pub(crate) use kernel::{execute, take_descriptor};
 pub(crate) use orphans::{end_supervisors, watch_orphans};
+pub(crate) use output::Capture;
 pub(crate) use protocol::{Exit, FinalDirectory};
-pub(crate) use runner::{Command, Finished, Limits, RunError, Runner};
+pub(crate) use runner::{Command, Finished, Limits, ProgramInput, RunError, Runner};
 pub(crate) use tree::start_time;

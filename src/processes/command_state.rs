@@ -25,6 +25,7 @@ pub(crate) enum EndCause {
     TimedOut,
     Cancelled,
     TooMuchOutput,
+    TooManyProcesses,
 }
 
 /// Everything that can happen to a started command.
@@ -74,6 +75,8 @@ pub(super) struct CommandState {
     pub(super) leftovers: usize,
     /// The supervisor has reported that nothing is left, and is about to exit.
     pub(super) is_over: bool,
+    /// The supervisor has the job.
+    pub(super) is_taken: bool,
     /// Why nothing ran, as the supervisor reported.
     pub(super) not_started: Option<(LaunchStep, i32)>,
 }
@@ -88,6 +91,7 @@ impl CommandState {
             moved: FinalDirectory::Not,
             leftovers: 0,
             is_over: false,
+            is_taken: false,
             not_started: None,
         }
     }
@@ -130,6 +134,16 @@ impl CommandState {
     /// counts, and counts are bounded.
     fn reported(&mut self, report: Report, phase: Phase) -> CommandEffect {
         match report {
+            Report::Taken => {
+                self.is_taken = true;
+                return CommandEffect::Nothing;
+            }
+            Report::TooManyProcesses => {
+                if self.phase == Phase::Running {
+                    self.cause = EndCause::TooManyProcesses;
+                }
+                return CommandEffect::Nothing;
+            }
             Report::Ended { exit, moved } if self.exit.is_none() => {
                 self.exit = Some(exit);
                 self.moved = moved;

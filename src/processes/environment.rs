@@ -1,7 +1,11 @@
 //! Selects the environment variables of commands.
 
+mod forbidden;
+
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+pub(crate) use self::forbidden::is_forbidden;
 
 /// Variables that commands inherit if they are set. All others are left out: keys,
 /// `LD_*`, `BASH_ENV`, `NODE_OPTIONS`, `PYTHON*` and others that make programs run code.
@@ -42,8 +46,33 @@ impl Environment {
         home.unwrap_or_else(|| PathBuf::from("/"))
     }
 
-    pub(super) fn variables(&self) -> &[(OsString, OsString)] {
-        &self.0
+    /// The directories in which programs are looked for.
+    pub(crate) fn search_path(&self) -> &OsStr {
+        self.0.iter().find(|(name, _)| name == "PATH").map_or(OsStr::new(""), |(_, path)| path)
+    }
+
+    /// The same with variables of settings files, the later before the earlier, less those that
+    /// no command is given.
+    pub(super) fn with_variables<'a>(
+        &self,
+        variables: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Self {
+        let mut all = self.0.clone();
+        for (name, value) in variables.into_iter().filter(|(name, _)| !is_forbidden(name)) {
+            all.retain(|(known, _)| known != name);
+            all.push((name.into(), value.into()));
+        }
+        Self(all)
+    }
+
+    /// All variables, with the directory for temporary files that a confinement gives.
+    pub(super) fn with_temporary(&self, directory: Option<&Path>) -> Vec<(OsString, OsString)> {
+        let mut all = self.0.clone();
+        if let Some(directory) = directory {
+            all.retain(|(name, _)| name != "TMPDIR");
+            all.push(("TMPDIR".into(), directory.into()));
+        }
+        all
     }
 }
 
@@ -80,6 +109,23 @@ mod tests {
 
         let set = SET.map(|(name, _)| name.to_owned());
         assert_eq!(names, [&["PATH".to_owned(), "LC_ALL".to_owned()], &set[..]].concat());
+    }
+
+    #[test]
+    fn a_settings_file_gives_a_command_no_key_and_no_code() {
+        let environment = Environment::allowed([("LANG".into(), "C".into())]);
+        let given =
+            [("LANG", "de"), ("LD_PRELOAD", "x.so"), ("PATH", "."), ("FOO", "1"), ("FOO", "2")];
+        let environment = environment.with_variables(given);
+        let value = |name: &str| {
+            let mut found = environment.0.iter().filter(|(known, _)| known == name);
+            let value = found.next().map(|(_, value)| value.to_string_lossy().into_owned());
+            assert!(found.next().is_none());
+            value
+        };
+        assert_eq!(value("LANG").as_deref(), Some("de"));
+        assert_eq!((value("FOO").as_deref(), value("LD_PRELOAD")), (Some("2"), None));
+        assert_eq!(value("PATH").as_deref(), Some(DEFAULT_PATH));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::ptr;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 
 /// The process in which a fork returned.
 pub(super) enum Fork {
@@ -36,10 +36,11 @@ pub(super) fn fork_sharing_directory() -> io::Result<Fork> {
 }
 
 fn returned(pid: libc::c_long) -> io::Result<Fork> {
-    match i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        Some(pid) => Ok(Fork::Parent(pid)),
-        None if pid == 0 => Ok(Fork::Child),
-        None => Err(io::Error::last_os_error()),
+    // A negative number would mean every process, or a group of them.
+    match i32::try_from(pid) {
+        Ok(0) => Ok(Fork::Child),
+        Ok(pid @ 1..) => Pid::from_raw(pid).map(Fork::Parent).ok_or_else(io::Error::last_os_error),
+        Ok(_) | Err(_) => Err(io::Error::last_os_error()),
     }
 }
 
@@ -81,6 +82,14 @@ pub(crate) fn take_descriptor(number: RawFd) -> OwnedFd {
     // SAFETY: the caller has checked that it is open and what it is. Nothing in this
     // process has opened it, so nothing else closes it.
     unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+/// Signals every process that this one may signal, but for itself and the first one. The kernel
+/// does it in one step, in which nothing can be started.
+pub(super) fn signal_everyone(signal: Signal) {
+    // SAFETY: takes no pointer. Whoever calls it has made sure that only a command's own
+    // processes can be signalled.
+    unsafe { libc::kill(-1, signal.as_raw()) };
 }
 
 /// Ends this process at once, without destructors or the parent's exit handlers.

@@ -4,9 +4,11 @@
 //! children of the server, which is the subreaper above them. An orphan is a child in a
 //! session of its own that is no supervisor.
 
+use std::any::Any;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use rustix::process::{self, Pid, Signal, WaitOptions};
@@ -48,6 +50,23 @@ pub(super) struct Supervisor {
 struct Running {
     child: Child,
     _listed: Listed,
+    _kept_alive: Option<KeptAlive>,
+}
+
+/// What a command needs until its last process has ended, also if nobody waits for it.
+#[derive(Clone)]
+pub(crate) struct KeptAlive(Arc<dyn Any + Send + Sync>);
+
+impl KeptAlive {
+    pub(super) fn new(value: Arc<dyn Any + Send + Sync>) -> Self {
+        Self(value)
+    }
+}
+
+impl fmt::Debug for KeptAlive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("KeptAlive").field(&Arc::strong_count(&self.0)).finish()
+    }
 }
 
 /// An entry of [`SUPERVISORS`] for as long as it lives.
@@ -67,13 +86,16 @@ pub(super) struct Ended {
 }
 
 impl Supervisor {
-    pub(super) fn start(command: &mut tokio::process::Command) -> io::Result<Self> {
+    pub(super) fn start(
+        command: &mut tokio::process::Command,
+        kept_alive: Option<KeptAlive>,
+    ) -> io::Result<Self> {
         let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
         let child = command.spawn()?;
         let number = child.id().and_then(|id| i32::try_from(id).ok());
         let listed = Listed(number.ok_or_else(|| io::Error::other("it has no number"))?);
         supervisors().insert(listed.0);
-        Ok(Self { running: Some(Running { child, _listed: listed }) })
+        Ok(Self { running: Some(Running { child, _listed: listed, _kept_alive: kept_alive }) })
     }
 
     /// Waits until the supervisor has exited, kills it after `patience`, and ends its

@@ -8,6 +8,9 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::confinement::Confinement;
+use super::probe::Targets;
+
 /// The first line to the supervisor: the command.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Job {
@@ -17,6 +20,12 @@ pub(super) struct Job {
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) directory: OsString,
     pub(super) umask: Option<u32>,
+    /// `None`: the command may do all that this user can.
+    pub(super) confinement: Option<Confinement>,
+    /// What the command tries, and tells on its output, before its program starts.
+    pub(super) probes: Option<Targets>,
+    /// What the command reads on standard input; nothing if this is `None`.
+    pub(super) input: Option<String>,
 }
 
 /// Later lines to the supervisor. A closed socket means `End` with [`CANCEL_GRACE`].
@@ -33,6 +42,9 @@ pub(super) const CANCEL_GRACE: Duration = Duration::from_millis(500);
 /// The supervisor's reports.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Report {
+    /// The supervisor runs, and has taken the job. Until then a sandbox around it may have
+    /// failed.
+    Taken,
     /// The command could not be started; nothing ran.
     NotStarted { step: LaunchStep, errno: i32 },
     /// The command has ended; processes that it started may still run.
@@ -42,6 +54,8 @@ pub(super) enum Report {
     /// KILL was sent, but this many processes remain, for example because they wait for a
     /// device.
     Stuck { processes: usize },
+    /// The command has more processes than it may have, and is being ended.
+    TooManyProcesses,
     /// The command killed the reaper; the monitor has ended the tree.
     Lost,
 }
@@ -51,6 +65,8 @@ pub(super) enum Report {
 pub(crate) enum LaunchStep {
     /// Entering the working directory.
     Directory,
+    /// Putting the confinement in force.
+    Confine,
     /// Executing the program.
     Execute,
 }

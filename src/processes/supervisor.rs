@@ -5,15 +5,17 @@
 //! If a command kills its parent, it kills the reaper; its orphans then become children
 //! of the monitor, which ends them. If it kills both, the server ends the orphans.
 
+mod crowd;
 mod launch;
 mod reaper;
 
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::{env, thread};
 
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::{self, DumpableBehavior, Pid, WaitOptions};
 use rustix::stdio;
 
@@ -24,6 +26,9 @@ use reaper::TICK;
 
 /// The hidden command that makes our binary a supervisor.
 pub(super) const COMMAND: &str = "__supervise";
+
+/// How many processes a command may have at a time. A large build has a few dozen.
+const MAX_PROCESSES: usize = 512;
 
 /// Runs the supervisor if this process was started as one. Must be called first in
 /// `main`: a supervisor forks, so it must not have threads.
@@ -44,6 +49,7 @@ fn supervise() -> io::Result<()> {
     kernel::ignore_no_signals();
     let socket = UnixStream::from(stdio::stdin().try_clone_to_owned()?);
     stdio::dup2_stdin(File::open("/dev/null")?)?;
+    let is_limited = limit_processes();
     // A new session has no terminal. The command leads only a process group in it, so it
     // can never get one.
     process::setsid()?;
@@ -53,10 +59,29 @@ fn supervise() -> io::Result<()> {
 
     let mut orders = BufReader::new(socket.try_clone()?);
     let Some(job) = protocol::read::<Job>(&mut orders)? else { return Ok(()) };
+    protocol::write(&mut &socket, &Report::Taken)?;
     match kernel::fork()? {
-        Fork::Child => reaper::run(job, orders, socket),
+        Fork::Child => reaper::run(job, orders, socket, is_limited),
         Fork::Parent(reaper) => monitor(reaper, socket),
     }
+}
+
+/// Limits the processes of the namespace that this process is the first one of, and returns
+/// whether the kernel does. The server has then handed in its `/proc`: the one inside is
+/// read-only. A kernel before 6.14 has one limit for the whole machine and refuses; then the
+/// reaper counts.
+fn limit_processes() -> bool {
+    let number = env::args().nth(2).and_then(|number| number.parse().ok());
+    let Some(number) = number.filter(|_| process::getpid() == Pid::INIT) else { return false };
+    let proc = kernel::take_descriptor(number);
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let set = |file: &str, value: &str| {
+        let file = openat(&proc, file, flags, Mode::empty());
+        file.is_ok_and(|file| File::from(file).write_all(value.as_bytes()).is_ok())
+    };
+    // For root the `/proc` inside is read-only, so the command cannot do this for itself.
+    set("self/oom_score_adj", launch::OOM_SCORE);
+    set("sys/kernel/pid_max", &MAX_PROCESSES.to_string())
 }
 
 /// Waits for the reaper. Ends the tree itself if the reaper could not.

@@ -22,6 +22,8 @@ fn bash_in(directory: &Path, text: &str) -> Command {
         program: "/bin/bash".into(),
         arguments: ["--noprofile", "--norc", "-c", text].map(str::to_owned).to_vec(),
         directory: directory.to_owned(),
+        confinement: None,
+        kept_alive: None,
     }
 }
 

@@ -24,6 +24,11 @@ pub(super) fn signal_all(signal: Signal) -> usize {
     signal_below(process::getpid(), signal)
 }
 
+/// How many descendants run.
+pub(super) fn count() -> usize {
+    descendants(process::getpid(), &all()).len()
+}
+
 /// Signals the descendants of another process.
 pub(super) fn signal_below(root: Pid, signal: Signal) -> usize {
     let running = descendants(root, &all());

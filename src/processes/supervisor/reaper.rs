@@ -11,7 +11,8 @@ use rustix::io::Errno;
 use rustix::process::{self, Pid, Signal, WaitOptions, WaitStatus};
 use tokio::time::Instant;
 
-use super::{launch, release_output};
+use super::crowd::Crowd;
+use super::{MAX_PROCESSES, launch, release_output};
 use crate::processes::protocol::{
     self, CANCEL_GRACE, Exit, FinalDirectory, Job, LaunchStep, Order, Report,
 };
@@ -20,6 +21,13 @@ use crate::processes::tree;
 /// How often a tree that is being ended is signalled again, because it may have started
 /// more processes.
 pub(super) const TICK: Duration = Duration::from_millis(10);
+
+/// How often the processes are counted.
+const COUNT_EVERY: Duration = Duration::from_millis(25);
+
+/// A command that keeps the processors busy must not keep this process from ending it. Only root
+/// can be more urgent than others.
+const URGENT: i32 = -10;
 
 /// KILL works at once, except on a process that waits for a device.
 const KILL_PATIENCE: Duration = Duration::from_millis(500);
@@ -38,14 +46,19 @@ struct Reaper {
     reports: UnixStream,
     started_in: OsString,
     has_ended: bool,
+    crowd: Crowd,
+    /// The kernel limits the processes; else this one counts them.
+    is_limited: bool,
 }
 
 pub(super) fn run(
     job: Job,
     orders: BufReader<UnixStream>,
     mut reports: UnixStream,
+    is_limited: bool,
 ) -> io::Result<()> {
     process::set_child_subreaper(Some(process::getpid()))?;
+    let crowd = Crowd::new(job.confinement.as_ref());
     let (command, started_in) = match start(&job) {
         Ok(started) => started,
         Err((step, error)) => {
@@ -56,19 +69,19 @@ pub(super) fn run(
     drop(job);
     release_output()?;
 
+    _ = process::setpriority_process(None, URGENT);
     let (sender, events) = mpsc::channel();
     let reaper = sender.clone();
     thread::spawn(move || reap(command, &reaper));
     thread::spawn(move || take_orders(orders, &sender));
-    Reaper { events, reports, started_in, has_ended: false }.watch();
+    Reaper { events, reports, started_in, has_ended: false, crowd, is_limited }.watch();
     Ok(())
 }
 
 fn start(job: &Job) -> Result<(Pid, OsString), (LaunchStep, io::Error)> {
     let enter = || env::set_current_dir(&job.directory).and_then(|()| here());
     let started_in = enter().map_err(|error| (LaunchStep::Directory, error))?;
-    let command = launch::start(job).map_err(|error| (LaunchStep::Execute, error))?;
-    Ok((command, started_in))
+    Ok((launch::start(job)?, started_in))
 }
 
 /// Reaps the command and its orphans until no child is left.
@@ -97,10 +110,20 @@ fn take_orders(mut orders: BufReader<UnixStream>, events: &Sender<Event>) {
 impl Reaper {
     fn watch(mut self) {
         loop {
-            match self.events.recv() {
+            match self.events.recv_timeout(COUNT_EVERY) {
                 Ok(Event::Ended(status)) => self.report_end(status),
                 Ok(Event::End(grace)) => return self.end_tree(grace),
-                Ok(Event::Gone) | Err(_) => return self.report(&Report::Gone { leftovers: 0 }),
+                Err(RecvTimeoutError::Timeout) if self.is_limited => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.crowd.exceeds(MAX_PROCESSES) {
+                        self.crowd.kill();
+                        self.report(&Report::TooManyProcesses);
+                        return self.end_tree(Duration::ZERO);
+                    }
+                }
+                Ok(Event::Gone) | Err(RecvTimeoutError::Disconnected) => {
+                    return self.report(&Report::Gone { leftovers: 0 });
+                }
             }
         }
     }
@@ -125,7 +148,7 @@ impl Reaper {
             if now < kill_at {
                 continue;
             }
-            let processes = tree::signal_all(Signal::KILL);
+            let processes = self.crowd.kill();
             if kill_at + KILL_PATIENCE < now && !has_told {
                 has_told = true;
                 self.report(&Report::Stuck { processes });

@@ -1,0 +1,134 @@
+//! Says what a command may reach. A job carries this value to its supervisor, which applies it
+//! before the command starts. Pure: whoever builds the value decides, and nobody after.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub(super) use self::apply::Prepared;
+pub(super) use self::landlock::scope_signals;
+
+mod apply;
+mod capabilities;
+mod landlock;
+mod seccomp;
+
+/// What holds a command back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
+    /// The distribution's bubblewrap: namespaces of its own, and the filter of system calls.
+    Bwrap,
+    /// Landlock's rules for files, and the filter of system calls.
+    Landlock,
+}
+
+/// Whether a command may use the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Network {
+    #[default]
+    None,
+    /// IPv4 and IPv6, and no other sockets.
+    Full,
+}
+
+/// Confines one command. Paths are absolute and may be missing; a missing one is left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Confinement {
+    pub(crate) level: Level,
+    pub(crate) network: Network,
+    /// The roots of the workspace, and what the operator adds. None lies in another one: a
+    /// command could have put a link to anywhere in its place.
+    pub(crate) writable: Vec<Shown>,
+    /// None lies in what is writable, for the same reason.
+    pub(crate) readable: Vec<Shown>,
+    /// The command's own directory for temporary files.
+    pub(crate) temporary: Place,
+    /// What `~` means. Only what `readable` names of it can be seen.
+    pub(crate) home: Place,
+    /// Outer ones first. Landlock has no masks.
+    pub(crate) masks: Vec<Mask>,
+}
+
+/// A file or directory, and the path at which a command finds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shown {
+    pub(crate) at: Place,
+    /// Without links.
+    pub(crate) from: Place,
+}
+
+/// Protects one path that the command sees.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mask {
+    pub(crate) place: Place,
+    pub(crate) kind: MaskKind,
+}
+
+/// How a path is protected, the weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum MaskKind {
+    /// Writable, but it cannot be moved away.
+    Keep,
+    ReadOnly,
+    /// Reads as an empty file, and takes nothing.
+    EmptyFile,
+    EmptyDirectory,
+}
+
+/// A path, kept as bytes: a path need not be text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place(OsString);
+
+impl Level {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bwrap => "bwrap",
+            Self::Landlock => "landlock",
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Place {
+    pub(crate) fn path(&self) -> &Path {
+        Path::new(&self.0)
+    }
+}
+
+impl From<PathBuf> for Place {
+    fn from(path: PathBuf) -> Self {
+        Self(path.into_os_string())
+    }
+}
+
+impl From<&Path> for Place {
+    fn from(path: &Path) -> Self {
+        Self(path.as_os_str().to_owned())
+    }
+}
+
+impl Shown {
+    /// Under its own path.
+    pub(crate) fn as_it_is(path: &Path) -> Self {
+        Self { at: path.into(), from: path.into() }
+    }
+}
+
+impl Confinement {
+    /// The directory for temporary files as the command names it.
+    pub(super) fn temporary_inside(&self) -> &Path {
+        match self.level {
+            Level::Bwrap => Path::new("/tmp"),
+            Level::Landlock => self.temporary.path(),
+        }
+    }
+}

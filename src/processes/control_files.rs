@@ -1,0 +1,174 @@
+//! Finds the files below the roots that other programs obey, and says how each is protected: what
+//! a command puts there would run later, outside of its sandbox.
+
+use std::collections::BTreeSet;
+use std::fs::{self, FileType};
+use std::path::{Path, PathBuf};
+
+use super::confinement::MaskKind;
+use super::masks::{Masks, Placeholder};
+use crate::protected_names::{PROTECTED_NAMES, ProtectedKind, ProtectedName, REPOSITORY};
+
+pub(super) use self::snapshot::Snapshot;
+pub(super) use self::survey::Survey;
+
+mod repository;
+mod snapshot;
+mod survey;
+
+/// What protects the control files of these roots.
+#[derive(Debug)]
+pub(super) struct ControlFiles {
+    pub(super) masks: Masks,
+    /// Those that are symbolic links. Nothing can be mounted on a link, so a command can put
+    /// another file in its place.
+    pub(super) links: Vec<PathBuf>,
+    roots: Vec<PathBuf>,
+    repositories: BTreeSet<PathBuf>,
+}
+
+impl ControlFiles {
+    /// Looks at the disk. `roots` have no links in them.
+    pub(super) fn find(roots: &[PathBuf], survey: &Survey) -> Self {
+        let mut found = Self {
+            masks: Masks::default(),
+            links: Vec::new(),
+            roots: roots.to_vec(),
+            repositories: BTreeSet::new(),
+        };
+        for root in roots {
+            found.top(root);
+            for holder in survey.holders(root) {
+                for name in &holder.listing.controls {
+                    found.present(&holder.directory.join(name));
+                }
+                if holder.listing.has_repository {
+                    found.repository(&holder.directory.join(REPOSITORY));
+                }
+            }
+        }
+        found
+    }
+
+    /// Those that exist, and can be watched.
+    pub(super) fn present_paths(&self) -> Vec<PathBuf> {
+        let masked = self.masks.existing(MaskKind::ReadOnly).map(Path::to_owned);
+        masked.chain(self.links.iter().cloned()).collect()
+    }
+
+    /// Makes a path read-only because a rule says so.
+    pub(super) fn deny_writing(&mut self, path: &Path) {
+        self.masks.add(path, MaskKind::ReadOnly);
+        self.keep_above(path);
+    }
+
+    /// Protects every name at the top of a root, present or missing.
+    fn top(&mut self, root: &Path) {
+        if kind(root).is_none_or(|kind| !kind.is_dir()) {
+            return;
+        }
+        let is_repository = kind(&root.join(REPOSITORY)).is_some();
+        for name in &PROTECTED_NAMES {
+            match name.kind {
+                ProtectedKind::Repository => self.repository(&root.join(REPOSITORY)),
+                ProtectedKind::Directory | ProtectedKind::File => self.spellings(root, name),
+            }
+        }
+        if is_repository {
+            self.no_bare_repository(root);
+        }
+    }
+
+    fn spellings(&mut self, root: &Path, name: &ProtectedName) {
+        for spelling in name.spellings() {
+            // A directory for a missing file too: git takes no notice of an empty one, and would
+            // add an empty file.
+            self.protect(&root.join(spelling), MaskKind::EmptyDirectory, Placeholder::Directory);
+        }
+    }
+
+    /// Without a valid `.git`, git takes the directory above for a repository if it looks like
+    /// one, and obeys the settings there. A command can spoil `.git/HEAD`. git does not take it
+    /// for one while the directory is closed, or missing.
+    fn no_bare_repository(&mut self, root: &Path) {
+        let missing = ["refs", "objects"].map(|name| root.join(name));
+        if let Some(path) = missing.iter().find(|path| kind(path).is_none()) {
+            self.protect(path, MaskKind::EmptyDirectory, Placeholder::ClosedDirectory);
+        }
+    }
+
+    /// Protects one path. A missing one becomes a placeholder, and so does its directory.
+    fn protect(&mut self, path: &Path, missing: MaskKind, placeholder: Placeholder) {
+        let Some((parent, name)) = path.parent().zip(path.file_name()) else { return };
+        if !self.roots.iter().any(|root| root == parent) {
+            match kind(parent) {
+                // With its name free, a command could move it away and make another one.
+                Some(kind) if kind.is_dir() => self.keep(parent),
+                Some(kind) if kind.is_symlink() => {
+                    let target = self.link(parent).filter(|target| target.is_dir());
+                    let Some(target) = target.filter(|target| target != parent) else { return };
+                    return self.protect(&target.join(name), missing, placeholder);
+                }
+                Some(_) => return,
+                None => self.masks.add_missing(parent, MaskKind::Keep, Placeholder::Directory),
+            }
+        }
+        match kind(path) {
+            None => self.masks.add_missing(path, missing, placeholder),
+            Some(_) => self.present(path),
+        }
+    }
+
+    /// Protects what exists. Of a link, where it leads to.
+    fn present(&mut self, path: &Path) {
+        let path = match kind(path) {
+            Some(kind) if kind.is_symlink() => match self.link(path) {
+                Some(target) => target,
+                None => return,
+            },
+            Some(_) => path.to_owned(),
+            None => return,
+        };
+        self.masks.add(&path, MaskKind::ReadOnly);
+        self.keep_above(&path);
+    }
+
+    /// Notes a link. Returns what it leads to, if a command could change that.
+    fn link(&mut self, path: &Path) -> Option<PathBuf> {
+        if !self.links.iter().any(|known| known == path) {
+            self.links.push(path.to_owned());
+        }
+        self.keep_above(path);
+        let target = fs::canonicalize(path).ok()?;
+        // A whole root is not made read-only because a link leads to it.
+        let is_inside = self.roots.iter().any(|root| target.starts_with(root) && target != *root);
+        is_inside.then_some(target)
+    }
+
+    /// Keeps a directory and those above it from being moved away.
+    fn keep(&mut self, path: &Path) {
+        if self.roots.iter().any(|root| root != path && path.starts_with(root)) {
+            self.masks.add(path, MaskKind::Keep);
+            self.keep_above(path);
+        }
+    }
+
+    /// A mount stays on its file when a directory above that is moved, and then another file can
+    /// be put where it was. So none of them can be moved.
+    fn keep_above(&mut self, path: &Path) {
+        let outermost = self.roots.iter().filter(|root| path.starts_with(root));
+        let Some(root) = outermost.min_by_key(|root| root.as_os_str().len()).cloned() else {
+            return;
+        };
+        for directory in path.ancestors().skip(1).take_while(|directory| *directory != root) {
+            self.masks.add(directory, MaskKind::Keep);
+        }
+    }
+}
+
+fn kind(path: &Path) -> Option<FileType> {
+    Some(fs::symlink_metadata(path).ok()?.file_type())
+}
+
+#[cfg(test)]
+mod tests;

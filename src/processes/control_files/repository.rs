@@ -1,0 +1,136 @@
+//! Protects what of a git repository is not data: programs, and settings that name programs.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use super::{ControlFiles, kind};
+use crate::processes::confinement::MaskKind;
+use crate::processes::masks::Placeholder;
+
+/// Linked worktrees that are looked at.
+const MAX_WORKTREES: usize = 200;
+
+/// The most of a settings file that is read for paths.
+const MAX_SETTINGS: u64 = 256 << 10;
+
+/// Where a repository of its own keeps its settings: in itself. The file is otherwise missing,
+/// and whoever writes it decides which settings and hooks count.
+const COMMON_DIRECTORY: &str = ".\n";
+
+impl ControlFiles {
+    /// Protects a repository, or the one that a file or a link leads to.
+    pub(super) fn repository(&mut self, path: &Path) {
+        match kind(path) {
+            Some(kind) if kind.is_dir() => self.git_directory(path),
+            Some(kind) if kind.is_file() => {
+                self.present(path);
+                let named = read(path).and_then(|text| {
+                    let named = text.strip_prefix("gitdir:")?.trim().to_owned();
+                    fs::canonicalize(path.parent()?.join(named)).ok()
+                });
+                if let Some(target) = named {
+                    self.git_directory(&target);
+                }
+            }
+            Some(kind) if kind.is_symlink() => {
+                if let Some(target) = self.link(path).filter(|target| target.is_dir()) {
+                    self.git_directory(&target);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn git_directory(&mut self, git: &Path) {
+        let is_inside = self.roots.iter().any(|root| git.starts_with(root));
+        if !is_inside || !git.is_dir() || !self.repositories.insert(git.to_owned()) {
+            return;
+        }
+        self.keep(git);
+        self.file(git, "config.worktree");
+        if kind(&git.join("commondir")).is_some() {
+            return self.present(&git.join("commondir"));
+        }
+        let own = Placeholder::File(COMMON_DIRECTORY);
+        self.protect(&git.join("commondir"), MaskKind::ReadOnly, own);
+        for name in ["hooks", "modules"] {
+            self.protect(&git.join(name), MaskKind::EmptyDirectory, Placeholder::Directory);
+        }
+        self.file(git, "config");
+        self.file(git, "info/attributes");
+        self.worktrees(&git.join("worktrees"));
+        self.named_in_settings(git);
+    }
+
+    /// Protects a file of a repository. git reads a missing one as an empty one.
+    fn file(&mut self, git: &Path, name: &str) {
+        self.protect(&git.join(name), MaskKind::EmptyFile, Placeholder::File(""));
+    }
+
+    /// The directories of linked worktrees say where the settings are, too.
+    fn worktrees(&mut self, directory: &Path) {
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        for entry in entries.take(MAX_WORKTREES) {
+            let worktree = entry.path();
+            if kind(&worktree).is_some_and(|kind| kind.is_dir()) {
+                self.present(&worktree.join("commondir"));
+                self.present(&worktree.join("gitdir"));
+                self.file(&worktree, "config.worktree");
+            }
+        }
+    }
+
+    /// Directories of hooks and further settings that the repository's settings name.
+    fn named_in_settings(&mut self, git: &Path) {
+        let Some(settings) = read(&git.join("config")) else { return };
+        let worktree = git.parent().unwrap_or(git);
+        for (key, value) in settings.lines().filter_map(setting) {
+            let base = match key.as_str() {
+                "hookspath" | "attributesfile" => worktree,
+                "path" => git,
+                _ => continue,
+            };
+            if let Some(path) = without_links_above(&base.join(value))
+                && self.roots.iter().any(|root| path.starts_with(root) && path != *root)
+                && path != worktree
+            {
+                self.present(&path);
+            }
+        }
+    }
+}
+
+/// A key in lower case, and its value without quotes.
+fn setting(line: &str) -> Option<(String, &str)> {
+    let (key, value) = line.split_once('=')?;
+    // The key may stand behind the name of its section.
+    let key = key.rsplit_once(']').map_or(key, |(_, key)| key);
+    Some((key.trim().to_ascii_lowercase(), value.trim().trim_matches('"')))
+}
+
+/// The path with every link resolved but the last one.
+fn without_links_above(path: &Path) -> Option<PathBuf> {
+    Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?))
+}
+
+fn read(path: &Path) -> Option<String> {
+    let is_file = kind(path).is_some_and(|kind| kind.is_file());
+    let mut text = Vec::new();
+    is_file
+        .then(|| fs::File::open(path).ok()?.take(MAX_SETTINGS).read_to_end(&mut text).ok())??;
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_is_a_key_and_a_value() {
+        let check = |line, key: &str, value| assert_eq!(setting(line), Some((key.into(), value)));
+        check("\thooksPath = .githooks", "hookspath", ".githooks");
+        check("[include] path=\"../shared\"", "path", "../shared");
+        assert_eq!(setting("[core]"), None);
+    }
+}

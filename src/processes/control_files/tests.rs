@@ -1,0 +1,189 @@
+//! What is masked in a workspace, shown as one line for each path.
+
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+struct Ground(tempfile::TempDir);
+
+impl Ground {
+    /// A name that ends with a slash is a directory.
+    fn new(names: &[&str]) -> Self {
+        let ground = Self(tempfile::tempdir().unwrap());
+        for name in names {
+            let path = ground.path(name);
+            fs::create_dir_all(if name.ends_with('/') { &path } else { path.parent().unwrap() })
+                .unwrap();
+            if !name.ends_with('/') {
+                fs::write(path, "").unwrap();
+            }
+        }
+        ground
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().canonicalize().unwrap().join(name)
+    }
+
+    fn found(&self) -> ControlFiles {
+        ControlFiles::find(&[self.path("")], &Survey::default())
+    }
+
+    /// One line for each mask, but for names that are missing at the top.
+    fn shown(&self) -> Vec<String> {
+        let root = self.path("");
+        let found = self.found();
+        let list = found.masks.pruned().to_list().into_iter();
+        let lines = list.map(|mask| {
+            let below = mask.place.path().strip_prefix(&root).unwrap().display().to_string();
+            let is_missing = !mask.place.path().exists();
+            format!("{:?}{} {below}", mask.kind, if is_missing { " (missing)" } else { "" })
+        });
+        lines.collect()
+    }
+
+    #[track_caller]
+    fn check(&self, expected: &[&str], not: &[&str]) {
+        let shown = self.shown();
+        for line in expected {
+            assert!(shown.contains(&(*line).to_owned()), "{line}: {shown:#?}");
+        }
+        for name in not {
+            let masks = |line: &&String| line.ends_with(&format!(" {name}"));
+            assert_eq!(shown.iter().find(masks), None, "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_exists_what_is_missing_and_a_repository_are_protected() {
+    let ground = Ground::new(&[
+        ".git/info/",
+        ".git/config",
+        ".claude/",
+        ".github/",
+        ".envrc",
+        "a/.npmrc",
+        "a/b/c/.vscode/",
+        "a/b/c/d/.npmrc",
+        "node_modules/x/.npmrc",
+    ]);
+    ground.check(
+        &[
+            "ReadOnly .claude",
+            "ReadOnly .envrc",
+            "EmptyDirectory (missing) .npmrc",
+            "EmptyDirectory (missing) .husky",
+            "EmptyDirectory (missing) lefthook.yml",
+            "Keep .github",
+            "EmptyDirectory (missing) .github/workflows",
+            "Keep (missing) .config",
+            "EmptyDirectory (missing) .config/git",
+            "Keep .git",
+            "EmptyDirectory (missing) .git/hooks",
+            "ReadOnly .git/config",
+            "Keep .git/info",
+            "EmptyFile (missing) .git/info/attributes",
+            "EmptyFile (missing) .git/config.worktree",
+            "ReadOnly (missing) .git/commondir",
+            "EmptyDirectory (missing) refs",
+            "Keep a",
+            "ReadOnly a/.npmrc",
+            "Keep a/b",
+            "Keep a/b/c",
+            "ReadOnly a/b/c/.vscode",
+        ],
+        &["a/b/c/d/.npmrc", "node_modules/x/.npmrc", ".git/objects"],
+    );
+}
+
+#[test]
+fn a_directory_without_a_repository_may_become_one() {
+    let ground = Ground::new(&["refs/", "a/"]);
+    ground.check(&[], &[".git", "refs", "objects", "HEAD"]);
+}
+
+#[test]
+fn what_a_link_leads_to_inside_is_protected_and_the_link_is_watched() {
+    let ground = Ground::new(&["dotfiles/claude/x", "real.git/config", "real.git/hooks/", "out/"]);
+    symlink("dotfiles/claude", ground.path(".claude")).unwrap();
+    symlink("real.git", ground.path(".git")).unwrap();
+    symlink("/etc", ground.path(".vscode")).unwrap();
+    symlink("missing", ground.path(".idea")).unwrap();
+    symlink(".", ground.path(".husky")).unwrap();
+    let expected = [
+        "Keep dotfiles",
+        "ReadOnly dotfiles/claude",
+        "Keep real.git",
+        "ReadOnly real.git/config",
+        "ReadOnly real.git/hooks",
+        "ReadOnly (missing) real.git/commondir",
+    ];
+    ground.check(&expected, &[".vscode", ".husky", "missing", ""]);
+    let mut links = ground.found().links;
+    links.sort();
+    assert_eq!(links, [".claude", ".git", ".husky", ".idea", ".vscode"].map(|it| ground.path(it)));
+}
+
+#[test]
+fn the_repositories_behind_files_and_their_worktrees_are_protected() {
+    let ground = Ground::new(&[
+        "main/.git/config",
+        "main/.git/worktrees/w/HEAD",
+        "main/.git/worktrees/w/commondir",
+        "main/.git/worktrees/w/gitdir",
+        "elsewhere/config",
+    ]);
+    for (file, target) in
+        [("w", "../main/.git/worktrees/w"), ("sub", "../elsewhere"), ("out", "/etc")]
+    {
+        fs::create_dir(ground.path(file)).unwrap();
+        fs::write(ground.path(file).join(".git"), format!("gitdir: {target}\n")).unwrap();
+    }
+    ground.check(
+        &[
+            "ReadOnly w/.git",
+            "ReadOnly main/.git/worktrees/w/commondir",
+            "ReadOnly main/.git/worktrees/w/gitdir",
+            "EmptyFile (missing) main/.git/worktrees/w/config.worktree",
+            "Keep main/.git/worktrees",
+            "ReadOnly sub/.git",
+            "ReadOnly elsewhere/config",
+            "EmptyDirectory (missing) elsewhere/hooks",
+            "ReadOnly out/.git",
+        ],
+        &["main/.git/worktrees/w/HEAD"],
+    );
+}
+
+#[test]
+fn hooks_and_settings_that_the_settings_name_are_protected() {
+    let ground = Ground::new(&[".githooks/pre-commit", "shared.config", ".git/HEAD", "all/"]);
+    let settings = "[core]\n\thooksPath = .githooks\n[include] path = ../shared.config\n\
+        [include]\n path = /etc/passwd\n[core] attributesFile = missing\n[x]\npath = ..\n";
+    fs::write(ground.path(".git/config"), settings).unwrap();
+    ground.check(&["ReadOnly .githooks", "ReadOnly shared.config"], &["missing", "all", ""]);
+}
+
+#[test]
+fn a_root_that_is_no_directory_has_nothing() {
+    let ground = Ground::new(&["file"]);
+    let roots = [ground.path("file"), ground.path("missing")];
+    let found = ControlFiles::find(&roots, &Survey::default());
+    assert!(found.masks.to_list().is_empty() && found.links.is_empty());
+}
+
+/// A name need not be text.
+#[test]
+fn names_of_any_bytes_are_passed_over() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let ground = Ground::new(&["a\nb/.claude/", "c\"d'/.envrc"]);
+    let bytes = std::ffi::OsStr::from_bytes(b"\xff\xfe");
+    fs::create_dir_all(ground.path("").join(bytes).join(".vscode")).unwrap();
+    let found = ground.found().masks.to_list();
+    for path in
+        [ground.path("a\nb/.claude"), ground.path("c\"d'/.envrc"), ground.path("").join(bytes)]
+    {
+        assert!(found.iter().any(|mask| mask.place.path().starts_with(&path)), "{path:?}");
+    }
+}
