@@ -12,6 +12,7 @@ pub(crate) mod serve;
 pub(crate) mod signals;
 mod style;
 pub(crate) mod tools;
+pub(crate) mod trust;
 pub(crate) mod up;
 mod usage;
 
@@ -46,6 +47,10 @@ enum Command {
     Check(CheckFlags),
     /// Make, list and revoke client keys
     Key(key::Flags),
+    /// Let a workspace's settings files count whole: allow rules, hooks, environment
+    Trust(trust::Flags),
+    /// Let only the deny and ask rules of a workspace's settings files count
+    Untrust(trust::UntrustFlags),
     /// Show the tools: names and descriptions, or the definitions as they go upstream
     Tools(tools::Flags),
 }
@@ -88,8 +93,10 @@ pub fn run() -> ExitCode {
         Command::Serve(flags) => serve::run(&flags.input(&variables)),
         Command::Up(flags) => up::run(&flags, &flags.input(&variables)),
         Command::DemoModel(flags) => demo_model::run(&flags),
-        Command::Check(flags) => check::run(&flags.input(&variables)),
+        Command::Check(flags) => check::run(&flags.input(&variables), flags.command.as_deref()),
         Command::Key(flags) => key::run(&flags, &variables),
+        Command::Trust(flags) => trust::run(&flags, &variables),
+        Command::Untrust(flags) => trust::run_untrust(&flags, &variables),
         Command::Tools(flags) => tools::run(&flags, &variables),
     };
     outcome.unwrap_or_else(|failure| {

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::locks::Locks;
 pub(crate) use self::read_state::{Fingerprint, ReadState};
+use self::settings_guard::SettingsGuard;
 use crate::workspace::{ContentState, FileVersion, ReplaceError, Target, TempFiles};
 
 pub(crate) mod encoding;
@@ -15,6 +16,7 @@ mod locks;
 pub(crate) mod page;
 pub(crate) mod patch;
 mod read_state;
+pub(crate) mod settings_guard;
 
 /// The largest file that can be edited. An edit holds a few copies of the file in memory.
 pub(crate) const MAX_EDITED_BYTES: usize = 64 << 20;
@@ -26,7 +28,8 @@ const MAX_ATTEMPTS: usize = 10;
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     locks: Locks,
-    temp_files: TempFiles,
+    temporary: TempFiles,
+    guard: SettingsGuard,
 }
 
 /// The contents of a file, and the state they were read in.
@@ -72,8 +75,13 @@ pub(crate) enum FileError {
 }
 
 impl Files {
-    pub(crate) fn new(temp_files: TempFiles) -> Self {
-        Self { locks: Locks::default(), temp_files }
+    pub(crate) fn new(temp_files: TempFiles, guard: SettingsGuard) -> Self {
+        Self { locks: Locks::default(), temporary: temp_files, guard }
+    }
+
+    /// What keeps settings files whole.
+    pub(crate) fn guard(&self) -> &SettingsGuard {
+        &self.guard
     }
 
     /// Passes the current contents of the target to `change`, and replaces them with the bytes
@@ -159,7 +167,7 @@ impl Files {
     ) -> Result<FileVersion, FileError> {
         let mut attempts = 1;
         loop {
-            match target.replace(bytes, before, &self.temp_files) {
+            match target.replace(bytes, before, &self.temporary) {
                 Err(ReplaceError::Io(error))
                     if error.kind() == io::ErrorKind::NotFound
                         && before.is_none()

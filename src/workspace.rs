@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 
 use crate::text::printable;
@@ -47,7 +47,7 @@ pub(crate) struct Workspace {
     roots: Vec<Root>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Root {
     /// The path that the operator wrote, made absolute.
     given: PathBuf,
@@ -144,6 +144,35 @@ impl Workspace {
         let failed =
             |error: Errno| ResolveError::Io { path: path.to_owned(), source: error.into() };
         target.apart_from_roots().map_err(failed)
+    }
+
+    /// The same workspace without its additional directories.
+    pub(crate) fn without_additional(&self) -> Self {
+        Self { roots: vec![self.roots[0].clone()] }
+    }
+
+    /// The same workspace with further directories. Those that are roots already are not added.
+    pub(crate) fn with_additional(&self, directories: &[PathBuf]) -> Result<Self, ResolveError> {
+        let mut roots = self.roots.clone();
+        for directory in directories {
+            if !roots.iter().any(|root| root.real == *directory) {
+                roots.push(Root::open(directory)?);
+            }
+        }
+        Ok(Self { roots })
+    }
+
+    /// Which file has this path below the workspace's own directory, and in which state. Follows
+    /// links, wherever they lead, and opens nothing.
+    pub(crate) fn version_of(&self, below: &Path) -> io::Result<FileVersion> {
+        let stat = statat(&self.roots[0].handle, below, AtFlags::empty())?;
+        Ok(FileVersion::from_stat(&stat))
+    }
+
+    /// The metadata of the directory that was opened as the workspace, even if another one has
+    /// taken its path since.
+    pub(crate) fn root_metadata(&self) -> io::Result<fs::Metadata> {
+        fs::File::from(handles::duplicate(&self.roots[0].handle)?).metadata()
     }
 
     fn root_handles(&self) -> impl Iterator<Item = &OwnedFd> {

@@ -1,7 +1,9 @@
 //! Runs `toolhand check`: prints the settings, where each was set, and what is on and
 //! off.
 
+mod command;
 mod running;
+mod settings_files;
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -18,19 +20,34 @@ use crate::config::keys::Keys;
 use crate::config::layers::{SetKey as Set, lookup};
 use crate::config::{self, Config, ConfigInput, Loaded, file};
 use crate::permissions::{Mode, Sandbox};
+use crate::processes;
 
 /// The defaults as text. A test compares them with the program's own.
 const EXAMPLE: &str = include_str!("../../toolhand.example.toml");
 
-pub(crate) fn run(given: &ConfigInput) -> Result<ExitCode, Failure> {
+/// `line`: a command to judge instead of the rest.
+pub(crate) fn run(given: &ConfigInput, line: Option<&str>) -> Result<ExitCode, Failure> {
     let loaded = config::load(given)?;
     let services = Services::from_config(&loaded)?;
+    if let Some(line) = line {
+        let line = line.to_owned();
+        return run_to_outcome(|stop| async move {
+            let explained = stop.run_until_cancelled(command::explain(&services, line)).await;
+            let Some(explained) = explained else { return Ok(Outcome::Interrupted) };
+            print_result(&explained.map_err(Failure::new)?).map(|()| Outcome::Done)
+        });
+    }
     api_state::forwarded_routes(&loaded)?;
     let state = state_dir::inspect(&loaded.config.server.state_dir)?;
     print_result(&configuration(&loaded, given)?)?;
-    print_result(&parts(&loaded, &services, state))?;
     run_to_outcome(|stop| async move {
-        let probed = stop.run_until_cancelled(probe(&loaded, &services)).await;
+        let probed = async {
+            let sandbox = sandbox(loaded.config.sandbox.mode, &services.sandbox).await;
+            print(&parts(&loaded, &services, state, &sandbox));
+            print(&settings_files::report(&services));
+            probe(&loaded, &services).await
+        };
+        let probed = stop.run_until_cancelled(probed).await;
         probed.map_or(Ok(Outcome::Interrupted), |probed| probed.map(|()| Outcome::Done))
     })
 }
@@ -101,7 +118,7 @@ fn masked(value: &str) -> String {
 
 /// Lists the parts of the server, warnings, and each feature with the reason why it is on
 /// or off.
-fn parts(loaded: &Loaded, services: &Services, state: &str) -> String {
+fn parts(loaded: &Loaded, services: &Services, state: &str, sandbox: &str) -> String {
     let Loaded { config, secrets, .. } = loaded;
     let lines = [
         format!("workspace: {}", config.server.workspace.display()),
@@ -110,8 +127,9 @@ fn parts(loaded: &Loaded, services: &Services, state: &str) -> String {
         format!("upstream key: {}", if secrets.upstream_key.is_some() { "set" } else { "none" }),
         format!("address: {}", config.server.listen),
         format!("permission mode: {}", permission_mode(config.permissions.mode)),
-        format!("sandbox: {}", sandbox(config.sandbox.mode)),
+        format!("sandbox: {sandbox}"),
         format!("user: {}", user()),
+        format!("hooks: {}", hooks(services)),
     ];
     let warnings = workspaces::warnings(config, &services.home);
     let warnings = warnings.into_iter().map(|warning| format!("warning: {warning}"));
@@ -149,14 +167,29 @@ fn client_key(config: &Config, is_in_environment: bool) -> &'static str {
     }
 }
 
-fn sandbox(mode: Sandbox) -> &'static str {
-    match mode {
-        Sandbox::Auto => {
-            "auto, and none is built yet: every command asks (--sandbox off: they run)"
-        }
-        Sandbox::Required => "required, and none is built yet: every command is refused",
-        Sandbox::Off => "off: a command can do all that this user can",
+/// The level that the trials found, a line for each of them, and what that means.
+async fn sandbox(mode: Sandbox, sandbox: &processes::sandbox::Sandbox) -> String {
+    let (mode, otherwise) = match mode {
+        Sandbox::Off => return "off: a command can do all that this user can".to_owned(),
+        Sandbox::Auto => ("auto", "every command asks (--sandbox off: they run without one)"),
+        Sandbox::Required => ("required", "every command is refused"),
+    };
+    let outcome = sandbox.outcome().await;
+    let head = match outcome.level {
+        Some(level) => format!("{mode}: commands run in {level}"),
+        None => format!("{mode}, and none holds here: {otherwise}"),
+    };
+    let trials = outcome.lines().into_iter().map(|line| format!("  {line}"));
+    [head].into_iter().chain(trials).collect::<Vec<_>>().join("\n")
+}
+
+fn hooks(services: &Services) -> String {
+    let snapshot = services.settings_files.snapshot(services.permissions.workspace());
+    let listed = services.hooks.joined(&snapshot).listed();
+    if listed.is_empty() {
+        return "none".to_owned();
     }
+    listed.into_iter().flat_map(|line| ["\n  ".to_owned(), line]).collect()
 }
 
 fn user() -> &'static str {

@@ -80,6 +80,9 @@ pub(crate) struct CheckFlags {
     server: ServerFlags,
     #[command(flatten)]
     upstream: UpstreamFlag,
+    /// Say what would become of this command line, and why; run nothing
+    #[arg(long, value_name = "LINE")]
+    pub(crate) command: Option<String>,
 }
 
 impl ConfigFlag {

@@ -51,4 +51,22 @@ impl FileVersion {
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
+
+    #[expect(clippy::useless_conversion, reason = "the types differ among architectures")]
+    pub(super) fn from_stat(stat: &Stat) -> Self {
+        let time =
+            |seconds, nanoseconds| (i64::from(seconds), i64::try_from(nanoseconds).unwrap_or(0));
+        Self {
+            id: FileId::from_stat(stat),
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: time(stat.st_mtime, stat.st_mtime_nsec),
+            changed: time(stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    /// When the file or its attributes changed last, in milliseconds since 1970.
+    pub(crate) fn changed_ms(&self) -> i64 {
+        let (seconds, nanoseconds) = self.changed;
+        seconds.saturating_mul(1000).saturating_add(nanoseconds / 1_000_000)
+    }
 }

@@ -1,0 +1,27 @@
+//! Says what would become of a command line.
+
+use std::fmt::Write as _;
+
+use crate::app::services::Services;
+use crate::permissions::ExplainedVerdict;
+
+/// The tool that runs commands.
+const TOOL: &str = "Bash";
+
+pub(super) async fn explain(services: &Services, line: String) -> Result<String, String> {
+    let explained = services.permissions.explain(TOOL, line).await;
+    let explained = explained.map_err(|refusal| refusal.to_string())?;
+    Ok(told(&explained))
+}
+
+fn told(explained: &ExplainedVerdict) -> String {
+    let ExplainedVerdict { verdict, because, remedy, risks } = explained;
+    let mut text = format!("{verdict}: {because}\n");
+    if let Some(remedy) = remedy {
+        let _ = writeln!(text, "the operator can allow it {remedy}");
+    }
+    for risk in risks {
+        let _ = writeln!(text, "risk ({}): {}", risk.severity.as_str(), risk.text);
+    }
+    text
+}

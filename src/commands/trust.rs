@@ -1,0 +1,85 @@
+//! Runs `toolhand trust` and `toolhand untrust`: whose settings files count whole.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::flags::ConfigFlag;
+use super::{Failure, print_result, say};
+use crate::config;
+use crate::config::environment::Variables;
+use crate::trust::{DirectoryId, TrustList, TrustState, TrustedDirectory, state_in};
+
+#[derive(Debug, Args)]
+pub(crate) struct Flags {
+    /// The workspace: exactly this directory, none above or below it
+    #[arg(value_name = "DIR", required_unless_present = "list")]
+    directory: Option<PathBuf>,
+    /// Show the trusted directories
+    #[arg(long, conflicts_with = "directory")]
+    list: bool,
+    #[command(flatten)]
+    file: ConfigFlag,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UntrustFlags {
+    /// As `trust --list` shows it; it need not exist any more
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    #[command(flatten)]
+    file: ConfigFlag,
+}
+
+pub(crate) fn run(flags: &Flags, variables: &Variables) -> Result<ExitCode, Failure> {
+    let list = open(&flags.file, variables)?;
+    let Some(directory) = &flags.directory else {
+        print_result(&table(&list.list()?))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let path = list.add(directory)?;
+    say(&format!(
+        "{} is trusted: the allow rules, directories, hooks and environment of its settings files \
+         count from now on, in a running server too; `toolhand check` shows them",
+        path.display()
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn run_untrust(
+    flags: &UntrustFlags,
+    variables: &Variables,
+) -> Result<ExitCode, Failure> {
+    let path = open(&flags.file, variables)?.remove(&flags.directory)?;
+    say(&format!(
+        "{} is not trusted any more: of its settings files only deny and ask rules count",
+        path.display()
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn open(file: &ConfigFlag, variables: &Variables) -> Result<TrustList, Failure> {
+    let state_dir = config::state_dir(&file.input(Vec::new(), variables))?;
+    Ok(TrustList::open(&state_dir)?)
+}
+
+fn table(list: &[TrustedDirectory]) -> String {
+    if list.is_empty() {
+        return "no directory is trusted; trust one with: toolhand trust DIR\n".to_owned();
+    }
+    let line = |trusted: &TrustedDirectory| format!("{}{}", trusted.path.display(), note(trusted));
+    list.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// Why a directory in the list is not trusted at the moment.
+fn note(trusted: &TrustedDirectory) -> &'static str {
+    let Ok(metadata) = fs::symlink_metadata(&trusted.path) else { return "  (not there)" };
+    let found = DirectoryId::from_metadata(&metadata);
+    let list = std::slice::from_ref(trusted);
+    match state_in(list, &trusted.path, &found, || Some(found.clone())) {
+        TrustState::Trusted => "",
+        _ => "  (another directory is there now: not trusted)",
+    }
+}
