@@ -21,6 +21,7 @@ pub(crate) mod message;
 mod open_approvals;
 pub(crate) mod pairs;
 pub(crate) mod pending_names;
+mod prompt_hooks;
 pub(crate) mod record;
 pub(crate) mod recorder;
 pub(crate) mod request;
@@ -50,6 +51,7 @@ use self::running::Running;
 use crate::agent::prompt;
 use crate::agent::turn::ModelRefusals;
 use crate::agent::{ModelRule, TurnSettings};
+use crate::hooks::Hooks;
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::Permissions;
 use crate::store::Store;
@@ -61,6 +63,7 @@ pub(crate) struct Sessions {
     pub(crate) upstream: Arc<upstream::Client>,
     pub(crate) tool_settings: crate::tools::ToolSettings,
     pub(crate) permissions: Permissions,
+    pub(crate) hooks: Hooks,
     /// The directory that `~` stands for.
     pub(crate) home: PathBuf,
     pub(crate) settings: TurnSettings,

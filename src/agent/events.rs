@@ -38,6 +38,8 @@ pub(crate) enum TurnEvent {
     Raw(Box<RawDelta>),
     ToolStarted(Box<ToolStart>),
     ToolEnded(Box<ToolEnd>),
+    /// What a hook of the operator's tells the person, or what is wrong with one.
+    HookSaid(String),
     /// Upstream is asked for this round. Rounds count from 1.
     RoundStarted(u32),
     ClientCall(Box<ClientCallDelta>),
@@ -226,7 +228,7 @@ impl TurnEvent {
     /// Whether the HTTP response head may be sent now. Until then a failure can still choose
     /// the status.
     pub(crate) fn releases_head(&self) -> bool {
-        !matches!(self, Self::RoundStarted(_))
+        !matches!(self, Self::RoundStarted(_) | Self::HookSaid(_))
     }
 
     /// The text of the answer in this event, if it has one.
@@ -307,7 +309,7 @@ impl TurnEvent {
             Self::Begun | Self::CallsComplete | Self::RoundStarted(_) => 0,
             Self::CallBegan(began) => size_of::<CallBegan>() + began.tool.len(),
             Self::Asked(asked) => asked.iter().map(size_of_asked).sum(),
-            Self::Text(text) | Self::TextBeforeCalls(text) => text.len(),
+            Self::Text(text) | Self::TextBeforeCalls(text) | Self::HookSaid(text) => text.len(),
             Self::Member { name, text } => name.len() + text.len(),
             Self::Raw(delta) => size_of::<RawDelta>() + delta.size_estimate(),
             Self::ToolStarted(start) => {

@@ -69,12 +69,11 @@ impl Repeats {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
 
     use super::*;
 
     fn result(chars: usize) -> ToolResult {
-        ToolResult { text: "x\n".repeat(chars / 2), is_error: false, structured: Value::Null }
+        ToolResult { text: "x\n".repeat(chars / 2), ..ToolResult::default() }
     }
 
     #[test]

@@ -193,6 +193,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::processes::sandbox::{Sandbox, SandboxSettings};
     use crate::processes::{Environment as CommandEnvironment, Runner};
     use crate::tools::builtin;
 
@@ -263,10 +264,13 @@ mod tests {
     }
 
     fn every_tool() -> Toolset {
+        let runner = Runner::new("/proc/self/exe", CommandEnvironment::allowed([]), None);
         Toolset::new(builtin::list(&builtin::Services {
             files: Arc::default(),
-            runner: Runner::new("/proc/self/exe", CommandEnvironment::allowed([]), None),
+            sandbox: Sandbox::new(runner.clone(), SandboxSettings::default()),
+            runner,
             bash: builtin::bash::BashSettings::default(),
+            settings_files: None,
         }))
     }
 }

@@ -9,6 +9,7 @@ mod compacting;
 mod ending;
 mod signals;
 mod start;
+mod stopping;
 
 use std::time::Duration;
 
@@ -78,6 +79,10 @@ pub(crate) struct TurnState {
     /// The answer that the turn goes on with, and the note that asks for it.
     continued: Option<Continued>,
     compacting: Compacting,
+    /// The last text of the turn, if a hook ends it.
+    ends_with: Option<String>,
+    /// How often hooks have kept the turn from ending.
+    holds: u32,
 }
 
 /// An answer of ours that the turn goes on with.
@@ -101,6 +106,8 @@ enum Phase {
     Answering,
     /// For a summary that the model writes.
     Summarising,
+    /// For the hooks that may keep it from ending.
+    Stopping,
     /// For the commit of its end.
     Ending,
     Over,
@@ -136,6 +143,8 @@ impl TurnState {
             then: Vec::new(),
             continued: None,
             compacting: Compacting::default(),
+            ends_with: None,
+            holds: 0,
         }
     }
 
@@ -147,7 +156,7 @@ impl TurnState {
             // After the stream was closed, events that were still under way do not count.
             (Phase::Over, _)
             | (
-                Phase::Answering,
+                Phase::Answering | Phase::Stopping,
                 Event::Chunk(_) | Event::StreamEnded { .. } | Event::Faulted { .. },
             ) => {}
             (Phase::Ending, event) => self.while_ending(event, &mut effects),
@@ -178,6 +187,10 @@ impl TurnState {
             }
             (_, Event::Decided(decided)) => self.decided(decided, &mut effects),
             (_, Event::WaitIsOver) => self.asks.wait_is_over(),
+            (Phase::Stopping, Event::Stopping(outcome)) => {
+                self.stop_or_go_on(outcome, &mut effects);
+            }
+            (_, Event::Stopping(_)) => {}
             (_, Event::Committed) => self.tell_held_back(&mut effects),
             (_, Event::NotCommitted(error)) => self.fail(error, &mut effects),
             (_, Event::Stopped) => self.stopped(&mut effects),
@@ -221,11 +234,12 @@ impl TurnState {
     fn answered(
         &mut self,
         position: Position,
-        result: ToolResult,
+        mut result: ToolResult,
         duration: Duration,
         effects: &mut Vec<TurnEffect>,
     ) {
         let elapsed = self.elapsed;
+        self.heed_hooks(&mut result, effects);
         self.in_round(effects, |round, _, effects| {
             round.answered(position, result, duration, elapsed, effects);
         });
@@ -283,7 +297,9 @@ impl TurnState {
                 self.cut_off(has_whole);
                 self.await_answers();
             }
-            Ending::Text => self.finish(self.cut_off_reason_or(FinishReason::Stop), effects),
+            Ending::Text => {
+                self.end_with_text(self.cut_off_reason_or(FinishReason::Stop), effects);
+            }
             Ending::ClientCalls => {
                 self.clients_reason = Some(self.cut_off_reason_or(FinishReason::ToolCalls));
                 self.await_answers();

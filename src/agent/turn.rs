@@ -25,6 +25,7 @@ use super::state::{Event, TurnEffect, TurnStart, TurnState};
 use crate::errors::ApiError;
 use crate::execution::pipeline::Pipeline;
 use crate::execution::schedule::Position;
+use crate::hooks::HookOutcome;
 use crate::memory_budget::Reservation;
 use crate::sync;
 use crate::tools::tool::{CallContext, SessionContext};
@@ -135,6 +136,8 @@ struct Driver {
     records: VecDeque<Commit>,
     /// The commit that the turn waits for.
     commit: Option<Commit>,
+    /// The hooks that are asked whether the turn may end.
+    stopping: Option<BoxFuture<'static, HookOutcome>>,
     decisions: UnboundedReceiver<Box<Decided>>,
     /// The end of the wait for decisions.
     wait_is_over: Option<Pin<Box<Sleep>>>,
@@ -186,6 +189,7 @@ impl Driver {
             recorder,
             records: VecDeque::new(),
             commit: None,
+            stopping: None,
             decisions,
             wait_is_over: None,
             time_is_up: Box::pin(sleep_until(began + start.settings.max_duration)).fuse(),
@@ -248,6 +252,11 @@ impl Driver {
             TurnEffect::AwaitDecisions(wait) => {
                 self.wait_is_over = Some(Box::pin(sleep(wait)));
             }
+            TurnEffect::AskStopHooks { is_held } => {
+                let (pipeline, context) = (Arc::clone(&self.pipeline), self.context.clone());
+                let asking = async move { pipeline.before_stopping(is_held, &context).await };
+                self.stopping = Some(asking.boxed());
+            }
             TurnEffect::ForgetShown => self.context.session.read_state.forget_shown(),
             TurnEffect::Record(entry) => self.records.push_back(self.recorder.commit(entry)),
             TurnEffect::Commit(entry) => self.commit(entry),
@@ -277,6 +286,7 @@ impl Driver {
     /// Closes the stream and ends the calls that run.
     fn abort(&mut self) {
         self.source = ChunkSource::Idle;
+        self.stopping = None;
         let cancelled = CancellationToken::new();
         self.context.cancelled = cancelled.clone();
         // Cancels the token of the calls.
@@ -305,7 +315,7 @@ impl Driver {
     /// it.
     async fn next(&mut self) -> (Vec<Position>, Option<Event>) {
         let Self { source, calls, outbox, time_is_up, stopped, shutdown, commit, .. } = self;
-        let Self { decisions, wait_is_over, records, .. } = self;
+        let Self { decisions, wait_is_over, records, stopping, .. } = self;
         outbox.hand_over().await;
         // All chunks of one socket read are processed before anything else; a read is never
         // large.
@@ -317,6 +327,7 @@ impl Driver {
                 event = source.next(outbox) => event,
                 event = calls.next() => return event,
                 event = committed(commit) => event,
+                outcome = answered(stopping) => Event::Stopping(outcome),
                 error = not_recorded(records) => Event::NotCommitted(error),
                 event = decided(decisions, wait_is_over) => event,
                 () = time_is_up => Event::TimeIsUp,
@@ -338,6 +349,14 @@ async fn committed(commit: &mut Option<Commit>) -> Event {
         Ok(()) => Event::Committed,
         Err(error) => Event::NotCommitted(error),
     }
+}
+
+/// Waits for the hooks that are asked whether the turn may end. Cancel-safe.
+async fn answered(stopping: &mut Option<BoxFuture<'static, HookOutcome>>) -> HookOutcome {
+    let Some(asking) = stopping else { return std::future::pending().await };
+    let outcome = asking.await;
+    *stopping = None;
+    outcome
 }
 
 /// Waits for a record that could not be committed. Cancel-safe.

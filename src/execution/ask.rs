@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::permissions::EffectDigest;
-use crate::permissions::{NoAnswer, unanswered};
+use crate::permissions::{NoAnswer, Risk, unanswered};
 pub(crate) use crate::tools::question::Question;
 use crate::tools::tool::ToolError;
 
@@ -40,6 +40,27 @@ pub(crate) struct ShownEffect {
     pub(crate) why: Option<String>,
     /// What would allow it without asking, for the model where nobody can be asked.
     pub(crate) remedy: String,
+    /// What speaks against it, the gravest first.
+    #[serde(default)]
+    pub(crate) risks: Vec<ShownRisk>,
+    /// Rules that would allow exactly this.
+    #[serde(default)]
+    pub(crate) suggestions: Vec<String>,
+}
+
+/// What speaks against a call, for a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ShownRisk {
+    pub(crate) kind: String,
+    pub(crate) severity: String,
+    pub(crate) text: String,
+}
+
+impl From<&Risk> for ShownRisk {
+    fn from(risk: &Risk) -> Self {
+        let (kind, severity) = (risk.kind.as_str().to_owned(), risk.severity.as_str().to_owned());
+        Self { kind, severity, text: risk.text.clone() }
+    }
 }
 
 /// What a person decided about one [`Ask`].

@@ -4,6 +4,7 @@
 //! A call that needs a person ends its way as [`Judged::Asked`]. It is judged again, from the
 //! start, with what the person decided.
 
+mod hooked;
 mod judging;
 mod permitted;
 
@@ -17,7 +18,7 @@ use tokio::sync::OnceCell;
 use tracing::Instrument as _;
 
 use super::ask::{Ask, Decision};
-use crate::hooks::{HookVerdict, Hooks};
+use crate::hooks::{HookOutcome, Hooks};
 use crate::permissions::Permissions;
 use crate::tools::tool::{
     AnyTool, CallContext, Concurrency, ParsedCall, StartRule, ToolError, ToolOutput,
@@ -39,8 +40,31 @@ pub(crate) struct AdmittedCall {
     call: ToolCall,
     tool: Arc<dyn AnyTool>,
     parsed: Box<dyn ParsedCall>,
-    /// What the hooks said. They are asked once, however often the call is judged.
-    hooked: Arc<OnceCell<HookVerdict>>,
+    hooked: Arc<HookedCall>,
+}
+
+/// What hooks said of a call. They are asked once, however often it is judged.
+#[derive(Debug, Default)]
+struct HookedCall {
+    before: OnceCell<HookOutcome>,
+    /// In the place of a person.
+    requested: OnceCell<HookOutcome>,
+    notified: OnceCell<HookOutcome>,
+}
+
+impl HookedCall {
+    /// What they tell the person.
+    fn notices(&self) -> Vec<String> {
+        let said = [&self.before, &self.requested, &self.notified];
+        let said = said.into_iter().filter_map(OnceCell::get);
+        said.flat_map(|outcome| outcome.notices.iter().cloned()).collect()
+    }
+
+    /// The last text of the turn, if one of them ends it.
+    fn ends_turn(&self) -> Option<String> {
+        let mut said = [&self.before, &self.requested].into_iter().filter_map(OnceCell::get);
+        said.find_map(|outcome| outcome.ends_turn.clone())
+    }
 }
 
 /// What became of a call that was judged. Nothing has run yet.
@@ -55,13 +79,17 @@ pub(crate) enum Judged {
 }
 
 /// The answer to a call: output or an error.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ToolResult {
     /// The text for the model, without the `Error: ` prefix.
     pub(crate) text: String,
     pub(crate) is_error: bool,
     /// The machine-readable part, for clients that ask for progress events.
     pub(crate) structured: Value,
+    /// A hook ends the turn when the answers of the round are in, with this as its last text.
+    pub(crate) ends_turn: Option<String>,
+    /// What hooks tell the person.
+    pub(crate) notices: Vec<String>,
 }
 
 /// The tools of a turn, and what decides about their calls.
@@ -131,13 +159,18 @@ impl Pipeline {
         decision: Option<&Decision>,
     ) -> Judged {
         let span = tracing::info_span!("tool_judgement", tool = call.tool(), id = call.call.id);
+        let hooked = Arc::clone(&call.hooked);
         let judged = AssertUnwindSafe(self.try_judge(call, context, decision))
             .catch_unwind()
             .instrument(span)
             .await;
         match judged.unwrap_or_else(|_| Err(crashed())) {
             Ok(judged) => judged,
-            Err(error) => Judged::Answered(ToolResult::error(&error)),
+            Err(error) => Judged::Answered(ToolResult {
+                ends_turn: hooked.ends_turn(),
+                notices: hooked.notices(),
+                ..ToolResult::error(&error)
+            }),
         }
     }
 
@@ -164,7 +197,7 @@ fn crashed() -> ToolError {
 
 impl ToolResult {
     pub(crate) fn error(error: &ToolError) -> Self {
-        Self { text: error.to_string(), is_error: true, structured: Value::Null }
+        Self { text: error.to_string(), is_error: true, ..Self::default() }
     }
 
     /// The content of the `role: tool` message.
@@ -180,7 +213,7 @@ impl From<Result<ToolOutput, ToolError>> for ToolResult {
                 if let Some(members) = structured.as_object_mut() {
                     members.retain(|name, _| !hooks_only.contains(&name.as_str()));
                 }
-                Self { text, is_error, structured }
+                Self { text, is_error, structured, ..Self::default() }
             }
             Err(error) => Self::error(&error),
         }

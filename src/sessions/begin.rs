@@ -15,6 +15,7 @@ use super::loading::Loading;
 use super::matching::Turn;
 use super::message::ClientMessage;
 use super::open_approvals::approvals_of;
+use super::prompt_hooks::{Prompted, Submitted};
 use super::record::{SessionState, TurnRecord};
 use super::request::ChatRequest;
 use super::resolve::{MAX_WAIT, ResolvedSession};
@@ -25,6 +26,7 @@ use crate::agent::beginning::Beginning;
 use crate::agent::record::{Asked, OpenCall};
 use crate::clock;
 use crate::errors::ApiError;
+use crate::hooks::Hooks;
 use crate::ids::{KeyId, Scope, TurnId};
 use crate::store::StoreError;
 use crate::store::rows::{ApprovalRow, Change, TurnStatus};
@@ -67,6 +69,10 @@ pub(super) struct Prepared {
     pub(super) context_tokens: Option<u64>,
     /// The turn whose open round the new one takes up.
     pub(super) opener: Option<Turn>,
+    /// What hooks told the person.
+    pub(super) notices: Vec<String>,
+    /// The hooks of the turn.
+    pub(super) hooks: Hooks,
 }
 
 impl Sessions {
@@ -82,6 +88,7 @@ impl Sessions {
         }
         let mut messages = std::mem::take(&mut request.messages);
         let mut resume: Option<ResumeSlot> = None;
+        let mut prompted: Option<Prompted> = None;
         let chain = Chain::new(&caller.scope, &messages);
         for attempt in 0..MAX_ATTEMPTS {
             // Until the turn counts what it keeps of it.
@@ -108,7 +115,14 @@ impl Sessions {
             let list =
                 if may_look_again { messages.clone() } else { std::mem::take(&mut messages) };
             let prepared = self.prepare(&request, list, &chain, resolved, &approvals)?;
-            let Some(prepared) = prepared else { return Ok(Begun::Nothing) };
+            let Some(mut prepared) = prepared else { return Ok(Begun::Nothing) };
+            let prompted = match &prompted {
+                Some(prompted) => prompted,
+                None => prompted.insert(self.submit(&request, &prepared).await?),
+            };
+            prompted.apply_to(&mut prepared.assembled);
+            prepared.notices.clone_from(&prompted.notices);
+            prepared.hooks = prompted.hooks.clone();
             match self.record(&request, &caller, prepared).await {
                 Err(NotStarted::Conflict) => {}
                 Err(NotStarted::Failed(error)) => return Err(error),
@@ -118,6 +132,17 @@ impl Sessions {
             }
         }
         Err(StoreError::Conflict.into())
+    }
+
+    /// Asks the hooks about what the request brings, once however often it looks again.
+    async fn submit(
+        &self,
+        request: &ChatRequest,
+        prepared: &Prepared,
+    ) -> Result<Prompted, ApiError> {
+        let Prepared { resolved, state, assembled, .. } = prepared;
+        let (state, permissions) = (state.as_ref(), &self.permissions_for(request)?);
+        self.ask_prompt_hooks(Submitted { resolved, state, assembled, permissions }).await
     }
 
     /// Puts the list and the records together; `None` if there is nothing to do.
@@ -163,6 +188,8 @@ impl Sessions {
             left_out,
             context_tokens,
             opener,
+            notices: Vec::new(),
+            hooks: Hooks::default(),
         }))
     }
 

@@ -30,6 +30,7 @@ use crate::blocking::RESOLVING;
 use crate::clock;
 use crate::errors::{ApiError, ErrorCode};
 use crate::files::ReadState;
+use crate::hooks::Hooks;
 use crate::ids::{SessionId, TurnId};
 use crate::permissions::{Grants, Permissions};
 use crate::store::rows::{Change, SessionRow, TurnRow, TurnStatus};
@@ -46,6 +47,7 @@ pub(super) struct Recorded {
     beginning: Beginning,
     left_out: Vec<Asked>,
     context_tokens: Option<u64>,
+    notices: Vec<String>,
 }
 
 /// What a turn has whether it is recorded or not.
@@ -53,6 +55,7 @@ struct TurnParts {
     identity: TurnIdentity,
     context: Arc<SessionContext>,
     permissions: Permissions,
+    hooks: Hooks,
     prompt: Option<Arc<str>>,
 }
 
@@ -73,10 +76,12 @@ impl Sessions {
             left_out,
             context_tokens,
             opener,
+            notices,
+            hooks,
         } = prepared;
         let permissions = self.permissions_for(request)?;
         let body = stored_body(&resolved);
-        let context = self.context(&permissions, state.clone(), &body).await?;
+        let context = self.context(&permissions, &resolved.session, state.clone(), &body).await?;
         let stored = resolved.row.as_ref().or(resolved.origin.as_ref());
         let prompt = stored.and_then(|row| row.prompt.clone());
         let prompt = prompt.or_else(|| self.render_prompt(request, &context));
@@ -87,7 +92,7 @@ impl Sessions {
             scope: caller.scope,
             started_ms: clock::now_ms(),
         };
-        let turn = TurnParts { identity: identity.clone(), context, permissions, prompt };
+        let turn = TurnParts { identity: identity.clone(), context, permissions, hooks, prompt };
         let current = CurrentState { context: Arc::clone(&turn.context), before: state };
         decided.extend(opener.map(|opener| taken_up(opener, &identity.id)));
         let acts_on_records = assembled.resumes || request.detach || !decided.is_empty();
@@ -128,7 +133,17 @@ impl Sessions {
         let ResolvedSession { slot, guard, .. } = resolved;
         let (pieces, beginning) = (assembled.pieces, assembled.beginning);
         let recorder: Arc<dyn Recorder> = Arc::new(recorder);
-        Ok(Recorded { turn, slot, guard, recorder, pieces, beginning, left_out, context_tokens })
+        Ok(Recorded {
+            turn,
+            slot,
+            guard,
+            recorder,
+            pieces,
+            beginning,
+            left_out,
+            context_tokens,
+            notices,
+        })
     }
 
     /// Starts the turn's task.
@@ -139,8 +154,8 @@ impl Sessions {
         recorded: Recorded,
         (permit, resume): (RunPermit, Option<ResumeSlot>),
     ) -> Begun {
-        let Recorded { turn, slot, guard, recorder, pieces, beginning, left_out, context_tokens } =
-            recorded;
+        let Recorded { turn, slot, guard, recorder, pieces, beginning, .. } = recorded;
+        let Recorded { left_out, context_tokens, notices, .. } = recorded;
         let mut sharing = self.sharing(&request, &caller, permit, Some(slot));
         sharing.resume = resume;
         let started = match beginning {
@@ -151,7 +166,7 @@ impl Sessions {
                 start_asking_again(turn, request.model, recorder, asked)
             }
             beginning => {
-                let pieces = Pieces { history: pieces, beginning, context_tokens };
+                let pieces = Pieces { history: pieces, beginning, context_tokens, notices };
                 self.launch_agent(request, caller.headers, turn, recorder, pieces, guard)
             }
         };
@@ -180,10 +195,12 @@ impl Sessions {
             identity,
             context: Arc::new(context.at_home(self.home.clone())),
             permissions,
+            hooks: self.hooks.clone(),
             prompt: None,
         };
         let sharing = self.sharing(&request, &caller, permit, None);
-        let pieces = Pieces { history: pieces, beginning: Beginning::Ask, context_tokens: None };
+        let (context_tokens, notices) = (None, Vec::new());
+        let pieces = Pieces { history: pieces, beginning: Beginning::Ask, context_tokens, notices };
         let recorder = Arc::new(NoRecord);
         let started = self.launch_agent(request, caller.headers, turn, recorder, pieces, None);
         Ok(Begun::Turn(Box::new((started, sharing))))
@@ -198,12 +215,12 @@ impl Sessions {
         mut pieces: Pieces,
         guard: Option<NameGuard>,
     ) -> StartedTurn {
-        let TurnParts { identity, context, permissions, prompt } = turn;
+        let TurnParts { identity, context, permissions, hooks, prompt } = turn;
         if let Some(prompt) = prompt.filter(|_| !request.tools.tools().is_empty()) {
             pieces.history = prompt::apply(self.prompt.mode, &prompt, pieces.history);
         }
         let model = request.model.clone();
-        let start = self.turn_start(request, permissions, pieces, &identity);
+        let start = self.turn_start(request, (permissions, hooks), pieces, &identity);
         let (decisions, decided) = mpsc::unbounded_channel();
         let stop = CancellationToken::new();
         let turn = Turn {
@@ -252,7 +269,7 @@ impl Sessions {
     }
 
     /// The server's permissions, narrowed by the request's mode and moved to its workspace.
-    fn permissions_for(&self, request: &ChatRequest) -> Result<Permissions, ApiError> {
+    pub(super) fn permissions_for(&self, request: &ChatRequest) -> Result<Permissions, ApiError> {
         let permissions = self.permissions.tightened(request.mode).map_err(|error| {
             ApiError::new(ErrorCode::ModeNotAllowed, error.to_string()).param("toolhand.mode")
         })?;
@@ -279,12 +296,14 @@ impl Sessions {
     async fn context(
         &self,
         permissions: &Permissions,
+        session: &SessionId,
         state: Option<SessionState>,
         body: &SessionBody,
     ) -> Result<Arc<SessionContext>, ApiError> {
         let context = SessionContext::new(Arc::clone(permissions.workspace()));
         let grants = Arc::new(Grants::load(body.grants.iter().copied()));
         let context = context.at_home(self.home.clone()).with_grants(grants);
+        let context = context.named(session.to_string());
         let Some(state) = state else { return Ok(Arc::new(context)) };
         // The directory may be gone, which only the disk tells.
         let restore =

@@ -12,8 +12,8 @@ use crate::agent::conversation::{Conversation, Opening};
 use crate::agent::settings::{AskedModel, ReasoningRule, Refused, traits_of};
 use crate::agent::state::TurnStart;
 use crate::execution::pipeline::Pipeline;
-use crate::hooks::Hooks;
 
+use crate::hooks::Hooks;
 use crate::permissions::{Mode, Permissions};
 
 /// The request fields that limit the length of one answer.
@@ -26,14 +26,16 @@ pub(super) struct Pieces {
     pub(super) beginning: Beginning,
     /// The tokens of the conversation by the count of the turn before.
     pub(super) context_tokens: Option<u64>,
+    /// What hooks told the person.
+    pub(super) notices: Vec<String>,
 }
 
 impl Sessions {
     pub(super) fn turn_start(
         &self,
         request: ChatRequest,
-        permissions: Permissions,
-        Pieces { history: pieces, beginning, context_tokens }: Pieces,
+        (permissions, hooks): (Permissions, Hooks),
+        Pieces { history: pieces, beginning, context_tokens, notices }: Pieces,
         identity: &TurnIdentity,
     ) -> TurnStart {
         let asking = self.asking(&request);
@@ -52,7 +54,7 @@ impl Sessions {
         } = request;
         let pipeline = Pipeline {
             tools,
-            hooks: Hooks::default(),
+            hooks,
             permissions,
             max_result_chars: self.tool_settings.max_result_chars,
         };
@@ -94,6 +96,7 @@ impl Sessions {
             upstream: Arc::clone(self.upstream.settings()),
             max_round_chars: self.tool_settings.max_round_chars,
             beginning,
+            notices,
             asking,
             include_messages,
             began_ms: identity.started_ms,

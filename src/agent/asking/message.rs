@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::choice::Choice;
 use crate::agent::beginning::AskingChannel;
 use crate::agent::record::Asked;
-use crate::execution::ask::{About, Ask, Question, ShownEffect};
+use crate::execution::ask::{About, Ask, Question, ShownEffect, ShownRisk};
 use crate::markdown;
 
 /// What is asked, as Markdown, and how to answer in this channel. Where the client's own tool
@@ -46,11 +46,22 @@ fn title(asked: &Asked) -> String {
 /// What a call would do, or the model's questions without an answer, as Markdown.
 pub(crate) fn effect(asked: &Asked) -> String {
     match &asked.ask.about {
-        About::Effect(shown) => format!("{}\n", shown.markdown.trim_end()),
+        About::Effect(shown) => {
+            format!("{}\n{}", shown.markdown.trim_end(), risks(&shown.risks))
+        }
         About::Questions { .. } => {
             asked.unanswered().iter().map(question).collect::<Vec<_>>().join("\n")
         }
     }
+}
+
+/// What speaks against a call.
+fn risks(risks: &[ShownRisk]) -> String {
+    let mut text = String::new();
+    for risk in risks {
+        let _ = writeln!(text, "\n- risk ({}): {}", risk.severity, markdown::line(&risk.text));
+    }
+    text
 }
 
 fn question(question: &Question) -> String {

@@ -226,6 +226,8 @@ pub(crate) mod test_support {
             grant: Some([slot; 32]),
             why: Some("there is no sandbox to run it in".to_owned()),
             remedy: "with a rule".to_owned(),
+            risks: Vec::new(),
+            suggestions: Vec::new(),
         });
         asked(slot, code, Ask { tool: "Bash".to_owned(), headline: format!("make {slot}"), about })
     }

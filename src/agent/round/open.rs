@@ -240,7 +240,7 @@ impl Round {
 
 fn restored(call: OpenCall, given: Option<Box<RawValue>>) -> Call {
     let answer = |text: String, is_error: bool| {
-        Progress::Answered(ToolResult { text, is_error, structured: Value::Null })
+        Progress::Answered(ToolResult { text, is_error, ..ToolResult::default() })
     };
     let progress = match call {
         // The text has its prefix already.

@@ -47,6 +47,14 @@ impl Round {
         effects.extend(self.held.before_calls().into_iter().map(RoundEffect::Emit));
     }
 
+    /// Says a text of the server's own, as the end of the answer.
+    pub(in crate::agent) fn say(&mut self, text: &str, effects: &mut Vec<RoundEffect>) {
+        let is_first = self.message.says_nothing();
+        let text = if is_first { text.to_owned() } else { format!("\n\n{text}") };
+        self.message.push_text(&text);
+        self.forward(TurnEvent::Text(text), effects);
+    }
+
     fn forward(&mut self, mut event: TurnEvent, effects: &mut Vec<RoundEffect>) {
         self.forwarded = true;
         if let Some(text) = event.text_mut() {

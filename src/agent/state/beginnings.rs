@@ -3,6 +3,7 @@
 use super::closing::note_to_model;
 use super::{Continued, Phase, TurnEffect, TurnState, rules};
 use crate::agent::beginning::{Beginning, HistoryPiece, Resume};
+use crate::agent::events::TurnEvent;
 use crate::agent::record::OpenCall;
 use crate::agent::round::Round;
 use crate::agent::settings::StartRule;
@@ -17,7 +18,9 @@ const GO_ON: &str = "(Your last answer above is not finished. Go on exactly wher
 impl TurnState {
     /// The first effects of the turn.
     pub(crate) fn begin(&mut self) -> Vec<TurnEffect> {
-        let mut effects = Vec::new();
+        let notices = std::mem::take(&mut self.start.notices).into_iter();
+        let mut effects: Vec<TurnEffect> =
+            notices.map(|notice| TurnEffect::Emit(TurnEvent::HookSaid(notice))).collect();
         match std::mem::take(&mut self.start.beginning) {
             Beginning::Ask => self.next_round(&mut effects),
             Beginning::Continue { said } => self.go_on(said, &mut effects),

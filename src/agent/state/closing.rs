@@ -22,6 +22,9 @@ impl TurnState {
         }
         let round = self.replace_round(effects);
         self.add_round(round, effects);
+        if self.is_ended_by_hook(effects) {
+            return;
+        }
         if self.stats.rounds >= self.start.settings.max_rounds {
             self.final_reason.get_or_insert(FinishReason::Length);
         }
@@ -158,5 +161,5 @@ pub(super) fn raw(value: &Value) -> Box<RawValue> {
 
 fn take(slot: &mut ToolResult) -> ToolResult {
     let text = std::mem::take(&mut slot.text);
-    ToolResult { text, is_error: slot.is_error, structured: Value::Null }
+    ToolResult { text, is_error: slot.is_error, ..ToolResult::default() }
 }

@@ -99,7 +99,7 @@ impl TurnState {
         self.tell_held_back(&mut Vec::new());
         self.interrupt_tools(effects);
         let is_partial = self.phase == Phase::Streaming;
-        if is_partial {
+        if is_partial || self.phase == Phase::Stopping {
             self.stats.count(self.round.usage.take());
         }
         if self.round.is_overfull() {
@@ -124,7 +124,7 @@ impl TurnState {
 
     /// What the model said last, as it goes back upstream. A message that was cut off goes back
     /// without its reasoning, which may be cut off too.
-    fn last_message(&self, is_whole: bool) -> Option<RecordedRound> {
+    pub(super) fn last_message(&self, is_whole: bool) -> Option<RecordedRound> {
         let message = &self.round.message;
         let continued = self.continued.as_ref().filter(|_| !self.has_closed);
         if message.says_nothing() && continued.is_none_or(|continued| continued.said.is_empty()) {

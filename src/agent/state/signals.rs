@@ -10,6 +10,7 @@ use crate::errors::ApiError;
 use crate::execution::ask::{Ask, Decision};
 use crate::execution::pipeline::{AdmittedCall, ToolResult};
 use crate::execution::schedule::Position;
+use crate::hooks::HookOutcome;
 use crate::openai::chunk::Chunk;
 use crate::upstream::{Fault, RequestBody};
 
@@ -47,6 +48,8 @@ pub(crate) enum Event {
     Decided(Decided),
     /// `approval.wait` is over.
     WaitIsOver,
+    /// What the hooks say that are asked before the turn ends.
+    Stopping(HookOutcome),
     /// The entry that the turn waits for is committed.
     Committed,
     /// An entry could not be committed.
@@ -93,6 +96,10 @@ pub(crate) enum TurnEffect {
     Run(Position, Option<Entry>),
     /// Ends a call that was judged and will not run.
     Release(Position),
+    /// Asks the hooks whether the turn may end. `is_held`: they have said no before.
+    AskStopHooks {
+        is_held: bool,
+    },
     /// Takes decisions over REST for this long.
     AwaitDecisions(Duration),
     /// The model no longer has all that it was shown of files.

@@ -38,6 +38,8 @@ pub(crate) struct TurnStart {
     /// The most characters of all answers of a round together.
     pub(crate) max_round_chars: usize,
     pub(crate) beginning: Beginning,
+    /// What hooks told the person before the turn.
+    pub(crate) notices: Vec<String>,
     pub(crate) asking: Asking,
     /// Whether the client wants what the turn adds to the conversation.
     pub(crate) include_messages: bool,

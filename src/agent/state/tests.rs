@@ -157,6 +157,7 @@ impl Bench {
             upstream: Arc::default(),
             max_round_chars: 1000,
             beginning: Beginning::Ask,
+            notices: Vec::new(),
             asking: Asking { channel: AskingChannel::Nobody, wait: Duration::ZERO },
             include_messages: false,
             began_ms: 1000,
@@ -237,7 +238,7 @@ impl Bench {
     }
 
     fn answer(&mut self, position: usize, text: &str) -> &mut Self {
-        let result = ToolResult { text: text.to_owned(), is_error: false, structured: Value::Null };
+        let result = ToolResult { text: text.to_owned(), ..ToolResult::default() };
         self.on(Event::Answered { position, result, duration: Duration::ZERO })
     }
 
@@ -256,6 +257,7 @@ impl Bench {
                     TurnEvent::CallsComplete => "complete".to_owned(),
                     TurnEvent::Text(text) => format!("text{text:?}"),
                     TurnEvent::TextBeforeCalls(text) => format!("before{text:?}"),
+                    TurnEvent::HookSaid(text) => format!("hook{text:?}"),
                     TurnEvent::Member { name, text } => format!("{name}{text:?}"),
                     TurnEvent::Raw(_) => "raw".to_owned(),
                     TurnEvent::ToolStarted(start) => format!("started:{}", start.call_id),
@@ -305,6 +307,7 @@ impl Bench {
                 TurnEffect::JudgeAhead(positions) => format!("ahead:{positions:?}"),
                 TurnEffect::Decide(position, _) => format!("decide:{position}"),
                 TurnEffect::Release(position) => format!("release:{position}"),
+                TurnEffect::AskStopHooks { is_held } => format!("stopping:{is_held}"),
                 TurnEffect::AwaitDecisions(wait) => format!("wait:{}", wait.as_secs()),
                 TurnEffect::Run(..)
                 | TurnEffect::Abort
@@ -426,6 +429,8 @@ fn effect(digest: u8) -> Ask {
             grant: None,
             why: None,
             remedy: "a rule would allow it".to_owned(),
+            risks: Vec::new(),
+            suggestions: Vec::new(),
         }),
     }
 }

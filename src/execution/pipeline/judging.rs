@@ -5,25 +5,17 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
+use super::hooked::Candidate;
 use super::permitted::with_similar;
-use super::{AdmittedCall, Judged, PermittedCall, Pipeline};
+use super::{AdmittedCall, HookedCall, Judged, PermittedCall, Pipeline, ToolCall};
 use crate::execution::ask::{
-    About, Ask, Decision, EffectDigest, GrantScope, Question, ShownEffect, nobody_answers,
+    About, Ask, Decision, EffectDigest, GrantScope, Question, ShownEffect, ShownRisk,
+    nobody_answers,
 };
-use crate::hooks::HookVerdict;
 use crate::markdown;
 use crate::permissions::{AskedAccess, Judgement, Mode, Permit};
 use crate::tools::question::NO_ANSWER;
-use crate::tools::tool::{AnyTool, CallContext, ParsedCall, Preview, ToolError, ToolOutput};
-
-/// A call in the form in which it is judged and run.
-struct Candidate {
-    id: String,
-    tool: Arc<dyn AnyTool>,
-    parsed: Box<dyn ParsedCall>,
-    /// The arguments that `parsed` was made from.
-    arguments: Value,
-}
+use crate::tools::tool::{CallContext, Preview, ToolError, ToolOutput};
 
 /// A person's consent.
 #[derive(Clone, Copy)]
@@ -65,7 +57,7 @@ impl Pipeline {
                 None,
             ),
         };
-        let candidate = self.hook(call).await?;
+        let candidate = self.hook(call, context).await?;
         let questions = candidate.parsed.questions().transpose()?;
         let weighed = self.weigh(&candidate, context).await?;
         if let Some(questions) = questions {
@@ -76,13 +68,13 @@ impl Pipeline {
             (Weighed::Permit(permit), approval) => {
                 return match approval.and_then(|approval| Some((approval, approval.updated_input?)))
                 {
-                    None => Ok(Judged::Permitted(self.permitted(candidate, permit))),
+                    None => Ok(Judged::Permitted(self.permitted(candidate, permit, context))),
                     Some((approval, input)) => {
                         self.judge_updated(candidate, input, approval.scope, context).await
                     }
                 };
             }
-            (Weighed::Asks(ask), None) => return self.ask(&candidate, *ask, false).await,
+            (Weighed::Asks(ask), None) => return self.request(candidate, *ask, context).await,
             (Weighed::Asks(ask), Some(approval)) => (*ask, approval),
         };
         if *approval.digest != ask.digest {
@@ -109,9 +101,15 @@ impl Pipeline {
         if updated.concurrency() != parsed.concurrency() {
             return Err(ToolError::failed("the changed input makes another kind of call of this"));
         }
-        let candidate = Candidate { id, tool, parsed: updated, arguments: input.clone() };
+        let call = ToolCall { id, name: tool.name().to_owned(), input: input.clone() };
+        let hooked = Arc::<HookedCall>::default();
+        // The hooks have seen another input. What they deny, nobody can approve.
+        let updated = AdmittedCall { call, tool, parsed: updated, hooked };
+        let candidate = self.hook(updated, context).await?;
         match self.weigh(&candidate, context).await? {
-            Weighed::Permit(permit) => Ok(Judged::Permitted(self.permitted(candidate, permit))),
+            Weighed::Permit(permit) => {
+                Ok(Judged::Permitted(self.permitted(candidate, permit, context)))
+            }
             Weighed::Asks(ask) if ask.asked.is_outside() => {
                 let why = ask.asked.why().unwrap_or("it leads out of the workspace");
                 Err(ToolError::Denied(format!("the changed input is not approved: {why}")))
@@ -138,16 +136,46 @@ impl Pipeline {
                 if let Some(grant) = grant {
                     context.session.grants.add(grant);
                 }
-                Ok(Judged::Permitted(self.permitted(candidate, permit)))
+                Ok(Judged::Permitted(self.permitted(candidate, permit, context)))
             }
             Err(_) => Err(ToolError::failed("this call is not what was approved")),
         }
     }
 
-    fn permitted(&self, candidate: Candidate, permit: Permit) -> PermittedCall {
+    fn permitted(
+        &self,
+        candidate: Candidate,
+        permit: Permit,
+        context: &CallContext,
+    ) -> PermittedCall {
+        let after = self.after(&candidate, context);
         let Candidate { id, tool, parsed, .. } = candidate;
         let limit = self.answer_limit(tool.as_ref());
-        PermittedCall { id, tool, parsed, permit, permissions: self.permissions.clone(), limit }
+        let permissions = self.permissions.clone();
+        PermittedCall { id, tool, parsed, permit, permissions, limit, after }
+    }
+
+    /// Lets the hooks answer in a person's place, and else asks the person. An allow of theirs
+    /// is worth an allow rule; what asks in spite of it asks the person, as it was.
+    async fn request(
+        &self,
+        candidate: Candidate,
+        ask: WeighedAsk,
+        context: &CallContext,
+    ) -> Result<Judged, ToolError> {
+        let outcome = match ask.preview.fault {
+            None => self.requested(&candidate, context).await,
+            // Nobody is asked about it.
+            Some(_) => None,
+        };
+        if let Some(outcome) = outcome {
+            let revised = self.follow(candidate.again()?, outcome, context).await?;
+            if let Weighed::Permit(permit) = self.weigh(&revised, context).await? {
+                return Ok(Judged::Permitted(self.permitted(revised, permit, context)));
+            }
+        }
+        self.notify(&candidate, context).await;
+        self.ask(&candidate, ask, false).await
     }
 
     /// Asks the permissions, and where they ask, computes the exact effect.
@@ -156,10 +184,11 @@ impl Pipeline {
         candidate: &Candidate,
         context: &CallContext,
     ) -> Result<Weighed, ToolError> {
-        let Candidate { tool, parsed, arguments, .. } = candidate;
+        let Candidate { tool, parsed, arguments, opinion, .. } = candidate;
         let access_request = parsed.access_request(context);
         let grants = &context.session.grants;
-        let judgement = self.permissions.judge(tool.name(), tool.access(), access_request, grants);
+        let permissions = self.permissions.with_hooks(opinion.clone());
+        let judgement = permissions.judge(tool.name(), tool.access(), access_request, grants);
         let asked = match judgement.await? {
             Judgement::Permitted(permit) => return Ok(Weighed::Permit(permit)),
             Judgement::Asks(asked) => asked,
@@ -208,6 +237,8 @@ impl Pipeline {
                 grant: asked.grant(),
                 why: asked.why().map(str::to_owned),
                 remedy: asked.remedy().to_owned(),
+                risks: asked.risks().iter().map(ShownRisk::from).collect(),
+                suggestions: asked.suggestions(),
             }),
         })))
     }
@@ -232,27 +263,6 @@ impl Pipeline {
             headline: candidate.parsed.headline(),
             about: About::Questions { questions },
         })))
-    }
-
-    /// Asks the hooks, once, and validates the arguments again if a hook changed them.
-    async fn hook(&self, admitted: AdmittedCall) -> Result<Candidate, ToolError> {
-        let AdmittedCall { call, tool, parsed, hooked } = admitted;
-        let ask_hooks = || self.hooks.before_call(tool.name(), &call.input);
-        let (parsed, arguments) = match hooked.get_or_init(ask_hooks).await.clone() {
-            HookVerdict::Continue => (parsed, call.input),
-            HookVerdict::Rewrite(arguments) => {
-                let rewritten = Arc::clone(&tool).parse(arguments.clone())?;
-                // The scheduler placed the call by its old concurrency, so a change of it
-                // cannot be honoured.
-                if rewritten.concurrency() != parsed.concurrency() {
-                    let changed = "a hook changed what this call does; call it again";
-                    return Err(ToolError::failed(changed));
-                }
-                (rewritten, arguments)
-            }
-            HookVerdict::Block(reason) => return Err(ToolError::Denied(reason)),
-        };
-        Ok(Candidate { id: call.id, tool, parsed, arguments })
     }
 }
 

@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::future::FutureExt as _;
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::hooked::AfterCall;
 use super::{ToolResult, crashed};
 use crate::permissions::{AccessKind, Permissions, Permit};
 use crate::text::printable;
@@ -24,6 +26,7 @@ pub(crate) struct PermittedCall {
     pub(super) permissions: Permissions,
     /// The most characters of its answer.
     pub(super) limit: Option<usize>,
+    pub(super) after: AfterCall,
 }
 
 impl PermittedCall {
@@ -42,41 +45,54 @@ impl PermittedCall {
 
     /// Runs the call. Never fails: an error, even a panic, becomes the answer.
     pub(crate) async fn run(self, context: CallContext) -> ToolResult {
-        let (limit, truncation) = (self.limit, self.tool.truncation());
-        let span = tracing::info_span!("tool_call", tool = self.tool(), id = self.id);
-        let outcome = AssertUnwindSafe(self.try_run(context))
+        let Self { id, tool, parsed, permit, permissions, limit, after } = self;
+        let truncation = tool.truncation();
+        let span = tracing::info_span!("tool_call", tool = tool.name(), id);
+        let began = Instant::now();
+        let running = try_run(&*tool, parsed, permit, &permissions, context.clone());
+        let outcome = AssertUnwindSafe(running)
             .catch_unwind()
             .instrument(span.clone())
             .await
             .unwrap_or_else(|_| Err(crashed()));
+        let took = began.elapsed();
+        let response = after.response(&outcome);
         let mut result = ToolResult::from(outcome);
         if let Some(limit) = limit {
             result.text = truncate::cap(result.text, limit, truncation);
         }
         result.text = without_nul(result.text);
         span.in_scope(|| tracing::debug!(is_error = result.is_error, "answered"));
+        result.notices = after.notices();
+        let adding = after.add_to(&mut result, (&*tool, &id), response, took, &context);
+        adding.instrument(span).await;
         result
     }
+}
 
-    async fn try_run(self, context: CallContext) -> Result<ToolOutput, ToolError> {
-        let Self { tool, parsed, permit, permissions, .. } = self;
-        let notes = parsed.notes().join("\n");
-        // Remember the target: `execute` consumes the permit.
-        let sought = permit.target().map(|target| (target.path().to_owned(), target.is_missing()));
-        let mut output = match parsed.execute(permit, context).await {
-            Ok(output) => output,
-            Err(error) => {
-                return Err(with_similar(&permissions, error, tool.access(), sought).await);
-            }
-        };
-        if output.text.is_empty() {
-            output.text = format!("({} completed with no output)", tool.name());
+async fn try_run(
+    tool: &dyn AnyTool,
+    parsed: Box<dyn ParsedCall>,
+    permit: Permit,
+    permissions: &Permissions,
+    context: CallContext,
+) -> Result<ToolOutput, ToolError> {
+    let notes = parsed.notes().join("\n");
+    // Remember the target: `execute` consumes the permit.
+    let sought = permit.target().map(|target| (target.path().to_owned(), target.is_missing()));
+    let mut output = match parsed.execute(permit, context).await {
+        Ok(output) => output,
+        Err(error) => {
+            return Err(with_similar(permissions, error, tool.access(), sought).await);
         }
-        if !notes.is_empty() {
-            output.text = format!("{}\n{notes}", output.text);
-        }
-        Ok(output)
+    };
+    if output.text.is_empty() {
+        output.text = format!("({} completed with no output)", tool.name());
     }
+    if !notes.is_empty() {
+        output.text = format!("{}\n{notes}", output.text);
+    }
+    Ok(output)
 }
 
 /// Adds the most similar path to the error where a file does not exist.

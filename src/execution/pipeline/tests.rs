@@ -1,31 +1,22 @@
 //! Tests the way of a call from the model's JSON to its answer.
 
+mod hooks;
 mod judging;
 mod kinds;
 mod paths;
 
-use futures::future::{BoxFuture, FutureExt as _};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::files::Files;
-use crate::hooks::{Hook, HookVerdict};
 use crate::permissions::{self, AccessKind, ExcludedPaths, Mode, Sandbox};
-use crate::processes::{Environment, Runner};
+use crate::processes::sandbox::SandboxSettings;
+use crate::processes::{self, Environment, Runner};
 use crate::tools::builtin::{self, bash};
 use crate::tools::tool::SessionContext;
 use crate::workspace::Workspace;
-
-/// A hook that gives the same verdict on every call.
-struct Always(fn() -> HookVerdict);
-
-impl Hook for Always {
-    fn before_call<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, HookVerdict> {
-        async { self.0() }.boxed()
-    }
-}
 
 /// A pipeline with all tools, in a workspace that holds the file `a.txt`. Everything is allowed
 /// but the state directory `state`.
@@ -37,10 +28,6 @@ struct Ground {
 
 impl Ground {
     fn new() -> Self {
-        Self::with_hook(None)
-    }
-
-    fn with_hook(hook: Option<fn() -> HookVerdict>) -> Self {
         let directory: TempDir = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("a.txt"), "").unwrap();
         let workspace = Arc::new(Workspace::open(vec![directory.path().to_owned()]).unwrap());
@@ -51,15 +38,17 @@ impl Ground {
         };
         let permissions =
             Permissions::new(&settings, &[], Sandbox::Off, Arc::clone(&workspace), hidden);
+        let runner = Runner::new("/proc/self/exe", Environment::allowed([]), None);
         let tools = builtin::list(&builtin::Services {
             files: Arc::new(Files::default()),
-            runner: Runner::new("/proc/self/exe", Environment::allowed([]), None),
+            sandbox: processes::sandbox::Sandbox::new(runner.clone(), SandboxSettings::default()),
+            runner,
             bash: bash::BashSettings::default(),
+            settings_files: None,
         });
-        let hooks = hook.map(|verdict| Arc::new(Always(verdict)) as Arc<dyn Hook>);
         let pipeline = Pipeline {
             tools: Toolset::new(tools),
-            hooks: Hooks::for_test(hooks.into_iter().collect()),
+            hooks: Hooks::default(),
             permissions: permissions.unwrap(),
             max_result_chars: None,
         };
@@ -86,42 +75,27 @@ impl Ground {
     }
 }
 
-async fn call(name: &str, arguments: &str, hook: Option<fn() -> HookVerdict>) -> String {
-    Ground::with_hook(hook).call(name, arguments).await
+async fn call(name: &str, arguments: &str) -> String {
+    Ground::new().call(name, arguments).await
 }
 
 const PATTERN: &str = r#"{"pattern":"*.txt"}"#;
 
 #[tokio::test]
 async fn runs_a_permitted_call() {
-    assert_eq!(call("Glob", PATTERN, None).await, "$WORKSPACE/a.txt");
+    assert_eq!(call("Glob", PATTERN).await, "$WORKSPACE/a.txt");
 }
 
 #[tokio::test]
 async fn refuses_a_tool_that_is_not_there() {
-    let answer = call("Glub", PATTERN, None).await;
+    let answer = call("Glub", PATTERN).await;
     assert!(answer.starts_with("Error: no tool named Glub is available"), "{answer}");
 }
 
 #[tokio::test]
 async fn mentions_what_had_no_effect() {
-    let answer = call("Glob", r#"{"pattern":"*.txt","sandbox":false}"#, None).await;
+    let answer = call("Glob", r#"{"pattern":"*.txt","sandbox":false}"#).await;
     assert!(answer.starts_with("$WORKSPACE/a.txt\n(") && answer.contains("sandbox"), "{answer}");
-}
-
-#[tokio::test]
-async fn a_hook_may_block_a_call() {
-    let answer = call("Glob", PATTERN, Some(|| HookVerdict::Block("not today".to_owned()))).await;
-    assert_eq!(answer, "Error: not permitted: not today");
-}
-
-#[tokio::test]
-async fn a_call_that_a_hook_changed_is_checked_anew() {
-    let none =
-        call("Glob", PATTERN, Some(|| HookVerdict::Rewrite(json!({"pattern": "*.rs"})))).await;
-    assert_eq!(none, "No files found");
-    let wrong = call("Glob", PATTERN, Some(|| HookVerdict::Rewrite(json!({"pattern": 5})))).await;
-    assert!(wrong.starts_with("Error: invalid input"), "{wrong}");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use crate::agent::asking::decision::read_decision;
 use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
 use crate::errors::{ApiError, ErrorCode};
-use crate::execution::ask::{About, Decision, Question};
+use crate::execution::ask::{About, Decision, Question, ShownEffect, ShownRisk};
 use crate::ids::{ApprovalId, Scope, SessionId, TurnId};
 use crate::sessions::decisions::{asked, decide};
 use crate::sessions::open_approvals::{approvals_of, is_open, open_approvals};
@@ -28,6 +28,10 @@ pub(crate) struct ApprovalItem {
     tool: String,
     /// What the call would do, as Markdown; null for questions.
     effect: Option<String>,
+    /// What speaks against it, the gravest first.
+    risks: Vec<ShownRisk>,
+    /// Rules that would allow exactly this.
+    suggestions: Vec<String>,
     choices: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     questions: Option<Vec<Question>>,
@@ -123,9 +127,11 @@ impl Rest {
 fn item(row: &ApprovalRow, asked: Asked) -> ApprovalItem {
     let choices = choices(&asked.ask);
     let questions = asked.unanswered().to_vec();
-    let (effect, questions) = match asked.ask.about {
-        About::Effect(effect) => (Some(effect.markdown), None),
-        About::Questions { .. } => (None, Some(questions)),
+    let (effect, questions, risks, suggestions) = match asked.ask.about {
+        About::Effect(ShownEffect { markdown, risks, suggestions, .. }) => {
+            (Some(markdown), None, risks, suggestions)
+        }
+        About::Questions { .. } => (None, Some(questions), Vec::new(), Vec::new()),
     };
     ApprovalItem {
         id: row.id.clone(),
@@ -134,6 +140,8 @@ fn item(row: &ApprovalRow, asked: Asked) -> ApprovalItem {
         turn: row.turn.clone(),
         tool: asked.ask.tool,
         effect,
+        risks,
+        suggestions,
         choices,
         questions,
         created: seconds(row.created_ms),

@@ -57,6 +57,8 @@ fn effect() -> About {
         grant: None,
         why: None,
         remedy: String::new(),
+        risks: Vec::new(),
+        suggestions: Vec::new(),
     })
 }
 
@@ -201,7 +203,7 @@ async fn an_approval_is_listed_and_decided_once() {
     let listed = json(&rest.approvals(session.scope).await.unwrap())["data"][0].clone();
     let expected = json!({
         "id": id, "code": "abcd", "session": session.id, "turn": turn.id, "tool": "Bash",
-        "effect": "`make`", "choices": ["allow", "deny"],
+        "effect": "`make`", "risks": [], "suggestions": [], "choices": ["allow", "deny"],
         "created": 5, "expires": listed["expires"],
     });
     assert_eq!(listed, expected);

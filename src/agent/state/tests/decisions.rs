@@ -202,7 +202,7 @@ impl World {
                         *self.runs.entry(at).or_default() += 1;
                         self.schedule.finish(at);
                         let text = format!("ran {at}");
-                        let result = ToolResult { text, is_error: false, structured: Value::Null };
+                        let result = ToolResult { text, ..ToolResult::default() };
                         let (position, duration) = (at, Duration::ZERO);
                         events.push(Event::Answered { position, result, duration });
                     }

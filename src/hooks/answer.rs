@@ -1,0 +1,355 @@
+//! Reads what a hook says: its exit code, and what it printed. Pure.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::event::HookEvent;
+use crate::openai::chunk::surrogates;
+use crate::text;
+
+/// The characters of a hook's text that a model or a person is shown.
+const MAX_SHOWN_CHARS: usize = 10_000;
+
+/// The exit code by which a hook blocks.
+const BLOCKS: i32 = 2;
+
+/// A program that ended by itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HookEnd {
+    pub(super) code: i32,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+}
+
+/// What one hook says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct HookAnswer {
+    pub(super) decision: HookDecision,
+    /// The arguments that the call shall have.
+    pub(super) changed_input: Option<Value>,
+    /// For the model.
+    pub(super) context: Option<String>,
+    /// Ends the turn, with this as its last text.
+    pub(super) ends_turn: Option<String>,
+    /// For the person only.
+    pub(super) notice: Option<String>,
+}
+
+/// What a hook decides, the strongest last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum HookDecision {
+    #[default]
+    None,
+    Allow,
+    Ask(String),
+    /// Blocked, or where something has happened already: a remark on it.
+    Deny(String),
+}
+
+impl HookAnswer {
+    /// A person must decide.
+    pub(super) fn asks(reason: &str) -> Self {
+        Self { decision: HookDecision::Ask(reason.to_owned()), ..Self::default() }
+    }
+}
+
+/// The JSON that a hook prints. Members that are not known mean nothing.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Printed {
+    #[serde(rename = "continue")]
+    goes_on: Option<bool>,
+    stop_reason: Option<String>,
+    system_message: Option<String>,
+    decision: Option<PlainDecision>,
+    reason: Option<String>,
+    hook_specific_output: Option<Specific>,
+}
+
+/// The older form of a decision.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum PlainDecision {
+    Approve,
+    Block,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Specific {
+    permission_decision: Option<Permission>,
+    permission_decision_reason: Option<String>,
+    updated_input: Option<Value>,
+    additional_context: Option<String>,
+    /// The form of `PermissionRequest`.
+    decision: Option<RequestDecision>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Permission {
+    Allow,
+    Deny,
+    Ask,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RequestDecision {
+    behavior: Permission,
+    message: Option<String>,
+    updated_input: Option<Value>,
+}
+
+/// What the end of a hook means; an error says what is wrong with it.
+pub(super) fn read(event: HookEvent, end: &HookEnd) -> Result<HookAnswer, String> {
+    match end.code {
+        0 => printed(event, end.stdout.trim()),
+        BLOCKS => Ok(blocked(event, &end.stderr)),
+        code => {
+            let said = shown(end.stderr.trim());
+            let said = if said.is_empty() { said } else { format!(": {said}") };
+            Err(format!("ended with code {code}{said}"))
+        }
+    }
+}
+
+fn blocked(event: HookEvent, stderr: &str) -> HookAnswer {
+    let said = shown(stderr.trim());
+    let reason =
+        if said.is_empty() { "a hook blocks it, without a reason".to_owned() } else { said };
+    decided(event, HookDecision::Deny(reason))
+}
+
+/// Where nothing can be denied, the reason is for the person.
+fn decided(event: HookEvent, decision: HookDecision) -> HookAnswer {
+    use HookEvent::{Notification, SessionEnd, SessionStart};
+    match (event, decision) {
+        (SessionStart | SessionEnd | Notification, HookDecision::Deny(reason)) => {
+            HookAnswer { notice: Some(reason), ..HookAnswer::default() }
+        }
+        (_, decision) => HookAnswer { decision, ..HookAnswer::default() },
+    }
+}
+
+fn printed(event: HookEvent, stdout: &str) -> Result<HookAnswer, String> {
+    if !stdout.starts_with('{') {
+        let context = event.takes_plain_context() && !stdout.is_empty();
+        let context = context.then(|| shown(stdout));
+        return Ok(HookAnswer { context, ..HookAnswer::default() });
+    }
+    let printed: Printed = serde_json::from_str(&surrogates::repaired(stdout))
+        .map_err(|error| format!("printed JSON that cannot be read: {error}"))?;
+    Ok(meant(event, printed))
+}
+
+fn meant(event: HookEvent, printed: Printed) -> HookAnswer {
+    let specific = printed.hook_specific_output.unwrap_or_default();
+    let (by_request, of_request, request_input) = match specific.decision {
+        Some(decision) => (Some(decision.behavior), decision.message, decision.updated_input),
+        None => (None, None, None),
+    };
+    let by_plain = printed.decision.map(|decision| match decision {
+        PlainDecision::Approve => Permission::Allow,
+        PlainDecision::Block => Permission::Deny,
+    });
+    let reason = of_request.or(specific.permission_decision_reason).or(printed.reason);
+    let reason = reason.map(|reason| shown(reason.trim())).filter(|reason| !reason.is_empty());
+    let decision = match by_request.or(specific.permission_decision).or(by_plain) {
+        None => HookDecision::None,
+        Some(Permission::Allow) => HookDecision::Allow,
+        Some(Permission::Ask) => {
+            HookDecision::Ask(reason.unwrap_or_else(|| "a hook wants a person to decide".into()))
+        }
+        Some(Permission::Deny) => HookDecision::Deny(
+            reason.unwrap_or_else(|| "a hook blocks it, without a reason".into()),
+        ),
+    };
+    let ends_turn = (printed.goes_on == Some(false)).then(|| {
+        let reason = printed.stop_reason.unwrap_or_default();
+        let reason = shown(reason.trim());
+        if reason.is_empty() { "A hook ended the turn.".to_owned() } else { reason }
+    });
+    let text =
+        |text: Option<String>| text.map(|text| shown(text.trim())).filter(|text| !text.is_empty());
+    let answer = decided(event, decision);
+    HookAnswer {
+        changed_input: request_input.or(specific.updated_input),
+        context: text(specific.additional_context),
+        ends_turn,
+        notice: answer.notice.or(text(printed.system_message)),
+        decision: answer.decision,
+    }
+}
+
+/// `said` as a model or a person is shown it.
+fn shown(said: &str) -> String {
+    let head = text::first_chars(said, MAX_SHOWN_CHARS);
+    let hidden = said[head.len()..].chars().count();
+    if hidden == 0 {
+        head.to_owned()
+    } else {
+        format!("{head}\n[… {hidden} characters left out …]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_debug_snapshot;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::HookEvent::*;
+    use super::*;
+
+    fn said(event: HookEvent, stdout: &str) -> Result<HookAnswer, String> {
+        read(event, &HookEnd { stdout: stdout.to_owned(), ..HookEnd::default() })
+    }
+
+    fn says(event: HookEvent, stdout: &Value) -> HookAnswer {
+        said(event, &stdout.to_string()).unwrap()
+    }
+
+    fn decision(stdout: &Value) -> HookDecision {
+        says(PreToolUse, stdout).decision
+    }
+
+    #[test]
+    fn silence_decides_nothing() {
+        assert_eq!(said(PreToolUse, ""), Ok(HookAnswer::default()));
+        assert_eq!(said(PreToolUse, "looks fine\n"), Ok(HookAnswer::default()));
+        assert_eq!(said(Stop, "[1]"), Ok(HookAnswer::default()));
+    }
+
+    #[test]
+    fn a_decision_is_read_in_each_of_its_forms() {
+        let deny = |reason: &str| HookDecision::Deny(reason.to_owned());
+        let specific = json!({"permissionDecision": "deny", "permissionDecisionReason": "no"});
+        assert_eq!(decision(&json!({"hookSpecificOutput": specific})), deny("no"));
+        assert_eq!(decision(&json!({"decision": "block", "reason": "no"})), deny("no"));
+        assert_eq!(decision(&json!({"decision": "approve"})), HookDecision::Allow);
+        let ask = json!({"permissionDecision": "ask", "permissionDecisionReason": "sure?"});
+        let asks = HookDecision::Ask("sure?".to_owned());
+        assert_eq!(decision(&json!({"hookSpecificOutput": ask})), asks);
+        let request = json!({"decision": {"behavior": "deny", "message": "no"}});
+        assert_eq!(decision(&json!({"hookSpecificOutput": request})), deny("no"));
+        let silent = decision(&json!({"decision": "block"}));
+        assert_eq!(silent, deny("a hook blocks it, without a reason"));
+    }
+
+    #[test]
+    fn exit_2_blocks_with_what_stands_on_standard_error() {
+        let end = HookEnd {
+            code: 2,
+            stdout: json!({"decision": "approve"}).to_string(),
+            stderr: " not there\n".to_owned(),
+        };
+        let deny = HookDecision::Deny("not there".to_owned());
+        for event in [PreToolUse, PermissionRequest, UserPromptSubmit, Stop, PostToolUse] {
+            assert_eq!(read(event, &end).unwrap().decision, deny, "{event}");
+        }
+        for event in [SessionStart, SessionEnd, Notification] {
+            let answer = read(event, &end).unwrap();
+            assert_eq!(answer.notice.as_deref(), Some("not there"), "{event}");
+            assert_eq!(answer.decision, HookDecision::None, "{event}");
+        }
+    }
+
+    #[test]
+    fn another_code_is_a_failure() {
+        let end = HookEnd { code: 1, stderr: "oops\n".to_owned(), ..HookEnd::default() };
+        assert_eq!(read(PreToolUse, &end), Err("ended with code 1: oops".to_owned()));
+    }
+
+    #[test]
+    fn plain_text_is_context_where_a_prompt_or_a_session_begins() {
+        let context = |event| said(event, "today is a holiday\n").unwrap().context;
+        assert_eq!(context(UserPromptSubmit).as_deref(), Some("today is a holiday"));
+        assert_eq!(context(SessionStart).as_deref(), Some("today is a holiday"));
+        assert_eq!(context(PostToolUse), None);
+    }
+
+    #[test]
+    fn everything_else_is_read_from_the_json() {
+        let answer = says(
+            PostToolUse,
+            &json!({
+                "continue": false, "stopReason": "enough", "systemMessage": "seen",
+                "suppressOutput": true,
+                "hookSpecificOutput": {
+                    "hookEventName": "PostToolUse",
+                    "additionalContext": "formatted",
+                    "updatedInput": {"command": "true"},
+                },
+            }),
+        );
+        assert_debug_snapshot!(answer, @r#"
+        HookAnswer {
+            decision: None,
+            changed_input: Some(
+                Object {
+                    "command": String("true"),
+                },
+            ),
+            context: Some(
+                "formatted",
+            ),
+            ends_turn: Some(
+                "enough",
+            ),
+            notice: Some(
+                "seen",
+            ),
+        }
+        "#);
+        let silent = says(Stop, &json!({"continue": false}));
+        assert_eq!(silent.ends_turn.as_deref(), Some("A hook ended the turn."));
+        assert_eq!(says(Stop, &json!({"continue": true})), HookAnswer::default());
+    }
+
+    #[test]
+    fn half_json_and_wrong_types_are_failures() {
+        for stdout in [
+            "{",
+            r#"{"decision": "block""#,
+            r#"{"decision": "maybe"}"#,
+            r#"{"continue": "no"}"#,
+            r#"{"hookSpecificOutput": {"permissionDecision": "perhaps"}}"#,
+            "{} {}",
+            &format!("{{\"a\":{}", "[".repeat(100_000)),
+        ] {
+            let error = said(PreToolUse, stdout).unwrap_err();
+            assert!(error.starts_with("printed JSON that cannot be read"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_lone_surrogate_does_not_undo_a_decision() {
+        let stdout = r#"{"decision": "block", "reason": "no \ud83d"}"#;
+        let deny = HookDecision::Deny("no \u{fffd}".to_owned());
+        assert_eq!(said(PreToolUse, stdout).unwrap().decision, deny);
+    }
+
+    #[test]
+    fn what_is_shown_is_cut() {
+        let long = "é".repeat(10_001);
+        let HookDecision::Deny(reason) = decision(&json!({"decision": "block", "reason": long}))
+        else {
+            panic!("it denies");
+        };
+        assert!(reason.ends_with("é\n[… 1 characters left out …]"));
+        assert_eq!(reason.chars().filter(|it| *it == 'é').count(), 10_000);
+    }
+
+    proptest! {
+        #[test]
+        fn no_output_makes_it_panic(stdout in "\\PC{0,80}", code in -3i32..5) {
+            for event in HookEvent::ALL {
+                let end = HookEnd { code, stdout: stdout.clone(), stderr: stdout.clone() };
+                let _ = read(event, &end);
+                let end = HookEnd { stdout: format!("{{{stdout}"), ..end };
+                let _ = read(event, &end);
+            }
+        }
+    }
+}

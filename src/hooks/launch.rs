@@ -1,0 +1,207 @@
+//! Runs the program of one hook, and writes the line of the log that a run leaves.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::{self, HookAnswer, HookDecision, HookEnd};
+use super::settings::{HookSetting, OnError};
+use crate::processes::sandbox::{Confined, Sandbox};
+use crate::processes::{Command, EndCause, Exit, Finished, Limits, ProgramInput, Runner};
+use crate::workspace::Workspace;
+
+/// The shell of a command line. It reads no start files.
+const SHELL: &str = "/bin/bash";
+
+/// How much of standard output, and of standard error, is read as a hook's answer.
+const MAX_ANSWER_CHARS: usize = 1 << 20;
+
+/// A hook that prints more than this is ended. Up to it, what it prints beyond its answer is
+/// thrown away, so that a talkative hook can still say no with its exit code.
+const MAX_OUTPUT_BYTES: u64 = 32 << 20;
+
+/// What runs hooks.
+#[derive(Clone, Debug)]
+pub(crate) struct HookPrograms {
+    pub(crate) runner: Runner,
+    pub(crate) sandbox: Sandbox,
+    /// `sandbox.mode = "required"`: what a hook without its sandbox was to judge is denied.
+    pub(crate) is_sandbox_required: bool,
+}
+
+/// Where a hook runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HookPlace<'a> {
+    pub(super) workspace: &'a Workspace,
+    /// The session's directory for temporary files is called by it.
+    pub(super) session: Option<&'a str>,
+    pub(super) cancelled: &'a CancellationToken,
+}
+
+/// How a run ended.
+enum Run {
+    Ended(HookEnd),
+    Failed(String),
+    /// It may run only in a sandbox, and there is none.
+    NoSandbox,
+}
+
+impl HookPrograms {
+    /// Runs one hook. Never fails: what goes wrong is a notice, or denies where the operator
+    /// says so.
+    pub(super) async fn run(
+        &self,
+        hook: &HookSetting,
+        label: &str,
+        input: &str,
+        place: HookPlace<'_>,
+    ) -> HookAnswer {
+        let began = Instant::now();
+        let run = self.launch(hook, input, place).await;
+        let exit = match &run {
+            Run::Ended(end) => end.code.to_string(),
+            Run::Failed(_) | Run::NoSandbox => "none".to_owned(),
+        };
+        let (answer, fault) = self.judged(hook, label, run);
+        log(hook, label, &exit, began.elapsed(), &answer, fault.as_deref());
+        answer
+    }
+
+    /// The answer, and what went wrong.
+    fn judged(&self, hook: &HookSetting, label: &str, run: Run) -> (HookAnswer, Option<String>) {
+        let fault = match run {
+            Run::Ended(end) => match answer::read(hook.event, &end) {
+                Ok(answer) => return (answer, None),
+                Err(fault) => fault,
+            },
+            Run::Failed(fault) => fault,
+            Run::NoSandbox => {
+                let fault = "runs only in a sandbox, and there is none";
+                let reason = format!("the hook {label} {fault}");
+                let decision = match self.is_sandbox_required {
+                    _ if !hook.event.is_gate() => HookDecision::None,
+                    true => HookDecision::Deny(reason.clone()),
+                    false => HookDecision::Ask(reason.clone()),
+                };
+                return (failed(decision, reason), Some(fault.to_owned()));
+            }
+        };
+        let notice = format!("the hook {label} {fault}");
+        let decision = if hook.on_error == OnError::Deny && hook.event.is_gate() {
+            HookDecision::Deny(format!("{notice}; it denies what it cannot judge"))
+        } else {
+            HookDecision::None
+        };
+        (failed(decision, notice), Some(fault))
+    }
+
+    async fn launch(&self, hook: &HookSetting, input: &str, place: HookPlace<'_>) -> Run {
+        let confined = if hook.is_confined() {
+            let roots = place.workspace.real_roots().map(PathBuf::from).collect();
+            match self.sandbox.confine(roots, place.session).await {
+                Ok(Some(confined)) => Some(confined),
+                Ok(None) => return Run::NoSandbox,
+                Err(error) => return Run::Failed(format!("could not be started: {error}")),
+            }
+        } else {
+            None
+        };
+        let root = place.workspace.root();
+        let (program, arguments) = program(hook);
+        let command = Command {
+            program,
+            arguments,
+            directory: root.to_owned(),
+            confinement: confined.as_ref().map(|it| Arc::clone(&it.confinement)),
+            kept_alive: confined.as_ref().map(Confined::guard),
+        };
+        let input = ProgramInput {
+            stdin: input.to_owned(),
+            variables: vec![("CLAUDE_PROJECT_DIR".into(), OsString::from(root))],
+        };
+        let limits =
+            Limits { time: hook.timeout, output: MAX_OUTPUT_BYTES, shown: MAX_ANSWER_CHARS };
+        match self.runner.run_with_input(&command, input, limits, place.cancelled).await {
+            Ok(finished) => ended(&finished, hook.timeout),
+            Err(error) => Run::Failed(format!("could not be started: {error}")),
+        }
+    }
+}
+
+fn failed(decision: HookDecision, notice: String) -> HookAnswer {
+    HookAnswer { decision, notice: Some(notice), ..HookAnswer::default() }
+}
+
+/// A line for bash, or with arguments a program of its own.
+fn program(hook: &HookSetting) -> (PathBuf, Vec<String>) {
+    if let Some(arguments) = &hook.args {
+        return (hook.command.clone().into(), arguments.clone());
+    }
+    let line = ["--noprofile", "--norc", "-c", &hook.command];
+    (SHELL.into(), line.map(str::to_owned).to_vec())
+}
+
+fn ended(finished: &Finished, timeout: Duration) -> Run {
+    let code = match (finished.cause, finished.exit) {
+        (EndCause::ItsOwn, Some(Exit::Code(code))) => code,
+        (EndCause::ItsOwn, Some(Exit::Signal(signal))) => {
+            return Run::Failed(format!("was ended by signal {signal}"));
+        }
+        (EndCause::ItsOwn, None) => return Run::Failed("ended unobserved".to_owned()),
+        (EndCause::TimedOut, _) => {
+            return Run::Failed(format!("took longer than {timeout:?} and was ended"));
+        }
+        (EndCause::Cancelled, _) => return Run::Failed("was cancelled with the turn".to_owned()),
+        (EndCause::TooMuchOutput, _) => {
+            return Run::Failed("printed without end and was ended".to_owned());
+        }
+        (EndCause::TooManyProcesses, _) => {
+            return Run::Failed("started too many processes and was ended".to_owned());
+        }
+    };
+    let text = |capture: &crate::processes::Capture| {
+        capture.render(MAX_ANSWER_CHARS, "more than a megabyte is not read")
+    };
+    let (stdout, stderr) = (text(&finished.output), text(&finished.errors));
+    Run::Ended(HookEnd { code, stdout, stderr })
+}
+
+/// One line for each run. It says what was decided, and nothing of what the hook was told.
+fn log(
+    hook: &HookSetting,
+    label: &str,
+    exit: &str,
+    took: Duration,
+    answer: &HookAnswer,
+    fault: Option<&str>,
+) {
+    let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    let decided = decided(answer);
+    let event = hook.event.name();
+    match fault {
+        None => tracing::info!(hook = label, event, exit, duration_ms, decided, "hook ran"),
+        Some(fault) => {
+            // What it printed may hold anything; the first line says enough.
+            let fault = fault.lines().next().unwrap_or_default();
+            tracing::warn!(hook = label, event, exit, duration_ms, decided, fault, "hook failed");
+        }
+    }
+}
+
+fn decided(answer: &HookAnswer) -> String {
+    let decision = match answer.decision {
+        HookDecision::None => None,
+        HookDecision::Allow => Some("allow"),
+        HookDecision::Ask(_) => Some("ask"),
+        HookDecision::Deny(_) => Some("deny"),
+    };
+    let changed = answer.changed_input.is_some().then_some("changed input");
+    let context = answer.context.is_some().then_some("context");
+    let ends = answer.ends_turn.is_some().then_some("end of turn");
+    let all: Vec<&str> = [decision, changed, context, ends].into_iter().flatten().collect();
+    if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
+}

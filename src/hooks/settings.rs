@@ -1,0 +1,189 @@
+//! Reads `[[hooks]]`: which program runs at which event.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+use super::event::HookEvent;
+use super::matcher::HookMatcher;
+
+/// How long a hook may run if nothing else is said.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A hook that takes longer is a slip: the turn waits for it.
+pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
+/// One hook.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HookSetting {
+    pub(crate) event: HookEvent,
+    #[serde(default)]
+    pub(crate) matcher: HookMatcher,
+    /// A line for bash, or with `args` a program.
+    #[serde(deserialize_with = "command")]
+    pub(crate) command: String,
+    pub(crate) args: Option<Vec<String>>,
+    #[serde(default = "default_timeout", deserialize_with = "timeout")]
+    pub(crate) timeout: Duration,
+    #[serde(default)]
+    pub(crate) on_error: OnError,
+    /// Whether it runs in the sandbox. The hooks of a workspace always do.
+    #[serde(default)]
+    pub(crate) sandbox: bool,
+    #[serde(skip)]
+    pub(crate) source: HookSource,
+}
+
+/// What a hook that fails counts as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OnError {
+    /// As one that says nothing.
+    #[default]
+    Pass,
+    /// As one that denies.
+    Deny,
+}
+
+/// Who has set up a hook. The place is shown in the log and by `toolhand check`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum HookSource {
+    /// The operator's configuration.
+    #[default]
+    Operator,
+    /// Settings of the server's user.
+    User(PathBuf),
+    /// Settings of a workspace that the operator trusts. What they start stays in the sandbox.
+    Workspace(PathBuf),
+}
+
+impl HookSetting {
+    /// Whether it must run in the sandbox.
+    pub(crate) fn is_confined(&self) -> bool {
+        self.sandbox || matches!(self.source, HookSource::Workspace(_))
+    }
+
+    /// What of the setting has no effect.
+    pub(crate) fn without_effect(&self) -> Vec<String> {
+        let event = self.event;
+        let never = event.never_fires().map(|why| format!("{event} never fires: {why}"));
+        let matcher = (!event.has_matcher() && !self.matcher.is_all())
+            .then(|| format!("{event} has nothing for a matcher to match"));
+        let on_error = (self.on_error == OnError::Deny && !event.is_gate())
+            .then(|| format!("on_error: at {event} nothing can be denied"));
+        never.into_iter().chain(matcher).chain(on_error).collect()
+    }
+}
+
+impl fmt::Display for HookSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Operator => f.write_str("configuration"),
+            Self::User(path) | Self::Workspace(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// The event and the matcher, for people.
+impl fmt::Display for HookSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.event, self.matcher.text())
+    }
+}
+
+/// Reads one that can be run.
+pub(super) fn checked_command(command: String) -> Result<String, String> {
+    if command.trim().is_empty() {
+        return Err("is empty: write the line for bash that the hook runs".to_owned());
+    }
+    if command.contains('\0') {
+        return Err("holds a NUL character; a program cannot be given one".to_owned());
+    }
+    Ok(command)
+}
+
+pub(super) fn checked_timeout(time: Duration) -> Result<Duration, String> {
+    if time.is_zero() {
+        return Err("0 would end every hook at once".to_owned());
+    }
+    if MAX_TIMEOUT < time {
+        return Err("is more than a day; the turn waits for the hook".to_owned());
+    }
+    Ok(time)
+}
+
+fn default_timeout() -> Duration {
+    TIMEOUT
+}
+
+fn command<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    checked_command(String::deserialize(from)?).map_err(serde::de::Error::custom)
+}
+
+fn timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let time = crate::units::duration::deserialize(from)?;
+    checked_timeout(time).map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<HookSetting, String> {
+        toml::from_str(text).map_err(|error: toml::de::Error| error.message().to_owned())
+    }
+
+    #[test]
+    fn an_event_and_a_command_are_enough() {
+        let hook = read("event = \"PreToolUse\"\ncommand = \"true\"").unwrap();
+
+        assert_eq!(hook.timeout, Duration::from_secs(60));
+        assert_eq!(hook.on_error, OnError::Pass);
+        assert_eq!(hook.to_string(), "PreToolUse *");
+        assert!(!hook.is_confined() && hook.matcher.is_all() && hook.args.is_none());
+    }
+
+    #[test]
+    fn the_hooks_of_a_workspace_are_always_confined() {
+        let hook = read("event = \"PreToolUse\"\ncommand = \"true\"").unwrap();
+        let of = |source| HookSetting { source, ..hook.clone() };
+
+        assert!(of(HookSource::Workspace("/w".into())).is_confined());
+        assert!(!of(HookSource::User("/u".into())).is_confined());
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_an_error() {
+        let error = |rest: &str| {
+            let text = format!("event = \"PreToolUse\"\n{rest}");
+            read(&text).unwrap_err()
+        };
+        assert!(error("command = \" \"").contains("is empty"));
+        assert!(error("command = \"a\\u0000\"").contains("NUL"));
+        assert!(error("command = \"a\"\ntimeout = \"0\"").contains("end every hook at once"));
+        assert!(error("command = \"a\"\ntimeout = \"25h\"").contains("more than a day"));
+        assert!(error("command = \"a\"\nmatcher = \"(\"").contains("does not compile"));
+        assert!(error("command = \"a\"\non_error = \"ask\"").contains("ask"));
+        assert!(error("").contains("command"));
+        let unknown = read("event = \"PreToolUsed\"\ncommand = \"a\"").unwrap_err();
+        assert!(unknown.contains("unknown variant `PreToolUsed`"), "{unknown}");
+    }
+
+    #[test]
+    fn what_has_no_effect_is_named() {
+        let without = |text: &str| read(text).unwrap().without_effect();
+
+        assert_eq!(
+            without("event = \"SubagentStop\"\ncommand = \"a\""),
+            ["SubagentStop never fires: there are no subagents yet"]
+        );
+        assert_eq!(
+            without("event = \"Stop\"\ncommand = \"a\"\nmatcher = \"x\"\non_error = \"deny\""),
+            ["Stop has nothing for a matcher to match", "on_error: at Stop nothing can be denied"]
+        );
+        assert!(without("event = \"PreToolUse\"\ncommand = \"a\"\nmatcher = \"x\"").is_empty());
+    }
+}
