@@ -9,6 +9,7 @@ pub(crate) mod state_dir;
 pub(crate) mod workspaces;
 
 use std::cell::OnceCell;
+use std::fs;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -31,10 +32,12 @@ use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::http::auth::{Key, Keys};
 use crate::http::server::{self, Drain};
 use crate::limits::Limits;
-use crate::permissions::Sandbox;
+use crate::permissions;
 use crate::processes;
+use crate::processes::confinement::Level;
+use crate::processes::sandbox::Sandbox;
 use crate::store::Store;
-use crate::store::sqlite::{OpenError, SqliteStore};
+use crate::store::sqlite::{Forgotten, OpenError, SqliteStore};
 
 /// How long the store may take to write all that was committed. A disk that hangs must not keep
 /// the server from ending.
@@ -58,6 +61,9 @@ pub(crate) struct Server {
     /// Removed before the lock is released.
     announcement: Option<Announcement>,
     store: Arc<SqliteStore>,
+    /// What retention forgets. Each has a directory of its own.
+    forgotten: Forgotten,
+    sandbox: Sandbox,
     /// Holds the lock that keeps a second server away.
     state: StateDir,
 }
@@ -88,7 +94,7 @@ impl Server {
         let refused = |source| StartError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
-        let store = open_store(&config)?;
+        let (store, forgotten) = open_store(&config)?;
         let turns_over = CancellationToken::new();
         let shared: Arc<dyn Store> = store.clone();
         let api =
@@ -105,6 +111,8 @@ impl Server {
             turns_over,
             announcement,
             store,
+            forgotten,
+            sandbox: services.sandbox,
             state,
         })
     }
@@ -171,8 +179,11 @@ impl Server {
                 None => std::future::pending().await,
             }
         };
+        let forgetting = remove_forgotten(self.forgotten, state_dir::sessions(self.state.path()));
         tokio::select! {
             () = serving => {}
+            () = try_sandbox(&self.sandbox) => {}
+            () = forgetting => {}
             () = processes::watch_orphans() => {}
             () = stopping => {}
             () = revoking => {}
@@ -184,11 +195,35 @@ impl Server {
     }
 }
 
-/// Opens the store. The ids that retention forgets belong to nothing else yet.
-fn open_store(config: &Config) -> Result<Arc<SqliteStore>, OpenError> {
+/// Opens the store. With it come the ids that retention forgets.
+fn open_store(config: &Config) -> Result<(Arc<SqliteStore>, Forgotten), OpenError> {
     let settings = config.sessions.store_settings();
-    let (store, _forgotten) = SqliteStore::open(&config.server.state_dir, settings)?;
-    Ok(Arc::new(store))
+    let (store, forgotten) = SqliteStore::open(&config.server.state_dir, settings)?;
+    Ok((Arc::new(store), forgotten))
+}
+
+/// Finds the level of the sandbox, so that the first command need not wait for it. Never
+/// returns.
+async fn try_sandbox(sandbox: &Sandbox) {
+    let outcome = sandbox.outcome().await;
+    if !outcome.trials.is_empty() {
+        tracing::info!(level = outcome.level.map_or("none", Level::name), "{}", outcome.sentence());
+    }
+    std::future::pending::<()>().await;
+}
+
+/// Removes the directories of forgotten sessions. Never returns.
+async fn remove_forgotten(mut forgotten: Forgotten, sessions: PathBuf) {
+    while let Some(session) = forgotten.recv().await {
+        let directory = sessions.join(session.to_string());
+        let removed = tokio::task::spawn_blocking(move || fs::remove_dir_all(directory)).await;
+        if let Ok(Err(error)) = removed
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%session, %error, "the directory of a forgotten session stays");
+        }
+    }
+    std::future::pending::<()>().await;
 }
 
 /// Logs the address, unless the same terminal shows it on stdout already.
@@ -261,11 +296,13 @@ fn warn_of_dangers(config: &Config, file: Option<&Path>, home: &Path) {
         tracing::warn!("running as root: so does everything the tools do");
     }
     match config.sandbox.mode {
-        Sandbox::Off if is_root => {
+        permissions::Sandbox::Off if is_root => {
             tracing::error!("the sandbox is off and this is root: a command can do anything here");
         }
-        Sandbox::Off => tracing::warn!("the sandbox is off: a command can do all that you can"),
-        Sandbox::Auto | Sandbox::Required => {}
+        permissions::Sandbox::Off => {
+            tracing::warn!("the sandbox is off: a command can do all that you can");
+        }
+        permissions::Sandbox::Auto | permissions::Sandbox::Required => {}
     }
     let file = file.and_then(|file| file.canonicalize().ok());
     if let Some(file) = file.filter(|file| file.starts_with(&config.server.workspace)) {

@@ -24,10 +24,12 @@ use self::keys::Keys;
 use self::layers::{Layers, Setting, Source};
 pub(crate) use self::secrets::Secrets;
 use crate::agent::{self, ModelRule, prompt};
+use crate::hooks::HookSetting;
 use crate::http::hosts::Authority;
 use crate::http::{auth, cors};
 use crate::limits::Limits;
 use crate::processes::Environment;
+use crate::processes::confinement::{Level, Network};
 use crate::sessions::approval_settings::ApprovalSettings;
 use crate::sessions::request::Progress;
 use crate::sessions::settings::SessionSettings;
@@ -40,6 +42,9 @@ use crate::{permissions, telemetry, tools, upstream};
 pub(crate) struct Config {
     pub(crate) progress: Progress,
     pub(crate) background_models: Vec<String>,
+    /// The directory of the user's `settings.json`, or `none`.
+    #[serde(deserialize_with = "user_dir")]
+    pub(crate) claude_user_dir: UserDir,
     pub(crate) server: Server,
     pub(crate) cors: cors::CorsSettings,
     pub(crate) auth: auth::AuthSettings,
@@ -50,11 +55,28 @@ pub(crate) struct Config {
     pub(crate) permissions: permissions::PermissionSettings,
     pub(crate) approval: ApprovalSettings,
     pub(crate) sandbox: Sandbox,
+    pub(crate) hooks: Vec<HookSetting>,
     pub(crate) sessions: SessionSettings,
     pub(crate) prompt: prompt::PromptSettings,
     pub(crate) limits: Limits,
     pub(crate) log: telemetry::LogSettings,
     pub(crate) up: Up,
+}
+
+/// `claude_user_dir`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UserDir(Option<PathBuf>);
+
+impl Default for UserDir {
+    fn default() -> Self {
+        Self(Some("~/.claude".into()))
+    }
+}
+
+impl UserDir {
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.0.as_deref()
+    }
 }
 
 /// `[server]`.
@@ -75,10 +97,36 @@ pub(crate) struct Server {
 }
 
 /// `[sandbox]`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Sandbox {
     pub(crate) mode: permissions::Sandbox,
+    /// The levels that it may be; the first that passes its trial is the one.
+    #[serde(rename = "use")]
+    pub(crate) levels: Vec<Level>,
+    pub(crate) network: Network,
+    /// Commands in bubblewrap need no approval.
+    pub(crate) auto_allow: bool,
+    /// The model may ask for a command outside the sandbox.
+    pub(crate) escape: bool,
+    /// Directories besides the roots that commands may write.
+    pub(crate) writable: Vec<PathBuf>,
+    /// Further directories that commands may read.
+    pub(crate) readable: Vec<PathBuf>,
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self {
+            mode: permissions::Sandbox::default(),
+            levels: vec![Level::Bwrap, Level::Landlock],
+            network: Network::None,
+            auto_allow: false,
+            escape: false,
+            writable: Vec::new(),
+            readable: Vec::new(),
+        }
+    }
 }
 
 /// `[up]`: only the command `up` reads it.
@@ -172,6 +220,13 @@ pub(crate) fn server(given: &ConfigInput) -> Result<Server, ConfigError> {
     Ok(server)
 }
 
+/// Checks the text of a configuration file for what is wrong in itself: syntax, keys and types.
+pub(crate) fn check_text(path: &Path, text: &str) -> Result<(), ConfigError> {
+    let mut layers = Layers::default();
+    layers.add_file(&Keys::for_type::<Config>(), path, text)?;
+    layers.read::<Config>().map(drop)
+}
+
 /// Merges all settings. Returns the path of the file too.
 fn merge(given: &ConfigInput) -> Result<(Layers, Option<PathBuf>), ConfigError> {
     let keys = Keys::for_type::<Config>();
@@ -197,6 +252,9 @@ impl Config {
         let further = self.permissions.additional_directories.iter_mut();
         let further = further.chain(&mut self.upstream.api_key_file);
         let further = further.chain(&mut self.upstream.ca_file);
+        let further = further.chain(&mut self.claude_user_dir.0);
+        let sandbox = &mut self.sandbox;
+        let further = further.chain(&mut sandbox.writable).chain(&mut sandbox.readable);
         for path in paths.into_iter().chain(server.workspaces.values_mut()).chain(further) {
             *path = absolute(path, home)?;
         }
@@ -222,6 +280,9 @@ impl Config {
             if !path.is_dir() {
                 return bad("permissions.additional_directories", no_directory(path));
             }
+        }
+        if let Some((key, reason)) = self.sandbox.fault() {
+            return bad(key, reason);
         }
         if !self.auth.required && !server.listen.ip().is_loopback() {
             let reason = format!("without keys only on loopback, not on {}", server.listen);
@@ -261,6 +322,33 @@ impl Config {
     }
 }
 
+impl Sandbox {
+    /// The key that cannot be followed, and why.
+    fn fault(&self) -> Option<(&'static str, String)> {
+        let lists = [("sandbox.writable", &self.writable), ("sandbox.readable", &self.readable)];
+        for (key, path) in
+            lists.into_iter().flat_map(|(key, list)| list.iter().map(move |it| (key, it)))
+        {
+            if !path.is_dir() {
+                return Some((key, no_directory(path)));
+            }
+            if path.parent().is_none() {
+                return Some((key, "/ would leave nothing to protect".into()));
+            }
+        }
+        let twice =
+            self.levels.iter().enumerate().find(|(at, level)| self.levels[..*at].contains(level));
+        if let Some((_, level)) = twice {
+            return Some(("sandbox.use", format!("names {level} twice")));
+        }
+        if self.levels.is_empty() && self.mode != permissions::Sandbox::Off {
+            let reason = "names no level; sandbox.mode = \"off\" goes without".into();
+            return Some(("sandbox.use", reason));
+        }
+        self.escape.then(|| ("sandbox.escape", "is not built yet: leave it false".into()))
+    }
+}
+
 fn no_directory(path: &Path) -> String {
     format!("{} is not a directory", path.display())
 }
@@ -286,6 +374,11 @@ fn listen_address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::E
     numeric.parse().map_err(|_| {
         serde::de::Error::custom(format!("{text:?} is no address: write \"127.0.0.1:8787\""))
     })
+}
+
+fn user_dir<'de, D: Deserializer<'de>>(from: D) -> Result<UserDir, D::Error> {
+    let text = String::deserialize(from)?;
+    Ok(UserDir((text != "none").then(|| text.into())))
 }
 
 /// A worker keeps one core busy and takes a few hundred megabytes: a larger number is a slip.

@@ -20,6 +20,7 @@ pub(crate) enum ErrorCode {
     HostNotAllowed,
     OriginNotAllowed,
     ModeNotAllowed,
+    PromptBlocked,
     UnknownRoute,
     NotFound,
     ModelNotFound,
@@ -63,7 +64,7 @@ pub(crate) struct ApiError {
 }
 
 impl ErrorCode {
-    const ALL: [Self; 44] = [
+    const ALL: [Self; 45] = [
         Self::InvalidJson,
         Self::MissingField,
         Self::InvalidValue,
@@ -79,6 +80,7 @@ impl ErrorCode {
         Self::HostNotAllowed,
         Self::OriginNotAllowed,
         Self::ModeNotAllowed,
+        Self::PromptBlocked,
         Self::UnknownRoute,
         Self::NotFound,
         Self::ModelNotFound,
@@ -137,6 +139,7 @@ impl ErrorCode {
             Self::HostNotAllowed => (403, "permission_error", "host_not_allowed"),
             Self::OriginNotAllowed => (403, "permission_error", "origin_not_allowed"),
             Self::ModeNotAllowed => (403, "permission_error", "mode_not_allowed"),
+            Self::PromptBlocked => (403, "permission_error", "prompt_blocked"),
             Self::UnknownRoute => (404, "not_found_error", "unknown_route"),
             Self::NotFound => (404, "not_found_error", "not_found"),
             Self::ModelNotFound => (404, "not_found_error", "model_not_found"),

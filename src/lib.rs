@@ -19,6 +19,7 @@ pub(crate) mod limits;
 pub(crate) mod markdown;
 pub(crate) mod openai;
 pub(crate) mod progress_lines;
+pub(crate) mod protected_names;
 pub(crate) mod secret;
 
 // Infrastructure: memory, threads, programs, directories, logs.
@@ -28,6 +29,15 @@ pub(crate) mod named_file;
 pub(crate) mod processes;
 pub(crate) mod telemetry;
 pub(crate) mod workspace;
+
+// Files that are read again whenever they have changed.
+pub(crate) mod live_file;
+
+// The workspaces that the operator trusts.
+pub(crate) mod trust;
+
+// The settings files that other programs share, the user's and the workspace's.
+pub(crate) mod settings_files;
 
 // Services. They do not know each other.
 pub(crate) mod files;
@@ -63,6 +73,12 @@ pub(crate) mod app;
 
 // The subcommands of the program.
 pub mod commands;
+
+// The cost of judging a call and of confining a command, for the bench.
+#[doc(hidden)]
+pub use permissions::measured;
+#[doc(hidden)]
+pub use processes::measured as measured_commands;
 
 // Runs this process as the supervisor of a command, if it was started as one.
 pub use processes::supervisor::supervise_if_asked;

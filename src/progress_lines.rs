@@ -10,6 +10,7 @@ const STARTED: &str = "→ ";
 const ENDED: &str = "✓ ";
 const FAILED: &str = "✗ ";
 const ASKED: &str = "? ";
+const HOOK: &str = "! a hook says: ";
 
 /// The end of a line that tells of a question to a person.
 const WAITS: &str = " waits for an answer";
@@ -34,6 +35,10 @@ pub(crate) fn failed(tool: &str, headline: &str, error: &str) -> String {
 
 pub(crate) fn asked(tool: &str, headline: &str) -> String {
     format!("{ASKED}{}{WAITS}\n", subject(tool, headline))
+}
+
+pub(crate) fn hook_said(text: &str) -> String {
+    format!("{HOOK}{}\n", one_line(text))
 }
 
 /// Removes our lines from `reasoning`. `is_tool` tells which words are names of tools.
@@ -61,7 +66,7 @@ fn is_ours(line: &str, is_tool: &impl Fn(&str) -> bool) -> bool {
         // The model may have called a tool that does not exist.
         is_of_tool(subject) || error.starts_with(UNKNOWN_TOOL)
     } else {
-        false
+        line.starts_with(HOOK)
     }
 }
 

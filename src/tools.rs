@@ -7,6 +7,7 @@ mod disk;
 pub(crate) mod question;
 pub(crate) mod schema;
 pub(crate) mod settings;
+mod settings_check;
 pub(crate) mod tool;
 pub(crate) mod toolset;
 pub(crate) mod top_entries;

@@ -10,6 +10,9 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::ready::Readiness;
+use crate::processes;
+use crate::processes::confinement::Level;
+use crate::processes::sandbox::Trial;
 
 /// The part of the status that does not change while the server runs. `app` builds it.
 #[derive(Clone, Debug)]
@@ -19,17 +22,20 @@ pub(crate) struct About {
     pub(crate) auth_required: bool,
     pub(crate) workspace: PathBuf,
     pub(crate) permission_mode: String,
-    pub(crate) sandbox: Sandbox,
+    /// As configured: `auto`, `required` or `off`.
+    pub(crate) sandbox_mode: String,
+    pub(crate) sandbox: processes::sandbox::Sandbox,
     pub(crate) features: Vec<Feature>,
 }
 
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Sandbox {
-    /// As configured: `auto`, `required` or `off`.
-    pub(crate) mode: String,
-    /// What confines commands in fact.
-    pub(crate) level: String,
-    pub(crate) why: String,
+#[derive(Serialize)]
+struct Sandbox {
+    mode: String,
+    /// What confines commands in fact, or `none`.
+    level: &'static str,
+    why: String,
+    /// Each level that was tried, up to the one that passed.
+    trials: Vec<Trial>,
 }
 
 /// A feature, whether it is on, and why.
@@ -67,15 +73,28 @@ pub(crate) async fn show(
     State(about): State<Arc<About>>,
     State(readiness): State<Arc<Readiness>>,
 ) -> impl IntoResponse {
+    let sandbox = sandbox(&about).await;
     let about = about.as_ref().clone();
     Json(Status {
         version: env!("CARGO_PKG_VERSION"),
         uptime_seconds: about.started.elapsed().as_secs(),
         upstream: Upstream { url: about.upstream_url, reachable: readiness.is_reachable().await },
-        sandbox: about.sandbox,
+        sandbox,
         auth: Auth { required: about.auth_required },
         workspace: about.workspace.display().to_string(),
         permission_mode: about.permission_mode,
         features: about.features,
     })
+}
+
+/// Waits for the trials, which a server that has just started still runs.
+async fn sandbox(about: &About) -> Sandbox {
+    let mode = about.sandbox_mode.clone();
+    if mode == "off" {
+        let why = "the operator does without".to_owned();
+        return Sandbox { mode, level: "none", why, trials: Vec::new() };
+    }
+    let outcome = about.sandbox.outcome().await;
+    let level = outcome.level.map_or("none", Level::name);
+    Sandbox { mode, level, why: outcome.sentence(), trials: outcome.trials.clone() }
 }

@@ -13,7 +13,7 @@ use crate::api::chat::validate::{Context, KeyBounds};
 use crate::api::passthrough::Routes;
 use crate::api::ready::Readiness;
 use crate::api::state::ApiState;
-use crate::api::status::{About, Feature, Sandbox};
+use crate::api::status::{About, Feature};
 use crate::config::{Config, ConfigError, Loaded};
 use crate::http::auth::{Authenticator, Keys};
 use crate::http::hosts::{AllowedHosts, HostPolicy, Origin};
@@ -111,6 +111,7 @@ fn sessions(
         tool_settings: config.tools.clone(),
         home: services.home.clone(),
         permissions: services.permissions.clone(),
+        hooks: services.hooks.clone(),
         settings: config.turns.clone(),
         approval: config.approval.clone(),
         content_address: config.sessions.content_address,
@@ -136,22 +137,18 @@ fn about(config: &Config, services: &Services, auth_required: bool) -> About {
         auth_required,
         workspace: config.server.workspace.clone(),
         permission_mode: services.permissions.mode().to_string(),
-        sandbox: sandbox(config.sandbox.mode),
+        sandbox_mode: sandbox_mode(config.sandbox.mode).to_owned(),
+        sandbox: services.sandbox.clone(),
         features: features(config, services),
     }
 }
 
-fn sandbox(mode: permissions::Sandbox) -> Sandbox {
-    let (mode, why) = match mode {
-        permissions::Sandbox::Auto => {
-            ("auto", "this version has no sandbox: every command would ask")
-        }
-        permissions::Sandbox::Required => {
-            ("required", "this version has no sandbox: every command is refused")
-        }
-        permissions::Sandbox::Off => ("off", "the operator does without"),
-    };
-    Sandbox { mode: mode.to_owned(), level: "none".to_owned(), why: why.to_owned() }
+fn sandbox_mode(mode: permissions::Sandbox) -> &'static str {
+    match mode {
+        permissions::Sandbox::Auto => "auto",
+        permissions::Sandbox::Required => "required",
+        permissions::Sandbox::Off => "off",
+    }
 }
 
 fn approvals(config: &Config) -> Feature {

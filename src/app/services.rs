@@ -7,14 +7,18 @@ use std::sync::Arc;
 use super::state_dir;
 use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::files::Files;
+use crate::files::settings_guard::{SettingsFault, SettingsGuard};
+use crate::hooks::{HookPrograms, Hooks};
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::{ExcludedPaths, KnownTool, Permissions, RuleError};
+use crate::processes::sandbox::{Sandbox, SandboxSettings};
 use crate::processes::{Environment, Runner};
+use crate::settings_files::SettingsFiles;
 use crate::text::did_you_mean;
 use crate::tools::builtin;
 use crate::tools::toolset::Toolset;
 use crate::workspace::{ResolveError, Workspace};
-use crate::{tools, upstream};
+use crate::{config, permissions, tools, upstream};
 
 /// The supervisor of each command is this program, started again.
 const SUPERVISOR: &str = "/proc/self/exe";
@@ -25,6 +29,10 @@ pub(crate) struct Services {
     /// The tools that the operator left enabled.
     pub(crate) toolset: Toolset,
     pub(crate) permissions: Permissions,
+    pub(crate) settings_files: Arc<SettingsFiles>,
+    /// What confines commands.
+    pub(crate) sandbox: Sandbox,
+    pub(crate) hooks: Hooks,
     pub(crate) upstream: Arc<upstream::Client>,
     /// The workspaces that a request may choose by name.
     pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
@@ -44,14 +52,16 @@ pub(crate) enum ServiceError {
     #[error(transparent)]
     Workspace(#[from] ResolveError),
     #[error("{0}")]
+    SettingsFile(String),
+    #[error("{0}")]
     Upstream(String),
 }
 
 impl Services {
     /// An error says where the setting at fault was set.
     pub(crate) fn from_config(loaded: &Loaded) -> Result<Self, ConfigError> {
-        let Loaded { config, secrets, environment, layers, .. } = loaded;
-        Self::new(config, secrets, environment)
+        let Loaded { config, secrets, environment, layers, file, .. } = loaded;
+        Self::new(config, secrets, environment, file.as_deref())
             .map_err(|error| ConfigError::Invalid(layers.located(&error.to_string())))
     }
 
@@ -59,16 +69,35 @@ impl Services {
         config: &Config,
         secrets: &Secrets,
         environment: &Environment,
+        file: Option<&Path>,
     ) -> Result<Self, ServiceError> {
         let workspace = open(config, &config.server.workspace)?;
         let excluded = ExcludedPaths::below(&config.server.state_dir);
+        let runner = Runner::new(SUPERVISOR, environment.clone(), None);
+        let sandbox = Sandbox::new(runner.clone(), sandbox_settings(config));
+        let settings_files = settings_files(config);
+        let temp_files = state_dir::temp_files(&config.server.state_dir);
+        let hooks = HookPrograms {
+            runner: runner.clone(),
+            sandbox: sandbox.clone(),
+            is_sandbox_required: config.sandbox.mode == permissions::Sandbox::Required,
+        };
+        let hooks = Hooks::new(config.hooks.clone(), hooks)
+            .with_settings_files(Arc::clone(&settings_files));
         let tools = Toolset::new(builtin::list(&builtin::Services {
-            files: Arc::new(Files::new(state_dir::temp_files(&config.server.state_dir))),
-            runner: Runner::new(SUPERVISOR, environment.clone(), None),
+            files: Arc::new(Files::new(temp_files, settings_guard(file))),
+            runner,
+            sandbox: sandbox.clone(),
             bash: config.tools.bash.clone(),
+            settings_files: Some(Arc::clone(&settings_files)),
         }));
         let home = environment.home();
-        let permissions = permissions(config, &tools, &workspace, &home, excluded)?;
+        let places = (&workspace, home.as_path());
+        let permissions = permissions(config, &tools, places, excluded, &settings_files)?
+            .with_search_path(environment.search_path());
+        // Without the sandbox, which would otherwise hold itself.
+        sandbox.deny(Box::new(permissions.denied_to_commands()));
+        let permissions = permissions.with_sandbox(sandbox.clone(), config.sandbox.auto_allow);
         let toolset = enabled(&tools, &config.tools)?.without(permissions.denied_tools());
         let key = secrets.upstream_key.as_ref();
         let memory_budget = MemoryBudget::new(config.limits.buffers);
@@ -80,7 +109,31 @@ impl Services {
             .map(|(name, path)| Ok((name.clone(), open(config, path)?)))
             .collect::<Result<_, ServiceError>>()?;
         let upstream = Arc::new(upstream);
-        Ok(Self { toolset, permissions, upstream, workspaces, home, memory_budget })
+        Ok(Self {
+            toolset,
+            permissions,
+            settings_files,
+            sandbox,
+            hooks,
+            upstream,
+            workspaces,
+            home,
+            memory_budget,
+        })
+    }
+}
+
+/// No level where the operator does without a sandbox.
+fn sandbox_settings(config: &Config) -> SandboxSettings {
+    let config::Sandbox { mode, levels, network, writable, readable, .. } = &config.sandbox;
+    let is_off = *mode == permissions::Sandbox::Off;
+    SandboxSettings {
+        levels: if is_off { Vec::new() } else { levels.clone() },
+        network: *network,
+        writable: writable.clone(),
+        readable: readable.clone(),
+        hidden: vec![config.server.state_dir.clone()],
+        sessions: Some(state_dir::sessions(&config.server.state_dir)),
     }
 }
 
@@ -88,14 +141,34 @@ impl Services {
 fn permissions(
     config: &Config,
     known: &Toolset,
-    workspace: &Arc<Workspace>,
-    home: &Path,
+    (workspace, home): (&Arc<Workspace>, &Path),
     excluded: ExcludedPaths,
+    settings_files: &Arc<SettingsFiles>,
 ) -> Result<Permissions, ServiceError> {
     let known: Vec<KnownTool<'_>> = known.tools().iter().map(|tool| tool.known()).collect();
     let (settings, sandbox) = (&config.permissions, config.sandbox.mode);
     let permissions = Permissions::new(settings, &known, sandbox, Arc::clone(workspace), excluded)?;
-    Ok(permissions.at_home(home))
+    let permissions = permissions.at_home(home);
+    permissions
+        .with_settings_files(Arc::clone(settings_files), &known)
+        .map_err(ServiceError::SettingsFile)
+}
+
+/// Validates edits of the configuration as the next start would.
+fn settings_guard(file: Option<&Path>) -> SettingsGuard {
+    let path = file.unwrap_or(Path::new("toolhand.toml")).to_owned();
+    let check = move |text: &str| {
+        config::check_text(&path, text).map_err(|error| match error {
+            ConfigError::Syntax { reason, .. } => SettingsFault::Syntax(reason),
+            error => SettingsFault::Violations(error.to_string()),
+        })
+    };
+    SettingsGuard::new(file, Arc::new(check))
+}
+
+fn settings_files(config: &Config) -> Arc<SettingsFiles> {
+    let (user_dir, state_dir) = (config.claude_user_dir.path(), &config.server.state_dir);
+    Arc::new(SettingsFiles::new(user_dir, state_dir))
 }
 
 /// Opens a workspace together with the additional directories.
@@ -134,10 +207,11 @@ mod tests {
     #[track_caller]
     fn check(settings: &str, expected: &str) {
         let config: Config = toml::from_str(settings).unwrap();
-        let shown = match Services::new(&config, &Secrets::default(), &Environment::allowed([])) {
-            Ok(services) => services.toolset.names().collect::<Vec<_>>().join(" "),
-            Err(error) => error.to_string(),
-        };
+        let shown =
+            match Services::new(&config, &Secrets::default(), &Environment::allowed([]), None) {
+                Ok(services) => services.toolset.names().collect::<Vec<_>>().join(" "),
+                Err(error) => error.to_string(),
+            };
         assert_eq!(shown, expected);
     }
 

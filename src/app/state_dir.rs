@@ -1,14 +1,14 @@
 //! Opens the state directory: checks its owner and mode, locks it, keeps the first key.
 
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
 use crate::config::secrets;
 use crate::named_file;
+pub(super) use crate::named_file::ours::{open_directory, open_in, open_ours};
 use crate::ownership::Ownership;
 use crate::secret::Secret;
 use crate::workspace::TempFiles;
@@ -136,6 +136,11 @@ pub(crate) fn temp_files(path: &Path) -> TempFiles {
     TempFiles::noted_in(path.join("unfinished"))
 }
 
+/// The directories of the sessions, each with its commands' temporary files.
+pub(crate) fn sessions(path: &Path) -> PathBuf {
+    path.join("sessions")
+}
+
 /// Checks the directory and describes it. Creates and locks nothing.
 pub(crate) fn inspect(path: &Path) -> Result<&'static str, StateError> {
     let is_missing =
@@ -145,39 +150,6 @@ pub(crate) fn inspect(path: &Path) -> Result<&'static str, StateError> {
     }
     let refuse = |reason: String| StateError { path: path.to_owned(), reason };
     open_directory(path).map(|_| "ours").map_err(refuse)
-}
-
-/// Opens the directory, and checks that it is ours alone. Creates it if it is missing, and locks
-/// nothing.
-pub(super) fn open_directory(path: &Path) -> Result<File, String> {
-    match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_symlink() => {
-            return Err("is a symbolic link; name the directory itself".into());
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(|error| format!("cannot be made: {error}"))?,
-        Ok(_) | Err(_) => {}
-    }
-    open_ours(path)
-}
-
-/// Opens an existing directory, and checks that it is ours alone.
-pub(super) fn open_ours(path: &Path) -> Result<File, String> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = File::from(
-        rustix::fs::open(path, flags, Mode::empty())
-            .map_err(|error| io::Error::from(error).to_string())?,
-    );
-    let metadata = directory.metadata().map_err(|error| error.to_string())?;
-    let ownership = Ownership::from_metadata(&metadata);
-    ownership.expect_ours()?;
-    let remedy = "chmod 700 it";
-    ownership.refuse_other_writers(remedy)?;
-    ownership.expect_usable(remedy)?;
-    Ok(directory)
 }
 
 /// Takes the lock, and writes our process id into it for servers that come later.
@@ -204,12 +176,6 @@ fn in_use(file: &mut File) -> String {
         Ok(holder) => format!("in use by another server, process {holder}"),
         Err(_) => "in use by another server".into(),
     }
-}
-
-/// Follows no link, and does not wait for the other end of a pipe.
-pub(super) fn open_in(directory: &File, name: &str, flags: OFlags) -> io::Result<File> {
-    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    Ok(File::from(rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?))
 }
 
 pub(super) fn random_key() -> io::Result<String> {

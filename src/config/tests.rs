@@ -230,3 +230,27 @@ fn the_upstream_key_comes_from_the_environment_or_else_from_its_file() {
     assert_eq!(key(Some(("TOOLHAND_UPSTREAM_API_KEY", "sk-1"))), Some(Secret::new("sk-1")));
     assert!(!format!("{:?}", load(&given(None)).unwrap()).contains("sk-of-the-file"));
 }
+
+#[test]
+fn what_is_wrong_with_the_sandbox_names_its_key() {
+    let home = tempfile::tempdir().unwrap();
+    let check = |settings: &str, expected: &[&str]| {
+        let file = home.path().join("toolhand.toml");
+        fs::write(&file, format!("[sandbox]\n{settings}\n")).unwrap();
+        fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+        let variables = [("HOME", home.path().to_str().unwrap())].into_iter().collect();
+        let given = ConfigInput { file: Some(file), variables, ..ConfigInput::default() };
+        let error = load(&given).unwrap_err().to_string();
+        assert!(expected.iter().all(|word| error.contains(word)), "{settings}: {error}");
+    };
+    check("use = [\"docker\"]", &["sandbox.use", "docker"]);
+    check("use = [\"bwrap\", \"bwrap\"]", &["sandbox.use", "twice"]);
+    check("use = []", &["sandbox.use", "no level"]);
+    check("network = \"some\"", &["sandbox.network", "some"]);
+    check("auto_allow = \"yes\"", &["sandbox.auto_allow"]);
+    check("escape = true", &["sandbox.escape", "not built"]);
+    check("writable = [\"/no/such\"]", &["sandbox.writable", "/no/such"]);
+    check("readable = [\"/\"]", &["sandbox.readable", "protect"]);
+    check("mode = \"on\"", &["sandbox.mode", "on"]);
+    check("writeable = []", &["sandbox.writeable", "sandbox.writable"]);
+}

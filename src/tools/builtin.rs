@@ -15,6 +15,8 @@ use std::sync::Arc;
 use super::tool::{AnyTool, erase};
 use crate::files::Files;
 use crate::processes::Runner;
+use crate::processes::sandbox::Sandbox;
+use crate::settings_files::SettingsFiles;
 
 /// The advice that every tool that changes files gives.
 const READ_FIRST: &str = "Read a file before you change it.";
@@ -24,7 +26,10 @@ const READ_FIRST: &str = "Read a file before you change it.";
 pub(crate) struct Services {
     pub(crate) files: Arc<Files>,
     pub(crate) runner: Runner,
+    pub(crate) sandbox: Sandbox,
     pub(crate) bash: bash::BashSettings,
+    /// Whose variables commands have. `None`: nobody's.
+    pub(crate) settings_files: Option<Arc<SettingsFiles>>,
 }
 
 /// All tools in the order in which they are advertised. A provider's prompt cache depends on
@@ -36,7 +41,12 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(edit::Edit::new(Arc::clone(&services.files))),
         erase(glob::Glob::default()),
         erase(grep::Grep::default()),
-        erase(bash::Bash::new(services.runner.clone(), services.bash.clone())),
+        erase(bash::Bash::new(
+            services.runner.clone(),
+            services.sandbox.clone(),
+            services.bash.clone(),
+            services.settings_files.clone(),
+        )),
         erase(ask_user_question::AskUserQuestion),
         #[cfg(feature = "bench-tool")]
         erase(wait::Timed::<false>),
@@ -51,6 +61,7 @@ mod tests {
 
     use super::*;
     use crate::processes::Environment;
+    use crate::processes::sandbox::SandboxSettings;
     use crate::tools::toolset::Toolset;
 
     /// Keywords that some provider's translation drops or changes: docs/stream.md, "What goes
@@ -76,10 +87,13 @@ mod tests {
     ];
 
     fn toolset() -> Toolset {
+        let runner = Runner::new("/proc/self/exe", Environment::allowed([]), None);
         Toolset::new(list(&Services {
             files: Arc::default(),
-            runner: Runner::new("/proc/self/exe", Environment::allowed([]), None),
+            sandbox: Sandbox::new(runner.clone(), SandboxSettings::default()),
+            runner,
             bash: bash::BashSettings::default(),
+            settings_files: None,
         }))
     }
 

@@ -140,6 +140,8 @@ pub(crate) struct SessionContext {
     pub(crate) read_state: ReadState,
     /// What a person allowed for the session. All its turns share them.
     pub(crate) grants: Arc<Grants>,
+    /// The session's directory is called by it; `None` for a turn without a session.
+    name: Option<String>,
 }
 
 /// What a call would do, shown to a person who is asked about it.
@@ -210,7 +212,16 @@ impl SessionContext {
             home: PathBuf::from("/"),
             read_state: ReadState::default(),
             grants: Arc::default(),
+            name: None,
         }
+    }
+
+    pub(crate) fn named(self, name: String) -> Self {
+        Self { name: Some(name), ..self }
+    }
+
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// The session with what an earlier turn left: the files it knows, and its directory if
@@ -318,6 +329,10 @@ pub(crate) trait AnyTool: Send + Sync {
         KnownTool { name: self.name(), aliases: self.aliases(), access: self.access() }
     }
 
+    /// The arguments under their advertised names, in the types of the schema; as they are if
+    /// they do not fit it.
+    fn normalised(&self, arguments: Value) -> Value;
+
     /// Normalises, validates and decodes the arguments. Later steps never see raw JSON.
     fn parse(self: Arc<Self>, arguments: Value) -> Result<Box<dyn ParsedCall>, ToolError>;
 }
@@ -386,6 +401,13 @@ impl<T: Tool> AnyTool for ErasedTool<T> {
         T::START
     }
 
+    fn normalised(&self, arguments: Value) -> Value {
+        match self.schema.accept(arguments.clone()) {
+            Ok((normalised, _)) => normalised,
+            Err(_) => arguments,
+        }
+    }
+
     fn max_result_chars(&self) -> Option<usize> {
         T::MAX_RESULT_CHARS
     }
@@ -443,7 +465,9 @@ pub(crate) mod test_support {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::permissions::{Access, CommandLine, ExcludedPaths, SearchLimits, SearchScope};
+    use crate::permissions::{
+        Access, CommandLine, ExcludedPaths, OpenedCommand, SearchLimits, SearchScope,
+    };
     use crate::workspace;
 
     /// A temporary workspace. Its calls share a session, so a file that one call reads is known
@@ -530,11 +554,11 @@ pub(crate) mod test_support {
                     SearchLimits::default(),
                 )),
                 AccessRequest::Write(path) => Access::Write(Arc::new(resolve(path)?)),
-                AccessRequest::Command { line, directory } => Access::Command(CommandLine {
-                    line,
-                    real_directory: directory.clone(),
-                    directory,
-                }),
+                AccessRequest::Command { line, directory } => {
+                    let real_directory = directory.clone();
+                    let command_line = CommandLine { line, directory, real_directory };
+                    Access::Command(Box::new(OpenedCommand::for_test(command_line)))
+                }
                 AccessRequest::Nothing => Access::Nothing,
             }))
         }

@@ -104,6 +104,7 @@ impl Encoder {
             TurnEvent::ToolStarted(start) => self.tool_started(&start, out),
             TurnEvent::ToolEnded(end) => self.tool_ended(&end, out),
             TurnEvent::Asked(asked) => self.asked(&asked, out),
+            TurnEvent::HookSaid(text) => self.hook_said(&text, out),
             TurnEvent::RoundStarted(round) => self.round_started(round, out),
             TurnEvent::Finished(finished) => self.finished(&finished, out),
             TurnEvent::Failed(failure) => self.failed(&failure, out),
@@ -272,6 +273,14 @@ impl Encoder {
                 }
                 Progress::Cards | Progress::None => {}
             }
+        }
+    }
+
+    fn hook_said(&mut self, text: &str, out: &mut Vec<u8>) {
+        match self.progress {
+            Progress::Reasoning => self.line(&progress_lines::hook_said(text), out),
+            Progress::Events => self.event(&json!({ "type": "hook", "message": text }), out),
+            Progress::Cards | Progress::None => {}
         }
     }
 

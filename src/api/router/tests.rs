@@ -18,13 +18,15 @@ use super::*;
 use crate::api::chat::Chat;
 use crate::api::chat::validate::{Context, KeyBounds};
 use crate::api::ready::Readiness;
-use crate::api::status::{About, Sandbox};
+use crate::api::status::About;
 use crate::http::auth::{Authenticator, Key, Keys};
 use crate::http::hosts::{AllowedHosts, HostPolicy};
 use crate::http::peer::Peer;
 use crate::limits::Limits;
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::{Mode, Permissions};
+use crate::processes::sandbox::{Sandbox, SandboxSettings};
+use crate::processes::{Environment, Runner};
 use crate::sessions::Sessions;
 use crate::sessions::approval_settings::ApprovalSettings;
 use crate::sessions::context_limits::KnownLimits;
@@ -128,10 +130,16 @@ fn state(keys: Keys) -> ApiState {
             auth_required: true,
             workspace: "/work".into(),
             permission_mode: "default".into(),
-            sandbox: Sandbox { mode: "off".into(), level: "none".into(), why: String::new() },
+            sandbox_mode: "off".into(),
+            sandbox: no_sandbox(),
             features: Vec::new(),
         }),
     }
+}
+
+fn no_sandbox() -> Sandbox {
+    let runner = Runner::new("/proc/self/exe", Environment::allowed([]), None);
+    Sandbox::new(runner, SandboxSettings::default())
 }
 
 /// Sessions for the state of the router. No test here starts a turn.
@@ -160,6 +168,7 @@ fn sessions(
         home: "/".into(),
         tool_settings: tool_layer::ToolSettings::default(),
         permissions,
+        hooks: crate::hooks::Hooks::default(),
         settings: agent::TurnSettings::default(),
         approval: ApprovalSettings::default(),
         content_address: true,

@@ -3,27 +3,21 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode as FileMode, OFlags, fchmod, renameat, unlinkat};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use toml::value::Datetime;
 
-use super::super::state_dir::open_in;
 use crate::http::client_key::{ClientKey, Key};
 use crate::ids::KeyId;
-use crate::named_file;
-use crate::ownership::Ownership;
+use crate::named_file::ours;
 use crate::permissions::Mode;
 use crate::tools::settings::ClientTools;
 use crate::units::parse_duration;
 
 pub(super) const NAME: &str = "keys.toml";
-/// Holds the keys until they are written whole.
-const NEW_NAME: &str = ".keys.toml.new";
 /// Locked by the command that changes the keys. The server's own lock is another.
 const LOCK: &str = "keys.lock";
 
@@ -107,21 +101,10 @@ impl StoredKey {
 
 /// The keys, revoked ones as well. The error follows the name of the file.
 pub(super) fn read(directory: &File) -> Result<Vec<StoredKey>, String> {
-    let file = match open_in(directory, NAME, OFlags::RDONLY) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error.to_string()),
-    };
-    let (bytes, metadata) =
-        named_file::read_open(&file, MAX_BYTES).map_err(|error| error.to_string())?;
-    let ownership = Ownership::from_metadata(&metadata);
-    ownership.expect_ours()?;
-    ownership.refuse_other_readers("chmod 600 it")?;
-    parse(&bytes)
+    ours::read_text(directory, NAME, MAX_BYTES)?.map_or_else(|| Ok(Vec::new()), |text| parse(&text))
 }
 
-fn parse(bytes: &[u8]) -> Result<Vec<StoredKey>, String> {
-    let text = str::from_utf8(bytes).map_err(|_| "is not UTF-8")?;
+fn parse(text: &str) -> Result<Vec<StoredKey>, String> {
     let Keys { keys } = toml::from_str(text).map_err(|error| {
         // The text of the error quotes the line, which may hold a hash.
         let line = error.span().map_or(0, |span| text[..span.start].lines().count());
@@ -140,25 +123,13 @@ fn parse(bytes: &[u8]) -> Result<Vec<StoredKey>, String> {
 /// Replaces the file in one step.
 pub(super) fn write(directory: &File, keys: &[StoredKey]) -> io::Result<()> {
     let text = toml::to_string(&Keys { keys: keys.to_vec() }).map_err(io::Error::other)?;
-    match unlinkat(directory, NEW_NAME, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let mut file = open_in(directory, NEW_NAME, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
-    fchmod(&file, FileMode::RUSR | FileMode::WUSR)?;
-    file.write_all(HEADER.as_bytes())?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    renameat(directory, NEW_NAME, directory, NAME)?;
-    directory.sync_all()
+    ours::replace(directory, NAME, &format!("{HEADER}{text}"))
 }
 
 /// Waits for commands that change the keys at the moment. The lock is held until the file is
 /// dropped.
 pub(super) fn lock(directory: &File) -> io::Result<File> {
-    let file = open_in(directory, LOCK, OFlags::RDWR | OFlags::CREATE)?;
-    file.lock()?;
-    Ok(file)
+    ours::lock(directory, LOCK)
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

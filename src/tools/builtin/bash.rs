@@ -6,16 +6,20 @@ mod last_command;
 use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::blocking::RESOLVING;
 use crate::markdown;
 use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
+use crate::processes::sandbox::{Confined, Sandbox};
 use crate::processes::{
     Command, EndCause, Exit, FinalDirectory, Finished, Limits, RunError, Runner,
 };
+use crate::settings_files::SettingsFiles;
 use crate::text;
 use crate::tools::tool::{CallContext, Preview, Tool, ToolError, ToolOutput, Truncation};
 
@@ -50,7 +54,9 @@ impl Default for BashSettings {
 #[derive(Debug)]
 pub(crate) struct Bash {
     runner: Runner,
+    sandbox: Sandbox,
     settings: BashSettings,
+    settings_files: Option<Arc<SettingsFiles>>,
     shell: PathBuf,
 }
 
@@ -65,8 +71,21 @@ pub(crate) struct BashInput {
 }
 
 impl Bash {
-    pub(crate) fn new(runner: Runner, settings: BashSettings) -> Self {
-        Self { runner, settings, shell: SHELL.into() }
+    pub(crate) fn new(
+        runner: Runner,
+        sandbox: Sandbox,
+        settings: BashSettings,
+        settings_files: Option<Arc<SettingsFiles>>,
+    ) -> Self {
+        Self { runner, sandbox, settings, settings_files, shell: SHELL.into() }
+    }
+
+    /// The runner with the variables of settings files, as they are now.
+    async fn runner(&self, context: &CallContext) -> Result<Runner, ToolError> {
+        let Some(files) = self.settings_files.clone() else { return Ok(self.runner.clone()) };
+        let (runner, workspace) = (self.runner.clone(), Arc::clone(&context.session.workspace));
+        let read = move || runner.with_variables(files.snapshot(&workspace).variables());
+        RESOLVING.run(read).await.map_err(ToolError::failed)
     }
 }
 
@@ -121,19 +140,35 @@ impl Tool for Bash {
             permit.command().ok_or_else(|| ToolError::failed("no command was permitted"))?;
         let text = permitted.line.as_str();
         let (time, mut notes) = self.time(input.timeout);
+        let session = &context.session;
+        let roots = session.workspace.real_roots().map(Path::to_owned).collect();
+        let confined = self.sandbox.confine(roots, session.name()).await;
+        let confined = confined.map_err(|error| {
+            ToolError::Failed(format!("no directory for temporary files: {error}"))
+        })?;
+        let confinement = confined.as_ref().map(|confined| Arc::clone(&confined.confinement));
+        let level = confinement.as_ref().map(|confinement| confinement.level);
         let command = Command {
             program: self.shell.clone(),
             arguments: arguments(text),
             directory: permitted.directory.clone(),
+            confinement,
+            kept_alive: confined.as_ref().map(Confined::guard),
         };
         let limits = Limits { time, output: MAX_OUTPUT_BYTES, shown: answer::MAX_CHARACTERS };
         let finished = self
-            .runner
+            .runner(&context)
+            .await?
             .run(&command, limits, &context.cancelled)
             .await
             .map_err(|error| not_run(&error, text, &context))?;
         notes.extend(follow(&finished, &context));
-        Ok(answer::answer(text, time, &finished, &notes))
+        notes.extend(confined.as_ref().and_then(answer::cut_short));
+        if let Some(confined) = confined {
+            let changed = tokio::task::spawn_blocking(move || confined.changed_control_files());
+            notes.extend(answer::unprotected(&changed.await.unwrap_or_default()));
+        }
+        Ok(answer::answer(text, time, level, &finished, &notes))
     }
 }
 

@@ -21,6 +21,7 @@ use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
 use crate::tools::builtin::READ_FIRST;
 use crate::tools::change_preview;
 use crate::tools::disk;
+use crate::tools::settings_check;
 use crate::tools::tool::{CallContext, Preview, Tool, ToolError, ToolOutput};
 use crate::workspace::{ContentState, Target};
 
@@ -111,7 +112,8 @@ impl Tool for Edit {
             let state = &call.session.read_state;
             files
                 .preview(target, state, &call.cancelled, |current, freshness| {
-                    let (bytes, _) = computed(target, current, freshness, &replacements, &call)?;
+                    let new = computed(target, current, freshness, &replacements, &call)?;
+                    let (bytes, _) = settings_check::checked(&files, target, current, new)?;
                     let shown = change_preview::shown(target, current, &bytes);
                     Ok((bytes, shown))
                 })
@@ -131,7 +133,8 @@ fn edit(
     let replacements = checked(target, input)?;
     let state = &context.session.read_state;
     let edited = files.change(target, state, &context.cancelled, approved, |current, freshness| {
-        computed(target, current, freshness, &replacements, context)
+        let new = computed(target, current, freshness, &replacements, context)?;
+        settings_check::checked(files, target, current, new)
     });
     edited.map_err(ToolError::from)
 }

@@ -14,6 +14,7 @@ use crate::text::BYTE_ORDER_MARK;
 use crate::tools::builtin::READ_FIRST;
 use crate::tools::change_preview;
 use crate::tools::disk;
+use crate::tools::settings_check;
 use crate::tools::tool::{CallContext, Preview, Tool, ToolError, ToolOutput};
 use crate::workspace::{ContentState, Target};
 
@@ -80,7 +81,8 @@ impl Tool for Write {
             let state = &call.session.read_state;
             files
                 .preview(target, state, &call.cancelled, |current, freshness| {
-                    let (bytes, _) = computed(target, current, freshness, &input.content)?;
+                    let new = computed(target, current, freshness, &input.content)?;
+                    let (bytes, _) = settings_check::checked(&files, target, current, new)?;
                     let shown = change_preview::shown(target, current, &bytes);
                     Ok((bytes, shown))
                 })
@@ -99,7 +101,8 @@ fn write(
 ) -> Result<ToolOutput, ToolError> {
     let state = &call.session.read_state;
     let written = files.change(target, state, &call.cancelled, approved, |current, freshness| {
-        computed(target, current, freshness, content)
+        let new = computed(target, current, freshness, content)?;
+        settings_check::checked(files, target, current, new)
     });
     written.map_err(ToolError::from)
 }

@@ -73,6 +73,8 @@ fn asked() -> Vec<Asked> {
         grant: Some([0; 32]),
         why: None,
         remedy: String::new(),
+        risks: Vec::new(),
+        suggestions: Vec::new(),
     };
     let single = ShownEffect { grant: None, ..effect.clone() };
     vec![

@@ -1,11 +1,16 @@
 //! Writes the answer for a finished command. Pure.
 
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::last_command;
+use crate::processes::confinement::Level;
+use crate::processes::sandbox::Confined;
 use crate::processes::{EndCause, Exit, Finished};
+use crate::text::printable;
 use crate::tools::tool::ToolOutput;
 
 /// Characters of a command's output that reach the model.
@@ -17,6 +22,7 @@ const HOW_TO_SEE_MORE: &str =
 pub(super) fn answer(
     text: &str,
     time: Duration,
+    level: Option<Level>,
     finished: &Finished,
     notes: &[String],
 ) -> ToolOutput {
@@ -36,10 +42,37 @@ pub(super) fn answer(
             "stdout": shown,
             "interrupted": finished.cause == EndCause::Cancelled,
             "exit_code": exit_code(finished),
-            "sandbox": "off",
+            "sandbox": level.map_or("off", Level::name),
         }),
         is_error: is_error(text, finished),
     }
+}
+
+/// The most control files that are named. A checkout changes many.
+const MAX_NAMED: usize = 5;
+
+/// Names the control files that a command has changed where nothing protects them.
+pub(super) fn unprotected(changed: &[PathBuf]) -> Option<String> {
+    if changed.is_empty() {
+        return None;
+    }
+    let named: Vec<String> =
+        changed.iter().take(MAX_NAMED).map(|path| printable(path.as_os_str().as_bytes())).collect();
+    let more = match changed.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "(control files changed, which the sandbox here cannot protect: {}{more})",
+        named.join(", ")
+    ))
+}
+
+/// Says that rules with wildcards may deny more than the sandbox has held.
+pub(super) fn cut_short(confined: &Confined) -> Option<String> {
+    let note = "(there are more files here than the sandbox looks through for what \
+        permissions.deny names by wildcards)";
+    confined.is_cut.then(|| note.to_owned())
 }
 
 /// Writes a time as `2 s` or `1.5 s`.
@@ -88,6 +121,10 @@ fn how_it_ended(time: Duration, finished: &Finished) -> Option<String> {
         (EndCause::TooMuchOutput, _) => {
             Some("output limit: the command was ended because it wrote more than 16 MiB".to_owned())
         }
+        (EndCause::TooManyProcesses, _) => Some(
+            "process limit: the command was ended because it had more than 512 processes at once"
+                .to_owned(),
+        ),
         (EndCause::Cancelled, _) => Some("interrupted".to_owned()),
         (EndCause::ItsOwn, Some(Exit::Code(0))) => None,
         (EndCause::ItsOwn, Some(Exit::Code(code))) => Some(format!("Exit code {code}")),

@@ -7,12 +7,19 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::processes::confinement::Level;
+use crate::processes::sandbox::SandboxSettings;
 use crate::processes::test_support::{Gate, runner};
 use crate::tools::tool::test_support::Workspace as Fixture;
 use crate::tools::tool::{AnyTool, erase};
 
 fn bash() -> Bash {
-    Bash::new(runner(), BashSettings::default())
+    in_sandbox(&[])
+}
+
+fn in_sandbox(levels: &[Level]) -> Bash {
+    let settings = SandboxSettings { levels: levels.to_vec(), ..SandboxSettings::default() };
+    Bash::new(runner(), Sandbox::new(runner(), settings), BashSettings::default(), None)
 }
 
 async fn output(fixture: &Fixture, arguments: Value) -> ToolOutput {
@@ -192,6 +199,38 @@ async fn programs_get_the_structured_answer() {
         json!({ "stdout": "a", "interrupted": false, "exit_code": 2, "sandbox": "off" })
     );
     assert!(output.is_error);
+}
+
+#[tokio::test]
+async fn the_answer_says_what_confined_the_command() {
+    for level in [Level::Landlock, Level::Bwrap] {
+        let tool = in_sandbox(&[level]);
+        if tool.sandbox.level().await.is_none() {
+            continue;
+        }
+        let fixture = Fixture::new(&[("sub/a.txt", "text\n")]);
+        let tool: Arc<dyn AnyTool> = erase(tool);
+        let output = fixture.run(&tool, json!({ "command": "cd sub; cat a.txt; echo b >b.txt" }));
+        let output = output.await.unwrap();
+        assert_eq!(output.structured["sandbox"], level.name());
+        assert_eq!(output.text, "text");
+        assert_eq!(fs::read_to_string(fixture.path("sub/b.txt")).unwrap(), "b\n");
+        let output = fixture.run(&tool, json!({ "command": "pwd; : </dev/tcp/127.0.0.1/1" })).await;
+        let text = output.unwrap().text;
+        assert!(text.starts_with(fixture.path("sub").to_str().unwrap()), "{text}");
+        assert!(text.contains("Operation not permitted"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn what_landlock_cannot_protect_is_named() {
+    let tool = in_sandbox(&[Level::Landlock]);
+    if tool.sandbox.level().await.is_none() {
+        return;
+    }
+    let fixture = Fixture::new(&[(".git/config", "")]);
+    let command = "mkdir .git/hooks; echo x >.git/hooks/pre-commit; echo y >.envrc; echo z >a";
+    assert_snapshot!(fixture.call(tool, json!({ "command": command })).await, @"(control files changed, which the sandbox here cannot protect: $WORKSPACE/.envrc, $WORKSPACE/.git/hooks/pre-commit)");
 }
 
 #[tokio::test]
