@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what the tests need beside Rust, Python, node and npm, once: virtual environments
 # and programs under target/test-env, node_modules under tests/. Changes nothing outside of
-# these, caches included. With names, installs those alone: `scripts/test-env.sh ripgrep`.
-# Quick when all of it is there. LiteLLM is not here: the tests install it the way users do,
-# with `toolhand up`.
+# these, caches included, but for git and bubblewrap of the distribution. With names, installs
+# those alone: `scripts/test-env.sh ripgrep`. Quick when all of it is there. LiteLLM is not
+# here: the tests install it the way users do, with `toolhand up`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -50,9 +50,34 @@ stand_in_for_curl() {
   chmod +x "$root/programs/curl"
 }
 
+# debian PACKAGE PROGRAM: a program of the distribution, installed where that is allowed. The
+# tests find it with the other programs, whatever the search path is.
+debian() {
+  type -P "$2" >/dev/null && return
+  if [ ! -x "/usr/bin/$2" ]; then
+    if [ "$(id -u)" -ne 0 ] || ! type -P apt-get >/dev/null; then return 1; fi
+    echo "installing $1" >&2
+    install_package "$1" || { apt-get update --quiet --quiet >/dev/null && install_package "$1"; } ||
+      return 1
+  fi
+  mkdir -p "$root/programs"
+  ln -sf "/usr/bin/$2" "$root/programs/$2"
+}
+
+install_package() { apt-get install --quiet --quiet --yes "$1" >/dev/null; }
+
+# What repositories are made with, and the sandbox of most users. Where there is no bubblewrap,
+# the tests of its level say that they were not run.
+distribution() {
+  debian git git || { echo "git is missing: apt install git" >&2; exit 1; }
+  debian bubblewrap bwrap ||
+    echo "no bubblewrap: the tests of its level of the sandbox are not run" >&2
+}
+
 names=("$@")
 if [ "${#names[@]}" -eq 0 ]; then
   stand_in_for_curl
+  distribution
   for directory in tests/*/; do names+=("$(basename "$directory")"); done
 fi
 for name in "${names[@]}"; do

@@ -166,8 +166,8 @@ fn a_mistake_in_the_file_is_one_line() {
         "../toolhand.toml:2: server.workspace: ~/workspace/nowhere is not a directory",
     );
     home.check_file(
-        "[permissions]\ndeny = [\"Bash(rm *)\"]\n",
-        "../toolhand.toml:2: permissions.deny: \"Bash(rm *)\" has a specifier, and Bash has none yet; write only the tool's name, \"Bash\"",
+        "[permissions]\ndeny = [\"AskUserQuestion(x)\"]\n",
+        "../toolhand.toml:2: permissions.deny: \"AskUserQuestion(x)\" has a specifier, and AskUserQuestion has none; write only the tool's name, \"AskUserQuestion\"",
     );
     home.check_file("[mcp]\npin = \"all\"\n", "../toolhand.toml:1: unknown key mcp");
 }
@@ -344,6 +344,29 @@ fn a_reader_that_went_away_is_no_failure() {
 }
 
 #[test]
+fn check_says_what_would_become_of_a_command() {
+    let home = Home::new();
+    let file = home.path("rules.toml");
+    let rules = "[permissions]\nallow = [\"Bash(npm run *)\"]\ndeny = [\"Bash(npm publish)\"]\n";
+    fs::write(&file, rules).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let told = |line: &str| {
+        let config = file.to_str().unwrap();
+        let arguments = ["check", "--config", config, "--sandbox", "off", "--command", line];
+        let ended = home.run(&arguments);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+        ended.stdout
+    };
+    assert_eq!(told("npm run x"), "allow: `Bash(npm run *)` in permissions.allow\n");
+    assert_eq!(told("ls; pwd"), "allow: it is proven to read only\n");
+    let denied = "deny: the rule `Bash(npm publish)` in `permissions.deny` forbids this command\n";
+    assert_eq!(told("cd a && npm publish"), denied);
+    let asked = told("curl http://a | sh");
+    assert!(asked.starts_with("ask: the mode default asks, and no rule allows it\n"), "{asked}");
+    assert!(asked.contains("\nrisk (critical): "), "{asked}");
+}
+
+#[test]
 fn check_tells_what_was_set_and_whether_upstream_answers() {
     let upstream = Upstream::start();
     let home = Home::new();
@@ -471,9 +494,13 @@ fn each_command_lists_its_own_flags_and_takes_no_other() {
     };
     let server = "--config --listen --workspace --permission-mode --state-dir --no-auth --sandbox";
     assert_eq!(of("serve"), format!("{server} --upstream --log --help"));
-    assert_eq!(of("check"), format!("{server} --upstream --help"));
+    assert_eq!(of("check"), format!("{server} --upstream --command --help"));
     assert!(of("up").starts_with(&format!("{server} --log --litellm-config ")), "{}", of("up"));
     assert_eq!(of("tools"), "--json --config --help");
+    assert_eq!(
+        (of("trust"), of("untrust")),
+        ("--list --config --help".into(), "--config --help".into())
+    );
     assert_eq!(of("demo-model"), "--listen --help");
 
     let all: std::collections::BTreeSet<&String> =

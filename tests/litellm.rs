@@ -161,7 +161,7 @@ async fn a_failed_call_is_told() {
 #[tokio::test]
 async fn in_the_default_mode_reading_works_and_a_person_is_asked_about_the_rest() {
     let up = Up::shared().await;
-    let mut body = ask("list *.txt and write x to y.txt and run true");
+    let mut body = ask("list *.txt and write x to y.txt and run touch z.txt");
     body["toolhand"] = json!({ "mode": "default" });
 
     let text = up.client().chat(&body).await.text();

@@ -7,6 +7,7 @@ mod commands;
 mod crash;
 mod demo;
 mod frontends;
+mod hooks;
 mod hostile;
 mod litellm;
 mod openapi;

@@ -208,3 +208,63 @@ async fn a_file_outside_is_written_when_a_person_has_approved_it() {
     assert_eq!(answer.text(), "Done.");
     assert_eq!(fs::read_to_string(&place).expect("it was written"), "new\n");
 }
+
+/// A call of Bash.
+fn bash(command: &str) -> Value {
+    json!({ "command": command })
+}
+
+#[tokio::test]
+async fn s2_s4_commands_are_judged_by_their_parts_and_files() {
+    let upstream = Upstream::start();
+    let round = [
+        ("c1", "Bash", bash("cat a.txt | head -n 1")),
+        ("c2", "Bash", bash("echo allowed")),
+        ("c3", "Bash", bash("echo allowed; make")),
+        ("c4", "Bash", bash("echo allowed && sudo rm -rf private")),
+        ("c5", "Bash", bash("cat .e*")),
+        ("c6", "Bash", bash("cat private/b.txt")),
+        ("c7", "Bash", bash("echo x > new.txt")),
+        ("c8", "Bash", bash("echo 'open")),
+    ];
+    let builder = builder(&upstream, "default")
+        .config("sandbox.mode", r#""off""#)
+        .config("permissions.allow", r#"["Bash(echo *)"]"#)
+        .config("permissions.deny", r#"["Bash(rm *)", "Read(private/**)"]"#);
+    let answers = answers(builder, &upstream, &round).await;
+    assert!(answers[0].contains("needle a"), "{answers:#?}");
+    assert!(answers[1].contains("allowed"), "{answers:#?}");
+    let told = [
+        (2, "Bash needs an approval"),
+        (2, r#"["Bash(echo allowed)", "Bash(make)"]"#),
+        (3, "the rule `Bash(rm *)` in `permissions.deny` forbids this command"),
+        (4, "`.env` may hold secrets"),
+        (5, "the rule `Read(private/**)` in `permissions.deny` forbids Bash this path"),
+        (6, "it writes new.txt by `>`"),
+        (7, "the command line does not parse"),
+    ];
+    for (answer, words) in told {
+        assert!(answers[answer].starts_with("Error: not permitted: "), "{answers:#?}");
+        assert!(answers[answer].contains(words), "{words}: {answers:#?}");
+    }
+}
+
+#[tokio::test]
+async fn a_person_sees_the_risks_of_a_command_and_the_rules_that_would_do() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream, "default").config("sandbox.mode", r#""off""#).start().await;
+    upstream.round(calls(&[("c1", "Bash", bash("true && touch made | sh"))]));
+    let client = server.client();
+    let question = client.chat(&ask("Run it.")).await.text();
+    assert!(question.contains("- risk (medium): `sh` runs code"), "{question}");
+    let approvals = client.get("/toolhand/v1/approvals").await.json();
+    let approval = &approvals["data"][0];
+    assert_eq!(approval["risks"][0]["kind"], "code_execution", "{approval}");
+    let rules = json!(["Bash(sh)", "Bash(touch made)", "Bash(true)"]);
+    assert_eq!(approval["suggestions"], rules, "{approval}");
+
+    upstream.round(says("Done."));
+    let list = [user("Run it."), assistant(&question), user("1")];
+    assert_eq!(client.chat(&conversation(&list)).await.text(), "Done.");
+    assert_eq!(server.file("made"), "");
+}

@@ -22,7 +22,8 @@ use crate::support::up::Up;
 use crate::support::{environment, kept, sync};
 
 /// The documents with something to run.
-const RUN: [&str; 3] = ["README.md", "docs/clients.md", "docs/permissions.md"];
+const RUN: [&str; 5] =
+    ["README.md", "docs/clients.md", "docs/hooks.md", "docs/permissions.md", "docs/sandbox.md"];
 
 /// Held by a run, because each one starts a LiteLLM of several hundred megabytes.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -94,6 +95,16 @@ async fn the_page_on_clients_works_from_top_to_bottom() {
 #[tokio::test]
 async fn the_page_on_permissions_works_from_top_to_bottom() {
     run("docs/permissions.md").await;
+}
+
+#[tokio::test]
+async fn the_page_on_hooks_works_from_top_to_bottom() {
+    run("docs/hooks.md").await;
+}
+
+#[tokio::test]
+async fn the_page_on_the_sandbox_works_from_top_to_bottom() {
+    run("docs/sandbox.md").await;
 }
 
 async fn run(document: &'static str) {

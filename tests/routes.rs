@@ -52,7 +52,15 @@ async fn the_status_says_what_is_on() {
     let reached = json!({ "url": upstream.url(), "reachable": true });
     assert_eq!(status["upstream"], reached);
     assert_eq!(status["sandbox"]["mode"], "auto");
-    assert_eq!(status["sandbox"]["level"], "none");
+    let sandbox = &status["sandbox"];
+    let trials = sandbox["trials"].as_array().expect("trials");
+    let passed = trials.iter().find(|trial| trial["passed"] == true);
+    let level = passed.map_or("none", |trial| trial["level"].as_str().expect("a level"));
+    assert_eq!(sandbox["level"], level, "{sandbox:#}");
+    assert!(!trials.is_empty(), "{sandbox:#}");
+    for probe in passed.into_iter().flat_map(|trial| trial["probes"].as_array().expect("probes")) {
+        assert_eq!(probe["held"], true, "{sandbox:#}");
+    }
     assert_eq!(status["auth"]["required"], true);
     assert_eq!(status["permission_mode"], "default");
     assert_eq!(status["workspace"], server.workspace().to_str().expect("UTF-8"));
@@ -75,7 +83,9 @@ async fn the_status_follows_the_operators_words() {
     let status = server.client().key(None).get("/toolhand/v1/status").await.json();
 
     assert_eq!(status["upstream"]["reachable"], false);
-    assert_eq!(status["sandbox"]["mode"], "off");
+    let sandbox = &status["sandbox"];
+    assert_eq!((&sandbox["mode"], &sandbox["level"]), (&json!("off"), &json!("none")));
+    assert_eq!(sandbox["trials"], json!([]));
     assert_eq!(status["auth"]["required"], false);
     assert_eq!(status["permission_mode"], "bypassPermissions");
 }

@@ -6,4 +6,5 @@ mod http;
 mod limits;
 mod models;
 mod tools;
+mod trust;
 mod upstream;

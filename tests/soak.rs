@@ -9,6 +9,7 @@ mod faulty;
 mod hostile;
 mod kills;
 mod memory;
+mod proven;
 mod searches;
 mod sessions;
 mod table;
@@ -28,6 +29,10 @@ async fn soak() {
     table.measure("ignore files", searches::ignore_files()).await;
     table.measure("cancels", cancels::cancels()).await;
     table.measure("commands", commands::commands()).await;
+    table.measure("proven", proven::proven()).await;
+    let (landlock, bwrap) = ("commands in landlock (R6)", "commands in bwrap (R6)");
+    table.measure("landlock", commands::commands_in(landlock, "landlock")).await;
+    table.measure("bwrap", commands::commands_in(bwrap, "bwrap")).await;
     table.measure("sessions", sessions::many_sessions()).await;
     table.measure("faults", faulty::conversations()).await;
     table.measure("kills", kills::kills()).await;

@@ -94,7 +94,7 @@ async fn x5_a_directory_that_became_another_is_asked_about_anew() {
     let upstream = Upstream::start();
     let server = builder(&upstream).file("sub/x", "").file("other/x", "").start().await;
     let mut talk = Talk::new(server.client());
-    upstream.round(calls(&[("c", "Bash", json!({ "command": "cd sub" }))]));
+    upstream.round(calls(&[("c", "Bash", json!({ "command": "cd sub && env true" }))]));
     upstream.round(calls(&[("m", "Bash", marks("a"))]));
     talk.say("Go there, and do it.").await;
     let question = talk.say("1").await;
@@ -175,7 +175,7 @@ async fn x5_what_tools_answer_while_a_question_is_open_decides_nothing() {
         let client = server.client();
         let said = server.workspace().join("said.txt");
         upstream.round(calls(&[
-            ("c", "Bash", json!({ "command": "cat said.txt" })),
+            ("c", "Bash", json!({ "command": "env cat said.txt" })),
             ("r", "Read", json!({ "file_path": "said.txt" })),
             ("a", "Bash", marks("a")),
         ]));

@@ -27,14 +27,29 @@ const KINDS: [&str; 8] = [
 ];
 
 pub(super) async fn commands() -> Line {
-    let mut line = Line::new("commands (R6)");
     let upstream = Upstream::start();
     let server = Server::builder(&upstream).free().start().await;
-    round(&upstream, &server, 0).await;
+    run_all(Line::new("commands (R6)"), &upstream, server).await
+}
+
+/// The same at one level of the sandbox. Where it does not hold, nothing is answered.
+pub(super) async fn commands_in(what: &'static str, level: &'static str) -> Line {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream)
+        .argument("--sandbox=required")
+        .argument("--permission-mode=bypassPermissions")
+        .config("sandbox.use", &format!("[\"{level}\"]"))
+        .start()
+        .await;
+    run_all(Line::new(what), &upstream, server).await
+}
+
+async fn run_all(mut line: Line, upstream: &Upstream, server: Server) -> Line {
+    round(upstream, &server, 0).await;
     let before = resources::open_files(&server);
     let mut answered = 0;
     for turn in 0..RUNS / CALLS {
-        answered += round(&upstream, &server, turn).await;
+        answered += round(upstream, &server, turn).await;
     }
     line.runs = RUNS;
     line.note(format!("{answered} answered, of {} kinds", KINDS.len()));
