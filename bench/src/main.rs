@@ -7,9 +7,11 @@
 
 mod client;
 mod footprint;
+mod judging;
 mod pass_through;
 mod process;
 mod report;
+mod sandbox;
 mod searches;
 mod sessions;
 mod turns;
@@ -36,6 +38,8 @@ fn main() -> ExitCode {
         Some("searches") => searches(),
         Some("pass-through") => pass_through(),
         Some("sessions") => sessions(),
+        Some("judging") => judging(),
+        Some("sandbox") => sandbox(),
         _ => bench(),
     }
 }
@@ -50,12 +54,27 @@ async fn pass_through() -> ExitCode {
     report.print()
 }
 
+/// Runs the rows of the permissions alone.
+fn judging() -> ExitCode {
+    let mut report = Report::default();
+    judging::measure(&mut report);
+    report.print()
+}
+
 /// Runs the rows of sessions alone.
 #[tokio::main]
 async fn sessions() -> ExitCode {
     let upstream = Upstream::start().await;
     let mut report = Report::default();
     sessions::measure(&upstream, &mut report).await;
+    report.print()
+}
+
+/// Runs the rows of the sandbox alone.
+#[tokio::main]
+async fn sandbox() -> ExitCode {
+    let mut report = Report::default();
+    sandbox::measure(&mut report).await;
     report.print()
 }
 
@@ -79,5 +98,6 @@ async fn bench() -> ExitCode {
     turns::measure(&upstream, &mut report).await;
     sessions::measure(&upstream, &mut report).await;
     searches::measure(&upstream, &mut report).await;
+    judging::measure(&mut report);
     report.print()
 }
