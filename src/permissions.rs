@@ -76,6 +76,8 @@ pub(crate) enum AccessRequest {
     Command {
         line: String,
         directory: PathBuf,
+        /// Not in the sandbox, where one holds.
+        outside_sandbox: bool,
     },
     /// Touches nothing outside the session.
     Nothing,
@@ -401,11 +403,11 @@ impl Permissions {
             AccessRequest::Write(path) => {
                 Access::Write(Arc::new(found(self.resolve_file(&path)?)?))
             }
-            AccessRequest::Command { line, directory } => {
+            AccessRequest::Command { line, directory, outside_sandbox } => {
                 let real = self.workspace.resolve(&directory);
                 let real_directory =
                     real.map_or_else(|_| directory.clone(), |real| real.real_path().to_owned());
-                let command_line = CommandLine { line, directory, real_directory };
+                let command_line = CommandLine { line, directory, real_directory, outside_sandbox };
                 Access::Command(Box::new(self.open_command(tool, command_line)))
             }
             AccessRequest::Nothing => Access::Nothing,

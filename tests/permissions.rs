@@ -249,6 +249,67 @@ async fn s2_s4_commands_are_judged_by_their_parts_and_files() {
     }
 }
 
+/// Whether a sandbox holds on this machine.
+async fn has_sandbox(server: &Server) -> bool {
+    let status = server.client().get("/toolhand/v1/status").await.json();
+    status["sandbox"]["level"] != "none"
+}
+
+#[tokio::test]
+async fn a_command_leaves_the_sandbox_only_with_a_persons_consent_to_this_call() {
+    let upstream = Upstream::start();
+    let builder = builder(&upstream, "bypassPermissions")
+        .config("sandbox.escape", "true")
+        .config("permissions.allow", r#"["Bash"]"#);
+    let outside = builder.home().join("outside");
+    let server = builder.start().await;
+    if !has_sandbox(&server).await {
+        return;
+    }
+    let command = format!("echo made >{}", outside.display());
+    let leaving = json!({ "command": command, "dangerouslyDisableSandbox": true });
+    upstream.round(calls(&[("c1", "Bash", bash(&command)), ("c2", "Bash", leaving.clone())]));
+    let client = server.client();
+    let question = client.chat(&ask("Run it.")).await.text();
+    assert!(!outside.exists(), "the one inside cannot write there");
+    assert!(question.contains("outside of the sandbox"), "{question}");
+    assert!(question.contains("for this session (here it means once)"), "{question}");
+    let approvals = client.get("/toolhand/v1/approvals").await.json();
+    let approval = &approvals["data"][0];
+    assert_eq!(approval["risks"][0]["severity"], "critical", "{approval}");
+    assert_eq!(approval["suggestions"], json!([]), "{approval}");
+
+    upstream.round(calls(&[("c3", "Bash", leaving)]));
+    let mut list = vec![user("Run it."), assistant(&question), user("2")];
+    let again = client.chat(&conversation(&list)).await.text();
+    assert_eq!(fs::read_to_string(&outside).expect("made"), "made\n");
+    assert!(again.contains("outside of the sandbox"), "it is asked about again: {again}");
+    fs::remove_file(&outside).expect("removed");
+
+    upstream.round(says("Done."));
+    list.extend([assistant(&again), user("3")]);
+    assert_eq!(client.chat(&conversation(&list)).await.text(), "Done.");
+    assert!(!outside.exists());
+}
+
+#[tokio::test]
+async fn t3_a_call_cannot_leave_the_sandbox_where_that_is_not_offered() {
+    let upstream = Upstream::start();
+    let builder = builder(&upstream, "bypassPermissions");
+    let outside = builder.home().join("outside");
+    let server = builder.start().await;
+    if !has_sandbox(&server).await {
+        return;
+    }
+    let command = format!("echo made >{}", outside.display());
+    let leaving = json!({ "command": command, "dangerouslyDisableSandbox": true });
+    let answers = told(&server, &upstream, &[("c1", "Bash", leaving)]).await;
+    assert!(answers[0].contains("does not know it: dangerouslyDisableSandbox"), "{answers:#?}");
+    assert!(!outside.exists());
+    let offered = upstream.requests()[0].json()["tools"].to_string();
+    assert!(!offered.contains("dangerouslyDisableSandbox"), "{offered}");
+}
+
 #[tokio::test]
 async fn a_person_sees_the_risks_of_a_command_and_the_rules_that_would_do() {
     let upstream = Upstream::start();

@@ -268,6 +268,7 @@ mod tests {
         Toolset::new(builtin::list(&builtin::Services {
             files: Arc::default(),
             sandbox: Sandbox::new(runner.clone(), SandboxSettings::default()),
+            sandbox_escape: false,
             runner,
             bash: builtin::bash::BashSettings::default(),
             settings_files: None,

@@ -88,6 +88,7 @@ impl Services {
             files: Arc::new(Files::new(temp_files, settings_guard(file))),
             runner,
             sandbox: sandbox.clone(),
+            sandbox_escape: config.sandbox.offers_escape(),
             bash: config.tools.bash.clone(),
             settings_files: Some(Arc::clone(&settings_files)),
         }));

@@ -248,7 +248,7 @@ fn what_is_wrong_with_the_sandbox_names_its_key() {
     check("use = []", &["sandbox.use", "no level"]);
     check("network = \"some\"", &["sandbox.network", "some"]);
     check("auto_allow = \"yes\"", &["sandbox.auto_allow"]);
-    check("escape = true", &["sandbox.escape", "not built"]);
+    check("escape = \"no\"", &["sandbox.escape"]);
     check("writable = [\"/no/such\"]", &["sandbox.writable", "/no/such"]);
     check("readable = [\"/\"]", &["sandbox.readable", "protect"]);
     check("mode = \"on\"", &["sandbox.mode", "on"]);

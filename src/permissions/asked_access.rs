@@ -89,6 +89,8 @@ impl AskedAccess {
     pub(crate) fn grant(&self) -> Option<EffectDigest> {
         let mut hasher = EffectHasher::new("toolhand session grant");
         match &self.access {
+            // It is asked about each time.
+            Access::Command(command) if command.command_line.outside_sandbox => return None,
             Access::Write(_) | Access::Command(_) => {}
             Access::Read(_) | Access::Search(_) => hasher.part(self.tool.as_bytes()),
             Access::Nothing => return None,
@@ -126,6 +128,7 @@ impl AskedAccess {
             Access::Command(command) => {
                 let command = &command.command_line;
                 hasher.part(command.line.as_bytes());
+                hasher.part(&[u8::from(command.outside_sandbox)]);
                 ("command", vec![command.directory.as_path(), command.real_directory.as_path()])
             }
             Access::Nothing => ("nothing", vec![]),

@@ -27,7 +27,8 @@ impl Permissions {
         let tool = tool.to_owned();
         let explain = move |current: Self| {
             let directory = current.workspace.root().to_owned();
-            let access = current.open(&tool, AccessRequest::Command { line, directory })?;
+            let request = AccessRequest::Command { line, directory, outside_sandbox: false };
+            let access = current.open(&tool, request)?;
             Ok(current.explained(&tool, &access))
         };
         permissions.with_current(explain).await

@@ -48,7 +48,7 @@ pub fn judging(
         let (tool, request) = match judged {
             Judged::Command(line) => {
                 let (line, directory) = (line.to_owned(), directory.clone());
-                ("Bash", AccessRequest::Command { line, directory })
+                ("Bash", AccessRequest::Command { line, directory, outside_sandbox: false })
             }
             Judged::Read(path) => ("Read", AccessRequest::Read(directory.join(path))),
         };

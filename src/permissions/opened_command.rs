@@ -29,6 +29,8 @@ pub(crate) struct CommandLine {
     pub(crate) directory: PathBuf,
     /// The directory with every link resolved.
     pub(crate) real_directory: PathBuf,
+    /// Whether it is to run outside of the sandbox, where one holds.
+    pub(crate) outside_sandbox: bool,
 }
 
 /// A command with what is known of it.
@@ -49,6 +51,7 @@ pub(super) struct CommandAnalysis {
     pub(super) risks: Vec<Risk>,
     /// A program of the line that PATH leads to below a root, where anybody may have put it.
     planted: Option<PathBuf>,
+    pub(super) outside_sandbox: bool,
 }
 
 /// Where commands run.
@@ -67,7 +70,11 @@ pub(super) struct Surroundings<'a> {
 impl OpenedCommand {
     /// Reads the disk, and parses for up to 50 ms.
     pub(super) fn open(command_line: CommandLine, surroundings: Surroundings<'_>) -> Self {
-        let analysis = CommandAnalysis::new(&command_line, surroundings);
+        let mut analysis = CommandAnalysis::new(&command_line, surroundings);
+        if command_line.outside_sandbox {
+            analysis.outside_sandbox = true;
+            analysis.risks.insert(0, Risk::outside_sandbox());
+        }
         Self { command_line, analysis }
     }
 
@@ -81,6 +88,9 @@ impl OpenedCommand {
 
     /// Rules that would allow exactly this command.
     pub(super) fn exact_rules(&self, tool: &str) -> Vec<String> {
+        if self.analysis.outside_sandbox {
+            return Vec::new();
+        }
         self.analysis.exact_rules(tool).unwrap_or_default()
     }
 
@@ -105,14 +115,14 @@ impl CommandAnalysis {
                 let risks = parsed.risks(&place, &is_sensitive);
                 let removals = removals(&parsed, &place, &files);
                 let planted = planted(&parsed, surroundings);
-                Self { parsed: Ok(parsed), files, unknown, removals, risks, planted }
+                Self { files, unknown, removals, risks, planted, ..Self::of_parts(Ok(parsed)) }
             }
         }
     }
 
     fn of_parts(parsed: Result<ParsedCommand, Box<UnparsedCommand>>) -> Self {
         let (files, unknown, removals, risks) = Default::default();
-        Self { parsed, files, unknown, removals, risks, planted: None }
+        Self { parsed, files, unknown, removals, risks, planted: None, outside_sandbox: false }
     }
 
     /// Why not every part of the line is known.

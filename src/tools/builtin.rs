@@ -27,6 +27,8 @@ pub(crate) struct Services {
     pub(crate) files: Arc<Files>,
     pub(crate) runner: Runner,
     pub(crate) sandbox: Sandbox,
+    /// Whether the model may ask for commands outside of the sandbox.
+    pub(crate) sandbox_escape: bool,
     pub(crate) bash: bash::BashSettings,
     /// Whose variables commands have. `None`: nobody's.
     pub(crate) settings_files: Option<Arc<SettingsFiles>>,
@@ -41,12 +43,15 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(edit::Edit::new(Arc::clone(&services.files))),
         erase(glob::Glob::default()),
         erase(grep::Grep::default()),
-        erase(bash::Bash::new(
-            services.runner.clone(),
-            services.sandbox.clone(),
-            services.bash.clone(),
-            services.settings_files.clone(),
-        )),
+        erase(
+            bash::Bash::new(
+                services.runner.clone(),
+                services.sandbox.clone(),
+                services.bash.clone(),
+                services.settings_files.clone(),
+            )
+            .with_escape(services.sandbox_escape),
+        ),
         erase(ask_user_question::AskUserQuestion),
         #[cfg(feature = "bench-tool")]
         erase(wait::Timed::<false>),
@@ -92,6 +97,7 @@ mod tests {
             files: Arc::default(),
             sandbox: Sandbox::new(runner.clone(), SandboxSettings::default()),
             runner,
+            sandbox_escape: false,
             bash: bash::BashSettings::default(),
             settings_files: None,
         }))

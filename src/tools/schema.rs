@@ -28,8 +28,9 @@ pub(crate) struct InputSchema {
 pub(crate) struct InvalidInput(pub(crate) String);
 
 impl InputSchema {
-    /// Derives the schema of `T`, in a form that every provider's translation keeps.
-    pub(crate) fn for_type<T: JsonSchema>(aliases: PropertyAliases) -> Self {
+    /// Derives the schema of `T`, in a form that every provider's translation keeps, without the
+    /// optional properties that are `withheld`.
+    pub(crate) fn for_type<T: JsonSchema>(aliases: PropertyAliases, withheld: &[&str]) -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.inline_subschemas = true;
             settings.meta_schema = None;
@@ -37,6 +38,9 @@ impl InputSchema {
         let mut advertised =
             settings.for_deserialize().into_generator().into_root_schema_for::<T>().to_value();
         flatten::flatten(&mut advertised);
+        if let Some(properties) = advertised["properties"].as_object_mut() {
+            properties.retain(|name, _| !withheld.contains(&name.as_str()));
+        }
         let validator = jsonschema::options()
             .offline()
             .with_pattern_options(PatternOptions::regex())
@@ -125,7 +129,7 @@ mod tests {
     const ALIASES: PropertyAliases = &[("after_context", "-A")];
 
     fn accept(arguments: Value) -> Result<(Input, Vec<String>), String> {
-        let schema = InputSchema::for_type::<Input>(ALIASES);
+        let schema = InputSchema::for_type::<Input>(ALIASES, &[]);
         let (arguments, notes) = schema.accept(arguments).map_err(|error| error.to_string())?;
         decode(arguments).map(|input| (input, notes)).map_err(|error| error.to_string())
     }
@@ -136,7 +140,7 @@ mod tests {
 
     #[test]
     fn advertises_a_flat_schema() {
-        let schema = InputSchema::for_type::<Input>(ALIASES);
+        let schema = InputSchema::for_type::<Input>(ALIASES, &[]);
         insta::assert_json_snapshot!(schema.advertised(), @r#"
         {
           "type": "object",

@@ -57,6 +57,11 @@ pub(crate) trait Tool: Send + Sync + 'static {
     /// Which part of a too long answer is kept.
     const TRUNCATION: Truncation = Truncation::Head;
 
+    /// Properties of the input that this server does not offer. In a call they have no effect.
+    fn withheld(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Whether this call may overlap with others. The default, exclusive, is safe for every
     /// tool.
     fn concurrency(&self, _input: &Self::Input) -> Concurrency {
@@ -357,7 +362,7 @@ pub(crate) type ToolFuture = BoxFuture<'static, Result<ToolOutput, ToolError>>;
 
 /// Erases a tool, and derives and compiles its schema once.
 pub(crate) fn erase<T: Tool>(tool: T) -> Arc<dyn AnyTool> {
-    let schema = InputSchema::for_type::<T::Input>(T::PROPERTY_ALIASES);
+    let schema = InputSchema::for_type::<T::Input>(T::PROPERTY_ALIASES, tool.withheld());
     Arc::new(ErasedTool { tool: Arc::new(tool), schema })
 }
 
@@ -554,9 +559,10 @@ pub(crate) mod test_support {
                     SearchLimits::default(),
                 )),
                 AccessRequest::Write(path) => Access::Write(Arc::new(resolve(path)?)),
-                AccessRequest::Command { line, directory } => {
+                AccessRequest::Command { line, directory, outside_sandbox } => {
                     let real_directory = directory.clone();
-                    let command_line = CommandLine { line, directory, real_directory };
+                    let command_line =
+                        CommandLine { line, directory, real_directory, outside_sandbox };
                     Access::Command(Box::new(OpenedCommand::for_test(command_line)))
                 }
                 AccessRequest::Nothing => Access::Nothing,

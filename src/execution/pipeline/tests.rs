@@ -42,6 +42,7 @@ impl Ground {
         let tools = builtin::list(&builtin::Services {
             files: Arc::new(Files::default()),
             sandbox: processes::sandbox::Sandbox::new(runner.clone(), SandboxSettings::default()),
+            sandbox_escape: false,
             runner,
             bash: bash::BashSettings::default(),
             settings_files: None,

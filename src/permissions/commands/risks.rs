@@ -78,6 +78,14 @@ impl Severity {
     }
 }
 
+impl Risk {
+    /// What a command is that nothing confines although a sandbox holds.
+    pub(crate) fn outside_sandbox() -> Self {
+        let text = "it runs outside of the sandbox, with all rights of the server's user".into();
+        Self { kind: RiskKind::Privilege, severity: Severity::Critical, text }
+    }
+}
+
 impl ParsedCommand {
     /// The risks of the line, the gravest first. `is_sensitive` says whether writing to a path
     /// by a redirect is one.

@@ -79,7 +79,8 @@ impl Policy {
         command: &CommandAnalysis,
     ) -> PolicyVerdict {
         let level = self.confined.level;
-        let reads = command.is_read_only(level.is_some());
+        let is_confined = level.is_some() && !command.outside_sandbox;
+        let reads = command.is_read_only(is_confined);
         if self.mode == Mode::Plan && !reads {
             return PolicyVerdict::Deny(plan_refuses(tool));
         }
@@ -88,6 +89,9 @@ impl Policy {
         }
         if let Some(removal) = command.removals.first() {
             return critical(&removal.operand, &removal.path.display().to_string());
+        }
+        if command.outside_sandbox && self.sandbox != Sandbox::Off {
+            return outside_sandbox();
         }
         if self.mode == Mode::BypassPermissions {
             let hides = self.hides_from_rules(command);
@@ -282,6 +286,11 @@ fn critical(operand: &str, path: &str) -> PolicyVerdict {
         why: Some(why),
         remedy: "only when asked: no rule and no mode does".to_owned(),
     }
+}
+
+fn outside_sandbox() -> PolicyVerdict {
+    let remedy = "in the sandbox, without `dangerouslyDisableSandbox`";
+    asks("it would run outside of the sandbox".to_owned(), remedy)
 }
 
 fn hidden_from_rules(what: &str) -> PolicyVerdict {

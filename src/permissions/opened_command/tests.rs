@@ -30,6 +30,7 @@ struct Ground {
     sandbox: Sandbox,
     level: Option<Level>,
     auto_allow: bool,
+    outside_sandbox: bool,
     settings: PermissionSettings,
 }
 
@@ -42,6 +43,7 @@ impl Ground {
             sandbox: Sandbox::Off,
             level: None,
             auto_allow: false,
+            outside_sandbox: false,
             settings: PermissionSettings::default(),
         };
         for directory in ["ws/src", "ws/.git/hooks", "ws/plain", "ws/state", "out", "home", "bin"] {
@@ -69,6 +71,12 @@ impl Ground {
     fn at_level(mut self, level: Level, auto_allow: bool) -> Self {
         (self.level, self.auto_allow, self.sandbox) = (Some(level), auto_allow, Sandbox::Auto);
         self
+    }
+
+    /// The command asks to leave the sandbox, which holds.
+    fn leaving(mut self) -> Self {
+        self.outside_sandbox = true;
+        self.at_level(Level::Bwrap, true)
     }
 
     fn without_sandbox(mut self) -> Self {
@@ -112,7 +120,11 @@ impl Ground {
     /// `allowed`, `denied: …` or `asks: …`.
     async fn judged(&self, line: &str) -> String {
         let line = line.replace("$OUT", &self.path("out").display().to_string());
-        let request = AccessRequest::Command { line, directory: self.path("ws") };
+        let request = AccessRequest::Command {
+            line,
+            directory: self.path("ws"),
+            outside_sandbox: self.outside_sandbox,
+        };
         let permissions = self.permissions();
         let grants = Grants::default();
         let judged = permissions.judge("Bash", AccessKind::Command, request, &grants).await;
@@ -358,6 +370,49 @@ async fn auto_allow_holds_in_bwrap_alone_and_leaves_the_questions_about_paths() 
 }
 
 #[tokio::test]
+async fn who_leaves_the_sandbox_is_asked_whatever_allows_the_command() {
+    for mode in [Mode::Default, Mode::AcceptEdits, Mode::BypassPermissions] {
+        let ground = Ground::new().in_mode(mode).leaving().allow(&["Bash", "Bash(make)"]);
+        ground.check(&["make", "ls", "touch a"], "asks: it would run outside").await;
+        let ground = ground.deny(&["Bash(git push *)"]);
+        ground.check(&["git push", "make; git push"], "denied: ").await;
+    }
+    let strict = Ground::new().in_mode(Mode::DontAsk).leaving().allow(&["Bash"]);
+    strict.check(&["make", "ls"], "denied: ").await;
+    let plan = Ground::new().in_mode(Mode::Plan).leaving().allow(&["Bash"]);
+    plan.check(&["make", "git status"], "denied: ").await;
+    plan.check(&["ls"], "asks: it would run outside").await;
+    // There is nothing to leave.
+    let mut off = Ground::new().leaving().allow(&["Bash"]);
+    (off.level, off.sandbox) = (None, Sandbox::Off);
+    off.check(&["make"], "allowed").await;
+}
+
+#[tokio::test]
+async fn consent_to_leave_the_sandbox_is_for_one_call() {
+    let asked = |ground: Ground| async move {
+        let directory = ground.path("ws");
+        let outside_sandbox = ground.outside_sandbox;
+        let line = "make".to_owned();
+        let request = AccessRequest::Command { line, directory, outside_sandbox };
+        let (permissions, grants) = (ground.permissions(), Grants::default());
+        let judged = permissions.judge("Bash", AccessKind::Command, request, &grants).await;
+        match judged.unwrap() {
+            Judgement::Asks(asked) => asked,
+            Judgement::Permitted(_) => panic!("it is permitted"),
+        }
+    };
+    let inside = asked(Ground::new().at_level(Level::Bwrap, false)).await;
+    assert!(inside.grant().is_some() && inside.risks().is_empty());
+    assert_eq!(inside.suggestions(), ["Bash(make)"]);
+    let outside = asked(Ground::new().leaving()).await;
+    assert!(outside.grant().is_none() && outside.suggestions().is_empty());
+    assert_eq!(outside.risks()[0].severity.as_str(), "critical");
+    let arguments = serde_json::json!({});
+    assert_ne!(inside.effect(&arguments, None), outside.effect(&arguments, None));
+}
+
+#[tokio::test]
 async fn s6_a_program_that_the_workspace_brings_is_not_taken_for_one_that_reads() {
     let ground = Ground::new();
     fs::remove_dir(ground.path("bin")).unwrap();
@@ -392,7 +447,7 @@ async fn the_rows_on_commands_in_the_documentation_are_what_the_policy_says() {
     let none = Ground::without_sandbox;
     let auto_allow = |ground: Ground| ground.at_level(Level::Bwrap, true);
     let required = |ground: Ground| Ground { sandbox: Sandbox::Required, ..ground };
-    let rows: [(&str, Situation, &str); 12] = [
+    let rows: [(&str, Situation, &str); 13] = [
         ("run a command that only reads", off, "cat a"),
         ("run mkdir, touch, rm, rmdir, mv, cp, sed on files of the workspace", off, "rm a"),
         ("run another command", off, "make"),
@@ -402,6 +457,7 @@ async fn the_rows_on_commands_in_the_documentation_are_what_the_policy_says() {
         ("run a command that names a file outside the workspace", off, "cat $OUT/x"),
         ("run a command that does not parse", off, "echo 'a"),
         ("remove `/`, home or the working directory", off, "rm -rf ~"),
+        ("run any command outside of the sandbox, with `sandbox.escape`", Ground::leaving, "make"),
         ("run a command that only reads, no sandbox there", none, "cat a"),
         ("run another command, no sandbox there", none, "make"),
         ("run a command, sandbox required and not there", required, "make"),

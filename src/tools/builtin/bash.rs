@@ -57,6 +57,8 @@ pub(crate) struct Bash {
     sandbox: Sandbox,
     settings: BashSettings,
     settings_files: Option<Arc<SettingsFiles>>,
+    /// Whether a call may ask for a command outside of the sandbox.
+    escape: bool,
     shell: PathBuf,
 }
 
@@ -68,6 +70,10 @@ pub(crate) struct BashInput {
     description: Option<String>,
     /// Milliseconds after which the command is ended. Give it to what takes minutes.
     timeout: Option<u64>,
+    /// Runs the command outside of the sandbox. A person is asked each time, so use it only
+    /// for what has failed because of the sandbox itself.
+    #[serde(rename = "dangerouslyDisableSandbox")]
+    outside_sandbox: Option<bool>,
 }
 
 impl Bash {
@@ -77,7 +83,22 @@ impl Bash {
         settings: BashSettings,
         settings_files: Option<Arc<SettingsFiles>>,
     ) -> Self {
-        Self { runner, sandbox, settings, settings_files, shell: SHELL.into() }
+        Self { runner, sandbox, settings, settings_files, escape: false, shell: SHELL.into() }
+    }
+
+    /// With or without `dangerouslyDisableSandbox`.
+    pub(crate) fn with_escape(self, escape: bool) -> Self {
+        Self { escape, ..self }
+    }
+
+    /// What confines a command of the session; `None` where no sandbox holds.
+    async fn confined(&self, context: &CallContext) -> Result<Option<Confined>, ToolError> {
+        let session = &context.session;
+        let roots = session.workspace.real_roots().map(Path::to_owned).collect();
+        let confined = self.sandbox.confine(roots, session.name()).await;
+        confined.map_err(|error| {
+            ToolError::Failed(format!("no directory for temporary files: {error}"))
+        })
     }
 
     /// The runner with the variables of settings files, as they are now.
@@ -104,10 +125,15 @@ impl Tool for Bash {
     const MAX_RESULT_CHARS: Option<usize> = Some(answer::MAX_CHARACTERS);
     const TRUNCATION: Truncation = Truncation::HeadAndTail;
 
+    fn withheld(&self) -> &'static [&'static str] {
+        if self.escape { &[] } else { &["dangerouslyDisableSandbox"] }
+    }
+
     fn access_request(&self, input: &BashInput, context: &CallContext) -> AccessRequest {
         AccessRequest::Command {
             line: input.command.clone(),
             directory: context.session.working_dir(),
+            outside_sandbox: input.outside_sandbox == Some(true),
         }
     }
 
@@ -127,7 +153,8 @@ impl Tool for Bash {
         let directory = markdown::code(&command.real_directory.display().to_string());
         let time = answer::seconds(self.time(input.timeout).0);
         let shown = markdown::fence("sh", &shown(&command.line));
-        Some(Preview::of(format!("{shown}in {directory}, for at most {time}\n")))
+        let place = if command.outside_sandbox { ", **outside of the sandbox**" } else { "" };
+        Some(Preview::of(format!("{shown}in {directory}, for at most {time}{place}\n")))
     }
 
     async fn execute(
@@ -140,12 +167,8 @@ impl Tool for Bash {
             permit.command().ok_or_else(|| ToolError::failed("no command was permitted"))?;
         let text = permitted.line.as_str();
         let (time, mut notes) = self.time(input.timeout);
-        let session = &context.session;
-        let roots = session.workspace.real_roots().map(Path::to_owned).collect();
-        let confined = self.sandbox.confine(roots, session.name()).await;
-        let confined = confined.map_err(|error| {
-            ToolError::Failed(format!("no directory for temporary files: {error}"))
-        })?;
+        let confined =
+            if permitted.outside_sandbox { None } else { self.confined(&context).await? };
         let confinement = confined.as_ref().map(|confined| Arc::clone(&confined.confinement));
         let level = confinement.as_ref().map(|confinement| confinement.level);
         let command = Command {

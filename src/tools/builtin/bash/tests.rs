@@ -262,6 +262,7 @@ fn the_headline_is_one_line() {
         command: command.to_owned(),
         description: description.map(str::to_owned),
         timeout: None,
+        outside_sandbox: None,
     };
     let headline = |input| Bash::headline(&bash(), &input);
 
