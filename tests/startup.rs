@@ -1,12 +1,16 @@
 //! Tests how the server starts, and how it explains why it does not.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, mkfifoat};
+use serde_json::json;
 
+use crate::support::chunks::{calls, says};
+use crate::support::client::ask;
 use crate::support::mount::Mount;
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::Upstream;
@@ -263,4 +267,49 @@ async fn the_first_key_is_made_once_and_only_its_path_is_told() {
     assert_eq!(server.client().key(Some(&key)).get("/v1/models").await.status(), 200);
     assert!(server.stop().expect("a status").success());
     assert!(server.log().contains("api-key") && !server.log().contains(&key), "{}", server.log());
+}
+
+/// A bubblewrap that hangs stands in for the machine's own, in a mount namespace.
+#[tokio::test]
+async fn trying_the_sandbox_delays_nothing_but_commands() {
+    let upstream = Upstream::start();
+    let builder = Server::builder(&upstream).config("approval.channel", r#""none""#);
+    let home = builder.home().to_owned();
+    let path = |name: &str| home.join(name).to_str().expect("UTF-8").to_owned();
+    let [tried, gate, hanging, starter] = ["tried", "gate", "bwrap", "starter"].map(path);
+    for pipe in [&tried, &gate] {
+        mkfifoat(CWD, pipe.as_str(), Mode::RWXU).expect("a pipe");
+    }
+    let script = |path: &str, text: String| {
+        fs::write(path, format!("#!/bin/bash\n{text}\n")).expect("a new file");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("our own");
+    };
+    script(&hanging, format!("echo >{tried}; read -r _ <{gate}; exit 1"));
+    let hide = format!("mount --bind {hanging} /usr/bin/bwrap");
+    let user = if rustix::process::geteuid().is_root() { "" } else { "--user --map-root-user" };
+    let unshare = format!("unshare --mount {user} /bin/bash -c '{hide} && exec \"$0\" \"$@\"'");
+    let mut can = std::process::Command::new("/bin/bash");
+    if !can.args(["-c", &format!("{unshare} true")]).status().expect("a shell").success() {
+        return;
+    }
+    script(&starter, format!("exec {unshare} {} \"$@\"", env!("CARGO_BIN_EXE_toolhand")));
+    let server = builder.file("a.txt", "needle\n").program(Path::new(&starter)).start().await;
+    tokio::task::spawn_blocking(move || fs::read(tried).expect("a pipe")).await.expect("tried");
+
+    // Its trial is under way, and the rest of the server works.
+    upstream.round(calls(&[("c1", "Read", json!({ "file_path": "a.txt" }))]));
+    upstream.round(says("Read."));
+    assert_eq!(server.client().chat(&ask("Read it.")).await.text(), "Read.");
+    upstream.round(calls(&[("c2", "Bash", json!({ "command": "echo run" }))]));
+    upstream.round(says("Run."));
+    let client = server.client();
+    let waiting = tokio::spawn(async move { client.chat(&ask("Run it.")).await.text() });
+    // Opened for both, so that it does not wait for a trial that has run out of time.
+    let mut gate = fs::File::options().read(true).write(true).open(gate).expect("a pipe");
+    gate.write_all(b"\n").expect("a pipe");
+    assert_eq!(waiting.await.expect("an answer"), "Run.");
+    let status = server.client().get("/toolhand/v1/status").await.json();
+    let trials = status["sandbox"]["trials"].as_array().expect("trials");
+    assert_eq!(trials[0]["level"], "bwrap", "{status}");
+    assert_ne!(status["sandbox"]["level"], "bwrap", "{status}");
 }
