@@ -195,6 +195,18 @@ mod tests {
         }
     }
 
+    /// A probe that attacks nothing would hold everywhere.
+    #[test]
+    fn each_attempt_succeeds_and_leaves_its_trace_where_nothing_confines() {
+        let ground = Ground::new().unwrap();
+        let tried = ground.targets().unwrap().attempt();
+        assert_eq!(tried, Probe::ALL.map(|probe| Attempt { probe, held: false }));
+        let traceless = [Probe::UnixSocket, Probe::ParentEnviron, Probe::SignalParent];
+        for attempt in ground.checked(attempts(None)) {
+            assert_eq!(attempt.held, traceless.contains(&attempt.probe), "{}", attempt.probe);
+        }
+    }
+
     #[test]
     fn what_the_network_allows_is_not_held_against_a_level() {
         for (probe, passed) in [(Probe::Tcp, true), (Probe::Udp, true), (Probe::UnixSocket, false)]
