@@ -17,6 +17,10 @@ use super::table::Line;
 
 const LINES: usize = 100_000;
 
+/// The commands that may run, and those that must ask.
+const CORPORA: [&str; 2] =
+    [include_str!("../corpus/shell-may-run.json"), include_str!("../corpus/shell-must-ask.json")];
+
 /// The programs that a proven line may run, beside builtins.
 const PROGRAMS: [&str; 13] = [
     "ls", "cat", "head", "tail", "wc", "grep", "cut", "tr", "nl", "stat", "basename", "dirname",
@@ -94,8 +98,8 @@ fn check() -> Line {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.set_nonblocking(true).expect("our own socket");
     let port = listener.local_addr().expect("it is bound").port().to_string();
-    let corpus = corpus();
-    let generated = (0..LINES as u64).map(|seed| generate(&corpus, seed).replace("PORT", &port));
+    let corpora = CORPORA.map(lines_of);
+    let generated = (0..LINES as u64).map(|seed| generate(&corpora, seed).replace("PORT", &port));
     let mut proven: Vec<String> =
         generated.filter(|line| toolhand::measured::is_proven_read_only(line)).collect();
     proven.sort();
@@ -113,22 +117,19 @@ fn check() -> Line {
     line
 }
 
-fn corpus() -> Vec<String> {
-    let texts = [
-        include_str!("../corpus/shell-may-run.json"),
-        include_str!("../corpus/shell-must-ask.json"),
-    ];
-    texts
-        .iter()
-        .flat_map(|text| serde_json::from_str::<Vec<String>>(text).expect("a list"))
-        .collect()
+fn lines_of(corpus: &str) -> Vec<String> {
+    serde_json::from_str(corpus).expect("a list")
 }
 
-/// A line of the corpora, crossed with others and mutated.
-fn generate(corpus: &[String], seed: u64) -> String {
+/// A line of the corpora, crossed with others and mutated. Half of the lines begin as ones that
+/// may run, so that many are at the border of what is proven.
+fn generate(corpora: &[Vec<String>; 2], seed: u64) -> String {
     let mut random = Random(seed);
+    let option = random.option();
     let mut words: Vec<&str> = Vec::new();
+    let may_run = random.below(2) == 0;
     for _ in 0..=random.below(2) {
+        let corpus = &corpora[if may_run { 0 } else { random.below(2) }];
         let line: Vec<&str> = corpus[random.below(corpus.len())].split(' ').collect();
         let from = random.below(line.len());
         let whole = random.below(2) == 0;
@@ -139,7 +140,8 @@ fn generate(corpus: &[String], seed: u64) -> String {
     }
     for _ in 0..random.below(4) {
         let at = random.below(words.len().max(1));
-        match random.below(3) {
+        match random.below(4) {
+            3 => words.insert(at.min(words.len()), &option),
             0 => words.insert(at.min(words.len()), INSERTED[random.below(INSERTED.len())]),
             1 if words.len() > 1 => drop(words.remove(at)),
             _ => words.push(PROGRAMS[random.below(PROGRAMS.len())]),
@@ -158,6 +160,32 @@ fn generate(corpus: &[String], seed: u64) -> String {
 struct Random(u64);
 
 impl Random {
+    /// Any option of one or two characters, or a long one that some program knows.
+    fn option(&mut self) -> String {
+        const LONG: [&str; 12] = [
+            "exec",
+            "file",
+            "output",
+            "files0-from",
+            "include",
+            "exclude-from",
+            "zero",
+            "color",
+            "follow",
+            "dereference",
+            "null",
+            "recursive",
+        ];
+        let mut letter = || {
+            char::from(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0189"[self.below(56)])
+        };
+        match (letter(), letter(), self.below(4)) {
+            (first, _, 0 | 1) => format!("-{first}"),
+            (first, second, 2) => format!("-{first}{second}"),
+            _ => format!("--{}=a.txt", LONG[self.below(LONG.len())]),
+        }
+    }
+
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
