@@ -54,6 +54,7 @@ mod live_rules;
 pub mod measured;
 mod mode;
 mod opened_command;
+mod path_index;
 mod path_lists;
 mod path_pattern;
 mod reached;

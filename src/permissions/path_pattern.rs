@@ -9,15 +9,18 @@ use super::path_lists::PathList;
 /// A pattern, and the directory that it counts from.
 #[derive(Clone, Debug)]
 pub(super) struct PathPattern {
-    anchor: Anchor,
+    pub(super) anchor: Anchor,
     matcher: Gitignore,
     /// The pattern behind its anchor.
     written: String,
 }
 
+/// What is special in a pattern.
+const WILDCARDS: [char; 5] = ['*', '?', '[', '\\', '{'];
+
 /// Where a pattern counts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Anchor {
+pub(super) enum Anchor {
     /// `//path`
     FileSystem,
     /// `~/path`
@@ -75,32 +78,32 @@ impl PathPattern {
         if written.trim_matches('/').is_empty() {
             return Err(PatternError::Empty);
         }
-        let line = match anchor {
-            Anchor::Roots => written.to_owned(),
-            _ => format!("/{}", written.trim_start_matches('/')),
-        };
-        let syntax = |error: ignore::Error| PatternError::Syntax(error.to_string());
-        let mut builder = GitignoreBuilder::new("");
-        builder.add_line(None, &line).map_err(syntax)?;
-        let matcher = builder.build().map_err(syntax)?;
+        let matcher = matcher([line(&anchor, written).as_str()]);
+        let matcher = matcher.map_err(|error| PatternError::Syntax(error.to_string()))?;
         Ok(Self { anchor, matcher, written: written.to_owned() })
+    }
+
+    /// The pattern as a line of an ignore file in the directory that it counts from.
+    pub(super) fn line(&self) -> String {
+        line(&self.anchor, &self.written)
+    }
+
+    /// The name with which every path begins that the pattern covers, below where it counts
+    /// from; `None` if it may be several.
+    pub(super) fn first_name(&self) -> Option<&str> {
+        let is_plain = !self.written.contains(WILDCARDS) && !self.written.ends_with(' ');
+        let written = self.written.trim_start_matches('/');
+        let is_anchored =
+            self.anchor != Anchor::Roots || self.written.trim_end_matches('/').contains('/');
+        let first = written.split('/').next().filter(|first| !["", "."].contains(first))?;
+        let is_known = is_plain || !first.contains(WILDCARDS) && written.contains('/');
+        (is_anchored && is_known).then_some(first)
     }
 
     /// Whether the pattern covers the path, or a directory above it.
     pub(super) fn covers(&self, path: &Path, is_directory: bool, roots: &PatternRoots) -> bool {
-        let below = |base: &Path| {
-            let rest = path.strip_prefix(base).ok();
-            rest.is_some_and(|rest| {
-                self.matcher.matched_path_or_any_parents(rest, is_directory).is_ignore()
-            })
-        };
-        match &self.anchor {
-            Anchor::FileSystem => below(Path::new("/")),
-            Anchor::Home => below(&roots.home),
-            Anchor::Directory(directory) => below(directory),
-            Anchor::Workspace => roots.roots.first().is_some_and(|root| below(root)),
-            Anchor::Roots => roots.roots.iter().any(|root| below(root)),
-        }
+        let mut below = self.anchor.bases(roots).filter_map(|base| path.strip_prefix(base).ok());
+        below.any(|rest| covers(&self.matcher, rest, is_directory))
     }
 
     /// Makes a `/` in front mean this directory instead of the workspace.
@@ -122,18 +125,49 @@ impl PathPattern {
 
     /// The paths that the pattern names, if it has no wildcard.
     pub(super) fn literal_paths(&self, roots: &PatternRoots) -> Vec<PathBuf> {
-        if self.written.contains(['*', '?', '[', '\\', '{']) {
+        if self.written.contains(WILDCARDS) {
             return Vec::new();
         }
         let rest = self.written.trim_matches('/');
-        match &self.anchor {
-            Anchor::FileSystem => vec![Path::new("/").join(rest)],
-            Anchor::Home => vec![roots.home.join(rest)],
-            Anchor::Directory(directory) => vec![directory.join(rest)],
-            Anchor::Workspace => roots.roots.iter().take(1).map(|root| root.join(rest)).collect(),
-            Anchor::Roots => roots.roots.iter().map(|root| root.join(rest)).collect(),
-        }
+        self.anchor.bases(roots).map(|base| base.join(rest)).collect()
     }
+}
+
+impl Anchor {
+    /// The directories that patterns count from.
+    pub(super) fn bases<'a>(&'a self, roots: &'a PatternRoots) -> impl Iterator<Item = &'a Path> {
+        let (one, several): (Option<&Path>, &[PathBuf]) = match self {
+            Self::FileSystem => (Some(Path::new("/")), &[]),
+            Self::Home => (Some(&roots.home), &[]),
+            Self::Directory(directory) => (Some(directory), &[]),
+            Self::Workspace => (roots.roots.first().map(PathBuf::as_path), &[]),
+            Self::Roots => (None, &roots.roots),
+        };
+        one.into_iter().chain(several.iter().map(PathBuf::as_path))
+    }
+}
+
+fn line(anchor: &Anchor, written: &str) -> String {
+    match anchor {
+        Anchor::Roots => written.to_owned(),
+        _ => format!("/{}", written.trim_start_matches('/')),
+    }
+}
+
+/// Matches what any of the lines covers.
+pub(super) fn matcher<'a>(
+    lines: impl IntoIterator<Item = &'a str>,
+) -> Result<Gitignore, ignore::Error> {
+    let mut builder = GitignoreBuilder::new("");
+    for line in lines {
+        builder.add_line(None, line)?;
+    }
+    builder.build()
+}
+
+/// Whether the matcher covers the path, or a directory above it.
+pub(super) fn covers(matcher: &Gitignore, path: &Path, is_directory: bool) -> bool {
+    matcher.matched_path_or_any_parents(path, is_directory).is_ignore()
 }
 
 /// The anchor of a pattern, and what stands behind it.

@@ -1,7 +1,7 @@
 //! Parses the operator's rules, and finds the rule that allows, asks about or denies a call.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::Deserialize;
 
@@ -9,6 +9,7 @@ use super::commands::{self, BashPattern};
 use super::kind::AccessKind;
 use super::mode::Mode;
 use super::opened_command::CommandAnalysis;
+use super::path_index::PathIndex;
 use super::path_lists::PathList;
 use super::path_pattern::{PathPattern, PatternRoots};
 use super::reached::ReachedPath;
@@ -52,9 +53,17 @@ pub(crate) struct KnownTool<'a> {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
-    allow: Vec<Rule>,
-    ask: Vec<Rule>,
-    deny: Vec<Rule>,
+    allow: RuleList,
+    ask: RuleList,
+    deny: RuleList,
+}
+
+/// The rules with one verdict, in the order in which they count.
+#[derive(Clone, Debug, Default)]
+struct RuleList {
+    rules: Vec<Rule>,
+    /// Made when it is first needed.
+    index: OnceLock<PathIndex>,
 }
 
 #[derive(Clone, Debug)]
@@ -132,10 +141,11 @@ impl Rules {
             }
             rules.iter().map(|rule| Rule::parse(list, rule, known)).collect::<Result<Vec<_>, _>>()
         };
+        let listed = |rules| RuleList { rules, index: OnceLock::new() };
         let mut rules = Self {
-            allow: parse("allow", &settings.allow)?,
-            ask: parse("ask", &settings.ask)?,
-            deny: parse("deny", &settings.deny)?,
+            allow: listed(parse("allow", &settings.allow)?),
+            ask: listed(parse("ask", &settings.ask)?),
+            deny: listed(parse("deny", &settings.deny)?),
         };
         rules.allow.extend(parse("allowed_tools", &settings.allowed_tools)?);
         rules.deny.extend(parse("disabled_tools", &settings.disabled_tools)?);
@@ -143,7 +153,8 @@ impl Rules {
             let added = rules.add_entry(entry, known);
             added.map_err(|reason| RuleError::Entry { index, reason })?;
         }
-        let count = rules.allow.len() + rules.ask.len() + rules.deny.len();
+        let count =
+            [&rules.allow, &rules.ask, &rules.deny].map(|list| list.rules.len()).iter().sum();
         if MAX_RULES < count { Err(RuleError::TooManyInAll { count }) } else { Ok(rules) }
     }
 
@@ -165,9 +176,9 @@ impl Rules {
 
     fn push(&mut self, list: &str, rule: Rule) {
         match list {
-            "allow" => self.allow.push(rule),
-            "ask" => self.ask.push(rule),
-            _ => self.deny.push(rule),
+            "allow" => self.allow.extend([rule]),
+            "ask" => self.ask.extend([rule]),
+            _ => self.deny.extend([rule]),
         }
     }
 
@@ -193,7 +204,8 @@ impl Rules {
     /// Notes the settings file of all rules, and the directory that `/` means in them, if that is
     /// not the workspace.
     pub(super) fn come_from(&mut self, file: &Arc<Path>, base: Option<&Path>) {
-        for rule in self.allow.iter_mut().chain(&mut self.ask).chain(&mut self.deny) {
+        let lists = [&mut self.allow, &mut self.ask, &mut self.deny];
+        for rule in lists.into_iter().flat_map(RuleList::iter_mut) {
             rule.told.file = Some(Arc::clone(file));
             if let (Specifier::Path(path), Some(base)) = (&mut rule.specifier, base) {
                 path.count_from(base);
@@ -203,14 +215,14 @@ impl Rules {
 
     /// The rules of tools that the server does not have.
     pub(super) fn idle(&self) -> impl Iterator<Item = &ToldRule> {
-        let all = self.allow.iter().chain(&self.ask).chain(&self.deny);
+        let all = self.allow.iter().chain(self.ask.iter()).chain(self.deny.iter());
         all.filter(|rule| rule.is_idle).map(|rule| &rule.told)
     }
 
     /// The rule that denies the call. A rule that denies reading denies editing too,
     /// because an edit shows what the file holds.
     pub(super) fn denying(&self, call: RuledCall<'_>) -> Option<&ToldRule> {
-        self.deny.iter().find(|rule| rule.denies(call)).map(|rule| &rule.told)
+        self.deny.about(call).find(|rule| rule.denies(call)).map(|rule| &rule.told)
     }
 
     /// Whether a rule denies the tool whatever it is called for.
@@ -240,13 +252,13 @@ impl Rules {
 
     pub(super) fn asking(&self, call: RuledCall<'_>) -> Option<&ToldRule> {
         let asks = |rule: &&Rule| rule.covers(call.tool, call.kind) && rule.reaches_either(call);
-        self.ask.iter().find(asks).map(|rule| &rule.told)
+        self.ask.about(call).find(asks).map(|rule| &rule.told)
     }
 
     /// Whether rules allow the call. For a command they may do so together: each part is allowed
     /// by one of them.
     pub(super) fn allows(&self, call: RuledCall<'_>) -> bool {
-        if self.allow.iter().any(|rule| rule.allows(call)) {
+        if self.allow.about(call).any(|rule| rule.allows(call)) {
             return true;
         }
         let Some(command) = call.command else { return false };
@@ -277,20 +289,45 @@ impl Rules {
     }
 
     fn restricting(&self) -> impl Iterator<Item = &Rule> {
-        self.deny.iter().chain(&self.ask)
+        self.deny.iter().chain(self.ask.iter())
     }
 
     /// Whether a rule allows the call that is written for places outside the workspace.
     pub(super) fn allows_outside(&self, call: RuledCall<'_>) -> bool {
         let is_absolute = |rule: &Rule| rule.path().is_some_and(PathPattern::is_absolute);
-        self.allow.iter().any(|rule| rule.allows(call) && is_absolute(rule))
+        self.allow.about(call).any(|rule| rule.allows(call) && is_absolute(rule))
     }
 
     /// Whether a rule allows the call that names a path of this list: one that covers all files
     /// does not mean these.
     pub(super) fn allows_by_name(&self, call: RuledCall<'_>, list: &PathList) -> bool {
         let names = |rule: &Rule| rule.path().is_some_and(|path| path.names(list));
-        self.allow.iter().any(|rule| rule.allows(call) && names(rule))
+        self.allow.about(call).any(|rule| rule.allows(call) && names(rule))
+    }
+}
+
+impl RuleList {
+    fn iter(&self) -> std::slice::Iter<'_, Rule> {
+        self.rules.iter()
+    }
+
+    fn iter_mut(&mut self) -> std::slice::IterMut<'_, Rule> {
+        self.index.take();
+        self.rules.iter_mut()
+    }
+
+    fn extend(&mut self, rules: impl IntoIterator<Item = Rule>) {
+        self.index.take();
+        self.rules.extend(rules);
+    }
+
+    /// The rules that may cover the call: without those for paths if none covers its path.
+    fn about(&self, call: RuledCall<'_>) -> impl Iterator<Item = &Rule> {
+        let index = || PathIndex::new(self.rules.iter().filter_map(Rule::path));
+        let with_paths = call
+            .reached
+            .is_some_and(|reached| self.index.get_or_init(index).may_cover(reached, call.roots));
+        self.rules.iter().filter(move |rule| with_paths || rule.path().is_none())
     }
 }
 

@@ -130,9 +130,11 @@ impl Arguments {
             MaskKind::Keep => self.bind("--bind-try", at, at),
             MaskKind::ReadOnly => self.bind("--ro-bind-try", at, at),
             MaskKind::EmptyFile => self.bind("--dev-bind", Path::new("/dev/null"), at),
+            // bubblewrap reads the table of all mounts again for each one that it makes
+            // read-only, and there are dozens of these. Who changes the mode writes into memory.
             MaskKind::EmptyDirectory => {
+                self.add(["--perms", "0555"]);
                 self.memory(at);
-                self.read_only(at);
             }
         }
     }
