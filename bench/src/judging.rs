@@ -2,19 +2,22 @@
 //! for paths.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use toolhand::measured::{Judged, judging};
+use toolhand::measured_commands::{Started, runs};
 
 use super::report::{Bound, Report};
 
 const RUNS: usize = 2000;
 const RULES: usize = 200;
+const SHARE_RUNS: usize = 300;
 
 /// 120 bytes of five parts, with files and a redirect.
 const COMMAND: &str = "cd src && grep -rn 'needle' lib.rs | sort -u | head -n 20 && timeout 60 cargo test --locked --quiet -- parser > out.txt";
 
-pub(crate) fn measure(report: &mut Report) {
+pub(crate) async fn measure(report: &mut Report) {
     let workspace = tempfile::tempdir().expect("a directory");
     fs::create_dir_all(workspace.path().join("src/deep/er")).expect("a new directory");
     fs::write(workspace.path().join("src/deep/er/a.rs"), "x").expect("a new file");
@@ -53,6 +56,19 @@ pub(crate) fn measure(report: &mut Report) {
             report.milliseconds(what, milliseconds(times[at]), bound, detail);
         }
     }
+    share(&workspace.path().canonicalize().expect("a directory"), &commands, report).await;
+}
+
+/// How much of a call of Bash is judging it, when the command does nothing.
+async fn share(workspace: &Path, rules: &[String], report: &mut Report) {
+    let judged = judging(workspace, rules, Judged::Command(COMMAND), SHARE_RUNS).expect("rules");
+    let run = runs(workspace, Started::Off, SHARE_RUNS).await.expect("no sandbox").runs;
+    let [judged, run] = [judged, run].map(|mut times| {
+        times.sort_unstable();
+        milliseconds(times[times.len() / 2])
+    });
+    let detail = format!("{judged:.2} ms of {:.2} ms without a sandbox", judged + run);
+    report.ratio("judging's share of a Bash call", judged / (judged + run), Bound::Free, detail);
 }
 
 fn rules(rule: impl Fn(usize) -> String) -> Vec<String> {

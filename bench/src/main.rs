@@ -55,9 +55,10 @@ async fn pass_through() -> ExitCode {
 }
 
 /// Runs the rows of the permissions alone.
-fn judging() -> ExitCode {
+#[tokio::main]
+async fn judging() -> ExitCode {
     let mut report = Report::default();
-    judging::measure(&mut report);
+    judging::measure(&mut report).await;
     report.print()
 }
 
@@ -98,6 +99,6 @@ async fn bench() -> ExitCode {
     turns::measure(&upstream, &mut report).await;
     sessions::measure(&upstream, &mut report).await;
     searches::measure(&upstream, &mut report).await;
-    judging::measure(&mut report);
+    judging::measure(&mut report).await;
     report.print()
 }

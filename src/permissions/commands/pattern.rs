@@ -6,8 +6,8 @@
 pub(crate) struct BashPattern {
     /// The texts between the stars.
     texts: Vec<String>,
-    /// Ends in ` *`.
-    arguments_are_optional: bool,
+    /// The same without the ` *` at the end, if it ends so.
+    without_arguments: Option<Vec<String>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,11 +50,14 @@ impl BashPattern {
             index += 1;
             !(is_inner && text.is_empty())
         });
-        let arguments_are_optional = match texts.as_slice() {
-            [.., before, end] => end.is_empty() && before.ends_with(' '),
-            _ => false,
+        let without_arguments = match texts.as_slice() {
+            [before @ .., last, end] if end.is_empty() && last.ends_with(' ') => {
+                let last = last.trim_end_matches(' ').to_owned();
+                Some(before.iter().cloned().chain([last]).collect())
+            }
+            _ => None,
         };
-        Ok(Self { texts, arguments_are_optional })
+        Ok(Self { texts, without_arguments })
     }
 
     /// The pattern that matches `text` and nothing else, as one writes it.
@@ -73,19 +76,8 @@ impl BashPattern {
     /// star takes any text.
     pub(crate) fn matches(&self, text: &str) -> bool {
         let text = text.trim();
-        if self.arguments_are_optional && self.matches_without_arguments(text) {
-            return true;
-        }
         match_texts(&self.texts, text)
-    }
-
-    fn matches_without_arguments(&self, text: &str) -> bool {
-        let mut texts = self.texts.clone();
-        texts.pop();
-        if let Some(last) = texts.last_mut() {
-            last.truncate(last.trim_end_matches(' ').len());
-        }
-        match_texts(&texts, text)
+            || self.without_arguments.as_ref().is_some_and(|texts| match_texts(texts, text))
     }
 }
 

@@ -196,9 +196,8 @@ impl Policy {
         if allows_once || self.rules.allow_all_calls(tool, AccessKind::Command) {
             return PolicyVerdict::Allow(AllowedBy::Rules);
         }
-        let exact = command.exact_rules(tool);
         if !self.rules.allows(self.ruled_command(tool, command)) {
-            let remedy = match exact {
+            let remedy = match command.exact_rules(tool) {
                 Some(rules) => format!("with {}", allow_list(&rules)),
                 None => format!("with {}", super::rule_or_mode(tool)),
             };
