@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use self::apply::Prepared;
 pub(super) use self::landlock::scope_signals;
+pub(super) use self::seccomp::FCHMODAT2;
 
 mod apply;
 mod capabilities;

@@ -1,7 +1,8 @@
 //! Wraps the system calls that no safe library offers.
 #![expect(
     unsafe_code,
-    reason = "fork, clone, exec, close_range, signal and descriptors by number have no safe form"
+    reason = "fork, clone, exec, close_range, signal, seccomp and descriptors by number have no \
+              safe form"
 )]
 
 use std::ffi::{CStr, CString};
@@ -10,6 +11,8 @@ use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::ptr;
 
 use rustix::process::{Pid, Signal};
+
+pub(super) mod notifications;
 
 /// The process in which a fork returned.
 pub(super) enum Fork {

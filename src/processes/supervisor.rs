@@ -6,7 +6,9 @@
 //! of the monitor, which ends them. If it kills both, the server ends the orphans.
 
 mod crowd;
+mod handover;
 mod launch;
+mod modes;
 mod reaper;
 
 use std::fs::File;

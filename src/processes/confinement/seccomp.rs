@@ -89,21 +89,30 @@ const OTHER_PROCESSES: &[(c_long, u8)] = &[
     (libc::SYS_ioprio_set, 1),
 ];
 
-/// Changes of owner, mode and attributes. Landlock has no rule for them, so at that level they
-/// fail everywhere. A file that is open for reading is enough for those by descriptor, so they
-/// fail too.
-const ATTRIBUTES: &[c_long] = &[
+/// Changes of mode. Landlock has no rule for them, so at that level the supervisor makes them,
+/// beneath the roots alone. A file that is open for reading is enough for one by descriptor.
+const MODES: &[c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chmod,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+];
+
+/// Changes of owner and of what belongs to a file otherwise, which fail everywhere at that level.
+const ATTRIBUTES: &[c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chown,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_lchown,
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
-    FCHMODAT2,
     libc::SYS_fchown,
     libc::SYS_fchownat,
+    FILE_SETATTR,
+];
+
+/// Changes of extended attributes fail as on a file system that has none: programs that copy
+/// files go on without them.
+const EXTENDED_ATTRIBUTES: &[c_long] = &[
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,
     libc::SYS_fsetxattr,
@@ -112,11 +121,10 @@ const ATTRIBUTES: &[c_long] = &[
     libc::SYS_lremovexattr,
     libc::SYS_fremovexattr,
     REMOVEXATTRAT,
-    FILE_SETATTR,
 ];
 
 // Newer than the constants of libc; the same on every architecture.
-const FCHMODAT2: c_long = 452;
+pub(in crate::processes) const FCHMODAT2: c_long = 452;
 const SETXATTRAT: c_long = 463;
 const REMOVEXATTRAT: c_long = 466;
 const OPEN_TREE_ATTR: c_long = 467;
@@ -148,23 +156,56 @@ const X32: u32 = 0x4000_0000;
 
 /// The filters of a confined command. All are in force: the strictest answer counts.
 pub(super) fn filters(level: Level, network: Network) -> Result<Vec<BpfProgram>, BackendError> {
-    let refused = filter(refused(level, network)?, libc::EPERM)?;
+    let refused = filter(refused(level, network)?, refuse(libc::EPERM))?;
     // Its flags are in memory, where a filter cannot look. Without it libc uses `clone`.
-    let unknown = filter(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)?;
-    Ok(vec![kill_x32(refused), unknown])
+    let unknown = filter(always(&[libc::SYS_clone3]), refuse(libc::ENOSYS))?;
+    let mut filters = vec![kill_x32(refused), unknown];
+    if level == Level::Landlock {
+        filters.push(filter(always(EXTENDED_ATTRIBUTES), refuse(libc::EOPNOTSUPP))?);
+    }
+    Ok(filters)
+}
+
+/// What becomes of changes of mode where the supervisor makes them.
+#[derive(Debug)]
+pub(super) struct ModeFilters {
+    /// Hands them over to it.
+    pub(super) handed_over: BpfProgram,
+    /// Refuses them, where another program has a filter already that hands calls over: there
+    /// can be one.
+    pub(super) refused: BpfProgram,
+}
+
+pub(super) fn mode_filters() -> Result<ModeFilters, BackendError> {
+    // The library does not know the answer of handing over: it stands in this one's place.
+    let mut handed_over = filter(always(MODES), SeccompAction::Trace(0))?;
+    for instruction in &mut handed_over {
+        if instruction.code == RETURN && instruction.k == libc::SECCOMP_RET_TRACE {
+            instruction.k = libc::SECCOMP_RET_USER_NOTIF;
+        }
+    }
+    Ok(ModeFilters { handed_over, refused: filter(always(MODES), refuse(libc::EPERM))? })
 }
 
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-fn filter(rules: Rules, error: libc::c_int) -> Result<BpfProgram, BackendError> {
-    let refuse = SeccompAction::Errno(error.unsigned_abs());
+fn filter(rules: Rules, answer: SeccompAction) -> Result<BpfProgram, BackendError> {
     // Calls of another architecture kill the process.
     let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
-    SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()
+    SeccompFilter::new(rules, SeccompAction::Allow, answer, architecture)?.try_into()
+}
+
+/// These calls, whatever their arguments are.
+fn always(calls: &[c_long]) -> Rules {
+    calls.iter().map(|call| (*call, Vec::new())).collect()
+}
+
+fn refuse(error: libc::c_int) -> SeccompAction {
+    SeccompAction::Errno(error.unsigned_abs())
 }
 
 fn refused(level: Level, network: Network) -> Result<Rules, BackendError> {
-    let mut rules: Rules = DENIED.iter().map(|call| (*call, Vec::new())).collect();
+    let mut rules = always(DENIED);
     rules.insert(libc::SYS_socket, sockets(network)?);
     rules.insert(libc::SYS_socketpair, socket_pairs()?);
     if network == Network::None {
@@ -172,8 +213,8 @@ fn refused(level: Level, network: Network) -> Result<Rules, BackendError> {
     }
     let mut requests = TYPING.to_vec();
     if level == Level::Landlock {
-        rules.extend(ATTRIBUTES.iter().map(|call| (*call, Vec::new())));
-        rules.extend(SHARED_OBJECTS.iter().map(|call| (*call, Vec::new())));
+        rules.extend(always(ATTRIBUTES));
+        rules.extend(always(SHARED_OBJECTS));
         for (call, argument) in OTHER_PROCESSES {
             rules.insert(*call, vec![when(*argument, SeccompCmpOp::Ne, 0)?]);
         }
@@ -226,6 +267,9 @@ fn when(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompRule,
     SeccompRule::new(vec![SeccompCondition::new(argument, length, operator, value)?])
 }
 
+/// The instruction that gives the answer.
+const RETURN: u16 = 0x06;
+
 /// Puts a check of the x32 bit before the program.
 fn kill_x32(program: BpfProgram) -> BpfProgram {
     if !cfg!(target_arch = "x86_64") {
@@ -235,7 +279,7 @@ fn kill_x32(program: BpfProgram) -> BpfProgram {
         // Load the number of the call; if it has the bit, kill, else go on behind that.
         sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 },
         sock_filter { code: 0x35, jt: 0, jf: 1, k: X32 },
-        sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_KILL_PROCESS },
+        sock_filter { code: RETURN, jt: 0, jf: 0, k: libc::SECCOMP_RET_KILL_PROCESS },
     ];
     check.into_iter().chain(program).collect()
 }
@@ -257,6 +301,19 @@ mod tests {
         assert!(ATTRIBUTES.iter().all(|call| !bwrap.contains_key(call)));
         let landlock = rules(Level::Landlock, Network::None);
         assert!(ATTRIBUTES.iter().all(|call| landlock.contains_key(call)));
+    }
+
+    #[test]
+    fn changes_of_mode_are_handed_over_and_nothing_else_is() {
+        let ModeFilters { handed_over, refused } = mode_filters().unwrap();
+        let answers = |program: &BpfProgram| {
+            let returns = program.iter().filter(|it| it.code == RETURN).map(|it| it.k);
+            returns.collect::<std::collections::BTreeSet<_>>()
+        };
+        let [kill, allow] = [libc::SECCOMP_RET_KILL_PROCESS, libc::SECCOMP_RET_ALLOW];
+        let eperm = libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs();
+        assert_eq!(answers(&handed_over), [kill, allow, libc::SECCOMP_RET_USER_NOTIF].into());
+        assert_eq!(answers(&refused), [kill, allow, eperm].into());
     }
 
     #[test]

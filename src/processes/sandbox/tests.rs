@@ -175,6 +175,9 @@ async fn p8_nothing_outside_can_be_changed_or_read() {
         "cp own OUT/file",
         "truncate -s 0 OUT/file",
         "chmod 777 OUT/file OUT",
+        "chmod 777 way way/file ../outside/file; cd way && chmod 777 . file",
+        "ln -s OUT swapped; while :; do ln -sfn OUT swapped; ln -sfn sub swapped; done & \
+            for i in $(seq 200); do chmod 777 swapped/file swapped; done 2>/dev/null; kill $!",
         "chown 12345 OUT/file",
         "echo x >way/file",
         "echo x >way/new",
@@ -185,6 +188,10 @@ async fn p8_nothing_outside_can_be_changed_or_read() {
         "mv ../outside ../elsewhere",
         "cat OUT/file way/file ../outside/file; cp OUT/file copy; cat copy",
         "exec 9<OUT/file; /usr/bin/python3 -c 'import os; os.fchmod(9, 0o777)'",
+        "exec 9<OUT/file; chmod 777 /proc/self/fd/9 /proc/$$/fd/9 /dev/fd/9",
+        "/usr/bin/python3 -c 'import os; d = os.open(\"OUT\", os.O_PATH); \
+            os.chmod(\"file\", 0o777, dir_fd=d)'",
+        "chmod 777 OUT/../outside/file /proc/self/cwd/../outside/file",
         "/usr/bin/python3 -c 'import os; os.setxattr(\"OUT/file\", \"user.x\", b\"x\")'",
         "/usr/bin/python3 -c 'import os; os.truncate(\"OUT/file\", 1)'",
     ];
@@ -215,6 +222,61 @@ async fn the_machine_itself_cannot_be_changed() {
                 -not -path '/proc/*self/*' -writable 2>/dev/null); do \
                 (: >>$file) 2>/dev/null && echo $file; done; echo done";
         assert_eq!(ground.output(text).await, "done\n", "{}", ground.level);
+    }
+}
+
+/// Where Landlock cannot tell one place from another, the supervisor does it for the command.
+#[tokio::test]
+async fn modes_change_in_the_roots_by_every_call() {
+    for ground in Ground::each().await {
+        let text = r#"set -e
+            printf '#!/bin/sh\necho made\n' >tool; chmod +x tool; ./tool
+            chmod 640 "$PWD/own"; mkdir -m 700 private; chmod 2755 private; ln -s own soft
+            f=$(mktemp); chmod 600 $f; cp -p tool copy; install -m 751 tool installed
+            (cd private; chmod 600 ../soft; exec 9<../own; chmod 604 /proc/self/fd/9 2>/dev/null || true)
+            /usr/bin/python3 - <<'E'
+import os
+os.fchmod(os.open('tool', os.O_RDONLY), 0o711)
+os.chmod('copy', 0o705, dir_fd=os.open('.', os.O_RDONLY))
+for call in [lambda: os.chmod('no', 0o600), lambda: os.chmod('own/x', 0o600),
+             lambda: os.chmod('', 0o600), lambda: os.fchmod(77, 0o600),
+             lambda: os.chmod('x' * 5000, 0o600)]:
+    try: call(); print('changed')
+    except OSError as error: print(os.strerror(error.errno))
+import ctypes
+print(ctypes.CDLL(None, use_errno=True).chmod(ctypes.c_void_p(8), 0o600), os.strerror(ctypes.get_errno()))
+E"#;
+        let finished = ground.run(text).await;
+        let said = finished.output.render(3000, "");
+        let expected = "made\nNo such file or directory\nNot a directory\n\
+            No such file or directory\nBad file descriptor\nFile name too long\n-1 Bad address\n";
+        assert_eq!(said, expected, "{}", ground.level);
+        let mode = |name: &str| {
+            let metadata = fs::metadata(ground.path("root").join(name)).unwrap();
+            metadata.mode() & 0o7777
+        };
+        let modes = ["private", "tool", "copy", "installed"].map(mode);
+        assert_eq!(modes, [0o2755, 0o711, 0o705, 0o751], "{}", ground.level);
+    }
+}
+
+/// No file of theirs becomes somebody else's program.
+#[tokio::test]
+async fn no_command_gives_a_file_the_rights_of_its_owner_at_the_level_landlock() {
+    let ground = Ground::new(Level::Landlock);
+    if let Some(fault) = ground.sandbox.outcome().await.fault() {
+        return not_run(Level::Landlock, &fault);
+    }
+    let said = ground.output("cp /bin/true x; chmod u+s x; chmod 2755 x; stat -c %a x").await;
+    assert!(said.ends_with("755\n") && said.matches("not permitted").count() == 2, "{said}");
+}
+
+#[tokio::test]
+async fn many_threads_change_modes_at_once() {
+    for ground in Ground::each().await {
+        let text = "for i in $(seq 20); do (for j in $(seq 20); do touch $i.$j; chmod 601 $i.$j; \
+            done) & done; wait; find . -name '*.*' -perm 601 | wc -l";
+        assert_eq!(ground.output(text).await, "400\n", "{}", ground.level);
     }
 }
 
@@ -515,10 +577,12 @@ async fn p8_control_files_are_protected_or_named() {
 #[tokio::test]
 async fn the_rest_of_a_repository_stays_writable() {
     for ground in Ground::each().await {
-        // Landlock fails at the change of mode that `git init` needs.
+        // In bubblewrap the settings of a repository are read-only, which `git init` writes.
         let mut init = Process::new("git");
         init.env("GIT_CONFIG_GLOBAL", "/dev/null").args(["init", "-q"]).arg(ground.path("root"));
         assert!(init.status().unwrap().success());
+        let below = "export GIT_CONFIG_GLOBAL=/dev/null; git init -q deep/below && rm -rf deep && echo made";
+        assert_eq!(ground.output(below).await, "made\n", "{}", ground.level);
         let owner = rustix::process::geteuid().as_raw();
         assert_eq!(fs::metadata(ground.path("root/.git")).unwrap().uid(), owner);
         let first = "export GIT_CONFIG_GLOBAL=/dev/null; git add own; \

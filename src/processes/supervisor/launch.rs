@@ -6,6 +6,7 @@ use std::io::{self, Read, Seek as _, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::thread;
 
 use rustix::fs::{MemfdFlags, Mode, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -13,6 +14,8 @@ use rustix::process::{self, DumpableBehavior, Pid, Resource, Rlimit, WaitOptions
 use rustix::stdio;
 use rustix::system::uname;
 
+use super::handover::{self, ToParent};
+use super::modes::Roots;
 use super::{MAX_PROCESSES, crowd};
 use crate::processes::confinement::{Level, Prepared};
 use crate::processes::kernel::{self, Fork};
@@ -32,17 +35,25 @@ pub(super) const OOM_SCORE: &str = "500";
 pub(super) fn start(job: &Job) -> Result<Pid, (LaunchStep, io::Error)> {
     let confinement = job.confinement.as_ref().map(Prepared::new).transpose();
     let confinement = confinement.map_err(|error| (LaunchStep::Confine, error))?;
+    let handover = confinement.as_ref().filter(|it| it.hands_over()).map(|_| handover::pair());
+    let handover = handover.transpose().map_err(|error| (LaunchStep::Confine, error))?;
     let execute = |error: io::Error| (LaunchStep::Execute, error);
     let (outcome, report) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| execute(error.into()))?;
     match kernel::fork_sharing_directory().map_err(execute)? {
         Fork::Child => {
-            let (step, error) = become_command(job, confinement);
+            let to_parent = handover.map(|(to_parent, _)| to_parent);
+            let (step, error) = become_command(job, confinement, to_parent);
             // If this write fails too, the parent sees a started command that exits.
             _ = File::from(report).write_all(&failure(step, &error));
             kernel::exit_now(127)
         }
         Fork::Parent(pid) => {
             drop(report);
+            if let Some(((_, from_child), confinement)) = handover.zip(job.confinement.as_ref()) {
+                let roots = Roots::of(confinement);
+                // It waits for the listener, which comes before the command does.
+                thread::spawn(move || from_child.listener().map(|it| roots.serve(&it)));
+            }
             started(outcome).map(|()| pid).inspect_err(|_| {
                 // The child is about to exit. Unreaped it could outlive the supervisor for a
                 // moment, and the server would take it for something that the command left.
@@ -71,7 +82,11 @@ fn started(outcome: OwnedFd) -> Result<(), (LaunchStep, io::Error)> {
 }
 
 /// Executes the command's program. Returns only if it failed.
-fn become_command(job: &Job, confinement: Option<Prepared>) -> (LaunchStep, io::Error) {
+fn become_command(
+    job: &Job,
+    confinement: Option<Prepared>,
+    to_parent: Option<ToParent>,
+) -> (LaunchStep, io::Error) {
     if let Err(error) = process::setpgid(None, None) {
         return (LaunchStep::Execute, error.into());
     }
@@ -88,7 +103,8 @@ fn become_command(job: &Job, confinement: Option<Prepared>) -> (LaunchStep, io::
     if let Some(mask) = job.umask {
         process::umask(Mode::from_raw_mode(mask));
     }
-    if let Some(Err(error)) = confinement.map(Prepared::apply) {
+    let hand_over = |listener| to_parent.map_or(Ok(()), |to_parent| to_parent.hand_over(listener));
+    if let Some(Err(error)) = confinement.map(|prepared| prepared.apply(hand_over)) {
         return (LaunchStep::Confine, error);
     }
     if let Some(targets) = &job.probes {
