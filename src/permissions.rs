@@ -32,7 +32,7 @@ use self::path_pattern::PatternRoots;
 use self::reached::ReachedPath;
 use self::rules::Rules;
 use self::told_rule::ToldRule;
-use crate::blocking::RESOLVING;
+use crate::blocking::{Overloaded, RESOLVING};
 use crate::processes;
 use crate::settings_files::SettingsFiles;
 use crate::workspace::{ContentState, FileId, ResolveError, Target, Workspace, names_directory};
@@ -244,9 +244,23 @@ impl Permissions {
         current
     }
 
-    /// The tools that a rule denies. They never run, so they are not offered to the model.
+    /// The tools that a rule of the operator's denies. They never run, so they are not offered to
+    /// the model.
     pub(crate) fn denied_tools(&self) -> &[String] {
         &self.denied_tools
+    }
+
+    /// The tools that a rule denies now, in whatever file it stands.
+    pub(crate) async fn tools_denied_now(&self) -> Result<Arc<[String]>, Overloaded> {
+        let Some(live) = self.live.clone() else { return Ok(Arc::clone(&self.denied_tools)) };
+        let workspace = Arc::clone(&self.workspace);
+        RESOLVING.run(move || Arc::clone(&live.in_force(&workspace).denied_tools)).await
+    }
+
+    /// The workspace with the additional directories of settings files, as they are now.
+    pub(crate) async fn workspace_now(&self) -> Result<Arc<Workspace>, Overloaded> {
+        let permissions = self.clone();
+        RESOLVING.run(move || permissions.current().workspace).await
     }
 
     /// The same permissions in the mode that a request asks for.
@@ -573,9 +587,9 @@ impl Permit {
         }
     }
 
-    pub(crate) fn command(&self) -> Option<&CommandLine> {
+    pub(crate) fn command(&self) -> Option<&OpenedCommand> {
         match &self.access {
-            Access::Command(command) => Some(&command.command_line),
+            Access::Command(command) => Some(command),
             _ => None,
         }
     }

@@ -45,6 +45,8 @@ pub(crate) struct RulesInForce {
     files: [(Arc<FileRules>, Option<String>); 3],
     /// The workspace with the additional directories of settings files, if they name any.
     pub(super) workspace: Option<Arc<Workspace>>,
+    /// The tools that a rule denies whatever they are called for.
+    pub(super) denied_tools: Arc<[String]>,
     /// Additional directories that are none.
     pub(crate) unusable_directories: Vec<String>,
     /// A workspace's file that cannot be read as rules. Then every call asks.
@@ -93,6 +95,18 @@ impl LiveRules {
         now
     }
 
+    /// The rules for this directory alone, whichever directories there are besides. Blocks.
+    pub(super) fn rules_in_force(&self, workspace: &Workspace) -> Arc<Rules> {
+        let snapshot = self.files.snapshot(workspace);
+        let all = sync::lock(&self.in_force);
+        let before = all.get(workspace.root());
+        match before.filter(|before| before.snapshot.is_same(&snapshot)) {
+            Some(before) => Arc::clone(&before.rules),
+            // The next call of a file tool keeps it, with the directories that it may use.
+            None => self.join(snapshot, before.map(Arc::as_ref), workspace).rules,
+        }
+    }
+
     fn join(
         &self,
         snapshot: SettingsSnapshot,
@@ -112,11 +126,14 @@ impl LiveRules {
             let fault = fault.as_ref().filter(|_| file.scope.is_workspaces())?;
             Some(format!("{} cannot be read as rules: {fault}", file.path.display()).into())
         });
+        let denied = self.known.iter().filter(|it| rules.deny_all_calls(&it.name, it.access));
+        let denied_tools = denied.map(|tool| tool.name.clone()).collect();
         RulesInForce {
             snapshot,
             rules: Arc::new(rules),
             files,
             workspace,
+            denied_tools,
             unusable_directories,
             unreadable,
         }

@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{env, fs};
 
 use super::commands::{
@@ -34,7 +35,9 @@ pub(crate) struct CommandLine {
 /// A command with what is known of it.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenedCommand {
-    pub(super) command_line: CommandLine,
+    pub(crate) command_line: CommandLine,
+    /// The roots by which it was judged, and to which it is confined.
+    pub(crate) workspace: Arc<Workspace>,
     analysis: CommandAnalysis,
 }
 
@@ -54,7 +57,7 @@ pub(super) struct CommandAnalysis {
 /// Where commands run.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings<'a> {
-    pub(super) workspace: &'a Workspace,
+    pub(super) workspace: &'a Arc<Workspace>,
     pub(super) roots: &'a PatternRoots,
     /// Whether the path, or what it leads to, is in the server's own state directory.
     pub(super) is_own_state: &'a dyn Fn(&Path, Option<&Target>) -> bool,
@@ -68,7 +71,7 @@ impl OpenedCommand {
     /// Reads the disk, and parses for up to 50 ms.
     pub(super) fn open(command_line: CommandLine, surroundings: Surroundings<'_>) -> Self {
         let analysis = CommandAnalysis::new(&command_line, surroundings);
-        Self { command_line, analysis }
+        Self { command_line, workspace: Arc::clone(surroundings.workspace), analysis }
     }
 
     pub(super) fn files_mut(&mut self) -> &mut [CommandFile] {
@@ -214,9 +217,9 @@ fn is_program(path: &Path) -> bool {
 #[cfg(test)]
 impl OpenedCommand {
     /// A command of which only the text is looked at.
-    pub(crate) fn for_test(command_line: CommandLine) -> Self {
+    pub(crate) fn for_test(command_line: CommandLine, workspace: Arc<Workspace>) -> Self {
         let analysis = CommandAnalysis::of_parts(commands::parse(&command_line.line));
-        Self { command_line, analysis }
+        Self { command_line, workspace, analysis }
     }
 }
 

@@ -300,7 +300,7 @@ impl Sessions {
         state: Option<SessionState>,
         body: &SessionBody,
     ) -> Result<Arc<SessionContext>, ApiError> {
-        let context = SessionContext::new(Arc::clone(permissions.workspace()));
+        let context = SessionContext::new(permissions.workspace_now().await?);
         let grants = Arc::new(Grants::load(body.grants.iter().copied()));
         let context = context.at_home(self.home.clone()).with_grants(grants);
         let context = context.named(session.to_string());
@@ -308,10 +308,7 @@ impl Sessions {
         // The directory may be gone, which only the disk tells.
         let restore =
             move || context.restored(state.working_dir, ReadState::load(&state.read_state));
-        let context = RESOLVING.run(restore).await;
-        let context = context
-            .map_err(|overloaded| ApiError::new(ErrorCode::Overloaded, overloaded.to_string()))?;
-        Ok(Arc::new(context))
+        Ok(Arc::new(RESOLVING.run(restore).await?))
     }
 }
 
