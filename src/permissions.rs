@@ -17,6 +17,7 @@ pub(crate) use self::excluded::{ExcludedPaths, HiddenFiles};
 pub(crate) use self::explained::ExplainedVerdict;
 pub(crate) use self::grants::Grants;
 pub(crate) use self::judge::{HookOpinion, NoAnswer, unanswered};
+pub(crate) use self::kept_grants::{GrantHolder, KeepError, KeptGrant, KeptGrants, RuleGrant};
 pub(crate) use self::kind::AccessKind;
 pub(crate) use self::live_rules::RulesInForce;
 pub(crate) use self::mode::{Mode, ModeError};
@@ -49,16 +50,19 @@ mod excluded;
 mod explained;
 mod grants;
 mod judge;
+mod kept_grants;
 mod kind;
 mod live_rules;
 pub mod measured;
 mod mode;
 mod opened_command;
+mod owned_tools;
 mod path_lists;
 mod path_pattern;
 mod reached;
 mod rule_entries;
 mod rule_files;
+mod rule_grant;
 mod rules;
 mod scope;
 mod search_limits;
@@ -144,6 +148,10 @@ pub(crate) struct Permissions {
     search_path: Arc<OsStr>,
     /// `None`: settings files do not count.
     live: Option<Arc<LiveRules>>,
+    /// The rules that people kept; `None`: nobody can keep any.
+    kept: Option<Arc<KeptGrants>>,
+    /// Whose rules count; `None`: nobody's.
+    holder: Option<Arc<GrantHolder>>,
 }
 
 impl Permissions {
@@ -177,6 +185,8 @@ impl Permissions {
             confining: None,
             search_path,
             live: None,
+            kept: None,
+            holder: None,
         })
     }
 
@@ -191,6 +201,18 @@ impl Permissions {
         let live = LiveRules::start(files, known, Arc::clone(&self.policy.rules), places)?;
         self.live = Some(Arc::new(live));
         Ok(self)
+    }
+
+    /// With the rules that people kept.
+    pub(crate) fn with_kept_grants(mut self, kept: Arc<KeptGrants>) -> Self {
+        self.kept = Some(kept);
+        self
+    }
+
+    /// The same permissions for the turns of this holder, whose kept rules count.
+    pub(crate) fn held_by(mut self, holder: GrantHolder) -> Self {
+        self.holder = Some(Arc::new(holder));
+        self
     }
 
     /// The same permissions where commands are confined. With `auto_allow` those in bubblewrap
@@ -242,6 +264,18 @@ impl Permissions {
         current.policy.rules = Arc::clone(&in_force.rules);
         current.policy.unreadable.clone_from(&in_force.unreadable);
         current
+    }
+
+    /// The same permissions with the rules that their holder keeps for such a request. Blocks.
+    fn with_rules_kept_for(mut self, access_request: &AccessRequest) -> Self {
+        let (Some(kept), Some(holder)) = (&self.kept, &self.holder) else { return self };
+        let directory = match access_request {
+            AccessRequest::Command { directory, .. } => fs::canonicalize(directory).ok(),
+            _ => None,
+        };
+        let place = (self.workspace.as_ref(), directory.as_deref());
+        kept.add_to(&mut self.policy.rules, holder, place);
+        self
     }
 
     /// The tools that a rule of the operator's denies. They never run, so they are not offered to
@@ -339,6 +373,7 @@ impl Permissions {
         }
         let named = tool.to_owned();
         let judge = move |current: Self| {
+            let current = current.with_rules_kept_for(&access_request);
             let access = current.open(&named, access_request)?;
             current.judge_opened(&named, access)
         };
@@ -370,8 +405,9 @@ impl Permissions {
             PolicyVerdict::Allow(_) => Ok(Judgement::Permitted(Permit::new(access))),
             PolicyVerdict::Deny(message) => Err(Refusal::Policy(message)),
             PolicyVerdict::Ask { why, remedy } => {
+                let rule_grant = self.rule_grant(tool, &access);
                 let tool = tool.to_owned();
-                let asked = AskedAccess { tool, access, why, remedy, is_outside };
+                let asked = AskedAccess { tool, access, why, remedy, is_outside, rule_grant };
                 Ok(Judgement::Asks(Box::new(asked)))
             }
         }

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::kind::AccessKind;
+use super::owned_tools::OwnedTools;
 use super::rule_files::{self, FileRules};
 use super::rules::{KnownTool, Rules};
 use crate::settings_files::{SettingsFile, SettingsFiles, SettingsScope, SettingsSnapshot};
@@ -20,20 +20,12 @@ use crate::workspace::{self, Workspace};
 #[derive(Debug)]
 pub(super) struct LiveRules {
     files: Arc<SettingsFiles>,
-    known: Vec<OwnedTool>,
+    known: OwnedTools,
     operator: Arc<Rules>,
     home: PathBuf,
     /// Those of the user's file when it could be read last.
     last_of_user: Mutex<Arc<FileRules>>,
     in_force: Mutex<HashMap<PathBuf, Arc<RulesInForce>>>,
-}
-
-/// A tool that rules know.
-#[derive(Debug)]
-struct OwnedTool {
-    name: String,
-    aliases: Vec<String>,
-    access: AccessKind,
 }
 
 /// What holds for the calls of a workspace now.
@@ -61,14 +53,9 @@ impl LiveRules {
         operator: Arc<Rules>,
         (workspace, home): (&Workspace, &Path),
     ) -> Result<Self, String> {
-        let owned = |tool: &KnownTool<'_>| OwnedTool {
-            name: tool.name.to_owned(),
-            aliases: tool.aliases.iter().map(|alias| (*alias).to_owned()).collect(),
-            access: tool.access,
-        };
         let live = Self {
             files,
-            known: known.iter().map(owned).collect(),
+            known: OwnedTools::new(known),
             operator,
             home: home.to_owned(),
             last_of_user: Mutex::default(),
@@ -167,18 +154,7 @@ impl LiveRules {
     }
 
     fn parse(&self, file: &SettingsFile) -> Result<FileRules, String> {
-        let aliases: Vec<Vec<&str>> = self
-            .known
-            .iter()
-            .map(|tool| tool.aliases.iter().map(String::as_str).collect())
-            .collect();
-        let known: Vec<KnownTool<'_>> = self
-            .known
-            .iter()
-            .zip(&aliases)
-            .map(|(tool, aliases)| KnownTool { name: &tool.name, aliases, access: tool.access })
-            .collect();
-        rule_files::parse(file, &known)
+        self.known.lend(|known| rule_files::parse(file, known))
     }
 
     /// The workspace with the additional directories of the files that count whole, and those

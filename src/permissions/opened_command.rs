@@ -82,9 +82,8 @@ impl OpenedCommand {
         &self.analysis
     }
 
-    /// Rules that would allow exactly this command.
-    pub(super) fn exact_rules(&self, tool: &str) -> Vec<String> {
-        self.analysis.exact_rules(tool).unwrap_or_default()
+    pub(super) fn has_critical_removal(&self) -> bool {
+        !self.analysis.removals.is_empty()
     }
 
     /// What speaks against it, the gravest first, for the person who approves.

@@ -6,6 +6,9 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::path_lists::PathList;
 
+/// What means something else than itself in a pattern. A space does at the end.
+const SPECIAL: [char; 9] = ['*', '?', '[', ']', '{', '}', '\\', '!', ' '];
+
 /// A pattern, and the directory that it counts from.
 #[derive(Clone, Debug)]
 pub(super) struct PathPattern {
@@ -84,6 +87,19 @@ impl PathPattern {
         builder.add_line(None, &line).map_err(syntax)?;
         let matcher = builder.build().map_err(syntax)?;
         Ok(Self { anchor, matcher, written: written.to_owned() })
+    }
+
+    /// The pattern that covers this path, and what lies below it if it is a directory. `None`: no
+    /// pattern can.
+    pub(super) fn exact(path: &Path) -> Option<String> {
+        let mut pattern = String::from("/");
+        for letter in path.to_str()?.chars() {
+            if SPECIAL.contains(&letter) {
+                pattern.push('\\');
+            }
+            pattern.push(letter);
+        }
+        Self::parse(&pattern).is_ok().then_some(pattern)
     }
 
     /// Whether the pattern covers the path, or a directory above it.

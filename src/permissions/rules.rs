@@ -201,6 +201,15 @@ impl Rules {
         }
     }
 
+    /// Makes rules for commands cover a part only as it is written.
+    pub(super) fn make_literal(&mut self) {
+        for rule in self.allow.iter_mut().chain(&mut self.ask).chain(&mut self.deny) {
+            if let Specifier::Command(pattern) = &mut rule.specifier {
+                pattern.make_literal();
+            }
+        }
+    }
+
     /// The rules of tools that the server does not have.
     pub(super) fn idle(&self) -> impl Iterator<Item = &ToldRule> {
         let all = self.allow.iter().chain(&self.ask).chain(&self.deny);

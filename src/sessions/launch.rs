@@ -32,7 +32,7 @@ use crate::errors::{ApiError, ErrorCode};
 use crate::files::ReadState;
 use crate::hooks::Hooks;
 use crate::ids::{SessionId, TurnId};
-use crate::permissions::{Grants, Permissions};
+use crate::permissions::{GrantHolder, Grants, Permissions};
 use crate::store::rows::{Change, SessionRow, TurnRow, TurnStatus};
 use crate::tools::tool::SessionContext;
 use crate::upstream::TraceHeaders;
@@ -79,7 +79,8 @@ impl Sessions {
             notices,
             hooks,
         } = prepared;
-        let permissions = self.permissions_for(request)?;
+        let holder = GrantHolder { key: caller.key.clone(), scope: caller.scope };
+        let permissions = self.permissions_for(request)?.held_by(holder);
         let body = stored_body(&resolved);
         let context = self.context(&permissions, &resolved.session, state.clone(), &body).await?;
         let stored = resolved.row.as_ref().or(resolved.origin.as_ref());

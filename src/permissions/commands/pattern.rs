@@ -8,6 +8,8 @@ pub(crate) struct BashPattern {
     texts: Vec<String>,
     /// Ends in ` *`.
     arguments_are_optional: bool,
+    /// Covers a part only as it is written, with nothing that changes what it does.
+    is_literal: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,7 +56,16 @@ impl BashPattern {
             [.., before, end] => end.is_empty() && before.ends_with(' '),
             _ => false,
         };
-        Ok(Self { texts, arguments_are_optional })
+        Ok(Self { texts, arguments_are_optional, is_literal: false })
+    }
+
+    /// Makes it cover a part only as it is written.
+    pub(crate) fn make_literal(&mut self) {
+        self.is_literal = true;
+    }
+
+    pub(super) fn is_literal(&self) -> bool {
+        self.is_literal
     }
 
     /// The pattern that matches `text` and nothing else, as one writes it.
