@@ -159,8 +159,11 @@ impl KeptGrants {
         let directory = directory?;
         let _lock = file::lock(&directory).map_err(unwritten)?;
         let grants = self.with(holder, grant)?;
-        let is_written = file::write(&directory, grants).map_err(unwritten)?;
-        if is_written { Ok(()) } else { Err(KeepError::TooLarge(path())) }
+        if !file::write(&directory, grants).map_err(unwritten)? {
+            return Err(KeepError::TooLarge(path()));
+        }
+        tracing::info!(key = %holder.key, rules = grant.rules.len(), "a person keeps rules");
+        Ok(())
     }
 
     /// The entries of the file with those of the grant. A file that cannot be read is left alone.

@@ -43,9 +43,13 @@ impl Ground {
     }
 
     fn permissions(&self, settings: &PermissionSettings) -> Permissions {
+        self.permissions_with(settings, Sandbox::Off)
+    }
+
+    fn permissions_with(&self, settings: &PermissionSettings, sandbox: Sandbox) -> Permissions {
         let workspace = Arc::new(Workspace::open(vec![self.path("ws")]).unwrap());
         let excluded = ExcludedPaths::below(&self.path("state"));
-        Permissions::new(settings, &KNOWN, Sandbox::Off, workspace, excluded)
+        Permissions::new(settings, &KNOWN, sandbox, workspace, excluded)
             .unwrap()
             .with_search_path("/usr/bin:/bin".as_ref())
             .with_kept_grants(Arc::clone(&self.kept))
@@ -146,6 +150,8 @@ async fn none_is_offered_where_something_asks_that_no_rule_answers() {
     let make = ("Bash", "ws:make");
     let asking = ground.permissions(&listed("ask", "Bash(make)"));
     assert_eq!(ground.offered(&asking, make).await, "");
+    let unconfined = ground.permissions_with(&PermissionSettings::default(), Sandbox::Auto);
+    assert_eq!(ground.offered(&unconfined, make).await, "");
     let permissions = ground.permissions(&PermissionSettings::default());
     let hooked = permissions.with_hooks(HookOpinion::Asks("why".to_owned()));
     assert_eq!(ground.offered(&hooked, make).await, "");
