@@ -14,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::errors::{ApiError, ErrorCode};
 use crate::sync;
 
 /// Validates request bodies. This is computation, so more threads would not help.
@@ -118,6 +119,12 @@ pub(crate) struct GiveUpOnDrop(pub(crate) Arc<Slot>);
      try again later"
 )]
 pub(crate) struct Overloaded(&'static str);
+
+impl From<Overloaded> for ApiError {
+    fn from(overloaded: Overloaded) -> Self {
+        Self::new(ErrorCode::Overloaded, overloaded.to_string())
+    }
+}
 
 impl Pool {
     pub(crate) const fn new(name: &'static str, size: Size) -> Self {

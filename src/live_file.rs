@@ -4,9 +4,12 @@
 //! by inotify would hear of no change on a network file system, and would need a watch for each
 //! directory above the file, since any of them may be replaced.
 
+mod own_file;
+
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Seek as _};
 
+pub(crate) use self::own_file::OwnFile;
 use crate::clock;
 use crate::named_file;
 use crate::workspace::FileVersion;

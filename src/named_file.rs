@@ -40,6 +40,12 @@ fn expect_regular(metadata: &Metadata) -> io::Result<()> {
     if metadata.is_file() { Ok(()) } else { Err(io::Error::other("is not a regular file")) }
 }
 
+/// What is wrong with a text of TOML, in one line with the number of the line.
+pub(crate) fn located(text: &str, error: &toml::de::Error) -> String {
+    let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count());
+    format!("line {}: {}", line + 1, error.message())
+}
+
 #[cfg(test)]
 mod tests {
     use rustix::fs::{CWD, Mode, mkfifoat};

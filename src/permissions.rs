@@ -17,6 +17,7 @@ pub(crate) use self::excluded::{ExcludedPaths, HiddenFiles};
 pub(crate) use self::explained::ExplainedVerdict;
 pub(crate) use self::grants::Grants;
 pub(crate) use self::judge::{HookOpinion, NoAnswer, unanswered};
+pub(crate) use self::kept_grants::{GrantHolder, KeepError, KeptGrant, KeptGrants, RuleGrant};
 pub(crate) use self::kind::AccessKind;
 pub(crate) use self::live_rules::RulesInForce;
 pub(crate) use self::mode::{Mode, ModeError};
@@ -32,7 +33,7 @@ use self::path_pattern::PatternRoots;
 use self::reached::ReachedPath;
 use self::rules::Rules;
 use self::told_rule::ToldRule;
-use crate::blocking::RESOLVING;
+use crate::blocking::{Overloaded, RESOLVING};
 use crate::processes;
 use crate::settings_files::SettingsFiles;
 use crate::workspace::{ContentState, FileId, ResolveError, Target, Workspace, names_directory};
@@ -49,17 +50,20 @@ mod excluded;
 mod explained;
 mod grants;
 mod judge;
+mod kept_grants;
 mod kind;
 mod live_rules;
 pub mod measured;
 mod mode;
 mod opened_command;
+mod owned_tools;
 mod path_index;
 mod path_lists;
 mod path_pattern;
 mod reached;
 mod rule_entries;
 mod rule_files;
+mod rule_grant;
 mod rules;
 mod scope;
 mod search_limits;
@@ -147,6 +151,10 @@ pub(crate) struct Permissions {
     search_path: Arc<OsStr>,
     /// `None`: settings files do not count.
     live: Option<Arc<LiveRules>>,
+    /// The rules that people kept; `None`: nobody can keep any.
+    kept: Option<Arc<KeptGrants>>,
+    /// Whose rules count; `None`: nobody's.
+    holder: Option<Arc<GrantHolder>>,
 }
 
 impl Permissions {
@@ -180,6 +188,8 @@ impl Permissions {
             confining: None,
             search_path,
             live: None,
+            kept: None,
+            holder: None,
         })
     }
 
@@ -194,6 +204,18 @@ impl Permissions {
         let live = LiveRules::start(files, known, Arc::clone(&self.policy.rules), places)?;
         self.live = Some(Arc::new(live));
         Ok(self)
+    }
+
+    /// With the rules that people kept.
+    pub(crate) fn with_kept_grants(mut self, kept: Arc<KeptGrants>) -> Self {
+        self.kept = Some(kept);
+        self
+    }
+
+    /// The same permissions for the turns of this holder, whose kept rules count.
+    pub(crate) fn held_by(mut self, holder: GrantHolder) -> Self {
+        self.holder = Some(Arc::new(holder));
+        self
     }
 
     /// The same permissions where commands are confined. With `auto_allow` those in bubblewrap
@@ -247,9 +269,35 @@ impl Permissions {
         current
     }
 
-    /// The tools that a rule denies. They never run, so they are not offered to the model.
+    /// The same permissions with the rules that their holder keeps for such a request. Blocks.
+    fn with_rules_kept_for(mut self, access_request: &AccessRequest) -> Self {
+        let (Some(kept), Some(holder)) = (&self.kept, &self.holder) else { return self };
+        let directory = match access_request {
+            AccessRequest::Command { directory, .. } => fs::canonicalize(directory).ok(),
+            _ => None,
+        };
+        let place = (self.workspace.as_ref(), directory.as_deref());
+        kept.add_to(&mut self.policy.rules, holder, place);
+        self
+    }
+
+    /// The tools that a rule of the operator's denies. They never run, so they are not offered to
+    /// the model.
     pub(crate) fn denied_tools(&self) -> &[String] {
         &self.denied_tools
+    }
+
+    /// The tools that a rule denies now, in whatever file it stands.
+    pub(crate) async fn tools_denied_now(&self) -> Result<Arc<[String]>, Overloaded> {
+        let Some(live) = self.live.clone() else { return Ok(Arc::clone(&self.denied_tools)) };
+        let workspace = Arc::clone(&self.workspace);
+        RESOLVING.run(move || Arc::clone(&live.in_force(&workspace).denied_tools)).await
+    }
+
+    /// The workspace with the additional directories of settings files, as they are now.
+    pub(crate) async fn workspace_now(&self) -> Result<Arc<Workspace>, Overloaded> {
+        let permissions = self.clone();
+        RESOLVING.run(move || permissions.current().workspace).await
     }
 
     /// The same permissions in the mode that a request asks for.
@@ -328,6 +376,7 @@ impl Permissions {
         }
         let named = tool.to_owned();
         let judge = move |current: Self| {
+            let current = current.with_rules_kept_for(&access_request);
             let access = current.open(&named, access_request)?;
             current.judge_opened(&named, access)
         };
@@ -359,8 +408,9 @@ impl Permissions {
             PolicyVerdict::Allow(_) => Ok(Judgement::Permitted(Permit::new(access))),
             PolicyVerdict::Deny(message) => Err(Refusal::Policy(message)),
             PolicyVerdict::Ask { why, remedy } => {
+                let rule_grant = self.rule_grant(tool, &access);
                 let tool = tool.to_owned();
-                let asked = AskedAccess { tool, access, why, remedy, is_outside };
+                let asked = AskedAccess { tool, access, why, remedy, is_outside, rule_grant };
                 Ok(Judgement::Asks(Box::new(asked)))
             }
         }
@@ -576,9 +626,9 @@ impl Permit {
         }
     }
 
-    pub(crate) fn command(&self) -> Option<&CommandLine> {
+    pub(crate) fn command(&self) -> Option<&OpenedCommand> {
         match &self.access {
-            Access::Command(command) => Some(&command.command_line),
+            Access::Command(command) => Some(command),
             _ => None,
         }
     }

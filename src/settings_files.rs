@@ -12,8 +12,8 @@ pub(crate) use self::contents::{SettingsContents, WrittenRule};
 use self::source::{UserSource, WorkspaceSource};
 use crate::live_file::{FileContents, FileSource, LiveFile};
 use crate::sync;
-use crate::trust::{DirectoryId, LiveTrust, TrustState};
-use crate::workspace::Workspace;
+use crate::trust::{LiveTrust, TrustState};
+use crate::workspace::{DirectoryId, Workspace};
 
 /// Larger than any settings file that a person keeps.
 const MAX_BYTES: u64 = 1 << 20;

@@ -8,9 +8,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub(crate) use self::file::{DirectoryId, TrustedDirectory};
-pub(crate) use self::live::{LiveTrust, TrustState, state_in};
+pub(crate) use self::live::{LiveTrust, TrustState};
 use crate::named_file::ours;
+use crate::workspace::{BoundDirectory, DirectoryId};
 
 /// The list, for the commands that change it. A server may run beside them.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl TrustList {
         Ok(Self { state_dir: state_dir.to_owned(), directory })
     }
 
-    pub(crate) fn list(&self) -> Result<Vec<TrustedDirectory>, TrustError> {
+    pub(crate) fn list(&self) -> Result<Vec<BoundDirectory>, TrustError> {
         file::read(&self.directory).map_err(|reason| self.fault(reason))
     }
 
@@ -78,7 +78,7 @@ impl TrustList {
     /// Reads, changes and writes the file, while no other command does.
     fn change<T>(
         &self,
-        change: impl FnOnce(&mut Vec<TrustedDirectory>) -> Result<T, TrustError>,
+        change: impl FnOnce(&mut Vec<BoundDirectory>) -> Result<T, TrustError>,
     ) -> Result<T, TrustError> {
         let unwritten = |error: io::Error| self.fault(format!("cannot be written: {error}"));
         let _lock = file::lock(&self.directory).map_err(unwritten)?;
@@ -94,7 +94,7 @@ impl TrustList {
 }
 
 /// The directory as it is kept.
-fn trusted(directory: &Path) -> Result<TrustedDirectory, TrustError> {
+fn trusted(directory: &Path) -> Result<BoundDirectory, TrustError> {
     let failed = |source| TrustError::Directory { path: directory.to_owned(), source };
     let path = fs::canonicalize(directory).map_err(failed)?;
     let metadata = fs::metadata(&path).map_err(failed)?;
@@ -107,7 +107,7 @@ fn trusted(directory: &Path) -> Result<TrustedDirectory, TrustError> {
     if path.to_str().is_none() {
         return Err(TrustError::Name(path));
     }
-    Ok(TrustedDirectory { path, id: DirectoryId::from_metadata(&metadata) })
+    Ok(BoundDirectory { path, id: DirectoryId::from_metadata(&metadata) })
 }
 
 #[cfg(test)]

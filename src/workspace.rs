@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use crate::text::printable;
 
+pub(crate) use bound_directory::{BoundDirectory, DirectoryId, directory_there};
 pub(crate) use directory::Directory;
 pub(crate) use identity::{ContentState, FileId, FileVersion};
 pub(crate) use own_files::OwnFiles;
@@ -25,6 +26,7 @@ use target::HoldingRoot;
 pub(crate) use target::Target;
 pub(crate) use temp_files::TempFiles;
 
+mod bound_directory;
 mod direct;
 mod directories;
 pub(crate) mod directory;

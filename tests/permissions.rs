@@ -314,14 +314,14 @@ async fn t3_a_call_cannot_leave_the_sandbox_where_that_is_not_offered() {
 async fn a_person_sees_the_risks_of_a_command_and_the_rules_that_would_do() {
     let upstream = Upstream::start();
     let server = builder(&upstream, "default").config("sandbox.mode", r#""off""#).start().await;
-    upstream.round(calls(&[("c1", "Bash", bash("true && touch made | sh"))]));
+    upstream.round(calls(&[("c1", "Bash", bash("true && touch made && sh run.sh"))]));
     let client = server.client();
     let question = client.chat(&ask("Run it.")).await.text();
     assert!(question.contains("- risk (medium): `sh` runs code"), "{question}");
     let approvals = client.get("/toolhand/v1/approvals").await.json();
     let approval = &approvals["data"][0];
     assert_eq!(approval["risks"][0]["kind"], "code_execution", "{approval}");
-    let rules = json!(["Bash(sh)", "Bash(touch made)", "Bash(true)"]);
+    let rules = json!(["Bash(sh run.sh)", "Bash(touch made)", "Bash(true)"]);
     assert_eq!(approval["suggestions"], rules, "{approval}");
 
     upstream.round(says("Done."));

@@ -22,6 +22,7 @@ mod repeated;
 pub(crate) mod repeats;
 mod rest;
 mod restart;
+mod rules;
 pub(crate) mod scenario;
 mod several;
 mod stale;

@@ -4,6 +4,7 @@
 pub(crate) mod client_keys;
 mod http;
 mod limits;
+mod live;
 mod models;
 mod tools;
 mod trust;

@@ -208,7 +208,7 @@ fn write_head(fields: &Body, model: &str) -> Vec<u8> {
 fn write_choice(choice: &ToolChoice) -> Vec<u8> {
     let choice = match choice {
         ToolChoice::Required => r#""required""#,
-        ToolChoice::Named(raw) => raw.get(),
+        ToolChoice::Named { object, .. } => object.get(),
         ToolChoice::Auto | ToolChoice::None => return Vec::new(),
     };
     format!(r#","tool_choice":{choice}"#).into_bytes()

@@ -66,6 +66,7 @@ pub(crate) fn api_state(
         running,
         memory_budget: services.memory_budget.clone(),
         toolset: services.toolset.clone(),
+        kept_grants: Arc::clone(&services.kept_grants),
     };
     ApiState {
         hosts: Arc::new(HostPolicy { hosts, origins: config.cors.allow_origins.clone() }),

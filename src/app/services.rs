@@ -10,7 +10,7 @@ use crate::files::Files;
 use crate::files::settings_guard::{SettingsFault, SettingsGuard};
 use crate::hooks::{HookPrograms, Hooks};
 use crate::memory_budget::MemoryBudget;
-use crate::permissions::{ExcludedPaths, KnownTool, Permissions, RuleError};
+use crate::permissions::{ExcludedPaths, KeptGrants, KnownTool, Permissions, RuleError};
 use crate::processes::sandbox::{Sandbox, SandboxSettings};
 use crate::processes::{Environment, Runner};
 use crate::settings_files::SettingsFiles;
@@ -30,6 +30,8 @@ pub(crate) struct Services {
     pub(crate) toolset: Toolset,
     pub(crate) permissions: Permissions,
     pub(crate) settings_files: Arc<SettingsFiles>,
+    /// The rules that people made of approvals.
+    pub(crate) kept_grants: Arc<KeptGrants>,
     /// What confines commands.
     pub(crate) sandbox: Sandbox,
     pub(crate) hooks: Hooks,
@@ -96,6 +98,9 @@ impl Services {
         let places = (&workspace, home.as_path());
         let permissions = permissions(config, &tools, places, excluded, &settings_files)?
             .with_search_path(environment.search_path());
+        let known: Vec<KnownTool<'_>> = tools.tools().iter().map(|tool| tool.known()).collect();
+        let kept_grants = Arc::new(KeptGrants::new(&config.server.state_dir, &known));
+        let permissions = permissions.with_kept_grants(Arc::clone(&kept_grants));
         // Without the sandbox, which would otherwise hold itself.
         sandbox.deny(Box::new(permissions.denied_to_commands()));
         let permissions = permissions.with_sandbox(sandbox.clone(), config.sandbox.auto_allow);
@@ -114,6 +119,7 @@ impl Services {
             toolset,
             permissions,
             settings_files,
+            kept_grants,
             sandbox,
             hooks,
             upstream,

@@ -2,6 +2,7 @@
 //! off.
 
 mod command;
+mod kept_grants;
 mod running;
 mod settings_files;
 
@@ -45,6 +46,7 @@ pub(crate) fn run(given: &ConfigInput, line: Option<&str>) -> Result<ExitCode, F
             let sandbox = sandbox(loaded.config.sandbox.mode, &services.sandbox).await;
             print(&parts(&loaded, &services, state, &sandbox));
             print(&settings_files::report(&services));
+            print(&kept_grants::report(&services.kept_grants));
             probe(&loaded, &services).await
         };
         let probed = stop.run_until_cancelled(probed).await;

@@ -1,6 +1,5 @@
 //! Runs `toolhand trust` and `toolhand untrust`: whose settings files count whole.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,7 +9,8 @@ use super::flags::ConfigFlag;
 use super::{Failure, print_result, say};
 use crate::config;
 use crate::config::environment::Variables;
-use crate::trust::{DirectoryId, TrustList, TrustState, TrustedDirectory, state_in};
+use crate::trust::TrustList;
+use crate::workspace::{BoundDirectory, directory_there};
 
 #[derive(Debug, Args)]
 pub(crate) struct Flags {
@@ -65,21 +65,16 @@ fn open(file: &ConfigFlag, variables: &Variables) -> Result<TrustList, Failure> 
     Ok(TrustList::open(&state_dir)?)
 }
 
-fn table(list: &[TrustedDirectory]) -> String {
+fn table(list: &[BoundDirectory]) -> String {
     if list.is_empty() {
         return "no directory is trusted; trust one with: toolhand trust DIR\n".to_owned();
     }
-    let line = |trusted: &TrustedDirectory| format!("{}{}", trusted.path.display(), note(trusted));
+    let line = |trusted: &BoundDirectory| format!("{}{}", trusted.path.display(), note(trusted));
     list.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }
 
 /// Why a directory in the list is not trusted at the moment.
-fn note(trusted: &TrustedDirectory) -> &'static str {
-    let Ok(metadata) = fs::symlink_metadata(&trusted.path) else { return "  (not there)" };
-    let found = DirectoryId::from_metadata(&metadata);
-    let list = std::slice::from_ref(trusted);
-    match state_in(list, &trusted.path, &found, || Some(found.clone())) {
-        TrustState::Trusted => "",
-        _ => "  (another directory is there now: not trusted)",
-    }
+fn note(trusted: &BoundDirectory) -> &'static str {
+    let Some(found) = directory_there(&trusted.path) else { return "  (not there)" };
+    if trusted.id.is(&found) { "" } else { "  (another directory is there now: not trusted)" }
 }

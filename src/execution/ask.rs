@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::permissions::EffectDigest;
-use crate::permissions::{NoAnswer, Risk, unanswered};
+use crate::permissions::{NoAnswer, Risk, RuleGrant, unanswered};
 pub(crate) use crate::tools::question::Question;
 use crate::tools::tool::ToolError;
 
@@ -43,9 +43,9 @@ pub(crate) struct ShownEffect {
     /// What speaks against it, the gravest first.
     #[serde(default)]
     pub(crate) risks: Vec<ShownRisk>,
-    /// Rules that would allow exactly this.
+    /// What `always in this workspace` would keep. `None` if no rule would allow this.
     #[serde(default)]
-    pub(crate) suggestions: Vec<String>,
+    pub(crate) rule_grant: Option<Box<RuleGrant>>,
 }
 
 /// What speaks against a call, for a person.
@@ -91,6 +91,8 @@ pub(crate) enum Decision {
 pub(crate) enum GrantScope {
     Once,
     Session,
+    /// In this workspace, by rules that are kept.
+    Rule,
 }
 
 impl Ask {

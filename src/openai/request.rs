@@ -17,6 +17,9 @@ pub(crate) enum ToolChoice {
     Auto,
     None,
     Required,
-    /// The object that names one tool, unparsed.
-    Named(Box<RawValue>),
+    Named {
+        name: String,
+        /// The object that names the tool, unparsed.
+        object: Box<RawValue>,
+    },
 }

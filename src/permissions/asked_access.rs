@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::effect::EffectHasher;
-use super::{Access, EffectDigest, Grants, Permit, Risk};
+use super::{Access, EffectDigest, Grants, Permit, Risk, RuleGrant};
 use crate::workspace::{ContentState, Target};
 
 /// An access that the policy asks about, as open handles. It is judged again for each attempt,
@@ -22,6 +22,8 @@ pub(crate) struct AskedAccess {
     pub(super) remedy: String,
     /// Whether it reaches a place outside the workspace.
     pub(super) is_outside: bool,
+    /// The rules that would allow exactly this, if any do.
+    pub(super) rule_grant: Option<RuleGrant>,
 }
 
 impl AskedAccess {
@@ -61,12 +63,9 @@ impl AskedAccess {
         }
     }
 
-    /// Rules that would allow exactly this, for the operator's `permissions.allow`.
-    pub(crate) fn suggestions(&self) -> Vec<String> {
-        match &self.access {
-            Access::Command(command) => command.exact_rules(&self.tool),
-            _ => Vec::new(),
-        }
+    /// The rules that would allow exactly this, if any do.
+    pub(crate) fn rule_grant(&self) -> Option<&RuleGrant> {
+        self.rule_grant.as_ref()
     }
 
     /// Identifies the exact effect: the tool, what the access really leads to, the arguments,
@@ -90,7 +89,11 @@ impl AskedAccess {
         let mut hasher = EffectHasher::new("toolhand session grant");
         match &self.access {
             // It is asked about each time.
-            Access::Command(command) if command.command_line.outside_sandbox => return None,
+            Access::Command(command)
+                if command.command_line.outside_sandbox || command.has_critical_removal() =>
+            {
+                return None;
+            }
             Access::Write(_) | Access::Command(_) => {}
             Access::Read(_) | Access::Search(_) => hasher.part(self.tool.as_bytes()),
             Access::Nothing => return None,

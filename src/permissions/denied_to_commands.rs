@@ -22,14 +22,15 @@ impl Permissions {
     pub(crate) fn denied_to_commands(&self) -> impl Fn(&[PathBuf]) -> DeniedPaths + use<> {
         let permissions = self.clone();
         move |roots| {
-            let in_force = match Workspace::open(roots.to_vec()) {
-                Ok(workspace) => permissions.with_workspace(Arc::new(workspace)).current(),
+            let workspace = Workspace::open(roots.iter().take(1).cloned().collect());
+            let rules = match (&permissions.live, &workspace) {
+                (Some(live), Ok(workspace)) => live.rules_in_force(workspace),
                 // A root that is gone. The operator's rules hold all the same.
-                Err(_) => permissions.clone(),
+                _ => Arc::clone(&permissions.policy.rules),
             };
-            let home = in_force.policy.roots.home.clone();
+            let home = permissions.policy.roots.home.clone();
             let roots = PatternRoots { home, roots: roots.to_vec() };
-            Search { rules: &in_force.policy.rules, roots: &roots }.find()
+            Search { rules: &rules, roots: &roots }.find()
         }
     }
 }

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::kind::AccessKind;
+use super::owned_tools::OwnedTools;
 use super::rule_files::{self, FileRules};
 use super::rules::{KnownTool, Rules};
 use crate::settings_files::{SettingsFile, SettingsFiles, SettingsScope, SettingsSnapshot};
@@ -20,20 +20,12 @@ use crate::workspace::{self, Workspace};
 #[derive(Debug)]
 pub(super) struct LiveRules {
     files: Arc<SettingsFiles>,
-    known: Vec<OwnedTool>,
+    known: OwnedTools,
     operator: Arc<Rules>,
     home: PathBuf,
     /// Those of the user's file when it could be read last.
     last_of_user: Mutex<Arc<FileRules>>,
     in_force: Mutex<HashMap<PathBuf, Arc<RulesInForce>>>,
-}
-
-/// A tool that rules know.
-#[derive(Debug)]
-struct OwnedTool {
-    name: String,
-    aliases: Vec<String>,
-    access: AccessKind,
 }
 
 /// What holds for the calls of a workspace now.
@@ -45,6 +37,8 @@ pub(crate) struct RulesInForce {
     files: [(Arc<FileRules>, Option<String>); 3],
     /// The workspace with the additional directories of settings files, if they name any.
     pub(super) workspace: Option<Arc<Workspace>>,
+    /// The tools that a rule denies whatever they are called for.
+    pub(super) denied_tools: Arc<[String]>,
     /// Additional directories that are none.
     pub(crate) unusable_directories: Vec<String>,
     /// A workspace's file that cannot be read as rules. Then every call asks.
@@ -59,14 +53,9 @@ impl LiveRules {
         operator: Arc<Rules>,
         (workspace, home): (&Workspace, &Path),
     ) -> Result<Self, String> {
-        let owned = |tool: &KnownTool<'_>| OwnedTool {
-            name: tool.name.to_owned(),
-            aliases: tool.aliases.iter().map(|alias| (*alias).to_owned()).collect(),
-            access: tool.access,
-        };
         let live = Self {
             files,
-            known: known.iter().map(owned).collect(),
+            known: OwnedTools::new(known),
             operator,
             home: home.to_owned(),
             last_of_user: Mutex::default(),
@@ -93,6 +82,18 @@ impl LiveRules {
         now
     }
 
+    /// The rules for this directory alone, whichever directories there are besides. Blocks.
+    pub(super) fn rules_in_force(&self, workspace: &Workspace) -> Arc<Rules> {
+        let snapshot = self.files.snapshot(workspace);
+        let all = sync::lock(&self.in_force);
+        let before = all.get(workspace.root());
+        match before.filter(|before| before.snapshot.is_same(&snapshot)) {
+            Some(before) => Arc::clone(&before.rules),
+            // The next call of a file tool keeps it, with the directories that it may use.
+            None => self.join(snapshot, before.map(Arc::as_ref), workspace).rules,
+        }
+    }
+
     fn join(
         &self,
         snapshot: SettingsSnapshot,
@@ -112,11 +113,14 @@ impl LiveRules {
             let fault = fault.as_ref().filter(|_| file.scope.is_workspaces())?;
             Some(format!("{} cannot be read as rules: {fault}", file.path.display()).into())
         });
+        let denied = self.known.iter().filter(|it| rules.deny_all_calls(&it.name, it.access));
+        let denied_tools = denied.map(|tool| tool.name.clone()).collect();
         RulesInForce {
             snapshot,
             rules: Arc::new(rules),
             files,
             workspace,
+            denied_tools,
             unusable_directories,
             unreadable,
         }
@@ -150,18 +154,7 @@ impl LiveRules {
     }
 
     fn parse(&self, file: &SettingsFile) -> Result<FileRules, String> {
-        let aliases: Vec<Vec<&str>> = self
-            .known
-            .iter()
-            .map(|tool| tool.aliases.iter().map(String::as_str).collect())
-            .collect();
-        let known: Vec<KnownTool<'_>> = self
-            .known
-            .iter()
-            .zip(&aliases)
-            .map(|(tool, aliases)| KnownTool { name: &tool.name, aliases, access: tool.access })
-            .collect();
-        rule_files::parse(file, &known)
+        self.known.lend(|known| rule_files::parse(file, known))
     }
 
     /// The workspace with the additional directories of the files that count whole, and those

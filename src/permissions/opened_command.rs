@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{env, fs};
 
 use super::commands::{
@@ -36,7 +37,9 @@ pub(crate) struct CommandLine {
 /// A command with what is known of it.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenedCommand {
-    pub(super) command_line: CommandLine,
+    pub(crate) command_line: CommandLine,
+    /// The roots by which it was judged, and to which it is confined.
+    pub(crate) workspace: Arc<Workspace>,
     analysis: CommandAnalysis,
 }
 
@@ -57,7 +60,7 @@ pub(super) struct CommandAnalysis {
 /// Where commands run.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings<'a> {
-    pub(super) workspace: &'a Workspace,
+    pub(super) workspace: &'a Arc<Workspace>,
     pub(super) roots: &'a PatternRoots,
     /// Whether the path, or what it leads to, is in the server's own state directory.
     pub(super) is_own_state: &'a dyn Fn(&Path, Option<&Target>) -> bool,
@@ -75,7 +78,7 @@ impl OpenedCommand {
             analysis.outside_sandbox = true;
             analysis.risks.insert(0, Risk::outside_sandbox());
         }
-        Self { command_line, analysis }
+        Self { command_line, workspace: Arc::clone(surroundings.workspace), analysis }
     }
 
     pub(super) fn files_mut(&mut self) -> &mut [CommandFile] {
@@ -86,12 +89,8 @@ impl OpenedCommand {
         &self.analysis
     }
 
-    /// Rules that would allow exactly this command.
-    pub(super) fn exact_rules(&self, tool: &str) -> Vec<String> {
-        if self.analysis.outside_sandbox {
-            return Vec::new();
-        }
-        self.analysis.exact_rules(tool).unwrap_or_default()
+    pub(super) fn has_critical_removal(&self) -> bool {
+        !self.analysis.removals.is_empty()
     }
 
     /// What speaks against it, the gravest first, for the person who approves.
@@ -224,9 +223,9 @@ fn is_program(path: &Path) -> bool {
 #[cfg(test)]
 impl OpenedCommand {
     /// A command of which only the text is looked at.
-    pub(crate) fn for_test(command_line: CommandLine) -> Self {
+    pub(crate) fn for_test(command_line: CommandLine, workspace: Arc<Workspace>) -> Self {
         let analysis = CommandAnalysis::of_parts(commands::parse(&command_line.line));
-        Self { command_line, analysis }
+        Self { command_line, workspace, analysis }
     }
 }
 

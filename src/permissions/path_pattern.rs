@@ -6,6 +6,9 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::path_lists::PathList;
 
+/// What means something else than itself in a pattern. A space does at the end.
+const SPECIAL: [char; 9] = ['*', '?', '[', ']', '{', '}', '\\', '!', ' '];
+
 /// A pattern, and the directory that it counts from.
 #[derive(Clone, Debug)]
 pub(super) struct PathPattern {
@@ -15,7 +18,7 @@ pub(super) struct PathPattern {
     written: String,
 }
 
-/// What is special in a pattern.
+/// With none of these a pattern stands for one path.
 const WILDCARDS: [char; 5] = ['*', '?', '[', '\\', '{'];
 
 /// Where a pattern counts from.
@@ -98,6 +101,19 @@ impl PathPattern {
         let first = written.split('/').next().filter(|first| !["", "."].contains(first))?;
         let is_known = is_plain || !first.contains(WILDCARDS) && written.contains('/');
         (is_anchored && is_known).then_some(first)
+    }
+
+    /// The pattern that covers this path, and what lies below it if it is a directory. `None`: no
+    /// pattern can.
+    pub(super) fn exact(path: &Path) -> Option<String> {
+        let mut pattern = String::from("/");
+        for letter in path.to_str()?.chars() {
+            if SPECIAL.contains(&letter) {
+                pattern.push('\\');
+            }
+            pattern.push(letter);
+        }
+        Self::parse(&pattern).is_ok().then_some(pattern)
     }
 
     /// Whether the pattern covers the path, or a directory above it.

@@ -204,13 +204,26 @@ impl Rules {
     /// Notes the settings file of all rules, and the directory that `/` means in them, if that is
     /// not the workspace.
     pub(super) fn come_from(&mut self, file: &Arc<Path>, base: Option<&Path>) {
-        let lists = [&mut self.allow, &mut self.ask, &mut self.deny];
-        for rule in lists.into_iter().flat_map(RuleList::iter_mut) {
+        for rule in self.iter_mut() {
             rule.told.file = Some(Arc::clone(file));
             if let (Specifier::Path(path), Some(base)) = (&mut rule.specifier, base) {
                 path.count_from(base);
             }
         }
+    }
+
+    /// Makes rules for commands cover a part only as it is written.
+    pub(super) fn make_literal(&mut self) {
+        for rule in self.iter_mut() {
+            if let Specifier::Command(pattern) = &mut rule.specifier {
+                pattern.make_literal();
+            }
+        }
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Rule> {
+        let lists = [&mut self.allow, &mut self.ask, &mut self.deny];
+        lists.into_iter().flat_map(RuleList::iter_mut)
     }
 
     /// The rules of tools that the server does not have.

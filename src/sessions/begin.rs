@@ -86,6 +86,8 @@ impl Sessions {
         if request.is_background {
             return self.start_background(request, caller, permit);
         }
+        let denied = self.permissions_for(&request)?.tools_denied_now().await?;
+        request.take_away(&denied)?;
         let mut messages = std::mem::take(&mut request.messages);
         let mut resume: Option<ResumeSlot> = None;
         let mut prompted: Option<Prompted> = None;
@@ -142,7 +144,9 @@ impl Sessions {
     ) -> Result<Prompted, ApiError> {
         let Prepared { resolved, state, assembled, .. } = prepared;
         let (state, permissions) = (state.as_ref(), &self.permissions_for(request)?);
-        self.ask_prompt_hooks(Submitted { resolved, state, assembled, permissions }).await
+        let workspace = &*permissions.workspace_now().await?;
+        let submitted = Submitted { resolved, state, assembled, permissions, workspace };
+        self.ask_prompt_hooks(submitted).await
     }
 
     /// Puts the list and the records together; `None` if there is nothing to do.

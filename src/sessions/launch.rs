@@ -32,7 +32,7 @@ use crate::errors::{ApiError, ErrorCode};
 use crate::files::ReadState;
 use crate::hooks::Hooks;
 use crate::ids::{SessionId, TurnId};
-use crate::permissions::{Grants, Permissions};
+use crate::permissions::{GrantHolder, Grants, Permissions};
 use crate::store::rows::{Change, SessionRow, TurnRow, TurnStatus};
 use crate::tools::tool::SessionContext;
 use crate::upstream::TraceHeaders;
@@ -79,7 +79,8 @@ impl Sessions {
             notices,
             hooks,
         } = prepared;
-        let permissions = self.permissions_for(request)?;
+        let holder = GrantHolder { key: caller.key.clone(), scope: caller.scope };
+        let permissions = self.permissions_for(request)?.held_by(holder);
         let body = stored_body(&resolved);
         let context = self.context(&permissions, &resolved.session, state.clone(), &body).await?;
         let stored = resolved.row.as_ref().or(resolved.origin.as_ref());
@@ -300,7 +301,7 @@ impl Sessions {
         state: Option<SessionState>,
         body: &SessionBody,
     ) -> Result<Arc<SessionContext>, ApiError> {
-        let context = SessionContext::new(Arc::clone(permissions.workspace()));
+        let context = SessionContext::new(permissions.workspace_now().await?);
         let grants = Arc::new(Grants::load(body.grants.iter().copied()));
         let context = context.at_home(self.home.clone()).with_grants(grants);
         let context = context.named(session.to_string());
@@ -308,10 +309,7 @@ impl Sessions {
         // The directory may be gone, which only the disk tells.
         let restore =
             move || context.restored(state.working_dir, ReadState::load(&state.read_state));
-        let context = RESOLVING.run(restore).await;
-        let context = context
-            .map_err(|overloaded| ApiError::new(ErrorCode::Overloaded, overloaded.to_string()))?;
-        Ok(Arc::new(context))
+        Ok(Arc::new(RESOLVING.run(restore).await?))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::execution::ask::Decision;
 use crate::hooks::{HookDecision, HookEvent, HookOutcome, HookScene, Hooks};
 use crate::json as json_text;
 use crate::permissions::Permissions;
+use crate::workspace::Workspace;
 
 /// What a request brings, for the hooks.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,8 @@ pub(super) struct Submitted<'a> {
     pub(super) assembled: &'a Assembled,
     /// Those of the request.
     pub(super) permissions: &'a Permissions,
+    /// With the additional directories of settings files.
+    pub(super) workspace: &'a Workspace,
 }
 
 /// What the hooks said before a turn.
@@ -70,9 +73,8 @@ impl Sessions {
 async fn run_hooks(
     hooks: &Hooks,
     (event, kind, members): (HookEvent, &str, Value),
-    Submitted { resolved, state, permissions, .. }: Submitted<'_>,
+    Submitted { resolved, state, permissions, workspace, .. }: Submitted<'_>,
 ) -> HookOutcome {
-    let workspace = permissions.workspace();
     if !hooks.fires(event, &[kind]) {
         return HookOutcome::default();
     }

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::running::Running;
 use crate::errors::{ApiError, ErrorCode};
 use crate::memory_budget::MemoryBudget;
+use crate::permissions::KeptGrants;
 use crate::store::Store;
 use crate::tools::toolset::Toolset;
 
@@ -23,6 +24,8 @@ pub(crate) struct Rest {
     pub(crate) memory_budget: MemoryBudget,
     /// Reads the input that a person gives instead of the model's.
     pub(crate) toolset: Toolset,
+    /// Where the rules go that people make of approvals.
+    pub(crate) kept_grants: Arc<KeptGrants>,
 }
 
 /// A list as OpenAI's are.

@@ -563,7 +563,8 @@ pub(crate) mod test_support {
                     let real_directory = directory.clone();
                     let command_line =
                         CommandLine { line, directory, real_directory, outside_sandbox };
-                    Access::Command(Box::new(OpenedCommand::for_test(command_line)))
+                    let workspace = Arc::clone(&root);
+                    Access::Command(Box::new(OpenedCommand::for_test(command_line, workspace)))
                 }
                 AccessRequest::Nothing => Access::Nothing,
             }))

@@ -1,18 +1,12 @@
 //! Tells a running server whether its workspace is trusted now.
 
-use std::fs::{self, File, Metadata};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::OFlags;
-
-use super::file::{self, DirectoryId, TrustedDirectory};
-use crate::live_file::{FileContents, FileSource, LiveFile};
-use crate::named_file::ours;
-use crate::ownership::Ownership;
+use super::file;
+use crate::live_file::{FileContents, LiveFile, OwnFile};
 use crate::sync;
-use crate::workspace::FileVersion;
+use crate::workspace::{BoundDirectory, DirectoryId, directory_there};
 
 /// Whether a workspace is trusted, and why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,20 +22,15 @@ pub(crate) enum TrustState {
 /// The list of a state directory, read again when it has changed.
 #[derive(Debug)]
 pub(crate) struct LiveTrust {
-    source: Source,
+    source: OwnFile,
     list: Mutex<LiveFile<TrustedList>>,
 }
 
-type TrustedList = Result<Arc<[TrustedDirectory]>, String>;
-
-#[derive(Debug)]
-struct Source {
-    state_dir: PathBuf,
-}
+type TrustedList = Result<Arc<[BoundDirectory]>, String>;
 
 impl LiveTrust {
     pub(crate) fn new(state_dir: &Path) -> Self {
-        let source = Source { state_dir: state_dir.to_owned() };
+        let source = OwnFile::new(state_dir, file::NAME);
         Self { source, list: Mutex::new(LiveFile::new(Ok(Arc::default()))) }
     }
 
@@ -55,12 +44,8 @@ impl LiveTrust {
     pub(crate) fn state(&self, path: &Path, opened: &DirectoryId) -> TrustState {
         let mut list = sync::lock(&self.list);
         let list = list.current(&self.source, file::MAX_BYTES, |contents, _| self.read(contents));
-        let there_now = || {
-            let metadata = fs::symlink_metadata(path).ok()?;
-            Some(DirectoryId::from_metadata(&metadata))
-        };
         match list {
-            Ok(list) => state_in(list, path, opened, there_now),
+            Ok(list) => state_in(list, path, opened, || directory_there(path)),
             Err(reason) => TrustState::Unreadable(reason.clone()),
         }
     }
@@ -79,10 +64,9 @@ impl LiveTrust {
     }
 }
 
-/// A directory that was swapped is not the trusted one, whether the server has opened the old one
-/// or the new one.
-pub(crate) fn state_in(
-    list: &[TrustedDirectory],
+/// Whether the list trusts the directory that was opened at this path.
+fn state_in(
+    list: &[BoundDirectory],
     path: &Path,
     opened: &DirectoryId,
     there_now: impl FnOnce() -> Option<DirectoryId>,
@@ -90,30 +74,5 @@ pub(crate) fn state_in(
     let Some(trusted) = list.iter().find(|trusted| trusted.path == path) else {
         return TrustState::Untrusted;
     };
-    let is_there = || there_now().is_some_and(|now| trusted.id.is(&now));
-    if trusted.id.is(opened) && is_there() { TrustState::Trusted } else { TrustState::Replaced }
-}
-
-impl Source {
-    fn path(&self) -> PathBuf {
-        self.state_dir.join(file::NAME)
-    }
-}
-
-impl FileSource for Source {
-    fn version(&self) -> io::Result<FileVersion> {
-        let metadata = fs::symlink_metadata(self.path())?;
-        Ok(FileVersion::from_metadata(&metadata))
-    }
-
-    fn open(&self) -> Result<File, String> {
-        let directory = ours::open_ours(&self.state_dir)?;
-        ours::open_in(&directory, file::NAME, OFlags::RDONLY).map_err(|error| error.to_string())
-    }
-
-    fn check(&self, metadata: &Metadata) -> Result<(), String> {
-        let ownership = Ownership::from_metadata(metadata);
-        ownership.expect_ours()?;
-        ownership.refuse_other_readers("chmod 600 it")
-    }
+    if trusted.is(opened, there_now) { TrustState::Trusted } else { TrustState::Replaced }
 }

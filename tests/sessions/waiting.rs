@@ -133,9 +133,10 @@ async fn a_changed_input_is_what_runs() {
     runs(&upstream, "a");
     talk.say("Do it.").await;
     let approval = open(&client).await.remove(0);
-    let rule = json!({ "decision": "allow", "scope": "rule" });
+    // Nobody was shown the rules of another input.
+    let rule = json!({ "decision": "allow", "scope": "rule", "updated_input": marks("b") });
     let refused = decide(&client, &approval, &rule).await;
-    assert_eq!(refused.refusal(), (400, "unsupported_value".to_owned()));
+    assert_eq!(refused.refusal(), (400, "invalid_value".to_owned()));
     for broken in [
         &b"{\"decision\":\"allow\",\"decision\":\"deny\"}"[..],
         b"{\"decision\":\"allow\"} {}",

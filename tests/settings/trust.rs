@@ -14,7 +14,7 @@ use crate::support::server::{Builder, Server};
 use crate::support::upstream::Upstream;
 use crate::turn::answers_in;
 
-const SHARED: &str = ".claude/settings.json";
+pub(super) const SHARED: &str = ".claude/settings.json";
 
 /// Runs a command beside the server, on its state directory.
 fn toolhand(server: &Server, arguments: &[&str]) -> Output {
@@ -27,7 +27,7 @@ fn toolhand(server: &Server, arguments: &[&str]) -> Output {
     command.output().expect("the binary")
 }
 
-fn trust(server: &Server, command: &str, directory: &Path) {
+pub(super) fn trust(server: &Server, command: &str, directory: &Path) {
     let output = toolhand(server, &[command, directory.to_str().expect("UTF-8")]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -44,7 +44,7 @@ fn checked(server: &Server) -> String {
     after.filter(is_about).collect::<Vec<_>>().join("\n")
 }
 
-fn builder(upstream: &Upstream) -> Builder {
+pub(super) fn builder(upstream: &Upstream) -> Builder {
     Server::builder(upstream)
         .config("approval.channel", r#""none""#)
         .file("a.txt", "needle\n")
@@ -60,7 +60,7 @@ fn read(name: &str) -> (&'static str, &'static str, Value) {
 }
 
 /// What the model is told of one call.
-async fn told(
+pub(super) async fn told(
     server: &Server,
     upstream: &Upstream,
     call: (&'static str, &'static str, Value),
@@ -85,13 +85,13 @@ async fn after_reading(
     answers_in(&upstream.requests().pop().expect("a request").json()).remove(1)
 }
 
-fn settings(server: &Server, name: &str, value: &Value) {
+pub(super) fn settings(server: &Server, name: &str, value: &Value) {
     let path = server.workspace().join(name);
     fs::create_dir_all(path.parent().expect("inside")).expect("a directory");
     fs::write(path, value.to_string()).expect("a file");
 }
 
-fn permissions(list: &str, rule: &str) -> Value {
+pub(super) fn permissions(list: &str, rule: &str) -> Value {
     json!({ "permissions": { list: [rule] } })
 }
 
@@ -404,7 +404,7 @@ async fn the_users_settings_can_be_left_out_or_be_elsewhere() {
         fs::write(builder.home().join(".claude/settings.json"), "{").expect("a file");
         let server = builder.start().await;
         let answer = told(&server, &upstream, read("a.txt")).await;
-        assert_eq!(answer.contains("forbids Read"), is_denied, "{answer}");
+        assert_eq!(answer.contains("no tool named Read"), is_denied, "{answer}");
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::agent::record::Asked;
 use crate::errors::{ApiError, ErrorCode};
-use crate::execution::ask::{About, Decision, EffectDigest, GrantScope, Question};
+use crate::execution::ask::{About, Decision, GrantScope, Question, ShownEffect};
 use crate::tools::question::NO_ANSWER;
 
 /// The most characters of feedback, and of one answer.
@@ -20,12 +20,12 @@ pub(crate) fn read_decision(asked: &Asked, body: &Value) -> Result<Decision, Api
         return Err(ApiError::new(ErrorCode::InvalidValue, "The body must be a JSON object."));
     };
     match &asked.ask.about {
-        About::Effect(shown) => of_effect(&shown.digest, body),
+        About::Effect(shown) => of_effect(shown, body),
         About::Questions { questions } => of_questions(questions, &asked.answered, body),
     }
 }
 
-fn of_effect(digest: &EffectDigest, body: &Map<String, Value>) -> Result<Decision, ApiError> {
+fn of_effect(shown: &ShownEffect, body: &Map<String, Value>) -> Result<Decision, ApiError> {
     only(body, &["decision", "scope", "feedback", "updated_input"])?;
     let scope = scope(body)?;
     let feedback = text(body.get("feedback"), "feedback")?;
@@ -35,7 +35,14 @@ fn of_effect(digest: &EffectDigest, body: &Map<String, Value>) -> Result<Decisio
         Some(_) => return Err(invalid("updated_input", "must be an object")),
     };
     match decision(body)? {
-        "allow" => Ok(Decision::Allow { digest: *digest, scope, updated_input }),
+        "allow" if scope == GrantScope::Rule && updated_input.is_some() => {
+            Err(invalid("scope", "cannot be \"rule\" for a changed input: its rules are not known"))
+        }
+        "allow" if scope == GrantScope::Rule && shown.rule_grant.is_none() => Err(invalid(
+            "scope",
+            "cannot be \"rule\" here: no rule would allow this call without asking",
+        )),
+        "allow" => Ok(Decision::Allow { digest: shown.digest, scope, updated_input }),
         _ if updated_input.is_some() => {
             Err(invalid("updated_input", "goes with the decision \"allow\" alone"))
         }
@@ -92,11 +99,8 @@ fn scope(body: &Map<String, Value>) -> Result<GrantScope, ApiError> {
         None | Some(Value::Null) => Ok(GrantScope::Once),
         Some(Value::String(word)) if word == "once" => Ok(GrantScope::Once),
         Some(Value::String(word)) if word == "session" => Ok(GrantScope::Session),
-        Some(Value::String(word)) if word == "rule" => {
-            let message = "`scope` \"rule\" is not supported yet; \"once\" and \"session\" are.";
-            Err(ApiError::new(ErrorCode::UnsupportedValue, message).param("scope"))
-        }
-        Some(_) => Err(invalid("scope", "must be \"once\" or \"session\"")),
+        Some(Value::String(word)) if word == "rule" => Ok(GrantScope::Rule),
+        Some(_) => Err(invalid("scope", "must be \"once\", \"session\" or \"rule\"")),
     }
 }
 
@@ -168,8 +172,8 @@ mod tests {
             (json!({ "decision": "deny", "feedback": "later" }), "deny later"),
             (json!({ "decision": "deny", "updated_input": {} }), "InvalidValue updated_input"),
             (json!({ "decision": "allow", "updated_input": "x" }), "InvalidValue updated_input"),
-            (json!({ "decision": "allow", "scope": "rule" }), "UnsupportedValue scope"),
-            (json!({ "decision": "deny", "scope": "rule" }), "UnsupportedValue scope"),
+            (json!({ "decision": "allow", "scope": "rule" }), "InvalidValue scope"),
+            (json!({ "decision": "deny", "scope": "rule" }), "deny "),
             (json!({ "decision": "allow", "scope": "Session" }), "InvalidValue scope"),
             (json!({ "decision": "allow", "scope": 1 }), "InvalidValue scope"),
             (json!({ "decision": "Allow" }), "InvalidValue decision"),
@@ -188,6 +192,21 @@ mod tests {
         ] {
             assert_eq!(read(&ask, &body), expected, "{body}");
         }
+    }
+
+    #[test]
+    fn rules_are_kept_only_where_some_would_do_and_for_what_was_shown() {
+        let mut ask = effect_ask(0, "KXRT");
+        let rule = json!({ "decision": "allow", "scope": "rule" });
+        assert_eq!(read(&ask, &rule), "InvalidValue scope");
+        if let About::Effect(shown) = &mut ask.ask.about {
+            let workspace = json!({ "path": "/ws", "device": "1", "inode": "2" });
+            let grant = json!({ "rules": ["Bash(make)"], "workspace": workspace });
+            shown.rule_grant = serde_json::from_value(grant).unwrap();
+        }
+        assert_eq!(read(&ask, &rule), "Rule");
+        let changed = json!({ "decision": "allow", "scope": "rule", "updated_input": {} });
+        assert_eq!(read(&ask, &changed), "InvalidValue scope");
     }
 
     #[test]

@@ -227,7 +227,7 @@ pub(crate) mod test_support {
             why: Some("there is no sandbox to run it in".to_owned()),
             remedy: "with a rule".to_owned(),
             risks: Vec::new(),
-            suggestions: Vec::new(),
+            rule_grant: None,
         });
         asked(slot, code, Ask { tool: "Bash".to_owned(), headline: format!("make {slot}"), about })
     }

@@ -430,7 +430,7 @@ fn effect(digest: u8) -> Ask {
             why: None,
             remedy: "a rule would allow it".to_owned(),
             risks: Vec::new(),
-            suggestions: Vec::new(),
+            rule_grant: None,
         }),
     }
 }

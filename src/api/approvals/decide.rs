@@ -13,6 +13,7 @@ use crate::errors::{ApiError, ErrorCode};
 use crate::http::body;
 use crate::limits::Limits;
 use crate::memory_budget::MemoryBudget;
+use crate::permissions::GrantHolder;
 use crate::sessions::id_sources::IdSources;
 use crate::sessions::rest::Rest;
 
@@ -33,5 +34,6 @@ pub(crate) async fn decide(
     let body = serde_json::from_slice(&body).map_err(|error| {
         ApiError::new(ErrorCode::InvalidJson, format!("The body is not valid JSON: {error}."))
     })?;
-    Ok(Json(rest.decide(context.scope, &id, &body).await?))
+    let holder = GrantHolder { key: context.key_id, scope: context.scope };
+    Ok(Json(rest.decide(holder, &id, &body).await?))
 }

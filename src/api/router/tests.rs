@@ -1,6 +1,7 @@
 //! Tests every route, and the checks before it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -24,7 +25,7 @@ use crate::http::hosts::{AllowedHosts, HostPolicy};
 use crate::http::peer::Peer;
 use crate::limits::Limits;
 use crate::memory_budget::MemoryBudget;
-use crate::permissions::{Mode, Permissions};
+use crate::permissions::{KeptGrants, Mode, Permissions};
 use crate::processes::sandbox::{Sandbox, SandboxSettings};
 use crate::processes::{Environment, Runner};
 use crate::sessions::Sessions;
@@ -107,6 +108,7 @@ fn state(keys: Keys) -> ApiState {
             running,
             memory_budget: memory_budget.clone(),
             toolset: Toolset::default(),
+            kept_grants: Arc::new(KeptGrants::new(Path::new("/nonexistent"), &[])),
         }),
         validation: Arc::new(Context {
             toolset: Toolset::default(),

@@ -238,7 +238,7 @@ impl Pipeline {
                 why: asked.why().map(str::to_owned),
                 remedy: asked.remedy().to_owned(),
                 risks: asked.risks().iter().map(ShownRisk::from).collect(),
-                suggestions: asked.suggestions(),
+                rule_grant: asked.rule_grant().cloned().map(Box::new),
             }),
         })))
     }

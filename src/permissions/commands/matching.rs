@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::part::{Assignment, Part, joined};
+use super::part::{Assignment, Part, Redirect, RedirectKind, joined};
 use super::pattern::BashPattern;
+use super::reach;
+use super::risks::signs;
 use super::word::Word;
 use super::wrappers::unwrapped;
 use super::{ParsedCommand, UnparsedCommand};
@@ -86,6 +88,11 @@ impl UnparsedCommand {
 
 impl Part {
     pub(crate) fn is_allowed_by(&self, patterns: &[&BashPattern]) -> bool {
+        let (literal, patterns): (Vec<&BashPattern>, Vec<&BashPattern>) =
+            patterns.iter().partition(|pattern| pattern.is_literal());
+        if literal.into_iter().any(|pattern| self.is_literally(pattern)) {
+            return true;
+        }
         if self.is_evaluation || !self.assignments.iter().all(is_harmless) {
             return false;
         }
@@ -109,6 +116,48 @@ impl Part {
             }
         }
     }
+}
+
+impl Part {
+    /// Whether the part is what the pattern says, and nothing beside its words decides what it
+    /// does: no variable, no expansion, no input.
+    fn is_literally(&self, pattern: &BashPattern) -> bool {
+        let is_input = |redirect: &Redirect| {
+            matches!(
+                redirect.kind,
+                RedirectKind::Read | RedirectKind::ReadWrite | RedirectKind::Text
+            )
+        };
+        let has_more = self.is_evaluation
+            || !self.assignments.is_empty()
+            || self.redirects.iter().any(is_input)
+            || self.words.iter().any(|word| word.literal().is_none());
+        !has_more && pattern.matches(&self.text()) && !self.runs_its_input()
+    }
+
+    /// Whether a pipe to it could make it do anything.
+    fn runs_its_input(&self) -> bool {
+        match reach::reached(std::slice::from_ref(self)) {
+            Ok(reached) => reached.iter().any(|reached| runs_its_input(&reached.part)),
+            Err(_) => true,
+        }
+    }
+}
+
+fn runs_its_input(part: &Part) -> bool {
+    let Some(program) = part.program() else { return false };
+    if matches!(program, "xargs" | "parallel") {
+        return true;
+    }
+    let is_shell = signs::SHELLS.contains(&program);
+    let is_interpreter = signs::INTERPRETERS.contains(&program) || program.starts_with("python3.");
+    let mut arguments = part.words[1..].iter().filter_map(Word::literal);
+    let names_input = |argument: &str| {
+        let is_flag_s = || argument.starts_with('-') && argument.contains('s');
+        matches!(argument, "-" | "/dev/stdin" | "/dev/fd/0") || (is_shell && is_flag_s())
+    };
+    let has_script = arguments.clone().any(|argument| !argument.starts_with('-'));
+    (is_shell || is_interpreter) && (!has_script || arguments.any(names_input))
 }
 
 /// Whether allow rules may look past the assignment.

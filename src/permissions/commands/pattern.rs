@@ -8,6 +8,8 @@ pub(crate) struct BashPattern {
     texts: Vec<String>,
     /// The same without the ` *` at the end, if it ends so.
     without_arguments: Option<Vec<String>>,
+    /// Covers a part only as it is written, with nothing that changes what it does.
+    is_literal: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,7 +59,16 @@ impl BashPattern {
             }
             _ => None,
         };
-        Ok(Self { texts, without_arguments })
+        Ok(Self { texts, without_arguments, is_literal: false })
+    }
+
+    /// Makes it cover a part only as it is written.
+    pub(crate) fn make_literal(&mut self) {
+        self.is_literal = true;
+    }
+
+    pub(super) fn is_literal(&self) -> bool {
+        self.is_literal
     }
 
     /// The pattern that matches `text` and nothing else, as one writes it.

@@ -12,7 +12,7 @@ use self::signs::{
     discards, is_disguised, names_environment, sets_user, steers_programs,
 };
 
-mod signs;
+pub(super) mod signs;
 #[cfg(test)]
 mod tests;
 

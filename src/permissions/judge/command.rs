@@ -115,6 +115,18 @@ impl Policy {
         self.judge_by_allow_rules(tool, command)
     }
 
+    /// The files of the command that it asks about, then those that its output goes to.
+    pub(in crate::permissions) fn files_for_rules<'a>(
+        &self,
+        tool: &str,
+        command: &'a CommandAnalysis,
+    ) -> [Vec<&'a CommandFile>; 2] {
+        let asks = |file: &&CommandFile| self.asks_about_file(tool, file).is_some();
+        let (asked, others) = command.files.iter().partition::<Vec<_>, _>(asks);
+        let is_output = |file: &&CommandFile| file.is_redirect() && file.is_written();
+        [asked, others.into_iter().filter(is_output).collect()]
+    }
+
     /// What is asked about although a mode or a rule for many commands would allow it.
     fn asks_in_every_mode_about(
         &self,

@@ -10,9 +10,11 @@ use crate::agent::asking::choice::choices;
 use crate::agent::asking::decision::read_decision;
 use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
+use crate::blocking::FILES;
 use crate::errors::{ApiError, ErrorCode};
-use crate::execution::ask::{About, Decision, Question, ShownEffect, ShownRisk};
+use crate::execution::ask::{About, Decision, GrantScope, Question, ShownEffect, ShownRisk};
 use crate::ids::{ApprovalId, Scope, SessionId, TurnId};
+use crate::permissions::{GrantHolder, KeepError, KeptGrants, RuleGrant};
 use crate::sessions::decisions::{asked, decide};
 use crate::sessions::open_approvals::{approvals_of, is_open, open_approvals};
 use crate::store::rows::ApprovalRow;
@@ -30,7 +32,7 @@ pub(crate) struct ApprovalItem {
     effect: Option<String>,
     /// What speaks against it, the gravest first.
     risks: Vec<ShownRisk>,
-    /// Rules that would allow exactly this.
+    /// The rules that the scope `rule` keeps. Empty: none can allow this.
     suggestions: Vec<String>,
     choices: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,14 +58,15 @@ impl Rest {
         Ok(Page::new(readable.collect(), false))
     }
 
-    /// Records a decision, and sends it to the turn if that still waits. `body` is
-    /// the request's.
+    /// Records a decision, keeps its rules, and sends it to the turn if that still waits. `body`
+    /// is the request's.
     pub(crate) async fn decide(
         &self,
-        scope: Scope,
+        holder: GrantHolder,
         id: &str,
         body: &Value,
     ) -> Result<Closed, ApiError> {
+        let scope = holder.scope;
         let id = ApprovalId::parse(id).unwrap_or_else(ApprovalId::random);
         let rows = self.store.approvals(scope, ApprovalKey::Id(id)).await?;
         let found = rows.into_iter().next().and_then(|row| Some((asked(&row)?, row)));
@@ -73,20 +76,52 @@ impl Rest {
         }
         let decision = read_decision(&asked, body)?;
         self.check_updated_input(&asked.ask.tool, &decision)?;
+        let kept = rules_to_keep(&asked, &decision).map(|grant| (holder, grant));
+        if let Some((holder, grant)) = kept.clone() {
+            // The person can still decide otherwise.
+            self.with_kept_grants(move |kept| kept.check(&holder, &grant)).await?;
+        }
         match self.store.commit(vec![decide(row.id.clone(), &decision)]).await {
             Ok(()) => {}
             Err(StoreError::Conflict) => return Err(closed()),
             Err(error) => return Err(error.into()),
         }
+        let kept = match kept {
+            Some((holder, grant)) => {
+                self.with_kept_grants(move |kept| kept.keep(&holder, &grant)).await
+            }
+            None => Ok(()),
+        };
         if let Some(turn) = self.running.find(scope, &row.turn) {
             turn.decide(Decided { approval: row.id.clone(), slot: asked.slot, decision });
         }
+        // The call is allowed all the same, this once.
+        kept?;
         let ApprovalRow { id, session, turn, .. } = row;
         Ok(Closed { id, object: "approval", session, turn, decided: true })
     }
 }
 
 impl Rest {
+    async fn with_kept_grants(
+        &self,
+        change: impl FnOnce(&KeptGrants) -> Result<(), KeepError> + Send + 'static,
+    ) -> Result<(), ApiError> {
+        let kept = Arc::clone(&self.kept_grants);
+        let done = FILES.run(move || change(&kept)).await?;
+        done.map_err(|error| {
+            let code = match error {
+                KeepError::TooMany(_) | KeepError::TooLarge(_) => ErrorCode::InvalidValue,
+                KeepError::Unreadable { .. } | KeepError::Unwritten { .. } => {
+                    ErrorCode::StoreUnavailable
+                }
+            };
+            tracing::warn!(%error, "a rule was not kept");
+            let message = format!("The rule is not kept: {error}.");
+            ApiError::new(code, message).param("scope")
+        })
+    }
+
     /// Refuses an input that the tool cannot read, while the person can still correct it. A tool
     /// that is gone is told of when the call is judged.
     fn check_updated_input(&self, tool: &str, decision: &Decision) -> Result<(), ApiError> {
@@ -124,11 +159,22 @@ impl Rest {
     }
 }
 
+/// The rules that the person was shown, if they are to be kept.
+fn rules_to_keep(asked: &Asked, decision: &Decision) -> Option<Box<RuleGrant>> {
+    match (&asked.ask.about, decision) {
+        (About::Effect(shown), Decision::Allow { scope: GrantScope::Rule, .. }) => {
+            shown.rule_grant.clone()
+        }
+        _ => None,
+    }
+}
+
 fn item(row: &ApprovalRow, asked: Asked) -> ApprovalItem {
     let choices = choices(&asked.ask);
     let questions = asked.unanswered().to_vec();
     let (effect, questions, risks, suggestions) = match asked.ask.about {
-        About::Effect(ShownEffect { markdown, risks, suggestions, .. }) => {
+        About::Effect(ShownEffect { markdown, risks, rule_grant, .. }) => {
+            let suggestions = rule_grant.map(|grant| grant.rules).unwrap_or_default();
             (Some(markdown), None, risks, suggestions)
         }
         About::Questions { .. } => (None, Some(questions), Vec::new(), Vec::new()),

@@ -1,5 +1,7 @@
 //! Tests the REST routes over a store in memory.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -7,8 +9,9 @@ use crate::agent::events::TurnEvent;
 use crate::agent::record::{Asked, Entry};
 use crate::clock;
 use crate::execution::ask::{About, Ask, Decision, Question, ShownEffect};
-use crate::ids::{ApprovalId, Scope, SessionId};
+use crate::ids::{ApprovalId, KeyId, Scope, SessionId};
 use crate::memory_budget::MemoryBudget;
+use crate::permissions::GrantHolder;
 use crate::sessions::running::retold_samples;
 use crate::sessions::running::{Position, Subscriber};
 use crate::store::memory::{MemoryStore, samples};
@@ -22,7 +25,12 @@ fn rest() -> (Rest, Arc<MemoryStore>) {
     let store: Arc<dyn Store> = memory.clone();
     let running = Arc::new(Running::new(Arc::clone(&store)));
     let (memory_budget, toolset) = (MemoryBudget::new(1 << 20), Toolset::default());
-    (Rest { store, running, memory_budget, toolset }, memory)
+    let kept_grants = Arc::new(KeptGrants::new(Path::new("/nonexistent"), &[]));
+    (Rest { store, running, memory_budget, toolset, kept_grants }, memory)
+}
+
+fn holder(scope: Scope) -> GrantHolder {
+    GrantHolder { key: KeyId::new("k"), scope }
 }
 
 fn named(key: &str, name: &str, model: Option<&str>) -> SessionRow {
@@ -58,7 +66,7 @@ fn effect() -> About {
         why: None,
         remedy: String::new(),
         risks: Vec::new(),
-        suggestions: Vec::new(),
+        rule_grant: None,
     })
 }
 
@@ -177,8 +185,8 @@ async fn what_is_anothers_reads_as_unknown_everywhere() {
         assert_eq!(stream.unwrap_err(), unknown);
     }
     for id in curious(approval.as_str()) {
-        let unknown = rest.decide(other, "appr_0", allow).await.unwrap_err();
-        assert_eq!(rest.decide(other, &id, allow).await.unwrap_err(), unknown);
+        let unknown = rest.decide(holder(other), "appr_0", allow).await.unwrap_err();
+        assert_eq!(rest.decide(holder(other), &id, allow).await.unwrap_err(), unknown);
     }
     for list in [
         json(&rest.sessions(other, None, 20).await.unwrap()),
@@ -213,9 +221,9 @@ async fn an_approval_is_listed_and_decided_once() {
     assert_eq!(turns["data"], expected);
 
     let allow = json!({ "decision": "allow", "scope": "session" });
-    rest.decide(session.scope, id.as_str(), &allow).await.unwrap();
+    rest.decide(holder(session.scope), id.as_str(), &allow).await.unwrap();
     for body in [allow, json!({ "decision": "deny" }), json!("junk")] {
-        let refused = rest.decide(session.scope, id.as_str(), &body).await.unwrap_err();
+        let refused = rest.decide(holder(session.scope), id.as_str(), &body).await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::ApprovalClosed);
     }
 
@@ -241,12 +249,14 @@ async fn a_decision_that_says_something_else_decides_nothing() {
         (&of_question, json!({ "decision": "allow" }), ErrorCode::InvalidValue),
         (&of_question, json!({ "answers": { "What?": "this" } }), ErrorCode::InvalidValue),
     ] {
-        let refused = rest.decide(session.scope, id.as_str(), &body).await.unwrap_err();
+        let refused = rest.decide(holder(session.scope), id.as_str(), &body).await.unwrap_err();
         assert_eq!(refused.code, code, "{body}");
     }
     let answers = json!({ "answers": { "Which?": "this" } });
-    rest.decide(session.scope, of_question.as_str(), &answers).await.unwrap();
-    rest.decide(session.scope, of_effect.as_str(), &json!({ "decision": "deny" })).await.unwrap();
+    rest.decide(holder(session.scope), of_question.as_str(), &answers).await.unwrap();
+    rest.decide(holder(session.scope), of_effect.as_str(), &json!({ "decision": "deny" }))
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -257,14 +267,14 @@ async fn who_cancels_a_suspended_turn_denies_what_it_asked() {
     let decided = asks(&store, &turn, session.scope, effect()).await;
     let open = asks(&store, &turn, session.scope, question()).await;
     let allow = json!({ "decision": "allow" });
-    rest.decide(session.scope, decided.as_str(), &allow).await.unwrap();
+    rest.decide(holder(session.scope), decided.as_str(), &allow).await.unwrap();
 
     for is_first in [true, false] {
         let cancelled = json(&rest.cancel(session.scope, turn.id.as_str()).await.unwrap());
         assert_eq!(cancelled["cancelled"], is_first);
     }
 
-    let refused = rest.decide(session.scope, open.as_str(), &allow).await.unwrap_err();
+    let refused = rest.decide(holder(session.scope), open.as_str(), &allow).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::ApprovalClosed);
     let rows = store.approvals(session.scope, ApprovalKey::Turn(turn.id)).await.unwrap();
     let decision = |id| {

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use crate::blocking::RESOLVING;
 use crate::markdown;
-use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
+use crate::permissions::{AccessKind, AccessRequest, AskedAccess, OpenedCommand, Permit};
 use crate::processes::sandbox::{Confined, Sandbox};
 use crate::processes::{
     Command, EndCause, Exit, FinalDirectory, Finished, Limits, RunError, Runner,
@@ -22,6 +22,7 @@ use crate::processes::{
 use crate::settings_files::SettingsFiles;
 use crate::text;
 use crate::tools::tool::{CallContext, Preview, Tool, ToolError, ToolOutput, Truncation};
+use crate::workspace::Workspace;
 
 /// The shell of every command. It is never the user's own shell, which would run start files.
 const SHELL: &str = "/bin/bash";
@@ -91,11 +92,13 @@ impl Bash {
         Self { escape, ..self }
     }
 
-    /// What confines a command of the session; `None` where no sandbox holds.
-    async fn confined(&self, context: &CallContext) -> Result<Option<Confined>, ToolError> {
-        let session = &context.session;
-        let roots = session.workspace.real_roots().map(Path::to_owned).collect();
-        let confined = self.sandbox.confine(roots, session.name()).await;
+    /// What confines a command of the session to these roots; `None` where no sandbox holds.
+    async fn confined(
+        &self,
+        roots: Vec<PathBuf>,
+        context: &CallContext,
+    ) -> Result<Option<Confined>, ToolError> {
+        let confined = self.sandbox.confine(roots, context.session.name()).await;
         confined.map_err(|error| {
             ToolError::Failed(format!("no directory for temporary files: {error}"))
         })
@@ -165,16 +168,21 @@ impl Tool for Bash {
     ) -> Result<ToolOutput, ToolError> {
         let permitted =
             permit.command().ok_or_else(|| ToolError::failed("no command was permitted"))?;
-        let text = permitted.line.as_str();
+        let OpenedCommand { command_line, workspace, .. } = permitted;
+        let text = command_line.line.as_str();
         let (time, mut notes) = self.time(input.timeout);
-        let confined =
-            if permitted.outside_sandbox { None } else { self.confined(&context).await? };
+        let roots = workspace.real_roots().map(Path::to_owned).collect();
+        let confined = if command_line.outside_sandbox {
+            None
+        } else {
+            self.confined(roots, &context).await?
+        };
         let confinement = confined.as_ref().map(|confined| Arc::clone(&confined.confinement));
         let level = confinement.as_ref().map(|confinement| confinement.level);
         let command = Command {
             program: self.shell.clone(),
             arguments: arguments(text),
-            directory: permitted.directory.clone(),
+            directory: command_line.directory.clone(),
             confinement,
             kept_alive: confined.as_ref().map(Confined::guard),
         };
@@ -185,7 +193,7 @@ impl Tool for Bash {
             .run(&command, limits, &context.cancelled)
             .await
             .map_err(|error| not_run(&error, text, &context))?;
-        notes.extend(follow(&finished, &context));
+        notes.extend(follow(&finished, workspace, &context));
         notes.extend(confined.as_ref().and_then(answer::cut_short));
         if let Some(confined) = confined {
             let changed = tokio::task::spawn_blocking(move || confined.changed_control_files());
@@ -214,7 +222,7 @@ impl Bash {
 
 /// Moves the session's working directory to the one in which the command ended, if that lies
 /// in the workspace. Returns a note if the working directory was reset instead.
-fn follow(finished: &Finished, context: &CallContext) -> Option<String> {
+fn follow(finished: &Finished, workspace: &Workspace, context: &CallContext) -> Option<String> {
     if finished.cause != EndCause::ItsOwn || !matches!(finished.exit, Some(Exit::Code(_))) {
         return None;
     }
@@ -222,7 +230,7 @@ fn follow(finished: &Finished, context: &CallContext) -> Option<String> {
         FinalDirectory::Not => None,
         FinalDirectory::To(directory) => {
             let directory = Path::new(directory);
-            if context.session.workspace.resolve(directory).is_ok() {
+            if workspace.resolve(directory).is_ok() {
                 context.session.set_working_dir(directory.to_owned());
                 return None;
             }

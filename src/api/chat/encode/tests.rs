@@ -74,7 +74,7 @@ fn asked() -> Vec<Asked> {
         why: None,
         remedy: String::new(),
         risks: Vec::new(),
-        suggestions: Vec::new(),
+        rule_grant: None,
     };
     let single = ShownEffect { grant: None, ..effect.clone() };
     vec![

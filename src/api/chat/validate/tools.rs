@@ -170,8 +170,8 @@ fn read_object(raw: &RawValue, is_there: &dyn Fn(&str) -> bool) -> Result<Choice
     if kind == "allowed_tools" {
         return read_allowed(&object, is_there);
     }
-    named(&object, "tool_choice", is_there)?;
-    Ok(Choice { choice: ToolChoice::Named(raw.to_owned()), only: None })
+    let name = named(&object, "tool_choice", is_there)?;
+    Ok(Choice { choice: ToolChoice::Named { name, object: raw.to_owned() }, only: None })
 }
 
 /// The name in `{type: "function", function: {name}}` or the same form for `custom`.

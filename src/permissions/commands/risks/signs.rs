@@ -38,8 +38,9 @@ pub(super) const TAMPERING: [&str; 22] = [
     "useradd",
     "usermod",
 ];
-pub(super) const SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "rbash", "sh", "zsh"];
-pub(super) const INTERPRETERS: [&str; 17] = [
+pub(in crate::permissions::commands) const SHELLS: [&str; 8] =
+    ["ash", "bash", "dash", "fish", "ksh", "rbash", "sh", "zsh"];
+pub(in crate::permissions::commands) const INTERPRETERS: [&str; 17] = [
     "awk",
     "bun",
     "deno",

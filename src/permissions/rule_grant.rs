@@ -1,0 +1,83 @@
+//! Finds the rules that would allow what a person is asked about, and nothing else.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::judge::{HookOpinion, Policy, PolicyVerdict};
+use super::kept_grants::RuleGrant;
+use super::opened_command::{CommandAnalysis, CommandFile};
+use super::path_pattern::PathPattern;
+use super::{Access, Permissions};
+use crate::workspace::{BoundDirectory, DirectoryId, Target};
+
+impl Permissions {
+    /// The rules that a person can keep for this holder and workspace. `None` where no rule
+    /// would do: a deny or an ask rule, a hook, a critical removal or a missing sandbox asks all
+    /// the same.
+    pub(super) fn rule_grant(&self, tool: &str, access: &Access) -> Option<RuleGrant> {
+        let kept = self.kept.as_ref().filter(|_| self.holder.is_some())?;
+        let allow = |rules: &Vec<String>| {
+            let is_short = !rules.is_empty() && rules.len() <= RuleGrant::MAX_RULES;
+            let parsed = kept.parsed(rules).filter(|_| is_short);
+            parsed.is_some_and(|parsed| {
+                let mut policy = self.policy.clone();
+                Arc::make_mut(&mut policy.rules).add_from(&parsed, true);
+                // What a hook allows is for this one call.
+                if policy.hooks == HookOpinion::Allows {
+                    policy.hooks = HookOpinion::None;
+                }
+                matches!(policy.judge(tool, self.effect_of(access)), PolicyVerdict::Allow(_))
+            })
+        };
+        let rules = candidates(&self.policy, tool, access).into_iter().find(allow)?;
+        let path = self.workspace.root().to_owned();
+        let metadata = self.workspace.root_metadata().ok()?;
+        let workspace = BoundDirectory { path, id: DirectoryId::from_metadata(&metadata) };
+        let directory = match access {
+            Access::Command(command) => Some(command.command_line.real_directory.clone()),
+            _ => None,
+        };
+        let is_text = |path: &Path| path.to_str().is_some();
+        let are_texts = is_text(&workspace.path) && directory.as_deref().is_none_or(is_text);
+        are_texts.then_some(RuleGrant { rules, workspace, directory })
+    }
+}
+
+/// Lists of rules that may do, the narrowest first.
+fn candidates(policy: &Policy, tool: &str, access: &Access) -> Vec<Vec<String>> {
+    match access {
+        Access::Read(target) => vec![for_target(tool, target)],
+        Access::Search(scope) => vec![for_target(tool, scope.target())],
+        // Whatever tool edits the file, as for a session.
+        Access::Write(target) => vec![for_target("Edit", target)],
+        Access::Command(command) => for_command(policy, tool, command.analysis()),
+        Access::Nothing => Vec::new(),
+    }
+}
+
+fn for_target(word: &str, target: &Target) -> Vec<String> {
+    exact(word, target.real_path()).into_iter().collect()
+}
+
+fn for_command(policy: &Policy, tool: &str, command: &CommandAnalysis) -> Vec<Vec<String>> {
+    let [asked, outputs] = policy.files_for_rules(tool, command);
+    let of_files = |files: &[&CommandFile]| files.iter().map(|file| for_file(file)).collect();
+    let (asked, outputs): (Option<Vec<String>>, Option<Vec<String>>) =
+        (of_files(&asked), of_files(&outputs));
+    let Some(asked) = asked else { return Vec::new() };
+    let exact = command.exact_rules(tool).unwrap_or_default();
+    let with_files = [exact, asked.clone()].concat();
+    let with_outputs = outputs.map(|outputs| [with_files.clone(), outputs].concat());
+    [asked, with_files].into_iter().chain(with_outputs).collect()
+}
+
+fn for_file(file: &CommandFile) -> Option<String> {
+    exact(if file.is_written() { "Edit" } else { "Read" }, file.leads_to())
+}
+
+fn exact(word: &str, path: &Path) -> Option<String> {
+    Some(format!("{word}({})", PathPattern::exact(path)?))
+}
+
+#[cfg(test)]
+mod tests;
