@@ -1,5 +1,7 @@
 //! Tests what the operator's hooks do to prompts, calls and turns, as client and model see it.
 
+mod ending;
+
 use std::path::Path;
 
 use serde_json::{Value, json};

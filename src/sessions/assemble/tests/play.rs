@@ -115,6 +115,7 @@ impl Script {
             calls: ids.iter().map(open).collect(),
             asked: Vec::new(),
             asked_by: Vec::new(),
+            ends_with: None,
         });
         self.client_calls = clients.iter().map(|id| call(id)).collect();
         self
@@ -142,6 +143,7 @@ impl Script {
             calls: vec![OpenCall::Waiting],
             asked: vec![asked],
             asked_by: Vec::new(),
+            ends_with: None,
         });
         self
     }
