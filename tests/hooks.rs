@@ -1,6 +1,7 @@
 //! Tests what the operator's hooks do to prompts, calls and turns, as client and model see it.
 
 mod ending;
+mod session_end;
 
 use std::path::Path;
 

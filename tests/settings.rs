@@ -6,5 +6,5 @@ mod http;
 mod limits;
 mod models;
 mod tools;
-mod trust;
+pub(crate) mod trust;
 mod upstream;

@@ -20,6 +20,12 @@ use crate::store::rows::{EntryRow, TurnRow};
 pub(crate) struct SessionBody {
     /// Effects that a person allowed for the session.
     pub(crate) grants: Vec<EffectDigest>,
+    /// The root of the workspace of its last turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) workspace: Option<String>,
+    /// The working directory after its last turn, unless it is that root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) working_dir: Option<String>,
 }
 
 /// What a turn began with, and what held after it.
