@@ -112,8 +112,6 @@ mod tests {
 
     use super::*;
     use crate::hooks::HookPrograms;
-    use crate::processes::sandbox::{Sandbox, SandboxSettings};
-    use crate::processes::test_support::runner;
 
     fn open(directory: &Path) -> Arc<Workspace> {
         Arc::new(Workspace::open(vec![directory.to_owned()]).unwrap())
@@ -121,11 +119,8 @@ mod tests {
 
     fn told_by(line: &str, main: &Path, further: &Path) -> SessionEndHooks {
         let hook = format!("event = \"SessionEnd\"\nmatcher = 'other'\ncommand = '{line}'");
-        let runner = runner();
-        let sandbox = Sandbox::new(runner.clone(), SandboxSettings::default());
-        let programs = HookPrograms { runner, sandbox, is_sandbox_required: false };
         SessionEndHooks {
-            hooks: Hooks::new(vec![toml::from_str(&hook).unwrap()], programs),
+            hooks: Hooks::new(vec![toml::from_str(&hook).unwrap()], HookPrograms::samples()),
             mode: "default".to_owned(),
             main_workspace: open(main),
             further_workspaces: vec![open(further)],

@@ -2,16 +2,11 @@
 
 use super::*;
 use crate::hooks::{HookDecision, HookOutcome, HookPrograms};
-use crate::processes::sandbox::{Sandbox as CommandSandbox, SandboxSettings};
-use crate::processes::test_support::runner;
 
 /// A hook is asked before the turn ends. The test says what it answers.
 fn asking_before_the_end(start: &mut TurnStart) {
     let hook = toml::from_str("event = \"Stop\"\ncommand = \"unused\"").unwrap();
-    let runner = runner();
-    let sandbox = CommandSandbox::new(runner.clone(), SandboxSettings::default());
-    let programs = HookPrograms { runner, sandbox, is_sandbox_required: false };
-    start.pipeline.hooks = Hooks::new(vec![hook], programs);
+    start.pipeline.hooks = Hooks::new(vec![hook], HookPrograms::samples());
 }
 
 fn one_text(start: &mut TurnStart) {

@@ -7,7 +7,6 @@ use serde_json::json;
 use super::*;
 use crate::execution::ask::{About, GrantScope};
 use crate::hooks::{HookPrograms, HookSetting};
-use crate::processes::test_support::runner;
 
 const ALLOWS: &str = r#"echo '{"hookSpecificOutput":{"permissionDecision":"allow"}}'"#;
 const ASKS: &str = r#"echo '{"hookSpecificOutput":{"permissionDecision":"ask","permissionDecisionReason":"sure?"}}'"#;
@@ -85,13 +84,7 @@ fn hooks_of(hooks: &[(&str, &str, &str)]) -> Hooks {
         let setting = json!({"event": event, "matcher": matcher, "command": command});
         serde_json::from_value::<HookSetting>(setting).unwrap()
     };
-    let runner = runner();
-    let programs = HookPrograms {
-        sandbox: processes::sandbox::Sandbox::new(runner.clone(), SandboxSettings::default()),
-        runner,
-        is_sandbox_required: false,
-    };
-    Hooks::new(hooks.iter().map(setting).collect(), programs)
+    Hooks::new(hooks.iter().map(setting).collect(), HookPrograms::samples())
 }
 
 fn write(path: &str) -> Value {
