@@ -120,10 +120,11 @@ async fn all_hooks_of_an_event_run_at_the_same_time() {
 }
 
 /// What goes wrong, and what the person is told of it.
-const BROKEN: [(&str, &str); 9] = [
+const BROKEN: [(&str, &str); 10] = [
     ("command = 'sleep 1000'\ntimeout = '100ms'", "took longer than 100ms and was ended"),
     ("command = 'trap \"\" TERM; echo {; while :; do :; done'\ntimeout = '100ms'", "took longer"),
     ("command = 'printf %s \"{\\\"decision\\\": \\\"blo\"'", "printed JSON that cannot be read"),
+    ("command = '''printf \"{\\xff\\xfe\\x00\"'''", "printed JSON that cannot be read"),
     ("command = 'head -c 300 /dev/urandom | tr -d {; exit 7'", "ended with code 7"),
     ("command = 'kill -KILL $$'", "was ended by signal 9"),
     ("command = '/nonexistent/hook'", "ended with code 127"),
@@ -162,6 +163,17 @@ async fn a_broken_hook_takes_nothing_from_the_others() {
     let outcome = before_call(&[BROKEN[4].0, "command = 'echo no >&2; exit 2'", BROKEN[5].0]).await;
     assert_eq!(outcome.decision, HookDecision::Deny("no".to_owned()));
     assert_eq!(outcome.notices.len(), 2);
+}
+
+#[tokio::test]
+async fn k1_a_hook_that_forks_without_end_is_ended() {
+    let marker = marker();
+    let line = format!(
+        "command = 'for i in $(seq 700); do bash -c \"exec -a {marker} sleep 1000\" & done; wait'"
+    );
+    let outcome = before_call(&[&line]).await;
+    assert!(outcome.notices[0].contains("started too many processes"), "{outcome:?}");
+    assert!(processes_with(&marker).is_empty());
 }
 
 #[tokio::test]

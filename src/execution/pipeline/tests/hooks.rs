@@ -232,6 +232,29 @@ async fn what_a_person_changes_is_put_to_the_hooks_as_well() {
 }
 
 #[tokio::test]
+async fn what_hooks_say_of_a_persons_input_counts_as_of_the_models() {
+    let says = r#"{"continue":false,"stopReason":"enough","systemMessage":"seen"}"#;
+    let line = format!("grep -q evil && echo '{says}'; true");
+    let ground = Ground::hooked(&off(), &[("PreToolUse", "Write", &line)]);
+    let call = ToolCall { id: "c".into(), name: "Write".into(), input: write("a") };
+    let admitted = ground.pipeline.admit(call).unwrap();
+    let judged = ground.pipeline.judge(admitted.again().unwrap(), &ground.context, None).await;
+    let Judged::Asked(ask) = judged else { panic!() };
+    let About::Effect(effect) = ask.about else { panic!() };
+    let updated_input = Some(write("evil"));
+    let (digest, scope) = (effect.digest, GrantScope::Once);
+    let decision = Decision::Allow { digest, scope, updated_input };
+
+    let again = admitted.again().unwrap();
+    let judged = ground.pipeline.judge(again, &ground.context, Some(&decision)).await;
+
+    let Judged::Answered(result) = judged else { panic!("the hook ends the turn") };
+    assert_eq!(result.ends_turn.as_deref(), Some("enough"));
+    assert_eq!(result.notices, ["seen"]);
+    assert!(admitted.take_notices().is_empty(), "they are told once");
+}
+
+#[tokio::test]
 async fn hooks_are_told_of_a_call_once_and_by_its_alias_too() {
     let ground = Ground::hooked(
         &off(),
