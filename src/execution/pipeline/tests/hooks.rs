@@ -316,6 +316,25 @@ async fn an_answer_in_a_persons_place_is_worth_no_more_than_a_rule() {
 }
 
 #[tokio::test]
+async fn k3_an_input_that_is_changed_in_a_persons_place_is_judged_as_well() {
+    let changed_to = |path: &str| {
+        let said = json!({"behavior": "allow", "updatedInput": write(path)});
+        format!("echo '{}'", json!({"hookSpecificOutput": {"decision": said}}))
+    };
+    let rules = Rules { deny: &["Write(denied)"], ..off() };
+    for (path, expected) in [
+        ("b", "permitted"),
+        ("denied", "Error: not permitted: the rule `Write(denied)`"),
+        // The person is asked about the model's own input.
+        (".env", "asked: "),
+    ] {
+        let hooks = [("PermissionRequest", "Write", &*changed_to(path))];
+        let verdict = Ground::hooked(&rules, &hooks).verdict("Write", write("a")).await;
+        assert!(verdict.starts_with(expected), "{path}: {verdict}");
+    }
+}
+
+#[tokio::test]
 async fn a_call_that_needs_nobody_is_no_request() {
     let ground = Ground::hooked(
         &off(),
