@@ -121,45 +121,59 @@ async fn a_turn_that_a_hook_ended_ends_when_the_client_has_answered_also_after_a
     assert!(told[0].ends_with("a.txt") && told[1] == "sun", "what ran is known: {told:?}");
 }
 
-#[tokio::test]
-async fn new_words_with_the_clients_answers_begin_another_turn() {
-    let upstream = Upstream::start();
-    let server = hooked(&upstream, &[("PostToolUse", ENDS)]).start().await;
-    upstream.round(calls(&[glob("g1"), ("w1", "weather", json!({}))]));
-    let body = with(conversation(&[user("Go.")]), weather());
-    let first = server.client().chat(&body).await.json();
-    let message = first["choices"][0]["message"].clone();
-    upstream.round(says("Here."));
+/// A call has run behind which a hook ends the turn, and another one needs a person.
+async fn asking(upstream: &Upstream) -> (Server, String) {
+    let table = format!(
+        "\n[[hooks]]\nevent = \"PostToolUse\"\nmatcher = \"Glob\"\ncommand = '''{ENDS}'''\n"
+    );
+    let server = Server::builder(upstream).argument("--sandbox=off").tables(&table).start().await;
+    let command = json!({ "command": "echo ran >>marks" });
+    upstream.round(calls(&[glob("c1"), ("c2", "Bash", command)]));
+    let question = server.client().chat(&ask("Go.")).await.text();
+    assert!(question.contains("echo ran"), "{question}");
+    (server, question)
+}
 
-    let sun = json!({ "role": "tool", "tool_call_id": "w1", "content": "sun" });
-    let list = [user("Go."), message, sun, user("And now?")];
-    let answer = server.client().chat(&with(conversation(&list), weather())).await;
-
-    assert_eq!(answer.text(), "Here.");
+fn marks(server: &Server) -> usize {
+    let marks = std::fs::read_to_string(server.workspace().join("marks")).unwrap_or_default();
+    marks.lines().count()
 }
 
 #[tokio::test]
 async fn a_turn_that_a_hook_ended_ends_when_the_person_has_decided() {
     for (reply, times) in [("1", 1), ("no", 0)] {
         let upstream = Upstream::start();
-        let table = format!(
-            "\n[[hooks]]\nevent = \"PostToolUse\"\nmatcher = \"Glob\"\ncommand = '''{ENDS}'''\n"
-        );
-        let server =
-            Server::builder(&upstream).argument("--sandbox=off").tables(&table).start().await;
-        let command = json!({ "command": "echo ran >>marks" });
-        upstream.round(calls(&[glob("c1"), ("c2", "Bash", command)]));
-        let client = server.client();
-        let question = client.chat(&ask("Go.")).await.text();
-        assert!(question.contains("echo ran"), "{question}");
+        let (server, question) = asking(&upstream).await;
 
         let list = [user("Go."), assistant(&question), user(reply)];
-        let answer = client.chat(&conversation(&list)).await;
+        let answer = server.client().chat(&conversation(&list)).await;
 
         assert_eq!(answer.text(), "Enough for today.", "{reply}");
         assert_eq!(upstream.requests().len(), 1, "{reply}: the model is not asked");
-        let marks = std::fs::read_to_string(server.workspace().join("marks")).unwrap_or_default();
-        assert_eq!(marks.lines().count(), times, "{reply}");
+        assert_eq!(marks(&server), times, "{reply}");
+    }
+}
+
+#[tokio::test]
+async fn new_words_beside_a_decision_begin_another_turn() {
+    for words in [None, Some("And now?")] {
+        let upstream = Upstream::start();
+        let (server, question) = asking(&upstream).await;
+        let client = server.client();
+        let open = client.get("/toolhand/v1/approvals").await.json();
+        let id = open["data"][0]["id"].as_str().expect("an id");
+        let path = format!("/toolhand/v1/approvals/{id}");
+        let decided = client.post(&path, &json!({ "decision": "allow" })).await;
+        assert_eq!(decided.status(), 200);
+        let expected = if words.is_some() { "Here." } else { "Enough for today." };
+        if words.is_some() {
+            upstream.round(says("Here."));
+        }
+
+        let list = [user("Go."), assistant(&question)].into_iter().chain(words.map(user));
+        let answer = client.chat(&conversation(&list.collect::<Vec<_>>())).await;
+
+        assert_eq!((answer.text().as_str(), marks(&server)), (expected, 1));
     }
 }
 

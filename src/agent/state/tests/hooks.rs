@@ -111,10 +111,11 @@ fn a_turn_that_a_hook_ended_ends_when_the_client_has_answered_its_calls() {
     assert_eq!((bench.rounds().len(), bench.bodies.len()), (1, 0), "the model is not asked");
     assert!(bench.end().last.as_ref().unwrap().messages.contains("Enough."));
 
-    let words = closing::raw(&json!({ "role": "user", "content": "Go on." }));
-    let then = vec![HistoryPiece::Client(words)];
+    // A note of ours, on what an interrupted attempt has done, is no reason to go on.
+    let note = closing::raw(&json!({ "role": "user", "content": "note" }));
+    let then = vec![HistoryPiece::Client(note)];
     let mut bench = resuming(open, vec![None, Some(theirs)], vec![], then);
-    bench.expect("reserve reserve withdraw:0,1 round1 ask");
+    bench.expect(r#"reserve reserve withdraw:0,1 text"Enough." FINISHED:stop STOP"#);
 }
 
 #[test]

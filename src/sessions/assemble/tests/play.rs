@@ -148,6 +148,12 @@ impl Script {
         self
     }
 
+    /// A hook has ended the turn behind this round.
+    pub(super) fn ended_by_a_hook(mut self) -> Self {
+        self.open.as_mut().expect("a question").ends_with = Some("Enough.".to_owned());
+        self
+    }
+
     /// The question is a call of the client's own tool.
     pub(super) fn by(mut self, id: &str) -> Self {
         let tool = "ask_user".to_owned();
