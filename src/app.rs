@@ -36,6 +36,7 @@ use crate::permissions;
 use crate::processes;
 use crate::processes::confinement::Level;
 use crate::processes::sandbox::Sandbox;
+use crate::sessions::session_end::{self, EndedSessions, SessionEndHooks};
 use crate::store::Store;
 use crate::store::sqlite::{Forgotten, OpenError, SqliteStore};
 
@@ -61,8 +62,9 @@ pub(crate) struct Server {
     /// Removed before the lock is released.
     announcement: Option<Announcement>,
     store: Arc<SqliteStore>,
-    /// What retention forgets. Each has a directory of its own.
+    /// The sessions that the store forgets. Each has a directory of its own.
     forgotten: Forgotten,
+    session_end_hooks: SessionEndHooks,
     sandbox: Sandbox,
     /// Holds the lock that keeps a second server away.
     state: StateDir,
@@ -112,6 +114,7 @@ impl Server {
             announcement,
             store,
             forgotten,
+            session_end_hooks: session_end_hooks(&services),
             sandbox: services.sandbox,
             state,
         })
@@ -179,11 +182,14 @@ impl Server {
                 None => std::future::pending().await,
             }
         };
-        let forgetting = remove_forgotten(self.forgotten, state_dir::sessions(self.state.path()));
+        let (ended, waiting) = session_end::queue();
+        let directories = state_dir::sessions(self.state.path());
+        let forgetting = remove_forgotten(self.forgotten, ended, directories);
         tokio::select! {
             () = serving => {}
             () = try_sandbox(&self.sandbox) => {}
             () = forgetting => {}
+            () = self.session_end_hooks.run(waiting) => {}
             () = processes::watch_orphans() => {}
             () = stopping => {}
             () = revoking => {}
@@ -195,7 +201,16 @@ impl Server {
     }
 }
 
-/// Opens the store. With it come the ids that retention forgets.
+fn session_end_hooks(services: &Services) -> SessionEndHooks {
+    SessionEndHooks {
+        hooks: services.hooks.clone(),
+        mode: services.permissions.mode().to_string(),
+        main_workspace: Arc::clone(services.permissions.workspace()),
+        further_workspaces: services.workspaces.values().cloned().collect(),
+    }
+}
+
+/// Opens the store. With it come the sessions that it forgets.
 fn open_store(config: &Config) -> Result<(Arc<SqliteStore>, Forgotten), OpenError> {
     let settings = config.sessions.store_settings();
     let (store, forgotten) = SqliteStore::open(&config.server.state_dir, settings)?;
@@ -212,9 +227,11 @@ async fn try_sandbox(sandbox: &Sandbox) {
     std::future::pending::<()>().await;
 }
 
-/// Removes the directories of forgotten sessions. Never returns.
-async fn remove_forgotten(mut forgotten: Forgotten, sessions: PathBuf) {
+/// Removes the directories of forgotten sessions, and passes these on. Never returns.
+async fn remove_forgotten(mut forgotten: Forgotten, ended: EndedSessions, sessions: PathBuf) {
     while let Some(session) = forgotten.recv().await {
+        ended.push(&session);
+        let session = session.id;
         let directory = sessions.join(session.to_string());
         let removed = tokio::task::spawn_blocking(move || fs::remove_dir_all(directory)).await;
         if let Ok(Err(error)) = removed

@@ -98,7 +98,8 @@ impl Hooks {
         let input = input(event, &scene, members);
         let place = HookPlace {
             workspace: scene.workspace,
-            session: scene.session,
+            // The directory of a session that has ended is gone.
+            session: scene.session.filter(|_| event != HookEvent::SessionEnd),
             cancelled: scene.cancelled,
         };
         let runs = hooks.map(|hook| programs.run(&hook.setting, &hook.label, &input, place));

@@ -29,6 +29,7 @@ mod resolve;
 pub(crate) mod rest;
 pub(crate) mod running;
 mod search;
+pub(crate) mod session_end;
 pub(crate) mod settings;
 mod suspended;
 mod transcript;

@@ -1,5 +1,8 @@
 //! Tests what the operator's hooks do to prompts, calls and turns, as client and model see it.
 
+mod ending;
+mod session_end;
+
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -75,6 +78,37 @@ async fn k2_a_hook_that_allows_everything_beats_no_deny_rule() {
 
     let told = answers_in(&upstream.requests().pop().expect("a request").json());
     assert!(told[0].starts_with("Error: not permitted: the rule `Read(a.txt)`"), "{}", told[0]);
+}
+
+#[tokio::test]
+async fn what_a_hook_allows_or_asks_about_counts_as_a_rule() {
+    let decides = |decision: &str| {
+        format!(r#"echo '{{"hookSpecificOutput":{{"permissionDecision":"{decision}"}}}}'"#)
+    };
+    for (mode, decision, file, expected) in [
+        ("default", "allow", "new.txt", "Created"),
+        ("default", "allow", "denied.txt", "Error: not permitted: the rule `Write(denied.txt)`"),
+        ("default", "deny", "new.txt", "Error: not permitted: a hook blocks it"),
+        ("bypassPermissions", "ask", "new.txt", "Error: not permitted: Write needs an approval"),
+    ] {
+        let upstream = Upstream::start();
+        let table =
+            format!("\n[[hooks]]\nevent = \"PreToolUse\"\ncommand = '''{}'''\n", decides(decision));
+        let server = Server::builder(&upstream)
+            .argument("--sandbox=off")
+            .argument(&format!("--permission-mode={mode}"))
+            .config("approval.channel", r#""none""#)
+            .config("permissions.deny", r#"["Write(denied.txt)"]"#)
+            .tables(&table)
+            .start()
+            .await;
+        let input = json!({ "file_path": file, "content": "x" });
+        upstream.round(calls(&[("c1", "Write", input)]));
+        upstream.round(says("Done."));
+        server.client().chat(&ask("Go.")).await;
+        let told = answers_in(&upstream.requests().pop().expect("a request").json());
+        assert!(told[0].starts_with(expected), "{mode} {decision} {file}: {}", told[0]);
+    }
 }
 
 #[tokio::test]

@@ -7,5 +7,5 @@ mod limits;
 mod live;
 mod models;
 mod tools;
-mod trust;
+pub(crate) mod trust;
 mod upstream;

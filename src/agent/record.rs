@@ -166,6 +166,9 @@ pub(crate) struct OpenRound {
     /// The calls of the client's tool by which the person is asked (`ask_user`,
     /// `toolhand_approval`). Empty: asked in the conversation, or over REST alone.
     pub(crate) asked_by: Vec<AskingCall>,
+    /// The last text of the turn that closes the round, if a hook has said that it ends then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ends_with: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

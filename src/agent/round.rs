@@ -284,7 +284,7 @@ impl Round {
             return Ending::ClientCalls;
         }
         if self.calls.iter().all(|call| matches!(call.progress, Progress::Dropped)) {
-            self.release_text(effects);
+            // Whether it is the turn's last is not known here: hooks may ask for more.
             let says_nothing = self.message.says_nothing() && !cut_off;
             return if says_nothing { Ending::Empty } else { Ending::Text };
         }

@@ -19,6 +19,7 @@ use self::asks::Asks;
 use self::compacting::Compacting;
 pub(crate) use self::signals::{Event, Judgement, TurnEffect};
 pub(crate) use self::start::TurnStart;
+use self::stopping::tell;
 use super::attempts::Attempts;
 use super::beginning::HistoryPiece;
 use super::events::TurnEvent;
@@ -181,7 +182,10 @@ impl TurnState {
             (_, Event::Judged { position, judgement }) => {
                 self.judged(position, judgement, &mut effects);
             }
-            (_, Event::JudgedAhead { position, ask }) => self.round.judged_ahead(position, ask),
+            (_, Event::JudgedAhead { position, ask, notices }) => {
+                tell(notices, &mut effects);
+                self.round.judged_ahead(position, ask);
+            }
             (_, Event::Answered { position, result, duration }) => {
                 self.answered(position, result, duration, &mut effects);
             }
@@ -227,7 +231,10 @@ impl TurnState {
                     round.permitted(position, has_effect, elapsed, effects);
                 });
             }
-            Judgement::Asked(ask) => self.asked(position, ask, effects),
+            Judgement::Asked { ask, notices } => {
+                tell(notices, effects);
+                self.asked(position, ask, effects);
+            }
         }
     }
 

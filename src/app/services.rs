@@ -79,10 +79,12 @@ impl Services {
         let sandbox = Sandbox::new(runner.clone(), sandbox_settings(config));
         let settings_files = settings_files(config);
         let temp_files = state_dir::temp_files(&config.server.state_dir);
+        let memory_budget = MemoryBudget::new(config.limits.buffers);
         let hooks = HookPrograms {
             runner: runner.clone(),
             sandbox: sandbox.clone(),
             is_sandbox_required: config.sandbox.mode == permissions::Sandbox::Required,
+            memory_budget: memory_budget.clone(),
         };
         let hooks = Hooks::new(config.hooks.clone(), hooks)
             .with_settings_files(Arc::clone(&settings_files));
@@ -106,7 +108,6 @@ impl Services {
         let permissions = permissions.with_sandbox(sandbox.clone(), config.sandbox.auto_allow);
         let toolset = enabled(&tools, &config.tools)?.without(permissions.denied_tools());
         let key = secrets.upstream_key.as_ref();
-        let memory_budget = MemoryBudget::new(config.limits.buffers);
         let upstream =
             upstream::Client::new(&config.upstream, &config.limits, key, memory_budget.clone())
                 .map_err(ServiceError::Upstream)?;

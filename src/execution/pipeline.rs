@@ -10,7 +10,7 @@ mod permitted;
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use futures::future::FutureExt as _;
 use serde_json::Value;
@@ -20,6 +20,7 @@ use tracing::Instrument as _;
 use super::ask::{Ask, Decision};
 use crate::hooks::{HookOutcome, Hooks};
 use crate::permissions::Permissions;
+use crate::sync;
 use crate::tools::tool::{
     AnyTool, CallContext, Concurrency, ParsedCall, StartRule, ToolError, ToolOutput,
 };
@@ -50,20 +51,38 @@ struct HookedCall {
     /// In the place of a person.
     requested: OnceCell<HookOutcome>,
     notified: OnceCell<HookOutcome>,
+    words: Arc<HookWords>,
+}
+
+/// What hooks said of a call that is not about this call alone.
+#[derive(Debug, Default)]
+struct HookWords {
+    /// What the person was not told yet.
+    notices: Mutex<Vec<String>>,
+    /// The last text of the turn, if one of them ends it.
+    ends_turn: OnceLock<String>,
 }
 
 impl HookedCall {
-    /// What they tell the person.
-    fn notices(&self) -> Vec<String> {
-        let said = [&self.before, &self.requested, &self.notified];
-        let said = said.into_iter().filter_map(OnceCell::get);
-        said.flat_map(|outcome| outcome.notices.iter().cloned()).collect()
+    /// The same call with other arguments, about which they are asked anew.
+    fn with_other_input(&self) -> Self {
+        Self { words: Arc::clone(&self.words), ..Self::default() }
+    }
+}
+
+impl HookWords {
+    /// Takes them out of what was said.
+    fn heed(&self, mut outcome: HookOutcome) -> HookOutcome {
+        sync::lock(&self.notices).append(&mut outcome.notices);
+        if let Some(text) = &outcome.ends_turn {
+            // Of several texts the first one counts.
+            _ = self.ends_turn.set(text.clone());
+        }
+        outcome
     }
 
-    /// The last text of the turn, if one of them ends it.
-    fn ends_turn(&self) -> Option<String> {
-        let mut said = [&self.before, &self.requested].into_iter().filter_map(OnceCell::get);
-        said.find_map(|outcome| outcome.ends_turn.clone())
+    fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut *sync::lock(&self.notices))
     }
 }
 
@@ -130,6 +149,11 @@ impl AdmittedCall {
         self.parsed.headline()
     }
 
+    /// What hooks tell the person of the call, and have not told before.
+    pub(crate) fn take_notices(&self) -> Vec<String> {
+        self.hooked.words.take_notices()
+    }
+
     /// The same call, to be judged once more. The hooks are not asked again.
     pub(crate) fn again(&self) -> Result<Self, ToolError> {
         let (call, tool) = (self.call.clone(), Arc::clone(&self.tool));
@@ -159,7 +183,7 @@ impl Pipeline {
         decision: Option<&Decision>,
     ) -> Judged {
         let span = tracing::info_span!("tool_judgement", tool = call.tool(), id = call.call.id);
-        let hooked = Arc::clone(&call.hooked);
+        let words = Arc::clone(&call.hooked.words);
         let judged = AssertUnwindSafe(self.try_judge(call, context, decision))
             .catch_unwind()
             .instrument(span)
@@ -167,8 +191,8 @@ impl Pipeline {
         match judged.unwrap_or_else(|_| Err(crashed())) {
             Ok(judged) => judged,
             Err(error) => Judged::Answered(ToolResult {
-                ends_turn: hooked.ends_turn(),
-                notices: hooked.notices(),
+                ends_turn: words.ends_turn.get().cloned(),
+                notices: words.take_notices(),
                 ..ToolResult::error(&error)
             }),
         }

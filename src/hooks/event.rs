@@ -20,7 +20,9 @@ pub(crate) enum HookEvent {
     /// When the model has its answer.
     Stop,
     SubagentStop,
+    /// Before the first prompt of a session.
     SessionStart,
+    /// When a session has been deleted.
     SessionEnd,
     /// When a person is asked.
     Notification,
@@ -102,7 +104,6 @@ impl HookEvent {
     pub(super) fn never_fires(self) -> Option<&'static str> {
         match self {
             Self::SubagentStop => Some("there are no subagents yet"),
-            Self::SessionEnd => Some("a session is kept until it is forgotten"),
             _ => None,
         }
     }

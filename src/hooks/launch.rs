@@ -10,6 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, HookAnswer, HookDecision, HookEnd};
 use super::settings::{HookSetting, OnError};
+use crate::memory_budget::MemoryBudget;
+#[cfg(test)]
+use crate::processes::sandbox::SandboxSettings;
 use crate::processes::sandbox::{Confined, Sandbox};
 use crate::processes::{Command, EndCause, Exit, Finished, Limits, ProgramInput, Runner};
 use crate::workspace::Workspace;
@@ -24,6 +27,10 @@ const MAX_ANSWER_CHARS: usize = 1 << 20;
 /// thrown away, so that a talkative hook can still say no with its exit code.
 const MAX_OUTPUT_BYTES: u64 = 32 << 20;
 
+/// How much of the memory budget the input of a hook takes, by its length: its text, the copy
+/// for this hook, and the message to its supervisor, in which each character may be escaped.
+const INPUT_COPIES: usize = 4;
+
 /// What runs hooks.
 #[derive(Clone, Debug)]
 pub(crate) struct HookPrograms {
@@ -31,6 +38,22 @@ pub(crate) struct HookPrograms {
     pub(crate) sandbox: Sandbox,
     /// `sandbox.mode = "required"`: what a hook without its sandbox was to judge is denied.
     pub(crate) is_sandbox_required: bool,
+    /// What hooks are told may be large: a file's contents, the output of a command.
+    pub(crate) memory_budget: MemoryBudget,
+}
+
+#[cfg(test)]
+impl HookPrograms {
+    /// Of a server without a sandbox.
+    pub(crate) fn samples() -> Self {
+        let runner = crate::processes::test_support::runner();
+        Self {
+            sandbox: Sandbox::new(runner.clone(), SandboxSettings::default()),
+            runner,
+            is_sandbox_required: false,
+            memory_budget: MemoryBudget::new(64 << 20),
+        }
+    }
 }
 
 /// Where a hook runs.
@@ -100,6 +123,11 @@ impl HookPrograms {
     }
 
     async fn launch(&self, hook: &HookSetting, input: &str, place: HookPlace<'_>) -> Run {
+        let mut reservation = self.memory_budget.reservation();
+        if reservation.hold(INPUT_COPIES.saturating_mul(input.len())).is_err() {
+            let fault = "the server's memory for running requests is used up (limits.buffers)";
+            return Run::Failed(format!("could not be started: {fault}"));
+        }
         let confined = if hook.is_confined() {
             let roots = place.workspace.real_roots().map(PathBuf::from).collect();
             match self.sandbox.confine(roots, place.session).await {

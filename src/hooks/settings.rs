@@ -184,6 +184,9 @@ mod tests {
             without("event = \"Stop\"\ncommand = \"a\"\nmatcher = \"x\"\non_error = \"deny\""),
             ["Stop has nothing for a matcher to match", "on_error: at Stop nothing can be denied"]
         );
-        assert!(without("event = \"PreToolUse\"\ncommand = \"a\"\nmatcher = \"x\"").is_empty());
+        for event in ["PreToolUse", "SessionEnd"] {
+            let hook = format!("event = {event:?}\ncommand = \"a\"\nmatcher = \"x\"");
+            assert!(without(&hook).is_empty(), "{event}");
+        }
     }
 }

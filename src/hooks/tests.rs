@@ -8,6 +8,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
+use crate::memory_budget::MemoryBudget;
 use crate::processes::confinement::Level;
 use crate::processes::sandbox::{Sandbox, SandboxSettings};
 use crate::processes::test_support::{marker, processes_with, runner};
@@ -17,6 +18,7 @@ struct Ground {
     workspace: Workspace,
     settings: Vec<HookSetting>,
     is_sandbox_required: bool,
+    memory_budget: MemoryBudget,
 }
 
 impl Ground {
@@ -26,7 +28,8 @@ impl Ground {
         let workspace = Workspace::open(vec![directory.path().to_owned()]).unwrap();
         let read = |hook: &&str| toml::from_str(&format!("event = \"{event}\"\n{hook}")).unwrap();
         let settings = hooks.iter().map(read).collect();
-        Self { directory, workspace, settings, is_sandbox_required: false }
+        let memory_budget = MemoryBudget::new(64 << 20);
+        Self { directory, workspace, settings, is_sandbox_required: false, memory_budget }
     }
 
     async fn run_with(&self, members: Value) -> HookOutcome {
@@ -34,9 +37,10 @@ impl Ground {
     }
 
     async fn run_in(&self, sandbox: Sandbox, members: Value) -> HookOutcome {
-        let runner = runner();
         let is_sandbox_required = self.is_sandbox_required;
-        let programs = HookPrograms { runner, sandbox, is_sandbox_required };
+        let memory_budget = self.memory_budget.clone();
+        let programs =
+            HookPrograms { sandbox, is_sandbox_required, memory_budget, ..HookPrograms::samples() };
         let Value::Object(members) = members else { panic!("an object") };
         let scene = HookScene {
             session: Some("session-1"),
@@ -116,10 +120,11 @@ async fn all_hooks_of_an_event_run_at_the_same_time() {
 }
 
 /// What goes wrong, and what the person is told of it.
-const BROKEN: [(&str, &str); 9] = [
+const BROKEN: [(&str, &str); 10] = [
     ("command = 'sleep 1000'\ntimeout = '100ms'", "took longer than 100ms and was ended"),
     ("command = 'trap \"\" TERM; echo {; while :; do :; done'\ntimeout = '100ms'", "took longer"),
     ("command = 'printf %s \"{\\\"decision\\\": \\\"blo\"'", "printed JSON that cannot be read"),
+    ("command = '''printf \"{\\xff\\xfe\\x00\"'''", "printed JSON that cannot be read"),
     ("command = 'head -c 300 /dev/urandom | tr -d {; exit 7'", "ended with code 7"),
     ("command = 'kill -KILL $$'", "was ended by signal 9"),
     ("command = '/nonexistent/hook'", "ended with code 127"),
@@ -158,6 +163,17 @@ async fn a_broken_hook_takes_nothing_from_the_others() {
     let outcome = before_call(&[BROKEN[4].0, "command = 'echo no >&2; exit 2'", BROKEN[5].0]).await;
     assert_eq!(outcome.decision, HookDecision::Deny("no".to_owned()));
     assert_eq!(outcome.notices.len(), 2);
+}
+
+#[tokio::test]
+async fn k1_a_hook_that_forks_without_end_is_ended() {
+    let marker = marker();
+    let line = format!(
+        "command = 'for i in $(seq 700); do bash -c \"exec -a {marker} sleep 1000\" & done; wait'"
+    );
+    let outcome = before_call(&[&line]).await;
+    assert!(outcome.notices[0].contains("started too many processes"), "{outcome:?}");
+    assert!(processes_with(&marker).is_empty());
 }
 
 #[tokio::test]
@@ -201,6 +217,30 @@ async fn a_hook_need_not_read_what_it_is_told() {
     let ground = Ground::new(HookEvent::PreToolUse, &["command = 'wc -c >size'"]);
     ground.run_with(json!({"text": "x".repeat(8 << 20)})).await;
     assert!(8 << 20 < ground.file("size").trim().parse::<usize>().unwrap());
+}
+
+#[tokio::test]
+async fn what_a_hook_is_told_counts_in_the_memory_budget_while_it_runs() {
+    let line = "command = 'echo no >&2; exit 2'";
+    let mut ground = Ground::new(HookEvent::PreToolUse, &[line]);
+    ground.memory_budget = MemoryBudget::new(5 << 20);
+    let told = |size: usize| json!({ "text": "x".repeat(size) });
+    // One after the other, both have room.
+    for _ in 0..2 {
+        let outcome = ground.run_with(told(1 << 20)).await;
+        assert_eq!(outcome.decision, HookDecision::Deny("no".to_owned()));
+    }
+    let outcome = ground.run_with(told(2 << 20)).await;
+    assert_eq!(outcome.decision, HookDecision::None);
+    let why = "could not be started: the server's memory for running requests is used up";
+    assert!(outcome.notices[0].contains(why), "{outcome:?}");
+    ground.settings[0].on_error = super::settings::OnError::Deny;
+    let outcome = ground.run_with(told(2 << 20)).await;
+    assert!(matches!(outcome.decision, HookDecision::Deny(_)), "{outcome:?}");
+    // Two beside each other have none for both.
+    let mut ground = Ground::new(HookEvent::PreToolUse, &[line, line]);
+    ground.memory_budget = MemoryBudget::new(5 << 20);
+    assert_eq!(ground.run_with(told(1 << 20)).await.notices.len(), 1);
 }
 
 #[tokio::test]

@@ -146,6 +146,7 @@ mod tests {
             calls: vec![answer, clients],
             asked: Vec::new(),
             asked_by: Vec::new(),
+            ends_with: None,
         };
         let end = samples::end(Outcome::Finished { reason: "tool_calls".to_owned() }, "");
         let end = End { open: Some(open), client_calls: vec![call("c2")], ..end };
@@ -195,6 +196,7 @@ mod tests {
             calls: vec![OpenCall::Clients { id: "c1".to_owned() }],
             asked: Vec::new(),
             asked_by: Vec::new(),
+            ends_with: None,
         };
         let reason = "tool_calls".to_owned();
         let end = samples::end(Outcome::Finished { reason }, "So.");

@@ -11,6 +11,7 @@ use super::message::text_of;
 use crate::agent::record::{End, Entry, OpenRound, RecordedRound};
 use crate::execution::ask::EffectDigest;
 use crate::ids::TurnId;
+use crate::json;
 use crate::store::rows::{EntryRow, TurnRow};
 
 /// What a whole session shares.
@@ -19,6 +20,12 @@ use crate::store::rows::{EntryRow, TurnRow};
 pub(crate) struct SessionBody {
     /// Effects that a person allowed for the session.
     pub(crate) grants: Vec<EffectDigest>,
+    /// The root of the workspace of its last turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) workspace: Option<String>,
+    /// The working directory after its last turn, unless it is that root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) working_dir: Option<String>,
 }
 
 /// What a turn began with, and what held after it.
@@ -154,6 +161,30 @@ impl RecordedRound {
     /// What the assistant says in it.
     pub(crate) fn text(&self) -> String {
         let messages: Vec<&RawValue> = serde_json::from_str(&self.messages).unwrap_or_default();
-        messages.first().map_or_else(String::new, |message| text_of(message).into_owned())
+        // A note of ours may stand before it.
+        let is_it = |message: &&&RawValue| {
+            let role = json::member(message, "role").and_then(json::string);
+            role.is_some_and(|role| role == "assistant")
+        };
+        let own = messages.iter().find(is_it);
+        own.map_or_else(String::new, |message| text_of(message).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_assistant_says_is_not_the_note_before_it() {
+        let text = |messages: &str| {
+            let messages = messages.to_owned();
+            RecordedRound { messages, model: "m".to_owned(), has_reasoning: false }.text()
+        };
+        let (note, said) =
+            (r#"{"role":"user","content":"Go on."}"#, r#"{"role":"assistant","content":"a time"}"#);
+        assert_eq!(text(&format!("[{said},{note}]")), "a time");
+        assert_eq!(text(&format!("[{note},{said},{note}]")), "a time");
+        assert_eq!(text(&format!("[{note}]")), "");
     }
 }

@@ -1,6 +1,7 @@
 //! Commits what a turn leaves behind: its session, its row, its entries and its approvals.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -98,7 +99,14 @@ impl CurrentState {
 
     /// The body of the session.
     fn session(&self) -> Vec<u8> {
-        json(&SessionBody { grants: self.context.grants.save() })
+        // JSON has no form for a path that is not UTF-8.
+        let text = |path: &Path| path.to_str().map(str::to_owned);
+        let (root, working_dir) = (self.context.workspace.root(), self.context.working_dir());
+        json(&SessionBody {
+            grants: self.context.grants.save(),
+            workspace: text(root),
+            working_dir: text(&working_dir).filter(|_| working_dir != root),
+        })
     }
 }
 

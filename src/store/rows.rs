@@ -114,6 +114,14 @@ pub(crate) struct ApprovalRow {
     pub(crate) decision: Option<Vec<u8>>,
 }
 
+/// A session that the store has forgotten, whoever wanted it to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ForgottenSession {
+    pub(crate) id: SessionId,
+    /// What its row held: `sessions::record::SessionBody` as JSON.
+    pub(crate) body: Vec<u8>,
+}
+
 /// One change to the store.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {

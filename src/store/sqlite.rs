@@ -26,7 +26,9 @@ use self::file::DatabaseFile;
 pub(crate) use self::file::OpenError;
 use self::readers::Readers;
 use self::writer::{Unended, Writer};
-use super::rows::{ApprovalRow, Change, EntryRow, SessionRow, TurnRow, TurnStatus};
+use super::rows::{
+    ApprovalRow, Change, EntryRow, ForgottenSession, SessionRow, TurnRow, TurnStatus,
+};
 use super::settings::StoreSettings;
 use super::{ApprovalKey, SessionKey, SessionPage, SizeOf, Store, StoreError, TurnKey};
 use crate::blocking::{Pool, Size};
@@ -55,8 +57,9 @@ pub(crate) struct SqliteStore {
     unended: Unended,
 }
 
-/// The sessions that `StoreSettings` has made the store forget.
-pub(crate) type Forgotten = mpsc::UnboundedReceiver<SessionId>;
+/// The sessions that the store forgets: those that somebody deletes, and those that
+/// `StoreSettings` leaves no room for.
+pub(crate) type Forgotten = mpsc::UnboundedReceiver<ForgottenSession>;
 
 impl SqliteStore {
     /// Opens `toolhand.db` in `directory`. A database that is damaged or not ours is set aside,

@@ -27,7 +27,7 @@ fn toolhand(server: &Server, arguments: &[&str]) -> Output {
     command.output().expect("the binary")
 }
 
-pub(super) fn trust(server: &Server, command: &str, directory: &Path) {
+pub(crate) fn trust(server: &Server, command: &str, directory: &Path) {
     let output = toolhand(server, &[command, directory.to_str().expect("UTF-8")]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

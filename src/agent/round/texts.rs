@@ -36,14 +36,14 @@ impl Round {
     }
 
     /// Sends what was held back: the round is the turn's last.
-    pub(super) fn release_text(&mut self, effects: &mut Vec<RoundEffect>) {
+    pub(in crate::agent) fn release_text(&mut self, effects: &mut Vec<RoundEffect>) {
         for event in self.held.release() {
             self.forward(event, effects);
         }
     }
 
-    /// Sends what was held back: calls follow it, and another round.
-    pub(super) fn release_text_before_calls(&mut self, effects: &mut Vec<RoundEffect>) {
+    /// Sends what was held back: another round follows.
+    pub(in crate::agent) fn release_text_before_calls(&mut self, effects: &mut Vec<RoundEffect>) {
         effects.extend(self.held.before_calls().into_iter().map(RoundEffect::Emit));
     }
 

@@ -237,6 +237,7 @@ impl TurnState {
             calls: self.round.open_calls(),
             asked: Vec::new(),
             asked_by: Vec::new(),
+            ends_with: self.ends_with.clone(),
         }
     }
 }

@@ -43,6 +43,7 @@ impl TurnState {
     fn resume(&mut self, resume: Resume, effects: &mut Vec<TurnEffect>) {
         let Resume { open, client_answers, mut decisions, then } = resume;
         decisions.sort_by_key(|decided| decided.slot);
+        self.ends_with.clone_from(&open.ends_with);
         self.then = then;
         self.asks.was_told = open.asked.is_empty()
             && open.calls.iter().all(|call| !matches!(call, OpenCall::Waiting));

@@ -53,6 +53,15 @@ impl TurnState {
         }
         self.start.conversation.push(&record);
         self.start.conversation.push_pieces(then);
+        self.record_closed(record, effects);
+    }
+
+    /// Appends a round to the record that the transcript has already.
+    pub(super) fn record_closed(
+        &mut self,
+        mut record: RecordedRound,
+        effects: &mut Vec<TurnEffect>,
+    ) {
         if let Some(continued) = &mut self.continued
             && !continued.note.is_empty()
         {

@@ -149,6 +149,16 @@ impl TurnState {
         })
     }
 
+    /// What the model said in this round, with another round behind it.
+    pub(super) fn own_message(&self) -> RecordedRound {
+        let message = &self.round.message;
+        RecordedRound {
+            messages: json::array(&[message.to_value(true)]).get().to_owned(),
+            model: self.model().to_owned(),
+            has_reasoning: message.has_reasoning(),
+        }
+    }
+
     fn note(&self) -> RecordedRound {
         RecordedRound {
             messages: json::array(&[note_message(INTERRUPTED)]).get().to_owned(),

@@ -38,6 +38,8 @@ pub(crate) enum Event {
     JudgedAhead {
         position: Position,
         ask: Option<Box<Ask>>,
+        /// What hooks tell the person of it.
+        notices: Vec<String>,
     },
     Answered {
         position: Position,
@@ -70,7 +72,11 @@ pub(crate) enum Judgement {
         /// Whether it may change anything.
         has_effect: bool,
     },
-    Asked(Box<Ask>),
+    Asked {
+        ask: Box<Ask>,
+        /// What hooks tell the person of the call.
+        notices: Vec<String>,
+    },
 }
 
 /// An action that the driver carries out for the turn.

@@ -7,7 +7,6 @@ use super::{Phase, TurnEffect, TurnState};
 use crate::agent::beginning::HistoryPiece;
 use crate::agent::events::TurnEvent;
 use crate::agent::held_text::ContentRule;
-use crate::agent::record::Entry;
 use crate::execution::pipeline::ToolResult;
 use crate::hooks::{HookDecision, HookOutcome};
 use crate::openai::chunk::FinishReason;
@@ -25,16 +24,13 @@ impl TurnState {
         tell(std::mem::take(&mut result.notices), effects);
     }
 
-    /// The model has its answer. Hooks may keep the turn from ending, but not where the client
-    /// gets one text alone, or where it asked to go on with an earlier one.
+    /// The model has its answer. Hooks may keep the turn from ending.
     pub(super) fn end_with_text(&mut self, reason: FinishReason, effects: &mut Vec<TurnEffect>) {
         let may_hold = reason == FinishReason::Stop
             && self.holds < MAX_HOLDS
-            && self.start.content == ContentRule::EveryRound
-            && self.continued.is_none()
             && self.start.pipeline.asks_before_stopping();
         if !may_hold {
-            return self.finish(reason, effects);
+            return self.finish_with_text(reason, effects);
         }
         self.phase = Phase::Stopping;
         effects.push(TurnEffect::AskStopHooks { is_held: self.holds > 0 });
@@ -46,13 +42,24 @@ impl TurnState {
         tell(outcome.notices, effects);
         let has_rounds_left = self.stats.rounds < self.start.settings.max_rounds;
         match (outcome.ends_turn, outcome.decision) {
+            // Where the client gets one text alone it is the model's: it may have to fit a schema.
+            (Some(text), _) if self.start.content == ContentRule::LastRound => {
+                tell(vec![text], effects);
+                self.finish_with_text(FinishReason::Stop, effects);
+            }
             (Some(text), _) => {
                 self.say_last(&text, effects);
                 self.finish(FinishReason::Stop, effects);
             }
             (None, HookDecision::Deny(reason)) if has_rounds_left => self.hold(&reason, effects),
-            _ => self.finish(FinishReason::Stop, effects),
+            _ => self.finish_with_text(FinishReason::Stop, effects),
         }
+    }
+
+    /// Ends the turn with the round's text as its answer.
+    fn finish_with_text(&mut self, reason: FinishReason, effects: &mut Vec<TurnEffect>) {
+        self.in_round(effects, |round, _, effects| round.release_text(effects));
+        self.finish(reason, effects);
     }
 
     /// Ends the turn after a closed round, if a hook said so.
@@ -67,12 +74,11 @@ impl TurnState {
     fn hold(&mut self, reason: &str, effects: &mut Vec<TurnEffect>) {
         self.holds += 1;
         self.end_round();
-        let Some(mut record) = self.last_message(true) else {
-            return self.finish(FinishReason::Stop, effects);
-        };
+        let mut record = self.own_message();
         if self.start.include_messages {
             self.messages.push(raw(&self.round.message.to_value(true)));
         }
+        self.in_round(effects, |round, _, effects| round.release_text_before_calls(effects));
         self.replace_round(effects);
         let note = note_to_model(&format!(
             "[a hook of this server, not the user, asks you to go on: {reason}]"
@@ -82,8 +88,7 @@ impl TurnState {
             let _ = write!(record.messages, ",{note}]");
         }
         self.start.conversation.push(&record);
-        self.has_closed = true;
-        effects.push(TurnEffect::Record(Entry::Round(record)));
+        self.record_closed(record, effects);
         self.next_round(effects);
     }
 
@@ -93,7 +98,8 @@ impl TurnState {
     }
 }
 
-fn tell(notices: Vec<String>, effects: &mut Vec<TurnEffect>) {
+/// Shows the person what hooks say to them.
+pub(super) fn tell(notices: Vec<String>, effects: &mut Vec<TurnEffect>) {
     let told = notices.into_iter().map(|notice| TurnEffect::Emit(TurnEvent::HookSaid(notice)));
     effects.extend(told);
 }

@@ -4,6 +4,7 @@ mod asks;
 mod cards;
 mod continuing;
 mod decisions;
+mod hooks;
 mod pairs;
 mod records;
 
@@ -400,7 +401,7 @@ impl Bench {
 
     /// The call starts, and needs a person.
     fn asks(&mut self, position: usize, ask: Ask) -> &mut Self {
-        let judgement = Judgement::Asked(Box::new(ask));
+        let judgement = Judgement::Asked { ask: Box::new(ask), notices: vec![] };
         self.on(Event::Started(position)).on(Event::Judged { position, judgement })
     }
 

@@ -34,7 +34,7 @@ pub(super) struct Calls {
     /// Calls that a person must decide about. They hold their positions, and no room.
     held: HashSet<Position>,
     /// Judgements of calls that have not started.
-    ahead: JoinSet<(Position, Option<Box<Ask>>)>,
+    ahead: JoinSet<Event>,
 }
 
 /// How a call's instructions reach its task.
@@ -54,15 +54,15 @@ enum Instruction {
 /// How a call's task ended.
 enum CallEnd {
     Answered(ToolResult, Duration),
-    /// It needs a person: its position is held.
-    Asked(Box<Ask>),
+    /// It needs a person: its position is held. With what hooks tell that person.
+    Asked(Box<Ask>, Vec<String>),
     NotCommitted(ApiError),
     Released,
 }
 
 impl WorkOutcome for CallEnd {
     fn is_held(&self) -> bool {
-        matches!(self, Self::Asked(_))
+        matches!(self, Self::Asked(..))
     }
 }
 
@@ -119,11 +119,13 @@ impl Calls {
             let Some(call) = self.admitted.get(&position).cloned() else { continue };
             let (pipeline, context) = (Arc::clone(&self.pipeline), self.context.clone());
             self.ahead.spawn(async move {
-                let ask = match judge(&pipeline, &call, &context, None).await {
-                    Judged::Asked(ask) => Some(ask),
-                    Judged::Permitted(_) | Judged::Answered(_) => None,
+                let (ask, notices) = match judge(&pipeline, &call, &context, None).await {
+                    Judged::Asked(ask) => (Some(ask), sync::lock(&call).take_notices()),
+                    // Its answer comes when it is judged again, without them.
+                    Judged::Answered(result) => (None, result.notices),
+                    Judged::Permitted(_) => (None, Vec::new()),
                 };
-                (position, ask)
+                Event::JudgedAhead { position, ask, notices }
             });
         }
     }
@@ -174,11 +176,11 @@ impl Calls {
             }
             Some((position, end, started)) = self.scheduler.next() => {
                 let event = match end {
-                    CallEnd::Asked(ask) => {
+                    CallEnd::Asked(ask, notices) => {
                         self.held.insert(position);
                         // Its next work has instructions of its own.
                         self.mailboxes.insert(position, Mailbox::new());
-                        Some(Event::Judged { position, judgement: Judgement::Asked(ask) })
+                        Some(Event::Judged { position, judgement: Judgement::Asked { ask, notices } })
                     }
                     CallEnd::Answered(result, duration) => {
                         Some(Event::Answered { position, result, duration })
@@ -189,7 +191,7 @@ impl Calls {
                 (started, event)
             }
             Some(judged) = self.ahead.join_next() => match judged {
-                Ok((position, ask)) => (Vec::new(), Some(Event::JudgedAhead { position, ask })),
+                Ok(event) => (Vec::new(), Some(event)),
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
             },
         }
@@ -240,7 +242,9 @@ impl CallTask {
         let judged = judge(&self.pipeline, &self.call, &self.context, decision.as_ref()).await;
         let call = match judged {
             Judged::Answered(result) => return CallEnd::Answered(result, began.elapsed()),
-            Judged::Asked(ask) => return CallEnd::Asked(ask),
+            Judged::Asked(ask) => {
+                return CallEnd::Asked(ask, sync::lock(&self.call).take_notices());
+            }
             Judged::Permitted(call) => call,
         };
         let judgement = Judgement::Permitted { has_effect: call.has_effect() };

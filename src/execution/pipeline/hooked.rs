@@ -75,7 +75,7 @@ impl Pipeline {
         if !self.hooks.fires(event, &names(candidate.tool.as_ref())) {
             return Ok(candidate);
         }
-        let ask = || self.ask_hooks(event, &candidate, context);
+        let ask = async || hooked.words.heed(self.ask_hooks(event, &candidate, context).await);
         let outcome = hooked.before.get_or_init(ask).await.clone();
         self.follow(candidate, outcome, context).await
     }
@@ -90,7 +90,8 @@ impl Pipeline {
         if !self.hooks.fires(event, &names(candidate.tool.as_ref())) {
             return None;
         }
-        let ask = || self.ask_hooks(event, candidate, context);
+        let words = &candidate.hooked.words;
+        let ask = async || words.heed(self.ask_hooks(event, candidate, context).await);
         Some(candidate.hooked.requested.get_or_init(ask).await.clone())
     }
 
@@ -102,10 +103,12 @@ impl Pipeline {
             return;
         }
         let mode = self.permissions.mode().to_string();
-        let tell = || {
+        let tell = async || {
             let message = format!("{} needs an approval", candidate.tool.name());
             let members = members(json!({ "message": message, "notification_type": KIND }));
-            run(&self.hooks, event, &[KIND], (&mode, context), members)
+            let said = run(&self.hooks, event, &[KIND], (&mode, context), members).await;
+            // It may end nothing.
+            candidate.hooked.words.heed(HookOutcome { ends_turn: None, ..said })
         };
         candidate.hooked.notified.get_or_init(tell).await;
     }
@@ -251,7 +254,7 @@ impl AfterCall {
 
     /// What hooks have told the person before the call ran.
     pub(super) fn notices(&self) -> Vec<String> {
-        self.hooked.notices()
+        self.hooked.words.take_notices()
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::hooked::Candidate;
 use super::permitted::with_similar;
-use super::{AdmittedCall, HookedCall, Judged, PermittedCall, Pipeline, ToolCall};
+use super::{AdmittedCall, Judged, PermittedCall, Pipeline, ToolCall};
 use crate::execution::ask::{
     About, Ask, Decision, EffectDigest, GrantScope, Question, ShownEffect, ShownRisk,
     nobody_answers,
@@ -96,13 +96,13 @@ impl Pipeline {
         scope: GrantScope,
         context: &CallContext,
     ) -> Result<Judged, ToolError> {
-        let Candidate { id, tool, parsed, .. } = candidate;
+        let Candidate { id, tool, parsed, hooked, .. } = candidate;
         let updated = Arc::clone(&tool).parse(input.clone())?;
         if updated.concurrency() != parsed.concurrency() {
             return Err(ToolError::failed("the changed input makes another kind of call of this"));
         }
         let call = ToolCall { id, name: tool.name().to_owned(), input: input.clone() };
-        let hooked = Arc::<HookedCall>::default();
+        let hooked = Arc::new(hooked.with_other_input());
         // The hooks have seen another input. What they deny, nobody can approve.
         let updated = AdmittedCall { call, tool, parsed: updated, hooked };
         let candidate = self.hook(updated, context).await?;

@@ -269,8 +269,12 @@ impl Start {
         let (beginning, reply) = match self.way {
             Way::Ask => (Beginning::Ask, None),
             Way::Continue { .. } => (Beginning::Continue { said: last_text(&pieces) }, None),
-            Way::Resume { open, mut answers, reply, .. } => {
+            Way::Resume { mut open, mut answers, reply, .. } => {
                 let mut then = followers(&user_messages);
+                if !then.is_empty() {
+                    // New words begin another turn than the one that a hook has ended.
+                    open.ends_with = None;
+                }
                 if let Some(note) = self.note.filter(|_| then.is_empty()) {
                     match answers.iter_mut().rev().flatten().next() {
                         Some(answer) => *answer = with_note_behind(answer, &note),

@@ -349,6 +349,20 @@ fn a_decision_over_rest_resumes_whatever_the_next_request_says() {
 }
 
 #[test]
+fn only_new_words_undo_the_end_that_a_hook_has_set() {
+    let world = World::new();
+    let script = Script::of("May I?").asking("server_1").ended_by_a_hook();
+    world.turn(&json!([user("a")]), script);
+    let resumed = |rest: &[serde_json::Value]| {
+        let list = json!([&[user("a"), said("May I?")], rest].concat());
+        let Beginning::Resume(resume) = world.decided(&list).beginning else { panic!("resumes") };
+        resume.open.ends_with
+    };
+    assert_eq!(resumed(&[]).as_deref(), Some("Enough."));
+    assert_eq!(resumed(&[user("never mind")]), None);
+}
+
+#[test]
 fn cards_are_dropped_and_answers_to_them_alone_start_nothing() {
     let world = World::new();
     let list = json!([user("a"), calls("Look.", &[CARD]), answer(CARD, "x"), user("b")]);

@@ -2,7 +2,9 @@
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, ToSql, params};
 
-use super::super::rows::{ApprovalRow, Change, EntryRow, SessionRow, TurnRow, TurnStatus};
+use super::super::rows::{
+    ApprovalRow, Change, EntryRow, ForgottenSession, SessionRow, TurnRow, TurnStatus,
+};
 use super::columns::number_of;
 use super::schema::entry_seqs;
 use crate::ids::{ApprovalId, SessionId, TurnId};
@@ -31,6 +33,8 @@ pub(super) struct Applier<'a> {
     connection: &'a Connection,
     session: Option<(SessionId, i64)>,
     turn: Option<LastTurn>,
+    /// The sessions that changes have removed.
+    pub(super) forgotten: Vec<ForgottenSession>,
 }
 
 struct LastTurn {
@@ -42,7 +46,7 @@ struct LastTurn {
 
 impl<'a> Applier<'a> {
     pub(super) fn new(connection: &'a Connection) -> Self {
-        Self { connection, session: None, turn: None }
+        Self { connection, session: None, turn: None, forgotten: Vec::new() }
     }
 
     /// `used` is the sequence number that a session gets with this change.
@@ -55,7 +59,8 @@ impl<'a> Applier<'a> {
             Change::Decide { approval, decision } => decide(self.connection, approval, decision),
             Change::Forget(id) => {
                 (self.session, self.turn) = (None, None);
-                Ok(forget(self.connection, id)?)
+                self.forgotten.extend(forget(self.connection, id)?);
+                Ok(())
             }
         }
     }
@@ -273,9 +278,16 @@ pub(super) fn crash(connection: &Connection, turns: &[TurnId]) -> rusqlite::Resu
 
 /// Takes the session out of every look-up: each asks for a session that has an id. Writes this one
 /// row, however large the session is, since a full disk takes no more. `retention` removes in
-/// small steps what is left.
-pub(super) fn forget(connection: &Connection, id: &SessionId) -> rusqlite::Result<()> {
+/// small steps what is left. `None`: there is no such session.
+pub(super) fn forget(
+    connection: &Connection,
+    id: &SessionId,
+) -> rusqlite::Result<Option<ForgottenSession>> {
+    let mut held = connection.prepare_cached("SELECT body FROM sessions WHERE id = ?1")?;
+    let held = held.query_row([id.as_str()], |row| row.get(0)).optional()?;
+    let Some(body) = held else { return Ok(None) };
     let sql = "UPDATE sessions SET id = NULL, scope = NULL, name = NULL, prompt = NULL, \
                body = x'' WHERE id = ?1";
-    connection.prepare_cached(sql)?.execute([id.as_str()]).map(drop)
+    connection.prepare_cached(sql)?.execute([id.as_str()])?;
+    Ok(Some(ForgottenSession { id: id.clone(), body }))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension as _};
 use tokio::time::Instant;
 
-use super::super::rows::TurnStatus;
+use super::super::rows::{ForgottenSession, TurnStatus};
 use super::super::settings::StoreSettings;
 use super::changes;
 use super::columns::{self, number_of};
@@ -102,7 +102,7 @@ pub(super) fn step(
     settings: &StoreSettings,
     now_ms: Option<i64>,
     progress: &mut Progress,
-    forgotten: &mut Vec<SessionId>,
+    forgotten: &mut Vec<ForgottenSession>,
 ) -> rusqlite::Result<Step> {
     if sweep(connection)? {
         return Ok(Step::More);
@@ -111,8 +111,7 @@ pub(super) fn step(
     let oldest_kept = now_ms.map(|now| now.saturating_sub(millis(settings.retention)));
     match next_to_forget(connection, is_full, oldest_kept, progress)? {
         Found::Session(id) => {
-            changes::forget(connection, &id)?;
-            forgotten.push(id);
+            forgotten.extend(changes::forget(connection, &id)?);
             Ok(Step::More)
         }
         Found::NoneYet => Ok(Step::More),

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::super::StoreError;
-use super::super::rows::{Change, TurnStatus};
+use super::super::rows::{Change, ForgottenSession, TurnStatus};
 use super::super::settings::StoreSettings;
 use super::changes::{self, Applier, ChangeError};
 use super::commits::{Commit, Commits, Incoming, Next, commits};
@@ -19,7 +19,7 @@ use super::file::{self, DatabaseFile, OpenError};
 use super::readers::Readers;
 use super::retention::{self, Clock, Progress, Step};
 use crate::clock;
-use crate::ids::{SessionId, TurnId};
+use crate::ids::TurnId;
 use crate::sync;
 
 /// The log is copied into the database when about so much was written to it. SQLite's own
@@ -57,7 +57,7 @@ impl Writer {
         connection: Connection,
         readers: Arc<Readers>,
         settings: StoreSettings,
-        (forgotten, unended): (mpsc::UnboundedSender<SessionId>, Unended),
+        (forgotten, unended): (mpsc::UnboundedSender<ForgottenSession>, Unended),
     ) -> Result<Self, OpenError> {
         let path = file.path();
         let refuse = |error: &dyn std::fmt::Display| OpenError::new(&path, error);
@@ -102,7 +102,7 @@ struct WriterThread {
     connection: Option<Connection>,
     readers: Arc<Readers>,
     settings: StoreSettings,
-    forgotten: mpsc::UnboundedSender<SessionId>,
+    forgotten: mpsc::UnboundedSender<ForgottenSession>,
     clock: Clock,
     progress: Progress,
     /// The next sequence number of use.
@@ -207,7 +207,9 @@ impl WriterThread {
                 Err(ChangeError::Sqlite(error)) => return Err(error),
             }
         }
+        let forgotten = applier.forgotten;
         run("COMMIT")?;
+        self.tell(forgotten);
         Ok(Fit::All)
     }
 
@@ -316,13 +318,18 @@ impl WriterThread {
             Ok(Step::More) => {
                 self.unsaved += TRANSACTION_SIZE;
                 self.retention_at = now;
-                for id in forgotten {
-                    tracing::debug!(session = %id, "forgot a session");
-                    // Nobody may want to know.
-                    _ = self.forgotten.send(id);
-                }
+                self.tell(forgotten);
             }
             Err(error) => self.failed(&error),
+        }
+    }
+
+    /// Tells of sessions that are forgotten.
+    fn tell(&self, forgotten: Vec<ForgottenSession>) {
+        for session in forgotten {
+            tracing::debug!(session = %session.id, "forgot a session");
+            // Nobody may want to know.
+            _ = self.forgotten.send(session);
         }
     }
 }

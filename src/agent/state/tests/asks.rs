@@ -89,7 +89,9 @@ fn a_call_that_asks_waits_and_its_shared_neighbours_run() {
     bench.answer(1, "seen").expect("ended:id1");
     bench.settle().expect("ahead:[2]");
     bench.settle().expect("");
-    bench.on(Event::JudgedAhead { position: 2, ask: Some(Box::new(effect(2))) }).settle();
+    bench
+        .on(Event::JudgedAhead { position: 2, ask: Some(Box::new(effect(2))), notices: vec![] })
+        .settle();
     let log = bench.log();
     assert!(log.starts_with("asked:[0, 2] text") && log.ends_with("FINISHED:stop STOP"), "{log}");
     let end = bench.end();

@@ -129,14 +129,18 @@ fn what_was_approved_behind_a_question_stays_approved() {
     let mut bench = Bench::with("m", &[], conversation_asks);
     bench.call(0, "Change", A).call(1, "Change", B).finish("tool_calls").done();
     bench.asks(0, question()).settle();
-    bench.on(Event::JudgedAhead { position: 1, ask: Some(Box::new(effect(2))) }).settle();
+    bench
+        .on(Event::JudgedAhead { position: 1, ask: Some(Box::new(effect(2))), notices: vec![] })
+        .settle();
     let open = bench.end().open.clone().unwrap();
     assert_eq!(open.asked.iter().map(|asked| asked.slot).collect::<Vec<_>>(), [1]);
 
     let approved = open.asked[0].clone();
     let mut bench = resuming(open, vec![], vec![allow(&approved)], vec![]);
     bench.asks(0, question()).settle();
-    bench.on(Event::JudgedAhead { position: 1, ask: Some(Box::new(effect(2))) }).settle();
+    bench
+        .on(Event::JudgedAhead { position: 1, ask: Some(Box::new(effect(2))), notices: vec![] })
+        .settle();
     let open = bench.end().open.clone().unwrap();
     assert_eq!(open.asked.iter().map(|asked| asked.slot).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(open.asked[1], approved);
@@ -208,7 +212,7 @@ impl World {
                     }
                     TurnEffect::JudgeAhead(all) => events.extend(all.into_iter().map(|at| {
                         let ask = self.plans[at].asks.then(|| Box::new(effect_of(at)));
-                        Event::JudgedAhead { position: at, ask }
+                        Event::JudgedAhead { position: at, ask, notices: vec![] }
                     })),
                     TurnEffect::Ask { .. } => return true,
                     TurnEffect::Stop => return false,
@@ -242,7 +246,7 @@ impl World {
         let asks = self.plans[position].asks && !self.allowed.contains_key(&position);
         let judgement = if asks {
             self.schedule.hold(position);
-            Judgement::Asked(Box::new(effect_of(position)))
+            Judgement::Asked { ask: Box::new(effect_of(position)), notices: vec![] }
         } else {
             Judgement::Permitted { has_effect: true }
         };
@@ -284,6 +288,7 @@ proptest! {
             calls: vec![OpenCall::Waiting; plans.len()],
             asked: Vec::new(),
             asked_by: Vec::new(),
+            ends_with: None,
         };
         let mut decisions = Vec::new();
         for _ in 0..20 {

@@ -7,7 +7,6 @@ use serde_json::json;
 use super::*;
 use crate::execution::ask::{About, GrantScope};
 use crate::hooks::{HookPrograms, HookSetting};
-use crate::processes::test_support::runner;
 
 const ALLOWS: &str = r#"echo '{"hookSpecificOutput":{"permissionDecision":"allow"}}'"#;
 const ASKS: &str = r#"echo '{"hookSpecificOutput":{"permissionDecision":"ask","permissionDecisionReason":"sure?"}}'"#;
@@ -85,13 +84,7 @@ fn hooks_of(hooks: &[(&str, &str, &str)]) -> Hooks {
         let setting = json!({"event": event, "matcher": matcher, "command": command});
         serde_json::from_value::<HookSetting>(setting).unwrap()
     };
-    let runner = runner();
-    let programs = HookPrograms {
-        sandbox: processes::sandbox::Sandbox::new(runner.clone(), SandboxSettings::default()),
-        runner,
-        is_sandbox_required: false,
-    };
-    Hooks::new(hooks.iter().map(setting).collect(), programs)
+    Hooks::new(hooks.iter().map(setting).collect(), HookPrograms::samples())
 }
 
 fn write(path: &str) -> Value {
@@ -239,6 +232,29 @@ async fn what_a_person_changes_is_put_to_the_hooks_as_well() {
 }
 
 #[tokio::test]
+async fn what_hooks_say_of_a_persons_input_counts_as_of_the_models() {
+    let says = r#"{"continue":false,"stopReason":"enough","systemMessage":"seen"}"#;
+    let line = format!("grep -q evil && echo '{says}'; true");
+    let ground = Ground::hooked(&off(), &[("PreToolUse", "Write", &line)]);
+    let call = ToolCall { id: "c".into(), name: "Write".into(), input: write("a") };
+    let admitted = ground.pipeline.admit(call).unwrap();
+    let judged = ground.pipeline.judge(admitted.again().unwrap(), &ground.context, None).await;
+    let Judged::Asked(ask) = judged else { panic!() };
+    let About::Effect(effect) = ask.about else { panic!() };
+    let updated_input = Some(write("evil"));
+    let (digest, scope) = (effect.digest, GrantScope::Once);
+    let decision = Decision::Allow { digest, scope, updated_input };
+
+    let again = admitted.again().unwrap();
+    let judged = ground.pipeline.judge(again, &ground.context, Some(&decision)).await;
+
+    let Judged::Answered(result) = judged else { panic!("the hook ends the turn") };
+    assert_eq!(result.ends_turn.as_deref(), Some("enough"));
+    assert_eq!(result.notices, ["seen"]);
+    assert!(admitted.take_notices().is_empty(), "they are told once");
+}
+
+#[tokio::test]
 async fn hooks_are_told_of_a_call_once_and_by_its_alias_too() {
     let ground = Ground::hooked(
         &off(),
@@ -297,6 +313,25 @@ async fn an_answer_in_a_persons_place_is_worth_no_more_than_a_rule() {
     let both =
         Ground::hooked(&off(), &[("PreToolUse", "", ASKS), ("PermissionRequest", "", allow)]);
     assert_eq!(both.verdict("Write", write("a")).await, "asked: sure?");
+}
+
+#[tokio::test]
+async fn k3_an_input_that_is_changed_in_a_persons_place_is_judged_as_well() {
+    let changed_to = |path: &str| {
+        let said = json!({"behavior": "allow", "updatedInput": write(path)});
+        format!("echo '{}'", json!({"hookSpecificOutput": {"decision": said}}))
+    };
+    let rules = Rules { deny: &["Write(denied)"], ..off() };
+    for (path, expected) in [
+        ("b", "permitted"),
+        ("denied", "Error: not permitted: the rule `Write(denied)`"),
+        // The person is asked about the model's own input.
+        (".env", "asked: "),
+    ] {
+        let hooks = [("PermissionRequest", "Write", &*changed_to(path))];
+        let verdict = Ground::hooked(&rules, &hooks).verdict("Write", write("a")).await;
+        assert!(verdict.starts_with(expected), "{path}: {verdict}");
+    }
 }
 
 #[tokio::test]

@@ -115,6 +115,7 @@ impl Script {
             calls: ids.iter().map(open).collect(),
             asked: Vec::new(),
             asked_by: Vec::new(),
+            ends_with: None,
         });
         self.client_calls = clients.iter().map(|id| call(id)).collect();
         self
@@ -142,7 +143,14 @@ impl Script {
             calls: vec![OpenCall::Waiting],
             asked: vec![asked],
             asked_by: Vec::new(),
+            ends_with: None,
         });
+        self
+    }
+
+    /// A hook has ended the turn behind this round.
+    pub(super) fn ended_by_a_hook(mut self) -> Self {
+        self.open.as_mut().expect("a question").ends_with = Some("Enough.".to_owned());
         self
     }
 

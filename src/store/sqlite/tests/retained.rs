@@ -1,6 +1,6 @@
 //! Lets the store forget.
 
-use super::super::Forgotten;
+use super::super::{Forgotten, ForgottenSession};
 use super::*;
 
 /// Forgets so quickly that no test waits.
@@ -39,7 +39,7 @@ async fn d11_old_sessions_are_forgotten_with_all_they_hold_but_none_that_runs_or
     let (store, mut forgotten) = open_with(home.path(), 3_600_000, 1 << 30);
     let mut gone = Vec::new();
     for _ in &old {
-        gone.push(forgotten.recv().await.unwrap());
+        gone.push(forgotten.recv().await.unwrap().id);
     }
     assert_eq!(gone, old);
     kept.push(fresh.id);
@@ -87,7 +87,7 @@ async fn d11_those_unused_longest_go_when_all_together_are_too_large() {
             all.push(row.id);
             // As many stay as there is room for.
             while gone.len() + 50 < all.len() {
-                gone.push(forgotten.recv().await.unwrap());
+                gone.push(forgotten.recv().await.unwrap().id);
             }
         }
         swept(&home).await;
@@ -106,7 +106,7 @@ async fn d11_those_unused_longest_go_when_all_together_are_too_large() {
 #[tokio::test]
 async fn a_forgotten_session_is_gone_at_once_with_all_that_belongs_to_it() {
     let home = tempfile::tempdir().unwrap();
-    let store = open(home.path());
+    let (store, mut forgotten) = open_with(home.path(), 1 << 40, 1 << 30);
     let key = scope("key");
     let (row, turn, changes) = conversation(key, "one");
     let approval = approval(&row, &turn);
@@ -123,7 +123,10 @@ async fn a_forgotten_session_is_gone_at_once_with_all_that_belongs_to_it() {
     assert_eq!(store.commit(vec![Change::Turn(turn)]).await, Err(StoreError::Conflict));
     swept(&home).await;
     // Forgetting what is not there is no error.
-    store.commit(vec![Change::Forget(row.id)]).await.unwrap();
+    store.commit(vec![Change::Forget(row.id.clone())]).await.unwrap();
+    drop(store);
+    assert_eq!(forgotten.recv().await.unwrap(), ForgottenSession { id: row.id, body: row.body });
+    assert_eq!(forgotten.recv().await, None, "it is told once");
 }
 
 /// A disk that is full takes little more, and this makes room.

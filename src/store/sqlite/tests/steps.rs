@@ -47,7 +47,7 @@ impl Database {
         let mut step =
             || retention::step(&self.connection, &settings, None, progress, &mut forgotten);
         while step().unwrap() == Step::More {}
-        forgotten
+        forgotten.into_iter().map(|session| session.id).collect()
     }
 }
 
