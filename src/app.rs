@@ -313,13 +313,13 @@ fn warn_of_dangers(config: &Config, file: Option<&Path>, home: &Path) {
         tracing::warn!("running as root: so does everything the tools do");
     }
     match config.sandbox.mode {
-        permissions::Sandbox::Off if is_root => {
+        permissions::SandboxMode::Off if is_root => {
             tracing::error!("the sandbox is off and this is root: a command can do anything here");
         }
-        permissions::Sandbox::Off => {
+        permissions::SandboxMode::Off => {
             tracing::warn!("the sandbox is off: a command can do all that you can");
         }
-        permissions::Sandbox::Auto | permissions::Sandbox::Required => {}
+        permissions::SandboxMode::Auto | permissions::SandboxMode::Required => {}
     }
     let file = file.and_then(|file| file.canonicalize().ok());
     if let Some(file) = file.filter(|file| file.starts_with(&config.server.workspace)) {

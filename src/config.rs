@@ -100,7 +100,7 @@ pub(crate) struct Server {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Sandbox {
-    pub(crate) mode: permissions::Sandbox,
+    pub(crate) mode: permissions::SandboxMode,
     /// The levels that it may be; the first that passes its trial is the one.
     #[serde(rename = "use")]
     pub(crate) levels: Vec<Level>,
@@ -118,7 +118,7 @@ pub(crate) struct Sandbox {
 impl Default for Sandbox {
     fn default() -> Self {
         Self {
-            mode: permissions::Sandbox::default(),
+            mode: permissions::SandboxMode::default(),
             levels: vec![Level::Bwrap, Level::Landlock],
             network: Network::None,
             auto_allow: false,
@@ -326,7 +326,7 @@ impl Sandbox {
     /// Whether the model may ask for a command outside. Where none holds it by the operator's
     /// word, there is nothing to leave.
     pub(crate) fn offers_escape(&self) -> bool {
-        self.escape && self.mode != permissions::Sandbox::Off
+        self.escape && self.mode != permissions::SandboxMode::Off
     }
 
     /// The key that cannot be followed, and why.
@@ -347,7 +347,7 @@ impl Sandbox {
         if let Some((_, level)) = twice {
             return Some(("sandbox.use", format!("names {level} twice")));
         }
-        if self.levels.is_empty() && self.mode != permissions::Sandbox::Off {
+        if self.levels.is_empty() && self.mode != permissions::SandboxMode::Off {
             let reason = "names no level; sandbox.mode = \"off\" goes without".into();
             return Some(("sandbox.use", reason));
         }

@@ -131,7 +131,7 @@ pub(crate) enum Refusal {
 /// `required` refuses every command. With `off` the operator accepts commands without one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Sandbox {
+pub(crate) enum SandboxMode {
     #[default]
     Auto,
     Required,
@@ -162,7 +162,7 @@ impl Permissions {
     pub(crate) fn new(
         settings: &PermissionSettings,
         known: &[KnownTool<'_>],
-        sandbox: Sandbox,
+        sandbox: SandboxMode,
         workspace: Arc<Workspace>,
         excluded: ExcludedPaths,
     ) -> Result<Self, RuleError> {
@@ -419,7 +419,7 @@ impl Permissions {
     /// What confines a command. The first one waits until that is known.
     async fn confined(&self) -> Confined {
         match &self.confining {
-            Some(sandbox) if self.policy.sandbox != Sandbox::Off => {
+            Some(sandbox) if self.policy.sandbox != SandboxMode::Off => {
                 let outcome = sandbox.outcome().await;
                 Confined { level: outcome.level, why: outcome.fault() }
             }
@@ -634,7 +634,7 @@ impl Permit {
     }
 }
 
-impl FromStr for Sandbox {
+impl FromStr for SandboxMode {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
@@ -698,7 +698,7 @@ mod tests {
             Permissions::new(
                 &settings,
                 &KNOWN,
-                Sandbox::Auto,
+                SandboxMode::Auto,
                 workspace,
                 ExcludedPaths::below(&state),
             )
@@ -794,8 +794,13 @@ mod tests {
         let settings =
             PermissionSettings { deny: vec!["Read".to_owned()], ..PermissionSettings::default() };
 
-        let permissions =
-            Permissions::new(&settings, &KNOWN, Sandbox::Auto, workspace, ExcludedPaths::none());
+        let permissions = Permissions::new(
+            &settings,
+            &KNOWN,
+            SandboxMode::Auto,
+            workspace,
+            ExcludedPaths::none(),
+        );
 
         assert_eq!(permissions.unwrap().denied_tools(), ["Read", "Write", "Preview"]);
     }

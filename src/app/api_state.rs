@@ -144,11 +144,11 @@ fn about(config: &Config, services: &Services, auth_required: bool) -> About {
     }
 }
 
-fn sandbox_mode(mode: permissions::Sandbox) -> &'static str {
+fn sandbox_mode(mode: permissions::SandboxMode) -> &'static str {
     match mode {
-        permissions::Sandbox::Auto => "auto",
-        permissions::Sandbox::Required => "required",
-        permissions::Sandbox::Off => "off",
+        permissions::SandboxMode::Auto => "auto",
+        permissions::SandboxMode::Required => "required",
+        permissions::SandboxMode::Off => "off",
     }
 }
 

@@ -83,7 +83,7 @@ impl Services {
         let hooks = HookPrograms {
             runner: runner.clone(),
             sandbox: sandbox.clone(),
-            is_sandbox_required: config.sandbox.mode == permissions::Sandbox::Required,
+            is_sandbox_required: config.sandbox.mode == permissions::SandboxMode::Required,
             memory_budget: memory_budget.clone(),
         };
         let hooks = Hooks::new(config.hooks.clone(), hooks)
@@ -134,7 +134,7 @@ impl Services {
 /// No level where the operator does without a sandbox.
 fn sandbox_settings(config: &Config) -> SandboxSettings {
     let config::Sandbox { mode, levels, network, writable, readable, .. } = &config.sandbox;
-    let is_off = *mode == permissions::Sandbox::Off;
+    let is_off = *mode == permissions::SandboxMode::Off;
     SandboxSettings {
         levels: if is_off { Vec::new() } else { levels.clone() },
         network: *network,

@@ -20,7 +20,7 @@ use crate::app::{api_state, running_server, state_dir, workspaces};
 use crate::config::keys::Keys;
 use crate::config::layers::{SetKey as Set, lookup};
 use crate::config::{self, Config, ConfigInput, Loaded, file};
-use crate::permissions::{Mode, Sandbox};
+use crate::permissions::{Mode, SandboxMode};
 use crate::processes;
 
 /// The defaults as text. A test compares them with the program's own.
@@ -170,11 +170,11 @@ fn client_key(config: &Config, is_in_environment: bool) -> &'static str {
 }
 
 /// The level that the trials found, a line for each of them, and what that means.
-async fn sandbox(mode: Sandbox, sandbox: &processes::sandbox::Sandbox) -> String {
+async fn sandbox(mode: SandboxMode, sandbox: &processes::sandbox::Sandbox) -> String {
     let (mode, otherwise) = match mode {
-        Sandbox::Off => return "off: a command can do all that this user can".to_owned(),
-        Sandbox::Auto => ("auto", "every command asks (--sandbox off: they run without one)"),
-        Sandbox::Required => ("required", "every command is refused"),
+        SandboxMode::Off => return "off: a command can do all that this user can".to_owned(),
+        SandboxMode::Auto => ("auto", "every command asks (--sandbox off: they run without one)"),
+        SandboxMode::Required => ("required", "every command is refused"),
     };
     let outcome = sandbox.outcome().await;
     let head = match outcome.level {

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::Sandbox;
+use super::SandboxMode;
 use super::kind::AccessKind;
 use super::mode::Mode;
 use super::opened_command::CommandAnalysis;
@@ -28,7 +28,7 @@ const ACCOUNTS: [&str; 5] =
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     pub(super) mode: Mode,
-    pub(super) sandbox: Sandbox,
+    pub(super) sandbox: SandboxMode,
     /// A command in bubblewrap needs no approval.
     pub(super) auto_allow: bool,
     pub(super) confined: Confined,
@@ -179,7 +179,8 @@ impl Policy {
         }
         // With the sandbox off, commands reach every place anyway.
         let is_outside = effect.reached().is_some_and(|path| path.is_outside);
-        if self.mode == Mode::BypassPermissions && (!is_outside || self.sandbox == Sandbox::Off) {
+        if self.mode == Mode::BypassPermissions && (!is_outside || self.sandbox == SandboxMode::Off)
+        {
             return PolicyVerdict::Allow(AllowedBy::Mode);
         }
         if let Some(question) = self.asks_in_every_mode(tool, effect) {
@@ -384,13 +385,13 @@ mod tests {
     }
 
     /// `lists` holds rules such as `allow Write` or `ask Bash`, separated by commas.
-    fn judged(mode: Mode, sandbox: Sandbox, lists: &str, call: Call) -> String {
+    fn judged(mode: Mode, sandbox: SandboxMode, lists: &str, call: Call) -> String {
         confined((mode, sandbox), (None, false), lists, call)
     }
 
     /// The same where something confines commands.
     fn confined(
-        (mode, sandbox): (Mode, Sandbox),
+        (mode, sandbox): (Mode, SandboxMode),
         (level, auto_allow): (Option<Level>, bool),
         lists: &str,
         call: Call,
@@ -427,20 +428,20 @@ mod tests {
     const MODES: [Mode; 5] =
         [Mode::Plan, Mode::DontAsk, Mode::Default, Mode::AcceptEdits, Mode::BypassPermissions];
 
-    fn by_mode(sandbox: Sandbox, lists: &str, call: Call) -> String {
+    fn by_mode(sandbox: SandboxMode, lists: &str, call: Call) -> String {
         MODES.map(|mode| format!("{mode}: {}", judged(mode, sandbox, lists, call))).join("\n")
     }
 
     #[test]
     fn reading_is_allowed_in_every_mode() {
         for mode in MODES {
-            assert_eq!(judged(mode, Sandbox::Auto, "", read("/ws/a.rs")), "allowed");
+            assert_eq!(judged(mode, SandboxMode::Auto, "", read("/ws/a.rs")), "allowed");
         }
     }
 
     #[test]
     fn writing_without_a_rule() {
-        assert_snapshot!(by_mode(Sandbox::Auto, "", write("/ws/a.rs", 1)), @r#"
+        assert_snapshot!(by_mode(SandboxMode::Auto, "", write("/ws/a.rs", 1)), @r#"
         plan: Write is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Write needs an approval, and the mode dontAsk denies what would ask. The operator can allow it with `permissions.allow = ["Write"]` or `--permission-mode bypassPermissions`
         default: Write needs an approval, and approvals are not available here. The operator can allow it with `permissions.allow = ["Write"]` or `--permission-mode bypassPermissions`
@@ -451,7 +452,7 @@ mod tests {
 
     #[test]
     fn writing_with_an_allow_rule() {
-        assert_snapshot!(by_mode(Sandbox::Auto, "allow Write", write("/ws/a.rs", 1)), @r"
+        assert_snapshot!(by_mode(SandboxMode::Auto, "allow Write", write("/ws/a.rs", 1)), @r"
         plan: Write is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: allowed
         default: allowed
@@ -462,7 +463,7 @@ mod tests {
 
     #[test]
     fn replacing_a_file_with_several_names() {
-        assert_snapshot!(by_mode(Sandbox::Auto, "allow Write", write("/ws/a.rs", 2)), @r"
+        assert_snapshot!(by_mode(SandboxMode::Auto, "allow Write", write("/ws/a.rs", 2)), @r"
         plan: Write is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Write needs an approval (the file has 2 hard links, and replacing it would part it from the others), and the mode dontAsk denies what would ask. The operator can allow it with `--permission-mode bypassPermissions`, or give this name a copy of its own
         default: Write needs an approval (the file has 2 hard links, and replacing it would part it from the others), and approvals are not available here. The operator can allow it with `--permission-mode bypassPermissions`, or give this name a copy of its own
@@ -473,14 +474,14 @@ mod tests {
 
     #[test]
     fn a_command_where_there_is_no_sandbox() {
-        assert_snapshot!(by_mode(Sandbox::Auto, "", bash("make")), @r#"
+        assert_snapshot!(by_mode(SandboxMode::Auto, "", bash("make")), @r#"
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Bash needs an approval (there is no sandbox to run it in), and the mode dontAsk denies what would ask. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user) and `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
         default: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user) and `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
         acceptEdits: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user) and `permissions.allow = ["Bash"]` or `--permission-mode bypassPermissions`
         bypassPermissions: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user)
         "#);
-        assert_snapshot!(by_mode(Sandbox::Auto, "allow Bash", bash("make")), @r"
+        assert_snapshot!(by_mode(SandboxMode::Auto, "allow Bash", bash("make")), @r"
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Bash needs an approval (there is no sandbox to run it in), and the mode dontAsk denies what would ask. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user)
         default: Bash needs an approval (there is no sandbox to run it in), and approvals are not available here. The operator can allow it with `--sandbox off` (commands then have all rights of the server's user)
@@ -491,7 +492,7 @@ mod tests {
 
     #[test]
     fn a_command_where_a_sandbox_is_required() {
-        assert_snapshot!(by_mode(Sandbox::Required, "allow Bash", bash("make")), @r"
+        assert_snapshot!(by_mode(SandboxMode::Required, "allow Bash", bash("make")), @r"
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Bash runs only in a sandbox here (`--sandbox required`), and there is none
         default: Bash runs only in a sandbox here (`--sandbox required`), and there is none
@@ -504,8 +505,8 @@ mod tests {
     fn a_command_in_a_sandbox_is_judged_like_one_without_where_that_is_accepted() {
         for lists in ["", "allow Bash", "ask Bash", "deny Bash", "ask Bash, allow Bash"] {
             for mode in MODES {
-                let off = judged(mode, Sandbox::Off, lists, bash("make"));
-                for sandbox in [Sandbox::Auto, Sandbox::Required] {
+                let off = judged(mode, SandboxMode::Off, lists, bash("make"));
+                for sandbox in [SandboxMode::Auto, SandboxMode::Required] {
                     for level in [Level::Landlock, Level::Bwrap] {
                         let inside =
                             confined((mode, sandbox), (Some(level), false), lists, bash("make"));
@@ -519,7 +520,7 @@ mod tests {
     #[test]
     fn only_bubblewrap_replaces_an_approval_and_only_where_the_operator_says_so() {
         let judged = |mode, level, lists| {
-            confined((mode, Sandbox::Auto), (Some(level), true), lists, bash("make"))
+            confined((mode, SandboxMode::Auto), (Some(level), true), lists, bash("make"))
         };
         for mode in [Mode::Default, Mode::DontAsk] {
             assert_eq!(judged(mode, Level::Bwrap, ""), "allowed");
@@ -528,7 +529,7 @@ mod tests {
             assert!(judged(mode, Level::Bwrap, "deny Bash").contains("forbids"));
         }
         assert!(judged(Mode::Plan, Level::Bwrap, "").contains("not available"));
-        let nothing = confined((Mode::Default, Sandbox::Auto), (None, true), "", bash("make"));
+        let nothing = confined((Mode::Default, SandboxMode::Auto), (None, true), "", bash("make"));
         assert!(nothing.contains("there is no sandbox"), "{nothing}");
     }
 
@@ -547,24 +548,24 @@ mod tests {
             unreadable: None,
         };
         let (tool, effect) = bash("make");
-        let asked = policy(Sandbox::Auto).judge(tool, effect);
+        let asked = policy(SandboxMode::Auto).judge(tool, effect);
         let PolicyVerdict::Ask { why: Some(reason), .. } = asked else { panic!("{asked:?}") };
         assert_snapshot!(reason, @"there is no sandbox to run it in: bwrap: no bwrap is installed");
-        let refused = policy(Sandbox::Required).judge(tool, effect);
+        let refused = policy(SandboxMode::Required).judge(tool, effect);
         let PolicyVerdict::Deny(reason) = refused else { panic!("{refused:?}") };
         assert_snapshot!(reason, @"Bash runs only in a sandbox here (`--sandbox required`), and there is none: bwrap: no bwrap is installed");
     }
 
     #[test]
     fn a_command_where_the_sandbox_is_off() {
-        assert_snapshot!(by_mode(Sandbox::Off, "", bash("make")), @r#"
+        assert_snapshot!(by_mode(SandboxMode::Off, "", bash("make")), @r#"
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Bash needs an approval, and the mode dontAsk denies what would ask. The operator can allow it with `permissions.allow = ["Bash(make)"]`
         default: Bash needs an approval, and approvals are not available here. The operator can allow it with `permissions.allow = ["Bash(make)"]`
         acceptEdits: Bash needs an approval, and approvals are not available here. The operator can allow it with `permissions.allow = ["Bash(make)"]`
         bypassPermissions: allowed
         "#);
-        assert_snapshot!(by_mode(Sandbox::Off, "allow shell", bash("make")), @r"
+        assert_snapshot!(by_mode(SandboxMode::Off, "allow shell", bash("make")), @r"
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: allowed
         default: allowed
@@ -577,17 +578,17 @@ mod tests {
     fn the_table_in_the_documentation_is_what_the_policy_says() {
         const TEXT: &str = include_str!("../../docs/permissions.md");
         let calls = [
-            ("read a file of the workspace", Sandbox::Off, read("/ws/a.rs")),
-            ("read a file that may hold secrets", Sandbox::Off, read("/ws/.env")),
-            ("read a protected file", Sandbox::Off, read("/ws/.git/config")),
-            ("edit a file of the workspace", Sandbox::Off, write("/ws/a.rs", 1)),
-            ("edit a file that may hold secrets", Sandbox::Off, write("/ws/.env", 1)),
-            ("edit a protected file", Sandbox::Off, write("/ws/.git/config", 1)),
-            ("edit a file with several hard links", Sandbox::Off, write("/ws/a.rs", 2)),
-            ("read outside the workspace", Sandbox::Auto, read("/home/u/a.rs")),
-            ("edit outside the workspace", Sandbox::Auto, write("/home/u/a.rs", 1)),
-            ("edit outside the workspace, sandbox off", Sandbox::Off, write("/home/u/a.rs", 1)),
-            ("edit `/etc/passwd` and its like", Sandbox::Off, write("/etc/passwd", 1)),
+            ("read a file of the workspace", SandboxMode::Off, read("/ws/a.rs")),
+            ("read a file that may hold secrets", SandboxMode::Off, read("/ws/.env")),
+            ("read a protected file", SandboxMode::Off, read("/ws/.git/config")),
+            ("edit a file of the workspace", SandboxMode::Off, write("/ws/a.rs", 1)),
+            ("edit a file that may hold secrets", SandboxMode::Off, write("/ws/.env", 1)),
+            ("edit a protected file", SandboxMode::Off, write("/ws/.git/config", 1)),
+            ("edit a file with several hard links", SandboxMode::Off, write("/ws/a.rs", 2)),
+            ("read outside the workspace", SandboxMode::Auto, read("/home/u/a.rs")),
+            ("edit outside the workspace", SandboxMode::Auto, write("/home/u/a.rs", 1)),
+            ("edit outside the workspace, sandbox off", SandboxMode::Off, write("/home/u/a.rs", 1)),
+            ("edit `/etc/passwd` and its like", SandboxMode::Off, write("/etc/passwd", 1)),
         ];
         for (what, sandbox, call) in calls {
             let verdicts = MODES.map(|mode| match judged(mode, sandbox, "", call) {
@@ -607,71 +608,72 @@ mod tests {
     #[test]
     fn t20_a_protected_file_is_asked_about_unless_a_rule_names_it() {
         let hook = || write("/ws/.git/hooks/pre-commit", 1);
-        assert_snapshot!(by_mode(Sandbox::Off, "allow Edit, allow Write(**)", hook()), @r#"
+        assert_snapshot!(by_mode(SandboxMode::Off, "allow Edit, allow Write(**)", hook()), @r#"
         plan: Write is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Write needs an approval (`.git` decides what other programs run), and the mode dontAsk denies what would ask. The operator can allow it with a rule that names it, such as `permissions.allow = ["Write(.git)"]`, or `--permission-mode bypassPermissions`
         default: Write needs an approval (`.git` decides what other programs run), and approvals are not available here. The operator can allow it with a rule that names it, such as `permissions.allow = ["Write(.git)"]`, or `--permission-mode bypassPermissions`
         acceptEdits: Write needs an approval (`.git` decides what other programs run), and approvals are not available here. The operator can allow it with a rule that names it, such as `permissions.allow = ["Write(.git)"]`, or `--permission-mode bypassPermissions`
         bypassPermissions: allowed
         "#);
-        let named = by_mode(Sandbox::Off, "allow Edit(.git/hooks/**)", hook());
+        let named = by_mode(SandboxMode::Off, "allow Edit(.git/hooks/**)", hook());
         assert_eq!(named.matches(": allowed").count(), 4, "{named}");
-        let read = by_mode(Sandbox::Off, "", read("/ws/.git/config"));
+        let read = by_mode(SandboxMode::Off, "", read("/ws/.git/config"));
         assert_eq!(read.matches(": allowed").count(), 5, "{read}");
     }
 
     #[test]
     fn t5_t7_what_lies_outside_is_asked_about_unless_a_rule_is_written_for_it() {
         let read_there = || read("/home/u/notes/a");
-        assert_snapshot!(judged(Mode::Default, Sandbox::Auto, "allow Read(**), allow Read", read_there()), @r#"Read needs an approval (/home/u/notes/a is outside the workspace), and approvals are not available here. The operator can allow it with `permissions.additional_directories`, or with a rule that names the place, such as `permissions.allow = ["Read(//home/u/notes/a)"]`"#);
+        assert_snapshot!(judged(Mode::Default, SandboxMode::Auto, "allow Read(**), allow Read", read_there()), @r#"Read needs an approval (/home/u/notes/a is outside the workspace), and approvals are not available here. The operator can allow it with `permissions.additional_directories`, or with a rule that names the place, such as `permissions.allow = ["Read(//home/u/notes/a)"]`"#);
         for rule in ["Read(~/notes/**)", "Read(//home/u/**)"] {
             let verdict =
-                judged(Mode::DontAsk, Sandbox::Auto, &format!("allow {rule}"), read_there());
+                judged(Mode::DontAsk, SandboxMode::Auto, &format!("allow {rule}"), read_there());
             assert_eq!(verdict, "allowed");
         }
         // A place is no secret.
         let key = read("/home/u/.ssh/id_rsa");
-        let verdict = judged(Mode::Default, Sandbox::Auto, "allow Read(//home/**)", key);
+        let verdict = judged(Mode::Default, SandboxMode::Auto, "allow Read(//home/**)", key);
         assert!(verdict.contains("may hold secrets"), "{verdict}");
         let key = read("/home/u/.ssh/id_rsa");
         assert_eq!(
-            judged(Mode::Default, Sandbox::Auto, "allow Read(~/.ssh/id_rsa)", key),
+            judged(Mode::Default, SandboxMode::Auto, "allow Read(~/.ssh/id_rsa)", key),
             "allowed"
         );
     }
 
     #[test]
     fn a_secret_is_asked_about_for_reading_too_unless_a_rule_names_it() {
-        assert_snapshot!(by_mode(Sandbox::Off, "allow Read", read("/ws/a/.env")), @r#"
+        assert_snapshot!(by_mode(SandboxMode::Off, "allow Read", read("/ws/a/.env")), @r#"
         plan: Read needs an approval (`.env` may hold secrets), and approvals are not available here. The operator can allow it with a rule that names it, such as `permissions.allow = ["Read(.env)"]`, or `--permission-mode bypassPermissions`
         dontAsk: Read needs an approval (`.env` may hold secrets), and the mode dontAsk denies what would ask. The operator can allow it with a rule that names it, such as `permissions.allow = ["Read(.env)"]`, or `--permission-mode bypassPermissions`
         default: Read needs an approval (`.env` may hold secrets), and approvals are not available here. The operator can allow it with a rule that names it, such as `permissions.allow = ["Read(.env)"]`, or `--permission-mode bypassPermissions`
         acceptEdits: Read needs an approval (`.env` may hold secrets), and approvals are not available here. The operator can allow it with a rule that names it, such as `permissions.allow = ["Read(.env)"]`, or `--permission-mode bypassPermissions`
         bypassPermissions: allowed
         "#);
-        let named = by_mode(Sandbox::Off, "allow Read(.env)", read("/ws/a/.env"));
+        let named = by_mode(SandboxMode::Off, "allow Read(.env)", read("/ws/a/.env"));
         assert_eq!(named.matches(": allowed").count(), 5, "{named}");
-        let wide = by_mode(Sandbox::Off, "allow Read(**), allow Read(a/**)", read("/ws/a/.env"));
+        let wide =
+            by_mode(SandboxMode::Off, "allow Read(**), allow Read(a/**)", read("/ws/a/.env"));
         assert_eq!(wide.matches(": allowed").count(), 1, "{wide}");
     }
 
     #[test]
     fn deny_and_ask_rules_hold_in_every_mode() {
-        assert_snapshot!(by_mode(Sandbox::Off, "deny shell, allow Bash", bash("make")), @r"
+        assert_snapshot!(by_mode(SandboxMode::Off, "deny shell, allow Bash", bash("make")), @r"
         plan: the rule `shell` in `permissions.deny` forbids Bash
         dontAsk: the rule `shell` in `permissions.deny` forbids Bash
         default: the rule `shell` in `permissions.deny` forbids Bash
         acceptEdits: the rule `shell` in `permissions.deny` forbids Bash
         bypassPermissions: the rule `shell` in `permissions.deny` forbids Bash
         ");
-        assert_snapshot!(by_mode(Sandbox::Off, "ask Bash, allow Bash", bash("make")), @r"
+        assert_snapshot!(by_mode(SandboxMode::Off, "ask Bash, allow Bash", bash("make")), @r"
         plan: Bash is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Bash needs an approval (the rule `Bash` says to ask), and the mode dontAsk denies what would ask. The operator can allow it by taking `Bash` out of `permissions.ask`
         default: Bash needs an approval (the rule `Bash` says to ask), and approvals are not available here. The operator can allow it by taking `Bash` out of `permissions.ask`
         acceptEdits: Bash needs an approval (the rule `Bash` says to ask), and approvals are not available here. The operator can allow it by taking `Bash` out of `permissions.ask`
         bypassPermissions: Bash needs an approval (the rule `Bash` says to ask), and approvals are not available here. The operator can allow it by taking `Bash` out of `permissions.ask`
         ");
-        assert_snapshot!(by_mode(Sandbox::Off, "ask Write", write("/ws/a.rs", 1)), @r#"
+        assert_snapshot!(by_mode(SandboxMode::Off, "ask Write", write("/ws/a.rs", 1)), @r#"
         plan: Write is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
         dontAsk: Write needs an approval (the rule `Write` says to ask), and the mode dontAsk denies what would ask. The operator can allow it by taking `Write` out of `permissions.ask`, and with `permissions.allow = ["Write"]` or `--permission-mode bypassPermissions`
         default: Write needs an approval (the rule `Write` says to ask), and approvals are not available here. The operator can allow it by taking `Write` out of `permissions.ask`, and with `permissions.allow = ["Write"]` or `--permission-mode bypassPermissions`

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{
-    AccessKind, AccessRequest, ExcludedPaths, KnownTool, PermissionSettings, Permissions, Sandbox,
+    AccessKind, AccessRequest, ExcludedPaths, KnownTool, PermissionSettings, Permissions,
+    SandboxMode,
 };
 use crate::settings_files::SettingsFiles;
 use crate::workspace::Workspace;
@@ -38,7 +39,7 @@ pub fn judging(
     let directory = workspace.root().to_owned();
     let excluded = ExcludedPaths::below(Path::new("/nonexistent"));
     let permissions =
-        Permissions::new(&settings, &KNOWN, Sandbox::Off, workspace, excluded).ok()?;
+        Permissions::new(&settings, &KNOWN, SandboxMode::Off, workspace, excluded).ok()?;
     let permissions = permissions.with_search_path("/usr/bin:/bin".as_ref());
     // No settings file is there: a look at each of them is what they cost.
     let files = Arc::new(SettingsFiles::new(None, Path::new("/nonexistent")));

@@ -32,7 +32,7 @@ use crate::ids::TurnId;
 use crate::openai::error_object::ErrorObject;
 use crate::openai::request::ToolChoice;
 use crate::permissions::{
-    self, AccessKind, AccessRequest, ExcludedPaths, Permissions, Permit, Sandbox,
+    self, AccessKind, AccessRequest, ExcludedPaths, Permissions, Permit, SandboxMode,
 };
 use crate::tools::tool::{
     AnyTool, CallContext, Concurrency, StartRule as ToolStart, Tool, ToolError, ToolOutput, erase,
@@ -121,7 +121,7 @@ impl Bench {
         let permissions = Permissions::new(
             &permissions::PermissionSettings::default(),
             &[],
-            Sandbox::Auto,
+            SandboxMode::Auto,
             Arc::new(workspace),
             ExcludedPaths::below(&directory.path().join("state")),
         );

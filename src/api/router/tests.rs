@@ -158,7 +158,7 @@ fn sessions(
     let permissions = Permissions::new(
         &settings,
         &[],
-        permissions::Sandbox::Off,
+        permissions::SandboxMode::Off,
         workspace,
         permissions::ExcludedPaths::below(&state_dir),
     )

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::files::Files;
-use crate::permissions::{self, AccessKind, ExcludedPaths, Mode, Sandbox};
+use crate::permissions::{self, AccessKind, ExcludedPaths, Mode, SandboxMode};
 use crate::processes::sandbox::SandboxSettings;
 use crate::processes::{self, Environment, Runner};
 use crate::tools::builtin::{self, bash};
@@ -37,7 +37,7 @@ impl Ground {
             ..permissions::PermissionSettings::default()
         };
         let permissions =
-            Permissions::new(&settings, &[], Sandbox::Off, Arc::clone(&workspace), hidden);
+            Permissions::new(&settings, &[], SandboxMode::Off, Arc::clone(&workspace), hidden);
         let runner = Runner::new("/proc/self/exe", Environment::allowed([]), None);
         let tools = builtin::list(&builtin::Services {
             files: Arc::new(Files::default()),

@@ -8,7 +8,7 @@ use super::{
     AllowedBy, AskedPath, HookOpinion, Policy, PolicyVerdict, account_refuses, denied_by, forbids,
     plan_refuses, with_ask_rule,
 };
-use crate::permissions::Sandbox;
+use crate::permissions::SandboxMode;
 use crate::permissions::kind::AccessKind;
 use crate::permissions::mode::Mode;
 use crate::permissions::opened_command::{CommandAnalysis, CommandFile, OwnState};
@@ -84,13 +84,13 @@ impl Policy {
         if self.mode == Mode::Plan && !reads {
             return PolicyVerdict::Deny(plan_refuses(tool));
         }
-        if level.is_none() && self.sandbox != Sandbox::Off {
+        if level.is_none() && self.sandbox != SandboxMode::Off {
             return self.judge_without_sandbox(tool, command);
         }
         if let Some(removal) = command.removals.first() {
             return critical(&removal.operand, &removal.path.display().to_string());
         }
-        if command.outside_sandbox && self.sandbox != Sandbox::Off {
+        if command.outside_sandbox && self.sandbox != SandboxMode::Off {
             return outside_sandbox();
         }
         if self.mode == Mode::BypassPermissions {
@@ -268,7 +268,7 @@ impl Policy {
     /// no mode can replace a person's approval.
     fn judge_without_sandbox(&self, tool: &str, command: &CommandAnalysis) -> PolicyVerdict {
         let because = self.confined.because();
-        if self.sandbox == Sandbox::Required {
+        if self.sandbox == SandboxMode::Required {
             return PolicyVerdict::Deny(format!(
                 "{tool} runs only in a sandbox here (`--sandbox required`), and there is \
                  none{because}"

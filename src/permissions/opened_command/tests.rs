@@ -11,7 +11,7 @@ use insta::assert_snapshot;
 use crate::permissions::judge::Confined;
 use crate::permissions::{
     AccessKind, AccessRequest, ExcludedPaths, Grants, Judgement, KnownTool, Mode,
-    PermissionSettings, Permissions, Refusal, Sandbox,
+    PermissionSettings, Permissions, Refusal, SandboxMode,
 };
 use crate::processes::confinement::Level;
 use crate::workspace::Workspace;
@@ -27,7 +27,7 @@ const KNOWN: [KnownTool<'_>; 4] = [
 struct Ground {
     directory: tempfile::TempDir,
     mode: Mode,
-    sandbox: Sandbox,
+    sandbox: SandboxMode,
     level: Option<Level>,
     auto_allow: bool,
     outside_sandbox: bool,
@@ -40,7 +40,7 @@ impl Ground {
         let ground = Self {
             directory: tempfile::tempdir().unwrap(),
             mode: Mode::Default,
-            sandbox: Sandbox::Off,
+            sandbox: SandboxMode::Off,
             level: None,
             auto_allow: false,
             outside_sandbox: false,
@@ -69,7 +69,7 @@ impl Ground {
     }
 
     fn at_level(mut self, level: Level, auto_allow: bool) -> Self {
-        (self.level, self.auto_allow, self.sandbox) = (Some(level), auto_allow, Sandbox::Auto);
+        (self.level, self.auto_allow, self.sandbox) = (Some(level), auto_allow, SandboxMode::Auto);
         self
     }
 
@@ -80,7 +80,7 @@ impl Ground {
     }
 
     fn without_sandbox(mut self) -> Self {
-        (self.level, self.sandbox) = (None, Sandbox::Auto);
+        (self.level, self.sandbox) = (None, SandboxMode::Auto);
         self
     }
 
@@ -384,7 +384,7 @@ async fn who_leaves_the_sandbox_is_asked_whatever_allows_the_command() {
     plan.check(&["ls"], "asks: it would run outside").await;
     // There is nothing to leave.
     let mut off = Ground::new().leaving().allow(&["Bash"]);
-    (off.level, off.sandbox) = (None, Sandbox::Off);
+    (off.level, off.sandbox) = (None, SandboxMode::Off);
     off.check(&["make"], "allowed").await;
 }
 
@@ -445,7 +445,7 @@ async fn the_rows_on_commands_in_the_documentation_are_what_the_policy_says() {
     let off = |ground: Ground| ground;
     let none = Ground::without_sandbox;
     let auto_allow = |ground: Ground| ground.at_level(Level::Bwrap, true);
-    let required = |ground: Ground| Ground { sandbox: Sandbox::Required, ..ground };
+    let required = |ground: Ground| Ground { sandbox: SandboxMode::Required, ..ground };
     let rows: [(&str, Situation, &str); 13] = [
         ("run a command that only reads", off, "cat a"),
         ("run mkdir, touch, rm, rmdir, mv, cp, sed on files of the workspace", off, "rm a"),

@@ -8,7 +8,7 @@ use crate::ids::{KeyId, Scope};
 use crate::permissions::{
     AccessKind, AccessRequest, AskedAccess, ExcludedPaths, GrantHolder, Grants, HookOpinion,
     Judgement, KeepError, KeptGrants, KnownTool, Mode, PermissionSettings, Permissions, RuleGrant,
-    Sandbox,
+    SandboxMode,
 };
 use crate::workspace::Workspace;
 
@@ -43,10 +43,10 @@ impl Ground {
     }
 
     fn permissions(&self, settings: &PermissionSettings) -> Permissions {
-        self.permissions_with(settings, Sandbox::Off)
+        self.permissions_with(settings, SandboxMode::Off)
     }
 
-    fn permissions_with(&self, settings: &PermissionSettings, sandbox: Sandbox) -> Permissions {
+    fn permissions_with(&self, settings: &PermissionSettings, sandbox: SandboxMode) -> Permissions {
         let workspace = Arc::new(Workspace::open(vec![self.path("ws")]).unwrap());
         let excluded = ExcludedPaths::below(&self.path("state"));
         Permissions::new(settings, &KNOWN, sandbox, workspace, excluded)
@@ -153,7 +153,7 @@ async fn none_is_offered_where_something_asks_that_no_rule_answers() {
     let make = ("Bash", "ws:make");
     let asking = ground.permissions(&listed("ask", "Bash(make)"));
     assert_eq!(ground.offered(&asking, make).await, "");
-    let unconfined = ground.permissions_with(&PermissionSettings::default(), Sandbox::Auto);
+    let unconfined = ground.permissions_with(&PermissionSettings::default(), SandboxMode::Auto);
     assert_eq!(ground.offered(&unconfined, make).await, "");
     let permissions = ground.permissions(&PermissionSettings::default());
     let hooked = permissions.with_hooks(HookOpinion::Asks("why".to_owned()));

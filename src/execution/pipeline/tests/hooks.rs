@@ -17,11 +17,11 @@ struct Rules {
     allow: &'static [&'static str],
     ask: &'static [&'static str],
     deny: &'static [&'static str],
-    sandbox: Sandbox,
+    sandbox: SandboxMode,
 }
 
 fn off() -> Rules {
-    Rules { sandbox: Sandbox::Off, ..Rules::default() }
+    Rules { sandbox: SandboxMode::Off, ..Rules::default() }
 }
 
 /// A hook's line that changes the input.
@@ -137,7 +137,7 @@ async fn k2_a_hooks_allow_does_not_replace_a_missing_sandbox() {
     let bash = || json!({"command": "touch x"});
     let auto = verdict(&Rules::default(), &[ALLOWS], "Bash", bash()).await;
     assert!(auto.starts_with("asked: there is no sandbox"), "{auto}");
-    let required = Rules { sandbox: Sandbox::Required, ..Rules::default() };
+    let required = Rules { sandbox: SandboxMode::Required, ..Rules::default() };
     let refused = verdict(&required, &[ALLOWS], "Bash", bash()).await;
     assert!(refused.starts_with("Error: not permitted: Bash runs only in a sandbox"), "{refused}");
     assert_eq!(verdict(&off(), &[ALLOWS], "Bash", bash()).await, "permitted");

@@ -13,11 +13,11 @@ use crate::execution::ask::{About, GrantScope, ShownEffect};
 impl Ground {
     /// A workspace in which edits and commands ask.
     fn asking(change: impl FnOnce(&mut permissions::PermissionSettings)) -> Self {
-        Self::asking_under(Sandbox::Off, change)
+        Self::asking_under(SandboxMode::Off, change)
     }
 
     fn asking_under(
-        sandbox: Sandbox,
+        sandbox: SandboxMode,
         change: impl FnOnce(&mut permissions::PermissionSettings),
     ) -> Self {
         let mut ground = Self::new();
@@ -316,10 +316,10 @@ async fn denial_wins_over_approvals_and_grants() {
     ground.judge("Bash", &bash("env true"), Some(&decision)).await;
     let grants = Arc::clone(&ground.context.session.grants);
 
-    let denials: [(Sandbox, Change); 3] = [
-        (Sandbox::Off, |settings| settings.deny = vec!["Bash".to_owned()]),
-        (Sandbox::Off, |settings| settings.mode = Mode::Plan),
-        (Sandbox::Required, |_| {}),
+    let denials: [(SandboxMode, Change); 3] = [
+        (SandboxMode::Off, |settings| settings.deny = vec!["Bash".to_owned()]),
+        (SandboxMode::Off, |settings| settings.mode = Mode::Plan),
+        (SandboxMode::Required, |_| {}),
     ];
     for (sandbox, change) in denials {
         let mut denying = Ground::asking_under(sandbox, change);

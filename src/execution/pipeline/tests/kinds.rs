@@ -54,7 +54,7 @@ impl Ground {
         };
         let workspace = Arc::clone(ground.pipeline.permissions.workspace());
         let permissions =
-            Permissions::new(&settings, &known, Sandbox::Off, workspace, ExcludedPaths::none());
+            Permissions::new(&settings, &known, SandboxMode::Off, workspace, ExcludedPaths::none());
         ground.pipeline.permissions = permissions.unwrap();
         ground.pipeline.tools = tools;
         ground
