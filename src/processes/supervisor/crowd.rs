@@ -23,7 +23,7 @@ const MAX_GLANCES: u32 = 40;
 pub(super) struct Crowd {
     /// Only they can be signalled from here.
     is_alone: bool,
-    /// What the machine had when they were last counted.
+    /// The fewest that the machine has had since they were last counted.
     seen: usize,
     glances: u32,
 }
@@ -47,6 +47,7 @@ impl Crowd {
         let now = of_the_machine();
         self.glances += 1;
         // Others may have ended while these grew.
+        self.seen = self.seen.min(now);
         if now < self.seen + SUSPICIOUS && self.glances < MAX_GLANCES {
             return false;
         }

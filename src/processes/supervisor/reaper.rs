@@ -113,9 +113,8 @@ impl Reaper {
             match self.events.recv_timeout(COUNT_EVERY) {
                 Ok(Event::Ended(status)) => self.report_end(status),
                 Ok(Event::End(grace)) => return self.end_tree(grace),
-                Err(RecvTimeoutError::Timeout) if self.is_limited => {}
                 Err(RecvTimeoutError::Timeout) => {
-                    if self.crowd.exceeds(MAX_PROCESSES) {
+                    if self.is_crowded() {
                         self.crowd.kill();
                         self.report(&Report::TooManyProcesses);
                         return self.end_tree(Duration::ZERO);
@@ -142,6 +141,10 @@ impl Reaper {
                 Ok(Event::Gone) | Err(RecvTimeoutError::Disconnected) => {
                     return self.report(&Report::Gone { leftovers });
                 }
+                // The grace is for who ends, and not for who goes on forking.
+                Err(RecvTimeoutError::Timeout) if Instant::now() < kill_at && self.is_crowded() => {
+                    kill_at = Instant::now();
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let now = Instant::now();
@@ -154,6 +157,12 @@ impl Reaper {
                 self.report(&Report::Stuck { processes });
             }
         }
+    }
+
+    /// Whether there are more processes than a command may have, where the kernel does not see
+    /// to it.
+    fn is_crowded(&mut self) -> bool {
+        !self.is_limited && self.crowd.exceeds(MAX_PROCESSES)
     }
 
     fn report_end(&mut self, status: WaitStatus) {
