@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -250,9 +251,19 @@ async fn s2_s4_commands_are_judged_by_their_parts_and_files() {
 }
 
 /// Whether a sandbox holds on this machine.
-async fn has_sandbox(server: &Server) -> bool {
+pub(crate) async fn has_sandbox(server: &Server) -> bool {
     let status = server.client().get("/toolhand/v1/status").await.json();
     status["sandbox"]["level"] != "none"
+}
+
+/// A server in a sandbox, a file that a command inside cannot write, and the call that would
+/// write it from outside. `None`: this machine has no sandbox.
+async fn leaving(builder: Builder) -> Option<(Server, PathBuf, Value)> {
+    let outside = builder.home().join("outside");
+    let command = format!("echo made >{}", outside.display());
+    let call = json!({ "command": command, "dangerouslyDisableSandbox": true });
+    let server = builder.start().await;
+    has_sandbox(&server).await.then_some((server, outside, call))
 }
 
 #[tokio::test]
@@ -261,14 +272,9 @@ async fn a_command_leaves_the_sandbox_only_with_a_persons_consent_to_this_call()
     let builder = builder(&upstream, "bypassPermissions")
         .config("sandbox.escape", "true")
         .config("permissions.allow", r#"["Bash"]"#);
-    let outside = builder.home().join("outside");
-    let server = builder.start().await;
-    if !has_sandbox(&server).await {
-        return;
-    }
-    let command = format!("echo made >{}", outside.display());
-    let leaving = json!({ "command": command, "dangerouslyDisableSandbox": true });
-    upstream.round(calls(&[("c1", "Bash", bash(&command)), ("c2", "Bash", leaving.clone())]));
+    let Some((server, outside, call)) = leaving(builder).await else { return };
+    let inside = json!({ "command": call["command"] });
+    upstream.round(calls(&[("c1", "Bash", inside), ("c2", "Bash", call.clone())]));
     let client = server.client();
     let question = client.chat(&ask("Run it.")).await.text();
     assert!(!outside.exists(), "the one inside cannot write there");
@@ -279,7 +285,7 @@ async fn a_command_leaves_the_sandbox_only_with_a_persons_consent_to_this_call()
     assert_eq!(approval["risks"][0]["severity"], "critical", "{approval}");
     assert_eq!(approval["suggestions"], json!([]), "{approval}");
 
-    upstream.round(calls(&[("c3", "Bash", leaving)]));
+    upstream.round(calls(&[("c3", "Bash", call)]));
     let mut list = vec![user("Run it."), assistant(&question), user("2")];
     let again = client.chat(&conversation(&list)).await.text();
     assert_eq!(fs::read_to_string(&outside).expect("made"), "made\n");
@@ -296,14 +302,8 @@ async fn a_command_leaves_the_sandbox_only_with_a_persons_consent_to_this_call()
 async fn t3_a_call_cannot_leave_the_sandbox_where_that_is_not_offered() {
     let upstream = Upstream::start();
     let builder = builder(&upstream, "bypassPermissions");
-    let outside = builder.home().join("outside");
-    let server = builder.start().await;
-    if !has_sandbox(&server).await {
-        return;
-    }
-    let command = format!("echo made >{}", outside.display());
-    let leaving = json!({ "command": command, "dangerouslyDisableSandbox": true });
-    let answers = told(&server, &upstream, &[("c1", "Bash", leaving)]).await;
+    let Some((server, outside, call)) = leaving(builder).await else { return };
+    let answers = told(&server, &upstream, &[("c1", "Bash", call)]).await;
     assert!(answers[0].contains("does not know it: dangerouslyDisableSandbox"), "{answers:#?}");
     assert!(!outside.exists());
     let offered = upstream.requests()[0].json()["tools"].to_string();

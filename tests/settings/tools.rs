@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use crate::permissions::has_sandbox;
 use crate::support::chunks::{call, calls, end, gate, says, text};
 use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::{Builder, Server};
@@ -168,13 +169,6 @@ async fn refused_with(builder: Builder, members: Value) -> Vec<&'static str> {
     tools.filter(|(_, answer)| answer.starts_with("Error: ")).map(|(tool, _)| tool).collect()
 }
 
-/// Whether this machine has a sandbox.
-async fn has_sandbox() -> bool {
-    let server = Builder::new("http://127.0.0.1:1/v1").start().await;
-    let status = server.client().get("/toolhand/v1/status").await.json();
-    status["sandbox"]["level"] != "none"
-}
-
 #[tokio::test]
 async fn rules_allow_and_ask() {
     // Nobody is asked: what would ask is refused.
@@ -186,7 +180,8 @@ async fn rules_allow_and_ask() {
     assert_eq!(refused(builder().config("permissions.allow", r#"["Write"]"#)).await, ["Bash"]);
     assert_eq!(refused(off().config("permissions.allow", r#"["shell"]"#)).await, ["Write"]);
     // Under `auto` a command runs in the sandbox, or asks where there is none.
-    let unconfined: &[&str] = if has_sandbox().await { &[] } else { &["Bash"] };
+    let is_confined = has_sandbox(&builder().start().await).await;
+    let unconfined: &[&str] = if is_confined { &[] } else { &["Bash"] };
     assert_eq!(refused(bypass(builder())).await, unconfined);
     assert_eq!(refused(bypass(off())).await, [""; 0]);
     assert_eq!(refused(bypass(off()).config("permissions.ask", r#"["Write"]"#)).await, ["Write"]);
