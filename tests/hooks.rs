@@ -69,7 +69,7 @@ async fn k2_a_hook_that_allows_everything_beats_no_deny_rule() {
     let upstream = Upstream::start();
     let allows = r#"echo '{"hookSpecificOutput":{"permissionDecision":"allow"}}'"#;
     let server = hooked(&upstream, &[("PreToolUse", allows)])
-        .config("permissions.deny", r#"["Read(a.txt)"]"#)
+        .config("permissions.deny", r#"["Read(a.*)"]"#)
         .start()
         .await;
     upstream.round(calls(&[("c1", "Read", json!({ "file_path": "a.txt" }))]));
@@ -77,7 +77,7 @@ async fn k2_a_hook_that_allows_everything_beats_no_deny_rule() {
     server.client().chat(&ask("Go.")).await;
 
     let told = answers_in(&upstream.requests().pop().expect("a request").json());
-    assert!(told[0].starts_with("Error: not permitted: the rule `Read(a.txt)`"), "{}", told[0]);
+    assert!(told[0].starts_with("Error: not permitted: the rule `Read(a.*)`"), "{}", told[0]);
 }
 
 #[tokio::test]

@@ -125,6 +125,13 @@ impl Shown {
 }
 
 impl Confinement {
+    /// Whether what lies in home is there and cannot be read. In bubblewrap it is not there.
+    pub(super) fn closes_home(&self) -> bool {
+        let mut shown = self.writable.iter().chain(&self.readable);
+        self.level == Level::Landlock
+            && !shown.any(|shown| self.home.path().starts_with(shown.at.path()))
+    }
+
     /// The directory for temporary files as the command names it.
     pub(super) fn temporary_inside(&self) -> &Path {
         match self.level {

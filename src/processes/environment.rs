@@ -5,6 +5,8 @@ mod forbidden;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use super::confinement::Confinement;
+
 pub(crate) use self::forbidden::is_forbidden;
 
 /// Variables that commands inherit if they are set. All others are left out: keys,
@@ -65,12 +67,19 @@ impl Environment {
         Self(all)
     }
 
-    /// All variables, with the directory for temporary files that a confinement gives.
-    pub(super) fn with_temporary(&self, directory: Option<&Path>) -> Vec<(OsString, OsString)> {
+    /// All variables, with those that a confinement needs.
+    pub(super) fn confined(&self, confinement: Option<&Confinement>) -> Vec<(OsString, OsString)> {
         let mut all = self.0.clone();
-        if let Some(directory) = directory {
-            all.retain(|(name, _)| name != "TMPDIR");
-            all.push(("TMPDIR".into(), directory.into()));
+        let mut set = |name: &str, value: &Path| {
+            all.retain(|(known, _)| known != name);
+            all.push((name.into(), value.into()));
+        };
+        if let Some(confinement) = confinement {
+            set("TMPDIR", confinement.temporary_inside());
+            // git fails where it has settings in home that it cannot read.
+            if confinement.closes_home() {
+                set("GIT_CONFIG_GLOBAL", Path::new("/dev/null"));
+            }
         }
         all
     }

@@ -221,11 +221,10 @@ impl Runner {
 
     fn job(&self, command: &Command) -> Job {
         let confinement = command.confinement.as_deref();
-        let temporary = confinement.map(Confinement::temporary_inside);
         Job {
             program: command.program.clone().into(),
             arguments: command.arguments.clone(),
-            environment: self.environment.with_temporary(temporary),
+            environment: self.environment.confined(confinement),
             directory: OsString::from(&command.directory),
             umask: self.umask,
             confinement: confinement.cloned(),

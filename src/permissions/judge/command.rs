@@ -295,7 +295,7 @@ fn critical(operand: &str, path: &str) -> PolicyVerdict {
     let why = format!("`{operand}` would remove {path}");
     PolicyVerdict::Ask {
         why: Some(why),
-        remedy: "only when asked: no rule and no mode does".to_owned(),
+        remedy: "call by call, when asked: no rule and no mode does".to_owned(),
     }
 }
 

@@ -14,10 +14,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::processes::command_state::EndCause;
+use crate::processes::environment::Environment;
 use crate::processes::probe::{Attempt, Probe};
 use crate::processes::protocol::{Exit, FinalDirectory};
 use crate::processes::runner::{Command, Finished, Limits};
-use crate::processes::test_support::{marker, processes_with, runner};
+use crate::processes::test_support::{marker, processes_with, program, runner};
 
 mod broken_bwrap;
 mod escapes;
@@ -257,6 +258,30 @@ E"#;
         };
         let modes = ["private", "tool", "copy", "installed"].map(mode);
         assert_eq!(modes, [0o2755, 0o711, 0o705, 0o751], "{}", ground.level);
+    }
+}
+
+/// git ends where it has settings in home that it cannot read, and most people have some.
+#[tokio::test]
+async fn git_works_without_the_settings_in_home() {
+    for level in LEVELS {
+        let mut ground = Ground::new(level);
+        let home = ground.path("outside");
+        fs::write(home.join(".gitconfig"), "[user]\nname = hidden\n").unwrap();
+        let variables = [("PATH".into(), "/usr/bin:/bin".into()), ("HOME".into(), home.into())];
+        let runner = Runner::new(program(), Environment::allowed(variables), None);
+        let settings = SandboxSettings { levels: vec![level], ..SandboxSettings::default() };
+        ground.sandbox = Sandbox::new(runner.clone(), settings);
+        if let Some(fault) = ground.sandbox.outcome().await.fault() {
+            not_run(level, &fault);
+            continue;
+        }
+        let confined = ground.sandbox.confine(vec![ground.path("root")], None).await;
+        let confined = confined.unwrap().unwrap();
+        let text = "git init -q made && git -C made status -s && git config user.name; echo $?";
+        let command = shell(&confined, ground.path("root"), text);
+        let finished = runner.run(&command, LIMITS, &CancellationToken::new()).await.unwrap();
+        assert_eq!(finished.output.render(1000, ""), "1\n", "{level}");
     }
 }
 
@@ -506,7 +531,7 @@ async fn temporary_files_of_a_session_are_there_in_its_next_command_and_private(
 async fn a_level_that_is_not_there_is_said_and_the_next_one_is_tried() {
     let settings = SandboxSettings { levels: LEVELS.to_vec(), ..SandboxSettings::default() };
     let path = ("PATH".into(), "/usr/bin:/bin".into());
-    let environment = crate::processes::Environment::allowed([path]);
+    let environment = Environment::allowed([path]);
     let broken = Runner::new("/bin/false", environment, None);
 
     let outcome = Sandbox::new(broken, settings).outcome().await.clone();
@@ -668,7 +693,7 @@ fn where_user_namespaces_are_forbidden_landlock_is_what_is_left() {
         exec setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
     let mut check = Process::new("unshare");
     check.args(["--user", "--map-root-user", "sh", "-c", script, "sh"]);
-    check.arg(crate::processes::test_support::program()).arg("check");
+    check.arg(program()).arg("check");
     check.arg("--state-dir").arg(state.path().join("state")).arg("--workspace").arg(state.path());
     let output = check.env("HOME", state.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
