@@ -1,4 +1,4 @@
-//! Runs the operator's hooks: programs that are told of an event, and may block or change what
+//! Runs hooks: programs that are called at an event, and may block or change what
 //! follows from it.
 //!
 //! All hooks of an event run at the same time on the same input. What their programs print is

@@ -31,8 +31,8 @@ use self::live_rules::LiveRules;
 use self::opened_command::Surroundings;
 use self::path_pattern::PatternRoots;
 use self::reached::ReachedPath;
+use self::rule_origin::RuleOrigin;
 use self::rules::Rules;
-use self::told_rule::ToldRule;
 use crate::blocking::{Overloaded, RESOLVING};
 use crate::processes;
 use crate::settings_files::SettingsFiles;
@@ -61,13 +61,14 @@ mod path_index;
 mod path_lists;
 mod path_pattern;
 mod reached;
+mod remedy;
 mod rule_entries;
 mod rule_files;
 mod rule_grant;
+mod rule_origin;
 mod rules;
 mod scope;
 mod search_limits;
-mod told_rule;
 mod unbuilt_tools;
 
 /// The access that a call asks for, derived by the tool from its input. Paths are absolute.
@@ -410,6 +411,7 @@ impl Permissions {
             PolicyVerdict::Ask { why, remedy } => {
                 let rule_grant = self.rule_grant(tool, &access);
                 let tool = tool.to_owned();
+                let remedy = remedy.to_string();
                 let asked = AskedAccess { tool, access, why, remedy, is_outside, rule_grant };
                 Ok(Judgement::Asks(Box::new(asked)))
             }
@@ -569,7 +571,7 @@ fn denied_files<'a>(
     policy: &'a Policy,
     tool: &'a str,
     kind: AccessKind,
-) -> impl Iterator<Item = (FileId, &'a ToldRule)> {
+) -> impl Iterator<Item = (FileId, &'a RuleOrigin)> {
     let denied = policy.rules.denied_paths(tool, kind, &policy.roots);
     denied.filter_map(|(path, rule)| {
         let metadata = fs::metadata(path).ok()?;

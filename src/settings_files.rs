@@ -179,9 +179,13 @@ impl SettingsSnapshot {
 
     /// The variables of the files that count whole, the stronger file later.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
-        let whole = self.files.iter().filter(|file| self.counts_whole(file));
-        let variables = whole.flat_map(|file| file.contents.iter().flat_map(|it| &it.env));
-        variables.map(|(name, value)| (name.as_str(), value.as_str()))
+        self.files.iter().filter(|file| self.counts_whole(file)).flat_map(variables_of)
+    }
+
+    /// The variables of the user's own file.
+    pub(crate) fn users_variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        let users = self.files.iter().filter(|file| file.scope == SettingsScope::User);
+        users.flat_map(variables_of)
     }
 
     /// Whether nothing has changed. A file that was read anew is another one.
@@ -189,6 +193,11 @@ impl SettingsSnapshot {
         let mut pairs = self.files.iter().zip(&other.files);
         self.trust == other.trust && pairs.all(|(one, other)| Arc::ptr_eq(one, other))
     }
+}
+
+fn variables_of(file: &Arc<SettingsFile>) -> impl Iterator<Item = (&str, &str)> {
+    let variables = file.contents.iter().flat_map(|contents| &contents.env);
+    variables.map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
 fn workspace_source(workspace: &Workspace, scope: SettingsScope) -> WorkspaceSource<'_> {

@@ -82,6 +82,7 @@ impl Services {
         let memory_budget = MemoryBudget::new(config.limits.buffers);
         let hooks = HookPrograms {
             runner: runner.clone(),
+            workspace_runner: None,
             sandbox: sandbox.clone(),
             is_sandbox_required: config.sandbox.mode == permissions::SandboxMode::Required,
             memory_budget: memory_budget.clone(),

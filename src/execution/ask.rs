@@ -33,9 +33,11 @@ pub(crate) struct ShownEffect {
     pub(crate) markdown: String,
     /// Of the exact effect: for edits with the hash of the file's contents.
     pub(crate) digest: EffectDigest,
-    /// What `allow for this session` would cover: the same command, or edits of the same file.
-    /// `None` if it would cover nothing but this call.
+    /// What `allow for this session` would cover. `None` if it would cover nothing but this call.
     pub(crate) grant: Option<EffectDigest>,
+    /// The same in words, for a person.
+    #[serde(default)]
+    pub(crate) grant_covers: String,
     /// Why it asks, for a person.
     pub(crate) why: Option<String>,
     /// What would allow it without asking, for the model where nobody can be asked.
@@ -43,7 +45,7 @@ pub(crate) struct ShownEffect {
     /// What speaks against it, the gravest first.
     #[serde(default)]
     pub(crate) risks: Vec<ShownRisk>,
-    /// What `always in this workspace` would keep. `None` if no rule would allow this.
+    /// What the scope `rule` would keep. `None` if no rule would allow this.
     #[serde(default)]
     pub(crate) rule_grant: Option<Box<RuleGrant>>,
 }

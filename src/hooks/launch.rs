@@ -15,6 +15,7 @@ use crate::memory_budget::MemoryBudget;
 use crate::processes::sandbox::SandboxSettings;
 use crate::processes::sandbox::{Confined, Sandbox};
 use crate::processes::{Command, EndCause, Exit, Finished, Limits, ProgramInput, Runner};
+use crate::settings_files::SettingsSnapshot;
 use crate::workspace::Workspace;
 
 /// The shell of a command line. It reads no start files.
@@ -34,7 +35,10 @@ const INPUT_COPIES: usize = 4;
 /// What runs hooks.
 #[derive(Clone, Debug)]
 pub(crate) struct HookPrograms {
+    /// For the operator's and the user's, with the variables of the user's settings.
     pub(crate) runner: Runner,
+    /// For those of a workspace, with the variables of its settings too. `None`: as the others.
+    pub(crate) workspace_runner: Option<Runner>,
     pub(crate) sandbox: Sandbox,
     /// `sandbox.mode = "required"`: what a hook without its sandbox was to judge is denied.
     pub(crate) is_sandbox_required: bool,
@@ -50,6 +54,7 @@ impl HookPrograms {
         Self {
             sandbox: Sandbox::new(runner.clone(), SandboxSettings::default()),
             runner,
+            workspace_runner: None,
             is_sandbox_required: false,
             memory_budget: MemoryBudget::new(64 << 20),
         }
@@ -74,6 +79,21 @@ enum Run {
 }
 
 impl HookPrograms {
+    /// With the variables of settings files. Those of a workspace reach no program that is not
+    /// its own.
+    pub(super) fn with_variables(&self, snapshot: &SettingsSnapshot) -> Self {
+        Self {
+            runner: self.runner.with_variables(snapshot.users_variables()),
+            workspace_runner: Some(self.runner.with_variables(snapshot.variables())),
+            ..self.clone()
+        }
+    }
+
+    fn runner_of(&self, hook: &HookSetting) -> &Runner {
+        let workspaces = self.workspace_runner.as_ref();
+        workspaces.filter(|_| hook.source.is_workspaces()).unwrap_or(&self.runner)
+    }
+
     /// Runs one hook. Never fails: what goes wrong is a notice, or denies where the operator
     /// says so.
     pub(super) async fn run(
@@ -153,7 +173,7 @@ impl HookPrograms {
         };
         let limits =
             Limits { time: hook.timeout, output: MAX_OUTPUT_BYTES, shown: MAX_ANSWER_CHARS };
-        match self.runner.run_with_input(&command, input, limits, place.cancelled).await {
+        match self.runner_of(hook).run_with_input(&command, input, limits, place.cancelled).await {
             Ok(finished) => ended(&finished, hook.timeout),
             Err(error) => Run::Failed(format!("could not be started: {error}")),
         }

@@ -60,10 +60,16 @@ pub(crate) enum HookSource {
     Workspace(PathBuf),
 }
 
+impl HookSource {
+    pub(super) fn is_workspaces(&self) -> bool {
+        matches!(self, Self::Workspace(_))
+    }
+}
+
 impl HookSetting {
     /// Whether it must run in the sandbox.
     pub(crate) fn is_confined(&self) -> bool {
-        self.sandbox || matches!(self.source, HookSource::Workspace(_))
+        self.sandbox || self.source.is_workspaces()
     }
 
     /// What of the setting has no effect.

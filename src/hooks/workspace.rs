@@ -40,7 +40,9 @@ impl Hooks {
                 }
             }
         }
-        Self { all: hooks.into(), faults: faults.into(), ..self.clone() }
+        let programs = self.programs.as_ref();
+        let programs = programs.map(|programs| Arc::new(programs.with_variables(snapshot)));
+        Self { all: hooks.into(), faults: faults.into(), programs, ..self.clone() }
     }
 }
 

@@ -102,6 +102,16 @@ impl AskedAccess {
         Some(hasher.finish())
     }
 
+    /// The same in words.
+    pub(crate) fn grant_covers(&self) -> String {
+        match &self.access {
+            Access::Write(_) => "any edit of this file".to_owned(),
+            Access::Command(_) => "exactly this command, in this directory".to_owned(),
+            Access::Read(_) | Access::Search(_) => format!("{} on exactly this path", self.tool),
+            Access::Nothing => String::new(),
+        }
+    }
+
     /// The permit, if the effect is now the one that was approved.
     pub(crate) fn approve(
         self,

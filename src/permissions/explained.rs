@@ -51,7 +51,7 @@ impl Permissions {
                     None => format!("the mode {mode} {asks}, and no rule allows it"),
                 };
                 let verdict = if mode == Mode::DontAsk { "deny" } else { "ask" };
-                (verdict, because, Some(remedy))
+                (verdict, because, Some(remedy.to_string()))
             }
         };
         ExplainedVerdict { verdict, because, remedy, risks }
@@ -63,8 +63,8 @@ impl Permissions {
             (AllowedBy::Sandbox, _) => "sandbox.auto_allow is on, and it runs in bwrap".to_owned(),
             (AllowedBy::Rules, Access::Command(command)) => {
                 let rules = self.policy.rules_allowing(tool, command.analysis());
-                let rules: Vec<_> = rules.iter().map(|rule| format!("`{rule}`")).collect();
-                format!("{} in permissions.allow", rules.join(", "))
+                let rules = rules.iter().map(|rule| format!("`{}` in {}", rule.text, rule.place()));
+                rules.collect::<Vec<_>>().join(", ")
             }
             (AllowedBy::Rules, _) => "a rule in permissions.allow".to_owned(),
             (AllowedBy::Mode, _) => format!("the mode {}", self.policy.mode),

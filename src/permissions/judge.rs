@@ -13,8 +13,9 @@ use super::opened_command::CommandAnalysis;
 use super::path_lists::{PROTECTED, PathList, SENSITIVE};
 use super::path_pattern::PatternRoots;
 use super::reached::ReachedPath;
+use super::remedy::Remedy;
+use super::rule_origin::RuleOrigin;
 use super::rules::{RuledCall, Rules};
-use super::told_rule::ToldRule;
 use crate::processes::confinement::Level;
 use crate::workspace::ResolveError;
 
@@ -49,7 +50,7 @@ pub(super) struct Confined {
     pub(super) why: Option<String>,
 }
 
-/// What the operator's hooks say of a call. It never weighs more than a rule.
+/// What hooks say of a call. It never weighs more than a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum HookOpinion {
     #[default]
@@ -116,11 +117,11 @@ pub(super) enum AllowedBy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PolicyVerdict {
     Allow(AllowedBy),
-    /// A person must approve the call. `why` gives the reason, `remedy` tells the operator
+    /// A person must approve the call. `why` gives the reason, `remedy` tells
     /// which setting avoids the question.
     Ask {
         why: Option<String>,
-        remedy: String,
+        remedy: Remedy,
     },
     Deny(String),
 }
@@ -183,7 +184,7 @@ impl Policy {
         {
             return PolicyVerdict::Allow(AllowedBy::Mode);
         }
-        if let Some(question) = self.asks_in_every_mode(tool, effect) {
+        if let Some(question) = self.asks_unless_bypassed(tool, effect) {
             return question;
         }
         let accepts = self.mode == Mode::AcceptEdits && is_edit;
@@ -194,11 +195,14 @@ impl Policy {
         if allows_once || self.rules.allows(self.ruled(tool, effect)) {
             return PolicyVerdict::Allow(AllowedBy::Rules);
         }
-        PolicyVerdict::Ask { why: None, remedy: format!("with {}", rule_or_mode(tool)) }
+        PolicyVerdict::Ask {
+            why: None,
+            remedy: Remedy::Operator(format!("with {}", rule_or_mode(tool))),
+        }
     }
 
     /// What is asked about although the mode or a rule for many files would allow it.
-    fn asks_in_every_mode(&self, tool: &str, effect: AccessEffect<'_>) -> Option<PolicyVerdict> {
+    fn asks_unless_bypassed(&self, tool: &str, effect: AccessEffect<'_>) -> Option<PolicyVerdict> {
         let (path, call) = (effect.reached()?, self.ruled(tool, effect));
         let names = if let AccessEffect::Write { names, .. } = effect { Some(names) } else { None };
         let asked = AskedPath { word: tool, path, call, is_written: names.is_some() };
@@ -249,12 +253,12 @@ fn plan_refuses(tool: &str) -> String {
 }
 
 /// The refusal of a call that a deny rule covers, for the model.
-pub(super) fn denied_by(rule: &ToldRule, tool: &str) -> String {
+pub(super) fn denied_by(rule: &RuleOrigin, tool: &str) -> String {
     let what = if rule.has_specifier() { " this path" } else { "" };
     forbids(rule, &format!("{tool}{what}"))
 }
 
-fn forbids(rule: &ToldRule, what: &str) -> String {
+fn forbids(rule: &RuleOrigin, what: &str) -> String {
     let (place, because) = (rule.place(), rule.because());
     format!("the rule `{}` in {place} forbids {what}{because}", rule.text)
 }
@@ -268,10 +272,10 @@ fn account_refuses(real: &Path) -> Option<String> {
 fn listed_path(tool: &str, pattern: &str, what: &str) -> PolicyVerdict {
     PolicyVerdict::Ask {
         why: Some(format!("`{pattern}` {what}")),
-        remedy: format!(
+        remedy: Remedy::Operator(format!(
             "with a rule that names it, such as `permissions.allow = [\"{tool}({pattern})\"]`, or \
              `--permission-mode bypassPermissions`"
-        ),
+        )),
     }
 }
 
@@ -280,10 +284,10 @@ fn outside(tool: &str, path: ReachedPath<'_>) -> PolicyVerdict {
     let real = path.real.display();
     PolicyVerdict::Ask {
         why: Some(ResolveError::Outside { path: asked, leads_to }.to_string()),
-        remedy: format!(
+        remedy: Remedy::Operator(format!(
             "with `permissions.additional_directories`, or with a rule that names the place, such as \
              `permissions.allow = [\"{tool}(/{real})\"]`"
-        ),
+        )),
     }
 }
 
@@ -296,28 +300,28 @@ fn shared_file(names: u64) -> PolicyVerdict {
         why: Some(format!(
             "the file has {names} hard links, and replacing it would part it from the others"
         )),
-        remedy: "with `--permission-mode bypassPermissions`, or give this name a copy of its own"
-            .to_owned(),
+        remedy: Remedy::Operator("with `--permission-mode bypassPermissions`".to_owned()),
     }
 }
 
 /// Turns a verdict into the one under an ask rule.
-fn with_ask_rule(rule: &ToldRule, verdict: PolicyVerdict) -> PolicyVerdict {
+fn with_ask_rule(rule: &RuleOrigin, verdict: PolicyVerdict) -> PolicyVerdict {
     let remedy = format!("by taking `{}` out of {}", rule.text, rule.place());
-    asks_anyway(verdict, format!("the rule `{}` says to ask{}", rule.text, rule.because()), remedy)
+    asks_anyway(verdict, format!("the rule `{}` says to ask{}", rule.text, rule.because()), &remedy)
 }
 
 /// Turns a verdict into the one where rules of the workspace are unknown.
 fn with_unreadable_rules(why: &str, verdict: PolicyVerdict) -> PolicyVerdict {
-    asks_anyway(verdict, why.to_owned(), "by mending that file, or removing it".to_owned())
+    asks_anyway(verdict, why.to_owned(), "by correcting that file, or removing it")
 }
 
-fn asks_anyway(verdict: PolicyVerdict, why: String, mut remedy: String) -> PolicyVerdict {
-    match verdict {
+fn asks_anyway(verdict: PolicyVerdict, why: String, remedy: &str) -> PolicyVerdict {
+    let remedy = Remedy::Operator(remedy.to_owned());
+    let remedy = match verdict {
         PolicyVerdict::Deny(_) => return verdict,
-        PolicyVerdict::Ask { remedy: more, .. } => remedy = format!("{remedy}, and {more}"),
-        PolicyVerdict::Allow(_) => {}
-    }
+        PolicyVerdict::Ask { remedy: more, .. } => remedy.and(more),
+        PolicyVerdict::Allow(_) => remedy,
+    };
     PolicyVerdict::Ask { why: Some(why), remedy }
 }
 
@@ -327,7 +331,7 @@ fn with_asking_hook(reason: &str, verdict: PolicyVerdict) -> PolicyVerdict {
         PolicyVerdict::Ask { why: Some(more), .. } => format!("{reason}; {more}"),
         _ => reason.to_owned(),
     };
-    asks_anyway(verdict, why, "by changing the hook (`[[hooks]]`)".to_owned())
+    asks_anyway(verdict, why, "by changing the hook")
 }
 
 /// Why nobody answers a question.
@@ -351,7 +355,7 @@ pub(crate) fn unanswered(
         NoAnswer::DontAsk => "the mode dontAsk denies what would ask",
         NoAnswer::Nobody => "approvals are not available here",
     };
-    format!("{tool} needs an approval{why}, and {nobody}. The operator can allow it {remedy}")
+    format!("{tool} needs an approval{why}, and {nobody}. {remedy}")
 }
 
 #[cfg(test)]
@@ -420,7 +424,7 @@ mod tests {
             PolicyVerdict::Ask { why, remedy } => {
                 let no_answer =
                     if mode == Mode::DontAsk { NoAnswer::DontAsk } else { NoAnswer::Nobody };
-                unanswered(tool, why.as_deref(), &remedy, no_answer)
+                unanswered(tool, why.as_deref(), &remedy.to_string(), no_answer)
             }
         }
     }
@@ -465,9 +469,9 @@ mod tests {
     fn replacing_a_file_with_several_names() {
         assert_snapshot!(by_mode(SandboxMode::Auto, "allow Write", write("/ws/a.rs", 2)), @r"
         plan: Write is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
-        dontAsk: Write needs an approval (the file has 2 hard links, and replacing it would part it from the others), and the mode dontAsk denies what would ask. The operator can allow it with `--permission-mode bypassPermissions`, or give this name a copy of its own
-        default: Write needs an approval (the file has 2 hard links, and replacing it would part it from the others), and approvals are not available here. The operator can allow it with `--permission-mode bypassPermissions`, or give this name a copy of its own
-        acceptEdits: Write needs an approval (the file has 2 hard links, and replacing it would part it from the others), and approvals are not available here. The operator can allow it with `--permission-mode bypassPermissions`, or give this name a copy of its own
+        dontAsk: Write needs an approval (the file has 2 hard links, and replacing it would part it from the others), and the mode dontAsk denies what would ask. The operator can allow it with `--permission-mode bypassPermissions`
+        default: Write needs an approval (the file has 2 hard links, and replacing it would part it from the others), and approvals are not available here. The operator can allow it with `--permission-mode bypassPermissions`
+        acceptEdits: Write needs an approval (the file has 2 hard links, and replacing it would part it from the others), and approvals are not available here. The operator can allow it with `--permission-mode bypassPermissions`
         bypassPermissions: allowed
         ");
     }

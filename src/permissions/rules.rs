@@ -14,7 +14,7 @@ use super::path_lists::PathList;
 use super::path_pattern::{PathPattern, PatternRoots};
 use super::reached::ReachedPath;
 use super::rule_entries::{self, RuleEntry};
-use super::told_rule::ToldRule;
+use super::rule_origin::RuleOrigin;
 use super::unbuilt_tools::{UnbuiltSpecifier, UnbuiltTool};
 
 /// More rules than anyone writes by hand.
@@ -39,7 +39,7 @@ pub(crate) struct PermissionSettings {
     pub(crate) disabled_tools: Vec<String>,
     /// Rules with a reason and with examples.
     pub(crate) rules: Vec<RuleEntry>,
-    /// Directories outside the workspace that the file tools may use.
+    /// Directories outside the workspace that the file tools and commands may use.
     pub(crate) additional_directories: Vec<PathBuf>,
 }
 
@@ -68,7 +68,7 @@ struct RuleList {
 
 #[derive(Clone, Debug)]
 struct Rule {
-    told: ToldRule,
+    origin: RuleOrigin,
     covers: Covered,
     specifier: Specifier,
     /// The server does not have its tool.
@@ -168,8 +168,8 @@ impl Rules {
         if let Some(wrong) = entry.wrong_example(covers) {
             return Err(wrong);
         }
-        rule.told.reason = entry.reason.as_deref().map(Into::into);
-        rule.told.list = "rules";
+        rule.origin.reason = entry.reason.as_deref().map(Into::into);
+        rule.origin.list = "rules";
         self.push(list, rule);
         Ok(())
     }
@@ -205,7 +205,7 @@ impl Rules {
     /// not the workspace.
     pub(super) fn come_from(&mut self, file: &Arc<Path>, base: Option<&Path>) {
         for rule in self.iter_mut() {
-            rule.told.file = Some(Arc::clone(file));
+            rule.origin.file = Some(Arc::clone(file));
             if let (Specifier::Path(path), Some(base)) = (&mut rule.specifier, base) {
                 path.count_from(base);
             }
@@ -227,15 +227,15 @@ impl Rules {
     }
 
     /// The rules of tools that the server does not have.
-    pub(super) fn idle(&self) -> impl Iterator<Item = &ToldRule> {
+    pub(super) fn idle(&self) -> impl Iterator<Item = &RuleOrigin> {
         let all = self.allow.iter().chain(self.ask.iter()).chain(self.deny.iter());
-        all.filter(|rule| rule.is_idle).map(|rule| &rule.told)
+        all.filter(|rule| rule.is_idle).map(|rule| &rule.origin)
     }
 
     /// The rule that denies the call. A rule that denies reading denies editing too,
     /// because an edit shows what the file holds.
-    pub(super) fn denying(&self, call: RuledCall<'_>) -> Option<&ToldRule> {
-        self.deny.about(call).find(|rule| rule.denies(call)).map(|rule| &rule.told)
+    pub(super) fn denying(&self, call: RuledCall<'_>) -> Option<&RuleOrigin> {
+        self.deny.about(call).find(|rule| rule.denies(call)).map(|rule| &rule.origin)
     }
 
     /// Whether a rule denies the tool whatever it is called for.
@@ -255,17 +255,17 @@ impl Rules {
         tool: &str,
         kind: AccessKind,
         roots: &PatternRoots,
-    ) -> impl Iterator<Item = (PathBuf, &ToldRule)> {
+    ) -> impl Iterator<Item = (PathBuf, &RuleOrigin)> {
         let rules = self.deny.iter().filter(move |rule| rule.denies_tool(tool, kind));
         rules.flat_map(|rule| {
             let paths = rule.path().map(|path| path.literal_paths(roots));
-            paths.unwrap_or_default().into_iter().map(|path| (path, &rule.told))
+            paths.unwrap_or_default().into_iter().map(|path| (path, &rule.origin))
         })
     }
 
-    pub(super) fn asking(&self, call: RuledCall<'_>) -> Option<&ToldRule> {
+    pub(super) fn asking(&self, call: RuledCall<'_>) -> Option<&RuleOrigin> {
         let asks = |rule: &&Rule| rule.covers(call.tool, call.kind) && rule.reaches_either(call);
-        self.ask.about(call).find(asks).map(|rule| &rule.told)
+        self.ask.about(call).find(asks).map(|rule| &rule.origin)
     }
 
     /// Whether rules allow the call. For a command they may do so together: each part is allowed
@@ -280,10 +280,10 @@ impl Rules {
         !patterns.is_empty() && command.is_allowed_by(&patterns)
     }
 
-    /// The texts of the rules that allow the command or a part of it.
-    pub(super) fn allowing_parts<'a>(&'a self, call: RuledCall<'_>) -> Vec<&'a str> {
+    /// The rules that allow the command or a part of it.
+    pub(super) fn allowing_parts(&self, call: RuledCall<'_>) -> Vec<&RuleOrigin> {
         let rules = self.allow.iter().filter(|rule| rule.covers(call.tool, call.kind));
-        rules.filter(|rule| rule.reaches_either(call)).map(|rule| rule.told.text.as_str()).collect()
+        rules.filter(|rule| rule.reaches_either(call)).map(|rule| &rule.origin).collect()
     }
 
     /// Whether a rule allows every call of the tool.
@@ -350,11 +350,11 @@ impl Rule {
         if MAX_RULE < length {
             return Err(RuleError::TooLong { list, length });
         }
-        let (written, told) = (rule.to_owned(), ToldRule::new(list, rule));
+        let (written, origin) = (rule.to_owned(), RuleOrigin::new(list, rule));
         let name = rule.split_once('(').map_or(rule, |(name, _)| name);
         let is_known = known.iter().any(|tool| tool.name == name || tool.aliases.contains(&name));
         if let Some(unbuilt) = UnbuiltTool::named(name).filter(|_| !is_known) {
-            return Self::parse_unbuilt(told, &unbuilt, name);
+            return Self::parse_unbuilt(origin, &unbuilt, name);
         }
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if name.is_empty() || !name.chars().all(is_name) {
@@ -371,7 +371,7 @@ impl Rule {
             }
         };
         let Some(specifier) = rule.strip_prefix(name).filter(|rest| !rest.is_empty()) else {
-            return Ok(Self { told, covers, specifier: Specifier::All, is_idle: false });
+            return Ok(Self { origin, covers, specifier: Specifier::All, is_idle: false });
         };
         let specifier = specifier.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
         let Some(specifier) = specifier else {
@@ -394,18 +394,22 @@ impl Rule {
             }
         };
         match parsed {
-            Ok(specifier) => Ok(Self { told, covers, specifier, is_idle: false }),
+            Ok(specifier) => Ok(Self { origin, covers, specifier, is_idle: false }),
             Err(reason) => Err(RuleError::Pattern { list, rule: written, reason }),
         }
     }
 
     /// Validates a rule of a tool that the server does not have.
-    fn parse_unbuilt(told: ToldRule, tool: &UnbuiltTool, name: &str) -> Result<Self, RuleError> {
-        let (list, rule) = (told.list, told.text.clone());
+    fn parse_unbuilt(
+        origin: RuleOrigin,
+        tool: &UnbuiltTool,
+        name: &str,
+    ) -> Result<Self, RuleError> {
+        let (list, rule) = (origin.list, origin.text.clone());
         if let Err(reason) = tool.check_name(list) {
             return Err(RuleError::Pattern { list, rule, reason });
         }
-        let specifier = match &told.text[name.len()..] {
+        let specifier = match &origin.text[name.len()..] {
             "" => Specifier::All,
             rest => {
                 let specifier = rest.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
@@ -423,7 +427,7 @@ impl Rule {
                 }
             }
         };
-        Ok(Self { told, covers: Covered::Tool(tool.name.clone()), specifier, is_idle: true })
+        Ok(Self { origin, covers: Covered::Tool(tool.name.clone()), specifier, is_idle: true })
     }
 
     fn covers_all(&self) -> bool {
@@ -554,7 +558,7 @@ mod tests {
         assert_eq!(denied("Preview"), "Preview");
         assert_eq!(
             deny("shell").unwrap().denying(call("Bash", AccessKind::Command)),
-            Some(&ToldRule::new("deny", "shell"))
+            Some(&RuleOrigin::new("deny", "shell"))
         );
     }
 
@@ -585,7 +589,7 @@ mod tests {
         let settings =
             PermissionSettings { deny: vec!["Read".to_owned()], ..PermissionSettings::default() };
         let rules = Rules::parse(&settings, &[]).unwrap();
-        let rule = ToldRule::new("deny", "Read");
+        let rule = RuleOrigin::new("deny", "Read");
         assert_eq!(rules.denying(call("Preview", AccessKind::Read)), Some(&rule));
     }
 

@@ -94,7 +94,8 @@ fn inherited(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
 /// The bubblewrap of this machine, or why there is none.
 fn find(places: &[PathBuf]) -> Result<PathBuf, String> {
     let found = places.iter().find_map(|path| Some((path, fs::metadata(path).ok()?)));
-    let (path, metadata) = found.ok_or_else(|| "no bwrap is installed".to_owned())?;
+    let (path, metadata) =
+        found.ok_or_else(|| "no bwrap is installed (Debian: apt install bubblewrap)".to_owned())?;
     match fault(metadata.uid(), metadata.mode()) {
         Some(fault) => Err(format!("{} {fault}", path.display())),
         None => Ok(path.to_owned()),

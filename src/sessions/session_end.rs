@@ -1,5 +1,6 @@
-//! Tells hooks of sessions that have ended: somebody has deleted them, or the store has no room
-//! for them. It happens in the background, and nothing follows from what the hooks say.
+//! Runs the SessionEnd hooks of sessions that were deleted: over REST, by `sessions.retention` or
+//! by `sessions.max_bytes`. It happens in the background, and nothing follows from what the hooks
+//! say.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 
+use crate::permissions::has_sandbox;
 use crate::support::chunks::{calls, says};
 use crate::support::client::ask;
 use crate::support::server::{Builder, Server};
@@ -136,11 +137,10 @@ async fn g1_hooks_run_for_the_user_and_in_a_trusted_workspace() {
     assert!(told(&server, &upstream, read("a.txt")).await.contains("needle"));
     trust(&server, "trust", &server.workspace());
     let answer = told(&server, &upstream, read("a.txt")).await;
-    let status = server.client().get("/toolhand/v1/status").await.json();
-    if status["sandbox"]["level"] == "none" {
-        assert!(answer.contains("runs only in a sandbox"), "{answer}");
-    } else {
+    if has_sandbox(&server).await {
         assert_eq!(answer, "Error: not permitted: the workspace says no");
+    } else {
+        assert!(answer.contains("runs only in a sandbox"), "{answer}");
     }
     let check = toolhand(&server, &["check"]);
     let check = String::from_utf8(check.stdout).expect("text");
@@ -150,6 +150,33 @@ async fn g1_hooks_run_for_the_user_and_in_a_trusted_workspace() {
     let answer = told(&server, &upstream, read("a.txt")).await;
     assert!(answer.starts_with("Error: not permitted: Read needs an approval (the hooks of "));
     assert!(answer.contains("hooks.PreToolUse: "), "{answer}");
+}
+
+#[tokio::test]
+async fn g1_variables_reach_hooks_of_the_same_settings_and_a_workspaces_no_others() {
+    let says = "echo \"$OF_USER $OF_WORKSPACE $LD_PRELOAD.\" >&2; exit 2";
+    let settings_of = |tool: &str, name: &str| {
+        let hook = json!({ "type": "command", "command": says });
+        json!({
+            "hooks": { "PreToolUse": [{ "matcher": tool, "hooks": [hook] }] },
+            "env": { name: "set", "LD_PRELOAD": "x.so" },
+        })
+    };
+    let upstream = Upstream::start();
+    let builder = builder(&upstream);
+    let users = builder.home().join(".claude/settings.json");
+    fs::create_dir_all(users.parent().expect("home")).expect("a directory");
+    fs::write(&users, settings_of("Glob", "OF_USER").to_string()).expect("a file");
+    let server = builder.start().await;
+    settings(&server, SHARED, &settings_of("Read", "OF_WORKSPACE"));
+    trust(&server, "trust", &server.workspace());
+
+    let answer = told(&server, &upstream, ("c1", "Glob", json!({ "pattern": "*" }))).await;
+    assert_eq!(answer, "Error: not permitted: set  .");
+    if has_sandbox(&server).await {
+        let answer = told(&server, &upstream, read("a.txt")).await;
+        assert_eq!(answer, "Error: not permitted: set set .");
+    }
 }
 
 #[tokio::test]

@@ -90,7 +90,10 @@ fn decision(body: &Map<String, Value>) -> Result<&str, ApiError> {
     match body.get("decision") {
         None => Err(missing("decision")),
         Some(Value::String(word)) if matches!(word.as_str(), "allow" | "deny") => Ok(word),
-        Some(_) => Err(invalid("decision", "must be \"allow\" or \"deny\"")),
+        Some(_) => Err(invalid(
+            "decision",
+            "must be \"allow\" or \"deny\"; \"always\" is \"allow\" with the scope \"session\"",
+        )),
     }
 }
 

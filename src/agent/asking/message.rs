@@ -85,14 +85,14 @@ fn how_to_reply(asked: &[Asked]) -> String {
             how_to_answer(first.unanswered())
         }
         [one] => format!(
-            "\n{}\nReply with the number alone. Any other reply denies it and is passed on.\n",
+            "\n{}\nReply with the number alone. Any other reply denies it and is passed to the model.\n",
             choices(std::slice::from_ref(one))
         ),
         all => {
             let example: Vec<_> = all.iter().map(|asked| format!("`{} 1`", asked.code)).collect();
             format!(
                 "\n{}\nReply with one number alone for all of them, or with one line for each: \
-                 {}. Any other reply denies them all and is passed on.\n",
+                 {}. Any other reply denies them all and is passed to the model.\n",
                 choices(all),
                 example.join(", ")
             )
@@ -103,20 +103,22 @@ fn how_to_reply(asked: &[Asked]) -> String {
 fn choices(asked: &[Asked]) -> String {
     let mut text = String::new();
     for (index, choice) in Choice::ALL.into_iter().enumerate() {
-        let covers = if choice == Choice::AllowForSession { covered(asked) } else { "" };
+        let covers = if choice == Choice::AllowForSession { covered(asked) } else { String::new() };
         let _ = writeln!(text, "- `{}` {}{covers}", index + 1, choice.label());
     }
     text
 }
 
 /// What the choice for the session covers.
-fn covered(asked: &[Asked]) -> &'static str {
+fn covered(asked: &[Asked]) -> String {
     match asked {
         [Asked { ask: Ask { about: About::Effect(shown), .. }, .. }] if shown.grant.is_some() => {
-            " (exactly this command, or any edit of this file)"
+            format!(" ({})", shown.grant_covers)
         }
-        [Asked { ask: Ask { about: About::Effect(_), .. }, .. }] => " (here it means once)",
-        _ => " (exactly these commands, or any edit of these files)",
+        [Asked { ask: Ask { about: About::Effect(_), .. }, .. }] => {
+            " (here it means once)".to_owned()
+        }
+        _ => " (exactly these commands and paths, or any edit of these files)".to_owned(),
     }
 }
 
@@ -161,10 +163,10 @@ mod tests {
         ```
 
         - `1` allow once
-        - `2` allow for this session (exactly this command, or any edit of this file)
+        - `2` allow for this session (exactly this command, in this directory)
         - `3` deny
 
-        Reply with the number alone. Any other reply denies it and is passed on.
+        Reply with the number alone. Any other reply denies it and is passed to the model.
         ");
     }
 

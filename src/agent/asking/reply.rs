@@ -227,6 +227,7 @@ pub(crate) mod test_support {
             why: Some("there is no sandbox to run it in".to_owned()),
             remedy: "with a rule".to_owned(),
             risks: Vec::new(),
+            grant_covers: "exactly this command, in this directory".to_owned(),
             rule_grant: None,
         });
         asked(slot, code, Ask { tool: "Bash".to_owned(), headline: format!("make {slot}"), about })

@@ -431,6 +431,7 @@ fn effect(digest: u8) -> Ask {
             why: None,
             remedy: "a rule would allow it".to_owned(),
             risks: Vec::new(),
+            grant_covers: "exactly this command, in this directory".to_owned(),
             rule_grant: None,
         }),
     }

@@ -18,7 +18,7 @@ fn told(explained: &ExplainedVerdict) -> String {
     let ExplainedVerdict { verdict, because, remedy, risks } = explained;
     let mut text = format!("{verdict}: {because}\n");
     if let Some(remedy) = remedy {
-        let _ = writeln!(text, "the operator can allow it {remedy}");
+        let _ = writeln!(text, "{remedy}");
     }
     for risk in risks {
         let _ = writeln!(text, "risk ({}): {}", risk.severity.as_str(), risk.text);

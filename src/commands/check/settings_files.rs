@@ -109,7 +109,7 @@ fn of_file(in_force: &RulesInForce, at: usize, file: &SettingsFile) -> Option<St
     let idle: Vec<_> = no_effect.chain(unknown).chain(forbidden).collect();
     push(&mut lines, "no effect", &idle);
     if is_whole {
-        push(&mut lines, "no effect", &faults_of(file));
+        push(&mut lines, "hooks", &faults_of(file));
     }
     Some(lines.join("\n"))
 }

@@ -1,4 +1,4 @@
-//! Asks the operator's hooks about a call, before it is judged, before a person is asked about
+//! Asks hooks about a call, before it is judged, before a person is asked about
 //! it, and after it has run.
 
 use std::path::Path;

@@ -235,6 +235,7 @@ impl Pipeline {
                 markdown,
                 digest,
                 grant: asked.grant(),
+                grant_covers: asked.grant_covers(),
                 why: asked.why().map(str::to_owned),
                 remedy: asked.remedy().to_owned(),
                 risks: asked.risks().iter().map(ShownRisk::from).collect(),

@@ -48,6 +48,19 @@ pub(crate) enum Severity {
 }
 
 impl RiskKind {
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Substitution,
+        Self::Obfuscation,
+        Self::SensitiveRedirect,
+        Self::Network,
+        Self::Privilege,
+        Self::Tampering,
+        Self::CodeExecution,
+        Self::ProcessEnvironment,
+        Self::ControlCharacters,
+    ];
+
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Substitution => "substitution",

@@ -14,8 +14,9 @@ use crate::permissions::mode::Mode;
 use crate::permissions::opened_command::{CommandAnalysis, CommandFile, OwnState};
 use crate::permissions::path_lists::{PROTECTED, SENSITIVE};
 use crate::permissions::reached::ReachedPath;
+use crate::permissions::remedy::Remedy;
+use crate::permissions::rule_origin::RuleOrigin;
 use crate::permissions::rules::RuledCall;
-use crate::permissions::told_rule::ToldRule;
 use crate::processes::confinement::Level;
 
 impl Policy {
@@ -30,7 +31,7 @@ impl Policy {
         }
     }
 
-    /// What no mode that asks puts to a person.
+    /// The refusal by a deny rule, or by what no approval allows.
     pub(super) fn refuses_command(&self, tool: &str, command: &CommandAnalysis) -> Option<String> {
         if let Some(rule) = self.rules.denying(self.ruled_command(tool, command)) {
             return Some(if rule.has_specifier() {
@@ -65,7 +66,7 @@ impl Policy {
         account_refuses(file.leads_to()).filter(|_| file.is_written())
     }
 
-    fn rule_asking_about(&self, tool: &str, command: &CommandAnalysis) -> Option<&ToldRule> {
+    fn rule_asking_about(&self, tool: &str, command: &CommandAnalysis) -> Option<&RuleOrigin> {
         let of_files = || {
             let mut files = command.files.iter();
             files.find_map(|file| self.rules.asking(self.ruled_file(tool, file)))
@@ -97,7 +98,7 @@ impl Policy {
             let hides = self.hides_from_rules(command);
             return hides.map_or(PolicyVerdict::Allow(AllowedBy::Mode), hidden_from_rules);
         }
-        if let Some(question) = self.asks_in_every_mode_about(tool, command) {
+        if let Some(question) = self.asks_unless_bypassed_about(tool, command) {
             return question;
         }
         // Landlock cannot protect control files, so it replaces nobody's approval.
@@ -128,7 +129,7 @@ impl Policy {
     }
 
     /// What is asked about although a mode or a rule for many commands would allow it.
-    fn asks_in_every_mode_about(
+    fn asks_unless_bypassed_about(
         &self,
         tool: &str,
         command: &CommandAnalysis,
@@ -147,7 +148,7 @@ impl Policy {
                 "what `{}` {does} by `{}` is known only when it runs",
                 unknown.by, unknown.written
             );
-            Some(asks(why, "by a command that names its files"))
+            Some(asks(why, "Instead, name the files"))
         };
         files().or_else(unknown)
     }
@@ -175,7 +176,7 @@ impl Policy {
         } else {
             return None;
         };
-        Some(asks(why, "by the tool Grep, which passes over such files"))
+        Some(asks(why, "Instead, use the tool Grep, which passes over such files"))
     }
 
     /// Whether the mode accepts edits, and the command does nothing else inside the roots.
@@ -213,7 +214,7 @@ impl Policy {
                 Some(rules) => format!("with {}", allow_list(&rules)),
                 None => format!("with {}", super::rule_or_mode(tool)),
             };
-            return PolicyVerdict::Ask { why: None, remedy };
+            return PolicyVerdict::Ask { why: None, remedy: Remedy::Operator(remedy) };
         }
         // A rule for the command says nothing of where its output goes.
         let is_allowed = |file: &&CommandFile| {
@@ -229,7 +230,7 @@ impl Policy {
                 let why = format!("it writes {below} by `{}`", file.by);
                 let rules = [format!("Edit({below})")];
                 let remedy = format!("with {} or the mode acceptEdits", allow_list(&rules));
-                PolicyVerdict::Ask { why: Some(why), remedy }
+                PolicyVerdict::Ask { why: Some(why), remedy: Remedy::Operator(remedy) }
             }
         }
     }
@@ -239,7 +240,7 @@ impl Policy {
         &'a self,
         tool: &'a str,
         command: &'a CommandAnalysis,
-    ) -> Vec<&'a str> {
+    ) -> Vec<&'a RuleOrigin> {
         self.rules.allowing_parts(self.ruled_command(tool, command))
     }
 
@@ -280,33 +281,30 @@ impl Policy {
         let also =
             if is_allowed { String::new() } else { format!(" and {}", super::rule_or_mode(tool)) };
         let why = Some(format!("there is no sandbox to run it in{because}"));
-        PolicyVerdict::Ask { why, remedy: format!("{off}{also}") }
+        PolicyVerdict::Ask { why, remedy: Remedy::Operator(format!("{off}{also}")) }
     }
 }
 
 /// How a line that is not understood avoids the question.
-const SPLIT: &str = "by several short commands instead of this one";
+const SPLIT: &str = "Instead, use several short commands";
 
-fn asks(why: String, remedy: &str) -> PolicyVerdict {
-    PolicyVerdict::Ask { why: Some(why), remedy: remedy.to_owned() }
+fn asks(why: String, instead: &'static str) -> PolicyVerdict {
+    PolicyVerdict::Ask { why: Some(why), remedy: Remedy::Instead(instead) }
 }
 
 fn critical(operand: &str, path: &str) -> PolicyVerdict {
     let why = format!("`{operand}` would remove {path}");
-    PolicyVerdict::Ask {
-        why: Some(why),
-        remedy: "call by call, when asked: no rule and no mode does".to_owned(),
-    }
+    PolicyVerdict::Ask { why: Some(why), remedy: Remedy::Nothing }
 }
 
 fn outside_sandbox() -> PolicyVerdict {
-    let remedy = "in the sandbox, without `dangerouslyDisableSandbox`";
-    asks("it would run outside of the sandbox".to_owned(), remedy)
+    let instead = "Instead, run it in the sandbox: without `dangerouslyDisableSandbox`";
+    asks("it would run outside of the sandbox".to_owned(), instead)
 }
 
 fn hidden_from_rules(what: &str) -> PolicyVerdict {
     let why = format!("{what} is known only when it runs, and rules deny or ask about some");
-    PolicyVerdict::Ask { why: Some(why), remedy: SPLIT.to_owned() }
+    asks(why, SPLIT)
 }
 
 fn allow_list(rules: &[String]) -> String {

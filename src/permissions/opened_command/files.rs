@@ -7,7 +7,7 @@ use super::expand::{self, MAX_ENTRIES};
 use super::{Surroundings, below};
 use crate::permissions::commands::{Operand, OperandAccess, OperandPath, normalized};
 use crate::permissions::reached::ReachedPath;
-use crate::permissions::told_rule::ToldRule;
+use crate::permissions::rule_origin::RuleOrigin;
 use crate::workspace::{FileId, Workspace};
 
 /// A file that a command reads or writes.
@@ -30,7 +30,7 @@ pub(in crate::permissions) struct CommandFile {
     pub(in crate::permissions) below: Option<below::Found>,
     pub(in crate::permissions) own_state: OwnState,
     /// The rule that denies this very file, whatever its name.
-    pub(in crate::permissions) denied_by: Option<ToldRule>,
+    pub(in crate::permissions) denied_by: Option<RuleOrigin>,
 }
 
 /// Where the server's own state directory is.

@@ -446,7 +446,7 @@ async fn the_rows_on_commands_in_the_documentation_are_what_the_policy_says() {
     let none = Ground::without_sandbox;
     let auto_allow = |ground: Ground| ground.at_level(Level::Bwrap, true);
     let required = |ground: Ground| Ground { sandbox: SandboxMode::Required, ..ground };
-    let rows: [(&str, Situation, &str); 13] = [
+    let rows: [(&str, Situation, &str); 14] = [
         ("run a command that only reads", off, "cat a"),
         ("run mkdir, touch, rm, rmdir, mv, cp, sed on files of the workspace", off, "rm a"),
         ("run another command", off, "make"),
@@ -456,7 +456,12 @@ async fn the_rows_on_commands_in_the_documentation_are_what_the_policy_says() {
         ("run a command that names a file outside the workspace", off, "cat $OUT/x"),
         ("run a command that does not parse", off, "echo 'a"),
         ("remove `/`, home or the working directory", off, "rm -rf ~"),
-        ("run any command outside of the sandbox, with `sandbox.escape`", Ground::leaving, "make"),
+        (
+            "run a command that only reads outside of the sandbox (`sandbox.escape`)",
+            Ground::leaving,
+            "ls",
+        ),
+        ("run another command outside of the sandbox (`sandbox.escape`)", Ground::leaving, "make"),
         ("run a command that only reads, no sandbox there", none, "cat a"),
         ("run another command, no sandbox there", none, "make"),
         ("run a command, sandbox required and not there", required, "make"),

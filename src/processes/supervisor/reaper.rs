@@ -22,7 +22,7 @@ use crate::processes::tree;
 /// more processes.
 pub(super) const TICK: Duration = Duration::from_millis(10);
 
-/// How often the processes are counted.
+/// How often the processes of the machine are looked at: see [`Crowd::exceeds`].
 const COUNT_EVERY: Duration = Duration::from_millis(25);
 
 /// A command that keeps the processors busy must not keep this process from ending it. Only root

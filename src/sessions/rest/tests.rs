@@ -66,6 +66,7 @@ fn effect() -> About {
         why: None,
         remedy: String::new(),
         risks: Vec::new(),
+        grant_covers: "exactly this command, in this directory".to_owned(),
         rule_grant: None,
     })
 }

@@ -122,8 +122,10 @@ impl Tool for Bash {
     const DESCRIPTION: &'static str = "Runs a command line with bash and answers with what it \
         printed (standard output and standard error together) and its exit code. The working \
         directory stays where the command left it; variables and functions do not. There is \
-        no terminal and no input, so give commands all they need as arguments. What a command \
-        leaves running in the background is ended with it. To read, search or change files, \
+        no terminal and no input, so give commands all they need as arguments. Commands may run \
+        in a sandbox, where they can write only the workspace and $TMPDIR, cannot read the home \
+        directory and have no network. What a command leaves running in the background is \
+        ended with it. To read, search or change files, \
         use Read, Glob, Grep, Edit and Write.";
     const MAX_RESULT_CHARS: Option<usize> = Some(answer::MAX_CHARACTERS);
     const TRUNCATION: Truncation = Truncation::HeadAndTail;

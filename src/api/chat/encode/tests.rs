@@ -74,6 +74,7 @@ fn asked() -> Vec<Asked> {
         why: None,
         remedy: String::new(),
         risks: Vec::new(),
+        grant_covers: "exactly this command, in this directory".to_owned(),
         rule_grant: None,
     };
     let single = ShownEffect { grant: None, ..effect.clone() };

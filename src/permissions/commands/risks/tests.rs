@@ -119,3 +119,11 @@ fn the_gravest_comes_first() {
     assert_eq!(found[0].severity, Severity::Critical);
     assert_eq!(found[0].severity.as_str(), "critical");
 }
+
+#[test]
+fn every_kind_is_in_the_description_of_the_api() {
+    let text = include_str!("../../../../openapi.yaml");
+    for kind in RiskKind::ALL {
+        assert!(text.contains(&format!("- {}\n", kind.as_str())), "{}", kind.as_str());
+    }
+}

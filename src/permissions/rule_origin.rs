@@ -1,12 +1,12 @@
-//! Keeps how a rule is told to models and people: its text, where it stands, and why it is there.
+//! Says of a rule what models and people are told: its text, where it stands, and why it is there.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A rule as it is told.
+/// Where a rule comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ToldRule {
+pub(super) struct RuleOrigin {
     /// As it is written.
     pub(super) text: String,
     /// `allow`, `ask` or `deny`.
@@ -17,7 +17,7 @@ pub(super) struct ToldRule {
     pub(super) reason: Option<Arc<str>>,
 }
 
-impl ToldRule {
+impl RuleOrigin {
     pub(super) fn new(list: &'static str, text: &str) -> Self {
         Self { text: text.to_owned(), list, file: None, reason: None }
     }
