@@ -1,6 +1,6 @@
-//! Runs the SessionEnd hooks of sessions that were deleted: over REST, by `sessions.retention` or
-//! by `sessions.max_bytes`. It happens in the background, and nothing follows from what the hooks
-//! say.
+//! Runs the `SessionEnd` hooks of sessions that were deleted: over REST, by `sessions.retention`
+//! or by `sessions.max_bytes`. It happens in the background, and nothing follows from what the
+//! hooks say.
 
 use std::path::PathBuf;
 use std::sync::Arc;
