@@ -8,6 +8,8 @@ use std::fs;
 use rustix::io::Errno;
 use rustix::process::{self, Pid, Signal};
 
+use super::control_group::ControlGroup;
+
 use crate::processes::confinement::{Confinement, Level, scope_signals};
 use crate::processes::{kernel, tree};
 
@@ -23,6 +25,8 @@ const MAX_GLANCES: u32 = 40;
 pub(super) struct Crowd {
     /// Only they can be signalled from here.
     is_alone: bool,
+    /// Of a command without a sandbox.
+    group: Option<ControlGroup>,
     /// The fewest that the machine has had since they were last counted.
     seen: usize,
     glances: u32,
@@ -38,7 +42,13 @@ impl Crowd {
             Some(Level::Landlock) => scope_signals() && !can_signal_monitor(),
             None => false,
         };
-        Self { is_alone, seen: of_the_machine(), glances: 0 }
+        let group = if confinement.is_none() { ControlGroup::create() } else { None };
+        Self { is_alone, group, seen: of_the_machine(), glances: 0 }
+    }
+
+    /// The group that the command is to enter.
+    pub(super) fn group(&self) -> Option<&ControlGroup> {
+        self.group.as_ref()
     }
 
     /// Whether the command has more than this many. If they grow fast, they are stopped while they
@@ -73,6 +83,9 @@ impl Crowd {
     fn signal(&self, signal: Signal) {
         if self.is_alone {
             kernel::signal_everyone(signal);
+        }
+        if let Some(group) = &self.group {
+            group.signal(signal);
         }
     }
 }

@@ -14,6 +14,7 @@ use rustix::process::{self, DumpableBehavior, Pid, Resource, Rlimit, WaitOptions
 use rustix::stdio;
 use rustix::system::uname;
 
+use super::control_group::ControlGroup;
 use super::handover::{self, ToParent};
 use super::modes::Roots;
 use super::{MAX_PROCESSES, crowd};
@@ -32,7 +33,10 @@ pub(super) const OOM_SCORE: &str = "500";
 
 /// Starts the command in the working directory, which it then shares with this process:
 /// see [`kernel::fork_sharing_directory`]. An error says why it did not start.
-pub(super) fn start(job: &Job) -> Result<Pid, (LaunchStep, io::Error)> {
+pub(super) fn start(
+    job: &Job,
+    group: Option<&ControlGroup>,
+) -> Result<Pid, (LaunchStep, io::Error)> {
     let confinement = job.confinement.as_ref().map(Prepared::new).transpose();
     let confinement = confinement.map_err(|error| (LaunchStep::Confine, error))?;
     let handover = confinement.as_ref().filter(|it| it.hands_over()).map(|_| handover::pair());
@@ -42,6 +46,8 @@ pub(super) fn start(job: &Job) -> Result<Pid, (LaunchStep, io::Error)> {
     match kernel::fork_sharing_directory().map_err(execute)? {
         Fork::Child => {
             let to_parent = handover.map(|(to_parent, _)| to_parent);
+            // Outside of it the command runs all the same, and is ended process by process.
+            _ = group.map(ControlGroup::enter);
             let (step, error) = become_command(job, confinement, to_parent);
             // If this write fails too, the parent sees a started command that exits.
             _ = File::from(report).write_all(&failure(step, &error));
@@ -126,13 +132,16 @@ fn put_on_stdin(text: &str) -> io::Result<()> {
 
 /// The limit by which the kernel helps. It counts none of root's processes, wherever they are.
 fn most_processes(job: &Job) -> Option<usize> {
-    let level = job.confinement.as_ref().map(|confinement| confinement.level)?;
-    match level {
+    match job.confinement.as_ref().map(|confinement| confinement.level) {
         _ if process::geteuid().is_root() => None,
-        Level::Bwrap => counts_by_namespace(uname().release().to_bytes()).then_some(MAX_PROCESSES),
+        Some(Level::Bwrap) => {
+            counts_by_namespace(uname().release().to_bytes()).then_some(MAX_PROCESSES)
+        }
         // All of the user's count. So this only bounds how far a command gets before the reaper
         // has counted its own.
-        Level::Landlock => Some(crowd::of_the_machine().saturating_add(2 * MAX_PROCESSES)),
+        Some(Level::Landlock) | None => {
+            Some(crowd::of_the_machine().saturating_add(2 * MAX_PROCESSES))
+        }
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) fn run(
 ) -> io::Result<()> {
     process::set_child_subreaper(Some(process::getpid()))?;
     let crowd = Crowd::new(job.confinement.as_ref());
-    let (command, started_in) = match start(&job) {
+    let (command, started_in) = match start(&job, &crowd) {
         Ok(started) => started,
         Err((step, error)) => {
             let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
@@ -78,10 +78,10 @@ pub(super) fn run(
     Ok(())
 }
 
-fn start(job: &Job) -> Result<(Pid, OsString), (LaunchStep, io::Error)> {
+fn start(job: &Job, crowd: &Crowd) -> Result<(Pid, OsString), (LaunchStep, io::Error)> {
     let enter = || env::set_current_dir(&job.directory).and_then(|()| here());
     let started_in = enter().map_err(|error| (LaunchStep::Directory, error))?;
-    Ok((launch::start(job)?, started_in))
+    Ok((launch::start(job, crowd.group())?, started_in))
 }
 
 /// Reaps the command and its orphans until no child is left.

@@ -1,0 +1,117 @@
+//! Puts a command into a control group of its own, where the machine lets this process make one:
+//! whatever its processes do, one step stops or ends them all.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{self, Signal};
+
+use super::MAX_PROCESSES;
+
+/// A group below that of this process. Dropping it removes it.
+#[derive(Debug)]
+pub(super) struct ControlGroup(PathBuf);
+
+impl ControlGroup {
+    /// `None` where there are no control groups (version 2), or this process may not divide its
+    /// own: mostly only root may.
+    pub(super) fn create() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let parent = own_group(&mounts, &groups)?;
+        let name = format!("toolhand-{}", process::getpid().as_raw_nonzero());
+        let group = Self(parent.join(name));
+        match fs::create_dir(&group.0) {
+            // Of a process before this one that was killed.
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return None,
+            _ => {}
+        }
+        // Where the controller is on, the kernel itself counts.
+        _ = fs::write(group.0.join("pids.max"), MAX_PROCESSES.to_string());
+        group.0.join("cgroup.kill").exists().then_some(group)
+    }
+
+    /// Moves this process into it, and so all that it starts.
+    pub(super) fn enter(&self) -> io::Result<()> {
+        fs::write(self.0.join("cgroup.procs"), "0")
+    }
+
+    /// Stops, continues or ends all its processes.
+    pub(super) fn signal(&self, signal: Signal) {
+        let (file, value) = match signal {
+            Signal::STOP => ("cgroup.freeze", "1"),
+            Signal::CONT => ("cgroup.freeze", "0"),
+            _ => ("cgroup.kill", "1"),
+        };
+        // If it fails, the processes are signalled one by one all the same.
+        _ = fs::write(self.0.join(file), value);
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Where the group of this process lies, from the tables of mounts and groups.
+fn own_group(mounts: &str, groups: &str) -> Option<PathBuf> {
+    let mount = mounts.lines().find_map(|line| {
+        let (place, kind) = line.split_once(" - ")?;
+        let is_second = kind.split(' ').next() == Some("cgroup2");
+        place.split(' ').nth(4).filter(|_| is_second)
+    })?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    Some(Path::new(mount).join(group.trim_start_matches('/')))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::processes::test_support::{marker, processes_with, runner};
+    use crate::processes::{Command, EndCause, Limits};
+
+    /// Without a sandbox nothing else tells root's processes of a command from all others.
+    #[tokio::test]
+    async fn p1_a_fork_bomb_without_a_sandbox_is_contained() {
+        let is_held = ControlGroup::create().is_some() || !process::geteuid().is_root();
+        if !is_held {
+            return;
+        }
+        let marker = marker();
+        let text = format!(
+            "setsid bash -c ': {marker}; bomb() {{ bomb | bomb & }}; bomb; sleep 1000' & \
+             bomb() {{ bomb | bomb & }}; bomb; sleep 1000"
+        );
+        let command = Command {
+            program: "/bin/bash".into(),
+            arguments: ["-c".to_owned(), text].to_vec(),
+            directory: "/".into(),
+            confinement: None,
+            kept_alive: None,
+        };
+        let time = Duration::from_secs(60);
+        let limits = Limits { time, output: 1 << 20, shown: 1000 };
+        let finished = runner().run(&command, limits, &CancellationToken::new()).await.unwrap();
+        assert_eq!(finished.cause, EndCause::TooManyProcesses);
+        assert_eq!((processes_with(&marker), finished.stuck), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn the_own_group_lies_below_the_mount() {
+        let mounts = "24 1 0:21 / /sys rw - sysfs sysfs rw\n\
+            30 24 0:26 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n\
+            31 24 0:27 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
+        let own = |groups: &str| own_group(mounts, groups);
+        assert_eq!(own("9:pids:/x\n0::/\n"), Some("/sys/fs/cgroup/".into()));
+        let service = Some("/sys/fs/cgroup/system.slice/toolhand.service".into());
+        assert_eq!(own("0::/system.slice/toolhand.service\n"), service);
+        assert_eq!(own("9:pids:/x\n"), None);
+        assert_eq!(own_group("24 1 0:21 / /sys rw - sysfs sysfs rw\n", "0::/\n"), None);
+    }
+}
