@@ -357,7 +357,7 @@ fn check_says_what_would_become_of_a_command() {
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
         ended.stdout
     };
-    assert_eq!(told("npm run x"), "allow: `Bash(npm run *)` in permissions.allow\n");
+    assert_eq!(told("npm run x"), "allow: `Bash(npm run *)` in `permissions.allow`\n");
     assert_eq!(told("ls; pwd"), "allow: it is proven to read only\n");
     let denied = "deny: the rule `Bash(npm publish)` in `permissions.deny` forbids this command\n";
     assert_eq!(told("cd a && npm publish"), denied);

@@ -132,8 +132,22 @@ fn decided(event: HookEvent, decision: HookDecision) -> HookAnswer {
     }
 }
 
+/// Stands for what is left out of a very long output.
+pub(super) const MORE_IS_NOT_READ: &str = "more than a megabyte is not read";
+
+/// Members of the JSON of a hook that decides.
+const DECIDING: [&str; 3] = ["hookSpecificOutput", "permissionDecision", "\"decision\""];
+
 fn printed(event: HookEvent, stdout: &str) -> Result<HookAnswer, String> {
+    let stdout = stdout.trim_start_matches('\u{feff}').trim_start();
     if !stdout.starts_with('{') {
+        // A decision that nobody finds must not pass for none.
+        if event.is_gate() && DECIDING.iter().any(|member| stdout.contains(member)) {
+            return Err("printed a decision among other text: print one JSON object alone".into());
+        }
+        if event.is_gate() && stdout.contains(MORE_IS_NOT_READ) {
+            return Err("printed more than a megabyte in front of its answer".into());
+        }
         let context = event.takes_plain_context() && !stdout.is_empty();
         let context = context.then(|| shown(stdout));
         return Ok(HookAnswer { context, ..HookAnswer::default() });

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{self, HookAnswer, HookDecision, HookEnd};
+use super::answer::{self, HookAnswer, HookDecision, HookEnd, MORE_IS_NOT_READ};
 use super::settings::{HookSetting, OnError};
 use crate::memory_budget::MemoryBudget;
 #[cfg(test)]
@@ -211,9 +211,8 @@ fn ended(finished: &Finished, timeout: Duration) -> Run {
             return Run::Failed("started too many processes and was ended".to_owned());
         }
     };
-    let text = |capture: &crate::processes::Capture| {
-        capture.render(MAX_ANSWER_CHARS, "more than a megabyte is not read")
-    };
+    let text =
+        |capture: &crate::processes::Capture| capture.render(MAX_ANSWER_CHARS, MORE_IS_NOT_READ);
     let (stdout, stderr) = (text(&finished.output), text(&finished.errors));
     Run::Ended(HookEnd { code, stdout, stderr })
 }

@@ -158,6 +158,16 @@ impl CommandAnalysis {
         is_proven && self.planted.is_none() && self.unknown.is_empty()
     }
 
+    /// Whether the line may show files of a repository that it does not name.
+    pub(super) fn shows_repository(&self) -> bool {
+        self.parsed.as_ref().is_ok_and(ParsedCommand::shows_repository)
+    }
+
+    /// Whether a part runs in another directory than the line.
+    pub(super) fn changes_directory(&self) -> bool {
+        self.parsed.as_ref().is_ok_and(ParsedCommand::changes_directory)
+    }
+
     /// Whether the line only reads, and changes files that it names.
     pub(super) fn is_plain_edit(&self) -> bool {
         let is_proven = self.parsed.as_ref().is_ok_and(ParsedCommand::is_plain_edit);

@@ -16,6 +16,8 @@ pub(super) struct PathPattern {
     matcher: Gitignore,
     /// The pattern behind its anchor.
     written: String,
+    /// Covers the path alone, and nothing below it.
+    is_exact: bool,
 }
 
 /// With none of these a pattern stands for one path.
@@ -83,7 +85,12 @@ impl PathPattern {
         }
         let matcher = matcher([line(&anchor, written).as_str()]);
         let matcher = matcher.map_err(|error| PatternError::Syntax(error.to_string()))?;
-        Ok(Self { anchor, matcher, written: written.to_owned() })
+        Ok(Self { anchor, matcher, written: written.to_owned(), is_exact: false })
+    }
+
+    /// Makes it cover no more than the path, whatever is below.
+    pub(super) fn make_exact(&mut self) {
+        self.is_exact = true;
     }
 
     /// The pattern as a line of an ignore file in the directory that it counts from.
@@ -103,8 +110,7 @@ impl PathPattern {
         (is_anchored && is_known).then_some(first)
     }
 
-    /// The pattern that covers this path, and what lies below it if it is a directory. `None`: no
-    /// pattern can.
+    /// The pattern for this path. `None`: no pattern can name it.
     pub(super) fn exact(path: &Path) -> Option<String> {
         let mut pattern = String::from("/");
         for letter in path.to_str()?.chars() {
@@ -119,7 +125,10 @@ impl PathPattern {
     /// Whether the pattern covers the path, or a directory above it.
     pub(super) fn covers(&self, path: &Path, is_directory: bool, roots: &PatternRoots) -> bool {
         let mut below = self.anchor.bases(roots).filter_map(|base| path.strip_prefix(base).ok());
-        below.any(|rest| covers(&self.matcher, rest, is_directory))
+        below.any(|rest| match self.is_exact {
+            true => self.matcher.matched(rest, is_directory).is_ignore(),
+            false => covers(&self.matcher, rest, is_directory),
+        })
     }
 
     /// Makes a `/` in front mean this directory instead of the workspace.

@@ -61,10 +61,14 @@ fn for_target(word: &str, target: &Target) -> Vec<String> {
 
 fn for_command(policy: &Policy, tool: &str, command: &CommandAnalysis) -> Vec<Vec<String>> {
     let [asked, outputs] = policy.files_for_rules(tool, command);
+    let writes_asked = asked.iter().any(|file| file.is_written());
     let of_files = |files: &[&CommandFile]| files.iter().map(|file| for_file(file)).collect();
     let (asked, outputs): (Option<Vec<String>>, Option<Vec<String>>) =
         (of_files(&asked), of_files(&outputs));
-    let Some(asked) = asked else { return Vec::new() };
+    // A part would be allowed in the directory that the line begins in. And a rule for a file that
+    // every tool asks about would let every tool write it.
+    let is_wider = command.changes_directory() || writes_asked;
+    let Some(asked) = asked.filter(|_| !is_wider) else { return Vec::new() };
     let exact = command.exact_rules(tool).unwrap_or_default();
     let with_files = [exact, asked.clone()].concat();
     let with_outputs = outputs.map(|outputs| [with_files.clone(), outputs].concat());

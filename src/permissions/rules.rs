@@ -212,11 +212,14 @@ impl Rules {
         }
     }
 
-    /// Makes rules for commands cover a part only as it is written.
+    /// Makes rules for commands cover a part only as it is written, and those for paths nothing
+    /// below.
     pub(super) fn make_literal(&mut self) {
         for rule in self.iter_mut() {
-            if let Specifier::Command(pattern) = &mut rule.specifier {
-                pattern.make_literal();
+            match &mut rule.specifier {
+                Specifier::Command(pattern) => pattern.make_literal(),
+                Specifier::Path(pattern) => pattern.make_exact(),
+                Specifier::All | Specifier::Unbuilt => {}
             }
         }
     }

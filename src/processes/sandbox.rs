@@ -7,6 +7,8 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use serde::Serialize;
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
@@ -236,7 +238,9 @@ impl Sandbox {
             let environment = runner.environment();
             let (home, path) = (environment.home(), environment.search_path());
             let is_full = settings.network == Network::Full;
-            let readable = places::readable(&home, path, is_full, &settings.readable);
+            let mut readable = places::readable(&home, path, is_full, &settings.readable);
+            // bubblewrap ends where it may not look; a command could not either.
+            readable.retain(|place| access(place, Access::EXISTS) != Err(Errno::ACCESS));
             ConfiguredPlaces::resolve(&settings.writable, &readable)
         })
     }

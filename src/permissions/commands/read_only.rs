@@ -24,6 +24,23 @@ impl ParsedCommand {
             && self.parts.iter().all(|part| is_reader(part, is_sandboxed))
     }
 
+    /// Whether the line may show files that it does not name: those of a repository, of today
+    /// and of before.
+    pub(crate) fn shows_repository(&self) -> bool {
+        let shows = |part: &Part| {
+            let shown = ["diff", "show", "log"];
+            let is_git = part.words.first().is_some_and(|word| word.raw == "git");
+            is_git && part.words.iter().any(|word| shown.contains(&word.unquoted.as_str()))
+        };
+        self.parts.iter().any(shows)
+    }
+
+    /// Whether a part leads to another directory.
+    pub(crate) fn changes_directory(&self) -> bool {
+        let changes = |part: &Part| matches!(part.program(), Some("cd" | "pushd" | "popd"));
+        self.parts.iter().any(changes)
+    }
+
     /// Whether the line does nothing but read, and change the files that it names.
     pub(crate) fn is_plain_edit(&self) -> bool {
         let is_one_line = !self.line.contains(['\n', '\t']);

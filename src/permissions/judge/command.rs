@@ -81,7 +81,10 @@ impl Policy {
     ) -> PolicyVerdict {
         let level = self.confined.level;
         let is_confined = level.is_some() && !command.outside_sandbox;
-        let reads = command.is_read_only(is_confined);
+        // What a rule denies may be in any of them.
+        let may_show_denied =
+            command.shows_repository() && self.rules.deny_paths(tool, AccessKind::Read);
+        let reads = command.is_read_only(is_confined) && !may_show_denied;
         if self.mode == Mode::Plan && !reads {
             return PolicyVerdict::Deny(plan_refuses(tool));
         }
@@ -195,7 +198,30 @@ impl Policy {
         };
         self.mode == Mode::AcceptEdits
             && command.is_plain_edit()
+            && !self.places_listed(command)
             && !command.files.iter().any(|file| file.is_written() && is_protected(file))
+    }
+
+    /// Whether what is in a directory gets a name on a list by being put elsewhere: `cp -r a
+    /// .github`.
+    fn places_listed(&self, command: &CommandAnalysis) -> bool {
+        let of_copy = |file: &&CommandFile| matches!(file.by.as_str(), "cp" | "mv");
+        let copied = || command.files.iter().filter(of_copy);
+        let is_listed = |path: PathBuf| {
+            let reached = ReachedPath::met(&path, false, &self.roots);
+            [&PROTECTED, &SENSITIVE].iter().any(|list| reached.on(list).is_some())
+        };
+        copied().filter(|file| !file.is_written() && file.is_directory()).any(|source| {
+            let from = source.leads_to();
+            let mut same = copied().filter(|file| file.leads_to() == from);
+            let below = same.find_map(|file| file.below.as_ref()).filter(|below| !below.is_cut);
+            let Some(below) = below else { return true };
+            let mut targets = copied().filter(|file| file.is_written() && file.leads_to() != from);
+            targets.any(|target| {
+                let rests = below.paths.iter().filter_map(|path| path.strip_prefix(from).ok());
+                rests.map(|rest| target.named().join(rest)).any(is_listed)
+            })
+        })
     }
 
     fn denies_edit(&self, tool: &str, path: ReachedPath<'_>) -> bool {

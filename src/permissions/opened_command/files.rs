@@ -117,6 +117,10 @@ impl CommandFile {
         &self.real
     }
 
+    pub(in crate::permissions) fn is_directory(&self) -> bool {
+        self.is_directory
+    }
+
     pub(in crate::permissions) fn is_redirect(&self) -> bool {
         matches!(self.by.as_str(), "<" | ">" | ">>" | "<>")
     }

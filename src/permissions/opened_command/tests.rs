@@ -301,6 +301,9 @@ async fn redirects_are_judged_as_edits() {
 #[tokio::test]
 async fn the_mode_acceptedits_takes_plain_changes_inside_the_roots() {
     let ground = Ground::new().without_state().in_mode(Mode::AcceptEdits);
+    fs::create_dir_all(ground.path("ws/shapes/workflows")).unwrap();
+    fs::write(ground.path("ws/shapes/workflows/ci.yml"), "x").unwrap();
+    fs::create_dir_all(ground.path("ws/.github")).unwrap();
     let plain = [
         "mkdir -p x/y",
         "touch x",
@@ -324,6 +327,9 @@ async fn the_mode_acceptedits_takes_plain_changes_inside_the_roots() {
         "touch x > y",
         "rm *",
         "cp .env b",
+        "cp -r shapes .github",
+        "mv shapes .github",
+        "cp -r shapes/workflows .github/",
         "cp link b",
         "X=1 rm a",
     ];
@@ -409,6 +415,26 @@ async fn consent_to_leave_the_sandbox_is_for_one_call() {
     assert_eq!(outside.risks()[0].severity.as_str(), "critical");
     let arguments = serde_json::json!({});
     assert_ne!(inside.effect(&arguments, None), outside.effect(&arguments, None));
+}
+
+#[tokio::test]
+async fn s4_files_that_git_shows_are_judged_like_those_of_cat() {
+    let ground = Ground::new().at_level(Level::Bwrap, false);
+    ground
+        .check(&["git diff HEAD", "git show HEAD:a", "git log -p -- src", "git status"], "allowed")
+        .await;
+    let secrets = [
+        "git diff /dev/null .env",
+        "git show HEAD:.env",
+        "git --no-pager diff --cached -- .env",
+        "git diff $OUT/x a",
+        "git log -p link",
+    ];
+    ground.check(&secrets, "asks: ").await;
+    let denying = Ground::new().at_level(Level::Bwrap, false).deny(&["Read(private/**)"]);
+    denying.check(&["git show HEAD:private/p", "git diff a private/p"], "denied: ").await;
+    denying.check(&["git log -p", "git show HEAD", "git diff"], "asks: ").await;
+    denying.check(&["git status", "git branch"], "allowed").await;
 }
 
 #[tokio::test]

@@ -132,8 +132,12 @@ const FILE_SETATTR: c_long = 469;
 
 /// Puts characters into a terminal's input, as if a person had typed them.
 const TYPING: [u64; 2] = [0x5412, 0x541c];
-/// `FS_IOC_SETFLAGS` and `FS_IOC_FSSETXATTR`: attributes of a file that is open for reading.
-const FILE_FLAGS: [u64; 2] = [0x4008_6602, 0x401c_5820];
+/// `FS_IOC_SETFLAGS`, `FS_IOC_FSSETXATTR`, `FS_IOC_SETVERSION` in both sizes and
+/// `FS_IOC_ENABLE_VERITY`: attributes of a file that is open for reading.
+const FILE_FLAGS: [u64; 5] = [0x4008_6602, 0x401c_5820, 0x4008_7602, 0x4004_7602, 0x4080_6685];
+
+/// Whoever holds a lease on a file makes everybody else wait who opens it.
+const SET_LEASE: u64 = 1024;
 
 /// The bits of a socket's type that are no flags.
 const SOCKET_KIND: u64 = 0xf;
@@ -228,6 +232,7 @@ fn refused(level: Level, network: Network) -> Result<Rules, BackendError> {
     }
     let requests = requests.into_iter().map(|request| when(1, SeccompCmpOp::Eq, request));
     rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
+    rules.insert(libc::SYS_fcntl, vec![when(1, SeccompCmpOp::Eq, SET_LEASE)?]);
     let namespaces = NAMESPACES.into_iter().map(|flag| u64::from(flag.unsigned_abs()));
     let namespaces = namespaces.map(|flag| when(0, SeccompCmpOp::MaskedEq(flag), flag));
     rules.insert(libc::SYS_clone, namespaces.collect::<Result<_, _>>()?);

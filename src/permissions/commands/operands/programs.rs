@@ -57,6 +57,9 @@ impl Program {
 const ALWAYS: &[&str] = &[""];
 const GREP_PATTERN: &[&str] = &["e", "f", "regexp", "file", "files"];
 
+/// The commands of git that show the contents of files.
+const SHOWING_GIT: [&str; 6] = ["diff", "show", "log", "blame", "cat-file", "grep"];
+
 const PROGRAMS: [Program; 33] = [
     program(&["cat", "realpath"], "", &["relative-to", "relative-base"], Operands::All(Read)),
     program(&["stat"], "c", &["format", "printf", "cached"], Operands::All(Read)),
@@ -260,6 +263,9 @@ const PROGRAMS: [Program; 33] = [
 pub(super) fn named_files(words: &[Word]) -> Vec<Named> {
     let Some((name, rest)) = words.split_first() else { return Vec::new() };
     let name = name.base_name().unwrap_or_default();
+    if name == "git" {
+        return shown_by_git(rest);
+    }
     let Some(program) = PROGRAMS.iter().find(|program| program.names.contains(&name)) else {
         return Vec::new();
     };
@@ -278,6 +284,19 @@ pub(super) fn named_files(words: &[Word]) -> Vec<Named> {
     // A single dash is the standard input or output.
     named.retain(|named| !named.word.is("-"));
     named
+}
+
+/// git shows any file that its operands name, one outside of the repository too. A revision looks
+/// the same: no file has its name. `HEAD:a/b` is the file `a/b`.
+fn shown_by_git(words: &[Word]) -> Vec<Named> {
+    let Some(command) = words.iter().position(|word| SHOWING_GIT.iter().any(|it| word.is(it)))
+    else {
+        return Vec::new();
+    };
+    let operands = words[command + 1..].iter().filter_map(Word::literal);
+    let paths = operands.filter(|operand| !operand.starts_with('-'));
+    let paths = paths.map(|operand| operand.split_once(':').map_or(operand, |(_, path)| path));
+    paths.filter(|path| !path.is_empty()).map(|it| Named::new(Word::plain(it), Read)).collect()
 }
 
 impl Program {
