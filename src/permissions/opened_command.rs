@@ -147,6 +147,11 @@ impl CommandAnalysis {
         self.parsed.as_ref().map_or(true, ParsedCommand::has_uncertain_name)
     }
 
+    /// Whether a deny or an ask rule may cover a part when it runs.
+    pub(super) fn may_be_matched_by(&self, pattern: &BashPattern) -> bool {
+        self.parsed.as_ref().is_ok_and(|parsed| parsed.may_be_matched_by(pattern))
+    }
+
     /// Whether rules about paths cannot see all files that the line names.
     pub(super) fn has_more_files(&self) -> bool {
         self.doubt().is_some() || self.files.len() == files::MAX_FILES

@@ -125,9 +125,12 @@ impl PathPattern {
     /// Whether the pattern covers the path, or a directory above it.
     pub(super) fn covers(&self, path: &Path, is_directory: bool, roots: &PatternRoots) -> bool {
         let mut below = self.anchor.bases(roots).filter_map(|base| path.strip_prefix(base).ok());
-        below.any(|rest| match self.is_exact {
-            true => self.matcher.matched(rest, is_directory).is_ignore(),
-            false => covers(&self.matcher, rest, is_directory),
+        below.any(|rest| {
+            if self.is_exact {
+                self.matcher.matched(rest, is_directory).is_ignore()
+            } else {
+                covers(&self.matcher, rest, is_directory)
+            }
         })
     }
 

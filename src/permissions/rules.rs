@@ -299,6 +299,12 @@ impl Rules {
         self.restricting().any(|rule| rule.command().is_some())
     }
 
+    /// Whether a rule may deny or ask about the command when it runs, and cannot tell before.
+    pub(super) fn may_restrict(&self, command: &CommandAnalysis) -> bool {
+        let mut patterns = self.restricting().filter_map(Rule::command);
+        patterns.any(|pattern| command.may_be_matched_by(pattern))
+    }
+
     /// Whether a rule denies or asks about some paths.
     pub(super) fn restrict_paths(&self) -> bool {
         self.restricting().any(|rule| rule.path().is_some())

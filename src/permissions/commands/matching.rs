@@ -61,6 +61,11 @@ impl ParsedCommand {
 }
 
 impl ParsedCommand {
+    /// Whether a part may turn out to match when it runs.
+    pub(crate) fn may_be_matched_by(&self, pattern: &BashPattern) -> bool {
+        self.reached.iter().any(|reached| pattern.may_match(&reached.part.words))
+    }
+
     /// The patterns that allow exactly this line, one for each part, at most five; `None` if no
     /// pattern can allow it.
     pub(crate) fn exact_patterns(&self) -> Option<Vec<String>> {

@@ -1,5 +1,7 @@
 //! Matches the pattern of a `Bash(…)` rule with the text of a command.
 
+use super::word::Word;
+
 /// `npm *`, `git * main`, `* install`. `*` is any text, `\*` a star. ` *` at the end, or `:*`,
 /// also stands for no arguments at all: `ls *` is `ls` and `ls -l`, but not `lsof`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +83,27 @@ impl BashPattern {
             escaped.push(c);
         }
         escaped
+    }
+
+    /// Whether a word that is known only when the command runs may make it match: `git $X` for
+    /// `git push *`. Asks of a pattern only what stands in front of its first star.
+    pub(super) fn may_match(&self, words: &[Word]) -> bool {
+        let start = self.texts[0].as_str();
+        let is_whole = start.ends_with(' ') || self.texts.len() == 1;
+        let mut wanted = start.split_whitespace().peekable();
+        for (index, word) in words.iter().enumerate() {
+            let Some(next) = wanted.next() else { return false };
+            let text = if index == 0 { word.base_name() } else { word.literal() };
+            let Some(text) = text else { return true };
+            let fits = match wanted.peek() {
+                None if !is_whole => text.starts_with(next),
+                _ => text == next,
+            };
+            if !fits {
+                return false;
+            }
+        }
+        false
     }
 
     /// Each text between stars is searched for once, from left to right: that is enough, since a

@@ -143,6 +143,9 @@ impl Policy {
         if command.has_uncertain_name() && self.rules.restrict_commands() {
             return Some(hidden_from_rules("the name of a program"));
         }
+        if self.rules.may_restrict(command) {
+            return Some(hidden_from_rules("an argument"));
+        }
         let files = || command.files.iter().find_map(|file| self.asks_about_file(tool, file));
         let unknown = || {
             let unknown = command.unknown.first()?;
@@ -277,8 +280,10 @@ impl Policy {
         if hides_files || (command.doubt().is_some() && restricts_commands) {
             return Some("a part of the line");
         }
-        let is_uncertain = command.has_uncertain_name() && restricts_commands;
-        is_uncertain.then_some("the name of a program")
+        if command.has_uncertain_name() && restricts_commands {
+            return Some("the name of a program");
+        }
+        self.rules.may_restrict(command).then_some("an argument")
     }
 
     fn ruled_command<'a>(&'a self, tool: &'a str, command: &'a CommandAnalysis) -> RuledCall<'a> {

@@ -418,6 +418,18 @@ async fn consent_to_leave_the_sandbox_is_for_one_call() {
 }
 
 #[tokio::test]
+async fn s2_an_argument_that_may_be_what_a_rule_denies_asks_in_every_mode() {
+    for mode in [Mode::Default, Mode::AcceptEdits, Mode::BypassPermissions] {
+        let ground = Ground::new().in_mode(mode).allow(&["Bash(git *)", "Bash(echo *)"]);
+        let ground = ground.deny(&["Bash(git push *)", "Bash(rm sec*)"]);
+        let hiding = ["git $X", "git pus?", "git $(echo push) origin", "/usr/bin/git ${x:-push}"];
+        ground.check(&hiding, "asks: an argument is known only").await;
+        ground.check(&["echo $X", "git status", "git log $X"], "allowed").await;
+        ground.check(&["git push $X", "setpriv --reuid 1 git push"], "denied: ").await;
+    }
+}
+
+#[tokio::test]
 async fn s4_files_that_git_shows_are_judged_like_those_of_cat() {
     let ground = Ground::new().at_level(Level::Bwrap, false);
     ground

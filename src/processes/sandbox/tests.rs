@@ -399,6 +399,8 @@ async fn the_calls_of_the_filter_fail() {
     lines.push(format!("call({}, 0, 0x5412, 0)", libc::SYS_ioctl));
     // The upper half of the number is none of the kernel's business.
     lines.push(format!("call({}, 0, 0x700005412, 0)", libc::SYS_ioctl));
+    // A lease makes everybody else wait who opens the file.
+    lines.push(format!("call({}, os.open('/etc/hosts', 0), 1024, 1)", libc::SYS_fcntl));
     for ground in Ground::each().await {
         assert_eq!(ground.python(&lines).await, vec!["EPERM"; lines.len()], "{}", ground.level);
         let clone3 = [format!("call({}, 0, 0)", libc::SYS_clone3)];
