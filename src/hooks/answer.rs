@@ -145,7 +145,8 @@ fn printed(event: HookEvent, stdout: &str) -> Result<HookAnswer, String> {
         if event.is_gate() && DECIDING.iter().any(|member| stdout.contains(member)) {
             return Err("printed a decision among other text: print one JSON object alone".into());
         }
-        if event.is_gate() && stdout.contains(MORE_IS_NOT_READ) {
+        let is_decision = event.is_gate() && !event.takes_plain_context();
+        if is_decision && stdout.contains(MORE_IS_NOT_READ) {
             return Err("printed more than a megabyte in front of its answer".into());
         }
         let context = event.takes_plain_context() && !stdout.is_empty();
@@ -233,6 +234,22 @@ mod tests {
         assert_eq!(said(PreToolUse, ""), Ok(HookAnswer::default()));
         assert_eq!(said(PreToolUse, "looks fine\n"), Ok(HookAnswer::default()));
         assert_eq!(said(Stop, "[1]"), Ok(HookAnswer::default()));
+    }
+
+    /// Else a hook that denies would let everything pass because of a line before its answer.
+    #[test]
+    fn a_decision_that_does_not_stand_alone_is_a_fault_and_not_silence() {
+        let deny = r#"{"hookSpecificOutput":{"permissionDecision":"deny"}}"#;
+        let marked = said(PreToolUse, &format!("\u{feff} {deny}")).unwrap();
+        assert!(matches!(marked.decision, HookDecision::Deny(_)));
+        for noise in ["loading…\n", "[", "null\n"] {
+            for event in [PreToolUse, PermissionRequest, UserPromptSubmit] {
+                let fault = said(event, &format!("{noise}{deny}")).unwrap_err();
+                assert!(fault.contains("one JSON object alone"), "{fault}");
+            }
+        }
+        let blank = said(PreToolUse, &format!("{MORE_IS_NOT_READ} x")).unwrap_err();
+        assert!(blank.contains("a megabyte"), "{blank}");
     }
 
     #[test]

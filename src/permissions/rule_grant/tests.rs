@@ -114,6 +114,45 @@ fn listed(list: &str, rule: &str) -> PermissionSettings {
 }
 
 #[tokio::test]
+async fn a_rule_for_a_directory_holds_for_nothing_below_it() {
+    let ground = Ground::new();
+    for directory in ["ws/.ssh", "ws/sub/secrets"] {
+        std::fs::create_dir_all(ground.path(directory)).unwrap();
+    }
+    for file in ["ws/.ssh/id_rsa", "ws/sub/secrets/prod"] {
+        std::fs::write(ground.path(file), "x").unwrap();
+    }
+    let permissions = ground.permissions(&PermissionSettings::default());
+    let by = holder("alice", None);
+    for (kept, below) in [
+        (("Bash", "ws:ls .ssh"), [("Bash", "ws:cat .ssh/id_rsa"), ("Read", "ws/.ssh/id_rsa")]),
+        (
+            ("Bash", "ws/sub:stat secrets"),
+            [("Bash", "ws/sub:cat secrets/prod"), ("Bash", "ws/sub:grep -r x secrets")],
+        ),
+        (("Bash", "ws:ls /etc"), [("Bash", "ws:cat /etc/hostname"), ("Read", "/etc/hostname")]),
+    ] {
+        ground.keep(&permissions, &by, kept).await;
+        assert!(!ground.asks(&permissions, kept).await, "{kept:?}");
+        for call in below {
+            assert!(ground.asks(&permissions, call).await, "{kept:?} allows {call:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_rule_is_offered_that_allows_more_than_was_approved() {
+    let ground = Ground::new();
+    std::fs::create_dir_all(ground.path("ws/.git/hooks")).unwrap();
+    let permissions = ground.permissions(&PermissionSettings::default());
+    let calls =
+        ["ws:cd sub && make", "ws:pushd sub; make", "ws:rm .git/hooks/x", "ws:touch .git/hooks"];
+    for call in calls {
+        assert_eq!(ground.offered(&permissions, ("Bash", call)).await, "", "{call}");
+    }
+}
+
+#[tokio::test]
 async fn exactly_what_is_approved_is_offered_as_rules() {
     let ground = Ground::new();
     let permissions = ground.permissions(&PermissionSettings::default());
