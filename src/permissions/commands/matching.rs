@@ -63,7 +63,9 @@ impl ParsedCommand {
 impl ParsedCommand {
     /// Whether a part may turn out to match when it runs.
     pub(crate) fn may_be_matched_by(&self, pattern: &BashPattern) -> bool {
-        self.reached.iter().any(|reached| pattern.may_match(&reached.part.words))
+        let parts = self.reached.iter().map(|reached| &reached.part);
+        let has_uncertain = |part: &&Part| part.words.iter().any(|word| word.literal().is_none());
+        parts.filter(has_uncertain).any(|part| pattern.may_match(&part.words))
     }
 
     /// The patterns that allow exactly this line, one for each part, at most five; `None` if no
