@@ -409,7 +409,9 @@ impl Permissions {
             PolicyVerdict::Allow(_) => Ok(Judgement::Permitted(Permit::new(access))),
             PolicyVerdict::Deny(message) => Err(Refusal::Policy(message)),
             PolicyVerdict::Ask { why, remedy } => {
-                let rule_grant = self.rule_grant(tool, &access);
+                // Nobody is asked in dontAsk, and finding the rules means to judge again.
+                let is_put = self.policy.mode != Mode::DontAsk;
+                let rule_grant = if is_put { self.rule_grant(tool, &access) } else { None };
                 let tool = tool.to_owned();
                 let remedy = remedy.to_string();
                 let asked = AskedAccess { tool, access, why, remedy, is_outside, rule_grant };

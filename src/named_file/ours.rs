@@ -87,3 +87,7 @@ pub(crate) fn lock(directory: &File, name: &str) -> io::Result<File> {
     file.lock()?;
     Ok(file)
 }
+/// A reason on one line, and what to do about it.
+pub(crate) fn with_remedy(reason: &str, remedy: &str) -> String {
+    format!("{}; {remedy}", reason.lines().collect::<Vec<_>>().join(" "))
+}

@@ -42,7 +42,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<BoundDirectory>, String> {
 }
 
 pub(super) fn with_remedy(reason: &str) -> String {
-    format!("{}; {REMEDY}", reason.lines().collect::<Vec<_>>().join(" "))
+    ours::with_remedy(reason, REMEDY)
 }
 
 /// Replaces the file in one step.

@@ -7,6 +7,8 @@ use super::directories::{Directories, Place, directories, value};
 use super::part::{Part, Redirect, RedirectKind, RedirectTarget};
 use super::word::{Piece, Word};
 
+pub(super) use self::programs::SHOWING_GIT;
+
 mod arguments;
 mod programs;
 mod scripts;

@@ -1,6 +1,7 @@
 //! Proves that a line only reads: every program and every flag of it is on a list.
 
 use super::ParsedCommand;
+use super::operands::SHOWING_GIT;
 use super::part::Part;
 use super::word::Word;
 
@@ -28,9 +29,8 @@ impl ParsedCommand {
     /// and of before.
     pub(crate) fn shows_repository(&self) -> bool {
         let shows = |part: &Part| {
-            let shown = ["diff", "show", "log"];
             let is_git = part.words.first().is_some_and(|word| word.raw == "git");
-            is_git && part.words.iter().any(|word| shown.contains(&word.unquoted.as_str()))
+            is_git && part.words.iter().any(|word| SHOWING_GIT.contains(&word.unquoted.as_str()))
         };
         self.parts.iter().any(shows)
     }

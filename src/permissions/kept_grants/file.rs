@@ -153,7 +153,7 @@ pub(super) fn parse(
 }
 
 pub(super) fn with_remedy(reason: &str) -> String {
-    format!("{}; {REMEDY}", reason.lines().collect::<Vec<_>>().join(" "))
+    ours::with_remedy(reason, REMEDY)
 }
 
 /// Replaces the file in one step. `Ok(false)`: it would be too large to be read again.

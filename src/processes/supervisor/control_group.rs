@@ -20,13 +20,12 @@ impl ControlGroup {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let parent = own_group(&mounts, &groups)?;
-        let name = format!("toolhand-{}", process::getpid().as_raw_nonzero());
-        let group = Self(parent.join(name));
-        match fs::create_dir(&group.0) {
-            // Of a process before this one that was killed.
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return None,
-            _ => {}
-        }
+        let path = parent.join(format!("toolhand-{}", process::getpid().as_raw_nonzero()));
+        // An empty one is of a process that was killed. One in use is of another namespace, where
+        // a process has the same number.
+        _ = fs::remove_dir(&path);
+        fs::create_dir(&path).ok()?;
+        let group = Self(path);
         // Where the controller is on, the kernel itself counts.
         _ = fs::write(group.0.join("pids.max"), MAX_PROCESSES.to_string());
         group.0.join("cgroup.kill").exists().then_some(group)

@@ -58,7 +58,8 @@ const ALWAYS: &[&str] = &[""];
 const GREP_PATTERN: &[&str] = &["e", "f", "regexp", "file", "files"];
 
 /// The commands of git that show the contents of files.
-const SHOWING_GIT: [&str; 6] = ["diff", "show", "log", "blame", "cat-file", "grep"];
+pub(in crate::permissions::commands) const SHOWING_GIT: [&str; 6] =
+    ["diff", "show", "log", "blame", "cat-file", "grep"];
 
 const PROGRAMS: [Program; 33] = [
     program(&["cat", "realpath"], "", &["relative-to", "relative-base"], Operands::All(Read)),
