@@ -13,6 +13,7 @@ use crate::workspace::{ContentState, FileVersion, ReplaceError, Target, TempFile
 pub(crate) mod encoding;
 pub(crate) mod line_ends;
 mod locks;
+pub(crate) mod notebook;
 pub(crate) mod page;
 pub(crate) mod patch;
 mod read_state;

@@ -145,7 +145,7 @@ fn checked<'a>(target: &Target, input: &'a EditInput) -> Result<Vec<Replacement<
     if target.real_path().extension().is_some_and(|extension| extension == "ipynb") {
         let path = target.path().display();
         return Err(ToolError::Failed(format!(
-            "{path} is a notebook, and Edit would break its cells; notebooks cannot be edited yet"
+            "{path} is a notebook, and Edit could break its cells; use NotebookEdit"
         )));
     }
     Ok(replacements)
@@ -441,7 +441,7 @@ mod tests {
         Error: $WORKSPACE/a.txt: old_string and new_string are the same, so there is nothing to change. Nothing was changed
         Error: $WORKSPACE/a.txt: old_string is empty, which only creates a file or fills an empty one; give the text to replace. Nothing was changed
         Error: invalid input: give either old_string and new_string, or edits with at least one of them
-        Error: $WORKSPACE/a.ipynb is a notebook, and Edit would break its cells; notebooks cannot be edited yet
+        Error: $WORKSPACE/a.ipynb is a notebook, and Edit could break its cells; use NotebookEdit
         Error: File does not exist: $WORKSPACE/b.txt
         ");
         assert_eq!(workspace.read("a.txt"), b"alpha\nbeta\nalpha\n");
