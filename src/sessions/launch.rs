@@ -305,6 +305,7 @@ impl Sessions {
         let grants = Arc::new(Grants::load(body.grants.iter().copied()));
         let context = context.at_home(self.home.clone()).with_grants(grants);
         let context = context.named(session.to_string());
+        let context = context.with_files(self.directories.files_of(session));
         let Some(state) = state else { return Ok(Arc::new(context)) };
         // The directory may be gone, which only the disk tells.
         let restore =

@@ -20,6 +20,7 @@ use crate::permissions::{
     AccessKind, AccessRequest, AskedAccess, Grants, KnownTool, Permit, Refusal,
 };
 use crate::progress_lines::UNKNOWN_TOOL;
+use crate::session_files::SessionFiles;
 use crate::sync;
 use crate::workspace::{ContentState, Workspace};
 
@@ -147,6 +148,8 @@ pub(crate) struct SessionContext {
     pub(crate) grants: Arc<Grants>,
     /// The session's directory is called by it; `None` for a turn without a session.
     name: Option<String>,
+    /// What the server writes for the session; `None` for a turn without one.
+    pub(crate) files: Option<Arc<SessionFiles>>,
 }
 
 /// What a call would do, shown to a person who is asked about it.
@@ -218,6 +221,7 @@ impl SessionContext {
             read_state: ReadState::default(),
             grants: Arc::default(),
             name: None,
+            files: None,
         }
     }
 
@@ -243,6 +247,10 @@ impl SessionContext {
 
     pub(crate) fn with_grants(self, grants: Arc<Grants>) -> Self {
         Self { grants, ..self }
+    }
+
+    pub(crate) fn with_files(self, files: Arc<SessionFiles>) -> Self {
+        Self { files: Some(files), ..self }
     }
 
     pub(crate) fn at_home(self, home: PathBuf) -> Self {
