@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, OFlags, unlinkat};
 use uuid::Uuid;
 
 pub(crate) use self::directories::{SessionDirectories, remove_orphans};
@@ -81,8 +81,13 @@ impl SessionFiles {
         let file = open_in(&directory, &name, flags)?;
         growing.push(name.clone());
         drop(growing);
-        let path = outputs_path(&self.state_dir, &self.session).join(&name);
+        let path = self.path_of(stem);
         Ok(SessionFile { file, path, name, files: Arc::clone(self) })
+    }
+
+    /// Where the file `stem.txt` is.
+    pub(crate) fn path_of(&self, stem: &str) -> PathBuf {
+        outputs_path(&self.state_dir, &self.session).join(format!("{stem}{SUFFIX}"))
     }
 
     /// Whether `path` names a file of this session, there or not. Compares names only.
@@ -94,6 +99,11 @@ impl SessionFiles {
     /// entry that is none of ours (a link, another user's file, a file with a second name)
     /// is refused.
     pub(crate) fn open(&self, path: &Path) -> io::Result<File> {
+        Ok(self.locate(path)?.1)
+    }
+
+    /// The same, with the directory that holds it.
+    pub(crate) fn locate(&self, path: &Path) -> io::Result<(File, File)> {
         let gone = || {
             let text = format!(
                 "{} is no longer kept: of what a session writes here, the oldest is removed \
@@ -103,9 +113,11 @@ impl SessionFiles {
             io::Error::new(io::ErrorKind::NotFound, text)
         };
         let name = self.own_name(path).ok_or_else(gone)?;
-        let opened = open_outputs(&self.state_dir, &self.session, false)
-            .and_then(|directory| open_in(&directory, name, OFlags::RDONLY));
-        let file = opened.map_err(|error| match error.kind() {
+        let opened = open_outputs(&self.state_dir, &self.session, false).and_then(|directory| {
+            let file = open_in(&directory, name, OFlags::RDONLY)?;
+            Ok((directory, file))
+        });
+        let (directory, file) = opened.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => gone(),
             _ => error,
         })?;
@@ -114,12 +126,23 @@ impl SessionFiles {
             io::Error::other(text)
         };
         expect_ours(&file).ok_or_else(replaced)?;
-        Ok(file)
+        Ok((directory, file))
     }
 
     fn own_name<'path>(&self, path: &'path Path) -> Option<&'path str> {
         let rest = path.strip_prefix(outputs_path(&self.state_dir, &self.session)).ok()?;
         rest.to_str().filter(|name| is_file_name(name))
+    }
+}
+
+impl SessionFile {
+    /// Removes what could not be written whole.
+    pub(crate) fn remove(&self) {
+        let opened = open_outputs(&self.files.state_dir, &self.files.session, false);
+        if let Ok(directory) = opened {
+            // It is gone, or will go with the session.
+            _ = unlinkat(&directory, &self.name, AtFlags::empty());
+        }
     }
 }
 

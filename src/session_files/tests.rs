@@ -27,10 +27,10 @@ fn a_file_is_for_nobody_else_and_read_again_by_its_path() {
     let mut made = files.create("bash_1", 0).unwrap();
     made.file.write_all(b"text").unwrap();
 
-    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&made.path), 0o600);
+    let mode_of = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode_of(&made.path), 0o600);
     for directory in made.path.ancestors().skip(1).take(3) {
-        assert_eq!(mode(directory), 0o700, "{}", directory.display());
+        assert_eq!(mode_of(directory), 0o700, "{}", directory.display());
     }
     let mut text = String::new();
     files.open(&made.path).unwrap().read_to_string(&mut text).unwrap();
