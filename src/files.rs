@@ -16,6 +16,7 @@ mod locks;
 pub(crate) mod notebook;
 pub(crate) mod page;
 pub(crate) mod patch;
+pub(crate) mod pdf;
 mod read_state;
 pub(crate) mod settings_guard;
 

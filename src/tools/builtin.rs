@@ -39,7 +39,7 @@ pub(crate) struct Services {
 /// this order.
 pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
     vec![
-        erase(read::Read),
+        erase(read::Read::new(services.runner.workers())),
         erase(write::Write::new(Arc::clone(&services.files))),
         erase(edit::Edit::new(Arc::clone(&services.files))),
         erase(notebook_edit::NotebookEdit::new(Arc::clone(&services.files))),

@@ -365,7 +365,7 @@ mod tests {
     async fn known(content: &[u8]) -> Workspace {
         let workspace = Workspace::new(&[]);
         workspace.write("a.txt", content);
-        workspace.call(Read, json!({ "file_path": "a.txt" })).await;
+        workspace.call(Read::default(), json!({ "file_path": "a.txt" })).await;
         workspace
     }
 
@@ -590,13 +590,14 @@ mod tests {
                 ..workspace.context()
             };
             let read = workspace.permit(AccessRequest::Read(workspace.path("a.txt"))).unwrap();
-            Read.execute(
-                serde_json::from_value(json!({ "file_path": "a.txt" })).unwrap(),
-                read,
-                context.clone(),
-            )
-            .await
-            .unwrap();
+            Read::default()
+                .execute(
+                    serde_json::from_value(json!({ "file_path": "a.txt" })).unwrap(),
+                    read,
+                    context.clone(),
+                )
+                .await
+                .unwrap();
             let write = workspace.permit(AccessRequest::Write(workspace.path("a.txt"))).unwrap();
             let (edit, input) = (
                 Edit::new(Arc::clone(&files)),

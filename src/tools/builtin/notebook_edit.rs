@@ -222,7 +222,7 @@ mod tests {
 
     async fn known(content: &str) -> Workspace {
         let workspace = Workspace::new(&[("a.ipynb", content)]);
-        workspace.call(Read, json!({ "file_path": "a.ipynb" })).await;
+        workspace.call(Read::default(), json!({ "file_path": "a.ipynb" })).await;
         workspace
     }
 
@@ -290,7 +290,7 @@ mod tests {
         let workspace = Workspace::new(&[("a.ipynb", NOTEBOOK)]);
         let replace = with(json!({ "cell_id": "a", "new_source": "2" }));
         assert_snapshot!(edit(&workspace, replace.clone()).await, @"Error: Must read file before editing: $WORKSPACE/a.ipynb");
-        workspace.call(Read, json!({ "file_path": "a.ipynb" })).await;
+        workspace.call(Read::default(), json!({ "file_path": "a.ipynb" })).await;
         workspace.write("a.ipynb", format!("{NOTEBOOK}\n").as_bytes());
         assert_snapshot!(edit(&workspace, replace.clone()).await, @"Error: File was modified externally since last read: $WORKSPACE/a.ipynb");
         std::fs::remove_file(workspace.path("a.ipynb")).unwrap();
