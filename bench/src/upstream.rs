@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::client::contains;
+use super::documents::{DOCUMENT, PICTURE};
 use super::searches::{FILE_NAMES, PATTERN};
 
 /// Twenty chunks of text, as fast as possible.
@@ -148,6 +149,8 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
         searching("Grep", PATTERN)
     } else if asks_for(GLOB) {
         searching("Glob", FILE_NAMES)
+    } else if let Some(path) = [PICTURE, DOCUMENT].into_iter().find(|path| asks_for(path)) {
+        reading(path)
     } else if asks_for(INTENT) {
         brace("Act", shared)
     } else {
@@ -210,6 +213,13 @@ fn timed(shared: &Shared) -> Events {
 
 fn searching(tool: &str, pattern: &str) -> Events {
     let (head, front, back) = call(tool, 0, &format!(r#"{{"pattern": {}"#, json!(pattern)));
+    at_once([vec![head, front, back], ending("tool_calls")].concat())
+}
+
+/// A call of Read. `pages` has no effect on what is no PDF file.
+fn reading(path: &str) -> Events {
+    let (head, front, back) =
+        call("Read", 0, &format!(r#"{{"file_path": {}, "pages": "1-20""#, json!(path)));
     at_once([vec![head, front, back], ending("tool_calls")].concat())
 }
 

@@ -53,11 +53,13 @@ impl Blocks {
 
     /// Adds a part that fits.
     pub(super) fn add(&mut self, part: &str) {
-        let (part, chars) = (part.trim_end_matches('\n'), chars(part));
+        let chars = chars(part);
+        // Nothing of a file goes upstream that is no text.
+        let part = part.trim_end_matches('\n').replace('\0', "\u{2400}");
         if !self.place.ends.is_empty() {
             self.text.push('\n');
         }
-        self.text.push_str(text::first_chars(part, self.room));
+        self.text.push_str(text::first_chars(&part, self.room));
         self.place.is_cut = chars > self.room;
         self.room = self.room.saturating_sub(chars);
         self.place.ends.push(self.text.len());
@@ -69,9 +71,7 @@ impl Blocks {
     }
 
     pub(super) fn into_text(self) -> AnswerText {
-        // Nothing of a file may go upstream that is no text.
-        let text = self.text.replace('\0', "\u{fffd}");
-        AnswerText::from(text).cut_by(Truncation::Lines).on_page(self.place)
+        AnswerText::from(self.text).cut_by(Truncation::Lines).on_page(self.place)
     }
 }
 
@@ -133,6 +133,14 @@ mod tests {
         let short = answer(1, 3, &parts, 20);
         assert_eq!(short.to_string(), "one\n(PARTIAL: cell 1 of 3; go on with 2)");
         assert_eq!(answer(1, 0, &[], 5000).to_string(), "");
+    }
+
+    #[test]
+    fn t17_no_nul_character_is_shown() {
+        let mut answer = answer(1, 2, &["\0\0\0", "b"], 5000);
+        assert_eq!(answer.to_string(), "␀␀␀\nb");
+        answer.fit(3, Kept::Nowhere);
+        assert_eq!(answer.to_string(), "␀␀␀\n(PARTIAL: cell 1 of 2; go on with 2)");
     }
 
     #[test]
