@@ -15,9 +15,11 @@ use crate::workspace::{ContentState, FileVersion, ReplaceError, Target, TempFile
 pub(crate) mod encoding;
 pub(crate) mod line_ends;
 mod locks;
+pub(crate) mod notebook;
 pub(crate) mod outside_changes;
 pub(crate) mod page;
 pub(crate) mod patch;
+pub(crate) mod pdf;
 mod read_state;
 pub(crate) mod settings_guard;
 pub(crate) mod watcher;

@@ -7,6 +7,7 @@ mod cli;
 mod commands;
 mod crash;
 mod demo;
+mod documents;
 mod frontends;
 mod hooks;
 mod hostile;
