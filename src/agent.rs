@@ -12,6 +12,7 @@ mod limits;
 pub(crate) mod message;
 pub(crate) mod outbox;
 mod parts;
+pub(crate) mod pictures;
 pub(crate) mod presenting;
 pub(crate) mod prompt;
 pub(crate) mod record;

@@ -36,6 +36,7 @@ use crate::permissions;
 use crate::processes;
 use crate::processes::confinement::Level;
 use crate::processes::sandbox::Sandbox;
+use crate::session_files;
 use crate::sessions::session_end::{self, EndedSessions, SessionEndHooks};
 use crate::store::Store;
 use crate::store::sqlite::{Forgotten, OpenError, SqliteStore};
@@ -97,6 +98,7 @@ impl Server {
         let listener = TcpListener::bind(listen).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let (store, forgotten) = open_store(&config)?;
+        remove_orphans(&store, state.path()).await;
         let turns_over = CancellationToken::new();
         let shared: Arc<dyn Store> = store.clone();
         let api =
@@ -215,6 +217,17 @@ fn open_store(config: &Config) -> Result<(Arc<SqliteStore>, Forgotten), OpenErro
     let settings = config.sessions.store_settings();
     let (store, forgotten) = SqliteStore::open(&config.server.state_dir, settings)?;
     Ok((Arc::new(store), forgotten))
+}
+
+/// Removes the directories of sessions that a server which was killed has left. No session may
+/// begin before.
+async fn remove_orphans(store: &SqliteStore, state_dir: &Path) {
+    let Ok(known) = store.session_ids().await else { return };
+    let directory = state_dir.to_owned();
+    let remove = move || session_files::remove_orphans(&directory, &known);
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(remove).await {
+        tracing::warn!(%error, "directories of sessions that are gone could not be removed");
+    }
 }
 
 /// Finds the level of the sandbox, so that the first command need not wait for it. Never

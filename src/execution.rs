@@ -2,6 +2,7 @@
 //! and [`pipeline`] takes each one from its arguments to its answer.
 
 pub(crate) mod ask;
+pub(crate) mod fitting;
 pub(crate) mod pipeline;
 pub(crate) mod schedule;
 pub(crate) mod scheduler;

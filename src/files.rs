@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use self::locks::Locks;
-pub(crate) use self::read_state::{Fingerprint, ReadState};
+pub(crate) use self::read_state::{Fingerprint, ReadState, ShownLines};
 use self::settings_guard::SettingsGuard;
 use crate::workspace::{ContentState, FileVersion, ReplaceError, Target, TempFiles};
 

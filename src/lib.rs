@@ -30,8 +30,10 @@ pub(crate) mod processes;
 pub(crate) mod telemetry;
 pub(crate) mod workspace;
 
-// Files that are read again whenever they have changed.
+// Files that are read again whenever they have changed; files that the server keeps for a
+// session.
 pub(crate) mod live_file;
+pub(crate) mod session_files;
 
 // The workspaces that the operator trusts.
 pub(crate) mod trust;

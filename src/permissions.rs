@@ -35,6 +35,7 @@ use self::rule_origin::RuleOrigin;
 use self::rules::Rules;
 use crate::blocking::{Overloaded, RESOLVING};
 use crate::processes;
+use crate::session_files::SessionFiles;
 use crate::settings_files::SettingsFiles;
 use crate::workspace::{ContentState, FileId, ResolveError, Target, Workspace, names_directory};
 
@@ -156,6 +157,9 @@ pub(crate) struct Permissions {
     kept: Option<Arc<KeptGrants>>,
     /// Whose rules count; `None`: nobody's.
     holder: Option<Arc<GrantHolder>>,
+    /// The files that the server has written for the session and for those that it goes on
+    /// from. They lie in the excluded state directory, and may be read all the same.
+    session_files: Arc<[Arc<SessionFiles>]>,
 }
 
 impl Permissions {
@@ -191,6 +195,7 @@ impl Permissions {
             live: None,
             kept: None,
             holder: None,
+            session_files: Arc::default(),
         })
     }
 
@@ -216,6 +221,12 @@ impl Permissions {
     /// The same permissions for the turns of this holder, whose kept rules count.
     pub(crate) fn held_by(mut self, holder: GrantHolder) -> Self {
         self.holder = Some(Arc::new(holder));
+        self
+    }
+
+    /// With the files that the server has written for the session, which may be read.
+    pub(crate) fn with_session_files(mut self, files: Arc<[Arc<SessionFiles>]>) -> Self {
+        self.session_files = files;
         self
     }
 
@@ -377,6 +388,9 @@ impl Permissions {
         }
         let named = tool.to_owned();
         let judge = move |current: Self| {
+            if let Some(access) = current.open_session_file(&access_request) {
+                return Ok(Judgement::Permitted(Permit::new(access?)));
+            }
             let current = current.with_rules_kept_for(&access_request);
             let access = current.open(&named, access_request)?;
             current.judge_opened(&named, access)
@@ -467,6 +481,23 @@ impl Permissions {
             }
             AccessRequest::Nothing => Access::Nothing,
         })
+    }
+
+    /// Opens a file of the session's own that the request wants to read; `None` if it is about
+    /// something else.
+    fn open_session_file(&self, access_request: &AccessRequest) -> Option<Result<Access, Refusal>> {
+        let (AccessRequest::Read(path) | AccessRequest::Search(path)) = access_request else {
+            return None;
+        };
+        let files = self.session_files.iter().find(|files| files.is_own(path))?;
+        let opened = files.locate(path).and_then(|(directory, _)| {
+            let target = Target::in_directory(path, directory.into())?;
+            Ok(match access_request {
+                AccessRequest::Search(_) => Access::Search(SearchScope::of_one_file(target)),
+                _ => Access::Read(Arc::new(target)),
+            })
+        });
+        Some(opened.map_err(|error| Refusal::Path(error.to_string())))
     }
 
     fn open_command(&self, tool: &str, command_line: CommandLine) -> OpenedCommand {

@@ -55,6 +55,7 @@ use crate::agent::{ModelRule, TurnSettings};
 use crate::hooks::Hooks;
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::Permissions;
+use crate::session_files::SessionDirectories;
 use crate::store::Store;
 use crate::upstream;
 
@@ -79,6 +80,7 @@ pub(crate) struct Sessions {
     pub(crate) memory_budget: MemoryBudget,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) running: Arc<Running>,
+    pub(crate) directories: SessionDirectories,
     pub(crate) names: PendingNames,
     pub(crate) prompts: prompt::Prompts,
     pub(crate) recorders: Recorders,

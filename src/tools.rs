@@ -1,5 +1,6 @@
 //! Defines the contract of a tool, the set of tools of a request, and the built-in tools.
 
+pub(crate) mod answer;
 pub(crate) mod builtin;
 mod change_preview;
 pub(crate) mod definition;
@@ -11,7 +12,6 @@ mod settings_check;
 pub(crate) mod tool;
 pub(crate) mod toolset;
 pub(crate) mod top_entries;
-pub(crate) mod truncate;
 pub(crate) mod walk;
 
 pub(crate) use settings::ToolSettings;

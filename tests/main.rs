@@ -10,6 +10,7 @@ mod frontends;
 mod hooks;
 mod hostile;
 mod litellm;
+mod long_answers;
 mod openapi;
 mod permissions;
 mod readme;

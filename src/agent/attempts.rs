@@ -105,11 +105,13 @@ impl Attempts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::settings::ImageRule;
 
     fn attempts(delivery: Delivery) -> Attempts {
         let model = |name: &str| AskedModel {
             name: name.to_owned(),
             takes_reasoning: true,
+            images: ImageRule::UserMessage,
             takes_eager_input: true,
         };
         Attempts::new(vec![model("first"), model("second")], delivery)

@@ -58,6 +58,8 @@ pub(crate) struct Exchange {
     pub(crate) assistant: Value,
     /// The `role: tool` messages, in the order of the calls.
     pub(crate) answers: Vec<Box<RawValue>>,
+    /// The user message with their pictures, if there are any.
+    pub(crate) pictures: Option<Value>,
     /// The name of the model that wrote the message. Its reasoning is sent to no other model.
     pub(crate) model: String,
     pub(crate) has_reasoning: bool,
@@ -161,7 +163,7 @@ impl Conversation {
     /// The bytes that the conversation keeps in memory for itself.
     pub(crate) fn size(&self) -> usize {
         let head = self.recipient.as_ref().map_or(0, |recipient| recipient.head.len());
-        let rounds: usize = self.rounds.iter().map(|round| round.bytes().len()).sum();
+        let rounds: usize = self.rounds.iter().map(WrittenRound::size).sum();
         head + self.history.size() + rounds + self.tail.size() + self.choice.len()
     }
 

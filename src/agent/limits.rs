@@ -1,26 +1,19 @@
 //! Limits the answers of a turn: their total size in one round, and their repetition.
 
-use crate::execution::pipeline::ToolResult;
-use crate::tools::tool::Truncation;
-use crate::tools::truncate;
-
-/// Truncates the largest answers of a round until all of them together have at most `max_chars`
-/// characters.
-pub(super) fn fit_round(results: &mut [ToolResult], max_chars: usize) {
-    let mut sizes: Vec<usize> = results.iter().map(|result| result.text.chars().count()).collect();
-    let mut by_size: Vec<usize> = (0..sizes.len()).collect();
-    by_size.sort_by_key(|&position| std::cmp::Reverse(sizes[position]));
-    for position in by_size {
-        let total: usize = sizes.iter().sum();
-        let excess = total.saturating_sub(max_chars);
-        if excess == 0 {
-            return;
+/// The most characters of the body of each answer with which all of a round have at most
+/// `max_chars` together: the largest are cut first, down to the same length.
+pub(super) fn body_limit(sizes: &[usize], max_chars: usize) -> usize {
+    let mut sizes = sizes.to_vec();
+    sizes.sort_unstable();
+    let mut left = max_chars;
+    for (position, size) in sizes.iter().enumerate() {
+        let share = left / (sizes.len() - position);
+        if share < *size {
+            return share;
         }
-        let allowed = sizes[position].saturating_sub(excess);
-        let text = std::mem::take(&mut results[position].text);
-        results[position].text = truncate::cap(text, allowed, Truncation::HeadAndTail);
-        sizes[position] = allowed;
+        left -= size;
     }
+    usize::MAX
 }
 
 /// Counts how many rounds in a row made the same call and got the same answer.
@@ -69,31 +62,30 @@ impl Repeats {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
 
     use super::*;
 
-    fn result(chars: usize) -> ToolResult {
-        ToolResult { text: "x\n".repeat(chars / 2), ..ToolResult::default() }
+    #[test]
+    fn the_largest_answers_are_cut_first() {
+        assert_eq!(body_limit(&[100, 4000, 1000], 3100), 2000);
+        assert_eq!(body_limit(&[100, 4000, 4000], 3100), 1500);
+        assert_eq!(body_limit(&[100, 200], 300), usize::MAX);
+        assert_eq!(body_limit(&[], 0), usize::MAX);
+        assert_eq!(body_limit(&[5, 5], 0), 0);
     }
 
-    #[test]
-    fn the_largest_answer_is_cut_first() {
-        let mut results = [result(100), result(4000), result(1000)];
-
-        fit_round(&mut results, 3100);
-
-        assert_eq!(results[0], result(100));
-        assert_eq!(results[2], result(1000));
-        assert!(results[1].text.chars().count() < 2500, "{}", results[1].text.chars().count());
-    }
-
-    #[test]
-    fn a_round_that_fits_is_left_alone() {
-        let mut results = [result(100), result(200)];
-
-        fit_round(&mut results, 300);
-
-        assert_eq!(results, [result(100), result(200)]);
+    proptest! {
+        #[test]
+        fn together_they_have_at_most_the_limit(
+            sizes in prop::collection::vec(0_usize..1000, 0..12), max_chars in 0_usize..5000,
+        ) {
+            let limit = body_limit(&sizes, max_chars);
+            let total = sizes.iter().map(|size| *size.min(&limit)).sum::<usize>();
+            prop_assert!(total <= max_chars);
+            let is_cut = sizes.iter().any(|size| limit < *size);
+            prop_assert!(!is_cut || max_chars < total + sizes.len(), "as much as fits");
+        }
     }
 
     #[test]

@@ -77,7 +77,8 @@ pub(crate) struct Ran {
 /// Messages as they go upstream, byte for byte.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RecordedRound {
-    /// A JSON array: the assistant's message and the answers to its calls, or a message alone.
+    /// A JSON array: the assistant's message, the answers to its calls and a user message with
+    /// their pictures, or a message alone.
     /// A note of ours may stand before it (to go on with an answer), or behind it (where a
     /// user's words follow).
     pub(crate) messages: String,
@@ -175,13 +176,28 @@ pub(crate) struct OpenRound {
 #[serde(rename_all = "snake_case", tag = "state")]
 pub(crate) enum OpenCall {
     /// It ran, or was refused: the content of its tool message.
-    Answered { answer: String },
+    Answered {
+        answer: String,
+        /// What the model is shown with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pictures: Vec<RecordedPicture>,
+    },
     /// The client answered it: its own `role: tool` message, as JSON.
     Given { message: String },
     /// A call of the server's that has not run.
     Waiting,
     /// The client answers it, under this id.
     Clients { id: String },
+}
+
+/// A picture of a tool's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RecordedPicture {
+    pub(crate) name: String,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    /// Its bytes, as a `data:` URL.
+    pub(crate) url: String,
 }
 
 /// An ask that a person was shown.

@@ -58,6 +58,8 @@ pub(crate) struct ModelRule {
     pub(crate) start: Option<StartRule>,
     #[serde(default)]
     pub(crate) reasoning: Option<ReasoningRule>,
+    #[serde(default)]
+    pub(crate) images: Option<ImageRule>,
     /// The most tokens that the model takes.
     #[serde(default)]
     pub(crate) context: Option<NonZeroU64>,
@@ -85,6 +87,19 @@ pub(crate) enum ReasoningRule {
     Drop,
 }
 
+/// Where a model takes the pictures that tools show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ImageRule {
+    /// In a user message behind the answers of the round.
+    #[default]
+    UserMessage,
+    /// In the answer itself.
+    ToolMessage,
+    /// Nowhere: it is not sent pictures of tools.
+    None,
+}
+
 /// A case-insensitive glob over model names.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern(GlobMatcher);
@@ -108,6 +123,9 @@ impl<'de> Deserialize<'de> for Pattern {
 /// Parts of the names of models that finish one call before they begin the next.
 const SEALING_FAMILIES: [&str; 4] = ["claude", "sonnet", "opus", "haiku"];
 
+/// A part of the names of models that take no user message right behind tool messages.
+const NO_USER_BEHIND_TOOL: &str = "mistral";
+
 /// A model that a turn may ask: the requested one, or a fallback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AskedModel {
@@ -115,6 +133,7 @@ pub(crate) struct AskedModel {
     /// Whether reasoning is sent back to it: no rule drops it, and the model has not refused
     /// it.
     pub(crate) takes_reasoning: bool,
+    pub(crate) images: ImageRule,
     /// Whether the server's tools are offered to it with [`Refused::EagerInput`].
     pub(crate) takes_eager_input: bool,
 }
@@ -143,6 +162,7 @@ pub(crate) enum Delivery {
 pub(crate) struct ModelTraits {
     pub(crate) start: StartRule,
     pub(crate) reasoning: ReasoningRule,
+    pub(crate) images: ImageRule,
     /// The most tokens that the model takes, if the operator has said so.
     pub(crate) context: Option<NonZeroU64>,
 }
@@ -154,7 +174,17 @@ pub(crate) fn traits_of(names: &[&str], rules: &[ModelRule]) -> ModelTraits {
     ModelTraits {
         start: rule.and_then(|rule| rule.start).unwrap_or_else(|| shipped_start(names)),
         reasoning: rule.and_then(|rule| rule.reasoning).unwrap_or_default(),
+        images: rule.and_then(|rule| rule.images).unwrap_or_else(|| shipped_images(names)),
         context: rule.and_then(|rule| rule.context),
+    }
+}
+
+/// The image rule where the operator has set none.
+fn shipped_images(names: &[&str]) -> ImageRule {
+    if names.iter().any(|name| name.to_lowercase().contains(NO_USER_BEHIND_TOOL)) {
+        ImageRule::ToolMessage
+    } else {
+        ImageRule::UserMessage
     }
 }
 

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use self::asks::Asks;
 use self::compacting::Compacting;
-pub(crate) use self::signals::{Event, Judgement, TurnEffect};
+pub(crate) use self::signals::{Event, FinishedRound, Judgement, TurnEffect};
 pub(crate) use self::start::TurnStart;
 use self::stopping::tell;
 use super::attempts::Attempts;
@@ -105,6 +105,8 @@ enum Phase {
     Streaming,
     /// For tool calls; the stream has ended.
     Answering,
+    /// For the answers of the round to be cut and kept.
+    Finishing,
     /// For a summary that the model writes.
     Summarising,
     /// For the hooks that may keep it from ending.
@@ -157,7 +159,7 @@ impl TurnState {
             // After the stream was closed, events that were still under way do not count.
             (Phase::Over, _)
             | (
-                Phase::Answering | Phase::Stopping,
+                Phase::Answering | Phase::Finishing | Phase::Stopping,
                 Event::Chunk(_) | Event::StreamEnded { .. } | Event::Faulted { .. },
             ) => {}
             (Phase::Ending, event) => self.while_ending(event, &mut effects),
@@ -194,7 +196,10 @@ impl TurnState {
             (Phase::Stopping, Event::Stopping(outcome)) => {
                 self.stop_or_go_on(outcome, &mut effects);
             }
-            (_, Event::Stopping(_)) => {}
+            (Phase::Finishing, Event::RoundFinished(finished)) => {
+                self.round_finished(finished, &mut effects);
+            }
+            (_, Event::Stopping(_) | Event::RoundFinished(_)) => {}
             (_, Event::Committed) => self.tell_held_back(&mut effects),
             (_, Event::NotCommitted(error)) => self.fail(error, &mut effects),
             (_, Event::Stopped) => self.stopped(&mut effects),
@@ -218,7 +223,7 @@ impl TurnState {
             if self.clients_reason.is_some() {
                 self.hand_over_to_client(effects);
             } else {
-                self.close_round(effects);
+                self.finish_round(effects);
             }
         }
     }

@@ -21,13 +21,15 @@ use super::beginning::Decided;
 use super::outbox::Outbox;
 use super::record::{Entry, Recorder};
 use super::settings::Refused;
-use super::state::{Event, TurnEffect, TurnStart, TurnState};
+use super::state::{Event, FinishedRound, TurnEffect, TurnStart, TurnState};
 use crate::errors::ApiError;
+use crate::execution::fitting;
 use crate::execution::pipeline::Pipeline;
 use crate::execution::schedule::Position;
 use crate::hooks::HookOutcome;
 use crate::memory_budget::Reservation;
 use crate::sync;
+use crate::tools::answer::AnswerText;
 use crate::tools::tool::{CallContext, SessionContext};
 use crate::upstream::{ChunkStream, Client, Fault, RequestBody, StreamEvent, TraceHeaders};
 
@@ -138,6 +140,8 @@ struct Driver {
     commit: Option<Commit>,
     /// The hooks that are asked whether the turn may end.
     stopping: Option<BoxFuture<'static, HookOutcome>>,
+    /// The round that is about to be closed.
+    finishing: Option<BoxFuture<'static, FinishedRound>>,
     decisions: UnboundedReceiver<Box<Decided>>,
     /// The end of the wait for decisions.
     wait_is_over: Option<Pin<Box<Sleep>>>,
@@ -173,7 +177,7 @@ impl Driver {
         let Turn { start, upstream, headers, session, refusals, reservation, .. } = turn;
         let Turn { recorder, stop, decisions, shutdown, .. } = turn;
         let cancelled = CancellationToken::new();
-        let context = CallContext { session, cancelled: cancelled.clone() };
+        let context = CallContext { session, cancelled: cancelled.clone(), max_chars: None };
         let pipeline = Arc::new(start.pipeline.clone());
         let max_parallel = start.settings.max_parallel_tools;
         let driver = Self {
@@ -190,6 +194,7 @@ impl Driver {
             records: VecDeque::new(),
             commit: None,
             stopping: None,
+            finishing: None,
             decisions,
             wait_is_over: None,
             time_is_up: Box::pin(sleep_until(began + start.settings.max_duration)).fuse(),
@@ -257,6 +262,11 @@ impl Driver {
                 let asking = async move { pipeline.before_stopping(is_held, &context).await };
                 self.stopping = Some(asking.boxed());
             }
+            TurnEffect::FinishRound { answers, max_body } => {
+                self.finishing =
+                    Some(finish_round(answers, max_body, self.context.clone()).boxed());
+            }
+            TurnEffect::Shown(lines) => self.context.session.read_state.showed(lines),
             TurnEffect::ForgetShown => self.context.session.read_state.forget_shown(),
             TurnEffect::Record(entry) => self.records.push_back(self.recorder.commit(entry)),
             TurnEffect::Commit(entry) => self.commit(entry),
@@ -287,6 +297,7 @@ impl Driver {
     fn abort(&mut self) {
         self.source = ChunkSource::Idle;
         self.stopping = None;
+        self.finishing = None;
         let cancelled = CancellationToken::new();
         self.context.cancelled = cancelled.clone();
         // Cancels the token of the calls.
@@ -302,7 +313,6 @@ impl Driver {
     fn ask(&mut self, body: RequestBody, wait: Duration) {
         let (client, headers) = (Arc::clone(&self.upstream), self.headers.clone());
         self.calls = self.no_calls();
-        self.context.session.read_state.begin_round();
         self.source = ChunkSource::Opening(Box::pin(async move {
             if !wait.is_zero() {
                 sleep(wait).await;
@@ -315,7 +325,7 @@ impl Driver {
     /// it.
     async fn next(&mut self) -> (Vec<Position>, Option<Event>) {
         let Self { source, calls, outbox, time_is_up, stopped, shutdown, commit, .. } = self;
-        let Self { decisions, wait_is_over, records, stopping, .. } = self;
+        let Self { decisions, wait_is_over, records, stopping, finishing, .. } = self;
         outbox.hand_over().await;
         // All chunks of one socket read are processed before anything else; a read is never
         // large.
@@ -327,7 +337,8 @@ impl Driver {
                 event = source.next(outbox) => event,
                 event = calls.next() => return event,
                 event = committed(commit) => event,
-                outcome = answered(stopping) => Event::Stopping(outcome),
+                outcome = ended(stopping) => Event::Stopping(outcome),
+                finished = ended(finishing) => Event::RoundFinished(finished),
                 error = not_recorded(records) => Event::NotCommitted(error),
                 event = decided(decisions, wait_is_over) => event,
                 () = time_is_up => Event::TimeIsUp,
@@ -351,12 +362,24 @@ async fn committed(commit: &mut Option<Commit>) -> Event {
     }
 }
 
-/// Waits for the hooks that are asked whether the turn may end. Cancel-safe.
-async fn answered(stopping: &mut Option<BoxFuture<'static, HookOutcome>>) -> HookOutcome {
-    let Some(asking) = stopping else { return std::future::pending().await };
-    let outcome = asking.await;
-    *stopping = None;
+/// Waits for what is under way, if anything is. Cancel-safe.
+async fn ended<T>(under_way: &mut Option<BoxFuture<'static, T>>) -> T {
+    let Some(future) = under_way else { return std::future::pending().await };
+    let outcome = future.await;
+    *under_way = None;
     outcome
+}
+
+/// Prepares a round to be closed.
+async fn finish_round(
+    mut answers: Vec<(Position, AnswerText)>,
+    max_body: usize,
+    context: CallContext,
+) -> FinishedRound {
+    for (_, text) in &mut answers {
+        fitting::fit(text, max_body, &context.session).await;
+    }
+    FinishedRound { answers, reminder: None }
 }
 
 /// Waits for a record that could not be committed. Cancel-safe.

@@ -18,6 +18,7 @@ use crate::config::{Config, ConfigError, Loaded};
 use crate::http::auth::{Authenticator, Keys};
 use crate::http::hosts::{AllowedHosts, HostPolicy, Origin};
 use crate::permissions::{self, Mode};
+use crate::session_files::SessionDirectories;
 use crate::sessions::Sessions;
 use crate::sessions::approval_settings::ApprovalChannel;
 use crate::sessions::context_limits::KnownLimits;
@@ -124,6 +125,10 @@ fn sessions(
         memory_budget: services.memory_budget.clone(),
         store: Arc::clone(store),
         running: Arc::clone(running),
+        directories: SessionDirectories::new(
+            &config.server.state_dir,
+            config.tools.spill_bytes as u64,
+        ),
         names: PendingNames::default(),
         prompts: Prompts::default(),
         recorders: Recorders::default(),

@@ -21,8 +21,9 @@ use super::ask::{Ask, Decision};
 use crate::hooks::{HookOutcome, Hooks};
 use crate::permissions::Permissions;
 use crate::sync;
+use crate::tools::answer::AnswerText;
 use crate::tools::tool::{
-    AnyTool, CallContext, Concurrency, ParsedCall, StartRule, ToolError, ToolOutput,
+    AnyTool, CallContext, Concurrency, ParsedCall, Picture, StartRule, ToolError, ToolOutput,
 };
 use crate::tools::toolset::Toolset;
 pub(crate) use permitted::PermittedCall;
@@ -101,7 +102,8 @@ pub(crate) enum Judged {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ToolResult {
     /// The text for the model, without the `Error: ` prefix.
-    pub(crate) text: String,
+    pub(crate) text: AnswerText,
+    pub(crate) pictures: Vec<Picture>,
     pub(crate) is_error: bool,
     /// The machine-readable part, for clients that ask for progress events.
     pub(crate) structured: Value,
@@ -221,23 +223,28 @@ fn crashed() -> ToolError {
 
 impl ToolResult {
     pub(crate) fn error(error: &ToolError) -> Self {
-        Self { text: error.to_string(), is_error: true, ..Self::default() }
+        Self { text: error.to_string().into(), is_error: true, ..Self::default() }
+    }
+
+    /// The bytes that it keeps in memory.
+    pub(crate) fn size(&self) -> usize {
+        self.text.size() + self.pictures.iter().map(|picture| picture.bytes.len()).sum::<usize>()
     }
 
     /// The content of the `role: tool` message.
     pub(crate) fn wire_text(&self) -> String {
-        if self.is_error { format!("Error: {}", self.text) } else { self.text.clone() }
+        if self.is_error { format!("Error: {}", self.text) } else { self.text.to_string() }
     }
 }
 
 impl From<Result<ToolOutput, ToolError>> for ToolResult {
     fn from(outcome: Result<ToolOutput, ToolError>) -> Self {
         match outcome {
-            Ok(ToolOutput { text, mut structured, hooks_only, is_error }) => {
+            Ok(ToolOutput { text, pictures, mut structured, hooks_only, is_error }) => {
                 if let Some(members) = structured.as_object_mut() {
                     members.retain(|name, _| !hooks_only.contains(&name.as_str()));
                 }
-                Self { text, is_error, structured, ..Self::default() }
+                Self { text, pictures, is_error, structured, ..Self::default() }
             }
             Err(error) => Self::error(&error),
         }

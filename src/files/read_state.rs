@@ -37,21 +37,23 @@ struct Known {
     files: HashMap<PathBuf, KnownFile>,
     /// Counts the uses of `files`, to find the least recently used one.
     clock: u64,
-    round: u64,
 }
 
 #[derive(Debug)]
 struct KnownFile {
     fingerprint: Fingerprint,
-    shown: Vec<Page>,
+    /// Lines that answers of closed rounds show whole.
+    shown: Vec<RangeInclusive<u64>>,
     used: u64,
 }
 
-/// Lines that Read showed, and in which round.
+/// Lines of a file that an answer shows whole.
 #[derive(Clone, Debug)]
-struct Page {
-    lines: RangeInclusive<u64>,
-    round: u64,
+pub(crate) struct ShownLines {
+    /// With every link resolved.
+    pub(crate) path: PathBuf,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) lines: RangeInclusive<u64>,
 }
 
 impl Fingerprint {
@@ -75,31 +77,31 @@ impl ReadState {
         self.lock().files.is_empty()
     }
 
-    /// Begins a round of tool calls. The calls of one round overlap, so a page counts as shown
-    /// only from the next round on.
-    pub(crate) fn begin_round(&self) {
-        self.lock().round += 1;
-    }
-
-    /// Records that the model has seen the file. `whole` are the lines shown in full.
-    pub(crate) fn saw(
-        &self,
-        path: &Path,
-        fingerprint: Fingerprint,
-        whole: Option<RangeInclusive<u64>>,
-    ) {
+    /// Records that the model has seen some of the file.
+    pub(crate) fn saw(&self, path: &Path, fingerprint: Fingerprint) {
         let mut known = self.lock();
-        let round = known.round;
         let file = known.file(path, fingerprint);
         if !file.fingerprint.is_same_content(&fingerprint) {
             file.shown.clear();
         }
         file.fingerprint = fingerprint;
-        let Some(lines) = whole else { return };
-        if file.shown.len() == MAX_PAGES {
-            file.shown.remove(0);
+    }
+
+    /// Records which lines the answers of a round show. This is known when the round is closed:
+    /// its limit may cut them.
+    pub(crate) fn showed(&self, lines: Vec<ShownLines>) {
+        let mut known = self.lock();
+        for ShownLines { path, fingerprint, lines } in lines {
+            // Another call of the round may have written the file since.
+            let file = known.files.get_mut(&path);
+            let file = file.filter(|file| file.fingerprint.is_same_content(&fingerprint));
+            if let Some(file) = file {
+                if file.shown.len() == MAX_PAGES {
+                    file.shown.remove(0);
+                }
+                file.shown.push(lines);
+            }
         }
-        file.shown.push(Page { lines, round });
     }
 
     /// Records that the model wrote the file. It knows the contents, but has not seen the new
@@ -126,16 +128,10 @@ impl ReadState {
     }
 
     /// Whether earlier rounds showed all these lines, and the file is unchanged.
-    pub(crate) fn was_shown(
-        &self,
-        path: &Path,
-        now: &Fingerprint,
-        lines: &RangeInclusive<u64>,
-    ) -> bool {
-        let known = self.lock();
-        known.files.get(path).is_some_and(|file| {
-            let earlier = file.shown.iter().filter(|page| page.round < known.round);
-            file.fingerprint.is_same_content(now) && covers(earlier, lines)
+    pub(crate) fn was_shown(&self, wanted: &ShownLines) -> bool {
+        self.lock().files.get(&wanted.path).is_some_and(|file| {
+            file.fingerprint.is_same_content(&wanted.fingerprint)
+                && covers(&file.shown, &wanted.lines)
         })
     }
 
@@ -163,13 +159,13 @@ impl Known {
     }
 }
 
-fn covers<'a>(pages: impl Iterator<Item = &'a Page>, lines: &RangeInclusive<u64>) -> bool {
-    let mut pages: Vec<_> = pages.map(|page| &page.lines).collect();
-    pages.sort_by_key(|page| *page.start());
+fn covers(shown: &[RangeInclusive<u64>], lines: &RangeInclusive<u64>) -> bool {
+    let mut shown: Vec<_> = shown.iter().collect();
+    shown.sort_by_key(|lines| *lines.start());
     let mut next = *lines.start();
-    for page in pages {
-        if page.contains(&next) {
-            next = page.end() + 1;
+    for lines in shown {
+        if lines.contains(&next) {
+            next = lines.end() + 1;
         }
     }
     next > *lines.end()
@@ -188,7 +184,7 @@ mod tests {
     fn knows_what_it_saw_or_wrote() {
         let (state, path) = (ReadState::default(), Path::new("/a"));
         assert_eq!(state.knows(path, &fingerprint("one")), None);
-        state.saw(path, fingerprint("one"), Some(1..=1));
+        state.saw(path, fingerprint("one"));
         assert_eq!(state.knows(path, &fingerprint("one")), Some(true));
         assert_eq!(state.knows(path, &fingerprint("two")), Some(false));
         state.wrote(path, fingerprint("two"));
@@ -196,26 +192,30 @@ mod tests {
     }
 
     #[test]
-    fn lines_count_as_shown_when_earlier_rounds_showed_them_all() {
+    fn lines_count_as_shown_when_closed_rounds_showed_them_all() {
         let (state, path) = (ReadState::default(), Path::new("/a"));
-        let shown = |lines| state.was_shown(path, &fingerprint("one"), &lines);
-        state.saw(path, fingerprint("one"), Some(11..=20));
+        let page =
+            |lines| ShownLines { path: path.to_owned(), fingerprint: fingerprint("one"), lines };
+        let shown = |lines| state.was_shown(&page(lines));
+        state.saw(path, fingerprint("one"));
         assert!(!shown(11..=20), "the same round");
-        state.begin_round();
+        state.showed(vec![page(11..=20)]);
         assert!(shown(11..=20) && shown(12..=15));
         assert!(!shown(5..=15));
-        state.saw(path, fingerprint("one"), Some(1..=10));
-        state.begin_round();
+        state.showed(vec![page(1..=10)]);
         assert!(shown(5..=15), "from two pages");
         state.wrote(path, fingerprint("one"));
         assert!(!shown(5..=15));
+        state.wrote(path, fingerprint("two"));
+        state.showed(vec![page(1..=10)]);
+        assert!(!shown(1..=10), "written in the same round");
     }
 
     #[test]
     fn forgets_the_file_used_longest_ago() {
         let state = ReadState::default();
         for number in 0..=MAX_FILES {
-            state.saw(Path::new(&format!("/{number}")), fingerprint("x"), None);
+            state.saw(Path::new(&format!("/{number}")), fingerprint("x"));
         }
         assert!(!state.has_seen(Path::new("/0")));
         assert!(state.has_seen(Path::new("/1")));

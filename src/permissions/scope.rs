@@ -22,6 +22,11 @@ impl SearchScope {
         Self { target, excluded, limits }
     }
 
+    /// A file alone, which was permitted as it is.
+    pub(super) fn of_one_file(target: Target) -> Self {
+        Self::new(target, ExcludedPaths::default(), SearchLimits::default())
+    }
+
     pub(super) fn target(&self) -> &Target {
         &self.target
     }

@@ -81,7 +81,7 @@ fn answered(open: &OpenRound) -> Vec<Value> {
     let entries = open.message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
     let (mut calls, mut answers) = (Vec::new(), Vec::new());
     for (entry, call) in entries.iter().zip(&open.calls) {
-        if let OpenCall::Answered { answer } = call {
+        if let OpenCall::Answered { answer, .. } = call {
             calls.push(entry.clone());
             answers.push(json!({ "role": "tool", "tool_call_id": entry["id"], "content": answer }));
         }
@@ -138,7 +138,7 @@ mod tests {
         let message = json!({ "role": "assistant", "content": null,
             "tool_calls": [call("c1"), call("c2")] });
         let clients = OpenCall::Clients { id: "c2".to_owned() };
-        let answer = OpenCall::Answered { answer: "1 line".to_owned() };
+        let answer = OpenCall::Answered { answer: "1 line".to_owned(), pictures: Vec::new() };
         let open = OpenRound {
             message,
             model: "m".to_owned(),

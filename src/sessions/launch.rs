@@ -33,6 +33,7 @@ use crate::files::ReadState;
 use crate::hooks::Hooks;
 use crate::ids::{SessionId, TurnId};
 use crate::permissions::{GrantHolder, Grants, Permissions};
+use crate::session_files::SessionFiles;
 use crate::store::rows::{Change, SessionRow, TurnRow, TurnStatus};
 use crate::tools::tool::SessionContext;
 use crate::upstream::TraceHeaders;
@@ -80,7 +81,8 @@ impl Sessions {
             hooks,
         } = prepared;
         let holder = GrantHolder { key: caller.key.clone(), scope: caller.scope };
-        let permissions = self.permissions_for(request)?.held_by(holder);
+        let files = self.readable_files(&resolved);
+        let permissions = self.permissions_for(request)?.held_by(holder).with_session_files(files);
         let body = stored_body(&resolved);
         let context = self.context(&permissions, &resolved.session, state.clone(), &body).await?;
         let stored = resolved.row.as_ref().or(resolved.origin.as_ref());
@@ -293,6 +295,19 @@ impl Sessions {
         Some(self.prompts.render(environment))
     }
 
+    /// The files of the session, and of those whose turns it goes on from: answers in its
+    /// transcript name them.
+    fn readable_files(&self, resolved: &ResolvedSession) -> Arc<[Arc<SessionFiles>]> {
+        let earlier = resolved.found.path.iter().rev().map(|turn| &turn.row.session);
+        let mut sessions: Vec<&SessionId> = Vec::new();
+        for session in std::iter::once(&resolved.session).chain(earlier) {
+            if !sessions.contains(&session) {
+                sessions.push(session);
+            }
+        }
+        sessions.into_iter().map(|session| self.directories.files_of(session)).collect()
+    }
+
     /// The session as it was after the turn that the request goes on from.
     async fn context(
         &self,
@@ -305,6 +320,7 @@ impl Sessions {
         let grants = Arc::new(Grants::load(body.grants.iter().copied()));
         let context = context.at_home(self.home.clone()).with_grants(grants);
         let context = context.named(session.to_string());
+        let context = context.with_files(self.directories.files_of(session));
         let Some(state) = state else { return Ok(Arc::new(context)) };
         // The directory may be gone, which only the disk tells.
         let restore =

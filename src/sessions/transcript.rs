@@ -9,6 +9,7 @@ use super::canonical;
 use super::matching::is_interrupted;
 use super::pairs::INTERRUPTED;
 use super::record::TurnRecord;
+use crate::agent::pictures;
 use crate::agent::record::{Compacted, Entry, Intent, OpenCall, OpenRound, RecordedRound, SETTLED};
 use crate::store::rows::TurnStatus;
 
@@ -155,7 +156,7 @@ pub(crate) fn settled(open: &OpenRound, attempts: &[Arc<TurnRecord>]) -> OpenRou
             if *call == OpenCall::Waiting
                 && let Some(answer) = settled_answer(attempt, slot)
             {
-                *call = OpenCall::Answered { answer };
+                *call = OpenCall::Answered { answer, pictures: Vec::new() };
             }
         }
     }
@@ -187,7 +188,7 @@ pub(crate) fn closed(open: &OpenRound, client: impl Fn(&str) -> Option<Value>) -
     for (slot, call) in open.calls.iter().enumerate() {
         let id = &open.message["tool_calls"][slot]["id"];
         messages.push(match call {
-            OpenCall::Answered { answer: content } => answer(id, content),
+            OpenCall::Answered { answer: content, .. } => answer(id, content),
             OpenCall::Given { message } => given(id, message),
             OpenCall::Waiting => answer(id, INTERRUPTED),
             OpenCall::Clients { id: clients } => match client(clients) {
@@ -196,6 +197,11 @@ pub(crate) fn closed(open: &OpenRound, client: impl Fn(&str) -> Option<Value>) -
             },
         });
     }
+    let pictures = open.calls.iter().map(|call| match call {
+        OpenCall::Answered { pictures, .. } => pictures.clone(),
+        _ => Vec::new(),
+    });
+    messages.extend(pictures::message(&pictures.collect::<Vec<_>>()));
     RecordedRound {
         messages: Value::from(messages).to_string(),
         model: open.model.clone(),

@@ -130,10 +130,10 @@ impl Sessions {
     /// Applies the rules and remembered refusals of this very model, be it requested or a
     /// fallback.
     fn asked(&self, name: String) -> AskedModel {
-        let rule = traits_of(&[&name], &self.model_rules).reasoning;
+        let traits = traits_of(&[&name], &self.model_rules);
         let takes = |member: Refused| !self.refusals.contains(member, &name);
-        let takes_reasoning = rule == ReasoningRule::Echo && takes(Refused::Reasoning);
+        let takes_reasoning = traits.reasoning == ReasoningRule::Echo && takes(Refused::Reasoning);
         let takes_eager_input = takes(Refused::EagerInput);
-        AskedModel { name, takes_reasoning, takes_eager_input }
+        AskedModel { name, takes_reasoning, images: traits.images, takes_eager_input }
     }
 }

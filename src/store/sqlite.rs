@@ -14,6 +14,7 @@ mod schema;
 mod tests;
 mod writer;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -93,6 +94,11 @@ impl SqliteStore {
         // An error means that the thread has ended before.
         _ = closed.await;
         self.readers.close();
+    }
+
+    /// The ids of all sessions, whoever's they are: their directories are kept.
+    pub(crate) async fn session_ids(&self) -> Result<HashSet<SessionId>, StoreError> {
+        self.read(queries::session_ids).await
     }
 
     fn read<T: Send + 'static>(

@@ -7,6 +7,9 @@ use super::builtin::bash;
 /// Characters of all answers of one round. If they have more, the largest are cut first.
 const MAX_ROUND_CHARS: usize = 200_000;
 
+/// Bytes of the files that the server writes for a session.
+const SPILL_BYTES: usize = 256 << 20;
+
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ToolSettings {
@@ -22,6 +25,9 @@ pub(crate) struct ToolSettings {
     pub(crate) max_result_chars: Option<usize>,
     /// Characters of all answers of one round together.
     pub(crate) max_round_chars: usize,
+    /// Bytes of too long answers and of commands' output that are kept for a session.
+    #[serde(with = "crate::units::size")]
+    pub(crate) spill_bytes: usize,
     pub(crate) bash: bash::BashSettings,
 }
 
@@ -59,6 +65,7 @@ impl Default for ToolSettings {
             name_conflict: NameConflict::default(),
             max_result_chars: None,
             max_round_chars: MAX_ROUND_CHARS,
+            spill_bytes: SPILL_BYTES,
             bash: bash::BashSettings::default(),
         }
     }

@@ -14,7 +14,7 @@ pub(crate) fn checked(
     let before = current.map(|current| current.bytes.as_slice());
     let warning = files.guard().check(target, before, &bytes).map_err(FileError::Refused)?;
     if let Some(warning) = warning {
-        answer.text = format!("{}\n{warning}", answer.text);
+        answer.text.close(warning);
     }
     Ok((bytes, answer))
 }

@@ -7,12 +7,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::answer::AnswerText;
 use super::question::Question;
 use super::schema::{self, InputSchema, InvalidInput, PropertyAliases};
 use crate::files::ReadState;
@@ -20,6 +22,7 @@ use crate::permissions::{
     AccessKind, AccessRequest, AskedAccess, Grants, KnownTool, Permit, Refusal,
 };
 use crate::progress_lines::UNKNOWN_TOOL;
+use crate::session_files::SessionFiles;
 use crate::sync;
 use crate::workspace::{ContentState, Workspace};
 
@@ -53,9 +56,6 @@ pub(crate) trait Tool: Send + Sync + 'static {
     /// The most characters of an answer. The pipeline cuts a longer answer and adds a note.
     /// `None`: the tool bounds its answers itself.
     const MAX_RESULT_CHARS: Option<usize> = None;
-
-    /// Which part of a too long answer is kept.
-    const TRUNCATION: Truncation = Truncation::Head;
 
     /// Properties of the input that this server does not offer. In a call they have no effect.
     fn withheld(&self) -> &'static [&'static str] {
@@ -117,19 +117,13 @@ pub(crate) enum StartRule {
     Sealed,
 }
 
-/// Which part of a cut answer is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Truncation {
-    Head,
-    /// For output that ends with its outcome.
-    HeadAndTail,
-}
-
 /// The data of one call. Services are fields of the tool that needs them.
 #[derive(Clone, Debug)]
 pub(crate) struct CallContext {
     pub(crate) session: Arc<SessionContext>,
     pub(crate) cancelled: CancellationToken,
+    /// The most characters that the answer may have; `None` where nothing limits it.
+    pub(crate) max_chars: Option<usize>,
 }
 
 /// The state that the calls of one session share.
@@ -147,6 +141,8 @@ pub(crate) struct SessionContext {
     pub(crate) grants: Arc<Grants>,
     /// The session's directory is called by it; `None` for a turn without a session.
     name: Option<String>,
+    /// What the server writes for the session; `None` for a turn without one.
+    pub(crate) files: Option<Arc<SessionFiles>>,
 }
 
 /// What a call would do, shown to a person who is asked about it.
@@ -164,7 +160,9 @@ pub(crate) struct Preview {
 /// code of a command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ToolOutput {
-    pub(crate) text: String,
+    pub(crate) text: AnswerText,
+    /// What the model is shown besides the text.
+    pub(crate) pictures: Vec<Picture>,
     /// The same answer for programs: hooks and progress events. `Null` if there is only text.
     pub(crate) structured: Value,
     /// Members of `structured` for hooks alone, such as the old contents of a file, which may
@@ -172,6 +170,43 @@ pub(crate) struct ToolOutput {
     pub(crate) hooks_only: &'static [&'static str],
     /// Whether the answer reports a failure although the tool itself worked.
     pub(crate) is_error: bool,
+}
+
+/// A picture for the model.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Picture {
+    /// What it is of, such as the path of its file.
+    pub(crate) name: String,
+    pub(crate) format: PictureFormat,
+    pub(crate) bytes: Bytes,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+}
+
+/// The formats that models take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PictureFormat {
+    Png,
+    Jpeg,
+    Gif,
+    WebP,
+}
+
+impl PictureFormat {
+    const ALL: [Self; 4] = [Self::Png, Self::Jpeg, Self::Gif, Self::WebP];
+
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            Self::Png => "image/png",
+            Self::Jpeg => "image/jpeg",
+            Self::Gif => "image/gif",
+            Self::WebP => "image/webp",
+        }
+    }
+
+    pub(crate) fn from_media_type(media_type: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.media_type() == media_type)
+    }
 }
 
 /// Why a call failed. The text is for the model and should let it recover.
@@ -218,6 +253,7 @@ impl SessionContext {
             read_state: ReadState::default(),
             grants: Arc::default(),
             name: None,
+            files: None,
         }
     }
 
@@ -245,6 +281,10 @@ impl SessionContext {
         Self { grants, ..self }
     }
 
+    pub(crate) fn with_files(self, files: Arc<SessionFiles>) -> Self {
+        Self { files: Some(files), ..self }
+    }
+
     pub(crate) fn at_home(self, home: PathBuf) -> Self {
         Self { home, ..self }
     }
@@ -270,7 +310,7 @@ impl CallContext {
 }
 
 impl ToolOutput {
-    pub(crate) fn text(text: impl Into<String>) -> Self {
+    pub(crate) fn text(text: impl Into<AnswerText>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
@@ -327,7 +367,6 @@ pub(crate) trait AnyTool: Send + Sync {
     fn input_schema(&self) -> &Value;
     fn start(&self) -> StartRule;
     fn max_result_chars(&self) -> Option<usize>;
-    fn truncation(&self) -> Truncation;
 
     /// The properties of the tool that rules use.
     fn known(&self) -> KnownTool<'_> {
@@ -417,10 +456,6 @@ impl<T: Tool> AnyTool for ErasedTool<T> {
         T::MAX_RESULT_CHARS
     }
 
-    fn truncation(&self) -> Truncation {
-        T::TRUNCATION
-    }
-
     fn parse(self: Arc<Self>, arguments: Value) -> Result<Box<dyn ParsedCall>, ToolError> {
         let (arguments, notes) = self.schema.accept(arguments)?;
         let input = schema::decode(arguments)?;
@@ -470,6 +505,7 @@ pub(crate) mod test_support {
     use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::files::ShownLines;
     use crate::permissions::{
         Access, CommandLine, ExcludedPaths, OpenedCommand, SearchLimits, SearchScope,
     };
@@ -483,6 +519,8 @@ pub(crate) mod test_support {
         born: SystemTime,
         context: CallContext,
         excluded: ExcludedPaths,
+        /// What the answers of the round show.
+        shown: Mutex<Vec<ShownLines>>,
     }
 
     impl Workspace {
@@ -505,9 +543,25 @@ pub(crate) mod test_support {
                 root,
                 _directory: None,
                 born: SystemTime::now(),
-                context: CallContext { session, cancelled: CancellationToken::new() },
+                context: CallContext {
+                    session,
+                    cancelled: CancellationToken::new(),
+                    max_chars: None,
+                },
                 excluded: ExcludedPaths::none(),
+                shown: Mutex::default(),
             }
+        }
+
+        /// Limits the answers of all further calls.
+        pub(crate) fn limit(&mut self, max_chars: usize) {
+            self.context.max_chars = Some(max_chars);
+        }
+
+        /// Sends the answers so far to the model.
+        pub(crate) fn close_round(&self) {
+            let shown = std::mem::take(&mut *sync::lock(&self.shown));
+            self.context.session.read_state.showed(shown);
         }
 
         /// Hides a directory from searches, as the server hides its own.
@@ -586,8 +640,9 @@ pub(crate) mod test_support {
             let permit = self.permit(call.access_request(&self.context))?;
             let mut output = call.execute(permit, self.context()).await?;
             if !notes.is_empty() {
-                output.text = format!("{}\n{notes}", output.text);
+                output.text.close(notes);
             }
+            sync::lock(&self.shown).extend(output.text.shown_lines());
             Ok(output)
         }
 
@@ -595,7 +650,7 @@ pub(crate) mod test_support {
         pub(crate) fn text(&self, answer: Result<ToolOutput, ToolError>) -> String {
             let text = match answer {
                 Ok(ToolOutput { text, is_error: true, .. }) => format!("Error: {text}"),
-                Ok(output) => output.text,
+                Ok(output) => output.text.to_string(),
                 Err(error) => format!("Error: {error}"),
             };
             text.replace(self.root().to_str().unwrap(), "$WORKSPACE")

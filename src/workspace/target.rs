@@ -11,7 +11,9 @@ use rustix::fs::{AtFlags, FileType, Mode, openat, statat};
 use rustix::io::Errno;
 
 use super::directory::Directory;
-use super::handles::{READ, duplicate, expect_regular, not_regular, open_directory, regular};
+use super::handles::{
+    READ, duplicate, expect_regular, not_regular, open_directory, open_entry, regular,
+};
 
 /// A file or directory beneath a root. It is resolved once, and need not exist yet.
 #[derive(Debug)]
@@ -61,6 +63,19 @@ impl Target {
     pub(super) fn root(path: &Path, root: HoldingRoot) -> Self {
         let place = TargetLocation::Root(Arc::clone(&root.handle));
         Self::new(path, root.real.clone(), place, root)
+    }
+
+    /// The entry `name` of an open directory, which was judged by other means than a root.
+    /// `path` is that of the entry.
+    pub(crate) fn in_directory(path: &Path, directory: OwnedFd) -> io::Result<Self> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Errno::NOENT.into());
+        };
+        let handle = open_entry(&directory, name)?;
+        let root =
+            HoldingRoot { real: parent.to_owned(), handle: Arc::new(duplicate(&directory)?) };
+        let place = TargetLocation::Entry { directory, name: name.to_owned(), handle };
+        Ok(Self::new(path, path.to_owned(), place, root))
     }
 
     /// The same target beneath a root of its own: the directory that holds it, or itself. So a

@@ -29,6 +29,12 @@ impl Size {
         Self { tokens: u64::try_from(tokens).unwrap_or(u64::MAX), bytes: left }
     }
 
+    /// The bytes that a message counts for, with embedded files as pictures.
+    pub(crate) fn counted(message: &[u8]) -> usize {
+        let tokens = estimate(std::iter::once(message));
+        usize::try_from(tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_OF_A_TOKEN)
+    }
+
     /// With so many more bytes than when the tokens were counted.
     pub(crate) fn grown(tokens: u64, before: usize, bytes: usize) -> Self {
         let more = bytes.saturating_sub(before) / BYTES_OF_A_TOKEN;

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::agent::pictures;
 use crate::agent::record::RecordedRound;
 use crate::text;
 
@@ -25,6 +26,10 @@ pub(super) fn leave_out(round: &mut RecordedRound, bytes: usize) -> usize {
         let mut value: Value = serde_json::from_str(raw).unwrap_or_default();
         if let Some(own) = value["tool_calls"].as_array() {
             calls.extend(own.iter().cloned());
+        }
+        if pictures::is_picture_message(&value) && saved < bytes {
+            saved += raw.len();
+            continue;
         }
         if value["role"] == "tool" && saved < bytes {
             value["content"] = stub(&calls, &value["tool_call_id"]).into();

@@ -6,8 +6,7 @@ use serde_json::Value;
 
 use super::stubs;
 use crate::agent::parts::Part;
-use crate::tools::tool::Truncation;
-use crate::tools::truncate;
+use crate::tools::answer::{self, Truncation};
 
 /// Asks for a summary. The transcript follows as the user's message.
 pub(crate) const INSTRUCTIONS: &str = "\
@@ -65,13 +64,13 @@ pub(super) fn told<'a>(units: impl Iterator<Item = &'a str>, room: usize) -> Str
                 let arguments = function["arguments"].as_str().unwrap_or_default();
                 let _ = write!(text, "\n[calls {name} {arguments}]");
             }
-            let text = truncate::cap(text.trim().to_owned(), longest, Truncation::HeadAndTail);
+            let text = answer::cut(text.trim().to_owned(), longest, Truncation::HeadAndTail);
             if !text.is_empty() {
                 told.push(format!("{speaker}: {text}"));
             }
         }
     }
-    truncate::cap(told.join("\n\n"), room, Truncation::HeadAndTail)
+    answer::cut(told.join("\n\n"), room, Truncation::HeadAndTail)
 }
 
 fn content(content: &Value) -> String {

@@ -47,7 +47,7 @@ impl Conversation {
 
     /// The bytes of the transcript and the tools.
     pub(crate) fn bytes(&self) -> usize {
-        let rounds: usize = self.rounds.iter().map(|round| round.bytes().len()).sum();
+        let rounds: usize = self.rounds.iter().map(super::WrittenRound::counted).sum();
         self.history.len() + rounds + self.tail.len()
     }
 

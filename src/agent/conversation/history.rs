@@ -10,8 +10,9 @@ use serde_json::value::RawValue;
 use super::written::{self, Form};
 use crate::agent::beginning::HistoryPiece;
 use crate::agent::message;
+use crate::agent::pictures;
 use crate::agent::record::RecordedRound;
-use crate::agent::settings::AskedModel;
+use crate::agent::settings::{AskedModel, ImageRule};
 
 /// The pieces of the transcript, serialised once. They are serialised a second time for a model
 /// that must not be sent all of it.
@@ -40,6 +41,7 @@ struct Piece {
 struct Origin {
     model: Arc<str>,
     has_reasoning: bool,
+    has_pictures: bool,
     /// The number of the round among those with calls, if it has any.
     number: Option<usize>,
 }
@@ -91,7 +93,12 @@ impl History {
         let model = model.map_or_else(|| round.model.as_str().into(), Arc::clone);
         let number = written::has_calls(&round.messages).then_some(self.rounds_with_calls);
         self.rounds_with_calls += usize::from(number.is_some());
-        Origin { model, has_reasoning: round.has_reasoning, number }
+        Origin {
+            model,
+            has_reasoning: round.has_reasoning,
+            has_pictures: pictures::are_among(&round.messages),
+            number,
+        }
     }
 
     /// How many pieces are the instructions that it begins with.
@@ -145,6 +152,7 @@ impl History {
         if let Some((known, bytes)) = &self.adapted
             && known.name == model.name
             && known.takes_reasoning == model.takes_reasoning
+            && known.images == model.images
         {
             return bytes.clone();
         }
@@ -204,9 +212,10 @@ impl History {
             Form::WithoutReasoning => origin.has_reasoning,
             Form::Foreign => origin.has_reasoning || origin.number.is_some(),
         };
-        is_changed.then(|| {
+        let moves_pictures = origin.has_pictures && model.images != ImageRule::UserMessage;
+        (is_changed || moves_pictures).then(|| {
             let messages = &self.whole[piece.range.clone()];
-            written::in_form(messages, form, origin.number.unwrap_or(0))
+            written::in_form(messages, (form, model.images), origin.number.unwrap_or(0))
         })
     }
 

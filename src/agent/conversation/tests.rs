@@ -4,6 +4,7 @@ use serde_json::json;
 use serde_json::value::to_raw_value;
 
 use super::*;
+use crate::agent::settings::ImageRule;
 
 fn opening() -> Opening {
     let raw = |value: Value| to_raw_value(&value).unwrap();
@@ -18,7 +19,12 @@ fn opening() -> Opening {
 }
 
 fn model(name: &str) -> AskedModel {
-    AskedModel { name: name.to_owned(), takes_reasoning: true, takes_eager_input: true }
+    AskedModel {
+        name: name.to_owned(),
+        takes_reasoning: true,
+        images: ImageRule::UserMessage,
+        takes_eager_input: true,
+    }
 }
 
 /// A model that takes no reasoning.
@@ -28,6 +34,7 @@ fn refusing_reasoning(name: &str) -> AskedModel {
 
 fn exchange(model: &str) -> Exchange {
     Exchange {
+        pictures: None,
         assistant: json!({
             "role": "assistant",
             "content": null,

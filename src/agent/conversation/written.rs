@@ -1,5 +1,6 @@
 //! Serialises one round for upstream: the assistant's message and the answers to its calls.
 
+use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
@@ -7,9 +8,11 @@ use memchr::memmem::Finder;
 use serde_json::{Value, json};
 
 use super::Exchange;
+use crate::agent::compaction::Size;
 use crate::agent::message;
+use crate::agent::pictures;
 use crate::agent::record::RecordedRound;
-use crate::agent::settings::AskedModel;
+use crate::agent::settings::{AskedModel, ImageRule};
 
 /// The length of an id that replaces another model's. Mistral takes exactly nine letters and
 /// digits, OpenAI at most forty characters.
@@ -27,6 +30,18 @@ pub(super) struct WrittenRound {
     form: Form,
     has_reasoning: bool,
     has_calls: bool,
+    pictures: Option<Pictures>,
+}
+
+/// A round that holds pictures.
+#[derive(Debug)]
+struct Pictures {
+    /// The messages as they are recorded, without a leading comma.
+    recorded: Bytes,
+    /// Where the pictures stand now.
+    rule: ImageRule,
+    /// The size of the round, with each picture counted as it counts for a model.
+    counted: usize,
 }
 
 /// How much of what the model sent is kept. The order matters: a round only moves down this
@@ -60,6 +75,9 @@ impl Exchange {
             messages.push(',');
             messages.push_str(answer.get());
         }
+        if let Some(pictures) = &self.pictures {
+            let _ = write!(messages, ",{pictures}");
+        }
         messages.push(']');
         let Self { model, has_reasoning, .. } = self;
         RecordedRound { messages, model: model.clone(), has_reasoning: *has_reasoning }
@@ -68,12 +86,19 @@ impl Exchange {
 
 impl WrittenRound {
     pub(super) fn new(round: &RecordedRound, is_first: bool) -> Self {
+        let messages = without_brackets(&round.messages);
+        let pictures = pictures::are_among(messages).then(|| Pictures {
+            recorded: Bytes::copy_from_slice(messages.as_bytes()),
+            rule: ImageRule::UserMessage,
+            counted: Size::counted(messages.as_bytes()),
+        });
         Self {
-            bytes: with_comma(without_brackets(&round.messages), is_first),
+            bytes: with_comma(messages, is_first),
             model: Some(round.model.clone()),
             form: Form::Whole,
             has_reasoning: round.has_reasoning,
-            has_calls: has_calls(&round.messages),
+            has_calls: has_calls(messages),
+            pictures,
         }
     }
 
@@ -85,11 +110,22 @@ impl WrittenRound {
             form: Form::Whole,
             has_reasoning: false,
             has_calls: false,
+            pictures: None,
         }
     }
 
     pub(super) fn bytes(&self) -> Bytes {
         self.bytes.clone()
+    }
+
+    /// The bytes that it counts for in the size of a request.
+    pub(super) fn counted(&self) -> usize {
+        self.pictures.as_ref().map_or(self.bytes.len(), |pictures| pictures.counted)
+    }
+
+    /// The bytes that it keeps in memory.
+    pub(super) fn size(&self) -> usize {
+        self.bytes.len() + self.pictures.as_ref().map_or(0, |pictures| pictures.recorded.len())
     }
 
     pub(super) fn has_calls(&self) -> bool {
@@ -102,7 +138,10 @@ impl WrittenRound {
 
     /// The messages as they are now, for a record. `model` is the one they are adapted to.
     pub(super) fn to_record(&self, model: &str) -> RecordedRound {
-        let messages = self.bytes.strip_prefix(b",").unwrap_or(&self.bytes);
+        let messages = match &self.pictures {
+            Some(pictures) if self.form == Form::Whole => &pictures.recorded[..],
+            _ => self.bytes.strip_prefix(b",").unwrap_or(&self.bytes),
+        };
         let writer = self.model.as_deref().filter(|_| self.form != Form::Foreign);
         RecordedRound {
             messages: format!("[{}]", String::from_utf8_lossy(messages)),
@@ -115,18 +154,25 @@ impl WrittenRound {
     /// calls; it keeps replaced ids of different rounds apart.
     pub(super) fn adapt_to(&mut self, model: &AskedModel, number: usize) {
         let Some(writer) = &self.model else { return };
-        let form = Form::of(writer, model);
         // What was removed cannot be brought back.
-        if form <= self.form {
+        let form = self.form.max(Form::of(writer, model));
+        let moves = self.pictures.as_ref().is_some_and(|pictures| pictures.rule != model.images);
+        let strips = form > self.form && (form == Form::Foreign || self.has_reasoning);
+        self.form = form;
+        if !strips && !moves {
             return;
         }
-        self.form = form;
-        if form == Form::Foreign || self.has_reasoning {
-            let text = self.bytes.strip_prefix(b",").unwrap_or(&self.bytes);
-            let is_first = text.len() == self.bytes.len();
-            let changed = String::from_utf8(in_form(text, form, number)).expect("JSON is UTF-8");
-            self.bytes = with_comma(&changed, is_first);
-        }
+        let text = self.bytes.strip_prefix(b",").unwrap_or(&self.bytes);
+        let is_first = text.len() == self.bytes.len();
+        let text = match &mut self.pictures {
+            Some(pictures) => {
+                pictures.rule = model.images;
+                &pictures.recorded[..]
+            }
+            None => text,
+        };
+        let changed = in_form(text, (form, model.images), number);
+        self.bytes = with_comma(&String::from_utf8(changed).expect("JSON is UTF-8"), is_first);
     }
 }
 
@@ -147,11 +193,16 @@ pub(super) fn has_calls(messages: &str) -> bool {
     CALLS.find(messages.as_bytes()).is_some()
 }
 
-/// Writes messages, which stand with commas between them, in another form than the whole.
-pub(super) fn in_form(messages: &[u8], form: Form, number: usize) -> Vec<u8> {
+/// Writes messages of a record, which stand with commas between them, in another form.
+pub(super) fn in_form(
+    messages: &[u8],
+    (form, images): (Form, ImageRule),
+    number: usize,
+) -> Vec<u8> {
     let parsed: Result<Vec<Value>, _> = serde_json::from_slice(&[b"[", messages, b"]"].concat());
     let mut parsed = parsed.expect("we wrote it");
-    for message in parsed.iter_mut().filter(|message| message["role"] == "assistant") {
+    let assistants = parsed.iter_mut().filter(|message| message["role"] == "assistant");
+    for message in assistants.filter(|_| form != Form::Whole) {
         drop_reasoning(message);
         let content = message["content"].take();
         message["content"] = message::content_without_reasoning(content);
@@ -159,6 +210,7 @@ pub(super) fn in_form(messages: &[u8], form: Form, number: usize) -> Vec<u8> {
     if form == Form::Foreign {
         rename_calls(&mut parsed, number);
     }
+    pictures::put(&mut parsed, images);
     let mut written = Vec::new();
     for message in &parsed {
         if !written.is_empty() {

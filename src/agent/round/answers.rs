@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 
 use super::{Call, Progress, Round, RoundEffect, Running};
 use crate::agent::events::{Headline, Structured, ToolEnd, ToolStart, TurnEvent};
@@ -11,13 +12,14 @@ use crate::execution::ask::Ask;
 use crate::execution::pipeline::ToolResult;
 use crate::execution::schedule::Position;
 use crate::text;
+use crate::tools::answer::AnswerText;
 use crate::tools::tool::ToolError;
 use crate::upstream::assemble::{AssembledCall, Slot};
 
 /// What answers a call of a closed round.
 #[derive(Debug)]
 pub(in crate::agent) enum Answer {
-    Result(ToolResult),
+    Result(Box<ToolResult>),
     /// The client's own `role: tool` message.
     Given(Box<RawValue>),
 }
@@ -135,14 +137,15 @@ impl Round {
         let call = &mut self.calls[position];
         let Progress::Running(running) = std::mem::take(&mut call.progress) else { return };
         result = invalid.unwrap_or(result);
+        let text = result.text.to_string();
         effects.push(RoundEffect::Emit(TurnEvent::ToolEnded(Box::new(ToolEnd {
-            chars: result.text.chars().count(),
-            text: self.announced.excerpt(&result.text),
-            error: result.is_error.then(|| first_line(&result.text)),
+            chars: text.chars().count(),
+            text: self.announced.excerpt(&text),
+            error: result.is_error.then(|| first_line(&text)),
             structured: Structured::new(std::mem::take(&mut result.structured)),
             ..call.ended(running.id, position, duration)
         }))));
-        self.size_estimate += result.text.len();
+        self.size_estimate += result.size();
         call.progress = Progress::Answered(result);
     }
 
@@ -202,12 +205,51 @@ impl Round {
         })
     }
 
+    /// How many characters the body of each answer of the server's has.
+    pub(in crate::agent) fn body_sizes(&self) -> Vec<usize> {
+        self.results().map(|(_, result)| result.text.body_chars()).collect()
+    }
+
+    /// The answers whose body has more characters.
+    pub(in crate::agent) fn bodies_over(&self, max: usize) -> Vec<(Position, AnswerText)> {
+        let longer = self.results().filter(|(_, result)| result.text.body_chars() > max);
+        longer.map(|(slot, result)| (slot, result.text.clone())).collect()
+    }
+
+    /// Replaces the texts of these answers.
+    pub(in crate::agent) fn put_bodies(&mut self, texts: Vec<(Position, AnswerText)>) {
+        for (slot, text) in texts {
+            if let Some(Progress::Answered(result)) =
+                self.calls.get_mut(slot).map(|call| &mut call.progress)
+            {
+                result.text = text;
+            }
+        }
+    }
+
+    /// Adds a text to the end of the last answer.
+    pub(in crate::agent) fn remind(&mut self, reminder: &str) {
+        let mut answers = self.calls.iter_mut().rev().map(|call| &mut call.progress);
+        match answers.find(|state| matches!(state, Progress::Answered(_) | Progress::Given(_))) {
+            Some(Progress::Answered(result)) => result.text.close(format!("\n{reminder}")),
+            Some(Progress::Given(message)) => *message = reminded(message, reminder),
+            _ => {}
+        }
+    }
+
+    fn results(&self) -> impl Iterator<Item = (Position, &ToolResult)> {
+        self.calls.iter().enumerate().filter_map(|(slot, call)| match &call.progress {
+            Progress::Answered(result) => Some((slot, result)),
+            _ => None,
+        })
+    }
+
     /// Takes the answered calls with their answers, in call order.
     pub(in crate::agent) fn take_answers(&mut self) -> Vec<(&AssembledCall, Answer)> {
         let calls = self.calls.drain(..).zip(self.assembler.calls());
         calls
             .filter_map(|(call, assembled)| match call.progress {
-                Progress::Answered(result) => Some((assembled, Answer::Result(result))),
+                Progress::Answered(result) => Some((assembled, Answer::Result(Box::new(result)))),
                 Progress::Given(message) => Some((assembled, Answer::Given(message))),
                 _ => None,
             })
@@ -243,12 +285,13 @@ impl Round {
     ) {
         let call = &mut self.calls[slot];
         let assembled = self.assembler.call(Slot(slot));
+        let text = result.text.to_string();
         // The call may never have been admitted, so its own fields can still be empty.
         effects.push(RoundEffect::Emit(TurnEvent::ToolEnded(Box::new(ToolEnd {
             tool: assembled.name.clone().unwrap_or_default(),
             headline: Headline::default(),
-            text: self.announced.excerpt(&result.text),
-            error: Some(first_line(&result.text)),
+            text: self.announced.excerpt(&text),
+            error: Some(first_line(&text)),
             ..call.ended(assembled.id.clone(), slot, Duration::ZERO)
         }))));
         call.progress = Progress::Answered(result);
@@ -270,6 +313,21 @@ impl Call {
             structured: Structured::default(),
         }
     }
+}
+
+/// A tool message of the client's with a text of ours behind its own.
+fn reminded(message: &RawValue, reminder: &str) -> Box<RawValue> {
+    let mut value: Value = serde_json::from_str(message.get()).unwrap_or_default();
+    let content = match value["content"].take() {
+        Value::Array(mut parts) => {
+            parts.push(json!({ "type": "text", "text": reminder }));
+            parts.into()
+        }
+        Value::String(text) => format!("{text}\n\n{reminder}").into(),
+        _ => reminder.into(),
+    };
+    value["content"] = content;
+    to_raw_value(&value).expect("a JSON value is valid JSON")
 }
 
 fn first_line(text: &str) -> String {

@@ -4,6 +4,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::{Ahead, Answer, Call, Progress, Round, RoundEffect, RoundRules};
+use crate::agent::pictures;
 use crate::agent::record::{Intent, OpenCall, OpenRound};
 use crate::execution::ask::{Ask, Decision};
 use crate::execution::pipeline::ToolResult;
@@ -83,7 +84,10 @@ impl Round {
     /// The state of each call in [`Self::assistant`], in order.
     pub(in crate::agent) fn open_calls(&self) -> Vec<OpenCall> {
         let state = |(call, assembled): (&Call, &AssembledCall)| match &call.progress {
-            Progress::Answered(result) => OpenCall::Answered { answer: result.wire_text() },
+            Progress::Answered(result) => OpenCall::Answered {
+                answer: result.wire_text(),
+                pictures: result.pictures.iter().map(pictures::to_record).collect(),
+            },
             Progress::Given(message) => OpenCall::Given { message: message.get().to_owned() },
             Progress::Clients => OpenCall::Clients { id: sent_id(call, assembled).to_owned() },
             _ => OpenCall::Waiting,
@@ -240,11 +244,16 @@ impl Round {
 
 fn restored(call: OpenCall, given: Option<Box<RawValue>>) -> Call {
     let answer = |text: String, is_error: bool| {
+        let text = text.into();
         Progress::Answered(ToolResult { text, is_error, ..ToolResult::default() })
     };
     let progress = match call {
         // The text has its prefix already.
-        OpenCall::Answered { answer: text } => answer(text, false),
+        OpenCall::Answered { answer, pictures } => Progress::Answered(ToolResult {
+            text: answer.into(),
+            pictures: pictures.iter().filter_map(pictures::from_record).collect(),
+            ..ToolResult::default()
+        }),
         OpenCall::Given { message } => match RawValue::from_string(message) {
             Ok(message) => Progress::Given(message),
             Err(_) => answer(ToolError::Cancelled.to_string(), true),

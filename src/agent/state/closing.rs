@@ -5,18 +5,43 @@ use std::fmt::Write as _;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{TurnEffect, TurnState};
+use super::{FinishedRound, Phase, TurnEffect, TurnState};
 use crate::agent::beginning::HistoryPiece;
 use crate::agent::conversation::{Exchange, answer_message};
-use crate::agent::limits::fit_round;
-use crate::agent::record::{Entry, OpenCall, OpenRound, RecordedRound, SETTLED};
+use crate::agent::limits::body_limit;
+use crate::agent::pictures;
+use crate::agent::record::{Entry, OpenCall, OpenRound, RecordedPicture, RecordedRound, SETTLED};
 use crate::agent::round::{Answer, Round};
+use crate::agent::settings::ImageRule;
 use crate::execution::pipeline::ToolResult;
 use crate::openai::chunk::FinishReason;
+use crate::tools::answer::Kept;
 
 impl TurnState {
+    /// Every call has its answer. Before the round is closed, answers that are too long together
+    /// are cut, and what the model is to be reminded of is gathered.
+    pub(super) fn finish_round(&mut self, effects: &mut Vec<TurnEffect>) {
+        let max_body = body_limit(&self.round.body_sizes(), self.start.max_round_chars);
+        let answers = self.round.bodies_over(max_body);
+        self.phase = Phase::Finishing;
+        effects.push(TurnEffect::FinishRound { answers, max_body });
+    }
+
+    /// The round can be closed.
+    pub(super) fn round_finished(
+        &mut self,
+        finished: FinishedRound,
+        effects: &mut Vec<TurnEffect>,
+    ) {
+        self.round.put_bodies(finished.answers);
+        if let Some(reminder) = finished.reminder {
+            self.round.remind(&reminder);
+        }
+        self.close_round(effects);
+    }
+
     /// Adds the round with its answers to the conversation, and goes on to the next round.
-    pub(super) fn close_round(&mut self, effects: &mut Vec<TurnEffect>) {
+    fn close_round(&mut self, effects: &mut Vec<TurnEffect>) {
         if self.is_streamed() {
             self.end_round();
         }
@@ -44,7 +69,7 @@ impl TurnState {
         self.unknown = std::mem::take(&mut round.unknown);
         self.stats.tool_calls += round.answered_now();
         let is_resumed = round.writer().is_some();
-        let (exchange, given) = self.exchange(round);
+        let (exchange, given) = self.exchange(round, effects);
         self.show_messages(&exchange, &given, is_resumed);
         let mut record = exchange.to_record();
         let then = std::mem::take(&mut self.then);
@@ -74,12 +99,32 @@ impl TurnState {
     }
 
     /// The exchange, and which of its calls the client has answered itself.
-    fn exchange(&mut self, mut round: Round) -> (Exchange, Vec<bool>) {
+    fn exchange(
+        &mut self,
+        mut round: Round,
+        effects: &mut Vec<TurnEffect>,
+    ) -> (Exchange, Vec<bool>) {
         let assistant = round.assistant();
         let has_reasoning = round.has_reasoning();
         let model = round.writer().unwrap_or(self.model()).to_owned();
+        let max_body = body_limit(&round.body_sizes(), self.start.max_round_chars);
+        let images = self.attempts.model().images;
         let mut calls = round.take_answers();
-        self.fit(&mut calls.iter_mut().map(|(_, answer)| answer).collect::<Vec<_>>());
+        let mut shown = Vec::new();
+        let mut room = pictures::MAX_OF_A_ROUND;
+        let results = calls.iter_mut().map(|(_, answer)| answer.result_mut());
+        let pictures: Vec<_> = results
+            .map(|result| {
+                let Some(result) = result else { return Vec::new() };
+                // Unless the turn was broken off, this was done.
+                result.text.fit(max_body, Kept::Nowhere);
+                shown.extend(result.text.shown_lines());
+                attached(result, images, &mut room)
+            })
+            .collect();
+        if !shown.is_empty() {
+            effects.push(TurnEffect::Shown(shown));
+        }
         let given = calls.iter().map(|(_, answer)| matches!(answer, Answer::Given(_))).collect();
         let entries = assistant["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
         let answers = entries.iter().zip(calls).map(|(entry, (call, answer))| match answer {
@@ -92,18 +137,8 @@ impl TurnState {
             }
         });
         let answers = answers.collect();
-        (Exchange { assistant, answers, model, has_reasoning }, given)
-    }
-
-    /// Truncates the answers of a round that together are too long.
-    fn fit(&self, answers: &mut [&mut Answer]) {
-        let mut slots: Vec<&mut ToolResult> =
-            answers.iter_mut().filter_map(|answer| answer.result_mut()).collect();
-        let mut results: Vec<ToolResult> = slots.iter_mut().map(|slot| take(slot)).collect();
-        fit_round(&mut results, self.start.max_round_chars);
-        for (slot, result) in slots.into_iter().zip(results) {
-            *slot = result;
-        }
+        let pictures = pictures::message(&pictures);
+        (Exchange { assistant, answers, pictures, model, has_reasoning }, given)
     }
 
     /// Keeps what the round adds to the conversation, if the client wants it: without what it
@@ -140,7 +175,7 @@ impl TurnState {
         self.messages.push(raw(&assistant));
         let entries = assistant["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
         for (entry, call) in entries.iter().zip(&open.calls) {
-            if let OpenCall::Answered { answer } = call {
+            if let OpenCall::Answered { answer, .. } = call {
                 let id = entry["id"].as_str().unwrap_or_default();
                 self.messages.push(raw(&answer_message(id, answer)));
             }
@@ -168,7 +203,22 @@ pub(super) fn raw(value: &Value) -> Box<RawValue> {
     to_raw_value(value).expect("a JSON value is valid JSON")
 }
 
-fn take(slot: &mut ToolResult) -> ToolResult {
-    let text = std::mem::take(&mut slot.text);
-    ToolResult { text, is_error: slot.is_error, ..ToolResult::default() }
+/// The pictures of an answer that go upstream. `room` is how many more the round may have.
+fn attached(result: &mut ToolResult, rule: ImageRule, room: &mut usize) -> Vec<RecordedPicture> {
+    let mut pictures = std::mem::take(&mut result.pictures);
+    if rule == ImageRule::None && !pictures.is_empty() {
+        result.text.close("(not attached: this model takes no pictures)");
+        return Vec::new();
+    }
+    let left_out = pictures.len().saturating_sub(*room);
+    if left_out > 0 {
+        pictures.truncate(*room);
+        let most = pictures::MAX_OF_A_ROUND;
+        result.text.close(format!(
+            "({left_out} of these pictures not attached: at most {most} go with the answers to one \
+             message; ask for the others in the next)"
+        ));
+    }
+    *room -= pictures.len();
+    pictures.iter().map(pictures::to_record).collect()
 }

@@ -10,8 +10,10 @@ use crate::errors::ApiError;
 use crate::execution::ask::{Ask, Decision};
 use crate::execution::pipeline::{AdmittedCall, ToolResult};
 use crate::execution::schedule::Position;
+use crate::files::ShownLines;
 use crate::hooks::HookOutcome;
 use crate::openai::chunk::Chunk;
+use crate::tools::answer::AnswerText;
 use crate::upstream::{Fault, RequestBody};
 
 /// An event that the turn must react to.
@@ -46,6 +48,8 @@ pub(crate) enum Event {
         result: ToolResult,
         duration: Duration,
     },
+    /// What [`TurnEffect::FinishRound`] has prepared.
+    RoundFinished(FinishedRound),
     /// A person decided over REST.
     Decided(Decided),
     /// `approval.wait` is over.
@@ -79,6 +83,15 @@ pub(crate) enum Judgement {
     },
 }
 
+/// What a round is closed with besides the answers that it has.
+#[derive(Debug, Default)]
+pub(crate) struct FinishedRound {
+    /// The answers that were cut.
+    pub(crate) answers: Vec<(Position, AnswerText)>,
+    /// Text for the end of the last answer.
+    pub(crate) reminder: Option<String>,
+}
+
 /// An action that the driver carries out for the turn.
 #[derive(Debug)]
 pub(crate) enum TurnEffect {
@@ -106,6 +119,14 @@ pub(crate) enum TurnEffect {
     AskStopHooks {
         is_held: bool,
     },
+    /// Cuts the bodies of these answers to `max_body` characters, and looks for what the model
+    /// is to be reminded of. The round is closed then.
+    FinishRound {
+        answers: Vec<(Position, AnswerText)>,
+        max_body: usize,
+    },
+    /// The model is shown these lines of files from now on.
+    Shown(Vec<ShownLines>),
     /// Takes decisions over REST for this long.
     AwaitDecisions(Duration),
     /// The model no longer has all that it was shown of files.

@@ -24,6 +24,7 @@ use crate::agent::conversation::{Conversation, Opening};
 use crate::agent::events::Finished;
 use crate::agent::held_text::ContentRule;
 use crate::agent::record::{Asked, End, OpenCall, OpenRound, Outcome, RecordedRound};
+use crate::agent::settings::ImageRule;
 use crate::agent::settings::{AskedModel, Delivery, TurnSettings};
 use crate::execution::ask::{About, Ask, Decision, GrantScope, Question, ShownEffect};
 use crate::execution::pipeline::Pipeline;
@@ -239,18 +240,23 @@ impl Bench {
     }
 
     fn answer(&mut self, position: usize, text: &str) -> &mut Self {
-        let result = ToolResult { text: text.to_owned(), ..ToolResult::default() };
+        let result = ToolResult { text: text.into(), ..ToolResult::default() };
         self.on(Event::Answered { position, result, duration: Duration::ZERO })
     }
 
     fn note(&mut self, effects: Vec<TurnEffect>) {
         for effect in effects {
+            if let TurnEffect::FinishRound { .. } = effect {
+                self.on(Event::RoundFinished(FinishedRound::default()));
+                continue;
+            }
             let Some(effect) = self.note_record(effect) else { continue };
             if let TurnEffect::Emit(event) = &effect {
                 self.pairs.note(event);
             }
             let word = match effect {
                 TurnEffect::ForgetShown => "forget_shown".to_owned(),
+                TurnEffect::Shown(lines) => format!("shown:{}", lines.len()),
                 TurnEffect::Emit(event) => match event {
                     TurnEvent::RoundStarted(round) => format!("round{round}"),
                     TurnEvent::Begun => "begun".to_owned(),
@@ -312,6 +318,7 @@ impl Bench {
                 TurnEffect::AwaitDecisions(wait) => format!("wait:{}", wait.as_secs()),
                 TurnEffect::Run(..)
                 | TurnEffect::Abort
+                | TurnEffect::FinishRound { .. }
                 | TurnEffect::Record(_)
                 | TurnEffect::Commit(_) => unreachable!("noted as records"),
                 TurnEffect::Stop => "STOP".to_owned(),
@@ -485,7 +492,12 @@ fn tool_message(id: &str, content: &str) -> Box<RawValue> {
 }
 
 fn asked(model: &str) -> AskedModel {
-    AskedModel { name: model.to_owned(), takes_reasoning: true, takes_eager_input: true }
+    AskedModel {
+        name: model.to_owned(),
+        takes_reasoning: true,
+        images: ImageRule::default(),
+        takes_eager_input: true,
+    }
 }
 
 const A: &str = r#"{"at":"a"}"#;

@@ -53,7 +53,7 @@ enum Instruction {
 
 /// How a call's task ended.
 enum CallEnd {
-    Answered(ToolResult, Duration),
+    Answered(Box<ToolResult>, Duration),
     /// It needs a person: its position is held. With what hooks tell that person.
     Asked(Box<Ask>, Vec<String>),
     NotCommitted(ApiError),
@@ -183,7 +183,7 @@ impl Calls {
                         Some(Event::Judged { position, judgement: Judgement::Asked { ask, notices } })
                     }
                     CallEnd::Answered(result, duration) => {
-                        Some(Event::Answered { position, result, duration })
+                        Some(Event::Answered { position, result: *result, duration })
                     }
                     CallEnd::NotCommitted(error) => Some(Event::NotCommitted(error)),
                     CallEnd::Released => None,
@@ -241,7 +241,9 @@ impl CallTask {
         let began = Instant::now();
         let judged = judge(&self.pipeline, &self.call, &self.context, decision.as_ref()).await;
         let call = match judged {
-            Judged::Answered(result) => return CallEnd::Answered(result, began.elapsed()),
+            Judged::Answered(result) => {
+                return CallEnd::Answered(Box::new(result), began.elapsed());
+            }
             Judged::Asked(ask) => {
                 return CallEnd::Asked(ask, sync::lock(&self.call).take_notices());
             }
@@ -265,7 +267,7 @@ impl CallTask {
         }
         let began = Instant::now();
         let result = call.run(self.context).await;
-        CallEnd::Answered(result, began.elapsed())
+        CallEnd::Answered(Box::new(result), began.elapsed())
     }
 }
 

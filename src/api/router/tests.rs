@@ -28,6 +28,7 @@ use crate::memory_budget::MemoryBudget;
 use crate::permissions::{KeptGrants, Mode, Permissions};
 use crate::processes::sandbox::{Sandbox, SandboxSettings};
 use crate::processes::{Environment, Runner};
+use crate::session_files::SessionDirectories;
 use crate::sessions::Sessions;
 use crate::sessions::approval_settings::ApprovalSettings;
 use crate::sessions::context_limits::KnownLimits;
@@ -181,6 +182,7 @@ fn sessions(
         memory_budget,
         store: Arc::clone(store),
         running: Arc::clone(running),
+        directories: SessionDirectories::new(&state_dir, 0),
         names: PendingNames::default(),
         prompts: agent::prompt::Prompts::default(),
         recorders: Recorders::default(),

@@ -213,7 +213,7 @@ impl AfterCall {
     pub(super) fn response(&self, outcome: &Result<ToolOutput, ToolError>) -> Option<Value> {
         self.input.as_ref()?;
         Some(match outcome {
-            Ok(output) if output.structured.is_null() => output.text.clone().into(),
+            Ok(output) if output.structured.is_null() => output.text.to_string().into(),
             Ok(output) => output.structured.clone(),
             Err(_) => Value::Null,
         })
@@ -237,7 +237,7 @@ impl AfterCall {
             "duration_ms": u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
         }));
         let event = if result.is_error {
-            told.insert("error".to_owned(), result.text.clone().into());
+            told.insert("error".to_owned(), result.text.to_string().into());
             HookEvent::PostToolUseFailure
         } else {
             told.insert("tool_response".to_owned(), response.unwrap_or_default());
@@ -261,9 +261,7 @@ impl AfterCall {
 /// Adds what a hook says to an answer, marked as such.
 fn remark(result: &mut ToolResult, said: Option<&str>) {
     if let Some(said) = said {
-        result.text.push_str("\n[a hook of this server says: ");
-        result.text.push_str(said);
-        result.text.push(']');
+        result.text.close(format!("[a hook of this server says: {said}]"));
     }
 }
 

@@ -12,10 +12,11 @@ use tracing::Instrument as _;
 
 use super::hooked::AfterCall;
 use super::{ToolResult, crashed};
+use crate::execution::fitting;
 use crate::permissions::{AccessKind, Permissions, Permit};
 use crate::text::printable;
+use crate::tools::answer::AnswerText;
 use crate::tools::tool::{AnyTool, CallContext, ParsedCall, ToolError, ToolOutput};
-use crate::tools::truncate;
 
 /// A call with its permit: all that is left is to run it, once.
 pub(crate) struct PermittedCall {
@@ -46,9 +47,9 @@ impl PermittedCall {
     /// Runs the call. Never fails: an error, even a panic, becomes the answer.
     pub(crate) async fn run(self, context: CallContext) -> ToolResult {
         let Self { id, tool, parsed, permit, permissions, limit, after } = self;
-        let truncation = tool.truncation();
         let span = tracing::info_span!("tool_call", tool = tool.name(), id);
         let began = Instant::now();
+        let context = CallContext { max_chars: limit, ..context };
         let running = try_run(&*tool, parsed, permit, &permissions, context.clone());
         let outcome = AssertUnwindSafe(running)
             .catch_unwind()
@@ -59,7 +60,8 @@ impl PermittedCall {
         let response = after.response(&outcome);
         let mut result = ToolResult::from(outcome);
         if let Some(limit) = limit {
-            result.text = truncate::cap(result.text, limit, truncation);
+            let room = result.text.room_for_body(limit);
+            fitting::fit(&mut result.text, room, &context.session).await;
         }
         result.text = without_nul(result.text);
         span.in_scope(|| tracing::debug!(is_error = result.is_error, "answered"));
@@ -87,10 +89,10 @@ async fn try_run(
         }
     };
     if output.text.is_empty() {
-        output.text = format!("({} completed with no output)", tool.name());
+        output.text = format!("({} completed with no output)", tool.name()).into();
     }
     if !notes.is_empty() {
-        output.text = format!("{}\n{notes}", output.text);
+        output.text.close(notes);
     }
     Ok(output)
 }
@@ -124,9 +126,9 @@ pub(super) async fn with_similar(
 }
 
 /// Replaces NUL characters: some providers refuse them, and no model needs them.
-fn without_nul(text: String) -> String {
+fn without_nul(text: AnswerText) -> AnswerText {
     const SHOWN: &str = "\u{2400}";
-    if text.contains('\0') { text.replace('\0', SHOWN) } else { text }
+    if text.contains('\0') { text.map(|part| part.replace('\0', SHOWN)) } else { text }
 }
 
 impl fmt::Debug for PermittedCall {

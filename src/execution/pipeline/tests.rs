@@ -56,6 +56,7 @@ impl Ground {
         let context = CallContext {
             session: Arc::new(SessionContext::new(workspace)),
             cancelled: CancellationToken::new(),
+            max_chars: None,
         };
         Self { directory, pipeline, context }
     }

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Fingerprint, Known, KnownFile, MAX_PAGES, Page, ReadState};
+use super::{Fingerprint, Known, KnownFile, MAX_PAGES, ReadState};
 use crate::workspace::FileVersion;
 
 /// Files that are saved, those used last. It is written after each turn, so it must stay small.
@@ -17,7 +17,6 @@ const MAX_SAVED_FILES: usize = 512;
 
 #[derive(Serialize, Deserialize)]
 struct Saved {
-    round: u64,
     /// The least recently used first.
     files: Vec<SavedFile>,
 }
@@ -28,8 +27,8 @@ struct SavedFile {
     version: FileVersion,
     /// In hexadecimal.
     hash: Option<String>,
-    /// First line, last line, round.
-    shown: Vec<(u64, u64, u64)>,
+    /// First line and last line of each page.
+    shown: Vec<Vec<u64>>,
 }
 
 /// A path as text, or as bytes if it is not UTF-8.
@@ -47,14 +46,13 @@ impl ReadState {
         files.sort_by_key(|(_, file)| file.used);
         let skipped = files.len().saturating_sub(MAX_SAVED_FILES);
         let files = files[skipped..].iter().map(|(path, file)| SavedFile::new(path, file));
-        let saved = Saved { round: known.round, files: files.collect() };
+        let saved = Saved { files: files.collect() };
         serde_json::to_value(saved).unwrap_or_default()
     }
 
     /// Loads what was saved. A file whose record cannot be read counts as unread.
     pub(crate) fn load(saved: &Value) -> Self {
-        let round = saved["round"].as_u64().unwrap_or_default();
-        let mut known = Known { round, ..Known::default() };
+        let mut known = Known::default();
         for file in saved["files"].as_array().into_iter().flatten().take(MAX_SAVED_FILES) {
             let file = SavedFile::deserialize(file).ok();
             if let Some((path, fingerprint, shown)) = file.and_then(SavedFile::read) {
@@ -71,7 +69,7 @@ impl SavedFile {
             || SavedPath::Bytes(path.as_os_str().as_bytes().to_vec()),
             |path| SavedPath::Text(path.to_owned()),
         );
-        let page = |page: &Page| (*page.lines.start(), *page.lines.end(), page.round);
+        let page = |lines: &RangeInclusive<u64>| vec![*lines.start(), *lines.end()];
         Self {
             path,
             version: file.fingerprint.version,
@@ -81,7 +79,7 @@ impl SavedFile {
     }
 
     /// `None` if the hash is none: without it the file would count as known by its times alone.
-    fn read(self) -> Option<(PathBuf, Fingerprint, Vec<Page>)> {
+    fn read(self) -> Option<(PathBuf, Fingerprint, Vec<RangeInclusive<u64>>)> {
         let hash = match self.hash {
             Some(hash) => Some(blake3::Hash::from_hex(hash).ok()?),
             None => None,
@@ -90,8 +88,8 @@ impl SavedFile {
             SavedPath::Text(path) => PathBuf::from(path),
             SavedPath::Bytes(bytes) => OsString::from_vec(bytes).into(),
         };
-        let page = |(first, last, round)| Page { lines: RangeInclusive::new(first, last), round };
-        let shown = self.shown.into_iter().take(MAX_PAGES).map(page).collect();
+        let lines = |page: Vec<u64>| Some(*page.first()?..=*page.get(1)?);
+        let shown = self.shown.into_iter().take(MAX_PAGES).filter_map(lines).collect();
         Some((path, Fingerprint { version: self.version, hash }, shown))
     }
 }
@@ -101,6 +99,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
+    use super::super::ShownLines;
     use super::*;
 
     fn fingerprint(content: u8) -> Fingerprint {
@@ -118,6 +117,10 @@ mod tests {
         OsString::from_vec(vec![b'/', number]).into()
     }
 
+    fn page(file: u8, content: u8, lines: RangeInclusive<u64>) -> ShownLines {
+        ShownLines { path: path(file), fingerprint: fingerprint(content), lines }
+    }
+
     proptest! {
         #[test]
         fn what_was_saved_is_known_after_a_restart(
@@ -127,12 +130,9 @@ mod tests {
             let state = ReadState::default();
             for (step, file, content, first, more) in &steps {
                 match step {
-                    0 => state.begin_round(),
+                    0 => state.saw(&path(*file), fingerprint(*content)),
                     1 => state.wrote(&path(*file), fingerprint(*content)),
-                    _ => {
-                        let lines = (*step == 2).then(|| *first..=first + more);
-                        state.saw(&path(*file), fingerprint(*content), lines);
-                    }
+                    _ => state.showed(vec![page(*file, *content, *first..=first + more)]),
                 }
             }
             let text = state.save().to_string();
@@ -144,10 +144,8 @@ mod tests {
                     let (path, now) = (path(number), fingerprint(content));
                     prop_assert_eq!(loaded.knows(&path, &now), state.knows(&path, &now));
                     for lines in [1..=1, 3..=9, 10..=30] {
-                        prop_assert_eq!(
-                            loaded.was_shown(&path, &now, &lines),
-                            state.was_shown(&path, &now, &lines)
-                        );
+                        let page = page(number, content, lines);
+                        prop_assert_eq!(loaded.was_shown(&page), state.was_shown(&page));
                     }
                 }
             }
@@ -159,7 +157,7 @@ mod tests {
         let state = ReadState::default();
         let name = |number: usize| PathBuf::from(format!("/{number}"));
         for number in 0..=MAX_SAVED_FILES {
-            state.saw(&name(number), fingerprint(0), None);
+            state.saw(&name(number), fingerprint(0));
         }
         let loaded = ReadState::load(&state.save());
         assert!(!loaded.has_seen(&name(0)));
@@ -169,8 +167,8 @@ mod tests {
     #[test]
     fn what_cannot_be_read_counts_as_unread() {
         let state = ReadState::default();
-        state.saw(Path::new("/a"), fingerprint(0), None);
-        state.saw(Path::new("/b"), fingerprint(0), None);
+        state.saw(Path::new("/a"), fingerprint(0));
+        state.saw(Path::new("/b"), fingerprint(0));
         let mut saved = state.save();
         saved["files"][0]["hash"] = json!("zz");
         let loaded = ReadState::load(&saved);

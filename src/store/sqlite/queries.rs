@@ -1,4 +1,6 @@
-//! Reads rows. Every look-up is by scope.
+//! Reads rows. Every look-up for a request is by scope.
+
+use std::collections::HashSet;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, params};
 
@@ -30,6 +32,13 @@ pub(super) fn session(
             .query_row(params![scope, text], columns::session),
     };
     found.optional()
+}
+
+/// The ids of all sessions of all scopes.
+pub(super) fn session_ids(connection: &Connection) -> rusqlite::Result<HashSet<SessionId>> {
+    let mut select = connection.prepare("SELECT id FROM sessions WHERE id IS NOT NULL")?;
+    let ids = select.query_map([], |row| row.get::<_, String>(0))?;
+    ids.filter_map(|id| id.map(|id| SessionId::parse(&id)).transpose()).collect()
 }
 
 pub(super) fn sessions(

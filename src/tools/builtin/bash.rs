@@ -21,7 +21,7 @@ use crate::processes::{
 };
 use crate::settings_files::SettingsFiles;
 use crate::text;
-use crate::tools::tool::{CallContext, Preview, Tool, ToolError, ToolOutput, Truncation};
+use crate::tools::tool::{CallContext, Preview, Tool, ToolError, ToolOutput};
 use crate::workspace::Workspace;
 
 /// The shell of every command. It is never the user's own shell, which would run start files.
@@ -128,7 +128,6 @@ impl Tool for Bash {
         ended with it. To read, search or change files, \
         use Read, Glob, Grep, Edit and Write.";
     const MAX_RESULT_CHARS: Option<usize> = Some(answer::MAX_CHARACTERS);
-    const TRUNCATION: Truncation = Truncation::HeadAndTail;
 
     fn withheld(&self) -> &'static [&'static str] {
         if self.escape { &[] } else { &["dangerouslyDisableSandbox"] }
@@ -201,7 +200,8 @@ impl Tool for Bash {
             let changed = tokio::task::spawn_blocking(move || confined.changed_control_files());
             notes.extend(answer::unprotected(&changed.await.unwrap_or_default()));
         }
-        Ok(answer::answer(text, time, level, &finished, &notes))
+        let max_chars = context.max_chars.unwrap_or(answer::MAX_CHARACTERS);
+        Ok(answer::answer(text, time, level, (&finished, max_chars), &notes))
     }
 }
 

@@ -587,7 +587,7 @@ mod tests {
                 session: Arc::new(SessionContext::new(Arc::clone(
                     &workspace.context().session.workspace,
                 ))),
-                cancelled: workspace.context().cancelled,
+                ..workspace.context()
             };
             let read = workspace.permit(AccessRequest::Read(workspace.path("a.txt"))).unwrap();
             Read.execute(

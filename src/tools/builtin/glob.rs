@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::permissions::{AccessKind, AccessRequest, Permit};
 use crate::sync;
 use crate::text;
+use crate::tools::answer::{AnswerText, Page};
 use crate::tools::tool::{CallContext, Concurrency, StartRule, Tool, ToolError, ToolOutput};
 use crate::tools::top_entries::TopEntries;
 use crate::tools::walk::{self, Bounds, Entry, Filter, Job, Search, Walk};
@@ -203,14 +204,11 @@ impl Job for Listing {
                 String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(&line)).into_owned()
             })
             .collect();
-        let mut lines = filenames.clone();
-        if lines.is_empty() {
-            lines.push(self.nothing(&found.directories));
+        let mut text = AnswerText::from(filenames.join("\n")).on_page(Paths { total });
+        if filenames.is_empty() {
+            text.close(self.nothing(&found.directories));
         }
-        if total > filenames.len() {
-            lines.push(format!("({} more; narrow the pattern)", total - filenames.len()));
-        }
-        lines.extend(self.bounds.notes());
+        let text = text.closed_by(self.bounds.notes());
         let structured = json!({
             "duration_ms": u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             "num_files": filenames.len(),
@@ -218,7 +216,23 @@ impl Job for Listing {
             "truncated": total > filenames.len() || self.bounds.is_partial(),
             "filenames": filenames,
         });
-        ToolOutput::text(lines.join("\n")).with(structured)
+        ToolOutput::text(text).with(structured)
+    }
+}
+
+/// The paths of an answer.
+#[derive(Debug)]
+struct Paths {
+    /// How many files match.
+    total: usize,
+}
+
+impl Page for Paths {
+    fn closing_lines(&self, shown: &str) -> Vec<String> {
+        match self.total.saturating_sub(shown.lines().count()) {
+            0 => Vec::new(),
+            more => vec![format!("({more} more; narrow the pattern)")],
+        }
     }
 }
 

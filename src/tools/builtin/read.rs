@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::files::Fingerprint;
 use crate::files::encoding::Binary;
 use crate::files::page::{Page, PageError, Total, Wanted};
+use crate::files::{Fingerprint, ShownLines};
 use crate::permissions::{AccessKind, AccessRequest, Permit};
 use crate::tools::disk;
 use crate::tools::tool::{CallContext, Concurrency, StartRule, Tool, ToolError, ToolOutput};
@@ -87,20 +87,20 @@ fn read(target: &Target, wanted: Wanted, context: &CallContext) -> Result<ToolOu
     if page.lines == 0 && page.total != Total::Exactly(0) {
         return Err(past_the_end(target, &page));
     }
-    let view = render::View::from_page(&page);
-    let (lines, shown) = (view.range(), view.lines());
-    let was_shown = page.lines > 0 && state.was_shown(target.real_path(), &fingerprint, &lines);
-    state.saw(target.real_path(), fingerprint, view.is_whole().then(|| lines.clone()));
+    let known = (target.real_path().to_owned(), fingerprint);
+    let view = render::View::new(&page, known, context.max_chars.unwrap_or(render::MAX_CHARS));
+    let (num_lines, shown) = (view.count(), view.shown_lines());
+    let was_shown = shown.filter(|shown| !has_changed && state.was_shown(shown));
+    state.saw(target.real_path(), fingerprint);
 
     let path = target.path().display();
-    let text = match page.total {
-        Total::Exactly(0) => format!("{path} is empty."),
-        _ if was_shown => format!(
-            "{path} has not changed since you read lines {}-{}.",
-            lines.start(),
-            lines.end()
-        ),
-        _ => view.text(has_changed),
+    let text = match (page.total, was_shown) {
+        (Total::Exactly(0), _) => format!("{path} is empty.").into(),
+        (_, Some(ShownLines { lines, .. })) => {
+            let (first, last) = (lines.start(), lines.end());
+            format!("{path} has not changed since you read lines {first}-{last}.").into()
+        }
+        _ => view.into_text(has_changed),
     };
     let total = match page.total {
         Total::Exactly(total) => json!(total),
@@ -109,7 +109,7 @@ fn read(target: &Target, wanted: Wanted, context: &CallContext) -> Result<ToolOu
     Ok(ToolOutput::text(text).with(json!({
         "file_path": target.path().to_string_lossy(),
         "start_line": page.first,
-        "num_lines": shown,
+        "num_lines": num_lines,
         "total_lines": total,
     })))
 }
@@ -290,12 +290,37 @@ mod tests {
         let all = json!({ "file_path": "a.txt" });
         let first = workspace.call(Read, all.clone()).await;
         assert!(first.contains("line cut at 2000 characters"), "{first}");
-        workspace.context().session.read_state.begin_round();
+        workspace.close_round();
         assert_eq!(workspace.call(Read, all).await, first);
         let whole = json!({ "file_path": "a.txt", "limit": 1 });
         workspace.call(Read, whole.clone()).await;
-        workspace.context().session.read_state.begin_round();
+        workspace.close_round();
         assert!(workspace.call(Read, whole).await.contains("has not changed"));
+    }
+
+    #[tokio::test]
+    async fn lines_that_a_limit_leaves_out_were_not_shown() {
+        let mut workspace = Workspace::new(&[("a.txt", &"0123456789\n".repeat(100))]);
+        workspace.limit(500);
+        let all = json!({ "file_path": "a.txt" });
+        let first = workspace.call(Read, all.clone()).await;
+        assert!(first.chars().count() <= 500, "{first}");
+        let last = first.lines().last().unwrap();
+        assert_eq!(last, "(PARTIAL: lines 1-13 of 100; go on with offset 14)");
+        workspace.close_round();
+        let again = workspace.call(Read, all).await;
+        assert!(again.ends_with("has not changed since you read lines 1-13."), "{again}");
+        let rest = json!({ "file_path": "a.txt", "offset": 13 });
+        assert!(workspace.call(Read, rest).await.starts_with("    13\t"));
+    }
+
+    #[tokio::test]
+    async fn a_line_longer_than_the_limit_is_cut() {
+        let mut workspace = Workspace::new(&[("a.txt", &"x".repeat(1000))]);
+        workspace.limit(300);
+        let answer = workspace.call(Read, json!({ "file_path": "a.txt" })).await;
+        assert!(answer.chars().count() <= 300, "{answer}");
+        assert!(answer.contains("x … (line cut at 90 characters)"), "{answer}");
     }
 
     #[tokio::test]
@@ -336,7 +361,7 @@ mod tests {
         let arguments = json!({ "file_path": "a.txt" });
         let first = workspace.call(Read, arguments.clone()).await;
         assert_eq!(workspace.call(Read, arguments.clone()).await, first, "in the same round");
-        workspace.context().session.read_state.begin_round();
+        workspace.close_round();
         assert_snapshot!(workspace.call(Read, arguments.clone()).await, @"$WORKSPACE/a.txt has not changed since you read lines 1-3.");
         workspace.write("a.txt", b"1\n2\nthree\n");
         assert_snapshot!(workspace.call(Read, arguments).await, @r"

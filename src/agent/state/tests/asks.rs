@@ -21,9 +21,9 @@ fn a_mixed_turn_ends_when_the_servers_calls_are_answered() {
     assert_eq!(open.message["reasoning_content"], "hm");
     assert!(open.has_reasoning && open.asked.is_empty());
     let expected = [
-        OpenCall::Answered { answer: "seen".to_owned() },
+        OpenCall::Answered { answer: "seen".to_owned(), pictures: Vec::new() },
         OpenCall::Clients { id: "id1".to_owned() },
-        OpenCall::Answered { answer: "changed".to_owned() },
+        OpenCall::Answered { answer: "changed".to_owned(), pictures: Vec::new() },
     ];
     assert_eq!(open.calls, expected);
     assert_eq!(end.client_calls[0]["function"]["arguments"], r#"{"x":1}"#);
@@ -97,8 +97,11 @@ fn a_call_that_asks_waits_and_its_shared_neighbours_run() {
     let end = bench.end();
     assert!(end.said.contains("`rm a`") && end.said.starts_with("So:\n\n"), "{}", end.said);
     let open = end.open.as_ref().unwrap();
-    let expected =
-        [OpenCall::Waiting, OpenCall::Answered { answer: "seen".to_owned() }, OpenCall::Waiting];
+    let expected = [
+        OpenCall::Waiting,
+        OpenCall::Answered { answer: "seen".to_owned(), pictures: Vec::new() },
+        OpenCall::Waiting,
+    ];
     assert_eq!(open.calls, expected);
     let codes: Vec<_> = open.asked.iter().map(|asked| asked.code.as_str()).collect();
     assert!(codes[0] != codes[1] && codes.iter().all(|code| code.len() == 4), "{codes:?}");
@@ -120,7 +123,10 @@ fn a_question_comes_alone_and_after_the_approvals() {
     bench.settle();
     let open = bench.end().open.clone().unwrap();
     assert_eq!(open.asked.iter().map(|asked| asked.slot).collect::<Vec<_>>(), [0]);
-    assert_eq!(open.calls[1], OpenCall::Answered { answer: "done".to_owned() });
+    assert_eq!(
+        open.calls[1],
+        OpenCall::Answered { answer: "done".to_owned(), pictures: Vec::new() }
+    );
 }
 
 #[test]

@@ -66,7 +66,10 @@ fn what_was_not_decided_is_asked_again() {
     bench.settle();
     let again = bench.end().open.clone().unwrap();
     assert_eq!(again.asked.iter().map(|asked| asked.slot).collect::<Vec<_>>(), [1]);
-    assert_eq!(again.calls[0], OpenCall::Answered { answer: "done".to_owned() });
+    assert_eq!(
+        again.calls[0],
+        OpenCall::Answered { answer: "done".to_owned(), pictures: Vec::new() }
+    );
     assert!(bench.rounds().is_empty());
 }
 
@@ -205,7 +208,7 @@ impl World {
                         assert!(!plan.asks || self.allowed.contains_key(&at), "unapproved");
                         *self.runs.entry(at).or_default() += 1;
                         self.schedule.finish(at);
-                        let text = format!("ran {at}");
+                        let text = format!("ran {at}").into();
                         let result = ToolResult { text, ..ToolResult::default() };
                         let (position, duration) = (at, Duration::ZERO);
                         events.push(Event::Answered { position, result, duration });
@@ -214,6 +217,9 @@ impl World {
                         let ask = self.plans[at].asks.then(|| Box::new(effect_of(at)));
                         Event::JudgedAhead { position: at, ask, notices: vec![] }
                     })),
+                    TurnEffect::FinishRound { .. } => {
+                        events.push(Event::RoundFinished(FinishedRound::default()));
+                    }
                     TurnEffect::Ask { .. } => return true,
                     TurnEffect::Stop => return false,
                     TurnEffect::Commit(entry) => {

@@ -24,7 +24,7 @@ fn ends(text: &str) -> HookOutcome {
 }
 
 fn result_that_ends(text: &str) -> ToolResult {
-    ToolResult { text: "seen".to_owned(), ends_turn: Some(text.into()), ..ToolResult::default() }
+    ToolResult { text: "seen".into(), ends_turn: Some(text.into()), ..ToolResult::default() }
 }
 
 impl Bench {

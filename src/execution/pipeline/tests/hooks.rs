@@ -415,6 +415,9 @@ async fn what_a_hook_knows_of_a_call_stands_in_its_answer() {
     let admitted = ground.pipeline.admit(call).unwrap();
     let result = ground.pipeline.run(admitted, ground.context.clone()).await;
 
-    assert!(result.text.ends_with("[a hook of this server says: generated file]"), "{result:?}");
+    assert!(
+        result.wire_text().ends_with("[a hook of this server says: generated file]"),
+        "{result:?}"
+    );
     assert_eq!(result.notices, ["watching"]);
 }

@@ -395,7 +395,7 @@ async fn a_question_always_asks_and_only_an_answer_answers_it() {
     let answered = Decision::Answers { answers };
     let judged = ground.judge("AskUserQuestion", &question(), Some(&answered)).await;
     let Judged::Answered(result) = judged else { panic!("{judged:?}") };
-    assert_eq!(result.text, r#"{"answers":{"Which colour?":"Red"}}"#);
+    assert_eq!(result.wire_text(), r#"{"answers":{"Which colour?":"Red"}}"#);
     assert_eq!(result.structured, json!({ "answers": { "Which colour?": "Red" } }));
 
     let approved = ground.judge("AskUserQuestion", &question(), Some(&allow([0; 32]))).await;

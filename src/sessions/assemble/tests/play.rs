@@ -103,7 +103,7 @@ impl Script {
         ids.insert(1, server);
         let open = |id: &&str| {
             if *id == server {
-                OpenCall::Answered { answer: "kept".to_owned() }
+                OpenCall::Answered { answer: "kept".to_owned(), pictures: Vec::new() }
             } else {
                 OpenCall::Clients { id: (*id).to_owned() }
             }
@@ -295,7 +295,10 @@ impl World {
                 let mut open = resume.open.clone();
                 for call in &mut open.calls {
                     if *call == OpenCall::Waiting {
-                        *call = OpenCall::Answered { answer: "allowed".to_owned() };
+                        *call = OpenCall::Answered {
+                            answer: "allowed".to_owned(),
+                            pictures: Vec::new(),
+                        };
                     }
                 }
                 let sent = |id: &str| {

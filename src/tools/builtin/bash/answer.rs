@@ -11,6 +11,7 @@ use crate::processes::confinement::Level;
 use crate::processes::sandbox::Confined;
 use crate::processes::{EndCause, Exit, Finished};
 use crate::text::printable;
+use crate::tools::answer::{AnswerText, Truncation};
 use crate::tools::tool::ToolOutput;
 
 /// Characters of a command's output that reach the model.
@@ -20,23 +21,22 @@ const HOW_TO_SEE_MORE: &str =
     "pipe the command through head, tail or grep, or send its output to a file and Read that";
 
 pub(super) fn answer(
-    text: &str,
+    command: &str,
     time: Duration,
     level: Option<Level>,
-    finished: &Finished,
+    (finished, max_chars): (&Finished, usize),
     notes: &[String],
 ) -> ToolOutput {
-    let lines = closing_lines(time, finished, notes).join("\n");
-    let room = MAX_CHARACTERS.saturating_sub(lines.chars().count() + 1);
+    let text_of = |shown: &str| {
+        let text = AnswerText::from(shown.trim_end_matches('\n'));
+        text.cut_by(Truncation::HeadAndTail).closed_by(closing_lines(time, finished, notes))
+    };
+    let room = text_of("").room_for_body(max_chars);
     let shown = finished.output.render(room, HOW_TO_SEE_MORE);
     let shown = shown.trim_end_matches('\n');
     ToolOutput {
-        text: match (shown.is_empty(), lines.is_empty()) {
-            (true, true) => "(Bash completed with no output)".to_owned(),
-            (true, false) => lines,
-            (false, true) => shown.to_owned(),
-            (false, false) => format!("{shown}\n{lines}"),
-        },
+        text: text_of(shown),
+        pictures: Vec::new(),
         hooks_only: &[],
         structured: json!({
             "stdout": shown,
@@ -44,7 +44,7 @@ pub(super) fn answer(
             "exit_code": exit_code(finished),
             "sandbox": level.map_or("off", Level::name),
         }),
-        is_error: is_error(text, finished),
+        is_error: is_error(command, finished),
     }
 }
 

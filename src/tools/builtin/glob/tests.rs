@@ -144,8 +144,8 @@ async fn lists_a_hundred_and_counts_the_rest() {
 
     let output = workspace.run(&erase(glob()), json!({ "pattern": "*.rs" })).await.unwrap();
 
-    assert_eq!(output.text.lines().count(), MAX_PATHS + 1);
-    assert_eq!(output.text.lines().last(), Some("(2 more; narrow the pattern)"));
+    assert_eq!(output.text.to_string().lines().count(), MAX_PATHS + 1);
+    assert_eq!(output.text.to_string().lines().last(), Some("(2 more; narrow the pattern)"));
     assert_eq!(output.structured["total"], 102);
     assert_eq!(output.structured["num_files"], 100);
     assert_eq!(output.structured["truncated"], true);

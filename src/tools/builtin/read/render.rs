@@ -1,9 +1,11 @@
 //! Writes a page for the model: numbered lines, and notes on what is not shown.
 
 use std::fmt::Write as _;
-use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
-use crate::files::page::{Page, Total};
+use crate::files::page::{Page as FilePage, Total};
+use crate::files::{Fingerprint, ShownLines};
+use crate::tools::answer::{AnswerText, Page, Truncation};
 
 /// Characters of one answer.
 pub(super) const MAX_CHARS: usize = 100_000;
@@ -14,102 +16,162 @@ const NOTE_CHARS: usize = 1000;
 /// Longer lines are cut. They are data rather than text.
 const MAX_LINE_CHARS: usize = 2000;
 
-const CUT: &str = " … (line cut at 2000 characters)";
+/// Characters of the number and the mark of a cut line, at most.
+const LINE_EXTRA: usize = 60;
 
-/// The lines of a page that fit into one answer.
-pub(super) struct View<'a> {
-    page: &'a Page,
+/// The lines of a file that fit into one answer.
+#[derive(Debug)]
+pub(super) struct View {
     text: String,
-    lines: u64,
-    has_broken_bytes: bool,
-    has_cut_lines: bool,
+    lines: Lines,
 }
 
-impl<'a> View<'a> {
-    pub(super) fn from_page(page: &'a Page) -> Self {
+/// What is known of the lines of an answer, from which its notes are made.
+#[derive(Debug)]
+struct Lines {
+    path: PathBuf,
+    fingerprint: Fingerprint,
+    /// The number of the first one.
+    first: u64,
+    count: u64,
+    total: Total,
+    /// The numbers of the lines that were cut.
+    cut: Vec<u64>,
+    /// The encoding, if it is not UTF-8.
+    encoding: Option<&'static str>,
+    broken_bytes: Option<&'static str>,
+    has_changed: bool,
+}
+
+impl View {
+    /// `max_chars` are those of the whole answer.
+    pub(super) fn new(
+        page: &FilePage,
+        (path, fingerprint): (PathBuf, Fingerprint),
+        max_chars: usize,
+    ) -> Self {
         let (decoded, has_broken_bytes) = page.encoding.decode(&page.bytes);
-        let (text, has_cut_lines) = (String::new(), false);
-        let mut view = Self { page, text, lines: 0, has_broken_bytes, has_cut_lines };
-        let mut room = MAX_CHARS - NOTE_CHARS;
+        let mut room = max_chars.saturating_sub(NOTE_CHARS).max(max_chars / 2);
+        let max_line = MAX_LINE_CHARS.min(room.saturating_sub(LINE_EXTRA));
+        let (mut text, mut cut, mut count) = (String::new(), Vec::new(), 0);
         for line in decoded.split_inclusive('\n').take(usize::try_from(page.lines).unwrap_or(0)) {
-            let numbered = numbered(page.first + view.lines, line);
-            let chars = numbered.chars().count();
+            let number = page.first + count;
+            let (numbered, is_cut) = numbered(number, line, max_line);
+            let chars = numbered.chars().count() + 1;
             if chars > room {
                 break;
             }
             room -= chars;
-            view.text.push_str(&numbered);
-            view.has_cut_lines |= is_too_long(line);
-            view.lines += 1;
+            if count > 0 {
+                text.push('\n');
+            }
+            text.push_str(&numbered);
+            if is_cut {
+                cut.push(number);
+            }
+            count += 1;
         }
-        view.has_broken_bytes &= view.text.contains(char::REPLACEMENT_CHARACTER);
-        view
+        let name = page.encoding.name();
+        let is_broken = has_broken_bytes && text.contains(char::REPLACEMENT_CHARACTER);
+        let lines = Lines {
+            path,
+            fingerprint,
+            first: page.first,
+            count,
+            total: page.total,
+            cut,
+            encoding: (!page.encoding.is_utf_8()).then_some(name),
+            broken_bytes: is_broken.then_some(name),
+            has_changed: false,
+        };
+        Self { text, lines }
     }
 
-    pub(super) fn lines(&self) -> u64 {
-        self.lines
+    /// How many lines it has.
+    pub(super) fn count(&self) -> u64 {
+        self.lines.count
     }
 
-    /// Whether no line was cut.
-    pub(super) fn is_whole(&self) -> bool {
-        !self.has_cut_lines
-    }
-
-    /// The numbers of the first and last shown line.
-    pub(super) fn range(&self) -> RangeInclusive<u64> {
-        self.page.first..=(self.page.first + self.lines).saturating_sub(1)
+    /// The lines that it shows whole, if these are all of it.
+    pub(super) fn shown_lines(&self) -> Option<ShownLines> {
+        self.lines.shown(self.lines.count)
     }
 
     /// The lines, followed by notes.
-    pub(super) fn text(self, has_changed: bool) -> String {
-        let mut notes = Vec::new();
-        notes.extend(self.partial_note());
-        if !self.page.encoding.is_utf_8() {
-            notes.push(format!("(decoded from {})", self.page.encoding.name()));
-        }
-        if self.has_broken_bytes {
-            let name = self.page.encoding.name();
-            notes.push(format!("(bytes that are not {name} are shown as \u{fffd})"));
-        }
-        if has_changed {
-            notes.push("(the file changed while it was being read; read it again)".to_owned());
-        }
-        let mut text = self.text;
-        text.extend(notes.iter().map(|note| format!("{note}\n")));
-        text.truncate(text.trim_end_matches('\n').len());
-        text
+    pub(super) fn into_text(self, has_changed: bool) -> AnswerText {
+        let lines = Lines { has_changed, ..self.lines };
+        AnswerText::from(self.text).cut_by(Truncation::Lines).on_page(lines)
+    }
+}
+
+impl Lines {
+    /// What the first `count` of them show.
+    fn shown(&self, count: u64) -> Option<ShownLines> {
+        let last = (self.first + count).checked_sub(1).filter(|last| self.first <= *last)?;
+        let is_whole = self.cut.iter().all(|number| last < *number);
+        is_whole.then(|| ShownLines {
+            path: self.path.clone(),
+            fingerprint: self.fingerprint,
+            lines: self.first..=last,
+        })
     }
 
-    fn partial_note(&self) -> Option<String> {
-        let range = self.range();
-        let (first, last) = (range.start(), range.end());
-        let total = match self.page.total {
-            Total::Exactly(total) if *first == 1 && *last >= total => return None,
+    fn partial_note(&self, count: u64) -> Option<String> {
+        let (first, end) = (self.first, self.first + count);
+        let total = match self.total {
+            Total::Exactly(total) if first == 1 && total < end => return None,
             Total::Exactly(total) => total.to_string(),
-            Total::MoreThan(total) => format!("more than {}", total.max(*last)),
+            Total::MoreThan(total) => format!("more than {}", total.max(end.saturating_sub(1))),
         };
-        let is_end = self.page.total == Total::Exactly(*last);
+        if count == 0 {
+            return Some(format!("(PARTIAL: none of {total} lines; go on with offset {first})"));
+        }
+        let last = end - 1;
+        let is_end = self.total == Total::Exactly(last);
         let how = if is_end {
             "the end of the file".to_owned()
         } else {
-            format!("go on with offset {}", last + 1)
+            format!("go on with offset {end}")
         };
         Some(format!("(PARTIAL: lines {first}-{last} of {total}; {how})"))
     }
 }
 
-/// Whether the line must be cut. Its line end does not count.
-fn is_too_long(line: &str) -> bool {
-    line.trim_end_matches(['\r', '\n']).chars().nth(MAX_LINE_CHARS).is_some()
+impl Page for Lines {
+    fn closing_lines(&self, shown: &str) -> Vec<String> {
+        let mut notes = Vec::new();
+        notes.extend(self.partial_note(lines_of(shown)));
+        notes.extend(self.encoding.map(|name| format!("(decoded from {name})")));
+        let broken = |name| format!("(bytes that are not {name} are shown as \u{fffd})");
+        notes.extend(self.broken_bytes.map(broken));
+        if self.has_changed {
+            notes.push("(the file changed while it was being read; read it again)".to_owned());
+        }
+        notes
+    }
+
+    fn shown_lines(&self, shown: &str) -> Option<ShownLines> {
+        self.shown(lines_of(shown)).filter(|_| !self.has_changed)
+    }
 }
 
-fn numbered(number: u64, line: &str) -> String {
+/// How many lines of a file are shown. Each has a number in front of it, so none is empty.
+fn lines_of(shown: &str) -> u64 {
+    shown.split('\n').filter(|line| !line.is_empty()).count() as u64
+}
+
+/// The line with its number, cut to `max_chars`, and whether it was cut.
+fn numbered(number: u64, line: &str, max_chars: usize) -> (String, bool) {
     let line = line.strip_suffix('\n').unwrap_or(line);
     let line = line.strip_suffix('\r').unwrap_or(line);
     let mut text = String::new();
-    let _ = match line.char_indices().nth(MAX_LINE_CHARS) {
-        Some((end, _)) => writeln!(text, "{number:>6}\t{}{CUT}", &line[..end]),
-        None => writeln!(text, "{number:>6}\t{line}"),
+    let cut = line.char_indices().nth(max_chars);
+    let _ = match cut {
+        Some((end, _)) => {
+            let line = &line[..end];
+            write!(text, "{number:>6}\t{line} … (line cut at {max_chars} characters)")
+        }
+        None => write!(text, "{number:>6}\t{line}"),
     };
-    text
+    (text, cut.is_some())
 }

@@ -1,0 +1,186 @@
+//! Keeps the files that the server writes for a session: answers that were too long for the
+//! model, and the output of commands.
+//!
+//! They lie in `sessions/ID/output` of the state directory. Every open starts at the state
+//! directory and goes on by single names, without following a link, so that nothing that
+//! takes the place of a directory or a file leads elsewhere. The files go with the session, whose
+//! whole directory is removed when the store forgets it.
+
+mod directories;
+mod quota;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{AtFlags, OFlags, unlinkat};
+use uuid::Uuid;
+
+pub(crate) use self::directories::{SessionDirectories, remove_orphans};
+use self::directories::{open_outputs, outputs_path};
+use crate::ids::SessionId;
+use crate::named_file::ours::open_in;
+use crate::ownership::Ownership;
+use crate::sync;
+
+/// Ends the names of all files, which hold text.
+const SUFFIX: &str = ".txt";
+
+/// Hexadecimal digits that make a name unique in its session.
+const DIGITS: usize = 8;
+
+/// Longer than any name that the server gives.
+const MAX_STEM: usize = 100;
+
+/// The files of one session. All its turns and tasks share them.
+#[derive(Debug)]
+pub(crate) struct SessionFiles {
+    state_dir: PathBuf,
+    session: SessionId,
+    /// `tools.spill_bytes`.
+    max_bytes: u64,
+    /// The names of files that are being written. They are never removed to make room.
+    growing: Mutex<Vec<String>>,
+}
+
+/// A new file of a session. It counts as being written until this is dropped.
+#[derive(Debug)]
+pub(crate) struct SessionFile {
+    /// Open for writing. What happens to the name does not matter to it.
+    pub(crate) file: File,
+    /// What the model calls it.
+    pub(crate) path: PathBuf,
+    name: String,
+    files: Arc<SessionFiles>,
+}
+
+/// A name for a file, or for what writes it, that no other of the session has.
+pub(crate) fn unique_stem(kind: &str) -> String {
+    let digits = Uuid::new_v4().simple().to_string();
+    format!("{kind}_{}", &digits[..DIGITS])
+}
+
+impl SessionFiles {
+    fn new(state_dir: PathBuf, session: SessionId, max_bytes: u64) -> Self {
+        Self { state_dir, session, max_bytes, growing: Mutex::default() }
+    }
+
+    /// Makes the file `stem.txt`, which only we may read. First removes the oldest files that
+    /// are no longer written, until `expected` bytes more are within `tools.spill_bytes`. Reads
+    /// the disk.
+    pub(crate) fn create(self: &Arc<Self>, stem: &str, expected: u64) -> io::Result<SessionFile> {
+        let name = format!("{stem}{SUFFIX}");
+        if !is_file_name(&name) {
+            return Err(io::Error::other("no name of a session's file"));
+        }
+        let directory = open_outputs(&self.state_dir, &self.session, true)?;
+        let mut growing = sync::lock(&self.growing);
+        quota::make_room(&directory, self.max_bytes.saturating_sub(expected), &growing)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let file = open_in(&directory, &name, flags)?;
+        growing.push(name.clone());
+        drop(growing);
+        let path = self.path_of(stem);
+        Ok(SessionFile { file, path, name, files: Arc::clone(self) })
+    }
+
+    /// Where the file `stem.txt` is.
+    pub(crate) fn path_of(&self, stem: &str) -> PathBuf {
+        outputs_path(&self.state_dir, &self.session).join(format!("{stem}{SUFFIX}"))
+    }
+
+    /// Whether `path` names a file of this session, there or not. Compares names only.
+    pub(crate) fn is_own(&self, path: &Path) -> bool {
+        self.own_name(path).is_some()
+    }
+
+    /// Opens a file of this session for reading. `NotFound` says that it is no longer kept. An
+    /// entry that is none of ours (a link, another user's file, a file with a second name)
+    /// is refused.
+    pub(crate) fn open(&self, path: &Path) -> io::Result<File> {
+        Ok(self.locate(path)?.1)
+    }
+
+    /// The same, with the directory that holds it.
+    pub(crate) fn locate(&self, path: &Path) -> io::Result<(File, File)> {
+        let gone = || {
+            let text = format!(
+                "{} is no longer kept: of what a session writes here, the oldest is removed \
+                 when there is more than tools.spill_bytes",
+                path.display()
+            );
+            io::Error::new(io::ErrorKind::NotFound, text)
+        };
+        let name = self.own_name(path).ok_or_else(gone)?;
+        let opened = open_outputs(&self.state_dir, &self.session, false).and_then(|directory| {
+            let file = open_in(&directory, name, OFlags::RDONLY)?;
+            Ok((directory, file))
+        });
+        let (directory, file) = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => gone(),
+            _ => error,
+        })?;
+        let replaced = || {
+            let text = format!("{} is not the file that the server wrote", path.display());
+            io::Error::other(text)
+        };
+        expect_ours(&file).ok_or_else(replaced)?;
+        Ok((directory, file))
+    }
+
+    fn own_name<'path>(&self, path: &'path Path) -> Option<&'path str> {
+        let rest = path.strip_prefix(outputs_path(&self.state_dir, &self.session)).ok()?;
+        rest.to_str().filter(|name| is_file_name(name))
+    }
+}
+
+impl SessionFile {
+    /// Removes what could not be written whole.
+    pub(crate) fn remove(&self) {
+        let opened = open_outputs(&self.files.state_dir, &self.files.session, false);
+        if let Ok(directory) = opened {
+            // It is gone, or will go with the session.
+            _ = unlinkat(&directory, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+impl Drop for SessionFile {
+    fn drop(&mut self) {
+        sync::lock(&self.files.growing).retain(|name| *name != self.name);
+    }
+}
+
+/// Whether the server may have given this name.
+fn is_file_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    name.strip_suffix(SUFFIX)
+        .is_some_and(|stem| (1..=MAX_STEM).contains(&stem.len()) && stem.bytes().all(is_plain))
+}
+
+/// Only a regular file with one name that nobody else may read can be one that we wrote.
+fn expect_ours(file: &File) -> Option<()> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let metadata = file.metadata().ok()?;
+    let ownership = Ownership::from_metadata(&metadata);
+    ownership.expect_ours().and_then(|()| ownership.refuse_other_readers("")).ok()?;
+    (metadata.is_file() && metadata.nlink() <= 1).then_some(())
+}
+
+#[cfg(test)]
+pub(crate) mod test_support {
+    //! Files of a session in a temporary state directory.
+
+    use super::*;
+
+    /// The files of a new session below `state_dir`.
+    pub(crate) fn session_files(state_dir: &Path, max_bytes: u64) -> Arc<SessionFiles> {
+        let state_dir = state_dir.canonicalize().unwrap();
+        SessionDirectories::new(&state_dir, max_bytes).files_of(&SessionId::random())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! Tests answers that are longer than a limit: what the model is shown of them, and where the
+//! rest is.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::support::chunks::{calls, says};
+use crate::support::client::{ask, with};
+use crate::support::server::Server;
+use crate::support::upstream::Upstream;
+use crate::turn::answers_in;
+
+/// A file with so many lines, each of which says its number.
+fn numbered(lines: usize) -> String {
+    let mut text = String::new();
+    for number in 1..=lines {
+        writeln!(text, "line {number}").expect("writing to memory does not fail");
+    }
+    text
+}
+
+/// The answers of each round of one turn, in which the model makes these calls.
+async fn rounds_of(
+    upstream: &Upstream,
+    server: &Server,
+    session: &str,
+    rounds: &[&[(&str, Value)]],
+) -> Vec<Vec<String>> {
+    for round in rounds {
+        let ids: Vec<String> = (0..round.len()).map(|at| format!("c{at}")).collect();
+        let named: Vec<_> = round
+            .iter()
+            .zip(&ids)
+            .map(|((tool, input), id)| (id.as_str(), *tool, input.clone()))
+            .collect();
+        upstream.round(calls(&named));
+    }
+    upstream.round(says("Done."));
+    let before = upstream.requests().len();
+    let answer = server
+        .client()
+        .chat(&with(ask("Go."), json!({ "toolhand": { "session": session } })))
+        .await;
+    assert_eq!(answer.text(), "Done.");
+    let requests = upstream.requests();
+    let mut seen = 0;
+    let mut answers = Vec::new();
+    for request in &requests[before + 1..] {
+        let mut all = answers_in(&request.json());
+        let new = all.split_off(seen);
+        seen += new.len();
+        answers.push(new);
+    }
+    answers
+}
+
+/// The path in the note of an answer that was cut.
+fn kept_in(answer: &str) -> PathBuf {
+    let (_, rest) = answer.split_once("the whole text is in ").expect("a note");
+    rest.split_once(": Read").expect("a path").0.into()
+}
+
+#[tokio::test]
+async fn read_shows_the_rest_of_what_a_limit_has_cut() {
+    let upstream = Upstream::start();
+    let builder = Server::builder(&upstream)
+        .config("tools.max_result_chars", "5000")
+        .file("a.txt", &numbered(1000));
+    let read = |offset: u64| [("Read", json!({ "file_path": "a.txt", "offset": offset }))];
+
+    let server = builder.start().await;
+    let rounds = rounds_of(&upstream, &server, "one", &[&read(1), &read(1), &read(300)]).await;
+
+    let [first, again, later] = [&rounds[0][0], &rounds[1][0], &rounds[2][0]];
+    let note = first.lines().last().expect("a note");
+    assert!(first.chars().count() <= 5000 && note.starts_with("(PARTIAL: lines 1-"), "{note}");
+    assert!(again.contains("has not changed since you read lines 1-"), "{again}");
+    assert!(later.contains("line 300\n"), "{later}");
+    // The offset of the note is where the shown lines end.
+    let next: u64 = note.rsplit(' ').next().unwrap().trim_end_matches(')').parse().unwrap();
+    assert!(first.contains(&format!("line {}\n", next - 1)), "{note}");
+    assert!(!first.contains(&format!("line {next}\n")), "{note}");
+}
+
+#[tokio::test]
+async fn lines_that_the_limit_of_a_round_cuts_are_shown_again() {
+    let upstream = Upstream::start();
+    let builder = Server::builder(&upstream)
+        .config("tools.max_round_chars", "6000")
+        .file("a.txt", &numbered(400))
+        .file("b.txt", "short\n");
+    let server = builder.start().await;
+    let read = |name: &str| ("Read", json!({ "file_path": name }));
+
+    let rounds =
+        rounds_of(&upstream, &server, "one", &[&[read("a.txt"), read("b.txt")], &[read("a.txt")]])
+            .await;
+
+    let first = &rounds[0][0];
+    assert!(first.contains("go on with offset ") && !first.contains("line 400\n"), "{first}");
+    assert_eq!(rounds[0][1], "     1\tshort");
+    assert!(rounds[1][0].contains("line 1\n"), "shown again: {}", rounds[1][0]);
+}
+
+#[tokio::test]
+async fn the_whole_of_a_cut_answer_can_be_read_and_searched_without_asking() {
+    let upstream = Upstream::start();
+    let builder = Server::builder(&upstream).file("a.txt", &numbered(3000));
+    let search =
+        json!({ "pattern": "line", "path": "a.txt", "output_mode": "content", "head_limit": 0 });
+    let server = builder.start().await;
+
+    let first = &rounds_of(&upstream, &server, "one", &[&[("Grep", search.clone())]]).await[0][0];
+
+    let path = kept_in(first);
+    assert!(first.chars().count() <= 20_000, "{}", first.len());
+    let note = first.lines().last().expect("a note");
+    let shown = first.lines().filter(|line| line.contains(":line ")).count();
+    assert_eq!(
+        note,
+        format!("(more lines follow: set offset to {shown} to go on, or narrow the search)")
+    );
+    let kept = fs::read_to_string(&path).unwrap();
+    assert_eq!(kept.lines().count(), 3000);
+    let read = json!({ "file_path": path, "offset": 2999 });
+    let grep = json!({ "pattern": ":line 2500$", "path": path, "output_mode": "content" });
+    let write = json!({ "file_path": path, "content": "" });
+    let calls = [("Grep", search), ("Read", read), ("Grep", grep), ("Write", write)];
+    let again = rounds_of(&upstream, &server, "one", &[&calls]).await;
+    let [same, end, found, refused] = &again[0][..] else { panic!("{again:?}") };
+    assert_eq!(same, first, "the same answer has the same bytes");
+    assert!(end.starts_with("  2999\ta.txt:2999:line 2999\n"), "{end}");
+    assert!(found.contains("2500:a.txt:2500:line 2500"), "{found}");
+    assert!(refused.contains("state directory"), "{refused}");
+}
+
+#[tokio::test]
+async fn another_session_reads_no_kept_answer() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).file("a.txt", &numbered(3000)).start().await;
+    let search =
+        json!({ "pattern": "line", "path": "a.txt", "output_mode": "content", "head_limit": 0 });
+    let path = kept_in(&rounds_of(&upstream, &server, "one", &[&[("Grep", search)]]).await[0][0]);
+
+    let read = [("Read", json!({ "file_path": path }))];
+    let refused = &rounds_of(&upstream, &server, "other", &[&read]).await[0][0];
+
+    assert!(refused.contains("state directory"), "{refused}");
+}
