@@ -2,6 +2,7 @@
 
 mod architecture;
 mod ask;
+mod changed_files;
 mod cli;
 mod commands;
 mod crash;

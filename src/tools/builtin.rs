@@ -1,5 +1,7 @@
 //! Lists the built-in tools. Each has a file of its own.
 
+#[cfg(test)]
+mod against_ripgrep;
 pub(crate) mod ask_user_question;
 pub(crate) mod bash;
 pub(crate) mod edit;

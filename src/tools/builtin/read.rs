@@ -204,7 +204,7 @@ fn read(
     let view = render::View::new(&page, known, context.max_chars.unwrap_or(render::MAX_CHARS));
     let (num_lines, shown) = (view.count(), view.shown_lines());
     let was_shown = shown.filter(|shown| !has_changed && state.was_shown(shown));
-    state.saw(target.real_path(), fingerprint);
+    state.saw(target.real_path(), fingerprint, page.content.clone());
 
     let path = target.path().display();
     let text = match (page.total, was_shown) {

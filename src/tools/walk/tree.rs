@@ -4,10 +4,10 @@
 //! concurrent change cannot lead the walk out of the tree. The walk itself leaves out hidden
 //! files, so that no visitor sees one.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -41,6 +41,9 @@ pub(crate) struct Filter {
     pub(crate) disregards_ignores: bool,
     /// Globs, which take precedence over ignore files.
     pub(crate) globs: Option<Override>,
+    /// The path that globs see in place of the searched directory's: that which was asked for,
+    /// where it leads through links. Ignore files see the real one, as in ripgrep.
+    pub(crate) globs_top: Option<PathBuf>,
     pub(crate) types: Option<Types>,
     /// The only directory to enter at each level, from the top.
     pub(crate) inside: Vec<String>,
@@ -107,6 +110,11 @@ impl Walk {
             || self.excluded.covers(path, is_directory)
     }
 
+    /// The path below the searched directory.
+    fn relative<'p>(&self, path: &'p Path) -> &'p Path {
+        Path::new(OsStr::from_bytes(&path.as_os_str().as_bytes()[self.top.len() + 1..]))
+    }
+
     /// Whether an entry at this level may lead to a match.
     fn is_on_the_path(&self, name: &[u8], level: usize) -> bool {
         self.filter.inside.get(level).is_none_or(|expected| expected.as_bytes() == name)
@@ -115,7 +123,10 @@ impl Walk {
     /// Whether globs, ignore files or types leave an entry out. The order is that of ripgrep.
     fn filtered(&self, path: &Path, is_directory: bool, rules: Option<&Rules>) -> bool {
         if let Some(globs) = &self.filter.globs {
-            let found = globs.matched(path, is_directory);
+            let found = match &self.filter.globs_top {
+                Some(top) => globs.matched(top.join(self.relative(path)), is_directory),
+                None => globs.matched(path, is_directory),
+            };
             if !found.is_none() {
                 return found.is_ignore();
             }

@@ -1,6 +1,6 @@
 //! Compiles the arguments of a call: pattern, file filters and form of the answer.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use grep::regex::RegexMatcher;
 use grep::searcher::{Searcher, SearcherBuilder};
@@ -30,6 +30,7 @@ pub(super) struct Query {
     pub(super) matcher: RegexMatcher,
     globs: Option<Override>,
     types: Option<Types>,
+    working_dir: PathBuf,
     pub(super) mode: OutputMode,
     pub(super) only_matching: bool,
     pub(super) line_numbers: bool,
@@ -49,6 +50,7 @@ impl Query {
             matcher: pattern::compile(input)?,
             globs: input.glob.as_deref().map(|text| globs(text, working_dir)).transpose()?,
             types: input.file_type.as_deref().map(types).transpose()?,
+            working_dir: working_dir.to_owned(),
             mode: input.output_mode,
             only_matching: input.only_matching.unwrap_or(false),
             line_numbers: input.line_numbers.unwrap_or(true),
@@ -60,10 +62,14 @@ impl Query {
         })
     }
 
-    /// The filter for a walk. It takes the globs and types out of the query.
-    pub(super) fn filter(&mut self) -> Filter {
+    /// The filter for a walk of the directory that was asked for at `path`. It takes the globs
+    /// and types out of the query.
+    pub(super) fn filter(&mut self, path: &Path, real_path: &Path) -> Filter {
         let (globs, types) = (self.globs.take(), self.types.take());
-        Filter { enters_ignored: true, globs, types, ..Filter::default() }
+        let below = path.strip_prefix(&self.working_dir).ok();
+        let globs_top = globs.as_ref().zip(below).map(|(globs, below)| globs.path().join(below));
+        let globs_top = globs_top.filter(|top| top != real_path);
+        Filter { enters_ignored: true, globs, globs_top, types, ..Filter::default() }
     }
 
     /// The reason why a file is too large to search.
@@ -78,13 +84,13 @@ impl Query {
     /// A searcher for one thread.
     pub(super) fn searcher(&self) -> Searcher {
         let mut builder = SearcherBuilder::new();
-        builder.multi_line(self.multiline).heap_limit(Some(HEAP_LIMIT)).line_number(false);
-        if self.mode == OutputMode::Content {
-            builder
-                .line_number(self.line_numbers)
-                .before_context(self.before)
-                .after_context(self.after);
-        }
+        builder
+            .multi_line(self.multiline)
+            .heap_limit(Some(HEAP_LIMIT))
+            .line_number(self.mode == OutputMode::Content && self.line_numbers)
+            // In every mode, as in ripgrep: lines of context may show that a file is binary.
+            .before_context(self.before)
+            .after_context(self.after);
         builder.build()
     }
 

@@ -86,7 +86,8 @@ fn open(scope: &SearchScope, query: &mut Query, bounds: &Arc<Bounds>) -> Result<
     };
     let kind = scope.metadata().map_err(failed)?;
     if kind.is_dir() {
-        let walk = Walk::open(scope, query.filter(), Arc::clone(bounds)).map_err(failed)?;
+        let filter = query.filter(scope.path(), scope.real_path());
+        let walk = Walk::open(scope, filter, Arc::clone(bounds)).map_err(failed)?;
         return Ok(What::Tree(Box::new(walk)));
     }
     if !kind.is_file() {

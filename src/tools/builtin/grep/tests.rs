@@ -1,6 +1,5 @@
 //! Calls Grep as the model does, and compares it with ripgrep.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::Grep;
+use crate::tools::builtin::against_ripgrep::ripgrep::{self, Output};
 use crate::tools::tool::erase;
 use crate::tools::tool::test_support::Workspace;
 use crate::tools::walk::Search;
@@ -64,20 +64,11 @@ fn tree() -> Workspace {
 
 /// The sorted output of ripgrep for the same call.
 fn ripgrep(workspace: &Workspace, arguments: &[&str]) -> Vec<String> {
-    ripgrep_in(&workspace.root(), arguments)
-}
-
-fn ripgrep_in(directory: &std::path::Path, arguments: &[&str]) -> Vec<String> {
-    let common = ["--no-config", "--hidden", "--color=never", "--no-heading", "-g", "!.git"];
-    let output = Command::new(ripgrep_program().expect("it is installed"))
-        .args(common)
-        // In mapped files, ripgrep looks for NUL at the beginning only.
-        .args(["--no-mmap", "--no-ignore-global", "--with-filename", "--max-columns=500"])
-        .args(arguments)
-        .current_dir(directory)
-        .output()
-        .unwrap();
-    sorted(&String::from_utf8_lossy(&output.stdout))
+    let arguments = [&["-g", "!.git"], arguments].concat();
+    match ripgrep::run(&workspace.root(), &arguments) {
+        Output::Text(text) => sorted(&String::from_utf8_lossy(&text)),
+        Output::Refused => panic!("rg refuses {arguments:?}"),
+    }
 }
 
 fn sorted(text: &str) -> Vec<String> {
@@ -90,25 +81,9 @@ fn sorted(text: &str) -> Vec<String> {
     lines
 }
 
-/// The ripgrep that `scripts/test-env.sh` installs in the target directory.
-fn ripgrep_program() -> Option<PathBuf> {
-    let test = std::env::current_exe().unwrap();
-    let programs = test.ancestors().map(|place| place.join("test-env/ripgrep/bin/rg"));
-    programs.into_iter().find(|program| program.exists())
-}
-
-#[expect(clippy::print_stderr, reason = "a test that proves nothing says so")]
-fn has_ripgrep() -> bool {
-    let found = ripgrep_program().is_some();
-    if !found {
-        eprintln!("skipped: there is no rg to compare with; run scripts/test-env.sh");
-    }
-    found
-}
-
 #[tokio::test]
 async fn finds_what_ripgrep_finds() {
-    if !has_ripgrep() {
+    if !ripgrep::is_installed() {
         return;
     }
     let workspace = tree();
@@ -178,7 +153,7 @@ async fn finds_what_ripgrep_finds() {
 
 #[tokio::test]
 async fn gitignore_counts_inside_a_repository_only() {
-    if !has_ripgrep() {
+    if !ripgrep::is_installed() {
         return;
     }
     let files = [(".gitignore", "a\n"), (".ignore", "b\n"), ("a", "x"), ("b", "x"), ("c", "x")];
@@ -397,87 +372,6 @@ async fn says_so_when_time_runs_out_and_stops_when_cancelled() {
 
     workspace.context().cancelled.cancel();
     assert_snapshot!(workspace.call(grep(), json!({"pattern": "x"})).await, @"Error: interrupted");
-}
-
-/// A random tree from a seed, with colliding names and ignore files of every kind.
-fn seeded(seed: u64) -> Workspace {
-    const RULES: [&str; 16] = [
-        "a",
-        "/a",
-        "d/",
-        "!a",
-        "d/a",
-        "**/b",
-        "*.x",
-        "!d/",
-        "/d/*",
-        "d/**",
-        "[ab]",
-        "!/e/a",
-        "e",
-        "*",
-        "!b",
-        "# no rule",
-    ];
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut below = move |limit: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        usize::try_from(state % limit as u64).unwrap()
-    };
-    let workspace = Workspace::new(&[]);
-    let mut directories = vec![String::new()];
-    for depth in 0..3 {
-        for parent in directories.clone() {
-            if parent.matches('/').count() == depth {
-                directories.extend(["d", "e"].map(|name| format!("{parent}{name}/")));
-            }
-        }
-    }
-    for directory in &directories {
-        for name in ["a", "b", "c.x"] {
-            workspace.write(&format!("{directory}{name}"), b"x\n");
-        }
-        if below(6) == 0 {
-            workspace.write(&format!("{directory}.git/HEAD"), b"");
-        }
-        for name in [".gitignore", ".ignore", ".rgignore", ".git/info/exclude"] {
-            if below(5) == 0 {
-                let rules: Vec<&str> = (0..=below(3)).map(|_| RULES[below(RULES.len())]).collect();
-                workspace.write(&format!("{directory}{name}"), rules.join("\n").as_bytes());
-            }
-        }
-    }
-    workspace
-}
-
-#[tokio::test]
-async fn ignore_files_count_as_for_ripgrep() {
-    if !has_ripgrep() {
-        return;
-    }
-    for seed in 0..60 {
-        let workspace = seeded(seed);
-        for glob in [None, Some("a"), Some("!b"), Some("/d/**")] {
-            let arguments = json!({"pattern": "x", "glob": glob});
-            let ours = sorted(&workspace.call(grep(), arguments).await);
-            let globs = glob.into_iter().flat_map(|glob| ["-g", glob]);
-            let flags: Vec<&str> = ["-l"].into_iter().chain(globs).chain(["x", "."]).collect();
-            let mut theirs = ripgrep(&workspace, &flags);
-            // The common arguments leave out `.git` with a glob, which a later glob overrides.
-            theirs.retain(|file| !file.contains(".git/"));
-            assert_eq!(ours, theirs, "seed {seed}, {glob:?}");
-        }
-        // Run ripgrep inside the directory: given a path, version 13 matches the rules above
-        // it wrongly.
-        for path in ["d", "d/e", "e/d/d"] {
-            let ours = sorted(&workspace.call(grep(), json!({"pattern": "x", "path": path})).await);
-            let theirs = ripgrep_in(&workspace.path(path), &["-l", "x", "."]);
-            let theirs: Vec<String> = theirs.iter().map(|file| format!("{path}/{file}")).collect();
-            assert_eq!(ours, theirs, "seed {seed}, {path}");
-        }
-    }
 }
 
 #[tokio::test]

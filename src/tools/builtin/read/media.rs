@@ -6,13 +6,14 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::panic;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::timeout;
 
 use crate::blocking::{DECODING, FILES};
-use crate::files::Fingerprint;
+use crate::files::{Fingerprint, MAX_KEPT_BYTES};
 use crate::tools::tool::{CallContext, PictureFormat, ToolError};
 use crate::workspace::{FileVersion, Target};
 
@@ -83,21 +84,31 @@ impl Media {
         let slot = DECODING.enter().await.map_err(ToolError::failed)?;
         let Self { file, version, path, real_path, .. } = self;
         let name = path.display().to_string();
-        let read = in_time(&name, FILES.run(move || read_whole(&file, version)));
-        let bytes = read.await?.map_err(ToolError::failed)?;
-        let bytes = bytes.map_err(|error| could_not_read(&name, &error))?;
-        let fingerprint = Fingerprint::from_bytes(version, &bytes);
-        context.session.read_state.saw(&real_path, fingerprint);
+        let session = Arc::clone(&context.session);
+        let read = move || {
+            let bytes = read_whole(&file, version)?;
+            let content = (bytes.len() <= MAX_KEPT_BYTES).then(|| bytes.to_vec().into());
+            let fingerprint = Fingerprint::from_bytes(version, &bytes);
+            session.read_state.saw(&real_path, fingerprint, content);
+            Ok(bytes)
+        };
+        let bytes = in_time(&name, FILES.run(read)).await?.map_err(ToolError::failed)?;
+        let bytes = bytes.map_err(|error: io::Error| could_not_read(&name, &error))?;
         let done = slot.spawn(move || work(&path, bytes)).await;
         done.unwrap_or_else(|error| panic::resume_unwind(error.into_panic()))
     }
 
     /// The open file. Its contents will be read by another process.
-    pub(super) fn into_file(self, context: &CallContext) -> (File, PathBuf) {
+    pub(super) async fn into_file(
+        self,
+        context: &CallContext,
+    ) -> Result<(File, PathBuf), ToolError> {
         // Its hash is not known, so that the identity of the file decides whether it is the same.
         let fingerprint = Fingerprint { version: self.version, hash: None };
-        context.session.read_state.saw(&self.real_path, fingerprint);
-        (self.file, self.path)
+        let (session, real_path) = (Arc::clone(&context.session), self.real_path);
+        let see = move || session.read_state.saw(&real_path, fingerprint, None);
+        FILES.run(see).await.map_err(ToolError::failed)?;
+        Ok((self.file, self.path))
     }
 }
 

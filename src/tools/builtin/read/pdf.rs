@@ -45,7 +45,7 @@ pub(super) async fn read(
         )));
     }
     let range = pages.map(range).transpose()?;
-    let (file, path) = media.into_file(context);
+    let (file, path) = media.into_file(context).await?;
     let size = file.metadata().map_err(|error| could_not_read(&shown(&path), &error))?.len();
     if size > MAX_FILE_BYTES {
         let limit = MAX_FILE_BYTES / 1_000_000;

@@ -254,8 +254,8 @@ impl<'w, V: FnMut(&Entry<'_>)> Worker<'w, V> {
     }
 
     fn visit(&mut self, directory: &Directory, name: &CStr, is_directory: bool) {
-        let relative = as_path(&self.path[self.walk.top.len() + 1..]);
         let (path, excluded) = (as_path(&self.path), &self.walk.excluded);
+        let relative = self.walk.relative(path);
         (self.visit)(&Entry { path, relative, is_directory, directory, name, excluded });
     }
 
