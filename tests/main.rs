@@ -26,3 +26,4 @@ mod startup;
 mod support;
 mod turn;
 mod upstream_faults;
+mod writes;
