@@ -15,6 +15,7 @@ use crate::workspace::{ContentState, FileVersion, ReplaceError, Target, TempFile
 pub(crate) mod encoding;
 pub(crate) mod line_ends;
 mod locks;
+pub mod measured;
 pub(crate) mod notebook;
 pub(crate) mod outside_changes;
 pub(crate) mod page;

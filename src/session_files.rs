@@ -85,6 +85,11 @@ impl SessionFiles {
         Ok(SessionFile { file, path, name, files: Arc::clone(self) })
     }
 
+    /// `tools.spill_bytes`.
+    pub(crate) fn max_bytes(&self) -> u64 {
+        self.max_bytes
+    }
+
     /// Where the file `stem.txt` is.
     pub(crate) fn path_of(&self, stem: &str) -> PathBuf {
         outputs_path(&self.state_dir, &self.session).join(format!("{stem}{SUFFIX}"))

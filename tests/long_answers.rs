@@ -3,7 +3,8 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -149,4 +150,80 @@ async fn another_session_reads_no_kept_answer() {
     let refused = &rounds_of(&upstream, &server, "other", &[&read]).await[0][0];
 
     assert!(refused.contains("state directory"), "{refused}");
+}
+
+/// The directory in which the server keeps what it has cut.
+fn directory_of(kept: &Path) -> &Path {
+    kept.parent().expect("a directory")
+}
+
+const SEARCH: &str = r#"{"pattern":"line","output_mode":"content","head_limit":0,"path":"#;
+
+/// A search of `file` whose answer is too long.
+fn search(file: &str) -> (&'static str, Value) {
+    ("Grep", serde_json::from_str(&format!("{SEARCH}\"{file}\"}}")).expect("an object"))
+}
+
+#[tokio::test]
+async fn a_kept_answer_that_is_gone_says_so() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).file("a.txt", &numbered(3000)).start().await;
+    let path = kept_in(&rounds_of(&upstream, &server, "one", &[&[search("a.txt")]]).await[0][0]);
+    fs::remove_file(&path).expect("it is there");
+
+    let read = ("Read", json!({ "file_path": path }));
+    let grep = ("Grep", json!({ "pattern": "x", "path": path }));
+    let told = rounds_of(&upstream, &server, "one", &[&[read, grep]]).await;
+
+    assert!(told[0].iter().all(|answer| answer.starts_with("Error: ")), "{told:?}");
+    assert!(told[0].iter().all(|answer| answer.contains("is no longer kept")), "{told:?}");
+}
+
+#[tokio::test]
+async fn nothing_is_written_through_a_link_in_the_place_of_the_directory() {
+    let upstream = Upstream::start();
+    let builder = Server::builder(&upstream);
+    let server =
+        builder.file("a.txt", &numbered(3000)).file("b.txt", &numbered(2999)).start().await;
+    let path = kept_in(&rounds_of(&upstream, &server, "one", &[&[search("a.txt")]]).await[0][0]);
+    let outside = server.workspace().join("outside");
+    fs::create_dir(&outside).expect("a new directory");
+    fs::remove_dir_all(directory_of(&path)).expect("it is there");
+    symlink(&outside, directory_of(&path)).expect("a new link");
+
+    let told = rounds_of(&upstream, &server, "one", &[&[search("b.txt")]]).await;
+
+    let answer = &told[0][0];
+    assert!(answer.contains("the whole text could not be kept: "), "{answer}");
+    assert!(answer.ends_with("to go on, or narrow the search)"), "{answer}");
+    assert_eq!(fs::read_dir(&outside).expect("a directory").count(), 0);
+}
+
+#[tokio::test]
+async fn a_linked_file_in_the_place_of_a_kept_answer_is_not_read() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).file("a.txt", &numbered(3000)).start().await;
+    let path = kept_in(&rounds_of(&upstream, &server, "one", &[&[search("a.txt")]]).await[0][0]);
+    fs::remove_file(&path).expect("it is there");
+    symlink("/etc/passwd", &path).expect("a new link");
+
+    let read = ("Read", json!({ "file_path": path }));
+    let told = rounds_of(&upstream, &server, "one", &[&[read, search("a.txt")]]).await;
+
+    assert!(told[0][0].starts_with("Error: ") && !told[0][0].contains("root:"), "{told:?}");
+    assert!(told[0][1].contains("the whole text could not be kept: "), "{told:?}");
+}
+
+#[tokio::test]
+async fn the_oldest_kept_answer_makes_room_for_a_new_one() {
+    let upstream = Upstream::start();
+    let builder = Server::builder(&upstream).config("tools.spill_bytes", "\"100KiB\"");
+    let server =
+        builder.file("a.txt", &numbered(3000)).file("b.txt", &numbered(2999)).start().await;
+
+    let told =
+        rounds_of(&upstream, &server, "one", &[&[search("a.txt")], &[search("b.txt")]]).await;
+
+    let (first, second) = (kept_in(&told[0][0]), kept_in(&told[1][0]));
+    assert!(!first.exists() && second.exists(), "{first:?} {second:?}");
 }

@@ -9,6 +9,7 @@ mod client;
 mod documents;
 mod footprint;
 mod judging;
+mod known_files;
 mod pass_through;
 mod process;
 mod report;
@@ -84,11 +85,12 @@ async fn sandbox() -> ExitCode {
     report.print()
 }
 
-/// Runs the rows of pictures and documents alone.
+/// Runs the rows of pictures, documents and known files alone.
 #[tokio::main]
 async fn documents() -> ExitCode {
     let upstream = Upstream::start().await;
     let mut report = Report::default();
+    known_files::measure(&mut report);
     documents::measure(&upstream, &mut report).await;
     report.print()
 }
@@ -114,6 +116,7 @@ async fn bench() -> ExitCode {
     sessions::measure(&upstream, &mut report).await;
     searches::measure(&upstream, &mut report).await;
     documents::measure(&upstream, &mut report).await;
+    known_files::measure(&mut report);
     judging::measure(&mut report).await;
     report.print()
 }

@@ -35,6 +35,9 @@ async fn keep(body: String, files: Arc<SessionFiles>) -> Kept {
 /// Writes the body into a file that is named after what it holds: an answer that comes again is
 /// kept once, and reads the same to the model.
 fn write(body: &str, files: &Arc<SessionFiles>) -> io::Result<Kept> {
+    if files.max_bytes() < body.len() as u64 {
+        return Err(io::Error::other("it is longer than tools.spill_bytes"));
+    }
     let hash = blake3::hash(body.as_bytes()).to_hex();
     let stem = format!("{KIND}_{}", &hash[..DIGITS]);
     let mut created = match files.create(&stem, body.len() as u64) {
@@ -72,5 +75,7 @@ mod tests {
         assert_ne!(write("other", &files).unwrap(), Kept::At(path.clone()));
         fs::write(&path, "changed").unwrap();
         assert!(write("body", &files).is_err());
+        let too_long = write(&"x".repeat(1001), &files).unwrap_err();
+        assert_eq!(too_long.to_string(), "it is longer than tools.spill_bytes");
     }
 }

@@ -73,6 +73,17 @@ impl Current {
     }
 }
 
+impl Current {
+    pub(crate) fn is_version(&self, version: FileVersion) -> bool {
+        self.fingerprint.version == version
+    }
+
+    /// Records that the model has seen some of it.
+    pub(crate) fn seen_by(self, known: &ReadState, path: &Path) {
+        known.saw(path, self.fingerprint, self.content);
+    }
+}
+
 impl OutsideChanges {
     /// Adds a file that is no longer there.
     pub(crate) fn gone(&mut self, known: &ReadState, path: &Path) {

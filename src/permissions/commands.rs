@@ -33,6 +33,7 @@ mod matching;
 mod operands;
 mod part;
 mod pattern;
+mod plain_read;
 mod reach;
 mod read_only;
 mod removals;

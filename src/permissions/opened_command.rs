@@ -93,6 +93,15 @@ impl OpenedCommand {
         !self.analysis.removals.is_empty()
     }
 
+    /// The file that the command shows as it is, with every link resolved, if it does nothing
+    /// else.
+    pub(crate) fn plainly_read(&self) -> Option<&Path> {
+        let CommandAnalysis { parsed, files, unknown, .. } = &self.analysis;
+        let parsed = parsed.as_ref().ok()?;
+        let ([file], []) = (&files[..], &unknown[..]) else { return None };
+        (parsed.is_plain_read() && file.is_read()).then_some(file.leads_to())
+    }
+
     /// What speaks against it, the gravest first, for the person who approves.
     pub(super) fn risks(&self) -> &[Risk] {
         &self.analysis.risks

@@ -117,6 +117,11 @@ impl CommandFile {
         &self.real
     }
 
+    /// Whether it is a file that is read, and none of the server's own.
+    pub(in crate::permissions) fn is_read(&self) -> bool {
+        !self.is_written() && !self.is_directory && self.own_state == OwnState::Elsewhere
+    }
+
     pub(in crate::permissions) fn is_directory(&self) -> bool {
         self.is_directory
     }
