@@ -48,6 +48,22 @@ pub(crate) static SEARCHES: Pool = Pool::new(
     },
 );
 
+/// Decodes pictures and notebooks, which takes several times the memory of their files. So a
+/// slow piece of work is not replaced.
+pub(crate) static DECODING: Pool = Pool::new(
+    "pictures and notebooks",
+    Size { at_once: 2, stuck: 0, threads_each: 1, waiting: 64, max_wait: DECODING_WAIT },
+);
+
+/// Waits for processes that read documents. Each may take a gibibyte of memory.
+pub(crate) static DOCUMENTS: Pool = Pool::new(
+    "documents",
+    Size { at_once: 2, stuck: 0, threads_each: 1, waiting: 64, max_wait: DECODING_WAIT },
+);
+
+/// Longer than the time limit of one such piece of work.
+const DECODING_WAIT: Duration = Duration::from_secs(60);
+
 /// The most threads of one search. More make it hardly faster: they wait for the disk or for
 /// each other.
 pub(crate) const MAX_THREADS_OF_A_SEARCH: usize = 8;

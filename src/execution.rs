@@ -4,5 +4,6 @@
 pub(crate) mod ask;
 pub(crate) mod fitting;
 pub(crate) mod pipeline;
+pub(crate) mod reminders;
 pub(crate) mod schedule;
 pub(crate) mod scheduler;

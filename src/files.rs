@@ -6,17 +6,23 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use self::locks::Locks;
-pub(crate) use self::read_state::{Fingerprint, ReadState, ShownLines};
+pub(crate) use self::read_state::{
+    Fingerprint, Found, MAX_KEPT_BYTES, ReadState, RoundDigest, ShownLines, Suspect,
+};
 use self::settings_guard::SettingsGuard;
 use crate::workspace::{ContentState, FileVersion, ReplaceError, Target, TempFiles};
 
 pub(crate) mod encoding;
 pub(crate) mod line_ends;
 mod locks;
+pub(crate) mod notebook;
+pub(crate) mod outside_changes;
 pub(crate) mod page;
 pub(crate) mod patch;
+pub(crate) mod pdf;
 mod read_state;
 pub(crate) mod settings_guard;
+pub(crate) mod watcher;
 
 /// The largest file that can be edited. An edit holds a few copies of the file in memory.
 pub(crate) const MAX_EDITED_BYTES: usize = 64 << 20;
@@ -106,7 +112,9 @@ impl Files {
             let (bytes, answer) = changed(target, known, cancelled, current.as_ref(), change)?;
             let before = current.map(|current| current.fingerprint.version);
             let version = self.put(target, &bytes, before)?;
-            known.wrote(target.real_path(), Fingerprint::from_bytes(version, &bytes));
+            let fingerprint = Fingerprint::from_bytes(version, &bytes);
+            let content = (bytes.len() <= MAX_KEPT_BYTES).then(|| bytes.into());
+            known.wrote(target.real_path(), fingerprint, content);
             Ok(answer)
         })
     }

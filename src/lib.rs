@@ -84,3 +84,7 @@ pub use processes::measured as measured_commands;
 
 // Runs this process as the supervisor of a command, if it was started as one.
 pub use processes::supervisor::supervise_if_asked;
+
+// Runs this process as a reader of a PDF file, if it was started as one.
+#[cfg(feature = "pdf")]
+pub use files::pdf::extract_if_asked;

@@ -1,5 +1,5 @@
-//! Starts the program: as the supervisor of a command where it was started as one, otherwise
-//! with its command line.
+//! Starts the program: as the supervisor of a command or the reader of a file where it was started
+//! as one, otherwise with its command line.
 
 use std::process::ExitCode;
 
@@ -16,6 +16,10 @@ fn main() -> ExitCode {
     // This must come first: a supervisor forks, and a fork is safe only while the process has
     // one thread.
     if let Some(code) = toolhand::supervise_if_asked() {
+        return code;
+    }
+    #[cfg(feature = "pdf")]
+    if let Some(code) = toolhand::extract_if_asked() {
         return code;
     }
     toolhand::commands::run()

@@ -31,6 +31,7 @@ pub(crate) mod test_support;
 #[cfg(test)]
 mod tests;
 mod tree;
+pub(crate) mod worker;
 
 pub(crate) use command_state::EndCause;
 pub(crate) use environment::{Environment, is_forbidden};

@@ -21,6 +21,7 @@ pub(crate) mod message;
 mod open_approvals;
 pub(crate) mod pairs;
 pub(crate) mod pending_names;
+mod preface;
 mod prompt_hooks;
 pub(crate) mod record;
 pub(crate) mod recorder;
@@ -52,6 +53,7 @@ use self::running::Running;
 use crate::agent::prompt;
 use crate::agent::turn::ModelRefusals;
 use crate::agent::{ModelRule, TurnSettings};
+use crate::files::watcher::Watcher;
 use crate::hooks::Hooks;
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::Permissions;
@@ -81,6 +83,8 @@ pub(crate) struct Sessions {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) running: Arc<Running>,
     pub(crate) directories: SessionDirectories,
+    /// Marks files that the sessions know and something else changes.
+    pub(crate) watcher: Arc<Watcher>,
     pub(crate) names: PendingNames,
     pub(crate) prompts: prompt::Prompts,
     pub(crate) recorders: Recorders,

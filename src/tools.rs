@@ -5,6 +5,7 @@ pub(crate) mod builtin;
 mod change_preview;
 pub(crate) mod definition;
 mod disk;
+pub(crate) mod picture;
 pub(crate) mod question;
 pub(crate) mod schema;
 pub(crate) mod settings;

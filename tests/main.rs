@@ -2,10 +2,12 @@
 
 mod architecture;
 mod ask;
+mod changed_files;
 mod cli;
 mod commands;
 mod crash;
 mod demo;
+mod documents;
 mod frontends;
 mod hooks;
 mod hostile;

@@ -6,6 +6,7 @@
 //! for comparison is another program.
 
 mod client;
+mod documents;
 mod footprint;
 mod judging;
 mod pass_through;
@@ -29,8 +30,11 @@ use upstream::Upstream;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    // The server re-executes itself to supervise commands, which must come first.
+    // The server re-executes itself for commands and documents, which must come first.
     if let Some(code) = toolhand::supervise_if_asked() {
+        return code;
+    }
+    if let Some(code) = toolhand::extract_if_asked() {
         return code;
     }
     match std::env::args().nth(1).as_deref() {
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
         Some("sessions") => sessions(),
         Some("judging") => judging(),
         Some("sandbox") => sandbox(),
+        Some("documents") => documents(),
         _ => bench(),
     }
 }
@@ -79,6 +84,15 @@ async fn sandbox() -> ExitCode {
     report.print()
 }
 
+/// Runs the rows of pictures and documents alone.
+#[tokio::main]
+async fn documents() -> ExitCode {
+    let upstream = Upstream::start().await;
+    let mut report = Report::default();
+    documents::measure(&upstream, &mut report).await;
+    report.print()
+}
+
 /// Runs the rows of Grep and Glob alone, also for another server's program if one is
 /// named.
 #[tokio::main]
@@ -99,6 +113,7 @@ async fn bench() -> ExitCode {
     turns::measure(&upstream, &mut report).await;
     sessions::measure(&upstream, &mut report).await;
     searches::measure(&upstream, &mut report).await;
+    documents::measure(&upstream, &mut report).await;
     judging::measure(&mut report).await;
     report.print()
 }

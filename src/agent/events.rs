@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -10,6 +11,7 @@ use super::record::Asked;
 use super::size_estimate;
 use crate::errors::{ApiError, ErrorCode};
 use crate::execution::ask::About;
+use crate::execution::pipeline::ToolResult;
 use crate::ids::TurnId;
 use crate::openai::chunk::{CallKind, FinishReason, RawMembers, WholeAnswer};
 use crate::openai::usage::Usage;
@@ -93,6 +95,38 @@ pub(crate) struct ToolEnd {
     /// The first line of the answer, if it is an error.
     pub(crate) error: Option<String>,
     pub(crate) structured: Structured,
+    pub(crate) attachments: Attachments,
+}
+
+/// What belongs to an answer besides its text. The model has it, and clients are told of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Attachments {
+    /// The file that holds the whole of an answer that was cut.
+    pub(crate) spill_path: Option<String>,
+    pub(crate) pictures: Vec<AttachedPicture>,
+}
+
+/// A picture without its bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct AttachedPicture {
+    pub(crate) media_type: &'static str,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    /// Its size.
+    pub(crate) bytes: usize,
+}
+
+impl Attachments {
+    pub(crate) fn of_result(result: &ToolResult) -> Self {
+        let spill_path = result.text.kept_at().map(|path| path.to_string_lossy().into_owned());
+        let pictures = result.pictures.iter().map(|picture| AttachedPicture {
+            media_type: picture.format.media_type(),
+            width: picture.width,
+            height: picture.height,
+            bytes: picture.bytes.len(),
+        });
+        Self { spill_path, pictures: pictures.collect() }
+    }
 }
 
 /// A call's main argument, for people: at most 400 characters.
@@ -285,6 +319,7 @@ impl TurnEvent {
                     chars,
                     error,
                     structured,
+                    attachments,
                 } = &**end;
                 Self::ToolEnded(Box::new(ToolEnd {
                     call_id: call_id.clone(),
@@ -296,6 +331,7 @@ impl TurnEvent {
                     chars: *chars,
                     error: error.clone(),
                     structured: structured.left_out(),
+                    attachments: attachments.clone(),
                 }))
             }
             event => event.clone(),
@@ -399,6 +435,7 @@ mod tests {
             chars: 0,
             error: Some("e".repeat(200)),
             structured: Structured::new(structured),
+            attachments: Attachments::default(),
         }))
     }
 

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::errors::ApiError;
 use crate::execution::ask::{About, Ask, Question};
+use crate::files::RoundDigest;
 use crate::ids::ApprovalId;
 
 /// Commits the entries of one turn, in order. `sessions` implements it.
@@ -85,6 +86,15 @@ pub(crate) struct RecordedRound {
     /// The name of the model that wrote it; its reasoning is sent to no other.
     pub(crate) model: String,
     pub(crate) has_reasoning: bool,
+}
+
+impl RecordedRound {
+    /// Tells it from other rounds, by its bytes.
+    pub(crate) fn digest(&self) -> RoundDigest {
+        let hash = blake3::hash(self.messages.as_bytes());
+        let [first, ..] = hash.as_bytes().as_chunks::<8>().0 else { return 0 };
+        RoundDigest::from_le_bytes(*first)
+    }
 }
 
 /// The transcript up to some turn in a shorter form.

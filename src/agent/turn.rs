@@ -25,6 +25,7 @@ use super::state::{Event, FinishedRound, TurnEffect, TurnStart, TurnState};
 use crate::errors::ApiError;
 use crate::execution::fitting;
 use crate::execution::pipeline::Pipeline;
+use crate::execution::reminders;
 use crate::execution::schedule::Position;
 use crate::hooks::HookOutcome;
 use crate::memory_budget::Reservation;
@@ -263,10 +264,12 @@ impl Driver {
                 self.stopping = Some(asking.boxed());
             }
             TurnEffect::FinishRound { answers, max_body } => {
-                self.finishing =
-                    Some(finish_round(answers, max_body, self.context.clone()).boxed());
+                let (pipeline, context) = (Arc::clone(&self.pipeline), self.context.clone());
+                self.finishing = Some(finish_round(answers, max_body, pipeline, context).boxed());
             }
-            TurnEffect::Shown(lines) => self.context.session.read_state.showed(lines),
+            TurnEffect::Shown { lines, round } => {
+                self.context.session.read_state.showed(lines, round);
+            }
             TurnEffect::ForgetShown => self.context.session.read_state.forget_shown(),
             TurnEffect::Record(entry) => self.records.push_back(self.recorder.commit(entry)),
             TurnEffect::Commit(entry) => self.commit(entry),
@@ -374,12 +377,14 @@ async fn ended<T>(under_way: &mut Option<BoxFuture<'static, T>>) -> T {
 async fn finish_round(
     mut answers: Vec<(Position, AnswerText)>,
     max_body: usize,
+    pipeline: Arc<Pipeline>,
     context: CallContext,
 ) -> FinishedRound {
     for (_, text) in &mut answers {
         fitting::fit(text, max_body, &context.session).await;
     }
-    FinishedRound { answers, reminder: None }
+    let reminder = reminders::gather(&pipeline.permissions, &context.session).await;
+    FinishedRound { answers, reminder }
 }
 
 /// Waits for a record that could not be committed. Cancel-safe.

@@ -125,6 +125,7 @@ fn sessions(
         memory_budget: services.memory_budget.clone(),
         store: Arc::clone(store),
         running: Arc::clone(running),
+        watcher: Arc::default(),
         directories: SessionDirectories::new(
             &config.server.state_dir,
             config.tools.spill_bytes as u64,

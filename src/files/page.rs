@@ -6,6 +6,7 @@ use memchr::memchr_iter;
 use tokio_util::sync::CancellationToken;
 
 use super::encoding::{Binary, Encoding, Newline, SAMPLE_BYTES};
+use super::read_state::{Content, MAX_KEPT_BYTES};
 
 /// Bytes of one page.
 const BUDGET_BYTES: usize = 256 << 10;
@@ -34,6 +35,8 @@ pub(crate) struct Page {
     pub(crate) total: Total,
     /// The hash of the whole contents, if the file was read to its end.
     pub(crate) hash: Option<blake3::Hash>,
+    /// The whole contents, if they are short enough to be kept.
+    pub(crate) content: Option<Content>,
 }
 
 /// How many lines a file has.
@@ -106,6 +109,8 @@ struct Scan {
     wanted: Wanted,
     newline: Newline,
     hasher: blake3::Hasher,
+    /// All bytes so far, while they are few.
+    content: Option<Vec<u8>>,
     fed: u64,
     /// Lines that have ended.
     ended: u64,
@@ -123,6 +128,7 @@ impl Scan {
             wanted,
             newline,
             hasher: blake3::Hasher::new(),
+            content: Some(Vec::new()),
             fed: 0,
             ended: 0,
             is_in_line: false,
@@ -141,6 +147,11 @@ impl Scan {
         self.fed += chunk.len() as u64;
         if self.fed <= COUNTED_BYTES {
             self.hasher.update(chunk);
+        }
+        self.content =
+            self.content.take().filter(|content| content.len() + chunk.len() <= MAX_KEPT_BYTES);
+        if let Some(content) = &mut self.content {
+            content.extend_from_slice(chunk);
         }
         let mut start = 0;
         for end in line_ends(chunk, self.newline) {
@@ -191,13 +202,15 @@ impl Scan {
         if is_only_mark {
             (self.lines, self.page) = (0, Vec::new());
         }
+        let is_whole_content = is_whole && self.fed <= COUNTED_BYTES;
         Page {
             encoding,
             bytes: self.page,
             first: self.wanted.first,
             lines: self.lines,
             total: if is_whole { Total::Exactly(seen) } else { Total::MoreThan(self.ended) },
-            hash: (is_whole && self.fed <= COUNTED_BYTES).then(|| self.hasher.finalize()),
+            hash: is_whole_content.then(|| self.hasher.finalize()),
+            content: self.content.filter(|_| is_whole_content).map(Content::from),
         }
     }
 }

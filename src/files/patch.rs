@@ -107,7 +107,7 @@ pub(crate) fn preview(hunks: &[Hunk]) -> String {
     preview
 }
 
-fn lines_of(hunks: &[Hunk]) -> Vec<String> {
+pub(super) fn lines_of(hunks: &[Hunk]) -> Vec<String> {
     hunks
         .iter()
         .flat_map(|hunk| std::iter::once(hunk.header()).chain(hunk.lines.iter().cloned()))

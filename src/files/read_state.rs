@@ -1,12 +1,15 @@
 //! Remembers which files and lines a session has read, so that no file is edited unread.
 
+mod changes;
 mod saved;
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+pub(crate) use self::changes::{Found, Suspect};
+use super::watcher::Marks;
 use crate::sync;
 use crate::workspace::FileVersion;
 
@@ -18,6 +21,12 @@ const MAX_FILES: usize = 4096;
 /// again.
 const MAX_PAGES: usize = 64;
 
+/// The contents of a longer file are not kept.
+pub(crate) const MAX_KEPT_BYTES: usize = 1 << 20;
+
+/// Contents that are kept of all files together, for showing what has changed.
+const MAX_CONTENT_BYTES: usize = 16 << 20;
+
 /// One state of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fingerprint {
@@ -26,10 +35,15 @@ pub(crate) struct Fingerprint {
     pub(crate) hash: Option<blake3::Hash>,
 }
 
+/// The whole contents of a file that is short enough to be kept.
+pub(crate) type Content = Arc<[u8]>;
+
 /// The files that the model has seen, by their path with every link resolved.
 #[derive(Debug, Default)]
 pub(crate) struct ReadState {
     known: Mutex<Known>,
+    /// Tells which of them may have changed.
+    marks: Option<Arc<dyn Marks>>,
 }
 
 #[derive(Debug, Default)]
@@ -37,15 +51,31 @@ struct Known {
     files: HashMap<PathBuf, KnownFile>,
     /// Counts the uses of `files`, to find the least recently used one.
     clock: u64,
+    /// The bytes of all contents that are kept.
+    content_bytes: usize,
 }
 
 #[derive(Debug)]
 struct KnownFile {
     fingerprint: Fingerprint,
-    /// Lines that answers of closed rounds show whole.
-    shown: Vec<RangeInclusive<u64>>,
+    content: Option<Content>,
+    shown: Vec<Page>,
+    /// The state that the model was told the file has, without its contents.
+    told: Option<Found>,
+    /// When it was compared with the disk, on the clock of the marks.
+    compared: u64,
     used: u64,
 }
+
+/// Lines that an answer of a closed round shows whole.
+#[derive(Clone, Debug)]
+struct Page {
+    lines: RangeInclusive<u64>,
+    round: RoundDigest,
+}
+
+/// Tells the round in which lines were shown from every other.
+pub(crate) type RoundDigest = u64;
 
 /// Lines of a file that an answer shows whole.
 #[derive(Clone, Debug)]
@@ -63,7 +93,7 @@ impl Fingerprint {
 
     /// Compares the hashes if both are known, else the identities. Times are not enough: a file
     /// can be rewritten within one tick of its clock, and touched without being changed.
-    fn is_same_content(&self, other: &Self) -> bool {
+    pub(super) fn is_same_content(&self, other: &Self) -> bool {
         match (self.hash, other.hash) {
             (Some(mine), Some(theirs)) => mine == theirs,
             _ => self.version == other.version,
@@ -77,19 +107,31 @@ impl ReadState {
         self.lock().files.is_empty()
     }
 
-    /// Records that the model has seen some of the file.
-    pub(crate) fn saw(&self, path: &Path, fingerprint: Fingerprint) {
+    /// Finds changes by these marks.
+    pub(crate) fn watched_by(self, marks: Arc<dyn Marks>) -> Self {
+        Self { marks: Some(marks), ..self }
+    }
+
+    /// Finds changes by the marks that `other` goes by.
+    pub(crate) fn marked_like(self, other: &Self) -> Self {
+        Self { marks: other.marks.clone(), ..self }
+    }
+
+    /// Records that the model has seen some of the file. Talks to the kernel.
+    pub(crate) fn saw(&self, path: &Path, fingerprint: Fingerprint, content: Option<Content>) {
+        let compared = self.watch(path);
         let mut known = self.lock();
         let file = known.file(path, fingerprint);
         if !file.fingerprint.is_same_content(&fingerprint) {
             file.shown.clear();
         }
-        file.fingerprint = fingerprint;
+        file.found(fingerprint, compared);
+        known.keep(path, content);
     }
 
     /// Records which lines the answers of a round show. This is known when the round is closed:
     /// its limit may cut them.
-    pub(crate) fn showed(&self, lines: Vec<ShownLines>) {
+    pub(crate) fn showed(&self, lines: Vec<ShownLines>, round: RoundDigest) {
         let mut known = self.lock();
         for ShownLines { path, fingerprint, lines } in lines {
             // Another call of the round may have written the file since.
@@ -99,23 +141,38 @@ impl ReadState {
                 if file.shown.len() == MAX_PAGES {
                     file.shown.remove(0);
                 }
-                file.shown.push(lines);
+                file.shown.push(Page { lines, round });
             }
         }
     }
 
     /// Records that the model wrote the file. It knows the contents, but has not seen the new
-    /// line numbers.
-    pub(crate) fn wrote(&self, path: &Path, fingerprint: Fingerprint) {
+    /// line numbers. Talks to the kernel.
+    pub(crate) fn wrote(&self, path: &Path, fingerprint: Fingerprint, content: Option<Content>) {
+        let compared = self.watch(path);
         let mut known = self.lock();
         let file = known.file(path, fingerprint);
-        file.fingerprint = fingerprint;
         file.shown.clear();
+        file.found(fingerprint, compared);
+        known.keep(path, content);
     }
 
     /// The model no longer has what it was shown. It may still edit what it knows.
     pub(crate) fn forget_shown(&self) {
         self.lock().files.values_mut().for_each(|file| file.shown.clear());
+    }
+
+    /// Forgets what other rounds than these have shown: they no longer go upstream. The model
+    /// may still edit what it knows.
+    pub(crate) fn retain_shown(&self, is_sent: impl Fn(RoundDigest) -> bool) {
+        for file in self.lock().files.values_mut() {
+            file.shown.retain(|page| is_sent(page.round));
+        }
+    }
+
+    /// Whether any lines count as shown.
+    pub(crate) fn has_shown(&self) -> bool {
+        self.lock().files.values().any(|file| !file.shown.is_empty())
     }
 
     /// Whether the model knows the file in this state. `None` if it never saw the file.
@@ -135,6 +192,14 @@ impl ReadState {
         })
     }
 
+    /// Watches the directory of a file, and returns the time.
+    fn watch(&self, path: &Path) -> u64 {
+        let (Some(marks), Some(directory)) = (&self.marks, path.parent()) else { return 0 };
+        let now = marks.now();
+        marks.watch(directory);
+        now
+    }
+
     fn lock(&self) -> MutexGuard<'_, Known> {
         sync::lock(&self.known)
     }
@@ -145,22 +210,52 @@ impl Known {
         if self.files.len() == MAX_FILES && !self.files.contains_key(path) {
             let oldest = self.files.iter().min_by_key(|(_, file)| file.used);
             if let Some(oldest) = oldest.map(|(path, _)| path.clone()) {
-                self.files.remove(&oldest);
+                let forgotten = self.files.remove(&oldest);
+                self.content_bytes -= forgotten.map_or(0, |file| file.content_bytes());
             }
         }
         self.clock += 1;
-        let file = self.files.entry(path.to_owned()).or_insert_with(|| KnownFile {
-            fingerprint,
-            shown: Vec::new(),
-            used: 0,
-        });
+        let file = self.files.entry(path.to_owned()).or_insert_with(|| KnownFile::new(fingerprint));
         file.used = self.clock;
         file
     }
+
+    /// Keeps the contents of a known file. Forgets those of the files used longest ago when there
+    /// is too much.
+    fn keep(&mut self, path: &Path, content: Option<Content>) {
+        let Some(file) = self.files.get_mut(path) else { return };
+        self.content_bytes -= file.content_bytes();
+        file.content = content.filter(|content| content.len() <= MAX_KEPT_BYTES);
+        self.content_bytes += file.content_bytes();
+        while self.content_bytes > MAX_CONTENT_BYTES {
+            let kept = self.files.values_mut().filter(|file| file.content.is_some());
+            let Some(oldest) = kept.min_by_key(|file| file.used) else { return };
+            self.content_bytes -= oldest.content_bytes();
+            oldest.content = None;
+        }
+    }
 }
 
-fn covers(shown: &[RangeInclusive<u64>], lines: &RangeInclusive<u64>) -> bool {
-    let mut shown: Vec<_> = shown.iter().collect();
+impl KnownFile {
+    fn new(fingerprint: Fingerprint) -> Self {
+        let (content, shown, told) = (None, Vec::new(), None);
+        Self { fingerprint, content, shown, told, compared: 0, used: 0 }
+    }
+
+    /// The file was found in this state, which the model knows.
+    fn found(&mut self, fingerprint: Fingerprint, compared: u64) {
+        self.fingerprint = fingerprint;
+        self.told = None;
+        self.compared = compared;
+    }
+
+    fn content_bytes(&self) -> usize {
+        self.content.as_ref().map_or(0, |content| content.len())
+    }
+}
+
+fn covers(shown: &[Page], lines: &RangeInclusive<u64>) -> bool {
+    let mut shown: Vec<_> = shown.iter().map(|page| &page.lines).collect();
     shown.sort_by_key(|lines| *lines.start());
     let mut next = *lines.start();
     for lines in shown {
@@ -184,10 +279,10 @@ mod tests {
     fn knows_what_it_saw_or_wrote() {
         let (state, path) = (ReadState::default(), Path::new("/a"));
         assert_eq!(state.knows(path, &fingerprint("one")), None);
-        state.saw(path, fingerprint("one"));
+        state.saw(path, fingerprint("one"), None);
         assert_eq!(state.knows(path, &fingerprint("one")), Some(true));
         assert_eq!(state.knows(path, &fingerprint("two")), Some(false));
-        state.wrote(path, fingerprint("two"));
+        state.wrote(path, fingerprint("two"), None);
         assert_eq!(state.knows(path, &fingerprint("two")), Some(true));
     }
 
@@ -197,17 +292,19 @@ mod tests {
         let page =
             |lines| ShownLines { path: path.to_owned(), fingerprint: fingerprint("one"), lines };
         let shown = |lines| state.was_shown(&page(lines));
-        state.saw(path, fingerprint("one"));
+        state.saw(path, fingerprint("one"), None);
         assert!(!shown(11..=20), "the same round");
-        state.showed(vec![page(11..=20)]);
+        state.showed(vec![page(11..=20)], 1);
         assert!(shown(11..=20) && shown(12..=15));
         assert!(!shown(5..=15));
-        state.showed(vec![page(1..=10)]);
+        state.showed(vec![page(1..=10)], 2);
         assert!(shown(5..=15), "from two pages");
-        state.wrote(path, fingerprint("one"));
+        state.retain_shown(|round| round == 2);
+        assert!(shown(5..=10) && !shown(5..=15), "the first page is sent no more");
+        state.wrote(path, fingerprint("one"), None);
         assert!(!shown(5..=15));
-        state.wrote(path, fingerprint("two"));
-        state.showed(vec![page(1..=10)]);
+        state.wrote(path, fingerprint("two"), None);
+        state.showed(vec![page(1..=10)], 2);
         assert!(!shown(1..=10), "written in the same round");
     }
 
@@ -215,9 +312,25 @@ mod tests {
     fn forgets_the_file_used_longest_ago() {
         let state = ReadState::default();
         for number in 0..=MAX_FILES {
-            state.saw(Path::new(&format!("/{number}")), fingerprint("x"));
+            state.saw(Path::new(&format!("/{number}")), fingerprint("x"), None);
         }
         assert!(!state.has_seen(Path::new("/0")));
         assert!(state.has_seen(Path::new("/1")));
+    }
+
+    #[test]
+    fn forgets_the_oldest_contents_and_keeps_the_fingerprints() {
+        let state = ReadState::default();
+        let content: Content = vec![b'x'; MAX_KEPT_BYTES].into();
+        let name = |number: usize| PathBuf::from(format!("/{number}"));
+        for number in 0..=MAX_CONTENT_BYTES / MAX_KEPT_BYTES {
+            state.saw(&name(number), fingerprint("x"), Some(Arc::clone(&content)));
+        }
+        let kept = |number| state.lock().files[&name(number)].content.is_some();
+        assert!(!kept(0) && kept(1) && state.has_seen(&name(0)));
+        assert_eq!(state.lock().content_bytes, MAX_CONTENT_BYTES);
+        let long: Content = vec![b'x'; MAX_KEPT_BYTES + 1].into();
+        state.saw(&name(1), fingerprint("x"), Some(long));
+        assert!(!kept(1));
     }
 }

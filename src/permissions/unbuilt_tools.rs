@@ -18,8 +18,7 @@ enum Takes {
 use Takes::{Domain, Name, Nothing, Path};
 
 /// Name, aliases, and what its rules take.
-const TOOLS: [(&str, &[&str], Takes); 40] = [
-    ("NotebookEdit", &[], Path),
+const TOOLS: [(&str, &[&str], Takes); 39] = [
     ("TaskOutput", &["BashOutput", "AgentOutputTool", "get_background_task"], Nothing),
     ("TaskStop", &["KillShell", "KillBash"], Nothing),
     ("ListTasks", &["list_background_tasks"], Nothing),
@@ -205,12 +204,12 @@ mod tests {
     #[test]
     fn subagents_skills_and_paths_have_their_specifiers() {
         for (tool, specifier) in
-            [("Task", "Explore"), ("Agent", "*"), ("Skill", "review"), ("NotebookEdit", "*.ipynb")]
+            [("Task", "Explore"), ("Agent", "*"), ("Skill", "review"), ("NotebookRead", "*.ipynb")]
         {
             assert_eq!(check(tool, Some(specifier), "allow"), Ok(()), "{tool}");
         }
         assert!(check("Task", Some(" "), "allow").is_err());
-        assert!(check("NotebookEdit", Some("../x"), "deny").is_err());
+        assert!(check("NotebookRead", Some("../x"), "deny").is_err());
         assert_eq!(check("TodoWrite", Some("x"), "deny"), Err("takes none".to_owned()));
     }
 }

@@ -27,6 +27,7 @@ use super::output::Capture;
 use super::probe::Targets;
 use super::protocol::{self, Exit, FinalDirectory, Job, LaunchStep, Order};
 use super::supervisor;
+use super::worker::Workers;
 
 /// The capacity of a pipe.
 const READ_BYTES: usize = 64 << 10;
@@ -143,6 +144,11 @@ impl Runner {
     #[cfg(test)]
     pub(super) fn with_bwrap(self, bwrap: PathBuf) -> Self {
         Self { entrance: Arc::new(Entrance::among(vec![bwrap], &self.supervisor)), ..self }
+    }
+
+    /// Starts the same program for other work.
+    pub(crate) fn workers(&self) -> Workers {
+        Workers::new(&self.supervisor)
     }
 
     pub(super) fn environment(&self) -> &Environment {

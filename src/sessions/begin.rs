@@ -159,7 +159,7 @@ impl Sessions {
         approvals: &[ApprovalRow],
     ) -> Result<Option<Prepared>, ApiError> {
         let is_decided = is_decided(&resolved, approvals);
-        let state = resolved.recall(request.server_history);
+        let state = resolved.recall();
         let may_reply = resolved.may_reply(request.named.as_ref());
         let found = std::mem::take(&mut resolved.found);
         let before = found.path.last().and_then(|turn| turn.context_tokens());

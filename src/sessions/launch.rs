@@ -1,5 +1,6 @@
 //! Starts the agent on what is prepared, with a recorder for what it leaves behind.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
@@ -20,7 +21,7 @@ use super::running::{
     TurnIdentity,
 };
 use super::turn_start::Pieces;
-use super::{Sessions, pairs};
+use super::{Sessions, pairs, preface};
 use crate::agent::beginning::{Beginning, HistoryPiece};
 use crate::agent::outbox::outbox;
 use crate::agent::prompt::{self, Environment};
@@ -29,7 +30,9 @@ use crate::agent::turn::{self, Turn};
 use crate::blocking::RESOLVING;
 use crate::clock;
 use crate::errors::{ApiError, ErrorCode};
-use crate::files::ReadState;
+use crate::execution::reminders;
+use crate::files::watcher::Marks;
+use crate::files::{ReadState, RoundDigest};
 use crate::hooks::Hooks;
 use crate::ids::{SessionId, TurnId};
 use crate::permissions::{GrantHolder, Grants, Permissions};
@@ -72,7 +75,7 @@ impl Sessions {
             resolved,
             state,
             tail,
-            assembled,
+            mut assembled,
             mut decided,
             left_out,
             context_tokens,
@@ -85,6 +88,12 @@ impl Sessions {
         let permissions = self.permissions_for(request)?.held_by(holder).with_session_files(files);
         let body = stored_body(&resolved);
         let context = self.context(&permissions, &resolved.session, state.clone(), &body).await?;
+        retain_shown(&context.read_state, &assembled.pieces);
+        if preface::has_words(&assembled)
+            && let Some(reminder) = reminders::gather(&permissions, &context).await
+        {
+            preface::put_in_front(&mut assembled, &reminder);
+        }
         let stored = resolved.row.as_ref().or(resolved.origin.as_ref());
         let prompt = stored.and_then(|row| row.prompt.clone());
         let prompt = prompt.or_else(|| self.render_prompt(request, &context));
@@ -321,12 +330,27 @@ impl Sessions {
         let context = context.at_home(self.home.clone()).with_grants(grants);
         let context = context.named(session.to_string());
         let context = context.with_files(self.directories.files_of(session));
+        let marks = Arc::clone(&self.watcher) as Arc<dyn Marks>;
+        let context = context.watched_by(marks);
         let Some(state) = state else { return Ok(Arc::new(context)) };
         // The directory may be gone, which only the disk tells.
         let restore =
             move || context.restored(state.working_dir, ReadState::load(&state.read_state));
         Ok(Arc::new(RESOLVING.run(restore).await?))
     }
+}
+
+/// Forgets the lines of files that the model was shown in rounds which are not sent to it again.
+fn retain_shown(read_state: &ReadState, pieces: &[HistoryPiece]) {
+    if !read_state.has_shown() {
+        return;
+    }
+    let digests = pieces.iter().filter_map(|piece| match piece {
+        HistoryPiece::Recorded(round) => Some(round.digest()),
+        HistoryPiece::Client(_) => None,
+    });
+    let sent: HashSet<RoundDigest> = digests.collect();
+    read_state.retain_shown(|round| sent.contains(&round));
 }
 
 /// Notes in the row of the turn that left a round open which turn takes it up.

@@ -7,13 +7,13 @@ use tokio_util::sync::CancellationToken;
 use super::Sessions;
 use super::assemble::Assembled;
 use super::message::text_of;
+use super::preface;
 use super::record::SessionState;
 use super::resolve::ResolvedSession;
 use crate::agent::beginning::{Beginning, HistoryPiece};
 use crate::errors::{ApiError, ErrorCode};
 use crate::execution::ask::Decision;
 use crate::hooks::{HookDecision, HookEvent, HookOutcome, HookScene, Hooks};
-use crate::json as json_text;
 use crate::permissions::Permissions;
 use crate::workspace::Workspace;
 
@@ -104,27 +104,11 @@ impl Prompted {
         };
     }
 
-    /// Puts the context in front of the user's words, upstream and in the record, so that it
-    /// stands there in later requests too.
+    /// Puts the context in front of the user's words.
     pub(super) fn apply_to(&self, assembled: &mut Assembled) {
-        let Some(context) = &self.context else { return };
-        let Some(own) = assembled.user_messages.last_mut().filter(|own| !own.sent.is_empty())
-        else {
-            return;
-        };
-        let is_own = |piece: &&mut HistoryPiece| match piece {
-            HistoryPiece::Client(message) => message.get() == own.sent,
-            HistoryPiece::Recorded(_) => false,
-        };
-        let then = match &mut assembled.beginning {
-            Beginning::Resume(resume) => resume.then.as_mut_slice(),
-            Beginning::Ask | Beginning::Continue { .. } => &mut [],
-        };
-        let mut pieces = assembled.pieces.iter_mut().chain(then).rev();
-        let Some(piece) = pieces.find(is_own) else { return };
-        if let Some(sent) = with_context(&own.sent, context) {
-            *piece = HistoryPiece::Client(json_text::raw(sent.clone()));
-            own.sent = sent;
+        if let Some(context) = &self.context {
+            let said = format!("[a hook of this server, not the user, says: {context}]");
+            preface::put_in_front(assembled, &said);
         }
     }
 }
@@ -153,34 +137,4 @@ fn prompt_of(assembled: &Assembled) -> Option<String> {
         }
     };
     (!texts.is_empty()).then(|| texts.join("\n"))
-}
-
-/// The user message with the context in front of its text; `None` if it has no content.
-fn with_context(message: &str, context: &str) -> Option<String> {
-    let mut message: Value = serde_json::from_str(message).ok()?;
-    let note = format!("[a hook of this server, not the user, says: {context}]\n\n");
-    match message.get_mut("content")? {
-        Value::String(text) => text.insert_str(0, &note),
-        Value::Array(parts) => parts.insert(0, json!({ "type": "text", "text": note })),
-        _ => return None,
-    }
-    Some(message.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn context_stands_in_front_of_the_text_and_keeps_the_rest() {
-        let text = with_context(r#"{"role":"user","content":"Go.","name":"me"}"#, "tabs").unwrap();
-        let text: Value = serde_json::from_str(&text).unwrap();
-        let said = "[a hook of this server, not the user, says: tabs]\n\nGo.";
-        assert_eq!(text, json!({"role": "user", "content": said, "name": "me"}));
-        let parts = with_context(r#"{"content":[{"type":"image_url"}]}"#, "tabs").unwrap();
-        let parts: Value = serde_json::from_str(&parts).unwrap();
-        assert_eq!(parts["content"][1], json!({"type": "image_url"}));
-        assert_eq!(parts["content"][0]["type"], "text");
-        assert_eq!(with_context(r#"{"content":null}"#, "tabs"), None);
-    }
 }

@@ -13,7 +13,6 @@ use super::request::ChatRequest;
 use super::running::{SessionSlot, SharedTurn};
 use super::search::{Found, Search};
 use crate::errors::ApiError;
-use crate::files::ReadState;
 use crate::ids::{Scope, SessionId};
 use crate::store::rows::{SessionName, SessionRow};
 use crate::store::{SessionKey, StoreError};
@@ -46,19 +45,11 @@ impl ResolvedSession {
             || asking.body.session_name.as_deref() == Some(named.text())
     }
 
-    /// What held after the turns that were found. A fresh session finds nothing. Where the
-    /// transcript shows none of them, the model has no line of a file any more: it may edit what
-    /// it knows, and Read shows everything again.
-    pub(super) fn recall(&self, server_history: bool) -> Option<SessionState> {
+    /// What held after the turns that were found. A fresh session finds nothing.
+    pub(super) fn recall(&self) -> Option<SessionState> {
         self.found.session.as_ref()?;
         let mut path = self.found.path.iter().rev();
-        let state = path.find_map(|turn| turn.body.state.clone())?;
-        if server_history || self.found.links > 0 || self.found.users > 0 {
-            return Some(state);
-        }
-        let read_state = ReadState::load(&state.read_state);
-        read_state.forget_shown();
-        Some(SessionState { read_state: read_state.save(), ..state })
+        path.find_map(|turn| turn.body.state.clone())
     }
 }
 

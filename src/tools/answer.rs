@@ -4,7 +4,7 @@
 //! the same rules.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::files::ShownLines;
@@ -166,6 +166,14 @@ impl AnswerText {
         let head = head.len();
         self.head.truncate(head);
         self.gap = Some(Box::new(Gap { chars, kept, tail }));
+    }
+
+    /// The file that holds the whole body, if the body was cut and kept.
+    pub(crate) fn kept_at(&self) -> Option<&Path> {
+        match &self.gap.as_ref()?.kept {
+            Kept::At(path) => Some(path),
+            Kept::Not(_) | Kept::Nowhere => None,
+        }
     }
 
     /// The lines of a file that it shows whole.

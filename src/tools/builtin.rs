@@ -7,6 +7,7 @@ pub(crate) mod bash;
 pub(crate) mod edit;
 pub(crate) mod glob;
 pub(crate) mod grep;
+pub(crate) mod notebook_edit;
 pub(crate) mod read;
 #[cfg(feature = "bench-tool")]
 pub(crate) mod wait;
@@ -40,9 +41,10 @@ pub(crate) struct Services {
 /// this order.
 pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
     vec![
-        erase(read::Read),
+        erase(read::Read::new(services.runner.workers())),
         erase(write::Write::new(Arc::clone(&services.files))),
         erase(edit::Edit::new(Arc::clone(&services.files))),
+        erase(notebook_edit::NotebookEdit::new(Arc::clone(&services.files))),
         erase(glob::Glob::default()),
         erase(grep::Grep::default()),
         erase(

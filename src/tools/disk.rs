@@ -1,6 +1,6 @@
 //! Runs work that blocks on the disk in threads of its own.
 
-use super::tool::{Preview, ToolError, ToolOutput};
+use super::tool::{Preview, ToolError};
 use crate::blocking::FILES;
 use crate::files::FileError;
 use crate::permissions::{AskedAccess, Permit};
@@ -8,10 +8,10 @@ use crate::workspace::{ContentState, Target};
 
 /// Runs `work` on the file that the call is permitted to use. With the file come the contents
 /// that a person approved a change of.
-pub(super) async fn with_file(
+pub(super) async fn with_file<T: Send + 'static>(
     permit: Permit,
-    work: impl FnOnce(&Target, Option<ContentState>) -> Result<ToolOutput, ToolError> + Send + 'static,
-) -> Result<ToolOutput, ToolError> {
+    work: impl FnOnce(&Target, Option<ContentState>) -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
     let (target, approved) =
         permit.into_target().ok_or_else(|| ToolError::failed("no file was permitted"))?;
     FILES.run(move || work(&target, approved)).await.map_err(ToolError::failed)?

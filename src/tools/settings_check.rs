@@ -1,4 +1,4 @@
-//! Keeps Edit and Write from breaking a settings file.
+//! Keeps the tools that change files from breaking a settings file.
 
 use super::tool::ToolOutput;
 use crate::files::{FileError, FileSnapshot, Files};

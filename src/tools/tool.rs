@@ -18,6 +18,7 @@ use super::answer::AnswerText;
 use super::question::Question;
 use super::schema::{self, InputSchema, InvalidInput, PropertyAliases};
 use crate::files::ReadState;
+use crate::files::watcher::Marks;
 use crate::permissions::{
     AccessKind, AccessRequest, AskedAccess, Grants, KnownTool, Permit, Refusal,
 };
@@ -274,7 +275,13 @@ impl SessionContext {
         };
         let working_dir = working_dir.filter(is_there);
         let working_dir = working_dir.unwrap_or_else(|| self.workspace.root().to_owned());
+        let read_state = read_state.marked_like(&self.read_state);
         Self { working_dir: Mutex::new(working_dir), read_state, ..self }
+    }
+
+    /// Finds changes of the files that the session knows by these marks.
+    pub(crate) fn watched_by(self, marks: Arc<dyn Marks>) -> Self {
+        Self { read_state: self.read_state.watched_by(marks), ..self }
     }
 
     pub(crate) fn with_grants(self, grants: Arc<Grants>) -> Self {
@@ -561,7 +568,7 @@ pub(crate) mod test_support {
         /// Sends the answers so far to the model.
         pub(crate) fn close_round(&self) {
             let shown = std::mem::take(&mut *sync::lock(&self.shown));
-            self.context.session.read_state.showed(shown);
+            self.context.session.read_state.showed(shown, 1);
         }
 
         /// Hides a directory from searches, as the server hides its own.

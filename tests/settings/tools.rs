@@ -55,13 +55,26 @@ async fn offered(settings: &[(&str, &str)]) -> Vec<String> {
 
 #[tokio::test]
 async fn tools_are_named_or_left_out() {
-    let all =
-        ["Read", "Write", "Edit", "Glob", "Grep", "Bash", "AskUserQuestion", "weather", "news"];
+    let all = [
+        "Read",
+        "Write",
+        "Edit",
+        "NotebookEdit",
+        "Glob",
+        "Grep",
+        "Bash",
+        "AskUserQuestion",
+        "weather",
+        "news",
+    ];
     assert_eq!(offered(&[]).await, all);
     let some = offered(&[("tools.enable", r#"["Grep", "read_file"]"#)]).await;
     assert_eq!(some, ["Read", "Grep", "weather", "news"]);
     let fewer = offered(&[("tools.disable", r#"["shell", "Write", "Edit"]"#)]).await;
-    assert_eq!(fewer, ["Read", "Glob", "Grep", "AskUserQuestion", "weather", "news"]);
+    assert_eq!(
+        fewer,
+        ["Read", "NotebookEdit", "Glob", "Grep", "AskUserQuestion", "weather", "news"]
+    );
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::{Call, Progress, Round, RoundEffect, Running};
-use crate::agent::events::{Headline, Structured, ToolEnd, ToolStart, TurnEvent};
+use crate::agent::events::{Attachments, Headline, Structured, ToolEnd, ToolStart, TurnEvent};
 use crate::execution::ask::Ask;
 use crate::execution::pipeline::ToolResult;
 use crate::execution::schedule::Position;
@@ -143,6 +143,7 @@ impl Round {
             text: self.announced.excerpt(&text),
             error: result.is_error.then(|| first_line(&text)),
             structured: Structured::new(std::mem::take(&mut result.structured)),
+            attachments: Attachments::of_result(&result),
             ..call.ended(running.id, position, duration)
         }))));
         self.size_estimate += result.size();
@@ -311,6 +312,7 @@ impl Call {
             chars: 0,
             error: None,
             structured: Structured::default(),
+            attachments: Attachments::default(),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::agent::record::{Entry, OpenCall, OpenRound, RecordedPicture, Recorded
 use crate::agent::round::{Answer, Round};
 use crate::agent::settings::ImageRule;
 use crate::execution::pipeline::ToolResult;
+use crate::files::{RoundDigest, ShownLines};
 use crate::openai::chunk::FinishReason;
 use crate::tools::answer::Kept;
 
@@ -69,7 +70,7 @@ impl TurnState {
         self.unknown = std::mem::take(&mut round.unknown);
         self.stats.tool_calls += round.answered_now();
         let is_resumed = round.writer().is_some();
-        let (exchange, given) = self.exchange(round, effects);
+        let (exchange, given, shown) = self.exchange(round);
         self.show_messages(&exchange, &given, is_resumed);
         let mut record = exchange.to_record();
         let then = std::mem::take(&mut self.then);
@@ -78,15 +79,18 @@ impl TurnState {
         }
         self.start.conversation.push(&record);
         self.start.conversation.push_pieces(then);
-        self.record_closed(record, effects);
+        let round = self.record_closed(record, effects);
+        if !shown.is_empty() {
+            effects.push(TurnEffect::Shown { lines: shown, round });
+        }
     }
 
-    /// Appends a round to the record that the transcript has already.
+    /// Appends a round to the record that the transcript has already. Returns its digest.
     pub(super) fn record_closed(
         &mut self,
         mut record: RecordedRound,
         effects: &mut Vec<TurnEffect>,
-    ) {
+    ) -> RoundDigest {
         if let Some(continued) = &mut self.continued
             && !continued.note.is_empty()
         {
@@ -95,15 +99,14 @@ impl TurnState {
             record.messages.insert_str(1, &format!("{note},"));
         }
         self.has_closed = true;
+        let digest = record.digest();
         effects.push(TurnEffect::Record(Entry::Round(record)));
+        digest
     }
 
-    /// The exchange, and which of its calls the client has answered itself.
-    fn exchange(
-        &mut self,
-        mut round: Round,
-        effects: &mut Vec<TurnEffect>,
-    ) -> (Exchange, Vec<bool>) {
+    /// The exchange, which of its calls the client has answered itself, and the lines of files
+    /// that it shows.
+    fn exchange(&mut self, mut round: Round) -> (Exchange, Vec<bool>, Vec<ShownLines>) {
         let assistant = round.assistant();
         let has_reasoning = round.has_reasoning();
         let model = round.writer().unwrap_or(self.model()).to_owned();
@@ -122,9 +125,6 @@ impl TurnState {
                 attached(result, images, &mut room)
             })
             .collect();
-        if !shown.is_empty() {
-            effects.push(TurnEffect::Shown(shown));
-        }
         let given = calls.iter().map(|(_, answer)| matches!(answer, Answer::Given(_))).collect();
         let entries = assistant["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
         let answers = entries.iter().zip(calls).map(|(entry, (call, answer))| match answer {
@@ -138,7 +138,7 @@ impl TurnState {
         });
         let answers = answers.collect();
         let pictures = pictures::message(&pictures);
-        (Exchange { assistant, answers, pictures, model, has_reasoning }, given)
+        (Exchange { assistant, answers, pictures, model, has_reasoning }, given, shown)
     }
 
     /// Keeps what the round adds to the conversation, if the client wants it: without what it

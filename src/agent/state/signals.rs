@@ -10,7 +10,7 @@ use crate::errors::ApiError;
 use crate::execution::ask::{Ask, Decision};
 use crate::execution::pipeline::{AdmittedCall, ToolResult};
 use crate::execution::schedule::Position;
-use crate::files::ShownLines;
+use crate::files::{RoundDigest, ShownLines};
 use crate::hooks::HookOutcome;
 use crate::openai::chunk::Chunk;
 use crate::tools::answer::AnswerText;
@@ -125,8 +125,11 @@ pub(crate) enum TurnEffect {
         answers: Vec<(Position, AnswerText)>,
         max_body: usize,
     },
-    /// The model is shown these lines of files from now on.
-    Shown(Vec<ShownLines>),
+    /// The answers of a closed round show these lines of files.
+    Shown {
+        lines: Vec<ShownLines>,
+        round: RoundDigest,
+    },
     /// Takes decisions over REST for this long.
     AwaitDecisions(Duration),
     /// The model no longer has all that it was shown of files.

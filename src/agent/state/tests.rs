@@ -256,7 +256,7 @@ impl Bench {
             }
             let word = match effect {
                 TurnEffect::ForgetShown => "forget_shown".to_owned(),
-                TurnEffect::Shown(lines) => format!("shown:{}", lines.len()),
+                TurnEffect::Shown { lines, .. } => format!("shown:{}", lines.len()),
                 TurnEffect::Emit(event) => match event {
                     TurnEvent::RoundStarted(round) => format!("round{round}"),
                     TurnEvent::Begun => "begun".to_owned(),

@@ -18,7 +18,8 @@ use self::chunk::{ChunkHead, DONE, end_event, write_json, write_on_one_line, wri
 use self::summary::milliseconds;
 use super::lists::Lists;
 use crate::agent::events::{
-    ClientCallDelta, Failure, Finished, RawDelta, Structured, ToolEnd, ToolStart, TurnEvent,
+    Attachments, ClientCallDelta, Failure, Finished, RawDelta, Structured, ToolEnd, ToolStart,
+    TurnEvent,
 };
 use crate::agent::record::Asked;
 use crate::openai::chunk::FinishReason;
@@ -242,6 +243,11 @@ impl Encoder {
                 // The SDK's stream helper joins the objects of all our events.
                 let place = format!("toolhand/{}", end.tool);
                 let structured = self.lists.number(&place, end.structured.value.clone());
+                let Attachments { spill_path, pictures } = &end.attachments;
+                let pictures = self
+                    .lists
+                    .number("toolhand/pictures", json!(pictures))
+                    .unwrap_or_else(|| json!([]));
                 let event = json!({
                     "type": "tool_end",
                     "id": end.call_id,
@@ -252,6 +258,8 @@ impl Encoder {
                     "error": end.error,
                     "structured": structured,
                     "structured_bytes": end.structured.bytes,
+                    "spill_path": spill_path,
+                    "pictures": pictures,
                 });
                 self.event(&event, out);
             }
@@ -401,6 +409,7 @@ fn interrupted(start: ToolStart) -> ToolEnd {
         chars: 0,
         error: Some(ToolError::Cancelled.to_string()),
         structured: Structured::default(),
+        attachments: Attachments::default(),
     }
 }
 

@@ -182,6 +182,7 @@ fn sessions(
         memory_budget,
         store: Arc::clone(store),
         running: Arc::clone(running),
+        watcher: Arc::default(),
         directories: SessionDirectories::new(&state_dir, 0),
         names: PendingNames::default(),
         prompts: agent::prompt::Prompts::default(),

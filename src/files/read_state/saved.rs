@@ -1,7 +1,6 @@
 //! Saves which files a session has read, so that a later turn finds it, after a restart too.
 
 use std::ffi::OsString;
-use std::ops::RangeInclusive;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -9,7 +8,8 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Fingerprint, Known, KnownFile, MAX_PAGES, ReadState};
+use super::changes::Found;
+use super::{Fingerprint, Known, KnownFile, MAX_PAGES, Page, ReadState};
 use crate::workspace::FileVersion;
 
 /// Files that are saved, those used last. It is written after each turn, so it must stay small.
@@ -27,8 +27,10 @@ struct SavedFile {
     version: FileVersion,
     /// In hexadecimal.
     hash: Option<String>,
-    /// First line and last line of each page.
+    /// First line, last line and round of each page.
     shown: Vec<Vec<u64>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    told: Option<Found>,
 }
 
 /// A path as text, or as bytes if it is not UTF-8.
@@ -55,11 +57,12 @@ impl ReadState {
         let mut known = Known::default();
         for file in saved["files"].as_array().into_iter().flatten().take(MAX_SAVED_FILES) {
             let file = SavedFile::deserialize(file).ok();
-            if let Some((path, fingerprint, shown)) = file.and_then(SavedFile::read) {
-                known.file(&path, fingerprint).shown = shown;
+            if let Some((path, saved)) = file.and_then(SavedFile::read) {
+                let file = known.file(&path, saved.fingerprint);
+                (file.shown, file.told) = (saved.shown, saved.told);
             }
         }
-        Self { known: Mutex::new(known) }
+        Self { known: Mutex::new(known), marks: None }
     }
 }
 
@@ -69,17 +72,18 @@ impl SavedFile {
             || SavedPath::Bytes(path.as_os_str().as_bytes().to_vec()),
             |path| SavedPath::Text(path.to_owned()),
         );
-        let page = |lines: &RangeInclusive<u64>| vec![*lines.start(), *lines.end()];
+        let page = |page: &Page| vec![*page.lines.start(), *page.lines.end(), page.round];
         Self {
             path,
             version: file.fingerprint.version,
             hash: file.fingerprint.hash.map(|hash| hash.to_hex().to_string()),
             shown: file.shown.iter().map(page).collect(),
+            told: file.told,
         }
     }
 
     /// `None` if the hash is none: without it the file would count as known by its times alone.
-    fn read(self) -> Option<(PathBuf, Fingerprint, Vec<RangeInclusive<u64>>)> {
+    fn read(self) -> Option<(PathBuf, KnownFile)> {
         let hash = match self.hash {
             Some(hash) => Some(blake3::Hash::from_hex(hash).ok()?),
             None => None,
@@ -88,9 +92,13 @@ impl SavedFile {
             SavedPath::Text(path) => PathBuf::from(path),
             SavedPath::Bytes(bytes) => OsString::from_vec(bytes).into(),
         };
-        let lines = |page: Vec<u64>| Some(*page.first()?..=*page.get(1)?);
-        let shown = self.shown.into_iter().take(MAX_PAGES).filter_map(lines).collect();
-        Some((path, Fingerprint { version: self.version, hash }, shown))
+        let page = |saved: Vec<u64>| {
+            let [first, last, round] = saved[..] else { return None };
+            Some(Page { lines: first..=last, round })
+        };
+        let shown = self.shown.into_iter().take(MAX_PAGES).filter_map(page).collect();
+        let fingerprint = Fingerprint { version: self.version, hash };
+        Some((path, KnownFile { shown, told: self.told, ..KnownFile::new(fingerprint) }))
     }
 }
 
@@ -98,6 +106,8 @@ impl SavedFile {
 mod tests {
     use proptest::prelude::*;
     use serde_json::json;
+
+    use std::ops::RangeInclusive;
 
     use super::super::ShownLines;
     use super::*;
@@ -130,9 +140,9 @@ mod tests {
             let state = ReadState::default();
             for (step, file, content, first, more) in &steps {
                 match step {
-                    0 => state.saw(&path(*file), fingerprint(*content)),
-                    1 => state.wrote(&path(*file), fingerprint(*content)),
-                    _ => state.showed(vec![page(*file, *content, *first..=first + more)]),
+                    0 => state.saw(&path(*file), fingerprint(*content), None),
+                    1 => state.wrote(&path(*file), fingerprint(*content), None),
+                    _ => state.showed(vec![page(*file, *content, *first..=first + more)], u64::MAX),
                 }
             }
             let text = state.save().to_string();
@@ -157,7 +167,7 @@ mod tests {
         let state = ReadState::default();
         let name = |number: usize| PathBuf::from(format!("/{number}"));
         for number in 0..=MAX_SAVED_FILES {
-            state.saw(&name(number), fingerprint(0));
+            state.saw(&name(number), fingerprint(0), None);
         }
         let loaded = ReadState::load(&state.save());
         assert!(!loaded.has_seen(&name(0)));
@@ -167,8 +177,8 @@ mod tests {
     #[test]
     fn what_cannot_be_read_counts_as_unread() {
         let state = ReadState::default();
-        state.saw(Path::new("/a"), fingerprint(0));
-        state.saw(Path::new("/b"), fingerprint(0));
+        state.saw(Path::new("/a"), fingerprint(0), None);
+        state.saw(Path::new("/b"), fingerprint(0), None);
         let mut saved = state.save();
         saved["files"][0]["hash"] = json!("zz");
         let loaded = ReadState::load(&saved);

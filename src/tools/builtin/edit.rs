@@ -145,7 +145,7 @@ fn checked<'a>(target: &Target, input: &'a EditInput) -> Result<Vec<Replacement<
     if target.real_path().extension().is_some_and(|extension| extension == "ipynb") {
         let path = target.path().display();
         return Err(ToolError::Failed(format!(
-            "{path} is a notebook, and Edit would break its cells; notebooks cannot be edited yet"
+            "{path} is a notebook, and Edit could break its cells; use NotebookEdit"
         )));
     }
     Ok(replacements)
@@ -370,7 +370,7 @@ mod tests {
     async fn known(content: &[u8]) -> Workspace {
         let workspace = Workspace::new(&[]);
         workspace.write("a.txt", content);
-        workspace.call(Read, json!({ "file_path": "a.txt" })).await;
+        workspace.call(Read::default(), json!({ "file_path": "a.txt" })).await;
         workspace
     }
 
@@ -446,7 +446,7 @@ mod tests {
         Error: $WORKSPACE/a.txt: old_string and new_string are the same, so there is nothing to change. Nothing was changed
         Error: $WORKSPACE/a.txt: old_string is empty, which only creates a file or fills an empty one; give the text to replace. Nothing was changed
         Error: invalid input: give either old_string and new_string, or edits with at least one of them
-        Error: $WORKSPACE/a.ipynb is a notebook, and Edit would break its cells; notebooks cannot be edited yet
+        Error: $WORKSPACE/a.ipynb is a notebook, and Edit could break its cells; use NotebookEdit
         Error: File does not exist: $WORKSPACE/b.txt
         ");
         assert_eq!(workspace.read("a.txt"), b"alpha\nbeta\nalpha\n");
@@ -595,13 +595,14 @@ mod tests {
                 ..workspace.context()
             };
             let read = workspace.permit(AccessRequest::Read(workspace.path("a.txt"))).unwrap();
-            Read.execute(
-                serde_json::from_value(json!({ "file_path": "a.txt" })).unwrap(),
-                read,
-                context.clone(),
-            )
-            .await
-            .unwrap();
+            Read::default()
+                .execute(
+                    serde_json::from_value(json!({ "file_path": "a.txt" })).unwrap(),
+                    read,
+                    context.clone(),
+                )
+                .await
+                .unwrap();
             let write = workspace.permit(AccessRequest::Write(workspace.path("a.txt"))).unwrap();
             let (edit, input) = (
                 Edit::new(Arc::clone(&files)),

@@ -1,7 +1,14 @@
-//! Reads a text file, page by page.
+//! Reads a file: text page by page, a notebook by its cells, a PDF file by its pages, a picture
+//! whole. The contents decide what it is.
 
+mod blocks;
+mod media;
+mod notebook;
+mod pdf;
+mod picture;
 mod render;
 
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
@@ -9,10 +16,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use self::media::{Kind, Media};
 use crate::files::encoding::Binary;
 use crate::files::page::{Page, PageError, Total, Wanted};
 use crate::files::{Fingerprint, ShownLines};
 use crate::permissions::{AccessKind, AccessRequest, Permit};
+use crate::processes::worker::Workers;
 use crate::tools::disk;
 use crate::tools::tool::{CallContext, Concurrency, StartRule, Tool, ToolError, ToolOutput};
 use crate::workspace::{FileVersion, Target};
@@ -20,19 +29,32 @@ use crate::workspace::{FileVersion, Target};
 /// Lines of a page if the model names no number. Most source files are shorter.
 const DEFAULT_LINES: u64 = 2000;
 
-/// It needs no services: the permit holds the file.
+/// Whether this server was built with a reader of PDF files.
+const HAS_PDF: bool = cfg!(feature = "pdf");
+
 #[derive(Debug)]
-pub(crate) struct Read;
+pub(crate) struct Read {
+    workers: Workers,
+}
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ReadInput {
     /// The file to read; a relative path counts from the working directory.
     file_path: PathBuf,
-    /// The line to start at; 1 if left out. For files that do not fit one answer.
+    /// The line to start at, or the cell of a notebook; 1 if left out. For files that do not
+    /// fit one answer.
     offset: Option<u64>,
-    /// How many lines to read; 2000 if left out.
+    /// How many lines or cells to read; 2000 lines, or all cells, if left out.
     #[schemars(range(min = 1))]
     limit: Option<u64>,
+    /// Pages of a PDF file, such as `3` or `1-5`; at most 20. Required if it has more than 10.
+    pages: Option<String>,
+}
+
+impl Read {
+    pub(crate) fn new(workers: Workers) -> Self {
+        Self { workers }
+    }
 }
 
 impl Tool for Read {
@@ -41,12 +63,24 @@ impl Tool for Read {
     const NAME: &'static str = "Read";
     const ALIASES: &'static [&'static str] = &["FileRead", "read_file"];
     const ACCESS: AccessKind = AccessKind::Read;
-    const DESCRIPTION: &'static str = "Reads a text file. Each line comes with its number and a \
-        tab, which are not part of the file. Long files come in pages: go on with offset where \
-        the answer says PARTIAL. Lines over 2000 characters are cut. It reads files only; list \
-        directories with Glob.";
+    const DESCRIPTION: &'static str = if HAS_PDF {
+        "Reads a file. Text comes by lines, each with its number and a tab, which are not part of \
+         the file. Jupyter notebooks come by cells with their outputs, PDF files as the text of \
+         their pages, and pictures (PNG, JPEG, GIF, WebP) are shown. Long files come in parts: go \
+         on where the answer says PARTIAL. Lines over 2000 characters are cut. It reads files \
+         only; list directories with Glob."
+    } else {
+        "Reads a file. Text comes by lines, each with its number and a tab, which are not part of \
+         the file. Jupyter notebooks come by cells with their outputs, and pictures (PNG, JPEG, \
+         GIF, WebP) are shown. Long files come in parts: go on where the answer says PARTIAL. \
+         Lines over 2000 characters are cut. It reads files only; list directories with Glob."
+    };
     const START: StartRule = StartRule::Closed;
     const MAX_RESULT_CHARS: Option<usize> = Some(render::MAX_CHARS);
+
+    fn withheld(&self) -> &'static [&'static str] {
+        if HAS_PDF { &[] } else { &["pages"] }
+    }
 
     fn concurrency(&self, _: &ReadInput) -> Concurrency {
         Concurrency::Shared
@@ -66,19 +100,98 @@ impl Tool for Read {
         permit: Permit,
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
-        let wanted = Wanted {
-            first: input.offset.unwrap_or(1).max(1),
-            lines: input.limit.unwrap_or(DEFAULT_LINES),
+        let (wanted, call) = (input.wanted_lines(), context.clone());
+        let opened = disk::with_file(permit, move |target, _| open(target, wanted, &call)).await?;
+        let (kind, mut output) = match opened {
+            Opened::Text(output) => (None, output),
+            Opened::Other(media) => (Some(media.kind), self.show(media, &input, &context).await?),
         };
-        disk::with_file(permit, move |target, _| read(target, wanted, &context)).await
+        let note = input.note_on_unused(kind);
+        output.text = output.text.closed_by(note);
+        Ok(output)
     }
 }
 
-fn read(target: &Target, wanted: Wanted, context: &CallContext) -> Result<ToolOutput, ToolError> {
+impl Read {
+    async fn show(
+        &self,
+        media: Media,
+        input: &ReadInput,
+        context: &CallContext,
+    ) -> Result<ToolOutput, ToolError> {
+        match media.kind {
+            Kind::Picture(format) => picture::read(media, format, context).await,
+            Kind::Notebook => notebook::read(media, input.wanted_cells(), context).await,
+            Kind::Pdf => pdf::read(media, input.pages(), &self.workers, context).await,
+        }
+    }
+}
+
+impl ReadInput {
+    fn wanted_lines(&self) -> Wanted {
+        Wanted { first: self.first(), lines: self.limit.unwrap_or(DEFAULT_LINES) }
+    }
+
+    fn wanted_cells(&self) -> Wanted {
+        Wanted { first: self.first(), lines: self.limit.unwrap_or(u64::MAX) }
+    }
+
+    fn first(&self) -> u64 {
+        self.offset.unwrap_or(1).max(1)
+    }
+
+    fn pages(&self) -> Option<&str> {
+        self.pages.as_deref().map(str::trim).filter(|pages| !pages.is_empty())
+    }
+
+    /// Names the arguments that a file of this kind has no use for. `None` is text.
+    fn note_on_unused(&self, kind: Option<Kind>) -> Option<String> {
+        let (lines, pages, what) = match kind {
+            None => (true, false, "a text file"),
+            Some(Kind::Notebook) => (true, false, "a notebook"),
+            Some(Kind::Picture(_)) => (false, false, "a picture"),
+            Some(Kind::Pdf) => (false, true, "a PDF file"),
+        };
+        let given = [
+            ("offset", !lines && self.offset.is_some()),
+            ("limit", !lines && self.limit.is_some()),
+            ("pages", !pages && self.pages().is_some()),
+        ];
+        let unused: Vec<_> = given.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
+        let (last, others) = unused.split_last()?;
+        Some(match others {
+            [] => format!("({last} has no effect on {what})"),
+            _ => format!("({} and {last} have no effect on {what})", others.join(", ")),
+        })
+    }
+}
+
+/// A file whose contents have been recognised.
+enum Opened {
+    /// It was text, and has been read.
+    Text(ToolOutput),
+    Other(Media),
+}
+
+fn open(target: &Target, wanted: Wanted, context: &CallContext) -> Result<Opened, ToolError> {
     let failed = |error: io::Error| not_read(target, &error, context);
     let file = target.open_file().map_err(failed)?;
+    let kind = Kind::recognise(&file, target.real_path()).map_err(failed)?;
+    Ok(match kind {
+        Some(kind) => Opened::Other(Media::new(kind, file, target).map_err(failed)?),
+        None => Opened::Text(read(target, &file, wanted, context)?),
+    })
+}
+
+fn read(
+    target: &Target,
+    file: &File,
+    wanted: Wanted,
+    context: &CallContext,
+) -> Result<ToolOutput, ToolError> {
+    let failed = |error: io::Error| not_read(target, &error, context);
     let before = FileVersion::from_metadata(&file.metadata().map_err(failed)?);
-    let page = Page::read(&file, wanted, &context.cancelled)
+    let page = Page::read(file, wanted, &context.cancelled)
         .map_err(|error| no_page(target, error, context))?;
     let has_changed = FileVersion::from_metadata(&file.metadata().map_err(failed)?) != before;
 
@@ -91,7 +204,7 @@ fn read(target: &Target, wanted: Wanted, context: &CallContext) -> Result<ToolOu
     let view = render::View::new(&page, known, context.max_chars.unwrap_or(render::MAX_CHARS));
     let (num_lines, shown) = (view.count(), view.shown_lines());
     let was_shown = shown.filter(|shown| !has_changed && state.was_shown(shown));
-    state.saw(target.real_path(), fingerprint);
+    state.saw(target.real_path(), fingerprint, page.content.clone());
 
     let path = target.path().display();
     let text = match (page.total, was_shown) {
@@ -147,7 +260,12 @@ fn no_page(target: &Target, error: PageError, context: &CallContext) -> ToolErro
     let path = target.path().display();
     match error {
         PageError::Binary(Binary(what)) => {
-            ToolError::Failed(format!("{path} is {what}, and only text files can be read so far"))
+            let also = if HAS_PDF {
+                "notebooks, pictures and PDF files"
+            } else {
+                "notebooks and pictures"
+            };
+            ToolError::Failed(format!("{path} is {what}, and only text, {also} can be read"))
         }
         PageError::TooFar(_) => ToolError::Failed(format!("{path}: {error}")),
         PageError::Cancelled => ToolError::Cancelled,
@@ -156,9 +274,13 @@ fn no_page(target: &Target, error: PageError, context: &CallContext) -> ToolErro
 }
 
 #[cfg(test)]
+mod media_tests;
+
+#[cfg(test)]
 mod tests {
     use std::fs::File;
     use std::os::unix::fs::symlink;
+    use std::path::Path;
 
     use insta::assert_snapshot;
     use serde_json::Value;
@@ -167,7 +289,13 @@ mod tests {
     use crate::tools::tool::test_support::Workspace;
 
     async fn answer(files: &[(&str, &str)], arguments: Value) -> String {
-        Workspace::new(files).call(Read, arguments).await
+        Workspace::new(files).call(Read::default(), arguments).await
+    }
+
+    impl Default for Read {
+        fn default() -> Self {
+            Self::new(Workers::new(Path::new("/proc/self/exe")))
+        }
     }
 
     #[tokio::test]
@@ -184,8 +312,10 @@ mod tests {
     #[tokio::test]
     async fn goes_on_where_a_page_ended() {
         let workspace = Workspace::new(&[("a.txt", "1\n2\n3\n4\n5\n")]);
-        let first = workspace.call(Read, json!({ "file_path": "a.txt", "limit": 2 })).await;
-        let last = workspace.call(Read, json!({ "file_path": "a.txt", "offset": 4 })).await;
+        let first =
+            workspace.call(Read::default(), json!({ "file_path": "a.txt", "limit": 2 })).await;
+        let last =
+            workspace.call(Read::default(), json!({ "file_path": "a.txt", "offset": 4 })).await;
         assert_snapshot!(first, @r"
              1	1
              2	2
@@ -208,14 +338,14 @@ mod tests {
             [("empty", 1), ("one", 3), ("missing", 0), ("directory", 0), ("image.txt", 0)]
         {
             let arguments = json!({ "file_path": path, "offset": offset });
-            answers.push(workspace.call(Read, arguments).await);
+            answers.push(workspace.call(Read::default(), arguments).await);
         }
         assert_snapshot!(answers.join("\n"), @r"
         $WORKSPACE/empty is empty.
         Error: offset 3 is past the end of $WORKSPACE/one, which has 1 line
         Error: File does not exist: $WORKSPACE/missing. The working directory is $WORKSPACE
         Error: $WORKSPACE/directory is not a regular file but a directory; list it with Glob
-        Error: $WORKSPACE/image.txt is a PNG image, and only text files can be read so far
+        Error: $WORKSPACE/image.txt is a PNG picture, but it is cut short or damaged (unexpected end of file)
         ");
     }
 
@@ -245,7 +375,7 @@ mod tests {
         workspace.write("broken", &["ä ö ü ß ä ö".as_bytes(), b"\xff"].concat());
         let mut answers = Vec::new();
         for path in ["utf16", "mark", "latin", "broken"] {
-            answers.push(workspace.call(Read, json!({ "file_path": path })).await);
+            answers.push(workspace.call(Read::default(), json!({ "file_path": path })).await);
         }
         assert_snapshot!(answers.join("\n"), @r"
              1	a
@@ -276,11 +406,12 @@ mod tests {
         for (number, content) in contents.iter().enumerate() {
             let workspace = Workspace::new(&[]);
             workspace.write("a", content);
-            let first = workspace.call(Read, json!({ "file_path": "a", "limit": 1 })).await;
+            let first =
+                workspace.call(Read::default(), json!({ "file_path": "a", "limit": 1 })).await;
             let late = json!({ "file_path": "a", "offset": 19_990 });
-            let late = workspace.call(Read, late).await;
+            let late = workspace.call(Read::default(), late).await;
             assert!(!first.contains('\0') && !late.contains('\0'), "{number}: {first:?} {late:?}");
-            assert!(late.contains("only text files can be read"), "{number}: {late:?}");
+            assert!(late.contains("and only text, notebooks"), "{number}: {late:?}");
         }
     }
 
@@ -288,14 +419,14 @@ mod tests {
     async fn a_line_that_was_cut_is_shown_again() {
         let workspace = Workspace::new(&[("a.txt", &format!("1\n{}\n3\n", "x".repeat(3000)))]);
         let all = json!({ "file_path": "a.txt" });
-        let first = workspace.call(Read, all.clone()).await;
+        let first = workspace.call(Read::default(), all.clone()).await;
         assert!(first.contains("line cut at 2000 characters"), "{first}");
         workspace.close_round();
-        assert_eq!(workspace.call(Read, all).await, first);
+        assert_eq!(workspace.call(Read::default(), all).await, first);
         let whole = json!({ "file_path": "a.txt", "limit": 1 });
-        workspace.call(Read, whole.clone()).await;
+        workspace.call(Read::default(), whole.clone()).await;
         workspace.close_round();
-        assert!(workspace.call(Read, whole).await.contains("has not changed"));
+        assert!(workspace.call(Read::default(), whole).await.contains("has not changed"));
     }
 
     #[tokio::test]
@@ -303,22 +434,22 @@ mod tests {
         let mut workspace = Workspace::new(&[("a.txt", &"0123456789\n".repeat(100))]);
         workspace.limit(500);
         let all = json!({ "file_path": "a.txt" });
-        let first = workspace.call(Read, all.clone()).await;
+        let first = workspace.call(Read::default(), all.clone()).await;
         assert!(first.chars().count() <= 500, "{first}");
         let last = first.lines().last().unwrap();
         assert_eq!(last, "(PARTIAL: lines 1-13 of 100; go on with offset 14)");
         workspace.close_round();
-        let again = workspace.call(Read, all).await;
+        let again = workspace.call(Read::default(), all).await;
         assert!(again.ends_with("has not changed since you read lines 1-13."), "{again}");
         let rest = json!({ "file_path": "a.txt", "offset": 13 });
-        assert!(workspace.call(Read, rest).await.starts_with("    13\t"));
+        assert!(workspace.call(Read::default(), rest).await.starts_with("    13\t"));
     }
 
     #[tokio::test]
     async fn a_line_longer_than_the_limit_is_cut() {
         let mut workspace = Workspace::new(&[("a.txt", &"x".repeat(1000))]);
         workspace.limit(300);
-        let answer = workspace.call(Read, json!({ "file_path": "a.txt" })).await;
+        let answer = workspace.call(Read::default(), json!({ "file_path": "a.txt" })).await;
         assert!(answer.chars().count() <= 300, "{answer}");
         assert!(answer.contains("x … (line cut at 90 characters)"), "{answer}");
     }
@@ -331,16 +462,16 @@ mod tests {
             [(json!(1), json!(1)), (json!(999_999), json!(10)), (json!(1_u64 << 53), json!(1))]
         {
             let arguments = json!({ "file_path": "empty lines", "offset": offset, "limit": limit });
-            answers.push(workspace.call(Read, arguments).await);
+            answers.push(workspace.call(Read::default(), arguments).await);
         }
         for (offset, limit) in
             [(json!(0), json!(0)), (json!(-1), json!(-1)), (json!(u64::MAX), json!(1))]
         {
             let arguments = json!({ "file_path": "empty lines", "offset": offset, "limit": limit, "pages": "1" });
-            answers.push(workspace.call(Read, arguments).await);
+            answers.push(workspace.call(Read::default(), arguments).await);
         }
         let all = json!({ "file_path": "empty lines", "limit": u64::MAX });
-        answers.push(workspace.call(Read, all).await.lines().last().unwrap().to_owned());
+        answers.push(workspace.call(Read::default(), all).await.lines().last().unwrap().to_owned());
         assert_snapshot!(answers.join("\n"), @r"
              1	
         (PARTIAL: lines 1-1 of 1000000; go on with offset 2)
@@ -359,12 +490,16 @@ mod tests {
     async fn what_was_shown_in_an_earlier_round_is_not_shown_again() {
         let workspace = Workspace::new(&[("a.txt", "1\n2\n3\n")]);
         let arguments = json!({ "file_path": "a.txt" });
-        let first = workspace.call(Read, arguments.clone()).await;
-        assert_eq!(workspace.call(Read, arguments.clone()).await, first, "in the same round");
+        let first = workspace.call(Read::default(), arguments.clone()).await;
+        assert_eq!(
+            workspace.call(Read::default(), arguments.clone()).await,
+            first,
+            "in the same round"
+        );
         workspace.close_round();
-        assert_snapshot!(workspace.call(Read, arguments.clone()).await, @"$WORKSPACE/a.txt has not changed since you read lines 1-3.");
+        assert_snapshot!(workspace.call(Read::default(), arguments.clone()).await, @"$WORKSPACE/a.txt has not changed since you read lines 1-3.");
         workspace.write("a.txt", b"1\n2\nthree\n");
-        assert_snapshot!(workspace.call(Read, arguments).await, @r"
+        assert_snapshot!(workspace.call(Read::default(), arguments).await, @r"
         1	1
         2	2
         3	three
@@ -376,7 +511,10 @@ mod tests {
         let workspace = Workspace::new(&[("a.txt", "1\n")]);
         symlink("a.txt", workspace.path("link")).unwrap();
         for path in [workspace.path("link"), workspace.path("sub/../a.txt")] {
-            assert_eq!(workspace.call(Read, json!({ "file_path": path })).await, "     1\t1");
+            assert_eq!(
+                workspace.call(Read::default(), json!({ "file_path": path })).await,
+                "     1\t1"
+            );
         }
     }
 
@@ -385,13 +523,13 @@ mod tests {
         let workspace = Workspace::new(&[("a", "text\n")]);
         let sparse = File::options().write(true).open(workspace.path("a")).unwrap();
         sparse.set_len(1 << 40).unwrap();
-        let answer = workspace.call(Read, json!({ "file_path": "a" })).await;
+        let answer = workspace.call(Read::default(), json!({ "file_path": "a" })).await;
         assert!(answer.contains("is a binary file"), "{answer}");
         let text = "y\n".repeat(1 << 16);
         workspace.write("b", text.as_bytes());
         let sparse = File::options().write(true).open(workspace.path("b")).unwrap();
         sparse.set_len(1 << 40).unwrap();
-        let answer = workspace.call(Read, json!({ "file_path": "b", "limit": 1 })).await;
+        let answer = workspace.call(Read::default(), json!({ "file_path": "b", "limit": 1 })).await;
         assert_snapshot!(answer, @r"
              1	y
         (PARTIAL: lines 1-1 of more than 65536; go on with offset 2)
@@ -402,7 +540,7 @@ mod tests {
     async fn a_cancelled_read_says_so() {
         let workspace = Workspace::new(&[("a", &"x\n".repeat(1 << 20))]);
         workspace.context().cancelled.cancel();
-        let answer = workspace.call(Read, json!({ "file_path": "a" })).await;
+        let answer = workspace.call(Read::default(), json!({ "file_path": "a" })).await;
         assert_eq!(answer, "Error: interrupted");
     }
 }

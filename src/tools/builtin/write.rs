@@ -197,7 +197,7 @@ mod tests {
     }
 
     async fn read(workspace: &Workspace, path: &str) {
-        workspace.call(Read, json!({ "file_path": path })).await;
+        workspace.call(Read::default(), json!({ "file_path": path })).await;
     }
 
     #[tokio::test]

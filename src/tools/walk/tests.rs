@@ -186,7 +186,7 @@ async fn searches_that_hang_are_bounded_and_hold_up_nobody_else() {
         );
     }
     // While the searches hang, another client can read.
-    let read = ground.call(Read, json!({ "file_path": "a.txt" })).await;
+    let read = ground.call(Read::default(), json!({ "file_path": "a.txt" })).await;
     assert!(read.contains("text"), "{read}");
 
     let (mut partial, mut refused) = (0, 0);

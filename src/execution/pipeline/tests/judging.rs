@@ -463,21 +463,29 @@ async fn questions_out_of_bounds_are_refused() {
 #[tokio::test]
 async fn every_tool_that_edits_shows_the_contents_that_it_would_change() {
     let ground = Ground::asking(|_| {});
-    fs::write(ground.path("b.txt"), "one\n").unwrap();
-    ground.read("b.txt").await;
+    let notebook = r#"{"cells": [{"id": "one", "source": "one"}], "nbformat": 4}"#;
+    for (name, contents) in [("b.txt", "one\n"), ("b.ipynb", notebook)] {
+        fs::write(ground.path(name), contents).unwrap();
+        ground.read(name).await;
+    }
     for tool in ground.pipeline.tools.tools() {
-        if tool.access() != AccessKind::Edit {
-            continue;
-        }
-        let input = match tool.name() {
-            "Write" => write("b.txt", "two\n"),
-            _ => json!({ "file_path": "b.txt", "old_string": "one", "new_string": "two" }),
+        let (name, input) = match tool.name() {
+            _ if tool.access() != AccessKind::Edit => continue,
+            "Write" => ("b.txt", write("b.txt", "two\n")),
+            "NotebookEdit" => (
+                "b.ipynb",
+                json!({ "notebook_path": "b.ipynb", "cell_id": "one", "new_source": "two" }),
+            ),
+            _ => {
+                ("b.txt", json!({ "file_path": "b.txt", "old_string": "one", "new_string": "two" }))
+            }
         };
+        let before = fs::read_to_string(ground.path(name)).unwrap();
         let digest = ground.asked(tool.name(), &input).await.digest;
-        fs::write(ground.path("b.txt"), "one\n\n").unwrap();
+        fs::write(ground.path(name), format!("{before}\n")).unwrap();
         let answer = ground.decide(tool.name(), &input, &allow(digest)).await;
         assert!(answer.starts_with("asked: "), "{answer}");
-        fs::write(ground.path("b.txt"), "one\n").unwrap();
+        fs::write(ground.path(name), before).unwrap();
     }
 }
 

@@ -8,13 +8,16 @@ use insta::assert_snapshot;
 use super::*;
 
 /// Every tool that takes a path.
-const TOOLS: [&str; 5] = ["Read", "Write", "Edit", "Glob", "Grep"];
+const TOOLS: [&str; 6] = ["Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep"];
 
 impl Ground {
     async fn call_for(&self, tool: &str, path: &str) -> String {
         let arguments = match tool {
             "Write" => json!({ "file_path": path, "content": "x" }),
             "Edit" => json!({ "file_path": path, "old_string": "x", "new_string": "y" }),
+            "NotebookEdit" => {
+                json!({ "notebook_path": path, "cell_id": "x", "edit_mode": "delete" })
+            }
             "Glob" | "Grep" => json!({ "pattern": "x", "path": path }),
             _ => json!({ "file_path": path }),
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::agent::events::{Headline, Structured};
+use crate::agent::events::{Attachments, Headline, Structured};
 
 fn began(slot: usize) -> TurnEvent {
     TurnEvent::CallBegan(Box::new(CallBegan { slot, tool: "Bash".to_owned() }))
@@ -34,6 +34,7 @@ fn ended(slot: usize, text: Option<&str>, error: Option<&str>) -> TurnEvent {
         chars: text.map_or(0, |text| text.chars().count()),
         error: error.map(str::to_owned),
         structured: Structured::default(),
+        attachments: Attachments::default(),
     }))
 }
 

@@ -1,0 +1,170 @@
+//! Tells what other programs have changed in the files that the model knows. Pure, but for
+//! reading one file.
+
+use std::fmt::Write as _;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use super::encoding::Encoding;
+use super::patch;
+use super::read_state::{Content, Fingerprint, Found, MAX_KEPT_BYTES, ReadState, Suspect};
+use crate::text::printable;
+use crate::workspace::{FileVersion, Target};
+
+/// Lines of the diff of one file, and of all together.
+const MAX_FILE_LINES: usize = 100;
+const MAX_LINES: usize = 400;
+
+/// Bytes of one line of a diff.
+const MAX_LINE_BYTES: usize = 500;
+
+/// Files that are named. The others are counted.
+const MAX_NAMED: usize = 50;
+
+/// The most bytes that are read of a file to compare it, as many as are hashed when it is shown.
+const MAX_COMPARED_BYTES: u64 = 16 << 20;
+
+const BEGIN: &str = "<reminder>\nFiles that you have read were changed, and not by your Write, \
+                     Edit or NotebookEdit:";
+const END: &str = "</reminder>";
+
+/// What the model is told of changed files.
+#[derive(Debug, Default)]
+pub(crate) struct OutsideChanges {
+    told: String,
+    lines: usize,
+    named: Vec<PathBuf>,
+}
+
+/// A file as it is now.
+#[derive(Debug)]
+pub(crate) struct Current {
+    fingerprint: Fingerprint,
+    content: Option<Content>,
+}
+
+impl Current {
+    /// Reads the file. Fails with `Interrupted` if it changes meanwhile. Blocks.
+    pub(crate) fn read(target: &Target) -> io::Result<Self> {
+        let file = target.open_file()?;
+        let version = FileVersion::from_metadata(&file.metadata()?);
+        let (mut hasher, mut kept) = (blake3::Hasher::new(), Vec::new());
+        let mut bytes = (&file).take(MAX_COMPARED_BYTES + 1);
+        let mut piece = vec![0; 64 << 10];
+        let mut length = 0;
+        loop {
+            let read = bytes.read(&mut piece)?;
+            if read == 0 {
+                break;
+            }
+            length += read;
+            hasher.update(&piece[..read]);
+            if length <= MAX_KEPT_BYTES {
+                kept.extend_from_slice(&piece[..read]);
+            }
+        }
+        if FileVersion::from_metadata(&file.metadata()?) != version {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let is_whole = length as u64 <= MAX_COMPARED_BYTES;
+        let fingerprint = Fingerprint { version, hash: is_whole.then(|| hasher.finalize()) };
+        let content = (length <= MAX_KEPT_BYTES).then(|| kept.into());
+        Ok(Self { fingerprint, content })
+    }
+}
+
+impl OutsideChanges {
+    /// Adds a file that is no longer there.
+    pub(crate) fn gone(&mut self, known: &ReadState, path: &Path) {
+        if known.was_told(path, Found::Gone) {
+            let path = printable(path.as_os_str().as_encoded_bytes());
+            let _ = write!(self.told, "\n\n{path}\n[File deleted]");
+        }
+    }
+
+    /// Adds a file of which the model may not see more than its name.
+    pub(crate) fn hidden(&mut self, known: &ReadState, suspect: &Suspect) {
+        // The same metadata with a mark say nothing for certain.
+        let is_changed = Found::Version(suspect.known.version) != suspect.found;
+        if is_changed && known.was_told(&suspect.path, suspect.found) {
+            self.named.push(suspect.path.clone());
+        }
+    }
+
+    /// Adds a file that was read again. One that still holds what the model knows is no news.
+    pub(crate) fn compared(&mut self, known: &ReadState, suspect: &Suspect, current: Current) {
+        let Current { fingerprint, content } = current;
+        if suspect.known.is_same_content(&fingerprint) {
+            return known.is_unchanged(&suspect.path, fingerprint.version);
+        }
+        let diff = match (&suspect.content, &content) {
+            (Some(old), Some(new)) => diff(old, new),
+            _ => None,
+        };
+        let found = Found::Version(fingerprint.version);
+        let Some(diff) = diff.filter(|_| self.lines < MAX_LINES) else {
+            if known.was_told(&suspect.path, found) {
+                self.named.push(suspect.path.clone());
+            }
+            return;
+        };
+        let room = MAX_FILE_LINES.min(MAX_LINES - self.lines);
+        let (shown, is_whole) = cut(&diff, room);
+        if is_whole {
+            known.saw(&suspect.path, fingerprint, content);
+        } else if !known.was_told(&suspect.path, found) {
+            return;
+        }
+        self.lines += shown.lines().count();
+        let path = printable(suspect.path.as_os_str().as_encoded_bytes());
+        let _ = write!(self.told, "\n\n{path}\n{shown}");
+    }
+
+    /// The reminder; `None` if there is no news.
+    pub(crate) fn into_reminder(self) -> Option<String> {
+        let Self { mut told, named, .. } = self;
+        if !named.is_empty() {
+            let shown = named.iter().take(MAX_NAMED);
+            let shown = shown.map(|path| printable(path.as_os_str().as_encoded_bytes()));
+            let names = shown.collect::<Vec<_>>().join("\n");
+            let _ = write!(told, "\n\nChanged, and not shown here. Read before you edit:\n{names}");
+            let more = named.len().saturating_sub(MAX_NAMED);
+            if more > 0 {
+                let _ = write!(told, "\n({more} more files)");
+            }
+        }
+        (!told.is_empty()).then(|| format!("{BEGIN}{told}\n{END}"))
+    }
+}
+
+/// The unified diff of two texts; `None` if one of them is no text.
+fn diff(old: &[u8], new: &[u8]) -> Option<Vec<String>> {
+    let [old, new] = [old, new].map(|bytes| {
+        let encoding = Encoding::recognise(bytes, true).ok()?;
+        let (text, is_broken) = encoding.decode(bytes);
+        (!is_broken && !text.contains('\0')).then(|| text.into_owned())
+    });
+    let hunks = patch::between(old?.as_bytes(), new?.as_bytes())?;
+    Some(patch::lines_of(&hunks)).filter(|lines| !lines.is_empty())
+}
+
+/// At most `room` lines of a diff, and whether these are all of it, whole.
+fn cut(diff: &[String], room: usize) -> (String, bool) {
+    let mut is_whole = diff.len() <= room;
+    let mut lines: Vec<String> = Vec::new();
+    for line in diff.iter().take(room) {
+        let shown = crate::text::prefix(line, MAX_LINE_BYTES);
+        let is_cut = shown.len() < line.len();
+        is_whole &= !is_cut;
+        lines.push(if is_cut { format!("{shown}…") } else { shown.to_owned() });
+    }
+    if !is_whole {
+        let more = diff.len().saturating_sub(room);
+        let what = if more > 0 { format!("{more} more lines") } else { "long lines".to_owned() };
+        lines.push(format!("(diff cut: {what}; read the file before you edit it)"));
+    }
+    (lines.join("\n"), is_whole)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! The worker's side: takes the text out of the document on standard input.
+
+use std::io::{self, Read as _, Write as _};
+use std::process::ExitCode;
+
+use pdf_oxide::PdfDocument;
+use pdf_oxide::converters::ConversionOptions;
+use pdf_oxide::error::Error;
+
+use super::{MAX_FILE_BYTES, MAX_PAGE_CHARS, MAX_UNASKED_PAGES, Report, TASK};
+use crate::processes::worker;
+use crate::text;
+
+/// Reads a document if this process was started for it. Must be called before this process has
+/// anything that a document could reach.
+pub fn extract_if_asked() -> Option<ExitCode> {
+    let arguments = worker::asked(TASK)?;
+    let outcome = match worker::confine_self() {
+        Ok(()) => extract(&arguments),
+        Err(error) => tell(&Report::Unconfined(error.to_string())),
+    };
+    Some(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn extract(arguments: &[String]) -> io::Result<()> {
+    let mut file = Vec::new();
+    io::stdin().take(MAX_FILE_BYTES + 1).read_to_end(&mut file)?;
+    let (document, pages) = match opened(file) {
+        Ok(opened) => opened,
+        Err(Error::EncryptedPdf) => return tell(&Report::Locked),
+        Err(error) => return tell(&Report::Broken(error.to_string())),
+    };
+    tell(&Report::Pages(pages))?;
+    let wanted = match arguments {
+        [first, last] => match (first.parse(), last.parse()) {
+            (Ok(first), Ok(last)) => first..=pages.min(last),
+            _ => return Ok(()),
+        },
+        _ if pages <= MAX_UNASKED_PAGES => 1..=pages,
+        _ => return Ok(()),
+    };
+    wanted.into_iter().try_for_each(|number| tell(&page(&document, number)))
+}
+
+fn opened(file: Vec<u8>) -> Result<(PdfDocument, usize), Error> {
+    let document = PdfDocument::from_bytes(file)?;
+    if document.is_encrypted() && !document.is_authenticated() {
+        return Err(Error::EncryptedPdf);
+    }
+    let pages = document.page_count()?;
+    Ok((document, pages))
+}
+
+fn page(document: &PdfDocument, number: usize) -> Report {
+    // Other ways to the text have open endless loops.
+    match document.to_plain_text(number - 1, &ConversionOptions::default()) {
+        Ok(whole) => {
+            let text = text::first_chars(&whole, MAX_PAGE_CHARS).to_owned();
+            Report::Page { number, is_cut: text.len() < whole.len(), text }
+        }
+        Err(error) => Report::BadPage { number, reason: error.to_string() },
+    }
+}
+
+fn tell(report: &Report) -> io::Result<()> {
+    let mut line = serde_json::to_vec(report)?;
+    line.push(b'\n');
+    let mut output = io::stdout().lock();
+    output.write_all(&line)?;
+    output.flush()
+}

@@ -1,0 +1,63 @@
+//! Puts text of ours in front of the user's words, upstream and in the record, so that it stands
+//! there in later requests too.
+
+use serde_json::{Value, json};
+
+use super::assemble::Assembled;
+use crate::agent::beginning::{Beginning, HistoryPiece};
+use crate::json as json_text;
+
+/// Whether the turn begins with words of the user's.
+pub(super) fn has_words(assembled: &Assembled) -> bool {
+    assembled.user_messages.last().is_some_and(|own| !own.sent.is_empty())
+}
+
+/// Puts the text in front of the user's last words. Nothing happens if there are none.
+pub(super) fn put_in_front(assembled: &mut Assembled, text: &str) {
+    let Some(own) = assembled.user_messages.last_mut().filter(|own| !own.sent.is_empty()) else {
+        return;
+    };
+    let is_own = |piece: &&mut HistoryPiece| match piece {
+        HistoryPiece::Client(message) => message.get() == own.sent,
+        HistoryPiece::Recorded(_) => false,
+    };
+    let then = match &mut assembled.beginning {
+        Beginning::Resume(resume) => resume.then.as_mut_slice(),
+        Beginning::Ask | Beginning::Continue { .. } => &mut [],
+    };
+    let mut pieces = assembled.pieces.iter_mut().chain(then).rev();
+    let Some(piece) = pieces.find(is_own) else { return };
+    if let Some(sent) = with_text(&own.sent, text) {
+        *piece = HistoryPiece::Client(json_text::raw(sent.clone()));
+        own.sent = sent;
+    }
+}
+
+/// The user message with the text in front of its own; `None` if it has no content.
+fn with_text(message: &str, text: &str) -> Option<String> {
+    let mut message: Value = serde_json::from_str(message).ok()?;
+    let text = format!("{text}\n\n");
+    match message.get_mut("content")? {
+        Value::String(words) => words.insert_str(0, &text),
+        Value::Array(parts) => parts.insert(0, json!({ "type": "text", "text": text })),
+        _ => return None,
+    }
+    Some(message.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_stands_in_front_of_the_words_and_the_rest_is_kept() {
+        let text = with_text(r#"{"role":"user","content":"Go.","name":"me"}"#, "tabs").unwrap();
+        let text: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(text, json!({"role": "user", "content": "tabs\n\nGo.", "name": "me"}));
+        let parts = with_text(r#"{"content":[{"type":"image_url"}]}"#, "tabs").unwrap();
+        let parts: Value = serde_json::from_str(&parts).unwrap();
+        assert_eq!(parts["content"][1], json!({"type": "image_url"}));
+        assert_eq!(parts["content"][0]["type"], "text");
+        assert_eq!(with_text(r#"{"content":null}"#, "tabs"), None);
+    }
+}

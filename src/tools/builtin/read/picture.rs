@@ -1,0 +1,56 @@
+//! Shows a picture to the model.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use serde_json::json;
+
+use super::media::Media;
+use crate::tools::picture::{self, Prepared};
+use crate::tools::tool::{CallContext, Picture, PictureFormat, ToolError, ToolOutput};
+
+pub(super) async fn read(
+    media: Media,
+    format: PictureFormat,
+    context: &CallContext,
+) -> Result<ToolOutput, ToolError> {
+    media.with_contents(context, move |path, bytes| show(path, bytes, format)).await
+}
+
+fn show(path: &Path, bytes: Bytes, format: PictureFormat) -> Result<ToolOutput, ToolError> {
+    let name = path.display().to_string();
+    let size = bytes.len();
+    let prepared = picture::prepare(bytes, format).map_err(|error| {
+        ToolError::Failed(format!("{name} is a {} picture, but {error}", format.name()))
+    })?;
+    let mut text = format!("(image attached) {name}: {}", described(format, &prepared));
+    let extension = path.extension().map(|extension| extension.to_string_lossy());
+    if extension.is_some_and(|extension| !format.is_called(&extension)) {
+        text.push_str("\n(the contents decide what it is, not the name)");
+    }
+    let structured = json!({
+        "file_path": path.to_string_lossy(),
+        "format": format.name(),
+        "width": prepared.original.0,
+        "height": prepared.original.1,
+        "bytes": size,
+    });
+    let pictures = vec![attached(name, prepared)];
+    Ok(ToolOutput { pictures, ..ToolOutput::text(text).with(structured) })
+}
+
+/// What was attached, in words.
+pub(super) fn described(format: PictureFormat, prepared: &Prepared) -> String {
+    let (width, height) = prepared.original;
+    let text = format!("{}, {width} x {height} pixels", format.name());
+    if (prepared.format, prepared.width, prepared.height) == (format, width, height) {
+        return text;
+    }
+    let (format, width, height) = (prepared.format.name(), prepared.width, prepared.height);
+    format!("{text}, shown as {format} of {width} x {height}")
+}
+
+pub(super) fn attached(name: String, prepared: Prepared) -> Picture {
+    let Prepared { format, bytes, width, height, .. } = prepared;
+    Picture { name, format, bytes, width, height }
+}

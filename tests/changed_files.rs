@@ -1,0 +1,133 @@
+//! Tests what a session knows of the files that the model has read, and what the model is told
+//! when something else changes one of them.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::chunks::{calls, says};
+use crate::support::client::{ask, with};
+use crate::support::server::Server;
+use crate::support::upstream::Upstream;
+use crate::turn::answers_in;
+
+fn read(name: &str) -> (&'static str, &'static str, Value) {
+    ("c1", "Read", json!({ "file_path": name }))
+}
+
+fn bash(command: &str) -> (&'static str, &'static str, Value) {
+    ("c1", "Bash", json!({ "command": command }))
+}
+
+/// Runs one turn in which the model makes one call a round. Returns its last request.
+async fn turn(
+    upstream: &Upstream,
+    server: &Server,
+    messages: &Value,
+    rounds: &[(&str, &str, Value)],
+) -> Value {
+    for round in rounds {
+        upstream.round(calls(std::slice::from_ref(round)));
+    }
+    upstream.round(says("Done."));
+    let body = with(ask(""), json!({ "messages": messages }));
+    let answer = server.client().chat(&body).await;
+    assert_eq!(answer.text(), "Done.");
+    upstream.requests().pop().expect("a request").json()
+}
+
+fn user_says(text: &str) -> Value {
+    json!({ "role": "user", "content": text })
+}
+
+#[tokio::test]
+async fn what_a_command_changes_is_told_with_its_answer_and_once() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).free().file("a.txt", "one\ntwo\n").start().await;
+    let edit = json!({ "file_path": "a.txt", "old_string": "2", "new_string": "zwei" });
+    let rounds =
+        [read("a.txt"), bash("sed -i s/two/2/ a.txt"), ("c1", "Edit", edit), bash("env true")];
+
+    let last = turn(&upstream, &server, &json!([user_says("Go.")]), &rounds).await;
+
+    let answers = answers_in(&last);
+    assert!(!answers[0].contains("<reminder>"), "{answers:?}");
+    let (_, reminder) = answers[1].split_once("\n\n<reminder>\n").expect("a reminder");
+    assert!(reminder.contains("a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n</reminder>"), "{reminder}");
+    assert!(
+        answers[2].starts_with("Edited ") && !answers[2].contains("other changes"),
+        "{answers:?}"
+    );
+    assert!(
+        !answers[2].contains("<reminder>") && !answers[3].contains("<reminder>"),
+        "{answers:?}"
+    );
+    assert_eq!(fs::read_to_string(server.workspace().join("a.txt")).unwrap(), "one\nzwei\n");
+}
+
+#[tokio::test]
+async fn what_changes_between_turns_is_told_in_front_of_the_users_words_and_stays_there() {
+    let upstream = Upstream::start();
+    let server =
+        Server::builder(&upstream).file("a.txt", "one\n").file("b.txt", "x\n").start().await;
+    let done = json!({ "role": "assistant", "content": "Done." });
+    turn(&upstream, &server, &json!([user_says("Go.")]), &[read("a.txt"), read("b.txt")]).await;
+    fs::write(server.workspace().join("a.txt"), "changed\n").unwrap();
+    fs::remove_file(server.workspace().join("b.txt")).unwrap();
+
+    let list = json!([user_says("Go."), done, user_says("And now?")]);
+    let second = turn(&upstream, &server, &list, &[]).await;
+    let list = json!([user_says("Go."), done, user_says("And now?"), done, user_says("Again.")]);
+    let third = turn(&upstream, &server, &list, &[]).await;
+
+    let texts = |request: &Value| -> Vec<String> {
+        let messages = request["messages"].as_array().expect("messages").iter();
+        let users = messages.filter(|message| message["role"] == "user");
+        users.map(|message| message["content"].as_str().expect("text").to_owned()).collect()
+    };
+    let [_, asked] = &texts(&second)[..] else { panic!("{second}") };
+    assert!(
+        asked.starts_with("<reminder>\n") && asked.ends_with("</reminder>\n\nAnd now?"),
+        "{asked}"
+    );
+    assert!(asked.contains("Read before you edit:\n") && asked.contains("/a.txt\n"), "{asked}");
+    assert!(asked.contains("/b.txt\n[File deleted]\n"), "{asked}");
+    assert_eq!(texts(&third)[1..], [asked.clone(), "Again.".to_owned()], "the same bytes, once");
+}
+
+#[tokio::test]
+async fn a_file_that_may_no_longer_be_read_is_only_named() {
+    let upstream = Upstream::start();
+    let builder = Server::builder(&upstream).free().file("a.txt", "one\n");
+    let user = builder.home().join(".claude");
+    let server = builder.start().await;
+    let rule = json!({ "permissions": { "deny": ["Read(a.txt)"] } });
+    let write = format!(
+        "mkdir -p {user}; echo '{rule}' >{user}/settings.json; echo secret >a.txt",
+        user = user.display()
+    );
+
+    let last =
+        turn(&upstream, &server, &json!([user_says("Go.")]), &[read("a.txt"), bash(&write)]).await;
+
+    let answers = answers_in(&last);
+    assert!(answers[1].contains("Read before you edit:\n"), "{answers:?}");
+    assert!(answers[1].contains("/a.txt\n</reminder>"), "{answers:?}");
+    assert!(!answers[1].contains("secret"), "{answers:?}");
+}
+
+#[tokio::test]
+async fn lines_of_an_answer_that_is_sent_no_more_are_shown_again() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).file("a.txt", "one\n").start().await;
+    let done = |text: &str| json!({ "role": "assistant", "content": text });
+    turn(&upstream, &server, &json!([user_says("Go.")]), &[read("a.txt")]).await;
+    let all = json!([user_says("Go."), done("Done."), user_says("Again.")]);
+    let second = turn(&upstream, &server, &all, &[read("a.txt"), bash("pwd")]).await;
+    assert!(answers_in(&second)[1].contains("has not changed"), "{second}");
+
+    let trimmed = json!([user_says("Again."), done("Done."), user_says("And now?")]);
+    let third = turn(&upstream, &server, &trimmed, &[read("a.txt")]).await;
+
+    assert_eq!(answers_in(&third).last().unwrap(), "     1\tone", "{third}");
+}
