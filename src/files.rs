@@ -207,10 +207,13 @@ impl FileSnapshot {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file.map_err(failed)?,
         };
-        let before = FileVersion::from_metadata(&file.metadata().map_err(failed)?);
-        let mut bytes = Vec::new();
+        let metadata = file.metadata().map_err(failed)?;
+        let before = FileVersion::from_metadata(&metadata);
         // Reading one byte past the limit tells whether the file is larger.
         let limit = u64::try_from(MAX_EDITED_BYTES + 1).unwrap_or(u64::MAX);
+        // As much as the file seems to need. A buffer that grows is copied, and takes twice that.
+        let expected = usize::try_from(metadata.len().min(limit - 1)).unwrap_or(0);
+        let mut bytes = Vec::with_capacity(expected + 1);
         (&file).take(limit).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.len() > MAX_EDITED_BYTES {
             return Err(FileError::TooLarge(target.path().to_owned()));

@@ -62,7 +62,12 @@ impl<K: Ord> TopEntries<K> {
 
     /// The texts in the order of their keys.
     pub(crate) fn into_texts(self) -> impl Iterator<Item = Vec<u8>> {
-        self.entries.into_values().map(|entry| entry.text)
+        self.into_entries().map(|(_, text)| text)
+    }
+
+    /// The keys in their order, each with its text.
+    pub(crate) fn into_entries(self) -> impl Iterator<Item = (K, Vec<u8>)> {
+        self.entries.into_iter().map(|(key, entry)| (key, entry.text))
     }
 
     fn forget_the_end(&mut self) {

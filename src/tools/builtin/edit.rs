@@ -269,8 +269,9 @@ fn change(
         }
         outcome => outcome.map_err(|error| refused(target, &error))?,
     };
-    let bytes = coded.encode(&outcome.content).map_err(|error| refused(target, &error))?;
-    Ok((bytes, answer(target, &coded, &outcome, freshness)))
+    let answer = answer(target, &coded, &outcome, freshness);
+    let bytes = coded.encode(outcome.content).map_err(|error| refused(target, &error))?;
+    Ok((bytes, answer))
 }
 
 fn answer(
@@ -326,16 +327,20 @@ impl<'a> DecodedFile<'a> {
         let coded = Self { text: Cow::Owned(text), encoding: Some(encoding), mark: b"" };
         // If the text does not convert back to the same bytes, writing it would damage parts
         // of the file that the edit does not touch.
-        if coded.encode(&coded.text).is_ok_and(|again| again == bytes) {
+        if coded.encode(Cow::Borrowed(&coded.text)).is_ok_and(|again| again == bytes) {
             Ok(coded)
         } else {
             Err(format!("the file seems to be in {}, but not all of it", encoding.name()))
         }
     }
 
-    fn encode(&self, text: &[u8]) -> Result<Vec<u8>, String> {
-        let Some(encoding) = self.encoding else { return Ok([self.mark, text].concat()) };
-        encoding.encode(&String::from_utf8_lossy(text)).map_err(|error| {
+    /// Takes the text itself where it can: a large file should not be copied once more.
+    fn encode(&self, text: Cow<'_, [u8]>) -> Result<Vec<u8>, String> {
+        let Some(encoding) = self.encoding else {
+            let is_marked = !self.mark.is_empty();
+            return Ok(if is_marked { [self.mark, &text].concat() } else { text.into_owned() });
+        };
+        encoding.encode(&String::from_utf8_lossy(&text)).map_err(|error| {
             format!("the file is in {}, which has no {:?}", encoding.name(), error.0)
         })
     }

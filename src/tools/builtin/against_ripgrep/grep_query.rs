@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::tree::NO_VCS_DIRECTORIES;
 
-const PATTERNS: [&str; 40] = [
+const PATTERNS: [&str; 41] = [
     "needle",
     "Needle",
     "NEEDLE",
@@ -35,6 +35,7 @@ const PATTERNS: [&str; 40] = [
     r"needle\r?$",
     r"[^a]",
     r"\xff",
+    r"\x00",
     r"(?-u)\xff",
     r"\p{Lu}",
     ".",

@@ -228,6 +228,14 @@ mod tests {
         assert!(edit(&content, &old, "y", false).unwrap_err().starts_with("old_string was not"));
     }
 
+    /// Bytes of any kind: no UTF-8, line ends of every kind, a mark in the middle, NUL.
+    fn outside() -> impl Strategy<Value = Vec<u8>> {
+        let pieces: [&[u8]; 9] =
+            [b"a", b"\r\n", b"\n", b"\r", b"\xff", b"\xc3", b"\0", b"\xef\xbb\xbf", b"  \t"];
+        proptest::collection::vec(proptest::sample::select(pieces.to_vec()), 0..12)
+            .prop_map(|pieces| pieces.concat())
+    }
+
     proptest! {
         /// Compares with `str::replace`, for texts without `\r\n`.
         #[test]
@@ -240,6 +248,20 @@ mod tests {
             let content = format!("{before}{old}{after}");
             let edited = edit(content.as_bytes(), &old, &new, true).unwrap();
             prop_assert_eq!(edited, content.replace(&old, &new).into_bytes());
+        }
+
+        #[test]
+        fn every_byte_outside_the_match_is_kept(
+            before in outside(), after in outside(), old in "x[\n]?y", new in "[c\n]{0,3}",
+        ) {
+            let content = [&before[..], old.as_bytes(), &after[..]].concat();
+            let edited = edit(&content, &old, &new, false).unwrap();
+            prop_assert!(edited.starts_with(&before), "{:?}", edited);
+            prop_assert!(edited.ends_with(&after), "{:?}", edited);
+            let inserted = edited.len() - before.len() - after.len();
+            let inserted = &edited[before.len()..][..inserted];
+            let folded = String::from_utf8(inserted.to_vec()).unwrap().replace("\r\n", "\n");
+            prop_assert_eq!(folded, new);
         }
 
         /// `\r\n` and `\n` match alike.

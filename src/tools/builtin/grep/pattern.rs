@@ -21,6 +21,8 @@ pub(super) fn compile(input: &GrepInput) -> Result<RegexMatcher, ToolError> {
     builder
         .case_insensitive(input.ignore_case.unwrap_or(false))
         .multi_line(true)
+        // A file with NUL is binary, so no search could find it.
+        .ban_byte(Some(0))
         .size_limit(SIZE_LIMIT)
         .dfa_size_limit(CACHE_LIMIT);
     if multiline {

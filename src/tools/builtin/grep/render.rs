@@ -1,11 +1,12 @@
 //! Writes the answer of a search: one page of results, and notes.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::OutputMode;
-use super::found::Found;
+use super::found::{Found, Key};
 use super::query::Query;
 use crate::tools::answer::{AnswerText, Page};
 use crate::tools::tool::ToolOutput;
@@ -14,9 +15,11 @@ use crate::tools::walk::Bounds;
 /// Separates groups of lines that are not adjacent, also across files.
 const GROUP_SEPARATOR: &str = "--";
 
+/// `name` is what the answer calls a file below the searched directory.
 pub(super) fn answer(
     query: &Query,
     found: Found,
+    name: impl Fn(&Path) -> String,
     bounds: &Bounds,
     duration: Duration,
 ) -> ToolOutput {
@@ -24,7 +27,14 @@ pub(super) fn answer(
     let known = page.lines();
     let overflowed = page.overflowed();
     let limit = query.limit.unwrap_or(usize::MAX);
-    let (lines, separators) = shown(query, page.into_texts(), limit);
+    let ShownPage { lines, separators, files: shown_files } =
+        ShownPage::of(query, page.into_entries(), limit);
+    let filenames: Vec<String> = shown_files.iter().map(|path| name(path)).collect();
+    // Once a page of lines is full, no further file is searched. So the others are not known.
+    let num_files = match query.mode {
+        OutputMode::Content => filenames.len() as u64,
+        OutputMode::FilesWithMatches | OutputMode::Count => files,
+    };
     let end = query.offset.saturating_add(limit).min(known);
     let more = known > end || overflowed;
     let results = Results {
@@ -46,9 +56,10 @@ pub(super) fn answer(
     }
     ToolOutput::text(text.closed_by(bounds.notes())).with(json!({
         "mode": mode_name(query.mode),
-        "num_files": files,
+        "num_files": num_files,
         "num_lines": lines.len(),
         "num_matches": (query.mode == OutputMode::Count).then_some(matches),
+        "filenames": filenames,
         "truncated": more || bounds.is_partial(),
         "duration_ms": u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
     }))
@@ -100,29 +111,40 @@ impl Results {
     }
 }
 
-/// The lines of the requested page, and the places of those that separate groups.
-fn shown(
-    query: &Query,
-    texts: impl Iterator<Item = Vec<u8>>,
-    limit: usize,
-) -> (Vec<String>, Vec<usize>) {
-    let (mut lines, mut separators) = (Vec::new(), Vec::new());
-    let (mut skip, mut left) = (query.offset, limit);
-    for text in texts {
-        let text = text.strip_suffix(b"\n").unwrap_or(&text);
-        let all = text.split(|byte| *byte == b'\n').count();
-        let part = text.split(|byte| *byte == b'\n').skip(skip).take(left);
-        let part: Vec<String> =
-            part.map(|line| String::from_utf8_lossy(line).into_owned()).collect();
-        skip = skip.saturating_sub(all);
-        left -= part.len();
-        if query.has_context() && !lines.is_empty() && !part.is_empty() {
-            separators.push(lines.len());
-            lines.push(GROUP_SEPARATOR.to_owned());
+/// The requested page.
+#[derive(Default)]
+struct ShownPage {
+    lines: Vec<String>,
+    /// The places of the lines that separate groups.
+    separators: Vec<usize>,
+    /// The files that the lines are of, below the searched directory.
+    files: Vec<PathBuf>,
+}
+
+impl ShownPage {
+    fn of(query: &Query, entries: impl Iterator<Item = (Key, Vec<u8>)>, limit: usize) -> Self {
+        let mut page = Self::default();
+        let (mut skip, mut left) = (query.offset, limit);
+        for ((_, file), text) in entries {
+            let text = text.strip_suffix(b"\n").unwrap_or(&text);
+            let all = text.split(|byte| *byte == b'\n').count();
+            let part = text.split(|byte| *byte == b'\n').skip(skip).take(left);
+            let part: Vec<String> =
+                part.map(|line| String::from_utf8_lossy(line).into_owned()).collect();
+            skip = skip.saturating_sub(all);
+            left -= part.len();
+            if part.is_empty() {
+                continue;
+            }
+            if query.has_context() && !page.lines.is_empty() {
+                page.separators.push(page.lines.len());
+                page.lines.push(GROUP_SEPARATOR.to_owned());
+            }
+            page.lines.extend(part);
+            page.files.push(file);
         }
-        lines.extend(part);
+        page
     }
-    (lines, separators)
 }
 
 fn plural(count: u64, word: &str) -> String {

@@ -118,7 +118,8 @@ impl Job for Searching {
 
     fn answer(&self) -> ToolOutput {
         let found = std::mem::replace(&mut *self.found(), Found::nothing(&self.query));
-        render::answer(&self.query, found, &self.bounds, self.started.elapsed())
+        let name = |relative: &Path| self.paths.shown(relative);
+        render::answer(&self.query, found, name, &self.bounds, self.started.elapsed())
     }
 }
 

@@ -249,6 +249,27 @@ async fn pages_through_long_answers() {
 }
 
 #[tokio::test]
+async fn tells_programs_what_it_found() {
+    let workspace = Workspace::new(&[("a/b", "x\nx\n"), ("a/c", "x\n"), ("d", "x\n")]);
+    for (mode, offset, expected) in [
+        ("content", 0, json!([2, 3, null, ["a/b", "a/c"], true])),
+        ("content", 2, json!([2, 2, null, ["a/c", "d"], false])),
+        ("count", 0, json!([3, 2, 4, ["a/b", "a/c"], true])),
+        ("count", 2, json!([3, 1, 4, ["d"], false])),
+    ] {
+        let limit = if mode == "content" && offset == 0 { 3 } else { 2 };
+        let arguments = json!({
+            "pattern": "x", "output_mode": mode, "offset": offset, "head_limit": limit,
+        });
+        let told = workspace.run(&erase(grep()), arguments).await.unwrap().structured;
+        let names = ["num_files", "num_lines", "num_matches", "filenames", "truncated"];
+        let members: Vec<&Value> = names.iter().map(|name| &told[*name]).collect();
+        assert_eq!(told["mode"], mode);
+        assert_eq!(json!(members), expected, "{mode} from {offset}");
+    }
+}
+
+#[tokio::test]
 async fn takes_the_names_that_all_providers_pass_on() {
     let workspace = Workspace::new(&[("a", "1\n2\nX\n4\n5\n")]);
     let call = async |arguments: Value| workspace.call(grep(), arguments).await;
