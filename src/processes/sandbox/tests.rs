@@ -25,7 +25,8 @@ mod escapes;
 mod links;
 mod rules;
 
-const LIMITS: Limits = Limits { time: Duration::from_secs(60), output: 16 << 20, shown: 30_000 };
+const LIMITS: Limits =
+    Limits { time: Some(Duration::from_secs(60)), output: 16 << 20, shown: 30_000 };
 const LEVELS: [Level; 2] = [Level::Landlock, Level::Bwrap];
 const SECRET: &str = "a secret of the outside";
 
@@ -659,7 +660,7 @@ async fn p1_a_command_has_512_processes_at_most() {
         let confined = ground.sandbox.confine(vec![ground.path("root")], None).await;
         let confined = confined.unwrap().unwrap();
         let command = shell(&confined, ground.path("root"), &text);
-        let limits = Limits { time: Duration::from_secs(10), ..LIMITS };
+        let limits = Limits { time: Some(Duration::from_secs(10)), ..LIMITS };
         let running = runner();
         let never = CancellationToken::new();
         let run = running.run(&command, limits, &never);

@@ -20,7 +20,8 @@ use crate::processes::protocol::Exit;
 use crate::processes::runner::{Command, Finished, Limits, Runner};
 
 /// The trial takes milliseconds. A sandbox that hangs is none.
-const LIMITS: Limits = Limits { time: Duration::from_secs(10), output: 64 << 10, shown: 16_000 };
+const LIMITS: Limits =
+    Limits { time: Some(Duration::from_secs(10)), output: 64 << 10, shown: 16_000 };
 
 /// What the attacked file holds, and its mode.
 const UNTOUCHED: &[u8] = b"untouched\n";

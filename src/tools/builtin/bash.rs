@@ -187,7 +187,8 @@ impl Tool for Bash {
             confinement,
             kept_alive: confined.as_ref().map(Confined::guard),
         };
-        let limits = Limits { time, output: MAX_OUTPUT_BYTES, shown: answer::MAX_CHARACTERS };
+        let limits =
+            Limits { time: Some(time), output: MAX_OUTPUT_BYTES, shown: answer::MAX_CHARACTERS };
         let finished = self
             .runner(&context)
             .await?

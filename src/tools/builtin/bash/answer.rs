@@ -126,6 +126,7 @@ fn how_it_ended(time: Duration, finished: &Finished) -> Option<String> {
                 .to_owned(),
         ),
         (EndCause::Cancelled, _) => Some("interrupted".to_owned()),
+        (EndCause::Stopped, _) => Some("The command was stopped".to_owned()),
         (EndCause::ItsOwn, Some(Exit::Code(0))) => None,
         (EndCause::ItsOwn, Some(Exit::Code(code))) => Some(format!("Exit code {code}")),
         (EndCause::ItsOwn, Some(Exit::Signal(signal))) => {
