@@ -57,6 +57,7 @@ use crate::memory_budget::MemoryBudget;
 use crate::permissions::Permissions;
 use crate::session_files::SessionDirectories;
 use crate::store::Store;
+use crate::tools::tasks::AllTasks;
 use crate::upstream;
 
 /// What every turn is started with. `app` constructs the only one.
@@ -81,6 +82,7 @@ pub(crate) struct Sessions {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) running: Arc<Running>,
     pub(crate) directories: SessionDirectories,
+    pub(crate) tasks: Arc<AllTasks>,
     pub(crate) names: PendingNames,
     pub(crate) prompts: prompt::Prompts,
     pub(crate) recorders: Recorders,

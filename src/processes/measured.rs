@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 use super::bwrap::arguments;
 use super::confinement::Level;
 use super::environment::Environment;
-use super::runner::{Command, Limits, Runner};
+use super::outcome::Limits;
+use super::runner::{Command, Runner};
 use super::sandbox::{Confined, Sandbox, SandboxSettings};
 
 const LIMITS: Limits = Limits { time: Some(Duration::from_secs(60)), output: 1 << 20, shown: 1000 };

@@ -29,8 +29,12 @@ pub(crate) struct CommandOutput(Arc<Mutex<Capture>>);
 /// What a command has printed from some byte of its clean text on.
 #[derive(Debug)]
 pub(crate) struct Unread {
-    /// The first part: in the file, which is open for reading and writing.
-    pub(crate) file: Option<(Arc<File>, Range<u64>)>,
+    /// The first part: these bytes of the file.
+    pub(crate) in_file: Range<u64>,
+    /// The file, open for reading and writing, until the output is [released].
+    ///
+    /// [released]: CommandOutput::release
+    pub(crate) file: Option<Arc<File>>,
     /// The bytes after that which are kept nowhere.
     pub(crate) missing: u64,
     /// The rest of what is final.
@@ -49,25 +53,21 @@ impl CommandOutput {
 
     /// What has been printed so far: as in [`HeadAndTail::render`].
     pub(crate) fn render(&self, most: usize, hint: &str) -> String {
+        self.so_far().0.render(most, hint)
+    }
+
+    /// What has been printed so far, and the byte at which a later look goes on.
+    pub(crate) fn so_far(&self) -> (HeadAndTail, u64) {
         let capture = self.lock();
-        if capture.line.unfinished().is_empty() {
-            return capture.shown.render(most, hint);
-        }
         let mut shown = capture.shown.clone();
+        let end = shown.bytes();
         shown.push(capture.line.unfinished());
-        drop(capture);
-        shown.render(most, hint)
+        (shown, end)
     }
 
     /// Whether bytes that are not UTF-8 were replaced.
     pub(crate) fn is_malformed(&self) -> bool {
         self.lock().is_malformed
-    }
-
-    /// Whether it is more than is shown, so that the file has what is left out.
-    pub(crate) fn is_long(&self) -> bool {
-        let capture = self.lock();
-        !capture.shown.fits(capture.shown.most())
     }
 
     /// Why the file does not have all of it.
@@ -79,10 +79,8 @@ impl CommandOutput {
         let capture = self.lock();
         let parts = capture.file.parts();
         let end = capture.shown.bytes();
-        let file = parts
-            .file
-            .filter(|_| offset < parts.written)
-            .map(|file| (Arc::clone(file), offset..parts.written));
+        let in_file = offset.min(parts.written)..parts.written;
+        let file = parts.file.cloned();
         let mut at = offset.max(parts.written);
         let mut rest = String::new();
         let mut begin = parts.written;
@@ -94,7 +92,14 @@ impl CommandOutput {
         // What the file does not get is at least in the tail.
         let (missing, tail) = capture.shown.since(at);
         rest.push_str(tail);
-        Unread { file, missing, rest, unfinished: capture.line.unfinished().to_owned(), end }
+        let unfinished = capture.line.unfinished().to_owned();
+        Unread { in_file, file, missing, rest, unfinished, end }
+    }
+
+    /// Frees what a command that has ended no longer needs: the file is closed, and what it has
+    /// is not kept in memory too.
+    pub(crate) fn release(&self) {
+        self.lock().release();
     }
 
     pub(super) fn push(&self, bytes: &[u8]) {
@@ -207,6 +212,12 @@ impl Capture {
         }
         self.shown.push(new);
         self.file.push(new);
+    }
+
+    fn release(&mut self) {
+        if self.file.close() {
+            self.shown.forget();
+        }
     }
 
     /// As long as the file is not begun, the head is all there is.

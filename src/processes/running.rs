@@ -21,9 +21,9 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::command_state::{CommandEffect, CommandEvent, CommandState, EndCause, StopReason};
 use super::orphans::{KeptAlive, Supervisor};
+use super::outcome::{Finished, Limits, RunError};
 use super::output::{CommandOutput, KeepOutput, WrittenPiece, write};
 use super::protocol::{self, Job, LaunchStep, Order};
-use super::runner::{Finished, Limits, RunError};
 
 /// The capacity of a pipe.
 const READ_BYTES: usize = 64 << 10;
@@ -37,6 +37,9 @@ const JOB_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a command that has ended waits for a disk to take the rest of its output.
 const DISK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a look at a command waits for the disk. What is not written is told from memory.
+const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Longer than any report: a path of 4096 bytes takes 16 kB in it. A command may get hold
 /// of the socket and write anything.
@@ -123,6 +126,7 @@ impl Running {
             errors_pipe: errors.map(pipe::Receiver::from_owned_fd).transpose()?,
             errors: CommandOutput::new(shown, KeepOutput::Nothing, limit),
             writing: None,
+            lookers: Vec::new(),
             steps: CommandState::new(),
         };
         let mut watching = JoinSet::new();
@@ -151,12 +155,13 @@ impl CommandControl {
         &self.output
     }
 
-    /// Returns when all is heard that it had printed before the call.
+    /// Returns when all that it had printed before the call is heard, and written if it has a
+    /// file and the disk answers.
     pub(crate) async fn catch_up(&self) {
-        let (done, heard) = oneshot::channel();
-        if self.requests.send(Request::Hear(done)).is_ok() {
-            // An error means that it has ended: then all is heard.
-            _ = heard.await;
+        let (looker, caught_up) = oneshot::channel();
+        if self.requests.send(Request::Hear(looker)).is_ok() {
+            // An error means that it has ended: then all is written.
+            _ = timeout(LOOK_PATIENCE, caught_up).await;
         }
     }
 
@@ -187,6 +192,8 @@ struct Watch {
     errors: CommandOutput,
     /// The piece of output that is on its way to the disk.
     writing: Option<JoinHandle<WrittenPiece>>,
+    /// They wait until all is written, and hear of it when they are dropped.
+    lookers: Vec<oneshot::Sender<()>>,
     steps: CommandState,
 }
 
@@ -227,6 +234,9 @@ impl Watch {
         let mut of_errors = vec![0; if self.errors_pipe.is_some() { READ_BYTES } else { 0 }];
         loop {
             self.write_next();
+            if self.writing.is_none() {
+                self.lookers.clear();
+            }
             let is_heard = self.output.has_room();
             let woken = tokio::select! {
                 () = next_report(&mut self.reports, &mut line) => Woken::Report,
@@ -258,10 +268,9 @@ impl Watch {
                 Woken::Requested(Request::Stop(why)) => CommandEvent::Stop(why),
                 // The next turn of the loop does it.
                 Woken::Requested(Request::Write) => continue,
-                Woken::Requested(Request::Hear(done)) => {
-                    let event = self.hear(&mut piece, limits);
-                    _ = done.send(());
-                    match event {
+                Woken::Requested(Request::Hear(looker)) => {
+                    self.lookers.push(looker);
+                    match self.hear(&mut piece, limits) {
                         Some(event) => event,
                         None => continue,
                     }

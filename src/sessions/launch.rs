@@ -84,7 +84,8 @@ impl Sessions {
         let files = self.readable_files(&resolved);
         let permissions = self.permissions_for(request)?.held_by(holder).with_session_files(files);
         let body = stored_body(&resolved);
-        let context = self.context(&permissions, &resolved.session, state.clone(), &body).await?;
+        let context = self.context(&permissions, (&resolved.session, caller), state.clone(), &body);
+        let context = context.await?;
         let stored = resolved.row.as_ref().or(resolved.origin.as_ref());
         let prompt = stored.and_then(|row| row.prompt.clone());
         let prompt = prompt.or_else(|| self.render_prompt(request, &context));
@@ -312,7 +313,7 @@ impl Sessions {
     async fn context(
         &self,
         permissions: &Permissions,
-        session: &SessionId,
+        (session, caller): (&SessionId, &Caller),
         state: Option<SessionState>,
         body: &SessionBody,
     ) -> Result<Arc<SessionContext>, ApiError> {
@@ -321,6 +322,8 @@ impl Sessions {
         let context = context.at_home(self.home.clone()).with_grants(grants);
         let context = context.named(session.to_string());
         let context = context.with_files(self.directories.files_of(session));
+        let tasks = self.tasks.of_session(session, caller.scope, caller.revoked.clone());
+        let context = context.with_tasks(tasks);
         let Some(state) = state else { return Ok(Arc::new(context)) };
         // The directory may be gone, which only the disk tells.
         let restore =

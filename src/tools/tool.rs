@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer::AnswerText;
 use super::question::Question;
 use super::schema::{self, InputSchema, InvalidInput, PropertyAliases};
+use super::tasks::{BackgroundTask, SessionTasks};
 use crate::files::ReadState;
 use crate::permissions::{
     AccessKind, AccessRequest, AskedAccess, Grants, KnownTool, Permit, Refusal,
@@ -24,7 +25,11 @@ use crate::permissions::{
 use crate::progress_lines::UNKNOWN_TOOL;
 use crate::session_files::SessionFiles;
 use crate::sync;
+use crate::text;
 use crate::workspace::{ContentState, Workspace};
+
+/// Bytes of an unknown id that are quoted.
+const MAX_TASK_ID: usize = 80;
 
 /// A tool that the model can call.
 pub(crate) trait Tool: Send + Sync + 'static {
@@ -143,6 +148,8 @@ pub(crate) struct SessionContext {
     name: Option<String>,
     /// What the server writes for the session; `None` for a turn without one.
     pub(crate) files: Option<Arc<SessionFiles>>,
+    /// The commands that go on in the background; `None` for a turn without a session.
+    pub(crate) tasks: Option<Arc<SessionTasks>>,
 }
 
 /// What a call would do, shown to a person who is asked about it.
@@ -254,6 +261,7 @@ impl SessionContext {
             grants: Arc::default(),
             name: None,
             files: None,
+            tasks: None,
         }
     }
 
@@ -285,6 +293,10 @@ impl SessionContext {
         Self { files: Some(files), ..self }
     }
 
+    pub(crate) fn with_tasks(self, tasks: Arc<SessionTasks>) -> Self {
+        Self { tasks: Some(tasks), ..self }
+    }
+
     pub(crate) fn at_home(self, home: PathBuf) -> Self {
         Self { home, ..self }
     }
@@ -306,6 +318,15 @@ impl CallContext {
             || base.clone(),
             |path| crate::workspace::absolute_from_home(&base, &self.session.home, path),
         )
+    }
+
+    /// The background task of the session with this id.
+    pub(crate) fn task(&self, id: &str) -> Result<Arc<BackgroundTask>, ToolError> {
+        let found = self.session.tasks.as_ref().and_then(|tasks| tasks.find(id));
+        found.ok_or_else(|| {
+            let id = text::prefix(id, MAX_TASK_ID).escape_debug();
+            ToolError::Failed(format!("no background task is called {id}; ListTasks shows them"))
+        })
     }
 }
 
@@ -551,6 +572,15 @@ pub(crate) mod test_support {
                 excluded: ExcludedPaths::none(),
                 shown: Mutex::default(),
             }
+        }
+
+        /// Begins another session in it.
+        pub(crate) fn begin_session(
+            &mut self,
+            with: impl FnOnce(SessionContext) -> SessionContext,
+        ) {
+            let workspace = Arc::clone(&self.context.session.workspace);
+            self.context.session = Arc::new(with(SessionContext::new(workspace)));
         }
 
         /// Limits the answers of all further calls.

@@ -19,6 +19,15 @@ pub(crate) struct HeadAndTail {
     most: usize,
 }
 
+/// What is shown of a text: all of it, or its beginning and its end.
+#[derive(Clone, Debug)]
+pub(crate) struct ShownText {
+    pub(crate) head: String,
+    /// Characters between them.
+    pub(crate) left_out: usize,
+    pub(crate) tail: String,
+}
+
 impl HeadAndTail {
     /// At most `most` characters will be shown.
     pub(crate) fn new(most: usize) -> Self {
@@ -64,8 +73,9 @@ impl HeadAndTail {
         &self.head
     }
 
-    pub(super) fn most(&self) -> usize {
-        self.most
+    /// Keeps only how long the text was.
+    pub(super) fn forget(&mut self) {
+        (self.head, self.tail) = (String::new(), String::new());
     }
 
     /// What is kept of the text from byte `offset` on, and how many bytes are missing before it.
@@ -79,16 +89,25 @@ impl HeadAndTail {
     /// Otherwise its beginning and end, cut at line ends if that leaves enough, with a note
     /// between them of how much is missing. `hint` says how to see the rest.
     pub(crate) fn render(&self, most: usize, hint: &str) -> String {
+        let ShownText { head, left_out, tail } = self.shown(most);
+        if left_out == 0 {
+            return head;
+        }
+        let line_end = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
+        format!("{head}{line_end}[… {left_out} characters left out; {hint} …]\n{tail}")
+    }
+
+    /// The same in parts.
+    pub(crate) fn shown(&self, most: usize) -> ShownText {
         let most = most.min(self.most);
         if self.fits(most) {
-            return self.head.clone();
+            return ShownText { head: self.head.clone(), left_out: 0, tail: String::new() };
         }
         let each = most.saturating_sub(NOTE_ROOM) / 2;
         let head = text::whole_lines_of_head(text::first_chars(&self.head, each));
         let tail = text::whole_lines_of_tail(text::last_chars(&self.tail, each));
-        let missing = self.characters - head.chars().count() - tail.chars().count();
-        let line_end = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
-        format!("{head}{line_end}[… {missing} characters left out; {hint} …]\n{tail}")
+        let left_out = self.characters - head.chars().count() - tail.chars().count();
+        ShownText { head: head.to_owned(), left_out, tail: tail.to_owned() }
     }
 }
 
@@ -98,7 +117,9 @@ mod tests {
 
     fn kept(most: usize, pieces: &[&str]) -> HeadAndTail {
         let mut text = HeadAndTail::new(most);
-        pieces.iter().for_each(|piece| text.push(piece));
+        for piece in pieces {
+            text.push(piece);
+        }
         text
     }
 

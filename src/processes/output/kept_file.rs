@@ -163,6 +163,14 @@ impl KeptFile {
         self.waiting = String::new();
     }
 
+    /// Closes the file. Returns whether it has the whole text.
+    pub(super) fn close(&mut self) -> bool {
+        let was_kept = matches!(self.keep, KeepOutput::Always(_));
+        self.keep = KeepOutput::Nothing;
+        self.file = None;
+        was_kept && self.fault.is_none() && !self.is_full && self.end() == self.written
+    }
+
     /// Bytes of the text up to here.
     fn end(&self) -> u64 {
         let parts = self.parts();

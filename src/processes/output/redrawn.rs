@@ -77,7 +77,9 @@ mod tests {
 
     fn drawn(pieces: &[&str]) -> String {
         let (mut line, mut out) = (RedrawnLine::default(), String::new());
-        pieces.iter().for_each(|piece| line.push(piece, &mut out));
+        for piece in pieces {
+            line.push(piece, &mut out);
+        }
         line.finish(&mut out);
         out
     }
@@ -92,8 +94,8 @@ mod tests {
         check("\r\r10%", "10%");
         check("long line\rab\n", "ab\n");
         check("a\n\rb\n", "a\nb\n");
-        let redrawn: String = (0..20_000).map(|state| format!("\r{state} of 20000")).collect();
-        check(&redrawn, "19999 of 20000");
+        let states: Vec<String> = (0..20_000).map(|state| format!("\r{state} of 20000")).collect();
+        check(&states.concat(), "19999 of 20000");
     }
 
     #[test]

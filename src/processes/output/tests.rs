@@ -6,12 +6,15 @@ use proptest::prelude::*;
 use tempfile::tempfile;
 
 use super::*;
+use crate::text;
 
 const LIMIT: u64 = 1 << 20;
 
 fn captured(most: usize, pieces: &[&[u8]]) -> CommandOutput {
     let output = CommandOutput::new(most, KeepOutput::Nothing, LIMIT);
-    pieces.iter().for_each(|piece| output.push(piece));
+    for piece in pieces {
+        output.push(piece);
+    }
     output.finish();
     output
 }
@@ -39,15 +42,19 @@ fn flush(output: &CommandOutput) {
     }
 }
 
+fn is_longer(output: &CommandOutput, characters: usize) -> bool {
+    !output.so_far().0.fits(characters)
+}
+
 /// All from `offset` on; what is missing as a number in brackets.
 fn read(output: &CommandOutput, offset: u64) -> String {
     use std::os::unix::fs::FileExt as _;
 
-    let Unread { file, missing, rest, unfinished, .. } = output.since(offset);
+    let Unread { in_file, file, missing, rest, unfinished, .. } = output.since(offset);
     let mut text = String::new();
-    if let Some((file, range)) = file {
-        let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap()];
-        file.read_exact_at(&mut bytes, range.start).unwrap();
+    if let Some(file) = file {
+        let mut bytes = vec![0; usize::try_from(in_file.end - in_file.start).unwrap()];
+        file.read_exact_at(&mut bytes, in_file.start).unwrap();
         text = String::from_utf8(bytes).unwrap();
     }
     let missing = if missing > 0 { format!("[{missing}]") } else { String::new() };
@@ -86,25 +93,25 @@ fn p19_the_state_of_an_unfinished_line_is_shown_meanwhile() {
 fn the_file_begins_when_the_output_is_longer_than_what_is_shown() {
     let output = CommandOutput::new(8, KeepOutput::WhenLong(MakeFile::new(tempfile)), LIMIT);
     output.push(b"one\ntwo\n");
-    assert!(output.next_piece().is_none() && !output.is_long());
+    assert!(output.next_piece().is_none() && !is_longer(&output, 8));
     output.push(b"3\n");
     flush(&output);
-    assert!(output.is_long());
+    assert!(is_longer(&output, 8));
     assert_eq!(read(&output, 0), "one\ntwo\n3\n");
-    assert_eq!(output.since(0).file.unwrap().1, 0..10);
+    assert_eq!(output.since(0).in_file, 0..10);
 }
 
 #[test]
 fn the_file_of_a_task_is_there_from_the_start_or_from_the_change_on() {
     let output = filed(100, LIMIT, &[b"one\n", b"tw"], KeepOutput::Always);
-    assert_eq!(output.since(0).file.unwrap().1, 0..6);
+    assert_eq!(output.since(0).in_file, 0..6);
 
     let output = CommandOutput::new(100, KeepOutput::WhenLong(MakeFile::new(tempfile)), LIMIT);
     output.push(b"one\ntw");
     output.keep_all();
     flush(&output);
     output.push(b"o\n");
-    assert_eq!(output.since(0).file.unwrap().1, 0..4);
+    assert_eq!(output.since(0).in_file, 0..4);
     assert_eq!(read(&output, 0), "one\ntwo\n");
     assert_eq!(read(&output, 4), "two\n");
     flush(&output);
@@ -116,7 +123,7 @@ fn p4_the_file_ends_at_its_limit() {
     let output = filed(4, 10, &["ééééé\n".repeat(3).as_bytes()], KeepOutput::WhenLong);
 
     assert!(output.exceeds(LIMIT));
-    assert_eq!(output.since(0).file.unwrap().1, 0..10);
+    assert_eq!(output.since(0).in_file, 0..10);
     assert!(!filed(4, 10, &[b"012345678\n"], KeepOutput::WhenLong).exceeds(LIMIT));
 }
 
@@ -144,6 +151,20 @@ fn p18_a_disk_that_is_full_costs_the_file_and_not_the_output() {
     assert_eq!(read(&output, 0), "one\n");
 }
 
+#[test]
+fn what_has_ended_is_in_its_file_alone() {
+    let output = filed(100, LIMIT, &[b"one\n", b"two"], KeepOutput::Always);
+    output.release();
+    let unread = output.since(4);
+    assert_eq!((unread.in_file, unread.missing, unread.end), (4..7, 0, 7));
+    assert!(unread.file.is_none() && unread.rest.is_empty());
+    assert!(output.render(100, "").is_empty());
+
+    let unkept = captured(100, &[b"one\n"]);
+    unkept.release();
+    assert_eq!(unkept.since(0).rest, "one\n");
+}
+
 proptest! {
     #[test]
     fn it_does_not_matter_where_the_pieces_end(
@@ -165,12 +186,12 @@ proptest! {
     ) {
         let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
         let whole = captured(10_000, &pieces).render(10_000, "");
-        let offset = (offset..).find(|at| whole.len() as u64 <= *at
-            || whole.is_char_boundary(usize::try_from(*at).unwrap())).unwrap();
-        let left = whole.get(usize::try_from(offset).unwrap()..).unwrap_or_default();
+        let end = usize::try_from(offset).unwrap().min(whole.len());
+        let left = text::suffix(&whole, whole.len() - end);
+        let offset = (whole.len() - left.len()) as u64;
         let always = filed(20, LIMIT, &pieces, KeepOutput::Always);
         prop_assert_eq!(read(&always, offset), left);
-        if always.is_long() {
+        if is_longer(&always, 20) {
             let when_long = filed(20, LIMIT, &pieces, KeepOutput::WhenLong);
             prop_assert_eq!(read(&when_long, 0), whole);
         }

@@ -15,9 +15,10 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::processes::command_state::EndCause;
 use crate::processes::environment::Environment;
+use crate::processes::outcome::{Finished, Limits};
 use crate::processes::probe::{Attempt, Probe};
 use crate::processes::protocol::{Exit, FinalDirectory};
-use crate::processes::runner::{Command, Finished, Limits};
+use crate::processes::runner::Command;
 use crate::processes::test_support::{marker, processes_with, program, runner};
 
 mod broken_bwrap;

@@ -15,9 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Outcome, SandboxSettings, base};
 use crate::processes::confinement::{Confinement, Level, Network, Shown};
+use crate::processes::outcome::{Finished, Limits};
 use crate::processes::probe::{Attempt, Probe, Targets};
 use crate::processes::protocol::Exit;
-use crate::processes::runner::{Command, Finished, Limits, Runner};
+use crate::processes::runner::{Command, Runner};
 
 /// The trial takes milliseconds. A sandbox that hangs is none.
 const LIMITS: Limits =
