@@ -20,6 +20,7 @@ mod sessions;
 pub(crate) mod state;
 pub(crate) mod status;
 pub(crate) mod strict_json;
+mod tasks;
 mod tools;
 mod turns;
 mod unknown_route;

@@ -40,6 +40,7 @@ use crate::session_files;
 use crate::sessions::session_end::{self, EndedSessions, SessionEndHooks};
 use crate::store::Store;
 use crate::store::sqlite::{Forgotten, OpenError, SqliteStore};
+use crate::tools::tasks::AllTasks;
 
 /// How long the store may take to write all that was committed. A disk that hangs must not keep
 /// the server from ending.
@@ -156,6 +157,7 @@ impl Server {
         let grace = self.config.turns.shutdown_grace;
         log_address(self.address);
         let chat = Arc::clone(&self.api.chat);
+        let tasks = Arc::clone(&chat.turns.tasks);
         let drain = Drain { stop: CancellationToken::new(), grace, turns_over: self.turns_over };
         let announcement = self.announcement.take();
         let stop_accepting = drain.stop.clone();
@@ -186,16 +188,18 @@ impl Server {
         };
         let (ended, waiting) = session_end::queue();
         let directories = state_dir::sessions(self.state.path());
-        let forgetting = remove_forgotten(self.forgotten, ended, directories);
+        let forgetting = remove_forgotten(self.forgotten, ended, (directories, &tasks));
         tokio::select! {
             () = serving => {}
             () = try_sandbox(&self.sandbox) => {}
             () = forgetting => {}
+            () = tasks.end_idle(self.config.sessions.idle) => {}
             () = self.session_end_hooks.run(waiting) => {}
             () = processes::watch_orphans() => {}
             () = stopping => {}
             () = revoking => {}
         }
+        tasks.end_all().await;
         processes::end_supervisors().await;
         if tokio::time::timeout(CLOSING_TIME, self.store.close()).await.is_err() {
             tracing::error!("the disk did not take all that the store has to write");
@@ -240,11 +244,17 @@ async fn try_sandbox(sandbox: &Sandbox) {
     std::future::pending::<()>().await;
 }
 
-/// Removes the directories of forgotten sessions, and passes these on. Never returns.
-async fn remove_forgotten(mut forgotten: Forgotten, ended: EndedSessions, sessions: PathBuf) {
+/// Ends the background tasks of forgotten sessions, removes their directories, and passes them
+/// on. Never returns.
+async fn remove_forgotten(
+    mut forgotten: Forgotten,
+    ended: EndedSessions,
+    (sessions, tasks): (PathBuf, &AllTasks),
+) {
     while let Some(session) = forgotten.recv().await {
         ended.push(&session);
         let session = session.id;
+        tasks.end_session(&session).await;
         let directory = sessions.join(session.to_string());
         let removed = tokio::task::spawn_blocking(move || fs::remove_dir_all(directory)).await;
         if let Ok(Err(error)) = removed

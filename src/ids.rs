@@ -108,7 +108,7 @@ impl Scope {
         Self(*hasher.finalize().as_bytes())
     }
 
-    pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
+    pub(crate) const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 

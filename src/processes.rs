@@ -5,8 +5,8 @@
 //! ([`supervisor`]) and talks to it over a socket ([`protocol`]). The supervisor is the
 //! subreaper of everything that the command starts. So it finds processes that were
 //! orphaned or made a session of their own. It ends the tree when it is told to, or when
-//! the socket closes: a dropped future, an aborted turn and a killed server look the same
-//! to it. The server itself ends what outlives a supervisor ([`orphans`]).
+//! the socket closes: a dropped handle ([`running`]), an aborted turn and a killed server look
+//! the same to it. The server itself ends what outlives a supervisor ([`orphans`]).
 
 mod bwrap;
 mod command_state;
@@ -17,12 +17,14 @@ mod kernel;
 mod masks;
 pub mod measured;
 mod orphans;
+mod outcome;
 mod output;
 mod placeholders;
 pub(crate) mod places;
 mod probe;
 mod protocol;
 mod runner;
+mod running;
 pub(crate) mod sandbox;
 pub(crate) mod supervisor;
 mod terminal;
@@ -33,11 +35,13 @@ mod tests;
 mod tree;
 pub(crate) mod worker;
 
-pub(crate) use command_state::EndCause;
+pub(crate) use command_state::{EndCause, StopReason};
 pub(crate) use environment::{Environment, is_forbidden};
 pub(crate) use kernel::{execute, take_descriptor};
 pub(crate) use orphans::{end_supervisors, watch_orphans};
-pub(crate) use output::Capture;
+pub(crate) use outcome::{Finished, Limits, RunError};
+pub(crate) use output::{CommandOutput, HeadAndTail, KeepOutput, MakeFile, Unread};
 pub(crate) use protocol::{Exit, FinalDirectory};
-pub(crate) use runner::{Command, Finished, Limits, ProgramInput, RunError, Runner};
+pub(crate) use runner::{Command, ProgramInput, Runner};
+pub(crate) use running::{CommandControl, Running};
 pub(crate) use tree::start_time;

@@ -47,7 +47,7 @@ pub(crate) struct SessionFiles {
 /// A new file of a session. It counts as being written until this is dropped.
 #[derive(Debug)]
 pub(crate) struct SessionFile {
-    /// Open for writing. What happens to the name does not matter to it.
+    /// Open for reading and appending. What happens to the name does not matter to it.
     pub(crate) file: File,
     /// What the model calls it.
     pub(crate) path: PathBuf,
@@ -77,7 +77,7 @@ impl SessionFiles {
         let directory = open_outputs(&self.state_dir, &self.session, true)?;
         let mut growing = sync::lock(&self.growing);
         quota::make_room(&directory, self.max_bytes.saturating_sub(expected), &growing)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
         let file = open_in(&directory, &name, flags)?;
         growing.push(name.clone());
         drop(growing);

@@ -59,6 +59,7 @@ use crate::memory_budget::MemoryBudget;
 use crate::permissions::Permissions;
 use crate::session_files::SessionDirectories;
 use crate::store::Store;
+use crate::tools::tasks::AllTasks;
 use crate::upstream;
 
 /// What every turn is started with. `app` constructs the only one.
@@ -85,6 +86,7 @@ pub(crate) struct Sessions {
     pub(crate) directories: SessionDirectories,
     /// Marks files that the sessions know and something else changes.
     pub(crate) watcher: Arc<Watcher>,
+    pub(crate) tasks: Arc<AllTasks>,
     pub(crate) names: PendingNames,
     pub(crate) prompts: prompt::Prompts,
     pub(crate) recorders: Recorders,

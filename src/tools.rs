@@ -10,6 +10,7 @@ pub(crate) mod question;
 pub(crate) mod schema;
 pub(crate) mod settings;
 mod settings_check;
+pub(crate) mod tasks;
 pub(crate) mod tool;
 pub(crate) mod toolset;
 pub(crate) mod top_entries;

@@ -35,7 +35,7 @@ fn check(schema: &str, value: &Value) {
 }
 
 /// Checks that the document describes this answer of `method path`.
-fn check_answer(method: &str, path: &str, answer: &Answer) {
+pub(crate) fn check_answer(method: &str, path: &str, answer: &Answer) {
     let document = document();
     let operation = &document["paths"][path][method];
     let status = answer.status().to_string();
@@ -137,6 +137,7 @@ async fn what_a_full_server_says_fits_the_document() {
         ("/toolhand/v1/tools", "/toolhand/v1/tools"),
         ("/toolhand/v1/sessions", "/toolhand/v1/sessions"),
         ("/toolhand/v1/turns", "/toolhand/v1/turns"),
+        ("/toolhand/v1/tasks", "/toolhand/v1/tasks"),
         ("/toolhand/v1/approvals", "/toolhand/v1/approvals"),
     ] {
         let refused = client.get(asked).await;
@@ -162,6 +163,7 @@ async fn what_is_told_of_the_server_fits_the_document() {
         ("/toolhand/v1/sessions", "/toolhand/v1/sessions?after=nobody"),
         ("/toolhand/v1/sessions/{session}", "/toolhand/v1/sessions/nobody"),
         ("/toolhand/v1/turns", "/toolhand/v1/turns"),
+        ("/toolhand/v1/tasks", "/toolhand/v1/tasks"),
         ("/toolhand/v1/turns/{turn}/stream", "/toolhand/v1/turns/nobody/stream"),
         ("/toolhand/v1/approvals", "/toolhand/v1/approvals"),
     ] {

@@ -26,6 +26,7 @@ mod rules;
 pub(crate) mod scenario;
 mod several;
 mod stale;
+mod tasks;
 mod waiting;
 
 use serde_json::{Value, json};

@@ -12,8 +12,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::passthrough::Routes;
 use super::state::ApiState;
 use super::{
-    approvals, chat, health, models, openapi, passthrough, ready, root, sessions, status, tools,
-    turns, unknown_route,
+    approvals, chat, health, models, openapi, passthrough, ready, root, sessions, status, tasks,
+    tools, turns, unknown_route,
 };
 use crate::errors::{ApiError, ErrorCode};
 use crate::http::{admission, auth, cors, errors, hosts, request_id, transfer_encoding};
@@ -78,6 +78,7 @@ fn routes_with_key(state: ApiState) -> Router {
         .route("/toolhand/v1/turns", get(turns::list::list))
         .route("/toolhand/v1/turns/{turn}/stream", get(turns::stream::stream))
         .route("/toolhand/v1/turns/{turn}/cancel", post(turns::cancel::cancel))
+        .route("/toolhand/v1/tasks", get(tasks::list))
         .route("/toolhand/v1/approvals", get(approvals::list::list))
         .route("/toolhand/v1/approvals/{approval}", post(approvals::decide::decide))
         .route("/openapi.yaml", get(openapi::show))

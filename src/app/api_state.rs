@@ -30,6 +30,7 @@ use crate::sessions::running::Running;
 use crate::sessions::running::limits::RunLimits;
 use crate::sessions::settings::SessionSettings;
 use crate::store::Store;
+use crate::tools::tasks::AllTasks;
 use crate::upstream::ModelInfo;
 
 /// The routes of `upstream.passthrough`.
@@ -57,14 +58,16 @@ pub(crate) fn api_state(
         config.server.trusted_proxies.clone(),
     );
     let running = Arc::new(Running::new(Arc::clone(&store)));
+    let tasks = Arc::new(AllTasks::new(config.tools.bash.background_tasks));
     let chat = Chat {
-        turns: sessions(config, services, &store, &running, turns_over),
+        turns: sessions(config, services, (&store, &running, &tasks), turns_over),
         runs: RunLimits::new(&config.limits),
         memory_budget: services.memory_budget.clone(),
     };
     let rest = Rest {
         store,
         running,
+        tasks,
         memory_budget: services.memory_budget.clone(),
         toolset: services.toolset.clone(),
         kept_grants: Arc::clone(&services.kept_grants),
@@ -102,8 +105,7 @@ fn validation(config: &Config, services: &Services) -> Context {
 fn sessions(
     config: &Config,
     services: &Services,
-    store: &Arc<dyn Store>,
-    running: &Arc<Running>,
+    (store, running, tasks): (&Arc<dyn Store>, &Arc<Running>, &Arc<AllTasks>),
     turns_over: CancellationToken,
 ) -> Sessions {
     let model_rules: Arc<[_]> = config.models.clone().into();
@@ -130,6 +132,7 @@ fn sessions(
             &config.server.state_dir,
             config.tools.spill_bytes as u64,
         ),
+        tasks: Arc::clone(tasks),
         names: PendingNames::default(),
         prompts: Prompts::default(),
         recorders: Recorders::default(),

@@ -108,6 +108,7 @@ impl Services {
         sandbox.deny(Box::new(permissions.denied_to_commands()));
         let permissions = permissions.with_sandbox(sandbox.clone(), config.sandbox.auto_allow);
         let toolset = enabled(&tools, &config.tools)?.without(permissions.denied_tools());
+        let toolset = usable(toolset, &config.tools);
         let key = secrets.upstream_key.as_ref();
         let upstream =
             upstream::Client::new(&config.upstream, &config.limits, key, memory_budget.clone())
@@ -199,6 +200,12 @@ fn enabled(all: &Toolset, settings: &tools::ToolSettings) -> Result<Toolset, Ser
     };
     refuse_unknown(all, "tools.disable", &settings.disable)?;
     Ok(kept.without(&settings.disable))
+}
+
+/// Removes the tools for background tasks where nothing can become one.
+fn usable(toolset: Toolset, settings: &tools::ToolSettings) -> Toolset {
+    let has_tasks = settings.bash.background_tasks > 0 && toolset.get("Bash").is_some();
+    if has_tasks { toolset } else { toolset.without(&builtin::OF_TASKS) }
 }
 
 fn refuse_unknown(all: &Toolset, key: &'static str, names: &[String]) -> Result<(), ServiceError> {

@@ -1,5 +1,5 @@
 //! Gathers what the model is told before the next request: files that other programs have
-//! changed.
+//! changed, and background tasks that have ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,19 @@ pub(crate) async fn gather(
     permissions: &Permissions,
     session: &Arc<SessionContext>,
 ) -> Option<String> {
-    if session.read_state.is_empty() {
-        return None;
-    }
-    timeout(MAX_WAIT, changed_files(permissions, session)).await.ok().flatten()
+    let changed = if session.read_state.is_empty() {
+        None
+    } else {
+        timeout(MAX_WAIT, changed_files(permissions, session)).await.ok().flatten()
+    };
+    let reminders: Vec<String> = changed.into_iter().chain(ended_tasks(session)).collect();
+    (!reminders.is_empty()).then(|| reminders.join("\n\n"))
+}
+
+/// Tells of the tasks of which the model does not know yet that they have ended.
+fn ended_tasks(session: &SessionContext) -> Option<String> {
+    let notices = session.tasks.as_ref()?.take_notices();
+    (!notices.is_empty()).then(|| format!("<reminder>\n{}\n</reminder>", notices.join("\n")))
 }
 
 async fn changed_files(permissions: &Permissions, session: &Arc<SessionContext>) -> Option<String> {

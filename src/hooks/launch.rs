@@ -14,7 +14,9 @@ use crate::memory_budget::MemoryBudget;
 #[cfg(test)]
 use crate::processes::sandbox::SandboxSettings;
 use crate::processes::sandbox::{Confined, Sandbox};
-use crate::processes::{Command, EndCause, Exit, Finished, Limits, ProgramInput, Runner};
+use crate::processes::{
+    Command, CommandOutput, EndCause, Exit, Finished, Limits, ProgramInput, Runner,
+};
 use crate::settings_files::SettingsSnapshot;
 use crate::workspace::Workspace;
 
@@ -172,7 +174,7 @@ impl HookPrograms {
             variables: vec![("CLAUDE_PROJECT_DIR".into(), OsString::from(root))],
         };
         let limits =
-            Limits { time: hook.timeout, output: MAX_OUTPUT_BYTES, shown: MAX_ANSWER_CHARS };
+            Limits { time: Some(hook.timeout), output: MAX_OUTPUT_BYTES, shown: MAX_ANSWER_CHARS };
         match self.runner_of(hook).run_with_input(&command, input, limits, place.cancelled).await {
             Ok(finished) => ended(&finished, hook.timeout),
             Err(error) => Run::Failed(format!("could not be started: {error}")),
@@ -203,7 +205,9 @@ fn ended(finished: &Finished, timeout: Duration) -> Run {
         (EndCause::TimedOut, _) => {
             return Run::Failed(format!("took longer than {timeout:?} and was ended"));
         }
-        (EndCause::Cancelled, _) => return Run::Failed("was cancelled with the turn".to_owned()),
+        (EndCause::Cancelled | EndCause::Stopped, _) => {
+            return Run::Failed("was cancelled with the turn".to_owned());
+        }
         (EndCause::TooMuchOutput, _) => {
             return Run::Failed("printed without end and was ended".to_owned());
         }
@@ -211,8 +215,7 @@ fn ended(finished: &Finished, timeout: Duration) -> Run {
             return Run::Failed("started too many processes and was ended".to_owned());
         }
     };
-    let text =
-        |capture: &crate::processes::Capture| capture.render(MAX_ANSWER_CHARS, MORE_IS_NOT_READ);
+    let text = |output: &CommandOutput| output.render(MAX_ANSWER_CHARS, MORE_IS_NOT_READ);
     let (stdout, stderr) = (text(&finished.output), text(&finished.errors));
     Run::Ended(HookEnd { code, stdout, stderr })
 }

@@ -115,6 +115,15 @@ impl ParsedCommand {
     }
 }
 
+impl ParsedCommand {
+    /// Whether it neither begins with `sleep` nor runs git.
+    pub(crate) fn may_go_on_alone(&self) -> bool {
+        let waits = self.parts.first().and_then(Part::program) == Some("sleep");
+        let runs_git = self.reached.iter().any(|reached| reached.part.program() == Some("git"));
+        !waits && !runs_git && !self.has_uncertain_name()
+    }
+}
+
 impl UnparsedCommand {
     fn new(line: &str, doubt: Doubt) -> Self {
         let fragments = with_reached(fragments::fragments(line));

@@ -81,6 +81,12 @@ impl OpenedCommand {
         Self { command_line, workspace: Arc::clone(surroundings.workspace), analysis }
     }
 
+    /// Whether the command may go on when nobody waits for it any more. One that only waits is
+    /// of no use then, git would keep its locks, and what is not understood might be either.
+    pub(crate) fn may_go_on_alone(&self) -> bool {
+        self.analysis.parsed.as_ref().is_ok_and(ParsedCommand::may_go_on_alone)
+    }
+
     pub(super) fn files_mut(&mut self) -> &mut [CommandFile] {
         &mut self.analysis.files
     }

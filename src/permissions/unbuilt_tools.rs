@@ -18,10 +18,7 @@ enum Takes {
 use Takes::{Domain, Name, Nothing, Path};
 
 /// Name, aliases, and what its rules take.
-const TOOLS: [(&str, &[&str], Takes); 39] = [
-    ("TaskOutput", &["BashOutput", "AgentOutputTool", "get_background_task"], Nothing),
-    ("TaskStop", &["KillShell", "KillBash"], Nothing),
-    ("ListTasks", &["list_background_tasks"], Nothing),
+const TOOLS: [(&str, &[&str], Takes); 36] = [
     ("Task", &["Agent", "spawn_agent"], Name),
     ("TodoWrite", &[], Nothing),
     ("TaskCreate", &[], Nothing),
@@ -165,7 +162,7 @@ mod tests {
     #[test]
     fn names_and_aliases_of_tools_that_are_not_built_are_known() {
         assert_eq!(UnbuiltTool::named("Agent").unwrap().name, "Task");
-        assert_eq!(UnbuiltTool::named("KillBash").unwrap().name, "TaskStop");
+        assert_eq!(UnbuiltTool::named("fetch_url").unwrap().name, "WebFetch");
         assert!(UnbuiltTool::named("webfetch").is_none() && UnbuiltTool::named("Bsh").is_none());
     }
 

@@ -24,8 +24,21 @@ pub(crate) enum EndCause {
     ItsOwn,
     TimedOut,
     Cancelled,
+    /// Somebody asked for it.
+    Stopped,
     TooMuchOutput,
     TooManyProcesses,
+}
+
+/// Why whoever has the command ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopReason {
+    /// It has had its time.
+    TimedOut,
+    /// Nobody waits for it any more.
+    Cancelled,
+    /// Somebody asked for it.
+    Asked,
 }
 
 /// Everything that can happen to a started command.
@@ -39,7 +52,7 @@ pub(super) enum CommandEvent {
     TooMuchOutput,
     /// The time that the last effect set has passed.
     Deadline,
-    Cancelled,
+    Stop(StopReason),
 }
 
 /// The reaction to an event.
@@ -113,20 +126,23 @@ impl CommandState {
             (CommandEvent::TooMuchOutput, Phase::Running) => {
                 self.end_because(EndCause::TooMuchOutput, CANCEL_GRACE)
             }
-            (CommandEvent::Deadline, Phase::Running) => {
+            (CommandEvent::Deadline | CommandEvent::Stop(StopReason::TimedOut), Phase::Running) => {
                 self.end_because(EndCause::TimedOut, TIMEOUT_GRACE)
             }
-            (CommandEvent::Cancelled, Phase::Running) => {
+            (CommandEvent::Stop(StopReason::Asked), Phase::Running) => {
+                self.end_because(EndCause::Stopped, TIMEOUT_GRACE)
+            }
+            (CommandEvent::Stop(StopReason::Cancelled), Phase::Running) => {
                 self.end_because(EndCause::Cancelled, CANCEL_GRACE)
             }
             // Already being ended: a cancelled turn waits less long than the time limit
             // does.
-            (CommandEvent::Deadline, Phase::Draining) | (CommandEvent::Cancelled, _) => {
-                self.end(CANCEL_GRACE)
-            }
-            (CommandEvent::TooMuchOutput, Phase::Draining | Phase::Ending) => {
-                CommandEffect::Nothing
-            }
+            (CommandEvent::Deadline, Phase::Draining)
+            | (CommandEvent::Stop(StopReason::Cancelled), _) => self.end(CANCEL_GRACE),
+            (
+                CommandEvent::TooMuchOutput | CommandEvent::Stop(_),
+                Phase::Draining | Phase::Ending,
+            ) => CommandEffect::Nothing,
         }
     }
 
@@ -194,6 +210,7 @@ mod tests {
         CommandEvent::Reported(Report::Ended { exit: Exit::Code(0), moved: FinalDirectory::Not })
     };
     const GONE: fn() -> CommandEvent = || CommandEvent::Reported(Report::Gone { leftovers: 2 });
+    const CANCELLED: fn() -> CommandEvent = || CommandEvent::Stop(StopReason::Cancelled);
     const CANCEL: CommandEffect =
         CommandEffect::End { grace: CANCEL_GRACE, then: Duration::from_millis(2_500) };
 
@@ -242,16 +259,8 @@ mod tests {
     fn the_time_out_is_patient_and_a_cancel_is_not() {
         let patient = CommandEffect::End { grace: TIMEOUT_GRACE, then: Duration::from_secs(4) };
         check([CommandEvent::Deadline], &[patient], EndCause::TimedOut);
-        check(
-            [CommandEvent::Deadline, CommandEvent::Cancelled],
-            &[patient, CANCEL],
-            EndCause::TimedOut,
-        );
-        check(
-            [CommandEvent::Cancelled, ENDED()],
-            &[CANCEL, CommandEffect::Nothing],
-            EndCause::Cancelled,
-        );
+        check([CommandEvent::Deadline, CANCELLED()], &[patient, CANCEL], EndCause::TimedOut);
+        check([CANCELLED(), ENDED()], &[CANCEL, CommandEffect::Nothing], EndCause::Cancelled);
         check(
             [CommandEvent::TooMuchOutput, CommandEvent::TooMuchOutput],
             &[CANCEL, CommandEffect::Nothing],
@@ -259,10 +268,22 @@ mod tests {
         );
     }
 
+    #[test]
+    fn p6_who_is_asked_to_stop_may_clean_up() {
+        let stop = || CommandEvent::Stop(StopReason::Asked);
+        let patient = CommandEffect::End { grace: TIMEOUT_GRACE, then: Duration::from_secs(4) };
+        check([stop(), stop()], &[patient, CommandEffect::Nothing], EndCause::Stopped);
+        check([stop(), CANCELLED()], &[patient, CANCEL], EndCause::Stopped);
+        let timed_out = CommandEvent::Stop(StopReason::TimedOut);
+        check([timed_out], &[patient], EndCause::TimedOut);
+        let effects = [CommandEffect::Wait(OUTPUT_DRAIN), CommandEffect::Nothing];
+        check([ENDED(), stop()], &effects, EndCause::ItsOwn);
+    }
+
     /// A process that waits for a device cannot be ended.
     #[test]
     fn p7_an_answer_comes_even_if_the_end_does_not() {
-        let events = [CommandEvent::Cancelled, CommandEvent::Deadline];
+        let events = [CANCELLED(), CommandEvent::Deadline];
         let steps = check(events, &[CANCEL, CommandEffect::Finish], EndCause::Cancelled);
         assert!(!steps.is_over);
 
@@ -294,7 +315,7 @@ mod tests {
     #[test]
     fn what_came_first_is_the_cause() {
         let steps = check(
-            [ENDED(), CommandEvent::Cancelled, CommandEvent::TooMuchOutput],
+            [ENDED(), CANCELLED(), CommandEvent::TooMuchOutput],
             &[CommandEffect::Wait(OUTPUT_DRAIN), CANCEL, CommandEffect::Nothing],
             EndCause::ItsOwn,
         );

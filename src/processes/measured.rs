@@ -11,10 +11,11 @@ use tokio_util::sync::CancellationToken;
 use super::bwrap::arguments;
 use super::confinement::Level;
 use super::environment::Environment;
-use super::runner::{Command, Limits, Runner};
+use super::outcome::Limits;
+use super::runner::{Command, Runner};
 use super::sandbox::{Confined, Sandbox, SandboxSettings};
 
-const LIMITS: Limits = Limits { time: Duration::from_secs(60), output: 1 << 20, shown: 1000 };
+const LIMITS: Limits = Limits { time: Some(Duration::from_secs(60)), output: 1 << 20, shown: 1000 };
 const SHELL: &str = "/bin/bash";
 const NOTHING: [&str; 4] = ["--noprofile", "--norc", "-c", ":"];
 

@@ -1,186 +1,235 @@
-//! Captures a command's output: its beginning and its end, in memory that does not grow
-//! with the output.
+//! Captures a command's output as clean text: its beginning and its end in memory that does not
+//! grow with the output, and all of it in a file where the caller wants that.
 
-use std::collections::VecDeque;
+mod head_and_tail;
+mod kept_file;
+mod redrawn;
+
+use std::fs::File;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use encoding_rs::{Decoder, UTF_8};
 
+pub(crate) use self::head_and_tail::HeadAndTail;
+use self::kept_file::KeptFile;
+pub(crate) use self::kept_file::{KeepOutput, MakeFile};
+pub(super) use self::kept_file::{Piece, WrittenPiece, write};
+use self::redrawn::RedrawnLine;
 use super::terminal::TerminalFilter;
-use crate::text;
+use crate::sync;
 
-/// Room for the line that replaces the middle.
-const NOTE_ROOM: usize = 200;
+/// A command is heard no further while so many bytes wait for a slow disk.
+const MAX_UNWRITTEN: usize = 512 << 10;
 
-/// Captures output as plain text. Removes escape sequences, and replaces bytes that are
-/// not UTF-8.
+/// The output of a command that runs or has ended. Clones are the same output.
+#[derive(Clone, Debug)]
+pub(crate) struct CommandOutput(Arc<Mutex<Capture>>);
+
+/// What a command has printed from some byte of its clean text on.
 #[derive(Debug)]
-pub(crate) struct Capture {
-    decoder: Decoder,
-    plain: TerminalFilter,
-    bytes: u64,
-    is_malformed: bool,
-    /// The first `most` characters.
-    head: String,
-    /// The last `most / 2` characters.
-    tail: VecDeque<char>,
-    characters: usize,
-    most: usize,
+pub(crate) struct Unread {
+    /// The first part: these bytes of the file.
+    pub(crate) in_file: Range<u64>,
+    /// The file, open for reading and writing, until the output is [released].
+    ///
+    /// [released]: CommandOutput::release
+    pub(crate) file: Option<Arc<File>>,
+    /// The bytes after that which are kept nowhere.
+    pub(crate) missing: u64,
+    /// The rest of what is final.
+    pub(crate) rest: String,
+    /// A line that has not ended, and may still be redrawn.
+    pub(crate) unfinished: String,
+    /// The byte at which the next look goes on.
+    pub(crate) end: u64,
 }
 
-impl Capture {
-    /// At most `most` characters will be shown.
-    pub(crate) fn new(most: usize) -> Self {
-        Self {
-            decoder: UTF_8.new_decoder_without_bom_handling(),
-            plain: TerminalFilter::default(),
-            bytes: 0,
-            is_malformed: false,
-            head: String::new(),
-            tail: VecDeque::new(),
-            characters: 0,
-            most,
-        }
+impl CommandOutput {
+    /// At most `shown` characters will be shown, and `limit` bytes go into the file.
+    pub(super) fn new(shown: usize, keep: KeepOutput, limit: u64) -> Self {
+        Self(Arc::new(Mutex::new(Capture::new(shown, KeptFile::new(keep, limit)))))
     }
 
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.bytes += bytes.len() as u64;
-        self.decode(bytes, false);
+    /// For text that no command prints; of it at most `shown` characters are kept.
+    pub(crate) fn for_text(shown: usize) -> Self {
+        Self::new(shown, KeepOutput::Nothing, u64::MAX)
     }
 
-    /// Ends the output. An incomplete character at the end is replaced.
-    pub(crate) fn finish(&mut self) {
-        self.decode(&[], true);
+    /// What has been printed so far: as in [`HeadAndTail::render`].
+    pub(crate) fn render(&self, most: usize, hint: &str) -> String {
+        self.so_far().0.render(most, hint)
     }
 
-    /// How many bytes came, shown or not.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+    /// What has been printed so far, and the byte at which a later look goes on.
+    pub(crate) fn so_far(&self) -> (HeadAndTail, u64) {
+        let capture = self.lock();
+        let mut shown = capture.shown.clone();
+        let end = shown.bytes();
+        shown.push(capture.line.unfinished());
+        (shown, end)
     }
 
     /// Whether bytes that are not UTF-8 were replaced.
     pub(crate) fn is_malformed(&self) -> bool {
-        self.is_malformed
+        self.lock().is_malformed
     }
 
-    /// The whole output if it fits into `most` characters (at most those of the
-    /// constructor). Otherwise its beginning and end, cut at line ends if that leaves
-    /// enough, with a note between them of how much is missing. `hint` says how to see
-    /// the rest.
-    pub(crate) fn render(&self, most: usize, hint: &str) -> String {
-        let most = most.min(self.most);
-        if self.characters <= most {
-            return self.head.clone();
+    /// Why the file does not have all of it.
+    pub(crate) fn file_fault(&self) -> Option<String> {
+        self.lock().file.fault().map(str::to_owned)
+    }
+
+    pub(crate) fn since(&self, offset: u64) -> Unread {
+        let capture = self.lock();
+        let parts = capture.file.parts();
+        let end = capture.shown.bytes();
+        let in_file = offset.min(parts.written)..parts.written;
+        let file = parts.file.cloned();
+        let mut at = offset.max(parts.written);
+        let mut rest = String::new();
+        let mut begin = parts.written;
+        for part in parts.waiting {
+            rest.push_str(skipped(part, at.saturating_sub(begin)));
+            begin += part.len() as u64;
         }
-        let each = most.saturating_sub(NOTE_ROOM) / 2;
-        let head = text::whole_lines_of_head(text::first_chars(&self.head, each));
-        let tail: String = self.tail.range(self.tail.len().saturating_sub(each)..).collect();
-        let tail = text::whole_lines_of_tail(&tail);
-        let missing = self.characters - head.chars().count() - tail.chars().count();
-        let line_end = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
-        format!("{head}{line_end}[… {missing} characters left out; {hint} …]\n{tail}")
+        at = at.max(begin);
+        // What the file does not get is at least in the tail.
+        let (missing, tail) = capture.shown.since(at);
+        rest.push_str(tail);
+        let unfinished = capture.line.unfinished().to_owned();
+        Unread { in_file, file, missing, rest, unfinished, end }
+    }
+
+    /// Frees what a command that has ended no longer needs: the file is closed, and what it has
+    /// is not kept in memory too.
+    pub(crate) fn release(&self) {
+        self.lock().release();
+    }
+
+    pub(crate) fn push(&self, bytes: &[u8]) {
+        self.lock().push(bytes);
+    }
+
+    /// Ends the output. An incomplete character at the end is replaced.
+    pub(crate) fn finish(&self) {
+        self.lock().finish();
+    }
+
+    /// Whether it has more than `bytes` bytes, or its file is full.
+    pub(super) fn exceeds(&self, bytes: u64) -> bool {
+        let capture = self.lock();
+        bytes < capture.bytes || capture.file.is_full()
+    }
+
+    /// Whether the disk keeps up.
+    pub(super) fn has_room(&self) -> bool {
+        self.lock().file.unwritten() < MAX_UNWRITTEN
+    }
+
+    /// Puts all of it into the file from now on.
+    pub(super) fn keep_all(&self) {
+        self.lock().begin_file();
+    }
+
+    pub(super) fn next_piece(&self) -> Option<Piece> {
+        self.lock().file.next_piece()
+    }
+
+    pub(super) fn piece_written(&self, written: WrittenPiece) {
+        self.lock().file.piece_written(written);
+    }
+
+    pub(super) fn give_up_file(&self, fault: &str) {
+        self.lock().file.give_up(fault.to_owned());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Capture> {
+        sync::lock(&self.0)
+    }
+}
+
+/// `text` without its first `bytes` bytes. They end between two characters, because every text
+/// was passed on as a whole.
+fn skipped(text: &str, bytes: u64) -> &str {
+    usize::try_from(bytes).ok().and_then(|bytes| text.get(bytes..)).unwrap_or_default()
+}
+
+/// Removes escape sequences and the states of redrawn lines, and replaces bytes that are not
+/// UTF-8.
+#[derive(Debug)]
+struct Capture {
+    decoder: Decoder,
+    plain: TerminalFilter,
+    line: RedrawnLine,
+    bytes: u64,
+    is_malformed: bool,
+    shown: HeadAndTail,
+    file: KeptFile,
+}
+
+impl Capture {
+    fn new(shown: usize, file: KeptFile) -> Self {
+        Self {
+            decoder: UTF_8.new_decoder_without_bom_handling(),
+            plain: TerminalFilter::default(),
+            line: RedrawnLine::default(),
+            bytes: 0,
+            is_malformed: false,
+            shown: HeadAndTail::new(shown),
+            file,
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        self.decode(bytes, false);
+    }
+
+    fn finish(&mut self) {
+        self.decode(&[], true);
+        let mut last = String::new();
+        self.line.finish(&mut last);
+        self.keep(&last);
     }
 
     fn decode(&mut self, mut bytes: &[u8], is_last: bool) {
-        let (mut decoded, mut text) = (String::new(), String::new());
+        let (mut decoded, mut plain, mut lines) = (String::new(), String::new(), String::new());
         loop {
             decoded.reserve(bytes.len() + 16);
             let (result, read, replaced) =
                 self.decoder.decode_to_string(bytes, &mut decoded, is_last);
             self.is_malformed |= replaced;
             bytes = &bytes[read..];
-            self.plain.push(&decoded, &mut text);
+            self.plain.push(&decoded, &mut plain);
             decoded.clear();
             if result == encoding_rs::CoderResult::InputEmpty {
                 break;
             }
         }
-        self.keep(&text);
+        self.line.push(&plain, &mut lines);
+        self.keep(&lines);
     }
 
     fn keep(&mut self, new: &str) {
-        let count = new.chars().count();
-        let room = self.most.saturating_sub(self.characters);
-        self.head.push_str(text::first_chars(new, room));
-        self.characters += count;
-        let tail = self.most / 2;
-        self.tail.extend(new.chars().skip(count.saturating_sub(tail)));
-        self.tail.drain(..self.tail.len().saturating_sub(tail));
+        if self.file.is_waiting() && !self.shown.fits_with(new) {
+            self.begin_file();
+        }
+        self.shown.push(new);
+        self.file.push(new);
+    }
+
+    fn release(&mut self) {
+        if self.file.close() {
+            self.shown.forget();
+        }
+    }
+
+    /// As long as the file is not begun, the head is all there is.
+    fn begin_file(&mut self) {
+        self.file.begin(self.shown.head());
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn captured(most: usize, pieces: &[&[u8]]) -> Capture {
-        let mut capture = Capture::new(most);
-        for piece in pieces {
-            capture.push(piece);
-        }
-        capture.finish();
-        capture
-    }
-
-    #[test]
-    fn what_fits_is_shown_whole() {
-        let capture = captured(1000, &[b"\x1b[31mred\x1b[0m\n", b"line\n"]);
-
-        assert_eq!(capture.render(1000, ""), "red\nline\n");
-        assert!(!capture.is_malformed());
-    }
-
-    #[test]
-    fn what_does_not_fit_is_cut_between_lines_and_counted() {
-        let lines: Vec<String> = (0..1000).map(|line| format!("line {line:04}\n")).collect();
-
-        let shown = captured(300, &[lines.concat().as_bytes()]).render(300, "read it in pieces");
-
-        let expected = "line 0000\nline 0001\nline 0002\nline 0003\nline 0004\n\
-            [… 9910 characters left out; read it in pieces …]\n\
-            line 0996\nline 0997\nline 0998\nline 0999\n";
-        assert_eq!(shown, expected);
-    }
-
-    #[test]
-    fn a_long_line_is_cut_between_characters() {
-        let shown = captured(300, &["é".repeat(1000).as_bytes()]).render(300, "x");
-
-        let fifty = "é".repeat(50);
-        assert_eq!(shown, format!("{fifty}\n[… 900 characters left out; x …]\n{fifty}"));
-    }
-
-    #[test]
-    fn bytes_that_are_no_text_are_replaced_and_marked() {
-        let capture = captured(100, &[b"a\xffb\xe2\x82"]);
-
-        assert_eq!(capture.render(100, ""), "a\u{fffd}b\u{fffd}");
-        assert!(capture.is_malformed());
-    }
-
-    #[test]
-    fn memory_does_not_grow_with_the_output() {
-        let mut capture = Capture::new(1000);
-        let piece = vec![b'a'; 64 << 10];
-        (0..64).for_each(|_| capture.push(&piece));
-
-        assert!(capture.head.capacity() + 4 * capture.tail.capacity() < 64 << 10);
-        assert_eq!(capture.bytes(), 4 << 20);
-    }
-
-    proptest! {
-        #[test]
-        fn it_does_not_matter_where_the_pieces_end(
-            bytes in prop::collection::vec(any::<u8>(), 0..600),
-            at in 0usize..600,
-            most in 200usize..400,
-        ) {
-            let (first, second) = bytes.split_at(at.min(bytes.len()));
-            let whole = captured(most, &[&bytes]);
-            let cut = captured(most, &[first, second]);
-            prop_assert_eq!(cut.render(most, "x"), whole.render(most, "x"));
-            prop_assert!(whole.render(most, "x").chars().count() <= most);
-        }
-    }
-}
+mod tests;

@@ -22,6 +22,10 @@ pub(super) enum TerminalFilter {
 impl TerminalFilter {
     /// Appends the visible part of `text` to `out`.
     pub(super) fn push(&mut self, text: &str, out: &mut String) {
+        if *self == Self::Text && text.bytes().all(is_certainly_shown) {
+            out.push_str(text);
+            return;
+        }
         let mut rest = text;
         while !rest.is_empty() {
             if *self == Self::Text {
@@ -59,6 +63,12 @@ impl TerminalFilter {
 /// Control characters other than those that lay out text.
 fn is_hidden(character: char) -> bool {
     character.is_control() && !matches!(character, '\n' | '\t' | '\r')
+}
+
+/// Whether this byte of a text begins no control character. Most output has no other, and
+/// looking at bytes is quicker.
+fn is_certainly_shown(byte: u8) -> bool {
+    (0x20 <= byte && byte != 0x7f && byte != 0xc2) || matches!(byte, b'\n' | b'\t' | b'\r')
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 use super::test_support::{Gate, marker, processes_with, runner};
 use super::*;
 
-const LIMITS: Limits = Limits { time: Duration::from_secs(120), output: 16 << 20, shown: 30_000 };
+const LIMITS: Limits =
+    Limits { time: Some(Duration::from_secs(120)), output: 16 << 20, shown: 30_000 };
 
 fn bash_in(directory: &Path, text: &str) -> Command {
     Command {
@@ -113,7 +114,7 @@ async fn p6_a_time_out_ends_the_tree_and_keeps_what_was_said() {
         "echo started; kill -STOP $$; : MARKER",
     ] {
         let marker = marker();
-        let limits = Limits { time: Duration::from_millis(300), ..LIMITS };
+        let limits = Limits { time: Some(Duration::from_millis(300)), ..LIMITS };
 
         let finished = run_within(limits, &bash(&text.replace("MARKER", &marker))).await;
 
@@ -435,4 +436,108 @@ async fn many_commands_at_once_do_not_disturb_each_other() {
         assert_eq!(finished.exit, Some(Exit::Code(number)));
         assert_eq!(finished.leftovers, 1);
     }
+}
+
+/// What a command has printed before it opened the gate.
+async fn printed(running: &Running, gate: &Gate) -> String {
+    gate.opened().await.closed().await;
+    running.control().catch_up().await;
+    running.control().output().render(1000, "")
+}
+
+#[tokio::test]
+async fn p16_a_handle_changes_hands_while_the_command_runs() {
+    let (begun, end) = (Gate::new(), Gate::new());
+    let text = format!(
+        "echo begun; : >{}; read line <{}; echo $line",
+        begun.path().display(),
+        end.path().display()
+    );
+    let limits = Limits { time: None, ..LIMITS };
+    let running = runner().spawn(&bash(&text), limits, KeepOutput::Nothing).unwrap();
+    let said = printed(&running, &begun);
+    assert_eq!(said.await, "begun\n");
+
+    let (to, mut from) = tokio::sync::mpsc::channel(1);
+    to.send(running).await.unwrap();
+    let mut running: Running = from.recv().await.unwrap();
+    fs::write(end.path(), "heard\n").unwrap();
+
+    let finished = running.ended().await.unwrap();
+    assert_eq!(finished.output.render(1000, ""), "begun\nheard\n");
+    assert_eq!((finished.exit, finished.cause), (Some(Exit::Code(0)), EndCause::ItsOwn));
+}
+
+#[tokio::test]
+async fn p16_a_handle_that_is_dropped_ends_the_tree() {
+    let (gate, marker) = (Gate::new(), marker());
+    let text = format!("setsid sleep 1000 {marker} & exec 3>{}; wait", gate.path().display());
+    let limits = Limits { time: None, ..LIMITS };
+    let running = runner().spawn(&bash(&text), limits, KeepOutput::Nothing).unwrap();
+    let open = gate.opened().await;
+
+    drop(running);
+
+    open.closed().await;
+    assert_eq!(processes_with(&marker), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn p6_one_that_is_stopped_may_clean_up() {
+    let gate = Gate::new();
+    let text = format!(
+        "trap 'echo cleaned; exit 7' TERM; : >{}; while :; do :; done",
+        gate.path().display()
+    );
+    let limits = Limits { time: None, ..LIMITS };
+    let mut running = runner().spawn(&bash(&text), limits, KeepOutput::Nothing).unwrap();
+    gate.opened().await.closed().await;
+
+    running.control().stop(StopReason::Asked);
+
+    let finished = running.ended().await.unwrap();
+    assert_eq!(finished.output.render(1000, ""), "cleaned\n");
+    assert_eq!((finished.exit, finished.cause), (Some(Exit::Code(7)), EndCause::Stopped));
+}
+
+#[tokio::test]
+async fn the_output_that_is_too_long_to_be_shown_is_whole_in_its_file() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("output");
+    let make = {
+        let path = path.clone();
+        MakeFile::new(move || File::options().read(true).append(true).create(true).open(&path))
+    };
+    let text = "seq 1 100000; printf 'one\\rtwo\\r\\n\\033[1mbold'";
+    let mut running = runner().spawn(&bash(text), LIMITS, KeepOutput::WhenLong(make)).unwrap();
+
+    let finished = running.ended().await.unwrap();
+
+    let lines: Vec<String> = (1..=100_000).map(|line| format!("{line}\n")).collect();
+    assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}two\nbold", lines.concat()));
+    assert!(
+        !finished.output.so_far().0.fits(LIMITS.shown) && finished.output.file_fault().is_none()
+    );
+}
+
+#[tokio::test]
+async fn a_command_that_says_nothing_more_has_its_output_in_the_file_all_the_same() {
+    let (gate, file) = (Gate::new(), Gate::new());
+    let directory = TempDir::new().unwrap();
+    let (path, opened) = (directory.path().join("output"), file.path());
+    let make = MakeFile::new(move || {
+        let file = File::options().read(true).append(true).create(true).open(&path)?;
+        fs::write(&opened, "")?;
+        Ok(file)
+    });
+    let text = format!("echo begun; : >{}; sleep 1000", gate.path().display());
+    let mut running = runner().spawn(&bash(&text), LIMITS, KeepOutput::WhenLong(make)).unwrap();
+    gate.opened().await.closed().await;
+
+    running.control().keep_output();
+
+    file.opened().await.closed().await;
+    running.control().stop(StopReason::Cancelled);
+    running.ended().await.unwrap();
+    assert_eq!(fs::read_to_string(directory.path().join("output")).unwrap(), "begun\n");
 }

@@ -87,7 +87,8 @@ impl Sessions {
         let files = self.readable_files(&resolved);
         let permissions = self.permissions_for(request)?.held_by(holder).with_session_files(files);
         let body = stored_body(&resolved);
-        let context = self.context(&permissions, &resolved.session, state.clone(), &body).await?;
+        let context = self.context(&permissions, (&resolved.session, caller), state.clone(), &body);
+        let context = context.await?;
         retain_shown(&context.read_state, &assembled.pieces);
         if preface::has_words(&assembled)
             && let Some(reminder) = reminders::gather(&permissions, &context).await
@@ -321,7 +322,7 @@ impl Sessions {
     async fn context(
         &self,
         permissions: &Permissions,
-        session: &SessionId,
+        (session, caller): (&SessionId, &Caller),
         state: Option<SessionState>,
         body: &SessionBody,
     ) -> Result<Arc<SessionContext>, ApiError> {
@@ -332,6 +333,8 @@ impl Sessions {
         let context = context.with_files(self.directories.files_of(session));
         let marks = Arc::clone(&self.watcher) as Arc<dyn Marks>;
         let context = context.watched_by(marks);
+        let tasks = self.tasks.of_session(session, caller.scope, caller.revoked.clone());
+        let context = context.with_tasks(tasks);
         let Some(state) = state else { return Ok(Arc::new(context)) };
         // The directory may be gone, which only the disk tells.
         let restore =

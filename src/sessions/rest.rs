@@ -1,8 +1,9 @@
-//! Tells a client of its sessions, turns and approvals. What belongs to another scope, and what
+//! Tells a client of its sessions, turns, tasks and approvals. What belongs to another scope, and what
 //! could not be an id of ours, is looked up like an id that nobody has.
 
 mod approvals;
 mod sessions;
+mod tasks;
 mod turns;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::errors::{ApiError, ErrorCode};
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::KeptGrants;
 use crate::store::Store;
+use crate::tools::tasks::AllTasks;
 use crate::tools::toolset::Toolset;
 
 /// What the REST routes need.
@@ -21,6 +23,7 @@ use crate::tools::toolset::Toolset;
 pub(crate) struct Rest {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) running: Arc<Running>,
+    pub(crate) tasks: Arc<AllTasks>,
     pub(crate) memory_budget: MemoryBudget,
     /// Reads the input that a person gives instead of the model's.
     pub(crate) toolset: Toolset,

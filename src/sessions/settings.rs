@@ -20,6 +20,9 @@ pub(crate) struct SessionSettings {
     /// The bytes of all sessions together.
     #[serde(with = "crate::units::size")]
     pub(crate) max_bytes: usize,
+    /// A session's background tasks end so long after its last turn.
+    #[serde(with = "crate::units::duration")]
+    pub(crate) idle: Duration,
     /// Further headers that name a session, after those of known frontends.
     #[serde(deserialize_with = "header_names")]
     pub(crate) id_headers: Vec<HeaderName>,
@@ -44,6 +47,7 @@ impl Default for SessionSettings {
             store: StoreKind::default(),
             retention: Duration::from_secs(3600 * 30 * 24),
             max_bytes: 1 << 30,
+            idle: Duration::from_secs(3600 * 24),
             id_headers: Vec::new(),
             user_headers: Vec::new(),
         }

@@ -7,15 +7,18 @@ pub(crate) mod bash;
 pub(crate) mod edit;
 pub(crate) mod glob;
 pub(crate) mod grep;
+pub(crate) mod list_tasks;
 pub(crate) mod notebook_edit;
 pub(crate) mod read;
+pub(crate) mod task_output;
+pub(crate) mod task_stop;
 #[cfg(feature = "bench-tool")]
 pub(crate) mod wait;
 pub(crate) mod write;
 
 use std::sync::Arc;
 
-use super::tool::{AnyTool, erase};
+use super::tool::{AnyTool, Tool as _, erase};
 use crate::files::Files;
 use crate::processes::Runner;
 use crate::processes::sandbox::Sandbox;
@@ -23,6 +26,10 @@ use crate::settings_files::SettingsFiles;
 
 /// The advice that every tool that changes files gives.
 const READ_FIRST: &str = "Read a file before you change it.";
+
+/// The tools that are of use only where commands go to the background.
+pub(crate) const OF_TASKS: [&str; 3] =
+    [task_output::TaskOutput::NAME, task_stop::TaskStop::NAME, list_tasks::ListTasks::NAME];
 
 /// The services that the tools need from the rest of the program.
 #[derive(Debug)]
@@ -56,6 +63,9 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
             )
             .with_escape(services.sandbox_escape),
         ),
+        erase(task_output::TaskOutput),
+        erase(task_stop::TaskStop),
+        erase(list_tasks::ListTasks),
         erase(ask_user_question::AskUserQuestion),
         #[cfg(feature = "bench-tool")]
         erase(wait::Timed::<false>),

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer::AnswerText;
 use super::question::Question;
 use super::schema::{self, InputSchema, InvalidInput, PropertyAliases};
+use super::tasks::{BackgroundTask, SessionTasks};
 use crate::files::ReadState;
 use crate::files::watcher::Marks;
 use crate::permissions::{
@@ -25,7 +26,11 @@ use crate::permissions::{
 use crate::progress_lines::UNKNOWN_TOOL;
 use crate::session_files::SessionFiles;
 use crate::sync;
+use crate::text;
 use crate::workspace::{ContentState, Workspace};
+
+/// Bytes of an unknown id that are quoted.
+const MAX_TASK_ID: usize = 80;
 
 /// A tool that the model can call.
 pub(crate) trait Tool: Send + Sync + 'static {
@@ -144,6 +149,8 @@ pub(crate) struct SessionContext {
     name: Option<String>,
     /// What the server writes for the session; `None` for a turn without one.
     pub(crate) files: Option<Arc<SessionFiles>>,
+    /// The commands that go on in the background; `None` for a turn without a session.
+    pub(crate) tasks: Option<Arc<SessionTasks>>,
 }
 
 /// What a call would do, shown to a person who is asked about it.
@@ -255,6 +262,7 @@ impl SessionContext {
             grants: Arc::default(),
             name: None,
             files: None,
+            tasks: None,
         }
     }
 
@@ -292,6 +300,10 @@ impl SessionContext {
         Self { files: Some(files), ..self }
     }
 
+    pub(crate) fn with_tasks(self, tasks: Arc<SessionTasks>) -> Self {
+        Self { tasks: Some(tasks), ..self }
+    }
+
     pub(crate) fn at_home(self, home: PathBuf) -> Self {
         Self { home, ..self }
     }
@@ -313,6 +325,15 @@ impl CallContext {
             || base.clone(),
             |path| crate::workspace::absolute_from_home(&base, &self.session.home, path),
         )
+    }
+
+    /// The background task of the session with this id.
+    pub(crate) fn task(&self, id: &str) -> Result<Arc<BackgroundTask>, ToolError> {
+        let found = self.session.tasks.as_ref().and_then(|tasks| tasks.find(id));
+        found.ok_or_else(|| {
+            let id = text::prefix(id, MAX_TASK_ID).escape_debug();
+            ToolError::Failed(format!("no background task is called {id}; ListTasks shows them"))
+        })
     }
 }
 
@@ -558,6 +579,15 @@ pub(crate) mod test_support {
                 excluded: ExcludedPaths::none(),
                 shown: Mutex::default(),
             }
+        }
+
+        /// Begins another session in it.
+        pub(crate) fn begin_session(
+            &mut self,
+            with: impl FnOnce(SessionContext) -> SessionContext,
+        ) {
+            let workspace = Arc::clone(&self.context.session.workspace);
+            self.context.session = Arc::new(with(SessionContext::new(workspace)));
         }
 
         /// Limits the answers of all further calls.

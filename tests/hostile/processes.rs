@@ -22,8 +22,12 @@ pub(super) struct Shell {
 
 impl Shell {
     pub(super) async fn start() -> Self {
+        Self::start_with("tools.bash.background_tasks", "8").await
+    }
+
+    async fn start_with(key: &str, value: &str) -> Self {
         let upstream = Upstream::start();
-        let server = Server::builder(&upstream).free().start().await;
+        let server = Server::builder(&upstream).free().config(key, value).start().await;
         Self { upstream, server, asked: 0 }
     }
 
@@ -172,7 +176,7 @@ async fn p5_nothing_asks_for_input() {
 
 #[tokio::test]
 async fn p6_a_time_out_ends_whatever_resists_it() {
-    let mut shell = Shell::start().await;
+    let mut shell = Shell::start_with("tools.bash.background_tasks", "0").await;
     for command in [
         "echo begun; sleep 1000",
         "trap '' TERM INT HUP; echo begun; sleep 1000; sleep 1000",

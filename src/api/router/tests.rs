@@ -40,6 +40,7 @@ use crate::sessions::running::Running;
 use crate::sessions::running::limits::RunLimits;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
+use crate::tools::tasks::AllTasks;
 use crate::tools::toolset::Toolset;
 use crate::upstream::settings::UnknownFields;
 use crate::workspace::Workspace;
@@ -49,7 +50,7 @@ const KEY: &str = "Bearer th-key";
 const ORIGIN: &str = "https://good.com";
 
 /// Every route that needs a key, with a method that it takes.
-const WITH_KEY: [(&str, &str); 25] = [
+const WITH_KEY: [(&str, &str); 26] = [
     ("POST", "/v1/chat/completions"),
     ("GET", "/v1/models"),
     ("GET", "/v1/models/openai/gpt"),
@@ -72,6 +73,7 @@ const WITH_KEY: [(&str, &str); 25] = [
     ("GET", "/toolhand/v1/turns"),
     ("GET", "/toolhand/v1/turns/x/stream"),
     ("POST", "/toolhand/v1/turns/x/cancel"),
+    ("GET", "/toolhand/v1/tasks"),
     ("GET", "/toolhand/v1/approvals"),
     ("POST", "/toolhand/v1/approvals/x"),
     ("GET", "/openapi.yaml"),
@@ -105,6 +107,7 @@ fn state(keys: Keys) -> ApiState {
         authenticator: Arc::new(Authenticator::new(keys, limits.wrong_keys_per_minute, Vec::new())),
         chat: Arc::new(chat),
         rest: Arc::new(Rest {
+            tasks: Arc::new(AllTasks::new(0)),
             store,
             running,
             memory_budget: memory_budget.clone(),
@@ -184,6 +187,7 @@ fn sessions(
         running: Arc::clone(running),
         watcher: Arc::default(),
         directories: SessionDirectories::new(&state_dir, 0),
+        tasks: Arc::new(AllTasks::new(0)),
         names: PendingNames::default(),
         prompts: agent::prompt::Prompts::default(),
         recorders: Recorders::default(),

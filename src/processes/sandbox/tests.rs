@@ -15,9 +15,10 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::processes::command_state::EndCause;
 use crate::processes::environment::Environment;
+use crate::processes::outcome::{Finished, Limits};
 use crate::processes::probe::{Attempt, Probe};
 use crate::processes::protocol::{Exit, FinalDirectory};
-use crate::processes::runner::{Command, Finished, Limits};
+use crate::processes::runner::Command;
 use crate::processes::test_support::{marker, processes_with, program, runner};
 
 mod broken_bwrap;
@@ -25,7 +26,8 @@ mod escapes;
 mod links;
 mod rules;
 
-const LIMITS: Limits = Limits { time: Duration::from_secs(60), output: 16 << 20, shown: 30_000 };
+const LIMITS: Limits =
+    Limits { time: Some(Duration::from_secs(60)), output: 16 << 20, shown: 30_000 };
 const LEVELS: [Level; 2] = [Level::Landlock, Level::Bwrap];
 const SECRET: &str = "a secret of the outside";
 
@@ -659,7 +661,7 @@ async fn p1_a_command_has_512_processes_at_most() {
         let confined = ground.sandbox.confine(vec![ground.path("root")], None).await;
         let confined = confined.unwrap().unwrap();
         let command = shell(&confined, ground.path("root"), &text);
-        let limits = Limits { time: Duration::from_secs(10), ..LIMITS };
+        let limits = Limits { time: Some(Duration::from_secs(10)), ..LIMITS };
         let running = runner();
         let never = CancellationToken::new();
         let run = running.run(&command, limits, &never);

@@ -15,12 +15,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Outcome, SandboxSettings, base};
 use crate::processes::confinement::{Confinement, Level, Network, Shown};
+use crate::processes::outcome::{Finished, Limits};
 use crate::processes::probe::{Attempt, Probe, Targets};
 use crate::processes::protocol::Exit;
-use crate::processes::runner::{Command, Finished, Limits, Runner};
+use crate::processes::runner::{Command, Runner};
 
 /// The trial takes milliseconds. A sandbox that hangs is none.
-const LIMITS: Limits = Limits { time: Duration::from_secs(10), output: 64 << 10, shown: 16_000 };
+const LIMITS: Limits =
+    Limits { time: Some(Duration::from_secs(10)), output: 64 << 10, shown: 16_000 };
 
 /// What the attacked file holds, and its mode.
 const UNTOUCHED: &[u8] = b"untouched\n";

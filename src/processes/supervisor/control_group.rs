@@ -95,7 +95,7 @@ mod tests {
             kept_alive: None,
         };
         let time = Duration::from_secs(60);
-        let limits = Limits { time, output: 1 << 20, shown: 1000 };
+        let limits = Limits { time: Some(time), output: 1 << 20, shown: 1000 };
         let finished = runner().run(&command, limits, &CancellationToken::new()).await.unwrap();
         assert_eq!(finished.cause, EndCause::TooManyProcesses);
         assert_eq!((processes_with(&marker), finished.stuck), (Vec::new(), 0));

@@ -85,13 +85,14 @@ impl Rest {
         Ok(SessionExport { session: item(SessionSummary { session, turns: count }), messages })
     }
 
-    /// Stops what runs in the session, and removes it.
+    /// Stops what runs in the session, its background tasks too, and removes it.
     pub(crate) async fn delete(&self, scope: Scope, id: &str) -> Result<Deleted, ApiError> {
         let session = match self.stored(scope, id).await? {
             Some(session) => session.id,
             None => self.first_turn(scope, id)?.identity.session.clone(),
         };
         let slot = self.stopped(scope, &session).await?;
+        self.tasks.end_session(&session).await;
         self.store.commit(vec![Change::Forget(session.clone())]).await?;
         self.running.forget_session(scope, &session);
         drop(slot);

@@ -26,7 +26,8 @@ fn rest() -> (Rest, Arc<MemoryStore>) {
     let running = Arc::new(Running::new(Arc::clone(&store)));
     let (memory_budget, toolset) = (MemoryBudget::new(1 << 20), Toolset::default());
     let kept_grants = Arc::new(KeptGrants::new(Path::new("/nonexistent"), &[]));
-    (Rest { store, running, memory_budget, toolset, kept_grants }, memory)
+    let tasks = Arc::new(AllTasks::new(8));
+    (Rest { store, running, tasks, memory_budget, toolset, kept_grants }, memory)
 }
 
 fn holder(scope: Scope) -> GrantHolder {

@@ -2,9 +2,10 @@
 
 mod answer;
 mod last_command;
+mod launch;
+mod read_file;
 
 use std::borrow::Cow;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,23 +13,21 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use self::launch::Launch;
 use crate::blocking::RESOLVING;
 use crate::markdown;
-use crate::permissions::{AccessKind, AccessRequest, AskedAccess, OpenedCommand, Permit};
+use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
 use crate::processes::sandbox::{Confined, Sandbox};
-use crate::processes::{
-    Command, EndCause, Exit, FinalDirectory, Finished, Limits, RunError, Runner,
-};
+use crate::processes::{Command, Runner};
 use crate::settings_files::SettingsFiles;
 use crate::text;
 use crate::tools::tool::{CallContext, Preview, Tool, ToolError, ToolOutput};
-use crate::workspace::Workspace;
 
 /// The shell of every command. It is never the user's own shell, which would run start files.
 const SHELL: &str = "/bin/bash";
 
-/// A command that writes more than this is ended.
-const MAX_OUTPUT_BYTES: u64 = 16 << 20;
+/// A model that builds, tests and serves at once has some to spare.
+const MAX_TASKS: usize = 8;
 
 /// Characters of a command that a person is shown at either end. A command that is longer is
 /// said to be cut, so that nobody takes it for the whole.
@@ -44,11 +43,17 @@ pub(crate) struct BashSettings {
     /// The longest time that a call may name.
     #[serde(with = "crate::units::duration")]
     pub(crate) max_timeout: Duration,
+    /// The most tasks of a session that run in the background. 0: none do.
+    pub(crate) background_tasks: usize,
 }
 
 impl Default for BashSettings {
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(120), max_timeout: Duration::from_secs(600) }
+        Self {
+            timeout: Duration::from_secs(120),
+            max_timeout: Duration::from_secs(600),
+            background_tasks: MAX_TASKS,
+        }
     }
 }
 
@@ -69,8 +74,12 @@ pub(crate) struct BashInput {
     command: String,
     /// What the command does, in five to ten words, for whoever watches.
     description: Option<String>,
-    /// Milliseconds after which the command is ended. Give it to what takes minutes.
+    /// Milliseconds to wait for the command. Give it to what takes minutes.
     timeout: Option<u64>,
+    /// Starts the command as a background task and answers at once, with its id and the file of
+    /// its output. You are told when it ends. A command that runs longer than its timeout
+    /// becomes such a task by itself, unless it only sleeps or runs git.
+    run_in_background: Option<bool>,
     /// Runs the command outside of the sandbox. A person is asked each time, so use it only
     /// for what has failed because of the sandbox itself.
     #[serde(rename = "dangerouslyDisableSandbox")]
@@ -130,7 +139,12 @@ impl Tool for Bash {
     const MAX_RESULT_CHARS: Option<usize> = Some(answer::MAX_CHARACTERS);
 
     fn withheld(&self) -> &'static [&'static str] {
-        if self.escape { &[] } else { &["dangerouslyDisableSandbox"] }
+        match (self.has_tasks(), self.escape) {
+            (true, true) => &[],
+            (true, false) => &["dangerouslyDisableSandbox"],
+            (false, true) => &["run_in_background"],
+            (false, false) => &["run_in_background", "dangerouslyDisableSandbox"],
+        }
     }
 
     fn access_request(&self, input: &BashInput, context: &CallContext) -> AccessRequest {
@@ -156,9 +170,14 @@ impl Tool for Bash {
         let command = asked.command()?;
         let directory = markdown::code(&command.real_directory.display().to_string());
         let time = answer::seconds(self.time(input.timeout).0);
+        let time = match (self.is_for_background(input), self.has_tasks()) {
+            (true, _) => "in the background".to_owned(),
+            (false, true) => format!("for {time}, and then in the background"),
+            (false, false) => format!("for at most {time}"),
+        };
         let shown = markdown::fence("sh", &shown(&command.line));
         let place = if command.outside_sandbox { ", **outside of the sandbox**" } else { "" };
-        Some(Preview::of(format!("{shown}in {directory}, for at most {time}{place}\n")))
+        Some(Preview::of(format!("{shown}in {directory}, {time}{place}\n")))
     }
 
     async fn execute(
@@ -169,43 +188,46 @@ impl Tool for Bash {
     ) -> Result<ToolOutput, ToolError> {
         let permitted =
             permit.command().ok_or_else(|| ToolError::failed("no command was permitted"))?;
-        let OpenedCommand { command_line, workspace, .. } = permitted;
-        let text = command_line.line.as_str();
-        let (time, mut notes) = self.time(input.timeout);
-        let roots = workspace.real_roots().map(Path::to_owned).collect();
+        let command_line = &permitted.command_line;
+        let roots = permitted.workspace.real_roots().map(Path::to_owned).collect();
         let confined = if command_line.outside_sandbox {
             None
         } else {
             self.confined(roots, &context).await?
         };
-        let confinement = confined.as_ref().map(|confined| Arc::clone(&confined.confinement));
-        let level = confinement.as_ref().map(|confinement| confinement.level);
         let command = Command {
             program: self.shell.clone(),
-            arguments: arguments(text),
+            arguments: arguments(&command_line.line),
             directory: command_line.directory.clone(),
-            confinement,
+            confinement: confined.as_ref().map(|it| Arc::clone(&it.confinement)),
             kept_alive: confined.as_ref().map(Confined::guard),
         };
-        let limits = Limits { time, output: MAX_OUTPUT_BYTES, shown: answer::MAX_CHARACTERS };
-        let finished = self
-            .runner(&context)
-            .await?
-            .run(&command, limits, &context.cancelled)
-            .await
-            .map_err(|error| not_run(&error, text, &context))?;
-        notes.extend(follow(&finished, workspace, &context));
-        notes.extend(confined.as_ref().and_then(answer::cut_short));
-        if let Some(confined) = confined {
-            let changed = tokio::task::spawn_blocking(move || confined.changed_control_files());
-            notes.extend(answer::unprotected(&changed.await.unwrap_or_default()));
-        }
-        let max_chars = context.max_chars.unwrap_or(answer::MAX_CHARACTERS);
-        Ok(answer::answer(text, time, level, (&finished, max_chars), &notes))
+        let (time, notes) = self.time(input.timeout);
+        let is_for_background = self.is_for_background(&input);
+        let launch = Launch {
+            runner: self.runner(&context).await?,
+            command,
+            confined,
+            permitted,
+            context: &context,
+            description: input.description,
+            time,
+            notes,
+            has_tasks: self.has_tasks(),
+        };
+        if is_for_background { launch.in_background().await } else { launch.in_foreground().await }
     }
 }
 
 impl Bash {
+    fn has_tasks(&self) -> bool {
+        self.settings.background_tasks > 0
+    }
+
+    fn is_for_background(&self, input: &BashInput) -> bool {
+        self.has_tasks() && input.run_in_background == Some(true)
+    }
+
     /// How long the command may run, and a note if that is less than requested.
     fn time(&self, wanted: Option<u64>) -> (Duration, Vec<String>) {
         let most = self.settings.max_timeout;
@@ -222,46 +244,6 @@ impl Bash {
     }
 }
 
-/// Moves the session's working directory to the one in which the command ended, if that lies
-/// in the workspace. Returns a note if the working directory was reset instead.
-fn follow(finished: &Finished, workspace: &Workspace, context: &CallContext) -> Option<String> {
-    if finished.cause != EndCause::ItsOwn || !matches!(finished.exit, Some(Exit::Code(_))) {
-        return None;
-    }
-    match &finished.moved {
-        FinalDirectory::Not => None,
-        FinalDirectory::To(directory) => {
-            let directory = Path::new(directory);
-            if workspace.resolve(directory).is_ok() {
-                context.session.set_working_dir(directory.to_owned());
-                return None;
-            }
-            let why = format!("{} is outside the workspace", directory.display());
-            Some(reset(context, &why))
-        }
-        FinalDirectory::Nowhere => {
-            Some(reset(context, "the directory that the command ended in was removed"))
-        }
-    }
-}
-
-fn not_run(error: &RunError, text: &str, context: &CallContext) -> ToolError {
-    match error {
-        RunError::Directory { .. } => {
-            let reset = reset(context, "the one before cannot be entered");
-            ToolError::Failed(format!("{error}; nothing was run {reset}"))
-        }
-        RunError::Program { source, .. } if source.kind() == ErrorKind::ArgumentListTooLong => {
-            ToolError::Failed(format!(
-                "a command of {} bytes is too long for the system; write it to a file and \
-                 run that",
-                text.len()
-            ))
-        }
-        _ => ToolError::failed(error),
-    }
-}
-
 /// The command for a person, with a note in place of its middle if it is very long.
 fn shown(command: &str) -> Cow<'_, str> {
     let (head, tail) = (
@@ -273,12 +255,6 @@ fn shown(command: &str) -> Cow<'_, str> {
         return Cow::Borrowed(command);
     }
     Cow::Owned(format!("{head}\n[… {hidden} BYTES OF THE COMMAND ARE NOT SHOWN …]\n{tail}"))
-}
-
-fn reset(context: &CallContext, why: &str) -> String {
-    let root = context.session.workspace.root();
-    context.session.set_working_dir(root.to_owned());
-    format!("(the working directory is {} again: {why})", root.display())
 }
 
 /// The arguments of bash. The whole text is one argument, so nothing in it needs quoting. The

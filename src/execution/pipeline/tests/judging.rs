@@ -143,7 +143,7 @@ async fn a_command_is_shown_whole_with_its_directory() {
 
     rm -rf \u{200b}x
     ````
-    in `$WORKSPACE`, for at most 120 s
+    in `$WORKSPACE`, for 120 s, and then in the background
     ");
     assert!(shown.remedy.contains("several short commands"), "{}", shown.remedy);
 }

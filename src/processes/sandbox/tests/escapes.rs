@@ -170,7 +170,7 @@ async fn p1_a_fork_bomb_is_contained_and_cleaned_up() {
         let confined = ground.sandbox.confine(vec![ground.path("root")], None).await;
         let confined = confined.unwrap().unwrap();
         let command = shell(&confined, ground.path("root"), &text);
-        let limits = Limits { time: Duration::from_secs(2), ..LIMITS };
+        let limits = Limits { time: Some(Duration::from_secs(2)), ..LIMITS };
         let running = runner();
         let never = CancellationToken::new();
         let run = running.run(&command, limits, &never);

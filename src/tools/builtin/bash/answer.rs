@@ -1,7 +1,7 @@
-//! Writes the answer for a finished command. Pure.
+//! Writes the answer for a command. Pure.
 
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
@@ -9,43 +9,119 @@ use serde_json::json;
 use super::last_command;
 use crate::processes::confinement::Level;
 use crate::processes::sandbox::Confined;
-use crate::processes::{EndCause, Exit, Finished};
+use crate::processes::{EndCause, Exit, Finished, HeadAndTail};
 use crate::text::printable;
-use crate::tools::answer::{AnswerText, Truncation};
+use crate::tools::answer::{AnswerText, Kept, Truncation};
+use crate::tools::tasks::TaskEnd;
 use crate::tools::tool::ToolOutput;
 
 /// Characters of a command's output that reach the model.
 pub(super) const MAX_CHARACTERS: usize = 30_000;
 
-const HOW_TO_SEE_MORE: &str =
-    "pipe the command through head, tail or grep, or send its output to a file and Read that";
+/// What an answer is made of besides the end of the command.
+pub(super) struct Call<'a> {
+    pub(super) command: &'a str,
+    pub(super) time: Duration,
+    pub(super) level: Option<Level>,
+    /// The file of the output, if one was made.
+    pub(super) path: Option<PathBuf>,
+    pub(super) max_chars: usize,
+    /// Whether commands may go to the background.
+    pub(super) has_tasks: bool,
+}
 
-pub(super) fn answer(
-    command: &str,
-    time: Duration,
-    level: Option<Level>,
-    (finished, max_chars): (&Finished, usize),
-    notes: &[String],
-) -> ToolOutput {
-    let text_of = |shown: &str| {
-        let text = AnswerText::from(shown.trim_end_matches('\n'));
-        text.cut_by(Truncation::HeadAndTail).closed_by(closing_lines(time, finished, notes))
-    };
-    let room = text_of("").room_for_body(max_chars);
-    let shown = finished.output.render(room, HOW_TO_SEE_MORE);
-    let shown = shown.trim_end_matches('\n');
-    ToolOutput {
-        text: text_of(shown),
-        pictures: Vec::new(),
-        hooks_only: &[],
-        structured: json!({
-            "stdout": shown,
+impl Call<'_> {
+    /// For a command that has ended.
+    pub(super) fn ended(&self, finished: &Finished, notes: &[String]) -> ToolOutput {
+        let mut lines: Vec<String> = Vec::new();
+        lines.extend(how_it_ended(self.time, finished));
+        lines.extend(after_its_end(finished, self.has_tasks));
+        lines.extend_from_slice(notes);
+        let body = self.body(&finished.output.so_far().0, finished.output.file_fault());
+        let structured = json!({
+            "stdout": body.to_string(),
             "interrupted": finished.cause == EndCause::Cancelled,
             "exit_code": exit_code(finished),
-            "sandbox": level.map_or("off", Level::name),
-        }),
-        is_error: is_error(command, finished),
+            "task_id": null,
+            "raw_output_path": self.path,
+            "sandbox": self.sandbox(),
+        });
+        let is_error = is_error(self.command, finished);
+        ToolOutput { is_error, ..ToolOutput::text(body.closed_by(lines)).with(structured) }
     }
+
+    /// For a command that has had its time, and goes on as a task.
+    pub(super) fn goes_on(&self, id: &str, output: &HeadAndTail, notes: Vec<String>) -> ToolOutput {
+        let time = seconds(self.time);
+        let went = format!("Still running after {time}: it goes on as background task {id}");
+        let lines = [went].into_iter().chain(place(self.path.as_deref())).chain(notes);
+        let body = self.body(output, None);
+        let structured = self.running(id, &body.to_string());
+        ToolOutput::text(body.closed_by(lines)).with(structured)
+    }
+
+    /// For a command that was started in the background.
+    pub(super) fn started(&self, id: &str, notes: Vec<String>) -> ToolOutput {
+        let started = format!("Background task started: {id}");
+        let lines = place(self.path.as_deref()).into_iter().chain(notes);
+        let text = AnswerText::default().closed_by([started].into_iter().chain(lines));
+        ToolOutput::text(text).with(self.running(id, ""))
+    }
+
+    fn running(&self, id: &str, stdout: &str) -> serde_json::Value {
+        json!({
+            "stdout": stdout,
+            "interrupted": false,
+            "exit_code": null,
+            "task_id": id,
+            "raw_output_path": self.path,
+            "sandbox": self.sandbox(),
+        })
+    }
+
+    /// `fault` says why the file does not have the whole output.
+    fn body(&self, output: &HeadAndTail, fault: Option<String>) -> AnswerText {
+        let kept = match (fault, &self.path) {
+            (Some(fault), _) => Kept::Not(fault),
+            (None, Some(path)) => Kept::At(path.clone()),
+            (None, None) => Kept::Nowhere,
+        };
+        let shown = output.shown(self.max_chars);
+        let tail = shown.tail.trim_end_matches('\n').to_owned();
+        if shown.left_out == 0 {
+            let whole = shown.head.trim_end_matches('\n');
+            return AnswerText::from(whole).cut_by(Truncation::HeadAndTail);
+        }
+        AnswerText::with_gap(shown.head, shown.left_out, kept, tail)
+    }
+
+    fn sandbox(&self) -> &'static str {
+        self.level.map_or("off", Level::name)
+    }
+}
+
+/// What is told of a task that has ended.
+pub(super) fn task_end(command: &str, finished: &Finished, notes: Vec<String>) -> TaskEnd {
+    let reason = match (finished.cause, finished.exit) {
+        (EndCause::ItsOwn, Some(Exit::Code(_))) | (EndCause::Stopped | EndCause::Cancelled, _) => {
+            None
+        }
+        (EndCause::ItsOwn, Some(Exit::Signal(signal))) => {
+            Some(format!("signal {}", signal_name(signal)))
+        }
+        (EndCause::ItsOwn, None) => Some("its end was not seen".to_owned()),
+        (EndCause::TimedOut, _) => Some("time limit".to_owned()),
+        (EndCause::TooMuchOutput, _) => Some("output limit: more than 16 MiB".to_owned()),
+        (EndCause::TooManyProcesses, _) => Some("process limit: more than 512 at once".to_owned()),
+    };
+    let is_success = |code| code == 0 || code == 1 && is_answer(command);
+    let notes = after_its_end(finished, true).into_iter().chain(notes).collect();
+    TaskEnd::new(finished, reason, is_success, notes)
+}
+
+/// Says where the output of a task is.
+fn place(path: Option<&Path>) -> Option<String> {
+    path.map(|path| format!("Its output: {}", path.display()))
 }
 
 /// The most control files that are named. A checkout changes many.
@@ -87,27 +163,30 @@ fn exit_code(finished: &Finished) -> Option<i32> {
     }
 }
 
-fn is_error(text: &str, finished: &Finished) -> bool {
+fn is_error(command: &str, finished: &Finished) -> bool {
     let is_answer = match finished.exit {
         Some(Exit::Code(0)) => true,
-        Some(Exit::Code(1)) => last_command::exit_code_one_is_an_answer(text),
+        Some(Exit::Code(1)) => is_answer(command),
         _ => false,
     };
     finished.cause != EndCause::ItsOwn || !is_answer
 }
 
-/// The lines after the output: how the command ended, and notes.
-fn closing_lines(time: Duration, finished: &Finished, notes: &[String]) -> Vec<String> {
+/// Whether exit code 1 of the command is an answer.
+fn is_answer(command: &str) -> bool {
+    last_command::exit_code_one_is_an_answer(command)
+}
+
+/// What else is to be said of a command that has ended.
+fn after_its_end(finished: &Finished, has_tasks: bool) -> Vec<String> {
     let mut lines = Vec::new();
-    lines.extend(how_it_ended(time, finished));
-    lines.extend(leftovers(finished.leftovers));
+    lines.extend(leftovers(finished.leftovers, has_tasks));
     if 0 < finished.stuck {
         lines.push("(some of its processes could not be ended and may still run)".to_owned());
     }
     if finished.output.is_malformed() {
         lines.push("(bytes that are not UTF-8 are shown as \u{fffd})".to_owned());
     }
-    lines.extend_from_slice(notes);
     lines
 }
 
@@ -126,6 +205,7 @@ fn how_it_ended(time: Duration, finished: &Finished) -> Option<String> {
                 .to_owned(),
         ),
         (EndCause::Cancelled, _) => Some("interrupted".to_owned()),
+        (EndCause::Stopped, _) => Some("The command was stopped".to_owned()),
         (EndCause::ItsOwn, Some(Exit::Code(0))) => None,
         (EndCause::ItsOwn, Some(Exit::Code(code))) => Some(format!("Exit code {code}")),
         (EndCause::ItsOwn, Some(Exit::Signal(signal))) => {
@@ -137,16 +217,18 @@ fn how_it_ended(time: Duration, finished: &Finished) -> Option<String> {
     }
 }
 
-fn leftovers(count: usize) -> Option<String> {
+fn leftovers(count: usize, has_tasks: bool) -> Option<String> {
     let (what, were) = match count {
         0 => return None,
         1 => ("1 process".to_owned(), "was"),
         _ => (format!("{count} processes"), "were"),
     };
-    Some(format!(
-        "({what} that the command had left running {were} ended with it: nothing can go on in \
-         the background)"
-    ))
+    let instead = if has_tasks {
+        "for what is to go on, set run_in_background"
+    } else {
+        "nothing can go on in the background"
+    };
+    Some(format!("({what} that the command had left running {were} ended with it: {instead})"))
 }
 
 fn signal_name(signal: i32) -> String {

@@ -1,5 +1,7 @@
 //! Calls Bash as the model does, with the real shell.
 
+mod background;
+
 use std::fs;
 use std::sync::Arc;
 
@@ -133,7 +135,7 @@ async fn p2_what_is_left_running_is_ended_and_counted() {
 
     assert_snapshot!(answer(&fixture, "sleep 1000 & setsid sleep 1000 & echo started").await, @r"
     started
-    (2 processes that the command had left running were ended with it: nothing can go on in the background)
+    (2 processes that the command had left running were ended with it: for what is to go on, set run_in_background)
     ");
 }
 
@@ -165,7 +167,7 @@ async fn long_output_is_cut_in_the_middle() {
     assert!(answer.starts_with("Error: 1\n2\n3\n"));
     assert!(answer.ends_with("\n99999\n100000\nExit code 2"));
     let cut = answer.lines().find(|line| line.starts_with("[…")).unwrap();
-    assert_snapshot!(cut, @"[… 559098 characters left out; pipe the command through head, tail or grep, or send its output to a file and Read that …]");
+    assert_snapshot!(cut, @"[… 559098 characters left out; ask for less at a time …]");
 }
 
 #[tokio::test]
@@ -196,7 +198,10 @@ async fn programs_get_the_structured_answer() {
 
     assert_eq!(
         output.structured,
-        json!({ "stdout": "a", "interrupted": false, "exit_code": 2, "sandbox": "off" })
+        json!({
+            "stdout": "a", "interrupted": false, "exit_code": 2, "task_id": null,
+            "raw_output_path": null, "sandbox": "off",
+        })
     );
     assert!(output.is_error);
 }
@@ -262,6 +267,7 @@ fn the_headline_is_one_line() {
         command: command.to_owned(),
         description: description.map(str::to_owned),
         timeout: None,
+        run_in_background: None,
         outside_sandbox: None,
     };
     let headline = |input| Bash::headline(&bash(), &input);

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::{brief, each_piece};
 use crate::json::{self, Object};
-use crate::processes::Capture;
+use crate::processes::CommandOutput;
 use crate::tools::builtin::read::picture::{attached, described};
 use crate::tools::picture;
 use crate::tools::tool::{Picture, PictureFormat};
@@ -141,7 +141,7 @@ fn first_of<'a>(data: &Object<'a>, names: &[&'static str]) -> Option<(&'static s
 
 /// The traceback, which ends with the error, or the error alone.
 fn error(output: &Object<'_>) -> String {
-    let mut capture = Capture::new(MAX_OUTPUT_CHARS);
+    let capture = CommandOutput::for_text(MAX_OUTPUT_CHARS);
     let mut is_empty = true;
     if let Some(lines) = output.get("traceback") {
         each_piece(lines, |line| {
@@ -160,7 +160,7 @@ fn error(output: &Object<'_>) -> String {
 
 /// A text without escape sequences, cut if it is too long.
 fn cut(value: &RawValue) -> String {
-    let mut capture = Capture::new(MAX_OUTPUT_CHARS);
+    let capture = CommandOutput::for_text(MAX_OUTPUT_CHARS);
     match json::kind(value) {
         json::Kind::String | json::Kind::Array => each_piece(value, |piece| {
             capture.push(piece.as_bytes());
@@ -171,7 +171,7 @@ fn cut(value: &RawValue) -> String {
     rendered(capture)
 }
 
-fn rendered(mut capture: Capture) -> String {
+fn rendered(capture: CommandOutput) -> String {
     capture.finish();
     let hint = format!("outputs over {MAX_OUTPUT_CHARS} characters are cut");
     capture.render(MAX_OUTPUT_CHARS, &hint)

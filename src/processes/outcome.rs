@@ -1,0 +1,62 @@
+//! Defines the limits of a command, and what it comes to.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::command_state::EndCause;
+use super::output::CommandOutput;
+use super::protocol::{Exit, FinalDirectory};
+
+/// The limits of one command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// `None`: whoever has the command ends it.
+    pub(crate) time: Option<Duration>,
+    /// The command is ended after this many bytes of output.
+    pub(crate) output: u64,
+    /// How many characters of output are kept.
+    pub(crate) shown: usize,
+}
+
+/// A command that has ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// Standard output and standard error, interleaved as they came.
+    pub(crate) output: CommandOutput,
+    /// Standard error of a program that was given input; it is then not part of `output`.
+    pub(crate) errors: CommandOutput,
+    pub(crate) cause: EndCause,
+    /// `None` if its end was not observed.
+    pub(crate) exit: Option<Exit>,
+    pub(crate) moved: FinalDirectory,
+    /// How many processes it left running. They have been ended.
+    pub(crate) leftovers: usize,
+    /// How many processes could not be ended.
+    pub(crate) stuck: usize,
+    /// The supervisor had the command. Else nothing of it ran.
+    pub(super) is_taken: bool,
+}
+
+impl Finished {
+    /// Whether it ended by itself, with the exit code 0.
+    pub(crate) fn has_succeeded(&self) -> bool {
+        self.cause == EndCause::ItsOwn && self.exit == Some(Exit::Code(0))
+    }
+}
+
+/// Why a command did not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    #[error("the working directory {} cannot be entered: {source}", .directory.display())]
+    Directory { directory: PathBuf, source: io::Error },
+    #[error("{} cannot be run: {source}", .program.display())]
+    Program { program: PathBuf, source: io::Error },
+    /// Nothing ran: a command never runs with less than it was given.
+    #[error("the sandbox could not be put in force: {0}")]
+    Confinement(String),
+    #[error("the command holds a NUL character; a program cannot be given one")]
+    Nul,
+    #[error("the process that looks after commands could not be started: {0}")]
+    Supervisor(io::Error),
+}

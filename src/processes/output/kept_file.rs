@@ -1,0 +1,208 @@
+//! Decides what of an output goes into its file, and knows how far it has come. Pure: the
+//! writing itself is done by [`write`], off the asynchronous threads.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+
+use crate::text;
+
+/// Makes the file of an output, or gives the one that was made before. It may block.
+#[derive(Clone)]
+pub(crate) struct MakeFile(Arc<dyn Fn() -> io::Result<File> + Send + Sync>);
+
+/// Which part of an output goes into a file besides what is kept in memory.
+#[derive(Clone, Debug)]
+pub(crate) enum KeepOutput {
+    /// There is no file.
+    Nothing,
+    /// All of it, as soon as it is more than is shown.
+    WhenLong(MakeFile),
+    /// All of it, from the start.
+    Always(MakeFile),
+}
+
+/// The text on its way into the file.
+#[derive(Debug)]
+pub(super) struct KeptFile {
+    keep: KeepOutput,
+    /// The most bytes of the file.
+    limit: u64,
+    file: Option<Arc<File>>,
+    /// Bytes in the file.
+    written: u64,
+    /// What is being written now.
+    writing: Option<Arc<str>>,
+    /// What comes after that.
+    waiting: String,
+    fault: Option<String>,
+    is_full: bool,
+}
+
+/// A piece of text for the file.
+#[derive(Debug)]
+pub(in crate::processes) struct Piece {
+    file: Result<Arc<File>, MakeFile>,
+    text: Arc<str>,
+}
+
+/// How far the writing of a piece has come.
+#[derive(Debug)]
+pub(in crate::processes) struct WrittenPiece {
+    pub(in crate::processes) file: Option<Arc<File>>,
+    pub(in crate::processes) bytes: u64,
+    pub(in crate::processes) fault: Option<String>,
+}
+
+/// The part of the text that the file has, and what is not in it yet.
+#[derive(Debug)]
+pub(super) struct FileParts<'a> {
+    pub(super) file: Option<&'a Arc<File>>,
+    pub(super) written: u64,
+    pub(super) waiting: [&'a str; 2],
+}
+
+impl MakeFile {
+    pub(crate) fn new(make: impl Fn() -> io::Result<File> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+}
+
+impl fmt::Debug for MakeFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MakeFile")
+    }
+}
+
+impl KeptFile {
+    pub(super) fn new(keep: KeepOutput, limit: u64) -> Self {
+        Self {
+            keep,
+            limit,
+            file: None,
+            written: 0,
+            writing: None,
+            waiting: String::new(),
+            fault: None,
+            is_full: false,
+        }
+    }
+
+    /// Begins the file with all the text `so_far`, if it waits for that.
+    pub(super) fn begin(&mut self, so_far: &str) {
+        if let KeepOutput::WhenLong(make) = &self.keep {
+            self.keep = KeepOutput::Always(make.clone());
+            self.push(so_far);
+        }
+    }
+
+    pub(super) fn push(&mut self, text: &str) {
+        if !matches!(self.keep, KeepOutput::Always(_)) || self.fault.is_some() {
+            return;
+        }
+        let room = self.limit.saturating_sub(self.end());
+        let kept = text::prefix(text, usize::try_from(room).unwrap_or(usize::MAX));
+        self.is_full |= kept.len() < text.len();
+        self.waiting.push_str(kept);
+    }
+
+    /// Whether text was left out because the file has as much as it may.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self.keep, KeepOutput::WhenLong(_))
+    }
+
+    /// Bytes that wait for the disk.
+    pub(super) fn unwritten(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Why the file does not have the whole text.
+    pub(super) fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+
+    pub(super) fn parts(&self) -> FileParts<'_> {
+        let writing = self.writing.as_deref().unwrap_or_default();
+        FileParts {
+            file: self.file.as_ref(),
+            written: self.written,
+            waiting: [writing, &self.waiting],
+        }
+    }
+
+    /// The next piece to write; none while one is being written.
+    pub(super) fn next_piece(&mut self) -> Option<Piece> {
+        let KeepOutput::Always(make) = &self.keep else { return None };
+        if self.waiting.is_empty() || self.writing.is_some() {
+            return None;
+        }
+        let text: Arc<str> = std::mem::take(&mut self.waiting).into();
+        self.writing = Some(Arc::clone(&text));
+        let file = self.file.clone().ok_or_else(|| make.clone());
+        Some(Piece { file, text })
+    }
+
+    pub(super) fn piece_written(&mut self, written: WrittenPiece) {
+        self.writing = None;
+        self.file = written.file.or(self.file.take());
+        self.written += written.bytes;
+        if let Some(fault) = written.fault {
+            self.give_up(fault);
+        }
+    }
+
+    /// Writes nothing more.
+    pub(super) fn give_up(&mut self, fault: String) {
+        self.fault = Some(fault);
+        self.writing = None;
+        self.waiting = String::new();
+    }
+
+    /// Closes the file. Returns whether it has the whole text.
+    pub(super) fn close(&mut self) -> bool {
+        let was_kept = matches!(self.keep, KeepOutput::Always(_));
+        self.keep = KeepOutput::Nothing;
+        self.file = None;
+        was_kept && self.fault.is_none() && !self.is_full && self.end() == self.written
+    }
+
+    /// Bytes of the text up to here.
+    fn end(&self) -> u64 {
+        let parts = self.parts();
+        parts.waiting.iter().map(|part| part.len() as u64).sum::<u64>() + parts.written
+    }
+}
+
+/// Writes a piece to the end of its file, whatever its name leads to by now. Blocks.
+pub(in crate::processes) fn write(piece: &Piece) -> WrittenPiece {
+    let file = match &piece.file {
+        Ok(file) => Arc::clone(file),
+        Err(MakeFile(make)) => match make() {
+            Ok(file) => Arc::new(file),
+            Err(error) => {
+                return WrittenPiece { file: None, bytes: 0, fault: Some(error.to_string()) };
+            }
+        },
+    };
+    let (bytes, fault) = write_all(&file, piece.text.as_bytes());
+    WrittenPiece { file: Some(file), bytes, fault: fault.map(|error| error.to_string()) }
+}
+
+/// Says how much was written before the error, if there is one.
+fn write_all(mut file: &File, bytes: &[u8]) -> (u64, Option<io::Error>) {
+    let mut written = 0;
+    while written < bytes.len() {
+        match file.write(&bytes[written..]) {
+            Ok(0) => return (written as u64, Some(io::ErrorKind::WriteZero.into())),
+            Ok(count) => written += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (written as u64, Some(error)),
+        }
+    }
+    (written as u64, None)
+}

@@ -1,0 +1,435 @@
+//! Watches a running command: reads its output, and executes what [`CommandState`] decides.
+//!
+//! The watching happens in a task of its own, so whoever has the handle can pass it on without
+//! the command noticing. Dropping the handle ends the tree.
+
+use std::future::pending;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+use super::command_state::{CommandEffect, CommandEvent, CommandState, EndCause, StopReason};
+use super::orphans::{KeptAlive, Supervisor};
+use super::outcome::{Finished, Limits, RunError};
+use super::output::{CommandOutput, KeepOutput, WrittenPiece, write};
+use super::protocol::{self, Job, LaunchStep, Order};
+
+/// The capacity of a pipe.
+const READ_BYTES: usize = 64 << 10;
+
+/// How long a supervisor may take to exit after it has reported that nothing is left. It
+/// takes microseconds, or more on a busy machine.
+const EXIT_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long a supervisor may take to read its job.
+const JOB_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a command that has ended waits for a disk to take the rest of its output.
+const DISK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a look at a command waits for the disk. What is not written is told from memory.
+const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Longer than any report: a path of 4096 bytes takes 16 kB in it. A command may get hold
+/// of the socket and write anything.
+const MAX_REPORT_BYTES: usize = 64 << 10;
+
+/// How much of what a failed sandbox says is told.
+const MAX_FAILURE_CHARS: usize = 500;
+
+/// The largest capacity that a pipe can have.
+const MAX_UNREAD_BYTES: usize = 1 << 20;
+
+/// Longer than any server runs.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// A command that was started. Dropping it ends the whole tree.
+#[derive(Debug)]
+pub(crate) struct Running {
+    control: CommandControl,
+    watching: JoinSet<Result<Finished, RunError>>,
+}
+
+/// Looks at a command and ends it, for whoever does not have its handle.
+#[derive(Clone, Debug)]
+pub(crate) struct CommandControl {
+    output: CommandOutput,
+    requests: mpsc::UnboundedSender<Request>,
+}
+
+/// What the handle asks of the task.
+#[derive(Debug)]
+enum Request {
+    Stop(StopReason),
+    /// There is something to write that no output announces.
+    Write,
+    /// To read what is in the pipe now.
+    Hear(oneshot::Sender<()>),
+}
+
+/// What to start, besides the supervisor's program.
+pub(super) struct Launch {
+    pub(super) job: Job,
+    pub(super) limits: Limits,
+    pub(super) keep: KeepOutput,
+    pub(super) is_inside_bwrap: bool,
+    /// For errors.
+    pub(super) program: PathBuf,
+    pub(super) directory: PathBuf,
+}
+
+impl Running {
+    pub(super) fn start(
+        mut command: tokio::process::Command,
+        kept_alive: Option<KeptAlive>,
+        launch: Launch,
+    ) -> io::Result<Self> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let (reading, writing) = pipe_with(PipeFlags::CLOEXEC)?;
+        let has_errors_apart = launch.job.input.is_some();
+        let apart = has_errors_apart.then(|| pipe_with(PipeFlags::CLOEXEC)).transpose()?;
+        let (errors, stderr) = match apart {
+            Some((reading, writing)) => (Some(reading), writing),
+            None => (None, writing.try_clone()?),
+        };
+        command
+            .env_clear()
+            .current_dir("/")
+            .stdin(OwnedFd::from(theirs))
+            .stdout(writing)
+            .stderr(stderr);
+        let supervisor = Supervisor::start(&mut command, kept_alive)?;
+        drop(command);
+        let (reports, orders) = UnixStream::from_std(ours)?.into_split();
+        let (requests, requested) = mpsc::unbounded_channel();
+        let Limits { shown, output: limit, .. } = launch.limits;
+        let output = CommandOutput::new(shown, launch.keep.clone(), limit);
+        let watch = Watch {
+            supervisor,
+            reports: BufReader::new(reports),
+            orders,
+            requested,
+            pipe: Some(pipe::Receiver::from_owned_fd(reading)?),
+            output: output.clone(),
+            errors_pipe: errors.map(pipe::Receiver::from_owned_fd).transpose()?,
+            errors: CommandOutput::new(shown, KeepOutput::Nothing, limit),
+            writing: None,
+            lookers: Vec::new(),
+            steps: CommandState::new(),
+        };
+        let mut watching = JoinSet::new();
+        watching.spawn(watch.run(launch));
+        Ok(Self { control: CommandControl { output, requests }, watching })
+    }
+
+    pub(crate) fn control(&self) -> &CommandControl {
+        &self.control
+    }
+
+    /// Waits until the command, and everything that it started, has ended. Only one call gets
+    /// the result; a call that is dropped before may be made again.
+    pub(crate) async fn ended(&mut self) -> Result<Finished, RunError> {
+        match self.watching.join_next().await {
+            Some(Ok(finished)) => finished,
+            Some(Err(error)) => Err(RunError::Supervisor(io::Error::other(error))),
+            None => Err(RunError::Supervisor(io::Error::other("its end was told already"))),
+        }
+    }
+}
+
+impl CommandControl {
+    /// What it has printed, as far as it was heard.
+    pub(crate) fn output(&self) -> &CommandOutput {
+        &self.output
+    }
+
+    /// Returns when all that it had printed before the call is heard, and written if it has a
+    /// file and the disk answers.
+    pub(crate) async fn catch_up(&self) {
+        let (looker, caught_up) = oneshot::channel();
+        if self.requests.send(Request::Hear(looker)).is_ok() {
+            // An error means that it has ended: then all is written.
+            _ = timeout(LOOK_PATIENCE, caught_up).await;
+        }
+    }
+
+    /// Begins to end the command. It can still take its grace.
+    pub(crate) fn stop(&self, why: StopReason) {
+        // It may have ended by itself.
+        _ = self.requests.send(Request::Stop(why));
+    }
+
+    /// Puts the whole output into its file from now on, however short it is.
+    pub(crate) fn keep_output(&self) {
+        self.output.keep_all();
+        _ = self.requests.send(Request::Write);
+    }
+}
+
+/// The task that watches a command.
+struct Watch {
+    supervisor: Supervisor,
+    reports: BufReader<OwnedReadHalf>,
+    /// The supervisor ends the tree when this is dropped.
+    orders: OwnedWriteHalf,
+    requested: mpsc::UnboundedReceiver<Request>,
+    pipe: Option<pipe::Receiver>,
+    output: CommandOutput,
+    /// Standard error, where it is kept apart.
+    errors_pipe: Option<pipe::Receiver>,
+    errors: CommandOutput,
+    /// The piece of output that is on its way to the disk.
+    writing: Option<JoinHandle<WrittenPiece>>,
+    /// They wait until all is written, and hear of it when they are dropped.
+    lookers: Vec<oneshot::Sender<()>>,
+    steps: CommandState,
+}
+
+/// What the loop wakes up for.
+enum Woken {
+    Report,
+    Output(usize),
+    Errors(usize),
+    Written(WrittenPiece),
+    Deadline,
+    Requested(Request),
+}
+
+impl Watch {
+    async fn run(mut self, launch: Launch) -> Result<Finished, RunError> {
+        let Launch { job, limits, is_inside_bwrap, program, directory, .. } = launch;
+        let has_errors_apart = job.input.is_some();
+        // A supervisor that does not come up takes no long input either.
+        let patience = limits.time.unwrap_or(JOB_PATIENCE);
+        _ = timeout(patience, self.tell(&job)).await;
+        let finished = self.watch(limits).await.map_err(|(step, source)| match step {
+            LaunchStep::Directory => RunError::Directory { directory, source },
+            LaunchStep::Confine => RunError::Confinement(source.to_string()),
+            LaunchStep::Execute => RunError::Program { program, source },
+        })?;
+        if is_inside_bwrap && !finished.is_taken && finished.cause == EndCause::ItsOwn {
+            let said = if has_errors_apart { &finished.errors } else { &finished.output };
+            let said = said.render(MAX_FAILURE_CHARS, "").trim().replace('\n', "; ");
+            return Err(RunError::Confinement(said));
+        }
+        Ok(finished)
+    }
+
+    async fn watch(mut self, limits: Limits) -> Result<Finished, (LaunchStep, io::Error)> {
+        let mut deadline = Box::pin(sleep(limits.time.unwrap_or(FOR_EVER)));
+        let mut line = Vec::new();
+        let mut piece = vec![0; READ_BYTES];
+        let mut of_errors = vec![0; if self.errors_pipe.is_some() { READ_BYTES } else { 0 }];
+        loop {
+            self.write_next();
+            if self.writing.is_none() {
+                self.lookers.clear();
+            }
+            let is_heard = self.output.has_room();
+            let woken = tokio::select! {
+                () = next_report(&mut self.reports, &mut line) => Woken::Report,
+                read = next_piece(&mut self.pipe, &mut piece), if is_heard => Woken::Output(read),
+                read = next_piece(&mut self.errors_pipe, &mut of_errors) => Woken::Errors(read),
+                written = piece_written(&mut self.writing) => Woken::Written(written),
+                () = &mut deadline => Woken::Deadline,
+                Some(request) = self.requested.recv() => Woken::Requested(request),
+            };
+            let event = match woken {
+                Woken::Report => {
+                    let event = reported(&line);
+                    line.clear();
+                    event
+                }
+                Woken::Output(read) => match self.take(&piece[..read], limits) {
+                    Some(event) => event,
+                    None => continue,
+                },
+                Woken::Errors(read) => match self.take_errors(&of_errors[..read], limits) {
+                    Some(event) => event,
+                    None => continue,
+                },
+                Woken::Written(written) => {
+                    self.output.piece_written(written);
+                    continue;
+                }
+                Woken::Deadline => CommandEvent::Deadline,
+                Woken::Requested(Request::Stop(why)) => CommandEvent::Stop(why),
+                // The next turn of the loop does it.
+                Woken::Requested(Request::Write) => continue,
+                Woken::Requested(Request::Hear(looker)) => {
+                    self.lookers.push(looker);
+                    match self.hear(&mut piece, limits) {
+                        Some(event) => event,
+                        None => continue,
+                    }
+                }
+            };
+            let effect = self.steps.step(event);
+            if self.act(effect, deadline.as_mut()).await {
+                return self.finish(&mut piece).await;
+            }
+        }
+    }
+
+    /// Takes output. Returns an event if the output has closed or is too much.
+    fn take(&mut self, piece: &[u8], limits: Limits) -> Option<CommandEvent> {
+        if piece.is_empty() {
+            self.pipe = None;
+            return self.errors_pipe.is_none().then_some(CommandEvent::OutputClosed);
+        }
+        self.output.push(piece);
+        self.output.exceeds(limits.output).then_some(CommandEvent::TooMuchOutput)
+    }
+
+    /// Takes what is in the pipe.
+    fn hear(&mut self, piece: &mut [u8], limits: Limits) -> Option<CommandEvent> {
+        let mut unread = MAX_UNREAD_BYTES;
+        let mut event = None;
+        while let Some(Ok(count @ 1..)) = self.pipe.as_ref().map(|pipe| pipe.try_read(piece))
+            && count <= unread
+        {
+            unread -= count;
+            event = self.take(&piece[..count], limits).or(event);
+        }
+        event
+    }
+
+    /// The same for standard error that is kept apart.
+    fn take_errors(&mut self, piece: &[u8], limits: Limits) -> Option<CommandEvent> {
+        if piece.is_empty() {
+            self.errors_pipe = None;
+            return self.pipe.is_none().then_some(CommandEvent::OutputClosed);
+        }
+        self.errors.push(piece);
+        self.errors.exceeds(limits.output).then_some(CommandEvent::TooMuchOutput)
+    }
+
+    /// Gives the next piece to a thread that may wait for the disk.
+    fn write_next(&mut self) {
+        if self.writing.is_none()
+            && let Some(piece) = self.output.next_piece()
+        {
+            self.writing = Some(spawn_blocking(move || write(&piece)));
+        }
+    }
+
+    /// Executes an effect. Returns whether the run is over.
+    async fn act(&mut self, effect: CommandEffect, mut deadline: Pin<&mut Sleep>) -> bool {
+        match effect {
+            CommandEffect::Nothing => {}
+            CommandEffect::Wait(time) => deadline.as_mut().reset(Instant::now() + time),
+            CommandEffect::End { grace, then } => {
+                self.tell(&Order::End { grace }).await;
+                deadline.as_mut().reset(Instant::now() + then);
+            }
+            CommandEffect::Finish => return true,
+        }
+        false
+    }
+
+    /// Ignores a closed socket: the end of the reports shows that the supervisor is gone.
+    async fn tell(&mut self, message: &impl serde::Serialize) {
+        _ = self.orders.write_all(&protocol::line(message)).await;
+    }
+
+    /// The reports may be forged. So this first makes everything end; what the server
+    /// finds then counts more than the reports.
+    async fn finish(mut self, piece: &mut [u8]) -> Result<Finished, (LaunchStep, io::Error)> {
+        let patience = if self.steps.is_over { EXIT_PATIENCE } else { Duration::ZERO };
+        let Self { supervisor, output, errors, steps, .. } = self;
+        let ended = supervisor.end(patience).await;
+        if ended.in_order
+            && ended.orphans == 0
+            && let Some((step, errno)) = steps.not_started
+        {
+            return Err((step, io::Error::from_raw_os_error(errno)));
+        }
+        // All writers have ended, so their output is in the pipe. A foreign process may
+        // hold it open; do not wait for that one.
+        read_rest(self.pipe.as_ref(), &output, piece);
+        read_rest(self.errors_pipe.as_ref(), &errors, piece);
+        if timeout(DISK_PATIENCE, write_rest(&mut self.writing, &output)).await.is_err() {
+            output.give_up_file("the disk does not answer");
+        }
+        Ok(Finished {
+            output,
+            errors,
+            cause: steps.cause,
+            exit: steps.exit.filter(|_| ended.orphans == 0),
+            moved: steps.moved,
+            leftovers: steps.leftovers,
+            stuck: ended.left,
+            is_taken: steps.is_taken,
+        })
+    }
+}
+
+/// Reads what is in the pipe, and ends the text.
+fn read_rest(pipe: Option<&pipe::Receiver>, output: &CommandOutput, piece: &mut [u8]) {
+    let mut unread = MAX_UNREAD_BYTES;
+    while let Some(Ok(count @ 1..)) = pipe.map(|pipe| pipe.try_read(piece))
+        && count <= unread
+    {
+        output.push(&piece[..count]);
+        unread -= count;
+    }
+    output.finish();
+}
+
+/// Writes all that waits for the disk.
+async fn write_rest(writing: &mut Option<JoinHandle<WrittenPiece>>, output: &CommandOutput) {
+    loop {
+        if writing.is_some() {
+            output.piece_written(piece_written(writing).await);
+        }
+        let Some(piece) = output.next_piece() else { return };
+        *writing = Some(spawn_blocking(move || write(&piece)));
+    }
+}
+
+/// Waits until the piece is written; for ever if there is none.
+async fn piece_written(writing: &mut Option<JoinHandle<WrittenPiece>>) -> WrittenPiece {
+    let written = match writing {
+        Some(writing) => writing.await,
+        None => pending().await,
+    };
+    *writing = None;
+    written.unwrap_or_else(|error| WrittenPiece {
+        file: None,
+        bytes: 0,
+        fault: Some(error.to_string()),
+    })
+}
+
+/// Reads to the end of a report, or up to the most that one may have.
+async fn next_report(reports: &mut BufReader<OwnedReadHalf>, line: &mut Vec<u8>) {
+    let room = MAX_REPORT_BYTES.saturating_sub(line.len());
+    // A read error ends the line, as a closed socket does.
+    _ = reports.take(room as u64).read_until(b'\n', line).await;
+}
+
+/// Reads a piece of output and returns its size; 0 when it has closed. Never returns
+/// after that.
+async fn next_piece(output: &mut Option<pipe::Receiver>, piece: &mut [u8]) -> usize {
+    match output {
+        Some(output) => output.read(piece).await.unwrap_or(0),
+        None => pending().await,
+    }
+}
+
+/// Parses a report. The empty line of a closed socket is not one.
+fn reported(line: &[u8]) -> CommandEvent {
+    protocol::parse(line).map_or(CommandEvent::SupervisorGone, CommandEvent::Reported)
+}

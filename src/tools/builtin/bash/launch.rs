@@ -1,0 +1,247 @@
+//! Runs a command to its end, or as far as the turn waits for it; then it goes on as a task.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::{self, Call};
+use super::read_file::ReadFile;
+use crate::blocking::FILES;
+use crate::permissions::OpenedCommand;
+use crate::processes::sandbox::Confined;
+use crate::processes::{
+    Command, EndCause, Exit, FinalDirectory, Finished, KeepOutput, Limits, RunError, Runner,
+    Running, StopReason,
+};
+use crate::tools::tasks::{Conclude, NewTask, OutputFile, TaskEnd, TaskPlace};
+use crate::tools::tool::{CallContext, ToolError, ToolOutput};
+use crate::workspace::Workspace;
+
+/// A command that writes more than this is ended.
+const MAX_OUTPUT_BYTES: u64 = 16 << 20;
+
+/// A command that is ready to start.
+pub(super) struct Launch<'a> {
+    pub(super) runner: Runner,
+    pub(super) command: Command,
+    pub(super) confined: Option<Confined>,
+    pub(super) permitted: &'a OpenedCommand,
+    pub(super) context: &'a CallContext,
+    pub(super) description: Option<String>,
+    pub(super) time: Duration,
+    /// Lines for the answer.
+    pub(super) notes: Vec<String>,
+    /// Whether commands may go to the background.
+    pub(super) has_tasks: bool,
+}
+
+impl Launch<'_> {
+    /// Waits for the end of the command. One that has had its time goes on as a task, if it may.
+    pub(super) async fn in_foreground(mut self) -> Result<ToolOutput, ToolError> {
+        let file = self.context.session.files.clone().map(OutputFile::of_command);
+        let read = ReadFile::begin(self.permitted).await;
+        let mut running =
+            self.spawn(file.as_ref().map_or(KeepOutput::Nothing, OutputFile::when_long))?;
+        let cancelled = &self.context.cancelled;
+        let in_time = timeout(self.time, ended(&mut running, cancelled)).await;
+        let finished = if let Ok(finished) = in_time {
+            finished
+        } else {
+            if let Some((place, file)) = self.place().zip(file.as_ref()) {
+                return Ok(self.go_on(running, place, file).await);
+            }
+            running.control().stop(StopReason::TimedOut);
+            ended(&mut running, cancelled).await
+        };
+        let finished = finished.map_err(|error| not_run(&error, self.line(), self.context))?;
+        if let Some(read) = read.filter(|_| finished.has_succeeded()) {
+            read.end(Arc::clone(&self.context.session)).await;
+        }
+        let mut notes = std::mem::take(&mut self.notes);
+        notes.extend(follow(&finished, &self.permitted.workspace, self.context));
+        notes.extend(after(self.confined.take()).await);
+        let path = file.and_then(|file| file.path());
+        Ok(self.call(path).ended(&finished, &notes))
+    }
+
+    /// Starts the command as a task, and answers at once.
+    pub(super) async fn in_background(mut self) -> Result<ToolOutput, ToolError> {
+        let session = &self.context.session;
+        let (Some(tasks), Some(files)) = (&session.tasks, &session.files) else {
+            return Err(ToolError::failed("nothing can run in the background here"));
+        };
+        let place = tasks.reserve().map_err(ToolError::failed)?;
+        let file = OutputFile::of_command(files.clone());
+        let path = self.made(&file).await;
+        let keep = if path.is_some() { file.always() } else { KeepOutput::Nothing };
+        let running = self.spawn(keep)?;
+        let notes = std::mem::take(&mut self.notes);
+        let answer = self.call(path.clone()).started(file.id(), notes);
+        place.take_over(self.task(running, &file, path, 0));
+        Ok(answer)
+    }
+
+    /// Passes the command on to the session.
+    async fn go_on(mut self, running: Running, place: TaskPlace, file: &OutputFile) -> ToolOutput {
+        let path = self.made(file).await;
+        let control = running.control().clone();
+        if path.is_some() {
+            control.keep_output();
+        }
+        let (output, seen) = control.output().so_far();
+        let notes = std::mem::take(&mut self.notes);
+        let answer = self.call(path.clone()).goes_on(file.id(), &output, notes);
+        place.take_over(self.task(running, file, path, seen));
+        answer
+    }
+
+    /// A place for the command in the background, if it may go on there.
+    fn place(&self) -> Option<TaskPlace> {
+        let may_go_on = self.has_tasks
+            && !self.context.cancelled.is_cancelled()
+            && self.permitted.may_go_on_alone();
+        self.context.session.tasks.as_ref().filter(|_| may_go_on)?.reserve().ok()
+    }
+
+    fn spawn(&self, keep: KeepOutput) -> Result<Running, ToolError> {
+        let limits = Limits { time: None, output: MAX_OUTPUT_BYTES, shown: self.max_chars() };
+        let running = self.runner.spawn(&self.command, limits, keep);
+        running.map_err(|error| not_run(&error, self.line(), self.context))
+    }
+
+    /// Makes the file of the output. Notes why there is none.
+    async fn made(&mut self, file: &OutputFile) -> Option<PathBuf> {
+        let file = file.clone();
+        let made = FILES.run(move || file.make()).await.map_err(io::Error::other).flatten();
+        match made {
+            Ok(path) => Some(path),
+            Err(error) => {
+                self.notes.push(format!(
+                    "(its output cannot be kept in a file: {error}; TaskOutput has the end of it)"
+                ));
+                None
+            }
+        }
+    }
+
+    /// `seen` are the bytes of the output that the answer tells.
+    fn task(
+        self,
+        running: Running,
+        file: &OutputFile,
+        path: Option<PathBuf>,
+        seen: u64,
+    ) -> NewTask {
+        let command = self.line().to_owned();
+        NewTask {
+            id: file.id().to_owned(),
+            description: self.description,
+            running,
+            path,
+            conclude: conclude(command.clone(), self.confined),
+            command,
+            seen,
+        }
+    }
+
+    fn call(&self, path: Option<PathBuf>) -> Call<'_> {
+        Call {
+            command: self.line(),
+            time: self.time,
+            level: self.command.confinement.as_ref().map(|confinement| confinement.level),
+            path,
+            max_chars: self.max_chars(),
+            has_tasks: self.has_tasks,
+        }
+    }
+
+    fn line(&self) -> &str {
+        &self.permitted.command_line.line
+    }
+
+    fn max_chars(&self) -> usize {
+        self.context.max_chars.unwrap_or(answer::MAX_CHARACTERS)
+    }
+}
+
+/// Waits for the end of a command, which a cancelled turn brings about.
+async fn ended(running: &mut Running, cancelled: &CancellationToken) -> Result<Finished, RunError> {
+    tokio::select! {
+        biased;
+        finished = running.ended() => return finished,
+        () = cancelled.cancelled() => running.control().stop(StopReason::Cancelled),
+    }
+    running.ended().await
+}
+
+fn conclude(line: String, confined: Option<Confined>) -> Conclude {
+    Box::new(move |finished| {
+        let end = async move {
+            let notes = after(confined).await;
+            match finished {
+                Ok(finished) => answer::task_end(&line, &finished, notes),
+                Err(error) => TaskEnd::not_run(&error),
+            }
+        };
+        end.boxed()
+    })
+}
+
+/// What the sandbox has to say when the command has ended.
+async fn after(confined: Option<Confined>) -> Vec<String> {
+    let Some(confined) = confined else { return Vec::new() };
+    let cut_short = answer::cut_short(&confined);
+    let changed = tokio::task::spawn_blocking(move || confined.changed_control_files());
+    cut_short.into_iter().chain(answer::unprotected(&changed.await.unwrap_or_default())).collect()
+}
+
+/// Moves the session's working directory to the one in which the command ended, if that lies
+/// in the workspace. Returns a note if the working directory was reset instead.
+fn follow(finished: &Finished, workspace: &Workspace, context: &CallContext) -> Option<String> {
+    if finished.cause != EndCause::ItsOwn || !matches!(finished.exit, Some(Exit::Code(_))) {
+        return None;
+    }
+    match &finished.moved {
+        FinalDirectory::Not => None,
+        FinalDirectory::To(directory) => {
+            let directory = Path::new(directory);
+            if workspace.resolve(directory).is_ok() {
+                context.session.set_working_dir(directory.to_owned());
+                return None;
+            }
+            let why = format!("{} is outside the workspace", directory.display());
+            Some(reset(context, &why))
+        }
+        FinalDirectory::Nowhere => {
+            Some(reset(context, "the directory that the command ended in was removed"))
+        }
+    }
+}
+
+fn not_run(error: &RunError, text: &str, context: &CallContext) -> ToolError {
+    match error {
+        RunError::Directory { .. } => {
+            let reset = reset(context, "the one before cannot be entered");
+            ToolError::Failed(format!("{error}; nothing was run {reset}"))
+        }
+        RunError::Program { source, .. } if source.kind() == ErrorKind::ArgumentListTooLong => {
+            ToolError::Failed(format!(
+                "a command of {} bytes is too long for the system; write it to a file and \
+                 run that",
+                text.len()
+            ))
+        }
+        _ => ToolError::failed(error),
+    }
+}
+
+fn reset(context: &CallContext, why: &str) -> String {
+    let root = context.session.workspace.root();
+    context.session.set_working_dir(root.to_owned());
+    format!("(the working directory is {} again: {why})", root.display())
+}

@@ -1,0 +1,318 @@
+//! Keeps the background tasks of a session: commands that go on when their turn has ended.
+//!
+//! The session owns them. They end with it, with its client key, with the server, or when the
+//! model stops them.
+
+mod all_tasks;
+mod ending;
+mod output_file;
+mod unread;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::all_tasks::AllTasks;
+pub(crate) use self::ending::{TaskEnd, TaskStatus};
+pub(crate) use self::output_file::OutputFile;
+pub(crate) use self::unread::NewOutput;
+use crate::clock;
+use crate::ids::{Scope, SessionId};
+use crate::processes::{CommandControl, Finished, RunError, Running, StopReason};
+use crate::sync;
+use crate::text;
+
+/// Tasks that have ended and are still known: more than a model looks back on.
+const MAX_ENDED: usize = 64;
+
+/// Bytes of a command that a list or a notice shows.
+const MAX_LABEL: usize = 200;
+
+/// The tasks of one session. All its turns share them.
+#[derive(Debug)]
+pub(crate) struct SessionTasks {
+    session: SessionId,
+    scope: Scope,
+    /// `tools.bash.background_tasks`.
+    max_running: usize,
+    /// Cancelled when the session ends.
+    over: CancellationToken,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// In the order in which they were started.
+    tasks: Vec<Arc<BackgroundTask>>,
+    /// The places of tasks that are about to start.
+    reserved: usize,
+    /// Cancelled when the client key of the newest turn is revoked.
+    revoked: CancellationToken,
+    watching: JoinSet<()>,
+}
+
+/// One task.
+#[derive(Debug)]
+pub(crate) struct BackgroundTask {
+    pub(crate) id: String,
+    pub(crate) command: String,
+    pub(crate) description: Option<String>,
+    pub(crate) started_ms: i64,
+    started: Instant,
+    control: CommandControl,
+    /// Where its output is, if a file could be made.
+    pub(crate) path: Option<PathBuf>,
+    ended: watch::Receiver<Option<TaskEnd>>,
+    /// Locked while the output is read, which may take as long as the disk does.
+    looked: Mutex<Looked>,
+    /// Whether the model was told how it ended.
+    is_end_told: AtomicBool,
+}
+
+/// What the model has seen of a task's output.
+#[derive(Debug, Default)]
+struct Looked {
+    /// Bytes of the clean text.
+    at: u64,
+    /// The line behind them that had not ended.
+    unfinished: String,
+}
+
+/// Makes of the end of a command what is told of it.
+pub(crate) type Conclude =
+    Box<dyn FnOnce(Result<Finished, RunError>) -> BoxFuture<'static, TaskEnd> + Send>;
+
+/// A command that becomes a task.
+pub(crate) struct NewTask {
+    pub(crate) id: String,
+    pub(crate) command: String,
+    pub(crate) description: Option<String>,
+    pub(crate) running: Running,
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) conclude: Conclude,
+    /// Bytes of its output that the model has seen.
+    pub(crate) seen: u64,
+}
+
+/// A place for a further task. Dropping it gives it back.
+#[derive(Debug)]
+pub(crate) struct TaskPlace {
+    tasks: Arc<SessionTasks>,
+}
+
+/// Why no further task can start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoPlace {
+    #[error(
+        "{} background tasks run, the most that there may be: {}. Wait for one to end, or end one \
+         with TaskStop",
+        .0.len(),
+        .0.join(", ")
+    )]
+    Taken(Vec<String>),
+    #[error("the session has ended")]
+    Over,
+}
+
+impl SessionTasks {
+    fn new(session: SessionId, scope: Scope, max_running: usize) -> Self {
+        let state = State {
+            tasks: Vec::new(),
+            reserved: 0,
+            revoked: CancellationToken::new(),
+            watching: JoinSet::new(),
+        };
+        let over = CancellationToken::new();
+        Self { session, scope, max_running, over, state: Mutex::new(state) }
+    }
+
+    pub(crate) fn reserve(self: &Arc<Self>) -> Result<TaskPlace, NoPlace> {
+        let mut state = sync::lock(&self.state);
+        if self.over.is_cancelled() || state.revoked.is_cancelled() {
+            return Err(NoPlace::Over);
+        }
+        let running: Vec<_> = state.tasks.iter().filter(|task| task.is_running()).collect();
+        if self.max_running <= running.len() + state.reserved {
+            let named = |task: &&Arc<BackgroundTask>| format!("{} ({})", task.id, task.label());
+            return Err(NoPlace::Taken(running.iter().map(named).collect()));
+        }
+        state.reserved += 1;
+        Ok(TaskPlace { tasks: Arc::clone(self) })
+    }
+
+    /// The task with this id.
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<BackgroundTask>> {
+        let state = sync::lock(&self.state);
+        state.tasks.iter().find(|task| task.id == id).cloned()
+    }
+
+    /// All that are known, in the order in which they were started.
+    pub(crate) fn all(&self) -> Vec<Arc<BackgroundTask>> {
+        sync::lock(&self.state).tasks.clone()
+    }
+
+    /// A line for each task that has ended and of which the model does not know it. Each end is
+    /// told once.
+    pub(crate) fn take_notices(&self) -> Vec<String> {
+        self.all().iter().filter_map(|task| task.take_notice()).collect()
+    }
+
+    /// Ends all tasks, and waits until they have ended. No further one can start.
+    async fn end(&self) {
+        self.over.cancel();
+        for task in self.all() {
+            task.wait_for_end().await;
+        }
+    }
+
+    fn has_tasks(&self) -> bool {
+        let state = sync::lock(&self.state);
+        !state.tasks.is_empty() || state.reserved > 0
+    }
+
+    fn owned_by(&self, revoked: CancellationToken) {
+        sync::lock(&self.state).revoked = revoked;
+    }
+}
+
+impl TaskPlace {
+    /// Takes a running command over from the turn.
+    pub(crate) fn take_over(self, new: NewTask) -> Arc<BackgroundTask> {
+        let NewTask { id, command, description, running, path, conclude, seen } = new;
+        let (end, ended) = watch::channel(None);
+        let control = running.control().clone();
+        let task = Arc::new(BackgroundTask {
+            id,
+            command,
+            description,
+            started_ms: clock::now_ms(),
+            started: Instant::now(),
+            control,
+            path,
+            ended,
+            looked: Mutex::new(Looked { at: seen, ..Looked::default() }),
+            is_end_told: AtomicBool::new(false),
+        });
+        let mut state = sync::lock(&self.tasks.state);
+        while state.watching.try_join_next().is_some() {}
+        forget_old(&mut state.tasks);
+        state.tasks.push(Arc::clone(&task));
+        let stops = [self.tasks.over.clone(), state.revoked.clone()];
+        state.watching.spawn(watch_task(running, stops, conclude, end));
+        drop(state);
+        task
+    }
+}
+
+impl Drop for TaskPlace {
+    fn drop(&mut self) {
+        sync::lock(&self.tasks.state).reserved -= 1;
+    }
+}
+
+/// Drops the oldest tasks of those that have ended, if there are very many.
+fn forget_old(tasks: &mut Vec<Arc<BackgroundTask>>) {
+    let ended = tasks.iter().filter(|task| !task.is_running()).count();
+    let mut surplus = ended.saturating_sub(MAX_ENDED - 1);
+    tasks.retain(|task| {
+        let is_kept = surplus == 0 || task.is_running();
+        surplus -= usize::from(!is_kept);
+        is_kept
+    });
+}
+
+/// Holds the command until it has ended.
+async fn watch_task(
+    mut running: Running,
+    [over, revoked]: [CancellationToken; 2],
+    conclude: Conclude,
+    end: watch::Sender<Option<TaskEnd>>,
+) {
+    let finished = tokio::select! {
+        finished = running.ended() => finished,
+        () = over.cancelled() => stopped(&mut running).await,
+        () = revoked.cancelled() => stopped(&mut running).await,
+    };
+    let told = conclude(finished).await;
+    running.control().output().release();
+    end.send_replace(Some(told));
+}
+
+async fn stopped(running: &mut Running) -> Result<Finished, RunError> {
+    running.control().stop(StopReason::Cancelled);
+    running.ended().await
+}
+
+impl BackgroundTask {
+    pub(crate) fn is_running(&self) -> bool {
+        self.ended.borrow().is_none()
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn end(&self) -> Option<TaskEnd> {
+        self.ended.borrow().clone()
+    }
+
+    pub(crate) async fn wait_for_end(&self) {
+        // An error means that the server ends.
+        _ = self.ended.clone().wait_for(Option::is_some).await;
+    }
+
+    /// Asks the command to end, and waits until it has.
+    pub(crate) async fn stop(&self) {
+        self.control.stop(StopReason::Asked);
+        self.wait_for_end().await;
+    }
+
+    pub(crate) fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// What the task is, in one line.
+    pub(crate) fn label(&self) -> String {
+        let described = self.description.as_deref().map(str::trim).filter(|text| !text.is_empty());
+        one_line(described.unwrap_or(&self.command))
+    }
+
+    /// The command in one line.
+    pub(crate) fn command_line(&self) -> String {
+        one_line(&self.command)
+    }
+
+    /// `running`, or how it ended.
+    pub(crate) fn state(&self) -> String {
+        self.end().map_or_else(|| "running".to_owned(), |end| end.in_words())
+    }
+
+    /// Notes that the model is told of the end, if there is one.
+    pub(crate) fn mark_end_told(&self) {
+        if !self.is_running() {
+            self.is_end_told.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn take_notice(&self) -> Option<String> {
+        let end = self.end()?;
+        if self.is_end_told.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let output = match &self.path {
+            Some(path) => format!("; output: {}", path.display()),
+            None => String::new(),
+        };
+        let (id, label) = (&self.id, self.label());
+        Some(format!("Background task {id} ({label}) {}{output}", end.in_words()))
+    }
+}
+
+fn one_line(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    text::shortened(&line, MAX_LABEL).into_owned()
+}
