@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::sessions::{assistant, conversation, user};
+use crate::sessions::{after, assistant, conversation, user};
 use crate::support::chunks::{calls, says};
-use crate::support::client::{ask, ask_streamed};
+use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::Upstream;
 use crate::support::watch;
@@ -153,6 +153,109 @@ async fn pictures_and_pages_reach_the_model() {
     let urls = parts.iter().filter_map(|part| part["image_url"]["url"].as_str());
     let kinds: Vec<_> = urls.map(|url| url.split(';').next().expect("a type")).collect();
     assert_eq!(kinds[1..], ["data:image/png", "data:image/webp"]);
+}
+
+/// The messages behind the question, when the model reads two pictures and is asked again.
+async fn with_pictures(settings: &[(&str, &str)], tables: &str) -> Vec<Value> {
+    let upstream = Upstream::start();
+    let builder = with_files(Server::builder(&upstream), &["picture.png", "still.gif"]);
+    let builder = settings.iter().fold(builder, |builder, (key, value)| builder.config(key, value));
+    let server = builder.tables(tables).start().await;
+    let round = [("c1", "Read", read_file("picture.png")), ("c2", "Read", read_file("still.gif"))];
+    upstream.round(calls(&round));
+    upstream.round(says("Done."));
+    assert_eq!(server.client().chat(&ask("Go.")).await.text(), "Done.");
+    let body = upstream.requests().pop().expect("a request").json();
+    let messages = body["messages"].as_array().expect("messages").clone();
+    let asked = messages.iter().rposition(|message| message["role"] == "assistant");
+    messages[asked.expect("calls") + 1..].to_vec()
+}
+
+fn types_of(message: &Value) -> Vec<&str> {
+    let parts = message["content"].as_array().expect("parts").iter();
+    parts.map(|part| part["type"].as_str().expect("a type")).collect()
+}
+
+#[tokio::test]
+async fn pictures_stand_where_the_operator_says_that_a_model_takes_them() {
+    let rule = |images: &str| format!("[[models]]\nmatch = \"*\"\nimages = \"{images}\"\n");
+
+    let behind = with_pictures(&[], "").await;
+    assert_eq!(behind.len(), 3);
+    assert!(
+        behind[0]["content"].as_str().expect("text").ends_with("picture.png: PNG, 40 x 30 pixels")
+    );
+    assert_eq!(types_of(&behind[2]), ["text", "image_url", "text", "image_url"]);
+    let name = behind[2]["content"][2]["text"].as_str().expect("text");
+    assert!(name.starts_with("Answer 2, ") && name.ends_with("/still.gif:"), "{name}");
+
+    let inside = with_pictures(&[], &rule("tool_message")).await;
+    assert_eq!(inside.len(), 2);
+    assert_eq!(types_of(&inside[0]), ["text", "text", "image_url"]);
+    assert_eq!(inside[1]["content"][2], behind[2]["content"][3]);
+
+    let nowhere = with_pictures(&[], &rule("none")).await;
+    assert_eq!(nowhere.len(), 2);
+    let said = nowhere[0]["content"].as_str().expect("text");
+    assert!(said.ends_with("(not attached: this model takes no pictures)"), "{said}");
+}
+
+#[tokio::test]
+async fn a_round_has_at_most_twenty_pictures() {
+    let upstream = Upstream::start();
+    let server = with_files(Server::builder(&upstream), &["picture.png"]).start().await;
+    let ids: Vec<String> = (0..22).map(|number| format!("c{number}")).collect();
+    let round: Vec<_> =
+        ids.iter().map(|id| (id.as_str(), "Read", read_file("picture.png"))).collect();
+
+    let answers = told(&server, &upstream, &round).await;
+
+    assert!(!answers[19].contains("not attached"), "{answers:?}");
+    assert!(answers[20].contains("(1 of these pictures not attached: at most 20"), "{answers:?}");
+    let body = upstream.requests().pop().expect("a request").json();
+    let last = body["messages"].as_array().expect("messages").last().expect("a message");
+    assert_eq!(types_of(last).len(), 40);
+}
+
+#[tokio::test]
+async fn a_picture_is_told_by_its_size_and_outlives_a_question_and_a_restart() {
+    let upstream = Upstream::start();
+    let builder = with_files(Server::builder(&upstream), &["picture.png"]);
+    let mut server = builder.start().await;
+    let write = json!({ "file_path": "new.txt", "content": "x" });
+    upstream.round(calls(&[("c1", "Read", read_file("picture.png")), ("c2", "Write", write)]));
+    upstream.round(says("Done."));
+    let progress = json!({ "toolhand": { "progress": "events" } });
+    let asked = with(ask_streamed("Go."), progress.clone());
+    let question = server.client().streamed(&asked).await;
+    let ends: Vec<Value> = question
+        .events
+        .iter()
+        .map(|event| event.progress())
+        .filter(|event| event["type"] == "tool_end")
+        .cloned()
+        .collect();
+    let size = fs::metadata(server.workspace().join("picture.png")).expect("a file").len();
+    let told = json!([{
+        "media_type": "image/png", "width": 40, "height": 30, "bytes": size, "index": 0
+    }]);
+    assert_eq!(ends[0]["pictures"], told, "{ends:?}");
+    assert!(!ends[0].to_string().contains("base64"), "{ends:?}");
+    server.stop();
+    let server = after(&upstream, &server).start().await;
+
+    let messages = json!([
+        { "role": "user", "content": "Go." },
+        { "role": "assistant", "content": question.text() },
+        { "role": "user", "content": "1" },
+    ]);
+    let reply = with(with(ask_streamed(""), progress), json!({ "messages": messages }));
+    assert_eq!(server.client().streamed(&reply).await.text(), "Done.");
+
+    let body = upstream.requests().pop().expect("a request").json();
+    let messages = body["messages"].as_array().expect("messages");
+    let picture = messages.iter().find(|message| message["content"][1]["type"] == "image_url");
+    assert!(picture.is_some(), "{body}");
 }
 
 /// Whether a process of the server reads a document.

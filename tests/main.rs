@@ -28,3 +28,4 @@ mod startup;
 mod support;
 mod turn;
 mod upstream_faults;
+mod writes;

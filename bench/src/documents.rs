@@ -7,16 +7,16 @@ use std::fs;
 use std::path::Path;
 
 use image::{ImageFormat, Rgb, RgbImage};
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::client::{Client, ask};
 use super::process;
 use super::report::{Bound, Report, median};
-use super::upstream::{CHUNKS, Upstream};
+use super::upstream::{CALLS, CHUNKS, Upstream};
 
-/// The files that the scripted model of the same name reads.
-pub(crate) const PICTURE: &str = "picture.jpg";
-pub(crate) const DOCUMENT: &str = "document.pdf";
+const PICTURE: &str = "picture.jpg";
+const DOCUMENT: &str = "document.pdf";
 
 const RUNS: usize = 7;
 const PAGES: usize = 20;
@@ -29,10 +29,13 @@ pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
     let program = process::this_path();
     let server = process::server_in(&program, &upstream.url(), "", files.path()).await;
     let mut plain = Client::connect(server.address, &ask(CHUNKS, true, "none")).await;
-    for (what, model) in
-        [("Read of a picture, 12 megapixels", PICTURE), ("Read of a PDF file, 20 pages", DOCUMENT)]
+    let picture = json!({ "file_path": PICTURE });
+    let document = json!({ "file_path": DOCUMENT, "pages": "1-20" });
+    for (what, input) in
+        [("Read of a picture, 12 megapixels", picture), ("Read of a PDF file, 20 pages", document)]
     {
-        let mut client = Client::connect(server.address, &ask(model, true, "none")).await;
+        upstream.calls(&[("Read", input)]);
+        let mut client = Client::connect(server.address, &ask(CALLS, true, "none")).await;
         let (mut reads, mut turns) = (Vec::new(), Vec::new());
         for _ in 0..RUNS {
             turns.push(milliseconds(&mut plain).await);

@@ -7,7 +7,7 @@ pub(crate) struct Report(Vec<Row>);
 
 #[derive(Debug)]
 struct Row {
-    what: &'static str,
+    what: String,
     value: f64,
     unit: &'static str,
     bound: Bound,
@@ -25,28 +25,34 @@ pub(crate) enum Bound {
 }
 
 impl Report {
-    pub(crate) fn ratio(&mut self, what: &'static str, value: f64, bound: Bound, detail: String) {
-        self.push(Row { what, value, unit: "x", bound, detail });
+    pub(crate) fn ratio(
+        &mut self,
+        what: impl Into<String>,
+        value: f64,
+        bound: Bound,
+        detail: String,
+    ) {
+        self.push(Row { what: what.into(), value, unit: "x", bound, detail });
     }
 
     pub(crate) fn milliseconds(
         &mut self,
-        what: &'static str,
+        what: impl Into<String>,
         value: f64,
         bound: Bound,
         detail: String,
     ) {
-        self.push(Row { what, value, unit: "ms", bound, detail });
+        self.push(Row { what: what.into(), value, unit: "ms", bound, detail });
     }
 
     pub(crate) fn megabytes(
         &mut self,
-        what: &'static str,
+        what: impl Into<String>,
         value: f64,
         bound: Bound,
         detail: String,
     ) {
-        self.push(Row { what, value, unit: "MB", bound, detail });
+        self.push(Row { what: what.into(), value, unit: "MB", bound, detail });
     }
 
     #[expect(clippy::print_stderr, reason = "tells at once what the table tells at the end")]

@@ -19,8 +19,6 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::client::contains;
-use super::documents::{DOCUMENT, PICTURE};
-use super::searches::{FILE_NAMES, PATTERN};
 
 /// Twenty chunks of text, as fast as possible.
 pub(crate) const CHUNKS: &str = "chunks";
@@ -41,9 +39,8 @@ pub(crate) const STEPS: &str = "steps";
 /// In a user message: [`STEPS`] answers without a call.
 pub(crate) const PLAIN: &str = "Without a call: ";
 
-/// One call of Grep, and one of Glob.
-pub(crate) const GREP: &str = "grep";
-pub(crate) const GLOB: &str = "glob";
+/// The calls that [`Upstream::calls`] has set, then a line of text.
+pub(crate) const CALLS: &str = "calls";
 
 /// A part of the first word of every answer.
 pub(crate) const FIRST_WORD: &str = "word";
@@ -69,6 +66,7 @@ struct Shared {
     /// The same answer, unstreamed.
     whole: Bytes,
     script: Mutex<Option<Script>>,
+    calls: Mutex<Vec<(&'static str, Value)>>,
     braces: Mutex<Vec<Duration>>,
     starts: Mutex<Vec<Duration>>,
 }
@@ -84,6 +82,7 @@ impl Upstream {
             chunks: chunks(),
             whole: whole(),
             script: Mutex::default(),
+            calls: Mutex::default(),
             braces: Mutex::default(),
             starts: Mutex::default(),
         });
@@ -108,6 +107,11 @@ impl Upstream {
 
     pub(crate) fn script(&self, script: Script) {
         *lock(&self.shared.script) = Some(script);
+    }
+
+    /// Sets the calls of [`CALLS`]: one round after the other, each of one call.
+    pub(crate) fn calls(&self, calls: &[(&'static str, Value)]) {
+        *lock(&self.shared.calls) = calls.to_vec();
     }
 
     /// The times from the last braces of [`BRACE`] or [`INTENT`] to the starts of their
@@ -139,18 +143,14 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     let events: Events = if asks_for(STEPS) && !is_plain && !ends_with_answer(&body) {
         let (head, front, back) = call("Wait", 0, r#"{"ms": 0"#);
         at_once([vec![head, front, back], ending("tool_calls")].concat())
+    } else if asks_for(CALLS) {
+        called(&shared, &body)
     } else if asks_for(CHUNKS) || is_plain || is_answered {
         at_once(shared.chunks.clone())
     } else if asks_for(OPEN) {
         Box::pin(at_once(shared.chunks[..1].to_vec()).chain(stream::pending()))
     } else if asks_for(TIMED) {
         timed(&shared)
-    } else if asks_for(GREP) {
-        searching("Grep", PATTERN)
-    } else if asks_for(GLOB) {
-        searching("Glob", FILE_NAMES)
-    } else if let Some(path) = [PICTURE, DOCUMENT].into_iter().find(|path| asks_for(path)) {
-        reading(path)
     } else if asks_for(INTENT) {
         brace("Act", shared)
     } else {
@@ -211,15 +211,17 @@ fn timed(shared: &Shared) -> Events {
     at_times(events)
 }
 
-fn searching(tool: &str, pattern: &str) -> Events {
-    let (head, front, back) = call(tool, 0, &format!(r#"{{"pattern": {}"#, json!(pattern)));
-    at_once([vec![head, front, back], ending("tool_calls")].concat())
-}
-
-/// A call of Read. `pages` has no effect on what is no PDF file.
-fn reading(path: &str) -> Events {
-    let (head, front, back) =
-        call("Read", 0, &format!(r#"{{"file_path": {}, "pages": "1-20""#, json!(path)));
+/// The next call that was set, or a line of text behind the last one. A call that failed would be
+/// measured as a quick one.
+fn called(shared: &Shared, body: &[u8]) -> Events {
+    assert!(!contains(body, br#""content":"Error:"#), "{}", String::from_utf8_lossy(body));
+    let answered = memchr::memmem::find_iter(body, br#""role":"tool""#).count();
+    let Some((tool, arguments)) = lock(&shared.calls).get(answered).cloned() else {
+        return at_once(shared.chunks.clone());
+    };
+    let arguments = arguments.to_string();
+    let open = arguments.strip_suffix('}').expect("an object");
+    let (head, front, back) = call(tool, 0, open);
     at_once([vec![head, front, back], ending("tool_calls")].concat())
 }
 

@@ -3,9 +3,12 @@
 
 use std::fs;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::{Builder, Up, drop_up, streamed};
+use crate::support::client::with;
 use crate::support::providers::{Captured, Provider, Providers, Said};
 
 /// What comes after the models in the LiteLLM configuration that toolhand ships.
@@ -175,4 +178,71 @@ async fn without_the_shipped_setting_no_request_has_a_cache_mark() {
         assert_eq!(request.places_of("cache_control"), [""; 0]);
     }
     drop_up(up).await;
+}
+
+/// The pictures in a request, as base64, wherever the provider's format has them.
+fn pictures(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| pictures(item, found)),
+        Value::Object(members) => {
+            // Anthropic has `source.data`, Gemini `inline_data.data`, OpenAI a `data:` URL.
+            let data = members.get("data").or_else(|| members.get("url")).and_then(Value::as_str);
+            found.extend(data.map(|data| data.rsplit(',').next().unwrap_or(data).to_owned()));
+            members.values().for_each(|member| pictures(member, found));
+        }
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn a_picture_and_a_page_reach_the_model_in_each_providers_format() {
+    const PICTURE: &[u8] = include_bytes!("../documents/picture.png");
+    const DOCUMENT: &[u8] = include_bytes!("../documents/three.pdf");
+    let providers = Providers::start();
+    let up = start(&providers, shipped_settings()).await;
+    fs::write(up.workspace().join("picture.png"), PICTURE).expect("a new file");
+    fs::write(up.workspace().join("three.pdf"), DOCUMENT).expect("a new file");
+
+    for provider in [Provider::Anthropic, Provider::OpenAi, Provider::Gemini] {
+        providers.say([
+            Said::Calls(vec![
+                ("Read", json!({ "file_path": "picture.png" })),
+                ("Read", json!({ "file_path": "three.pdf", "pages": "2" })),
+            ]),
+            Said::Text("A picture and a page."),
+            Said::Text("Both."),
+        ]);
+        let asked = json!({ "role": "user", "content": "What is there?" });
+        // Each of them says the same words.
+        let session = json!({ "toolhand": { "session": provider.model() } });
+        let question = |messages| with(question(provider, messages), session.clone());
+        let first = up.client().streamed(&question(json!([asked]))).await;
+        assert_eq!(first.text(), "A picture and a page.", "{provider:?}");
+        let answered = json!({ "role": "assistant", "content": first.text() });
+        let again = json!({ "role": "user", "content": "How many?" });
+        let messages = json!([asked, answered, again]);
+        assert_eq!(up.client().streamed(&question(messages)).await.text(), "Both.");
+
+        let captured = providers.take();
+        assert_eq!(captured.len(), 3, "{provider:?}");
+        for request in &captured[1..] {
+            let body = request.json();
+            let mut found = Vec::new();
+            pictures(&body, &mut found);
+            assert_eq!(found, [STANDARD.encode(PICTURE)], "{provider:?}: {body}");
+            let text = body.to_string();
+            assert!(text.contains("Page 2 of 3"), "{provider:?}: {text}");
+            assert!(text.contains("picture.png: PNG"), "{provider:?}: {text}");
+        }
+        check_prefix_of_pictures(&captured[1], &captured[2]);
+    }
+    drop_up(up).await;
+}
+
+/// The conversation up to the picture is the same bytes in the next turn.
+fn check_prefix_of_pictures(earlier: &Captured, later: &Captured) {
+    let conversation = earlier.conversation();
+    let (before, now) = (earlier.unmarked(), later.unmarked());
+    let shared = before[conversation].get().strip_suffix(']').expect("a list").to_owned();
+    assert!(now[conversation].get().starts_with(&shared), "{:?}", earlier.provider);
 }

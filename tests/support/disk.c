@@ -1,8 +1,8 @@
-/* Lets the writes of a server to its database fail, hang, or kill it; and sets its clock.
+/* Lets the writes of a server to some files fail, hang, or kill it; and sets its clock.
  *
  * Preloaded. The file NAME.plan beside this library says what happens:
- *   GENERATION WHAT ERROR AFTER COUNT
- * after so many writes that succeed, so many (0: all) do WHAT: `fail` with errno ERROR, `hang` until
+ *   GENERATION WHAT ERROR AFTER COUNT PART
+ * of the files whose path has PART: after so many writes that succeed, so many (0: all) do WHAT: `fail` with errno ERROR, `hang` until
  * the plan changes, `kill` before the write, `tear` after half of it. Another generation counts
  * anew. NAME.hit appears once something was done. NAME.clock holds seconds by which the wall
  * clock is ahead.
@@ -46,13 +46,13 @@ __attribute__((constructor)) static void begin(void) {
     if (read_file(".clock", text, sizeof text)) ahead = atol(text);
 }
 
-static int is_database(int fd) {
+static int has_part(int fd, const char *part) {
     char link[64], path[4096];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t length = readlink(link, path, sizeof path - 1);
     if (length <= 0) return 0;
     path[length] = 0;
-    return strstr(path, "/toolhand.db") != NULL;
+    return strstr(path, part) != NULL;
 }
 
 static void hit(void) {
@@ -66,12 +66,13 @@ enum { PASS, FAIL, TEAR };
 
 /* What a write to this file must do. */
 static int plan(int fd) {
-    if (!is_database(fd)) return PASS;
-    char text[128], what[16];
+    char text[256], what[16], part[128];
     for (;;) {
         long number = 0, code = 0, after = 0, count = 0;
         if (!read_file(".plan", text, sizeof text)) return PASS;
-        if (sscanf(text, "%ld %15s %ld %ld %ld", &number, what, &code, &after, &count) < 4)
+        if (sscanf(text, "%ld %15s %ld %ld %ld %127s", &number, what, &code, &after, &count,
+                   part) < 6 ||
+            !has_part(fd, part))
             return PASS;
         pthread_mutex_lock(&lock);
         if (number != generation) {
@@ -108,7 +109,12 @@ ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at) {
 }
 
 ssize_t write(int fd, const void *bytes, size_t count) {
-    if (plan(fd) != PASS) return -1;
+    int what = plan(fd);
+    if (what == FAIL) return -1;
+    if (what == TEAR) {
+        syscall(SYS_write, fd, bytes, count / 2);
+        kill(getpid(), SIGKILL);
+    }
     return syscall(SYS_write, fd, bytes, count);
 }
 

@@ -1,5 +1,5 @@
 //! Gives a server a disk whose writes fail, hang or kill it, and a wall clock of its own: by a
-//! library that is loaded into it. Only the database is touched.
+//! library that is loaded into it. Only its database is touched, or else its workspace.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,8 @@ const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/disk.c"
 pub(crate) struct Disk {
     home: tempfile::TempDir,
     generation: AtomicU64,
+    /// What the paths have in common of which the writes fail.
+    part: &'static str,
 }
 
 /// What a write does from some write on.
@@ -36,9 +38,18 @@ pub(crate) const BROKEN: Fault = Fault::Error(5);
 
 impl Disk {
     pub(crate) fn new() -> Self {
+        Self::with("/toolhand.db")
+    }
+
+    /// A disk where the writes into the workspace fail.
+    pub(crate) fn of_workspace() -> Self {
+        Self::with("/workspace/")
+    }
+
+    fn with(part: &'static str) -> Self {
         let home = tempfile::Builder::new().prefix("toolhand-disk-").tempdir().expect("a place");
         fs::copy(compiled(), library(home.path())).expect("a copy of the library");
-        Self { home, generation: AtomicU64::new(0) }
+        Self { home, generation: AtomicU64::new(0), part }
     }
 
     /// The server that is built writes to this disk.
@@ -65,7 +76,8 @@ impl Disk {
             Fault::Tear => ("tear", 0),
         };
         let generation = self.generation.fetch_add(1, Ordering::Relaxed);
-        self.write(".plan", &format!("{generation} {what} {code} {after} {count}"));
+        let part = self.part;
+        self.write(".plan", &format!("{generation} {what} {code} {after} {count} {part}"));
     }
 
     pub(crate) fn mend(&self) {

@@ -13,6 +13,14 @@ impl Mount {
         status.is_ok_and(|status| status.success()).then_some(Self(to))
     }
 
+    /// Replaces `directory` with one that holds so many bytes.
+    pub(crate) fn small(directory: &Path, bytes: usize) -> Option<Self> {
+        let size = format!("size={bytes}");
+        let arguments = ["-t", "tmpfs", "-o", &size, "none"];
+        let status = Command::new("mount").args(arguments).arg(directory).status();
+        status.is_ok_and(|status| status.success()).then(|| Self(directory.to_owned()))
+    }
+
     /// Nobody can write into `directory` any more.
     pub(crate) fn read_only(directory: &Path) -> Option<Self> {
         let mount = Self::bind(directory, directory.to_owned())?;

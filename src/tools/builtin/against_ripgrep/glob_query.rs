@@ -47,6 +47,7 @@ pub(super) struct GlobQuery {
     pattern: &'static str,
     respects_ignores: bool,
     /// Where ignore files leave out the directory, ours alone disregards them. So they count only
+    /// Where ignore files leave out the directory, ours alone disregards them. So they count only
     /// where the whole tree is searched.
     path: Option<&'static str>,
 }
