@@ -318,4 +318,27 @@ proptest! {
             prop_assert_eq!(new.find(&outcome.cell).ok(), Some(place));
         }
     }
+
+    #[test]
+    fn whatever_the_bytes_the_result_is_a_notebook_or_nothing_is_done(
+        flips in prop::collection::vec((0..NOTEBOOK.len(), any::<u8>()), 0..3),
+        cut in prop_oneof![Just(NOTEBOOK.len()), 0..NOTEBOOK.len()],
+        mode in 0_usize..3,
+    ) {
+        let mut file = NOTEBOOK.as_bytes()[..cut].to_vec();
+        for (at, byte) in flips {
+            if let Some(there) = file.get_mut(at) {
+                *there = byte;
+            }
+        }
+        let change = match mode {
+            0 => CellEdit::Replace { cell: "cell-1", source: "\u{2028}\"", kind: None },
+            1 => CellEdit::Insert { after: Some("cell-0"), source: "a\nb", kind: CellKind::Code },
+            _ => CellEdit::Delete { cell: "cell-0" },
+        };
+        let Ok(outcome) = edit(&file, change) else { return Ok(()) };
+        let (before, after) = (Notebook::parse(&file).unwrap(), Notebook::parse(&outcome.bytes));
+        let count = [before.cells.len(), before.cells.len() + 1, before.cells.len() - 1];
+        prop_assert_eq!(after.unwrap().cells.len(), count[mode]);
+    }
 }

@@ -82,14 +82,16 @@ impl Media {
         work: impl FnOnce(&Path, Bytes) -> Result<T, ToolError> + Send + 'static,
     ) -> Result<T, ToolError> {
         let slot = DECODING.enter().await.map_err(ToolError::failed)?;
-        let Self { file, version, path, real_path, .. } = self;
+        let Self { kind, file, version, path, real_path } = self;
         let name = path.display().to_string();
         let session = Arc::clone(&context.session);
         let read = move || {
             let bytes = read_whole(&file, version)?;
-            let content = (bytes.len() <= MAX_KEPT_BYTES).then(|| bytes.to_vec().into());
+            // Of what is no text no difference is ever shown.
+            let is_kept = kind == Kind::Notebook && bytes.len() <= MAX_KEPT_BYTES;
+            let kept = is_kept.then(|| bytes.to_vec().into());
             let fingerprint = Fingerprint::from_bytes(version, &bytes);
-            session.read_state.saw(&real_path, fingerprint, content);
+            session.read_state.saw(&real_path, fingerprint, kept);
             Ok(bytes)
         };
         let bytes = in_time(&name, FILES.run(read)).await?.map_err(ToolError::failed)?;

@@ -173,6 +173,8 @@ impl Document {
             }
             _ => None,
         })?;
+        // Fonts without a table of characters yield them.
+        let text = text.replace(|c: char| c.is_control() && c != '\n' && c != '\t', "");
         Some(format!("Page {wanted} of {total}\n{text}\n"))
     }
 
