@@ -9,6 +9,7 @@ use crate::sessions::{after, assistant, conversation, user};
 use crate::support::chunks::{calls, says};
 use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::{Builder, Server};
+use crate::support::stream::Event;
 use crate::support::upstream::Upstream;
 use crate::support::watch;
 use crate::turn::answers_in;
@@ -231,7 +232,7 @@ async fn a_picture_is_told_by_its_size_and_outlives_a_question_and_a_restart() {
     let ends: Vec<Value> = question
         .events
         .iter()
-        .map(|event| event.progress())
+        .map(Event::progress)
         .filter(|event| event["type"] == "tool_end")
         .cloned()
         .collect();

@@ -73,7 +73,7 @@ async fn check_grep(tree: &Tree, query: &GrepQuery) -> Result<(), TestCaseError>
             prop_assert!(ours.text.starts_with("Error: "), "{}: {}", whole, ours.text);
             return Ok(());
         }
-        Output::Text(text) => tidy(in_order(&planted, query.mode, &planted.shown(&text))),
+        Output::Text(text) => tidy(in_order(&planted, query.mode, &Planted::shown(&text))),
     };
     prop_assert_eq!(&ours.lines, &expected, "{}: {}", whole, ours.text);
     if query.mode == Mode::Count && !expected.is_empty() {
@@ -131,16 +131,13 @@ async fn check_glob(tree: &Tree, query: &GlobQuery) -> Result<(), TestCaseError>
     let root = planted.workspace.root();
     // With a glob, ripgrep lists ignored files that fit. So the globs and the ignore files
     // are asked for each on their own.
-    let (matching, kept) =
-        match (ripgrep::run(&root, &query.matching()), ripgrep::run(&root, &query.kept())) {
-            (Output::Text(matching), Output::Text(kept)) => (matching, kept),
-            _ => {
-                prop_assert!(text.starts_with("Error: "), "{}: {}", arguments, text);
-                return Ok(());
-            }
-        };
-    let matching: BTreeSet<String> = lines(&planted.shown(&matching)).collect();
-    let mut expected = in_order(&planted, Mode::Files, &planted.shown(&kept));
+    let outputs = (ripgrep::run(&root, &query.matching()), ripgrep::run(&root, &query.kept()));
+    let (Output::Text(matching), Output::Text(kept)) = outputs else {
+        prop_assert!(text.starts_with("Error: "), "{}: {}", arguments, text);
+        return Ok(());
+    };
+    let matching: BTreeSet<String> = lines(&Planted::shown(&matching)).collect();
+    let mut expected = in_order(&planted, Mode::Files, &Planted::shown(&kept));
     expected.retain(|path| matching.contains(path));
     let ours: Vec<String> = lines(&text)
         .filter_map(|line| line.strip_prefix("$WORKSPACE/").map(str::to_owned))

@@ -306,7 +306,7 @@ fn padding() -> String {
 
 impl Planted {
     /// Text of ripgrep's with the names as an answer shows them.
-    pub(super) fn shown(&self, output: &[u8]) -> String {
+    pub(super) fn shown(output: &[u8]) -> String {
         let mut output = output.to_vec();
         for name in ESCAPED {
             output = replaced(&output, name, printable(name).as_bytes());

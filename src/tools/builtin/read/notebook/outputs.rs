@@ -155,7 +155,7 @@ fn error(output: &Object<'_>) -> String {
         let part = |name| output.string(name).unwrap_or_default();
         capture.push(format!("{}: {}", part("ename"), part("evalue")).as_bytes());
     }
-    rendered(capture)
+    rendered(&capture)
 }
 
 /// A text without escape sequences, cut if it is too long.
@@ -168,10 +168,10 @@ fn cut(value: &RawValue) -> String {
         }),
         _ => capture.push(value.get().as_bytes()),
     }
-    rendered(capture)
+    rendered(&capture)
 }
 
-fn rendered(capture: CommandOutput) -> String {
+fn rendered(capture: &CommandOutput) -> String {
     capture.finish();
     let hint = format!("outputs over {MAX_OUTPUT_CHARS} characters are cut");
     capture.render(MAX_OUTPUT_CHARS, &hint)
