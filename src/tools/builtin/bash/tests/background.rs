@@ -402,6 +402,10 @@ async fn p18_what_a_command_does_to_its_output_file_leads_nowhere() {
     assert_eq!(fs::read_to_string(&secret).unwrap(), "secret\n");
 
     let (cut, _open) = ground.started("echo one").await;
+    // The file gets the output a little later than the model can see it.
+    while fs::read_to_string(ground.path_of(&cut)).unwrap() != "one\n" {
+        tokio::task::yield_now().await;
+    }
     fs::File::create(ground.path_of(&cut)).unwrap();
     assert_snapshot!(ground.look(&cut).await, @r"
     [… 4 bytes are not kept …]
