@@ -185,8 +185,19 @@ async fn eager_input_streaming_in_a_clients_own_tool_stays() {
     upstream.round(refuses_eager_input());
     let function = json!({ "name": "weather", "eager_input_streaming": true });
     let tools = json!([{ "type": "function", "function": function }]);
-    let names =
-        ["Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep", "Bash", "AskUserQuestion"];
+    let names = [
+        "Read",
+        "Write",
+        "Edit",
+        "NotebookEdit",
+        "Glob",
+        "Grep",
+        "Bash",
+        "TaskOutput",
+        "TaskStop",
+        "ListTasks",
+        "AskUserQuestion",
+    ];
     let only = json!({ "tools": tools, "toolhand": { "tools": { "deny": names } } });
 
     server.client().chat(&with(ask("Hi"), only)).await;

@@ -49,7 +49,19 @@ async fn the_request_goes_up_with_our_tools_and_all_that_the_client_said() {
     let names: Vec<&Value> = tools(&sent).iter().map(|tool| &tool["function"]["name"]).collect();
     assert_eq!(
         names,
-        ["Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep", "Bash", "AskUserQuestion"]
+        [
+            "Read",
+            "Write",
+            "Edit",
+            "NotebookEdit",
+            "Glob",
+            "Grep",
+            "Bash",
+            "TaskOutput",
+            "TaskStop",
+            "ListTasks",
+            "AskUserQuestion"
+        ]
     );
     assert_eq!(request.head.header("authorization"), Some("Bearer sk-up"));
     assert_eq!(request.head.header("x-litellm-timeout"), None);

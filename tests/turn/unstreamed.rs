@@ -27,7 +27,19 @@ async fn what_no_tool_of_ours_can_serve_goes_upstream_unstreamed() {
     let upstream = Upstream::start();
     let server =
         Server::builder(&upstream).config("background_models", r#"["titles"]"#).start().await;
-    let ours = ["Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep", "Bash", "AskUserQuestion"];
+    let ours = [
+        "Read",
+        "Write",
+        "Edit",
+        "NotebookEdit",
+        "Glob",
+        "Grep",
+        "Bash",
+        "TaskOutput",
+        "TaskStop",
+        "ListTasks",
+        "AskUserQuestion",
+    ];
     let allowed = json!({ "type": "allowed_tools", "allowed_tools": { "mode": "auto",
         "tools": [{ "type": "function", "function": { "name": "weather" } }] } });
     let task = json!([{ "role": "user", "content": "### Task:\nA title, please." }]);
