@@ -67,6 +67,16 @@ impl Environment {
         Self(all)
     }
 
+    /// The same with the variables of a login shell, as far as the server's own are taken.
+    pub(super) fn with_login(&self, variables: &[(String, String)]) -> Self {
+        let mut all = self.0.clone();
+        for (name, value) in variables.iter().filter(|(name, _)| is_allowed(OsStr::new(name))) {
+            all.retain(|(known, _)| known != name.as_str());
+            all.push((name.into(), value.into()));
+        }
+        Self(all)
+    }
+
     /// All variables, with those that a confinement needs.
     pub(super) fn confined(&self, confinement: Option<&Confinement>) -> Vec<(OsString, OsString)> {
         let mut all = self.0.clone();

@@ -46,11 +46,17 @@ pub(super) fn readable(
 ) -> Vec<PathBuf> {
     let system = SYSTEM.iter().chain(NETWORK.iter().filter(|_| network)).map(PathBuf::from);
     let toolchains = TOOLCHAINS.iter().map(|name| home.join(name));
-    // A whole home or the whole machine on the search path is a slip, and no toolchain.
-    let programs = std::env::split_paths(path)
-        .filter(|directory| directory.is_absolute() && !home.starts_with(directory))
-        .filter(|directory| !SYSTEM.iter().any(|system| directory.starts_with(system)));
+    let programs = programs(home, path);
     system.chain(toolchains).chain(programs).chain(further.iter().cloned()).collect()
+}
+
+/// The directories of a search path that are not there anyway. A whole home or the whole machine
+/// on it is a slip, and no toolchain.
+pub(super) fn programs(home: &Path, path: &OsStr) -> Vec<PathBuf> {
+    std::env::split_paths(path)
+        .filter(|directory| directory.is_absolute() && !home.starts_with(directory))
+        .filter(|directory| !SYSTEM.iter().any(|system| directory.starts_with(system)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -68,6 +68,16 @@ impl Runner {
         Self { environment: self.environment.with_variables(variables), ..self.clone() }
     }
 
+    /// Starts programs with the variables of a login shell.
+    pub(crate) fn with_login(&self, variables: &[(String, String)]) -> Self {
+        Self { environment: self.environment.with_login(variables), ..self.clone() }
+    }
+
+    /// What `~` stands for in commands.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.environment.home()
+    }
+
     /// Looks for bubblewrap elsewhere.
     #[cfg(test)]
     pub(super) fn with_bwrap(self, bwrap: PathBuf) -> Self {

@@ -1,6 +1,7 @@
 //! Chooses the level of the sandbox by trying what it must prevent, and confines commands at
 //! that level.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -99,6 +100,8 @@ struct Parts {
     settings: SandboxSettings,
     outcome: OnceCell<Outcome>,
     places: OnceLock<ConfiguredPlaces>,
+    /// The directories of programs that a login shell has besides.
+    of_login: OnceLock<Vec<Shown>>,
     survey: Survey,
     denied: Denied,
 }
@@ -119,6 +122,7 @@ impl Sandbox {
             settings,
             outcome: OnceCell::new(),
             places: OnceLock::new(),
+            of_login: OnceLock::new(),
             survey: Survey::default(),
             denied: Denied::default(),
         }))
@@ -127,6 +131,14 @@ impl Sandbox {
     /// Says what rules deny. The first one counts.
     pub(crate) fn deny(&self, find: FindDenied) {
         _ = self.0.denied.0.set(find);
+    }
+
+    /// Shows commands the programs on the search path of a login shell. The first one counts.
+    pub(crate) fn show_programs(&self, path: &OsStr) {
+        let home = self.0.runner.environment().home();
+        let programs = places::programs(&home, path);
+        let programs: Vec<_> = programs.into_iter().filter(|place| may_look(place)).collect();
+        _ = self.0.of_login.set(ConfiguredPlaces::resolve(&[], &programs).readable);
     }
 
     /// Directories besides the roots that commands can write to.
@@ -227,8 +239,8 @@ impl Sandbox {
         let roots = roots.iter().map(|root| Shown::as_it_is(root));
         let mut writable: Vec<Shown> = roots.chain(places.writable.iter().cloned()).collect();
         writable.retain(shown::is_unchanged);
-        let readable = places.readable.iter().filter(|shown| shown::is_unchanged(shown));
-        (writable, readable.cloned().collect())
+        let readable = places.readable.iter().chain(self.0.of_login.get().into_iter().flatten());
+        (writable, readable.filter(|shown| shown::is_unchanged(shown)).cloned().collect())
     }
 
     /// Resolved once, before the first command runs.
@@ -239,8 +251,7 @@ impl Sandbox {
             let (home, path) = (environment.home(), environment.search_path());
             let is_full = settings.network == Network::Full;
             let mut readable = places::readable(&home, path, is_full, &settings.readable);
-            // bubblewrap ends where it may not look; a command could not either.
-            readable.retain(|place| access(place, Access::EXISTS) != Err(Errno::ACCESS));
+            readable.retain(|place| may_look(place));
             ConfiguredPlaces::resolve(&settings.writable, &readable)
         })
     }
@@ -282,6 +293,11 @@ impl Sandbox {
 fn real_paths(path: &Path, shown: &[Shown]) -> Vec<PathBuf> {
     let real = fs::canonicalize(path);
     real.map(|real| shown::paths_inside(&real, shown)).unwrap_or_default()
+}
+
+/// Whether this user may. bubblewrap ends where it may not; a command could not look either.
+fn may_look(place: &Path) -> bool {
+    access(place, Access::EXISTS) != Err(Errno::ACCESS)
 }
 
 /// Those that lie in nothing that is writable.

@@ -1,6 +1,7 @@
 //! Tests `tools`, `turns`, `permissions`, `sandbox`, `prompt` and the workspaces.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 
@@ -345,4 +346,33 @@ async fn a_call_that_a_background_model_makes_up_does_not_run() {
 
     assert!(answers(&upstream, 1).await[0].starts_with("Error: "));
     assert!(!server.workspace().join("new.txt").exists());
+}
+
+/// What a command says whose program only the login shell finds.
+async fn said_with_profile(value: &str) -> String {
+    let upstream = Upstream::start();
+    let builder = Server::builder(&upstream).free().config("tools.bash.profile", value);
+    let home = builder.home().to_owned();
+    for directory in [home.join("tools"), builder.workspace().join("bin")] {
+        fs::create_dir_all(&directory).expect("a new directory");
+        let program = directory.join("greet");
+        let line =
+            format!("#!/bin/sh\necho from {}\n", directory.file_name().expect("a name").display());
+        fs::write(&program, line).expect("a new file");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).expect("our own");
+    }
+    let profile = "export PATH=$HOME/workspace/bin:$HOME/tools:$PATH KEY=secret; echo welcome\n";
+    fs::write(home.join(".bash_profile"), profile).expect("a new file");
+    let server = builder.start().await;
+    upstream.round(calls(&[("c1", "Bash", json!({ "command": "greet; echo key: $KEY" }))]));
+    upstream.round(says("Done."));
+    server.client().chat(&ask("Greet.")).await;
+    answers_in(&upstream.requests().pop().expect("a request").json()).remove(0)
+}
+
+#[tokio::test]
+async fn commands_find_the_programs_of_a_login_shell_but_none_that_they_could_have_put_there() {
+    assert_eq!(said_with_profile("true").await, "from tools\nkey:");
+    let without = said_with_profile("false").await;
+    assert!(without.contains("greet: command not found"), "{without}");
 }

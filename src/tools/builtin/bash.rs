@@ -3,18 +3,22 @@
 mod answer;
 mod last_command;
 mod launch;
+mod profile;
 mod read_file;
 
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::sync::OnceCell;
 
 use self::launch::Launch;
-use crate::blocking::RESOLVING;
+use self::profile::Variables;
+use crate::blocking::{Overloaded, RESOLVING};
 use crate::markdown;
 use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
 use crate::processes::sandbox::{Confined, Sandbox};
@@ -43,6 +47,8 @@ pub(crate) struct BashSettings {
     /// The longest time that a call may name.
     #[serde(with = "crate::units::duration")]
     pub(crate) max_timeout: Duration,
+    /// Whether commands have the PATH of a login shell.
+    pub(crate) profile: bool,
     /// The most tasks of a session that run in the background. 0: none do.
     pub(crate) background_tasks: usize,
 }
@@ -52,6 +58,7 @@ impl Default for BashSettings {
         Self {
             timeout: Duration::from_secs(120),
             max_timeout: Duration::from_secs(600),
+            profile: false,
             background_tasks: MAX_TASKS,
         }
     }
@@ -66,6 +73,8 @@ pub(crate) struct Bash {
     /// Whether a call may ask for a command outside of the sandbox.
     escape: bool,
     shell: PathBuf,
+    /// The login shell's variables, asked for by the first command.
+    login: OnceCell<Variables>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -93,7 +102,8 @@ impl Bash {
         settings: BashSettings,
         settings_files: Option<Arc<SettingsFiles>>,
     ) -> Self {
-        Self { runner, sandbox, settings, settings_files, escape: false, shell: SHELL.into() }
+        let (escape, shell, login) = (false, SHELL.into(), OnceCell::new());
+        Self { runner, sandbox, settings, settings_files, escape, shell, login }
     }
 
     /// With or without `dangerouslyDisableSandbox`.
@@ -113,12 +123,48 @@ impl Bash {
         })
     }
 
-    /// The runner with the variables of settings files, as they are now.
+    /// The runner with the variables of the login shell, and those of settings files, as they are
+    /// now.
     async fn runner(&self, context: &CallContext) -> Result<Runner, ToolError> {
-        let Some(files) = self.settings_files.clone() else { return Ok(self.runner.clone()) };
-        let (runner, workspace) = (self.runner.clone(), Arc::clone(&context.session.workspace));
-        let read = move || runner.with_variables(files.snapshot(&workspace).variables());
+        let login = self.of_login().await?;
+        let files = self.settings_files.clone();
+        if login.is_empty() && files.is_none() {
+            return Ok(self.runner.clone());
+        }
+        let (runner, sandbox) = (self.runner.clone(), self.sandbox.clone());
+        let workspace = Arc::clone(&context.session.workspace);
+        let read = move || {
+            // Commands are judged by the server's own search path. They may have put programs
+            // where they can write, and nobody has looked for those there.
+            let can_write = |directory: &Path| {
+                let further = sandbox.writable().iter().map(PathBuf::as_path);
+                workspace.real_roots().chain(further).any(|place| directory.starts_with(place))
+            };
+            let runner = runner.with_login(&profile::without_writable(&login, can_write));
+            match files {
+                Some(files) => runner.with_variables(files.snapshot(&workspace).variables()),
+                None => runner,
+            }
+        };
         RESOLVING.run(read).await.map_err(ToolError::failed)
+    }
+
+    /// The login shell's variables, which the first command asks for.
+    async fn of_login(&self) -> Result<Variables, ToolError> {
+        if !self.settings.profile {
+            return Ok(Variables::new());
+        }
+        let ask = async || {
+            let found = profile::variables(&self.runner, &self.runner.home()).await;
+            let found = found.unwrap_or_default();
+            let path = found.iter().find(|(name, _)| name == profile::PATH);
+            if let Some(path) = path.map(|(_, path)| OsString::from(path)) {
+                let sandbox = self.sandbox.clone();
+                RESOLVING.run(move || sandbox.show_programs(&path)).await?;
+            }
+            Ok::<_, Overloaded>(found)
+        };
+        self.login.get_or_try_init(ask).await.cloned().map_err(ToolError::failed)
     }
 }
 
@@ -189,6 +235,8 @@ impl Tool for Bash {
         let permitted =
             permit.command().ok_or_else(|| ToolError::failed("no command was permitted"))?;
         let command_line = &permitted.command_line;
+        // Before the sandbox: it shows what the login shell's search path names.
+        let runner = self.runner(&context).await?;
         let roots = permitted.workspace.real_roots().map(Path::to_owned).collect();
         let confined = if command_line.outside_sandbox {
             None
@@ -205,7 +253,7 @@ impl Tool for Bash {
         let (time, notes) = self.time(input.timeout);
         let is_for_background = self.is_for_background(&input);
         let launch = Launch {
-            runner: self.runner(&context).await?,
+            runner,
             command,
             confined,
             permitted,

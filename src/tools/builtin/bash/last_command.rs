@@ -5,7 +5,8 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 /// Programs whose exit code 1 is an answer, not a failure.
-const ANSWERING: [&str; 6] = ["grep", "rg", "diff", "test", "[", "find"];
+const ANSWERING: [&str; 12] =
+    ["grep", "egrep", "fgrep", "rg", "diff", "cmp", "test", "[", "[[", "find", "pgrep", "which"];
 
 /// The same for subcommands of git.
 const ANSWERING_GIT: [&str; 2] = ["diff", "grep"];
@@ -14,9 +15,9 @@ const ANSWERING_GIT: [&str; 2] = ["diff", "grep"];
 const GIT_OPTIONS_WITH_VALUE: [&str; 5] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace"];
 
 /// Words that begin a compound command, or change the meaning of an exit code.
-const NOT_SIMPLE: [&str; 24] = [
+const NOT_SIMPLE: [&str; 23] = [
     "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac",
-    "select", "function", "time", "coproc", "!", "[[", "{", "}", "exit", "set", "trap", "exec",
+    "select", "function", "time", "coproc", "!", "{", "}", "exit", "set", "trap", "exec",
 ];
 
 /// Whether exit code 1 of `text` is an answer. The last simple command decides.
@@ -32,6 +33,8 @@ fn is_answering(command: &[String]) -> bool {
     let mut words = command.iter().map(String::as_str).skip_while(|word| is_assignment(word));
     let Some(program) = words.next() else { return false };
     match program.rsplit('/').next() {
+        // It says whether there is such a command.
+        Some("command") => matches!(words.next(), Some("-v" | "-V")),
         Some("git") => git_command(words).is_some_and(|command| ANSWERING_GIT.contains(&command)),
         name => name.is_some_and(|name| ANSWERING.contains(&name)),
     }
@@ -93,6 +96,9 @@ impl Default for Scan<'_> {
 impl Scan<'_> {
     fn take(&mut self, character: char) -> Option<()> {
         match character {
+            '(' if self.word.as_ref().is_some_and(|word| word.ends_with('$')) => return None,
+            // Between double brackets these join conditions, and compare.
+            '&' | '|' | '(' | ')' | '<' | '>' | '\n' if self.is_in_condition() => self.end_word(),
             ' ' | '\t' => self.end_word(),
             '\n' | ';' | '|' => self.end_command(),
             '&' if self.rest.peek() == Some(&'>') => self.end_word(),
@@ -114,6 +120,14 @@ impl Scan<'_> {
             literal => self.push(literal),
         }
         Some(())
+    }
+
+    /// Whether this is between `[[` and `]]`.
+    fn is_in_condition(&self) -> bool {
+        let is_end = |word: &String| word == "]]";
+        self.words.first().is_some_and(|word| word == "[[")
+            && !self.words.last().is_some_and(is_end)
+            && !self.word.as_ref().is_some_and(is_end)
     }
 
     fn push(&mut self, character: char) {
@@ -193,6 +207,14 @@ mod tests {
             "[ -f a ]",
             "find . -name x",
             "git diff --exit-code",
+            "egrep x f | fgrep y",
+            "cmp a b",
+            "pgrep -x nginx",
+            "which cargo",
+            "command -v cargo >/dev/null",
+            "[[ -f a ]]",
+            "[[ -f a && ( -d b || c < d ) ]]",
+            "make; [[ $x =~ ^a|b$ ]]",
             "git -C sub --no-pager grep x",
             "cd sub && grep -r 'a; b' . 2>&1",
             "cat f | LC_ALL=C grep \"a && b\" > /dev/null",
@@ -233,6 +255,14 @@ mod tests {
             "> grep",
             "xargs grep x",
             "trap 'exit 1' EXIT; grep x f",
+            "command make",
+            "command",
+            "[[ -f a ]] && make",
+            "[[ -f a ]] || (exit 1)",
+            "! [[ -f a ]]",
+            "[[ -f $(make) ]]",
+            "[[ -f a ]] &",
+            "[[ -f 'a ]]",
         ] {
             assert!(!exit_code_one_is_an_answer(text), "{text}");
         }
