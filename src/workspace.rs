@@ -19,6 +19,7 @@ use crate::text::printable;
 
 pub(crate) use bound_directory::{BoundDirectory, DirectoryId, directory_there};
 pub(crate) use directory::Directory;
+pub(crate) use handles::OpenFile;
 pub(crate) use identity::{ContentState, FileId, FileVersion};
 pub(crate) use own_files::OwnFiles;
 pub(crate) use replace::ReplaceError;

@@ -217,6 +217,10 @@ fn is_mostly_control(sample: &[u8]) -> bool {
 
 /// Whether the text is UTF-8, possibly with a few invalid bytes.
 fn is_mostly_utf_8(sample: &[u8]) -> bool {
+    // Nearly every file, and much faster than counting its characters.
+    if str::from_utf8(sample).is_ok() {
+        return true;
+    }
     let (mut good, mut broken) = (0_usize, 0_usize);
     for chunk in sample.utf8_chunks() {
         good += chunk.valid().chars().filter(|c| !c.is_ascii()).count();
@@ -228,7 +232,7 @@ fn is_mostly_utf_8(sample: &[u8]) -> bool {
             let rest = chunk.invalid();
             !rest.is_empty() && std::str::from_utf8(rest).is_err_and(|e| e.error_len().is_none())
         });
-    broken == 0 || is_cut || good > broken * 4
+    is_cut || good > broken * 4
 }
 
 fn detect(sample: &[u8], is_whole: bool) -> &'static encoding_rs::Encoding {

@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::handles::{READ, expect_regular, regular_with_id};
+use super::handles::{OpenFile, READ, expect_regular};
 use super::identity::FileId;
 
 const LIST: OFlags = OFlags::RDONLY
@@ -70,11 +70,10 @@ impl Directory {
         }
     }
 
-    /// Opens a regular file for reading, and tells which file it is. Never blocks on a named
-    /// pipe.
-    pub(crate) fn open_file(&self, name: &CStr) -> io::Result<(File, FileId)> {
+    /// Opens a regular file for reading. Never blocks on a named pipe.
+    pub(crate) fn open_file(&self, name: &CStr) -> io::Result<OpenFile> {
         gate::pass(name);
-        regular_with_id(openat(&self.0, name, READ, Mode::empty())?)
+        OpenFile::regular(openat(&self.0, name, READ, Mode::empty())?)
     }
 
     /// Opens a regular file whose kind is not known yet. It asks for the kind first, because
@@ -82,7 +81,7 @@ impl Directory {
     pub(crate) fn open_file_of_unknown_kind(&self, name: &CStr) -> io::Result<File> {
         let stat = statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
         expect_regular(FileType::from_raw_mode(stat.st_mode))?;
-        Ok(self.open_file(name)?.0)
+        Ok(self.open_file(name)?.file)
     }
 
     /// The status of an entry. For a link, that of the link itself.

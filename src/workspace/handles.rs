@@ -32,14 +32,26 @@ pub(super) fn open_directory(directory: &OwnedFd, name: &OsStr) -> Result<OwnedF
     openat(directory, name, flags, Mode::empty())
 }
 
-pub(super) fn regular(opened: OwnedFd) -> io::Result<File> {
-    Ok(regular_with_id(opened)?.0)
+/// A regular file that was opened, and what its status was then.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    pub(crate) file: File,
+    pub(crate) id: FileId,
+    /// Bytes. Zero as well where the kernel does not know, as for its own files.
+    pub(crate) length: u64,
 }
 
-pub(super) fn regular_with_id(opened: OwnedFd) -> io::Result<(File, FileId)> {
-    let stat = fstat(&opened)?;
-    expect_regular(FileType::from_raw_mode(stat.st_mode))?;
-    Ok((File::from(opened), FileId::from_stat(&stat)))
+impl OpenFile {
+    pub(super) fn regular(opened: OwnedFd) -> io::Result<Self> {
+        let stat = fstat(&opened)?;
+        expect_regular(FileType::from_raw_mode(stat.st_mode))?;
+        let length = u64::try_from(stat.st_size).unwrap_or(0);
+        Ok(Self { file: File::from(opened), id: FileId::from_stat(&stat), length })
+    }
+}
+
+pub(super) fn regular(opened: OwnedFd) -> io::Result<File> {
+    Ok(OpenFile::regular(opened)?.file)
 }
 
 pub(super) fn expect_regular(kind: FileType) -> io::Result<()> {

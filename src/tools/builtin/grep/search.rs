@@ -105,7 +105,8 @@ impl Job for Searching {
                 // find no file, and answer too early.
                 let mut file = sync::lock(file);
                 worker.searcher.set_binary_detection(BinaryDetection::convert(0));
-                if let Some(file) = file.take() {
+                if let Some(file) = file.take().filter(|_| !self.bounds.is_over()) {
+                    let file = Interruptible::new(file, 0, &self.bounds);
                     worker.search(file, Path::new(""), &self.paths.real_path);
                 }
             }
@@ -153,7 +154,10 @@ impl<'a> Worker<'a> {
             return self.call.bounds.passed_over();
         }
         match entry.open_file() {
-            Ok(Some(file)) => self.search(file, entry.relative, entry.path),
+            Ok(Some(opened)) => {
+                let file = Interruptible::new(opened.file, opened.length, &self.call.bounds);
+                self.search(file, entry.relative, entry.path);
+            }
             Ok(None) => {}
             Err(error) => self.call.bounds.not_searched(entry.path, &reason(&error)),
         }
@@ -166,8 +170,7 @@ impl<'a> Worker<'a> {
             && self.call.found().page.is_closed_to(&(None, relative.to_owned()))
     }
 
-    fn search(&mut self, file: File, relative: &Path, real_path: &Path) {
-        let mut reader = Interruptible { file, bounds: &self.call.bounds };
+    fn search(&mut self, mut reader: Interruptible<'_>, relative: &Path, real_path: &Path) {
         // Most files have no match, and then nobody asks for it.
         let shown = || self.call.paths.shown(relative);
         let outcome = match self.call.query.mode {
@@ -288,14 +291,33 @@ impl Sink for FirstMatch {
 struct Interruptible<'a> {
     file: File,
     bounds: &'a Bounds,
+    /// What is left of the length that the file had when it was opened. That it has come to its
+    /// end then needs no call of the kernel, of which most files otherwise need two.
+    left: Option<u64>,
+    /// Not before the first read: whoever opened the file has just looked at the time.
+    looks_at_time: bool,
+}
+
+impl<'a> Interruptible<'a> {
+    /// A length of zero means that it is not known.
+    fn new(file: File, length: u64, bounds: &'a Bounds) -> Self {
+        let left = Some(length).filter(|length| *length > 0);
+        Self { file, bounds, left, looks_at_time: false }
+    }
 }
 
 impl Read for Interruptible<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.bounds.is_over() {
+        if self.left == Some(0) {
+            return Ok(0);
+        }
+        if self.looks_at_time && self.bounds.is_over() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        self.file.read(buffer)
+        self.looks_at_time = true;
+        let read = self.file.read(buffer)?;
+        self.left = self.left.map(|left| left.saturating_sub(read as u64));
+        Ok(read)
     }
 }
 

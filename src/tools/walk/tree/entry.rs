@@ -1,7 +1,6 @@
 //! Opens a file that a walk has found, and reads its time, unless the file is hidden.
 
 use std::ffi::CStr;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -10,7 +9,7 @@ use rustix::fs::FileType;
 
 use crate::permissions::HiddenFiles;
 use crate::tools::walk::io_errors::is_gone;
-use crate::workspace::Directory;
+use crate::workspace::{Directory, OpenFile};
 
 /// A file or directory that the walk has found.
 #[derive(Debug)]
@@ -33,13 +32,13 @@ impl Entry<'_> {
 
     /// Opens the file for reading. `None` if it has vanished, or is a hard link to a hidden
     /// file.
-    pub(crate) fn open_file(&self) -> io::Result<Option<File>> {
-        let (file, id) = match self.directory.open_file(self.name) {
+    pub(crate) fn open_file(&self) -> io::Result<Option<OpenFile>> {
+        let opened = match self.directory.open_file(self.name) {
             Ok(opened) => opened,
             Err(error) if is_gone(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        Ok((!self.excluded.has(id)).then_some(file))
+        Ok((!self.excluded.has(opened.id)).then_some(opened))
     }
 
     /// The time of the last modification. `None` as in [`Entry::open_file`].
