@@ -16,12 +16,12 @@ test:
 	scripts/test-env.sh
 	PATH="$$PATH:$(TEST_ENV)/programs" cargo test --locked
 
-# Grep and Glob are measured against ripgrep, the one that the tests use.
+# Grep and Glob are measured against ripgrep, the one that the tests use, and Glob against fd.
 bench:
 	@scripts/require.sh rust python
-	scripts/test-env.sh ripgrep
+	scripts/test-env.sh bench ripgrep
 	cargo build --release --locked --manifest-path bench/Cargo.toml
-	PATH="$(TEST_ENV)/ripgrep/bin:$$PATH" \
+	PATH="$(TEST_ENV)/ripgrep/bin:$$PATH:$(TEST_ENV)/programs" \
 		cargo run --release --locked --manifest-path bench/Cargo.toml
 
 # What takes minutes: one table of what must hold under load, in memory and in time,

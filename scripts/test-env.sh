@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs what the tests need beside Rust, Python, node and npm, once: virtual environments
 # and programs under target/test-env, node_modules under tests/. Changes nothing outside of
-# these, caches included, but for git and bubblewrap of the distribution. With names, installs
-# those alone: `scripts/test-env.sh ripgrep`. Quick when all of it is there. LiteLLM is not
-# here: the tests install it the way users do, with `toolhand up`.
+# these, caches included, but for git, bubblewrap and fd of the distribution. With names, installs
+# those alone: `scripts/test-env.sh ripgrep`; `bench` before them adds what the bench alone needs.
+# Quick when all of it is there. LiteLLM is not here: the tests install it the way users do, with
+# `toolhand up`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -73,6 +74,12 @@ distribution() {
   debian bubblewrap bwrap ||
     echo "no bubblewrap: the tests of its level of the sandbox are not run" >&2
 }
+
+# What the bench compares Glob with beside ripgrep. Without it, that row is not measured.
+if [ "${1-}" = bench ]; then
+  debian fd-find fdfind || echo "no fd: Glob is not compared with it" >&2
+  shift
+fi
 
 names=("$@")
 if [ "${#names[@]}" -eq 0 ]; then

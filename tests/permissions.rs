@@ -191,6 +191,36 @@ async fn t5_what_lies_outside_is_denied_where_nobody_is_asked_and_never_in_the_k
 }
 
 #[tokio::test]
+async fn t10_a_link_that_a_command_makes_leads_no_tool_out() {
+    let upstream = Upstream::start();
+    let outside = tempfile::tempdir().expect("a directory");
+    let place = outside.path().canonicalize().expect("it is there");
+    fs::write(place.join("there.txt"), "theirs\n").expect("a new file");
+    let server = builder(&upstream, "bypassPermissions")
+        .argument("--sandbox=off")
+        .config("approval.channel", r#""none""#)
+        .start()
+        .await;
+    let link =
+        format!("ln -s {0} dir; ln -s {0}/there.txt file; ln -s {0}/new.txt new", place.display());
+    told(&server, &upstream, &[("c1", "Bash", bash(&link))]).await;
+    assert!(server.workspace().join("new").is_symlink(), "the command made it");
+
+    let round = [
+        ("c1", "Write", write("file")),
+        ("c2", "Write", write("new")),
+        ("c3", "Write", write("dir/new.txt")),
+        ("c4", "Read", json!({ "file_path": "file" })),
+    ];
+    for answer in told(&server, &upstream, &round).await {
+        assert!(answer.starts_with("Error: not permitted: "), "{answer}");
+        assert!(answer.contains("outside the workspace"), "{answer}");
+    }
+    assert_eq!(fs::read_to_string(place.join("there.txt")).expect("it is there"), "theirs\n");
+    assert_eq!(fs::read_dir(&place).expect("a directory").count(), 1);
+}
+
+#[tokio::test]
 async fn a_file_outside_is_written_when_a_person_has_approved_it() {
     let upstream = Upstream::start();
     let server = builder(&upstream, "acceptEdits").start().await;

@@ -7,6 +7,7 @@
 
 mod client;
 mod documents;
+mod files;
 mod footprint;
 mod judging;
 mod known_files;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some("serve") => toolhand::commands::run(),
         Some("searches") => searches(),
+        Some("files") => files(),
         Some("pass-through") => pass_through(),
         Some("sessions") => sessions(),
         Some("judging") => judging(),
@@ -57,6 +59,15 @@ async fn pass_through() -> ExitCode {
     let mut report = Report::default();
     pass_through::measure(&upstream, &mut report).await;
     footprint::measure(&upstream, &mut report).await;
+    report.print()
+}
+
+/// Runs the rows of Read and Edit alone.
+#[tokio::main]
+async fn files() -> ExitCode {
+    let upstream = Upstream::start().await;
+    let mut report = Report::default();
+    files::measure(&upstream, &mut report).await;
     report.print()
 }
 
@@ -115,6 +126,7 @@ async fn bench() -> ExitCode {
     turns::measure(&upstream, &mut report).await;
     sessions::measure(&upstream, &mut report).await;
     searches::measure(&upstream, &mut report).await;
+    files::measure(&upstream, &mut report).await;
     documents::measure(&upstream, &mut report).await;
     known_files::measure(&mut report);
     judging::measure(&mut report).await;

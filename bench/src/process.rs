@@ -21,11 +21,25 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The memory in use (`VmRSS`), in millions of bytes.
+    /// The memory in use, in millions of bytes.
     pub(crate) fn resident_megabytes(&self) -> f64 {
+        self.megabytes("VmRSS:")
+    }
+
+    /// The most memory that was in use since [`Self::forget_peak`], in millions of bytes.
+    pub(crate) fn peak_megabytes(&self) -> f64 {
+        self.megabytes("VmHWM:")
+    }
+
+    pub(crate) fn forget_peak(&self) {
+        let id = self.child.id().expect("it runs");
+        fs::write(format!("/proc/{id}/clear_refs"), "5").expect("the kernel lets us");
+    }
+
+    fn megabytes(&self, name: &str) -> f64 {
         let id = self.child.id().expect("it runs");
         let status = fs::read_to_string(format!("/proc/{id}/status")).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kibibytes = line.and_then(|line| line.trim().split(' ').next()?.parse::<f64>().ok());
         kibibytes.expect("the kernel tells it") * 1024.0 / 1e6
     }

@@ -56,8 +56,14 @@ impl<const HAS_EFFECT: bool> Tool for Timed<HAS_EFFECT> {
 
 async fn wait(input: WaitInput, context: &CallContext) -> Result<ToolOutput, ToolError> {
     let began = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    // The shortest sleep takes a millisecond, which a call that only shows its own cost should not.
+    let pause = async {
+        if input.ms > 0 {
+            tokio::time::sleep(Duration::from_millis(input.ms)).await;
+        }
+    };
     tokio::select! {
-        () = tokio::time::sleep(Duration::from_millis(input.ms)) => {
+        () = pause => {
             Ok(ToolOutput::text(format!("began at {} ns", began.as_nanos())))
         }
         () = context.cancelled.cancelled() => Err(ToolError::Cancelled),
