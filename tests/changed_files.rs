@@ -131,3 +131,31 @@ async fn lines_of_an_answer_that_is_sent_no_more_are_shown_again() {
 
     assert_eq!(answers_in(&third).last().unwrap(), "     1\tone", "{third}");
 }
+
+#[tokio::test]
+async fn a_file_that_a_plain_command_has_shown_can_be_edited() {
+    let upstream = Upstream::start();
+    let builder = Server::builder(&upstream).free();
+    let files = ["a.txt", "b.txt", "c.txt", "d.txt"];
+    let builder = files.iter().fold(builder, |builder, name| builder.file(name, "one\ntwo\n"));
+    let server = builder.start().await;
+    let edit = |name: &str| {
+        ("c1", "Edit", json!({ "file_path": name, "old_string": "two", "new_string": "2" }))
+    };
+    let rounds = [
+        bash("cat a.txt"),
+        edit("a.txt"),
+        bash("sed -n '1,2p' b.txt"),
+        edit("b.txt"),
+        bash("cat c.txt | head"),
+        edit("c.txt"),
+        bash("cat d.txt && env true"),
+        edit("d.txt"),
+    ];
+
+    let answers = answers_in(&turn(&upstream, &server, &json!([user_says("Go.")]), &rounds).await);
+
+    assert!(answers[1].starts_with("Edited ") && answers[3].starts_with("Edited "), "{answers:?}");
+    assert!(answers[5].starts_with("Error: Must read file before editing"), "{answers:?}");
+    assert!(answers[7].starts_with("Error: Must read file before editing"), "{answers:?}");
+}

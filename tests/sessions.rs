@@ -3,6 +3,7 @@
 mod approvals;
 mod asking;
 mod background;
+mod builds;
 mod compaction;
 mod consent;
 mod databases;

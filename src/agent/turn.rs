@@ -216,7 +216,14 @@ impl Driver {
         mut effects: Vec<TurnEffect>,
         elapsed: Duration,
     ) -> Vec<TurnEffect> {
-        if self.reservation.hold(state.size_estimate() + self.outbox.size_estimate()).is_ok() {
+        let needed = state.size_estimate() + self.outbox.size_estimate();
+        let read_state = &self.context.session.read_state;
+        if self.reservation.hold(needed + read_state.content_bytes()).is_ok() {
+            return effects;
+        }
+        // The contents of known files only serve to show what has changed.
+        read_state.forget_contents();
+        if self.reservation.hold(needed).is_ok() {
             return effects;
         }
         let failed = state.on(Event::Overloaded, elapsed);

@@ -157,6 +157,18 @@ impl ReadState {
         known.keep(path, content);
     }
 
+    /// The bytes of all contents that are kept.
+    pub(crate) fn content_bytes(&self) -> usize {
+        self.lock().content_bytes
+    }
+
+    /// Keeps no contents any more: a change is then only named.
+    pub(crate) fn forget_contents(&self) {
+        let mut known = self.lock();
+        known.files.values_mut().for_each(|file| file.content = None);
+        known.content_bytes = 0;
+    }
+
     /// The model no longer has what it was shown. It may still edit what it knows.
     pub(crate) fn forget_shown(&self) {
         self.lock().files.values_mut().for_each(|file| file.shown.clear());
@@ -331,6 +343,8 @@ mod tests {
         assert_eq!(state.lock().content_bytes, MAX_CONTENT_BYTES);
         let long: Content = vec![b'x'; MAX_KEPT_BYTES + 1].into();
         state.saw(&name(1), fingerprint("x"), Some(long));
-        assert!(!kept(1));
+        assert!(!kept(1) && kept(2));
+        state.forget_contents();
+        assert!(!kept(2) && state.content_bytes() == 0 && state.has_seen(&name(2)));
     }
 }

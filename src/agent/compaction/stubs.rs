@@ -3,6 +3,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::size::Size;
 use crate::agent::pictures;
 use crate::agent::record::RecordedRound;
 use crate::text;
@@ -28,7 +29,7 @@ pub(super) fn leave_out(round: &mut RecordedRound, bytes: usize) -> usize {
             calls.extend(own.iter().cloned());
         }
         if pictures::is_picture_message(&value) && saved < bytes {
-            saved += raw.len();
+            saved += Size::counted(raw.as_bytes());
             continue;
         }
         if value["role"] == "tool" && saved < bytes {

@@ -48,7 +48,7 @@ impl Conversation {
     /// The bytes of the transcript and the tools.
     pub(crate) fn bytes(&self) -> usize {
         let rounds: usize = self.rounds.iter().map(super::WrittenRound::counted).sum();
-        self.history.len() + rounds + self.tail.len()
+        self.history.counted() + rounds + self.tail.len()
     }
 
     /// The size of the next request, of which nothing was counted yet.

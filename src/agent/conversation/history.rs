@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::written::{self, Form};
 use crate::agent::beginning::HistoryPiece;
+use crate::agent::compaction::Size;
 use crate::agent::message;
 use crate::agent::pictures;
 use crate::agent::record::RecordedRound;
@@ -23,6 +24,8 @@ pub(super) struct History {
     pieces: Vec<Piece>,
     /// What was written for this model; shares the bytes of `whole` where nothing is left out.
     adapted: Option<(AskedModel, Bytes)>,
+    /// The size of `whole` with each recorded picture as it counts for a model.
+    counted: usize,
     /// How many recorded rounds hold calls.
     rounds_with_calls: usize,
 }
@@ -52,6 +55,7 @@ impl History {
             whole: Bytes::new(),
             pieces: Vec::with_capacity(pieces.len()),
             adapted: None,
+            counted: 0,
             rounds_with_calls: 0,
         };
         let size = |piece: &HistoryPiece| match piece {
@@ -83,6 +87,9 @@ impl History {
         }
         let start = whole.len();
         whole.extend_from_slice(messages.as_bytes());
+        let has_pictures = origin.as_ref().is_some_and(|origin| origin.has_pictures);
+        self.counted +=
+            if has_pictures { Size::counted(messages.as_bytes()) } else { messages.len() } + 1;
         self.pieces.push(Piece { range: start..whole.len(), origin });
     }
 
@@ -134,8 +141,9 @@ impl History {
         &self.whole
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.whole.len()
+    /// The bytes that it counts for in the size of a request.
+    pub(super) fn counted(&self) -> usize {
+        self.counted
     }
 
     pub(super) fn is_empty(&self) -> bool {

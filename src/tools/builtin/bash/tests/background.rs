@@ -402,11 +402,11 @@ async fn p18_what_a_command_does_to_its_output_file_leads_nowhere() {
     assert_eq!(fs::read_to_string(&secret).unwrap(), "secret\n");
 
     let (cut, _open) = ground.started("echo one").await;
-    let path = ground.path_of(&cut);
-    while fs::read(&path).unwrap() != b"one\n" {
+    // The file gets the output a little later than the model can see it.
+    while fs::read_to_string(ground.path_of(&cut)).unwrap() != "one\n" {
         tokio::task::yield_now().await;
     }
-    fs::File::create(path).unwrap();
+    fs::File::create(ground.path_of(&cut)).unwrap();
     assert_snapshot!(ground.look(&cut).await, @r"
     [… 4 bytes are not kept …]
     Task $ID: running
