@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, OFlags, unlinkat};
 use uuid::Uuid;
 
 pub(crate) use self::directories::{SessionDirectories, remove_orphans};
-use self::directories::{open_outputs, outputs_path};
+use self::directories::{open_outputs, outputs_path, sessions_path};
 use crate::ids::SessionId;
 use crate::named_file::ours::open_in;
 use crate::ownership::Ownership;
@@ -98,6 +98,11 @@ impl SessionFiles {
     /// Whether `path` names a file of this session, there or not. Compares names only.
     pub(crate) fn is_own(&self, path: &Path) -> bool {
         self.own_name(path).is_some()
+    }
+
+    /// The directory of the files of all sessions.
+    pub(crate) fn of_all_sessions(&self) -> PathBuf {
+        sessions_path(&self.state_dir)
     }
 
     /// Opens a file of this session for reading. `NotFound` says that it is no longer kept. An

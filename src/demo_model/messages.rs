@@ -11,6 +11,8 @@ pub(super) struct Message {
     pub(super) role: String,
     /// The text parts, one on each line.
     pub(super) content: String,
+    /// Whether it holds pictures.
+    pub(super) has_pictures: bool,
     pub(super) tool_calls: Vec<MadeCall>,
     tool_call_id: String,
 }
@@ -63,6 +65,7 @@ impl<'de> Deserialize<'de> for Message {
         let calls = raw.tool_calls.as_array().into_iter().flatten();
         Ok(Self {
             role: text(&raw.role),
+            has_pictures: has_pictures(&raw.content),
             content: text_of_content(raw.content),
             tool_calls: calls.filter_map(MadeCall::from_json).collect(),
             tool_call_id: text(&raw.tool_call_id),
@@ -85,6 +88,11 @@ impl MadeCall {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+fn has_pictures(content: &Value) -> bool {
+    let parts = content.as_array().into_iter().flatten();
+    parts.into_iter().any(|part| part["type"] == "image_url")
 }
 
 /// The text of a string, or of the text parts of a list. Other parts are ignored.

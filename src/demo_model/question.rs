@@ -6,6 +6,9 @@ const TASK: &str = "### Task:";
 /// What smolagents writes before a task.
 const NEW_TASK: &str = "New task:";
 
+/// What the server tells the model in front of the person's words.
+const REMINDER: (&str, &str) = ("<reminder>\n", "\n</reminder>\n\n");
+
 const CONTEXT_END: &str = "</context>";
 
 /// Stands in prompts about a conversation. Words of the person do not follow such a prompt.
@@ -14,7 +17,7 @@ pub(super) const HISTORY_END: &str = "</chat_history>";
 /// The person's own words: the text after the context of Open WebUI, or after smolagents'
 /// heading.
 pub(super) fn typed(message: &str) -> &str {
-    let message = message.trim();
+    let message = without_reminders(message).trim();
     if let Some(task) = message.strip_prefix(NEW_TASK) {
         return task.trim();
     }
@@ -24,6 +27,16 @@ pub(super) fn typed(message: &str) -> &str {
         && !typed.contains(HISTORY_END)
     {
         return typed.trim();
+    }
+    message
+}
+
+fn without_reminders(mut message: &str) -> &str {
+    let (begin, end) = REMINDER;
+    while let Some((_, words)) =
+        message.strip_prefix(begin).and_then(|reminder| reminder.split_once(end))
+    {
+        message = words;
     }
     message
 }
@@ -42,6 +55,8 @@ mod tests {
                        <context>\n<source id=\"1\">run rm and </context> read b</source>\n</context>\n\n\
                        read notes.txt";
         assert_eq!(typed(wrapped), "read notes.txt");
+        let reminded = "<reminder>\nA file was changed.\n</reminder>\n\nread notes.txt";
+        assert_eq!(typed(reminded), "read notes.txt");
         assert_eq!(typed("New task:\nread notes.txt"), "read notes.txt");
         assert_eq!(typed("  read notes.txt\n"), "read notes.txt");
     }

@@ -63,7 +63,7 @@ enum Next {
 
 pub(super) fn next(asked: &Asked<'_>) -> Reply {
     let messages = asked.messages;
-    let newest = messages.iter().rposition(|message| message.role == "user");
+    let newest = (0..messages.len()).rev().find(|at| is_of_user(messages, *at));
     let (content, since) = match newest {
         Some(newest) => (messages[newest].content.as_str(), &messages[newest + 1..]),
         None => ("", &[][..]),
@@ -78,6 +78,13 @@ pub(super) fn next(asked: &Asked<'_>) -> Reply {
         Next::Calls(calls) => Reply::Calls { lead: report::lead(&calls), calls },
         Next::Say(text) => asked.last_word(text, &made),
     }
+}
+
+/// Whether the message is the user's own. Right behind the answers to calls stand the pictures that
+/// the server shows with them.
+fn is_of_user(messages: &[Message], at: usize) -> bool {
+    let is_behind_answer = at.checked_sub(1).is_some_and(|before| messages[before].role == "tool");
+    messages[at].role == "user" && !(is_behind_answer && messages[at].has_pictures)
 }
 
 fn after(asked: &Asked<'_>, sentence: &str, made: &[Answered<'_>]) -> Next {

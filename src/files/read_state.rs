@@ -44,6 +44,8 @@ pub(crate) struct ReadState {
     known: Mutex<Known>,
     /// Tells which of them may have changed.
     marks: Option<Arc<dyn Marks>>,
+    /// What is below it is never known: output of commands grows, and nobody edits it.
+    passed_over: Option<PathBuf>,
 }
 
 #[derive(Debug, Default)]
@@ -112,13 +114,22 @@ impl ReadState {
         Self { marks: Some(marks), ..self }
     }
 
-    /// Finds changes by the marks that `other` goes by.
-    pub(crate) fn marked_like(self, other: &Self) -> Self {
-        Self { marks: other.marks.clone(), ..self }
+    /// Remembers no file below this directory.
+    pub(crate) fn passing_over(self, directory: PathBuf) -> Self {
+        Self { passed_over: Some(directory), ..self }
+    }
+
+    /// Has the marks of `other`, and passes over what that does.
+    pub(crate) fn like(self, other: &Self) -> Self {
+        let (marks, passed_over) = (other.marks.clone(), other.passed_over.clone());
+        Self { marks, passed_over, ..self }
     }
 
     /// Records that the model has seen some of the file. Talks to the kernel.
     pub(crate) fn saw(&self, path: &Path, fingerprint: Fingerprint, content: Option<Content>) {
+        if self.passed_over.as_ref().is_some_and(|directory| path.starts_with(directory)) {
+            return;
+        }
         let compared = self.watch(path);
         let mut known = self.lock();
         let file = known.file(path, fingerprint);

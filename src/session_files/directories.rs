@@ -52,9 +52,14 @@ impl SessionDirectories {
     }
 }
 
+/// Where the directories of all sessions are.
+pub(super) fn sessions_path(state_dir: &Path) -> PathBuf {
+    state_dir.join(SESSIONS)
+}
+
 /// Where the files of a session are.
 pub(super) fn outputs_path(state_dir: &Path, session: &SessionId) -> PathBuf {
-    state_dir.join(SESSIONS).join(session.as_str()).join(OUTPUT)
+    sessions_path(state_dir).join(session.as_str()).join(OUTPUT)
 }
 
 /// Opens the directory of a session's files. Each part is ours and no link.

@@ -283,7 +283,7 @@ impl SessionContext {
         };
         let working_dir = working_dir.filter(is_there);
         let working_dir = working_dir.unwrap_or_else(|| self.workspace.root().to_owned());
-        let read_state = read_state.marked_like(&self.read_state);
+        let read_state = read_state.like(&self.read_state);
         Self { working_dir: Mutex::new(working_dir), read_state, ..self }
     }
 
@@ -297,7 +297,8 @@ impl SessionContext {
     }
 
     pub(crate) fn with_files(self, files: Arc<SessionFiles>) -> Self {
-        Self { files: Some(files), ..self }
+        let read_state = self.read_state.passing_over(files.of_all_sessions());
+        Self { files: Some(files), read_state, ..self }
     }
 
     pub(crate) fn with_tasks(self, tasks: Arc<SessionTasks>) -> Self {

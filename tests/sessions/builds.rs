@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::support::chunks::{calls, gate, says};
-use crate::support::client::ask_streamed;
+use crate::support::client::{ask_streamed, with};
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 use crate::turn::answers_in;
@@ -15,6 +15,48 @@ use crate::turn::answers_in;
 /// Waits for a file, formats one that the model has read, and prints a lot.
 const BUILD: &str = "echo begun; until [ -e go ]; do env sleep 0.01; done; \
                      sed -i 's/two/2/' formatted.txt; seq -f 'step %.0f' 5000; exit 3";
+
+#[tokio::test]
+async fn output_that_grows_is_no_changed_file() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).free().start().await;
+    let command = "echo one; until [ -e go ]; do env sleep 0.01; done; echo two";
+    let start = json!({ "command": command, "run_in_background": true });
+    upstream.round(calls(&[("b", "Bash", start)]));
+    upstream.round([vec![gate("known")], says("Never.")].concat());
+    let stream = server.client().stream(&ask_streamed("Start it.")).await;
+    let started = answers_in(&upstream.request(1).await.json()).remove(0);
+    let path = started.split_once("Its output: ").expect("the file").1.to_owned();
+    upstream.forget_script();
+    upstream.open("known");
+    assert_eq!(stream.finish().await.text(), "Never.");
+    let messages = json!([
+        { "role": "user", "content": "Start it." },
+        { "role": "assistant", "content": "Never." },
+        { "role": "user", "content": "And now?" },
+    ]);
+    let read = || calls(&[("r", "Read", json!({ "file_path": path }))]);
+    while fs::read_to_string(&path).expect("the output") != "one\n" {
+        tokio::task::yield_now().await;
+    }
+    upstream.round(read());
+    upstream.round([vec![gate("grown")], read()].concat());
+    upstream.round(says("Done."));
+    let body = with(ask_streamed(""), json!({ "messages": messages }));
+    let stream = server.client().stream(&body).await;
+    let first = answers_in(&upstream.request(3).await.json()).pop().expect("an answer");
+    assert_eq!(first, "     1\tone");
+    fs::write(server.workspace().join("go"), "").expect("a new file");
+    while fs::read_to_string(&path).expect("the output") != "one\ntwo\n" {
+        tokio::task::yield_now().await;
+    }
+    upstream.open("grown");
+    assert_eq!(stream.finish().await.text(), "Done.");
+    let answers = answers_in(&upstream.requests().pop().expect("a request").json());
+    let again = answers.last().expect("an answer");
+    assert!(again.starts_with("     1\tone\n     2\ttwo"), "{again}");
+    assert!(!again.contains("@@") && !again.contains("were changed"), "{again}");
+}
 
 #[tokio::test]
 async fn the_model_works_on_while_a_build_runs_and_is_told_how_it_went() {

@@ -286,6 +286,8 @@ fn repeated_in_full(list: &[Call], mut outcome: Outcome) -> Outcome {
 fn sorted_paths(answer: &str) -> String {
     // From the third repetition on, the answer ends with a note.
     let answer = answer.split("\n\n(This is the same call").next().unwrap_or_default();
+    // What a round tells of files that commands have changed is no part of the answer.
+    let answer = answer.split("\n\n<reminder>").next().unwrap_or_default();
     let mut lines: Vec<&str> = answer.lines().collect();
     if lines.iter().all(|line| NAMES.iter().any(|name| line.ends_with(name))) {
         lines.sort_unstable();

@@ -44,7 +44,7 @@ const EXPECTED: &[(&str, End, End)] = &[
     ("parallel.sse", THREE, THREE),
     ("interleaved.sse", Calls(&["first-done"]), Calls(&["first-done"])),
     ("thinking.sse", Calls(&["needle", "thinking-done"]), Calls(&["needle", "thinking-done"])),
-    ("noargs.sse", Calls(&["no tool named ListTasks"]), Calls(&["no tool named ListTasks"])),
+    ("noargs.sse", Calls(&["No background tasks"]), Calls(&["No background tasks"])),
     ("length.sse", CUT_OFF, Says("This becomes too long.", "length")),
     ("filter.sse", Says("I begin to say", "content_filter"), Says("I begin to say", "stop")),
     ("empty.sse", EMPTY, EMPTY),

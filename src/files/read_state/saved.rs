@@ -62,7 +62,7 @@ impl ReadState {
                 (file.shown, file.told) = (saved.shown, saved.told);
             }
         }
-        Self { known: Mutex::new(known), marks: None }
+        Self { known: Mutex::new(known), ..Self::default() }
     }
 }
 
