@@ -26,6 +26,21 @@ pub(crate) mod up;
 pub(crate) mod upstream;
 pub(crate) mod wire_rules;
 
+/// The server's tools, in the order in which the model is told of them.
+pub(crate) const OUR_TOOLS: [&str; 11] = [
+    "Read",
+    "Write",
+    "Edit",
+    "NotebookEdit",
+    "Glob",
+    "Grep",
+    "Bash",
+    "TaskOutput",
+    "TaskStop",
+    "ListTasks",
+    "AskUserQuestion",
+];
+
 /// Longer than anything here takes on a busy machine. A test that waits in vain ends
 /// then, and says what it waited for.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::OUR_TOOLS;
 use crate::support::chunks::{call, end, reasoning, says, status};
 use crate::support::client::{ask, with};
 use crate::support::server::{Builder, Server};
@@ -185,20 +186,7 @@ async fn eager_input_streaming_in_a_clients_own_tool_stays() {
     upstream.round(refuses_eager_input());
     let function = json!({ "name": "weather", "eager_input_streaming": true });
     let tools = json!([{ "type": "function", "function": function }]);
-    let names = [
-        "Read",
-        "Write",
-        "Edit",
-        "NotebookEdit",
-        "Glob",
-        "Grep",
-        "Bash",
-        "TaskOutput",
-        "TaskStop",
-        "ListTasks",
-        "AskUserQuestion",
-    ];
-    let only = json!({ "tools": tools, "toolhand": { "tools": { "deny": names } } });
+    let only = json!({ "tools": tools, "toolhand": { "tools": { "deny": OUR_TOOLS } } });
 
     server.client().chat(&with(ask("Hi"), only)).await;
 

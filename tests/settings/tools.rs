@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::{Value, json};
 
 use crate::permissions::has_sandbox;
+use crate::support::OUR_TOOLS;
 use crate::support::chunks::{call, calls, end, gate, says, text};
 use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::{Builder, Server};
@@ -56,18 +57,7 @@ async fn offered(settings: &[(&str, &str)]) -> Vec<String> {
 
 #[tokio::test]
 async fn tools_are_named_or_left_out() {
-    let all = [
-        "Read",
-        "Write",
-        "Edit",
-        "NotebookEdit",
-        "Glob",
-        "Grep",
-        "Bash",
-        "AskUserQuestion",
-        "weather",
-        "news",
-    ];
+    let all = [&OUR_TOOLS[..], &["weather", "news"]].concat();
     assert_eq!(offered(&[]).await, all);
     let some = offered(&[("tools.enable", r#"["Grep", "read_file"]"#)]).await;
     assert_eq!(some, ["Read", "Grep", "weather", "news"]);

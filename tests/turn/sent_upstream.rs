@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::assistant_in;
+use crate::support::OUR_TOOLS;
 use crate::support::chunks::{call, delta, end, reasoning, says, status, text};
 use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::{KEY, Server};
@@ -47,22 +48,7 @@ async fn the_request_goes_up_with_our_tools_and_all_that_the_client_said() {
     assert!(messages[0]["content"].as_str().expect("text").ends_with("\n\nBe kind."));
     assert_eq!(messages[1], body["messages"][1]);
     let names: Vec<&Value> = tools(&sent).iter().map(|tool| &tool["function"]["name"]).collect();
-    assert_eq!(
-        names,
-        [
-            "Read",
-            "Write",
-            "Edit",
-            "NotebookEdit",
-            "Glob",
-            "Grep",
-            "Bash",
-            "TaskOutput",
-            "TaskStop",
-            "ListTasks",
-            "AskUserQuestion"
-        ]
-    );
+    assert_eq!(names, OUR_TOOLS);
     assert_eq!(request.head.header("authorization"), Some("Bearer sk-up"));
     assert_eq!(request.head.header("x-litellm-timeout"), None);
     assert_eq!(request.head.header("traceparent"), Some("00-1-2-03"));

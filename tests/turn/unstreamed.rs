@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::answers;
+use crate::support::OUR_TOOLS;
 use crate::support::chunks::{call, calls, end, gate, says, status, text, whole};
 use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::Server;
@@ -27,19 +28,6 @@ async fn what_no_tool_of_ours_can_serve_goes_upstream_unstreamed() {
     let upstream = Upstream::start();
     let server =
         Server::builder(&upstream).config("background_models", r#"["titles"]"#).start().await;
-    let ours = [
-        "Read",
-        "Write",
-        "Edit",
-        "NotebookEdit",
-        "Glob",
-        "Grep",
-        "Bash",
-        "TaskOutput",
-        "TaskStop",
-        "ListTasks",
-        "AskUserQuestion",
-    ];
     let allowed = json!({ "type": "allowed_tools", "allowed_tools": { "mode": "auto",
         "tools": [{ "type": "function", "function": { "name": "weather" } }] } });
     let task = json!([{ "role": "user", "content": "### Task:\nA title, please." }]);
@@ -47,7 +35,7 @@ async fn what_no_tool_of_ours_can_serve_goes_upstream_unstreamed() {
         without_tools(),
         json!({ "tool_choice": "none", "tools": weather() }),
         json!({ "toolhand": { "tools": { "allow": [] } } }),
-        json!({ "toolhand": { "tools": { "deny": ours } }, "tools": weather() }),
+        json!({ "toolhand": { "tools": { "deny": OUR_TOOLS } }, "tools": weather() }),
         json!({ "tool_choice": allowed, "tools": weather() }),
         json!({ "stream": false, "messages": task }),
         json!({ "model": "titles" }),
