@@ -1,8 +1,9 @@
-//! Measures Read and Edit against plain reading and writing of the same file.
+//! Measures Read, Edit and the output of Bash against plain reading and writing of the same file.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -15,13 +16,15 @@ use super::upstream::{CALLS, Upstream};
 const RUNS: usize = 7;
 const EDITED_BYTES: usize = 10_000_000;
 const LARGE_BYTES: usize = 50_000_000;
+/// A command is ended at 16 MiB.
+const OUTPUT_BYTES: usize = 16_000_000;
 
 /// What the two edits, made in turn, replace with each other.
 const TEXTS: [&str; 2] = ["let first = 1;", "let second = 2;"];
 
 pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
     let workspace = tempfile::tempdir().expect("a directory");
-    let settings = "permissions.mode = \"acceptEdits\"\n";
+    let settings = "permissions.mode = \"acceptEdits\"\nsandbox.mode = \"off\"\n";
     let (program, url) = (process::this_path(), upstream.url());
     let server = process::server_in(&program, &url, settings, workspace.path()).await;
     let mut bench = FileBench {
@@ -33,6 +36,7 @@ pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
     bench.read(report).await;
     bench.edit(report).await;
     bench.peak(report).await;
+    bench.output(report).await;
 }
 
 struct FileBench<'a> {
@@ -88,6 +92,43 @@ impl FileBench<'_> {
         let detail = format!("{more:.0} MB more than before");
         let ratio = more / (LARGE_BYTES as f64 / 1e6);
         report.ratio("Edit of 50 MB, its peak to the file", ratio, Bound::AtMost(3.0), detail);
+    }
+
+    /// All of what a command prints goes into a file, and the model is shown its ends.
+    async fn output(&mut self, report: &mut Report) {
+        self.write("printed.txt", OUTPUT_BYTES);
+        let print = || ("Bash", json!({ "command": "cat printed.txt" }));
+        let empty = || ("Bash", json!({ "command": "echo" }));
+        let (mut prints, mut nothing, mut plain) = (Vec::new(), Vec::new(), Vec::new());
+        let mut peak = 0.0;
+        for run in 0..=RUNS {
+            nothing.push(self.turn(&[empty()]).await);
+            let before = self.server.resident_megabytes();
+            self.server.forget_peak();
+            let printed = self.turn(&[print()]).await;
+            let copied = self.cat();
+            if run > 0 {
+                prints.push(printed);
+                plain.push(copied);
+                peak = f64::max(peak, self.server.peak_megabytes() - before);
+            }
+        }
+        let (printed, nothing, plain) = (median(prints), median(nothing), median(plain));
+        let printed = printed - nothing;
+        let detail = format!("{printed:.1} ms, its turn {nothing:.1} ms more, cat {plain:.1} ms");
+        report.ratio("16 MB of output to cat", printed / plain, Bound::AtMost(4.0), detail);
+        let detail = "the most of any run".to_owned();
+        report.megabytes("16 MB of output, memory", peak, Bound::AtMost(2.0), detail);
+    }
+
+    /// `cat` of the same file into another one.
+    fn cat(&self) -> f64 {
+        let copy = fs::File::create(self.workspace.join("copy")).expect("a new file");
+        let start = Instant::now();
+        let mut cat = Command::new("cat");
+        let cat = cat.arg(self.workspace.join("printed.txt")).stdout(copy);
+        assert!(cat.status().expect("cat").success());
+        start.elapsed().as_secs_f64() * 1000.0
     }
 
     async fn turn(&mut self, calls: &[(&'static str, Value)]) -> f64 {
