@@ -116,7 +116,7 @@ impl SessionFiles {
     pub(crate) fn locate(&self, path: &Path) -> io::Result<(File, File)> {
         let gone = || {
             let text = format!(
-                "{} is no longer kept: of what a session writes here, the oldest is removed \
+                "{} is no longer kept, or never was: of what is kept here, the oldest is removed \
                  when there is more than tools.spill_bytes",
                 path.display()
             );

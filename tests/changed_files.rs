@@ -151,6 +151,8 @@ async fn a_file_that_a_plain_command_has_shown_can_be_edited() {
         edit("c.txt"),
         bash("cat d.txt && env true"),
         edit("d.txt"),
+        bash("head -n 0 d.txt"),
+        edit("d.txt"),
     ];
 
     let answers = answers_in(&turn(&upstream, &server, &json!([user_says("Go.")]), &rounds).await);
@@ -158,4 +160,20 @@ async fn a_file_that_a_plain_command_has_shown_can_be_edited() {
     assert!(answers[1].starts_with("Edited ") && answers[3].starts_with("Edited "), "{answers:?}");
     assert!(answers[5].starts_with("Error: Must read file before editing"), "{answers:?}");
     assert!(answers[7].starts_with("Error: Must read file before editing"), "{answers:?}");
+    assert!(answers[9].starts_with("Error: Must read file before editing"), "nothing was shown");
+}
+
+#[tokio::test]
+async fn a_file_that_became_something_else_is_named() {
+    let upstream = Upstream::start();
+    let builder = Server::builder(&upstream).free().file("a.txt", "one\n").file("b.txt", "x\n");
+    let server = builder.start().await;
+    let replace = bash("rm a.txt b.txt; mkdir a.txt; mkfifo b.txt");
+    let rounds = [read("a.txt"), read("b.txt"), replace, bash("env true")];
+
+    let answers = answers_in(&turn(&upstream, &server, &json!([user_says("Go.")]), &rounds).await);
+
+    assert!(answers[2].contains("Read before you edit:\n"), "{answers:?}");
+    assert!(answers[2].contains("/a.txt\n") && answers[2].contains("/b.txt\n"), "{answers:?}");
+    assert!(!answers[3].contains("<reminder>"), "told once: {answers:?}");
 }

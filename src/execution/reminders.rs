@@ -1,10 +1,11 @@
 //! Gathers what the model is told before the next request: files that other programs have
 //! changed, and background tasks that have ended.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::blocking::FILES;
 use crate::files::outside_changes::{Current, OutsideChanges};
@@ -15,7 +16,8 @@ use crate::tools::tool::SessionContext;
 /// The tool whose rules decide whether the model may see what a file holds.
 const READ: &str = "Read";
 
-/// A file system that does not answer holds up a request no longer.
+/// The look at changed files holds up a request no longer, and a file that cannot be read in this
+/// time is passed over. What is left is looked at before the next request.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// The reminder for the model; `None` if there is nothing to tell.
@@ -26,7 +28,7 @@ pub(crate) async fn gather(
     let changed = if session.read_state.is_empty() {
         None
     } else {
-        timeout(MAX_WAIT, changed_files(permissions, session)).await.ok().flatten()
+        changed_files(permissions, session).await
     };
     let reminders: Vec<String> = changed.into_iter().chain(ended_tasks(session)).collect();
     (!reminders.is_empty()).then(|| reminders.join("\n\n"))
@@ -39,11 +41,16 @@ fn ended_tasks(session: &SessionContext) -> Option<String> {
 }
 
 async fn changed_files(permissions: &Permissions, session: &Arc<SessionContext>) -> Option<String> {
+    let deadline = Instant::now() + MAX_WAIT;
     let context = Arc::clone(session);
-    let suspects = FILES.run(move || context.read_state.suspects()).await.ok()?;
+    let finding = FILES.run(move || context.read_state.suspects());
+    let suspects = timeout_at(deadline, finding).await.ok()?.ok()?;
     let mut changes = OutsideChanges::default();
     for suspect in suspects {
-        changes = look(permissions, session, suspect, changes).await?;
+        if deadline <= Instant::now() {
+            break;
+        }
+        changes = look(permissions, session, suspect, (changes, deadline)).await;
     }
     changes.into_reminder()
 }
@@ -53,29 +60,43 @@ async fn look(
     permissions: &Permissions,
     session: &Arc<SessionContext>,
     suspect: Suspect,
-    mut changes: OutsideChanges,
-) -> Option<OutsideChanges> {
+    (mut changes, deadline): (OutsideChanges, Instant),
+) -> OutsideChanges {
+    let known = &session.read_state;
     if suspect.found == Found::Gone {
-        changes.gone(&session.read_state, &suspect.path);
-        return Some(changes);
+        changes.gone(known, &suspect.path);
+        return changes;
     }
     let read = AccessRequest::Read(suspect.path.clone());
-    let judged = permissions.judge(READ, AccessKind::Read, read, &session.grants).await;
-    let target = match judged {
-        Ok(Judgement::Permitted(permit)) => permit.into_target(),
-        Ok(Judgement::Asks(_)) | Err(_) => None,
+    let judging = permissions.judge(READ, AccessKind::Read, read, &session.grants);
+    let target = match timeout_at(deadline, judging).await {
+        Ok(Ok(Judgement::Permitted(permit))) => permit.into_target(),
+        Ok(_) => None,
+        Err(_) => return changes,
     };
     let Some((target, _)) = target else {
-        changes.hidden(&session.read_state, &suspect);
-        return Some(changes);
+        changes.hidden(known, &suspect);
+        return changes;
     };
-    let context = Arc::clone(session);
-    let compare = move || {
+    // Only reads: a thread that a file system holds must not say later that something was told.
+    let (suspect, has_room) = (Arc::new(suspect), changes.has_room());
+    let known_as = Arc::clone(&suspect);
+    let read = move || {
+        let current = Current::read(&target)?;
+        // Comparing long texts takes time, so not where there is no room for the outcome.
+        Ok::<_, io::Error>(if has_room { current.with_diff(&known_as) } else { current })
+    };
+    match timeout_at(deadline, FILES.run(read)).await {
+        Ok(Ok(Ok(current))) => changes.compared(known, &suspect, current),
+        // It is a file no longer.
+        Ok(Ok(Err(error))) if is_no_file(&error) => changes.hidden(known, &suspect),
         // If it changes right now, or is gone, the next look will tell.
-        if let Ok(current) = Current::read(&target) {
-            changes.compared(&context.read_state, &suspect, current);
-        }
-        changes
-    };
-    FILES.run(compare).await.ok()
+        _ => {}
+    }
+    changes
+}
+
+/// Whether a directory, a named pipe or the like has taken the place of the file.
+fn is_no_file(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput)
 }

@@ -34,6 +34,7 @@ pub(crate) struct OutsideChanges {
     told: String,
     lines: usize,
     named: Vec<PathBuf>,
+    gone: Vec<PathBuf>,
 }
 
 /// A file as it is now.
@@ -41,12 +42,14 @@ pub(crate) struct OutsideChanges {
 pub(crate) struct Current {
     fingerprint: Fingerprint,
     content: Option<Content>,
+    /// How it differs from what the model knows, where that was computed.
+    diff: Option<Vec<String>>,
 }
 
 impl Current {
     /// Reads the file. Fails with `Interrupted` if it changes meanwhile. Blocks.
     pub(crate) fn read(target: &Target) -> io::Result<Self> {
-        let file = target.open_file()?;
+        let file = target.open_resolved_file()?;
         let version = FileVersion::from_metadata(&file.metadata()?);
         let (mut hasher, mut kept) = (blake3::Hasher::new(), Vec::new());
         let mut bytes = (&file).take(MAX_COMPARED_BYTES + 1);
@@ -69,11 +72,24 @@ impl Current {
         let is_whole = length as u64 <= MAX_COMPARED_BYTES;
         let fingerprint = Fingerprint { version, hash: is_whole.then(|| hasher.finalize()) };
         let content = (length <= MAX_KEPT_BYTES).then(|| kept.into());
-        Ok(Self { fingerprint, content })
+        Ok(Self { fingerprint, content, diff: None })
     }
 }
 
 impl Current {
+    /// With the difference from what the model knows, if both are kept texts. Takes up to half a
+    /// second.
+    pub(crate) fn with_diff(self, suspect: &Suspect) -> Self {
+        if suspect.known.is_same_content(&self.fingerprint) {
+            return self;
+        }
+        let diff = match (&suspect.content, &self.content) {
+            (Some(old), Some(new)) => diff(old, new),
+            _ => None,
+        };
+        Self { diff, ..self }
+    }
+
     pub(crate) fn is_version(&self, version: FileVersion) -> bool {
         self.fingerprint.version == version
     }
@@ -88,8 +104,7 @@ impl OutsideChanges {
     /// Adds a file that is no longer there.
     pub(crate) fn gone(&mut self, known: &ReadState, path: &Path) {
         if known.was_told(path, Found::Gone) {
-            let path = printable(path.as_os_str().as_encoded_bytes());
-            let _ = write!(self.told, "\n\n{path}\n[File deleted]");
+            self.gone.push(path.to_owned());
         }
     }
 
@@ -102,18 +117,19 @@ impl OutsideChanges {
         }
     }
 
+    /// Whether a further diff would be shown.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lines < MAX_LINES
+    }
+
     /// Adds a file that was read again. One that still holds what the model knows is no news.
     pub(crate) fn compared(&mut self, known: &ReadState, suspect: &Suspect, current: Current) {
-        let Current { fingerprint, content } = current;
+        let Current { fingerprint, content, diff } = current;
         if suspect.known.is_same_content(&fingerprint) {
             return known.is_unchanged(&suspect.path, fingerprint.version);
         }
-        let diff = match (&suspect.content, &content) {
-            (Some(old), Some(new)) => diff(old, new),
-            _ => None,
-        };
         let found = Found::Version(fingerprint.version);
-        let Some(diff) = diff.filter(|_| self.lines < MAX_LINES) else {
+        let Some(diff) = diff.filter(|_| self.has_room()) else {
             if known.was_told(&suspect.path, found) {
                 self.named.push(suspect.path.clone());
             }
@@ -127,25 +143,34 @@ impl OutsideChanges {
             return;
         }
         self.lines += shown.lines().count();
-        let path = printable(suspect.path.as_os_str().as_encoded_bytes());
-        let _ = write!(self.told, "\n\n{path}\n{shown}");
+        let _ = write!(self.told, "\n\n{}\n{shown}", name_of(&suspect.path));
     }
 
     /// The reminder; `None` if there is no news.
     pub(crate) fn into_reminder(self) -> Option<String> {
-        let Self { mut told, named, .. } = self;
+        let Self { mut told, named, gone, .. } = self;
+        for path in gone.iter().take(MAX_NAMED) {
+            let _ = write!(told, "\n\n{}\n[File deleted]", name_of(path));
+        }
+        if gone.len() > MAX_NAMED {
+            let _ = write!(told, "\n({} more files deleted)", gone.len() - MAX_NAMED);
+        }
         if !named.is_empty() {
-            let shown = named.iter().take(MAX_NAMED);
-            let shown = shown.map(|path| printable(path.as_os_str().as_encoded_bytes()));
-            let names = shown.collect::<Vec<_>>().join("\n");
+            let names: Vec<_> = named.iter().take(MAX_NAMED).map(|path| name_of(path)).collect();
+            let names = names.join("\n");
             let _ = write!(told, "\n\nChanged, and not shown here. Read before you edit:\n{names}");
-            let more = named.len().saturating_sub(MAX_NAMED);
-            if more > 0 {
-                let _ = write!(told, "\n({more} more files)");
-            }
+        }
+        if named.len() > MAX_NAMED {
+            let _ = write!(told, "\n({} more files)", named.len() - MAX_NAMED);
         }
         (!told.is_empty()).then(|| format!("{BEGIN}{told}\n{END}"))
     }
+}
+
+/// A path in one line, which cannot pass for the end of the reminder.
+fn name_of(path: &Path) -> String {
+    let name = printable(path.as_os_str().as_encoded_bytes());
+    name.replace('<', "\\u{3c}").replace('>', "\\u{3e}")
 }
 
 /// The unified diff of two texts; `None` if one of them is no text.

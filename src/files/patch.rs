@@ -38,7 +38,9 @@ pub(crate) fn between(old: &[u8], new: &[u8]) -> Option<Vec<Hunk>> {
         return None;
     }
     let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
-    let diff = TextDiff::configure().timeout(TIME_LIMIT).diff_lines(&*old, &*new);
+    // A line ends with `\n` alone, as in Read: a `\r` within it is text.
+    let [old, new] = [&old, &new].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
+    let diff = TextDiff::configure().timeout(TIME_LIMIT).diff_slices(&old, &new);
     let groups = diff.grouped_ops(CONTEXT_LINES);
     Some(groups.iter().filter_map(|operations| Hunk::from_operations(&diff, operations)).collect())
 }

@@ -47,7 +47,7 @@ impl SearchScope {
 
     /// Opens the file, if the scope is a file.
     pub(crate) fn open_file(&self) -> io::Result<File> {
-        self.target.open_file()
+        self.target.open_resolved_file()
     }
 
     /// Opens the directory, and the root that holds it. Returns them with the root's path and

@@ -43,6 +43,11 @@ impl Finished {
     pub(crate) fn has_succeeded(&self) -> bool {
         self.cause == EndCause::ItsOwn && self.exit == Some(Exit::Code(0))
     }
+
+    /// Whether it has printed anything.
+    pub(crate) fn has_printed(&self) -> bool {
+        self.output.so_far().1 > 0
+    }
 }
 
 /// Why a command did not run.

@@ -314,5 +314,7 @@ impl BackgroundTask {
 
 fn one_line(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // It stands in a reminder, whose end it must not forge.
+    let line = line.replace("</", "< /");
     text::shortened(&line, MAX_LABEL).into_owned()
 }

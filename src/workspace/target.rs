@@ -14,6 +14,7 @@ use super::directory::Directory;
 use super::handles::{
     READ, duplicate, expect_regular, not_regular, open_directory, open_entry, regular,
 };
+use super::identity::FileId;
 
 /// A file or directory beneath a root. It is resolved once, and need not exist yet.
 #[derive(Debug)]
@@ -126,6 +127,17 @@ impl Target {
         expect_regular(FileType::from_raw_mode(stat.st_mode))?;
         // Another file may take the name between the two calls, so `regular` asks again.
         regular(openat(&directory, name, READ, Mode::empty())?)
+    }
+
+    /// The same, but only the file that was resolved, and so judged: another one that has taken
+    /// its name since may be one that nobody may see.
+    pub(crate) fn open_resolved_file(&self) -> io::Result<File> {
+        let (judged, file) = (FileId::from_metadata(&self.metadata()?), self.open_file()?);
+        if FileId::from_metadata(&file.metadata()?) == judged {
+            Ok(file)
+        } else {
+            Err(io::Error::other("another file has taken its place just now; call again"))
+        }
     }
 
     /// Opens the resolved directory for walking.

@@ -12,8 +12,8 @@ use super::changes::Found;
 use super::{Fingerprint, Known, KnownFile, MAX_PAGES, Page, ReadState};
 use crate::workspace::FileVersion;
 
-/// Files that are saved, those used last. It is written after each turn, so it must stay small.
-const MAX_SAVED_FILES: usize = 512;
+/// Files that are saved, those used last: all of them. Each takes some 200 bytes.
+const MAX_SAVED_FILES: usize = super::MAX_FILES;
 
 #[derive(Serialize, Deserialize)]
 struct Saved {

@@ -142,7 +142,7 @@ fn edit(
 /// The replacements of a call that could be made in this file.
 fn checked<'a>(target: &Target, input: &'a EditInput) -> Result<Vec<Replacement<'a>>, ToolError> {
     let replacements = replacements(input)?;
-    if target.real_path().extension().is_some_and(|extension| extension == "ipynb") {
+    if target.real_path().extension().is_some_and(|it| it.eq_ignore_ascii_case("ipynb")) {
         let path = target.path().display();
         return Err(ToolError::Failed(format!(
             "{path} is a notebook, and Edit could break its cells; use NotebookEdit"

@@ -175,7 +175,7 @@ enum Opened {
 
 fn open(target: &Target, wanted: Wanted, context: &CallContext) -> Result<Opened, ToolError> {
     let failed = |error: io::Error| not_read(target, &error, context);
-    let file = target.open_file().map_err(failed)?;
+    let file = target.open_resolved_file().map_err(failed)?;
     let kind = Kind::recognise(&file, target.real_path()).map_err(failed)?;
     Ok(match kind {
         Some(kind) => Opened::Other(Media::new(kind, file, target).map_err(failed)?),

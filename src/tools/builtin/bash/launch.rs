@@ -59,7 +59,7 @@ impl Launch<'_> {
             ended(&mut running, cancelled).await
         };
         let finished = finished.map_err(|error| not_run(&error, self.line(), self.context))?;
-        if let Some(read) = read.filter(|_| finished.has_succeeded()) {
+        if let Some(read) = read.filter(|_| finished.has_succeeded() && finished.has_printed()) {
             read.end(Arc::clone(&self.context.session)).await;
         }
         let mut notes = std::mem::take(&mut self.notes);

@@ -2,6 +2,7 @@
 
 mod outputs;
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use super::render;
 use crate::files::notebook::Notebook;
 use crate::files::page::Wanted;
 use crate::json;
+use crate::openai::chunk::surrogates;
 use crate::text;
 use crate::tools::tool::{CallContext, ToolError, ToolOutput};
 
@@ -120,7 +122,10 @@ fn joined(value: &RawValue, max_chars: usize) -> String {
 fn each_piece(value: &RawValue, mut take: impl FnMut(&str) -> bool) {
     let mut pass = |piece: &RawValue| {
         // Half of a surrogate pair is JSON, but no text.
-        take(json::string(piece).as_deref().unwrap_or("\u{fffd}"))
+        let whole = json::string(piece).or_else(|| {
+            serde_json::from_str::<String>(&surrogates::repaired(piece.get())).ok().map(Cow::Owned)
+        });
+        take(whole.as_deref().unwrap_or("\u{fffd}"))
     };
     if json::kind(value) == json::Kind::String {
         pass(value);
