@@ -196,14 +196,16 @@ async fn t10_a_link_that_a_command_makes_leads_no_tool_out() {
     let outside = tempfile::tempdir().expect("a directory");
     let place = outside.path().canonicalize().expect("it is there");
     fs::write(place.join("there.txt"), "theirs\n").expect("a new file");
-    let server = builder(&upstream, "bypassPermissions")
+    let links =
+        format!("ln -s {0} dir; ln -s {0}/there.txt file; ln -s {0}/new.txt new", place.display());
+    let server = builder(&upstream, "acceptEdits")
         .argument("--sandbox=off")
         .config("approval.channel", r#""none""#)
+        .config("permissions.allow", r#"["Bash(sh links.sh)"]"#)
+        .file("links.sh", &links)
         .start()
         .await;
-    let link =
-        format!("ln -s {0} dir; ln -s {0}/there.txt file; ln -s {0}/new.txt new", place.display());
-    told(&server, &upstream, &[("c1", "Bash", bash(&link))]).await;
+    told(&server, &upstream, &[("c1", "Bash", bash("sh links.sh"))]).await;
     assert!(server.workspace().join("new").is_symlink(), "the command made it");
 
     let round = [
@@ -212,7 +214,10 @@ async fn t10_a_link_that_a_command_makes_leads_no_tool_out() {
         ("c3", "Write", write("dir/new.txt")),
         ("c4", "Read", json!({ "file_path": "file" })),
     ];
-    for answer in told(&server, &upstream, &round).await {
+    let answers = told(&server, &upstream, &round).await;
+    // It would fail anyway, so nobody is asked.
+    assert!(answers[0].starts_with("Error: Must read file before editing"), "{answers:?}");
+    for answer in &answers[1..] {
         assert!(answer.starts_with("Error: not permitted: "), "{answer}");
         assert!(answer.contains("outside the workspace"), "{answer}");
     }

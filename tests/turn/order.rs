@@ -105,7 +105,7 @@ fn the_outcome_is_that_of_running_the_calls_in_order() {
     check_outcomes(&(some_calls(), some_manner()), |turns, (list, manner)| {
         let (answer, at_once) = turns.at_once(&list, &manner);
         check_overlaps(&list, &answer);
-        prop_assert_eq!(at_once, repeated_in_full(&list, turns.in_order(&list)));
+        prop_assert_eq!(at_once, turns.in_order(&list));
         Ok(())
     });
 }
@@ -212,16 +212,17 @@ impl Turns {
         (answer, self.outcome())
     }
 
-    /// Runs each call in a round of its own.
+    /// Runs the calls of a round one by one.
     fn in_order(&self, list: &[Call]) -> Outcome {
         let model = self.begin("in-order");
-        for (tool, input) in list {
-            self.upstream.round_of(&model, calls(&[("c", *tool, input.clone())]));
-        }
+        let ids: Vec<String> = (0..list.len()).map(|at| format!("c{at}")).collect();
+        let round = list.iter().zip(&ids);
+        let round = round.map(|((tool, input), id)| (id.as_str(), *tool, input.clone()));
+        self.upstream.round_of(&model, calls(&round.collect::<Vec<_>>()));
         self.upstream.round_of(&model, says("Done."));
         let client = self.server.client();
-        let answer =
-            self.runtime.block_on(client.chat(&with(ask("Go."), json!({ "model": model }))));
+        let one_by_one = json!({ "model": model, "parallel_tool_calls": false });
+        let answer = self.runtime.block_on(client.chat(&with(ask("Go."), one_by_one)));
         assert_eq!(answer.text(), "Done.");
         self.outcome()
     }
@@ -265,21 +266,6 @@ fn one_round(list: &[Call], gates: &[String]) -> Vec<Step> {
 fn files_at_first() -> BTreeMap<String, String> {
     let files = [("a.txt", "one\ntwo\n"), ("b.txt", "two\nthree\n")];
     files.map(|(name, content)| (name.to_owned(), content.to_owned())).into()
-}
-
-/// Replaces the short answers of repeated calls by full ones. A later round answers a repeated
-/// call briefly, since the model has the answer already; within one round each is answered in
-/// full.
-fn repeated_in_full(list: &[Call], mut outcome: Outcome) -> Outcome {
-    for repeat in 1..list.len() {
-        if outcome.answers[repeat].contains("has not changed since") {
-            let first = (0..repeat).rev().find(|first| list[*first] == list[repeat]);
-            let first = first.expect("a call that is repeated");
-            let (before, after) = outcome.answers.split_at_mut(repeat);
-            after[0].clone_from(&before[first]);
-        }
-    }
-    outcome
 }
 
 /// Sorts Glob's paths. It lists the newest first, and two files may have the same time.
