@@ -211,8 +211,11 @@ fn utf_16_by_zeros(sample: &[u8]) -> Option<&'static encoding_rs::Encoding> {
 /// Whether more than three in ten bytes are control characters. Line ends, tabs and escape
 /// sequences do not count, since text has them.
 fn is_mostly_control(sample: &[u8]) -> bool {
-    let is_odd = |byte: &&u8| matches!(byte, 0..=7 | 14..=26 | 28..=31 | 127);
-    sample.iter().filter(is_odd).count() * 10 > sample.len() * 3
+    let is_odd = |byte: &u8| u8::from(matches!(byte, 0..=7 | 14..=26 | 28..=31 | 127));
+    // In pieces whose number fits a byte, so that the processor counts many bytes at a time.
+    let pieces = sample.chunks(usize::from(u8::MAX));
+    let odd: usize = pieces.map(|piece| usize::from(piece.iter().map(is_odd).sum::<u8>())).sum();
+    odd * 10 > sample.len() * 3
 }
 
 /// Whether the text is UTF-8, possibly with a few invalid bytes.
