@@ -1,5 +1,5 @@
 //! Decides what of an output goes into its file, and knows how far it has come. Pure: the
-//! writing itself is done by [`write`], off the asynchronous threads.
+//! writing itself is done by [`write()`], off the asynchronous threads.
 
 use std::fmt;
 use std::fs::File;
