@@ -10,6 +10,7 @@ pub(crate) mod events;
 pub(crate) mod held_text;
 mod limits;
 pub(crate) mod message;
+pub(crate) mod notes;
 pub(crate) mod outbox;
 mod parts;
 pub(crate) mod pictures;

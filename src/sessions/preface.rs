@@ -1,11 +1,13 @@
 //! Puts text of ours in front of the user's words, upstream and in the record, so that it stands
 //! there in later requests too.
 
-use serde_json::{Value, json};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::assemble::Assembled;
 use crate::agent::beginning::{Beginning, HistoryPiece};
-use crate::json as json_text;
+use crate::agent::notes::with_note;
+use crate::json::{self, Object};
 
 /// Whether the turn begins with words of the user's.
 pub(super) fn has_words(assembled: &Assembled) -> bool {
@@ -28,25 +30,27 @@ pub(super) fn put_in_front(assembled: &mut Assembled, text: &str) {
     let mut pieces = assembled.pieces.iter_mut().chain(then).rev();
     let Some(piece) = pieces.find(is_own) else { return };
     if let Some(sent) = with_text(&own.sent, text) {
-        *piece = HistoryPiece::Client(json_text::raw(sent.clone()));
+        *piece = HistoryPiece::Client(json::raw(sent.clone()));
         own.sent = sent;
     }
 }
 
 /// The user message with the text in front of its own; `None` if it has no content.
 fn with_text(message: &str, text: &str) -> Option<String> {
-    let mut message: Value = serde_json::from_str(message).ok()?;
-    let text = format!("{text}\n\n");
-    match message.get_mut("content")? {
-        Value::String(words) => words.insert_str(0, &text),
-        Value::Array(parts) => parts.insert(0, json!({ "type": "text", "text": text })),
-        _ => return None,
+    let message: &RawValue = serde_json::from_str(message).ok()?;
+    let content = Object::from_raw(message)?.get("content")?;
+    if !matches!(json::kind(content), json::Kind::String | json::Kind::Array) {
+        return None;
     }
-    Some(message.to_string())
+    let text = format!("{text}\n\n");
+    let add = |parts: &mut Vec<Value>, text| parts.insert(0, text);
+    Some(with_note(message, &text, |words| format!("{text}{words}"), add).get().to_owned())
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Value, json};
+use serde_json::value::RawValue;
 
 use super::{Call, Progress, Round, RoundEffect, Running};
 use crate::agent::events::{Attachments, Headline, Structured, ToolEnd, ToolStart, TurnEvent};
+use crate::agent::notes::with_note_behind;
 use crate::execution::ask::Ask;
 use crate::execution::pipeline::ToolResult;
 use crate::execution::schedule::Position;
@@ -233,7 +233,7 @@ impl Round {
         let mut answers = self.calls.iter_mut().rev().map(|call| &mut call.progress);
         match answers.find(|state| matches!(state, Progress::Answered(_) | Progress::Given(_))) {
             Some(Progress::Answered(result)) => result.text.close(format!("\n{reminder}")),
-            Some(Progress::Given(message)) => *message = reminded(message, reminder),
+            Some(Progress::Given(message)) => *message = with_note_behind(message, reminder),
             _ => {}
         }
     }
@@ -315,21 +315,6 @@ impl Call {
             attachments: Attachments::default(),
         }
     }
-}
-
-/// A tool message of the client's with a text of ours behind its own.
-fn reminded(message: &RawValue, reminder: &str) -> Box<RawValue> {
-    let mut value: Value = serde_json::from_str(message.get()).unwrap_or_default();
-    let content = match value["content"].take() {
-        Value::Array(mut parts) => {
-            parts.push(json!({ "type": "text", "text": reminder }));
-            parts.into()
-        }
-        Value::String(text) => format!("{text}\n\n{reminder}").into(),
-        _ => reminder.into(),
-    };
-    value["content"] = content;
-    to_raw_value(&value).expect("a JSON value is valid JSON")
 }
 
 fn first_line(text: &str) -> String {

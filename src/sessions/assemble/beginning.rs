@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Assembled, Reply, ReplyForm, Request};
 use crate::agent::beginning::{Beginning, HistoryPiece, Resume};
+use crate::agent::notes::{with_note, with_note_behind};
 use crate::agent::record::{OpenCall, OpenRound};
 use crate::errors::ApiError;
 use crate::json::{self, Object};
@@ -246,7 +247,9 @@ impl Start {
             let json = &messages[user.index].json;
             let sent = match &self.note {
                 _ if is_reply => String::new(),
-                Some(note) if at + 1 == users.len() => with_note(json, note).get().to_owned(),
+                Some(note) if at + 1 == users.len() => {
+                    with_note_in_front(json, note).get().to_owned()
+                }
                 _ => json.get().to_owned(),
             };
             (user.index, SentMessage { words: user.words.clone(), sent })
@@ -328,39 +331,10 @@ fn last_text(pieces: &[HistoryPiece]) -> String {
     }
 }
 
-/// A reminder stands in front of the user's text.
-fn with_note(message: &RawValue, note: &str) -> Box<RawValue> {
-    with_text(
-        message,
-        |text| format!("{note}\n\n{text}"),
-        |parts, note| parts.insert(0, note),
-        note,
-    )
-}
-
-/// A reminder between rounds stands at the end of the last tool answer.
-fn with_note_behind(message: &RawValue, note: &str) -> Box<RawValue> {
-    with_text(message, |text| format!("{text}\n\n{note}"), Vec::push, note)
-}
-
-fn with_text(
-    message: &RawValue,
-    join: impl Fn(&str) -> String,
-    add: impl Fn(&mut Vec<Value>, Value),
-    note: &str,
-) -> Box<RawValue> {
-    let object = Object::from_raw(message).expect("it was read as one");
-    let content =
-        object.get("content").and_then(|content| serde_json::from_str(content.get()).ok());
-    let content = match content {
-        Some(Value::Array(mut parts)) => {
-            add(&mut parts, json!({ "type": "text", "text": note }));
-            Value::Array(parts)
-        }
-        Some(Value::String(text)) => join(&text).into(),
-        _ => note.into(),
-    };
-    object.with(&[("content", Some(&json::raw(content.to_string())))])
+/// What interrupted attempts have done stands in front of the user's text.
+fn with_note_in_front(message: &RawValue, note: &str) -> Box<RawValue> {
+    let add = |parts: &mut Vec<Value>, note| parts.insert(0, note);
+    with_note(message, note, |text| format!("{note}\n\n{text}"), add)
 }
 
 /// The message without the cards in it; `None` if it says nothing else.
