@@ -27,7 +27,10 @@ pub(super) fn parse_tree(line: &str, may_go_on: &mut dyn FnMut() -> bool) -> Res
     let tree = parser.parse_with_options(&mut read, None, Some(options));
     // One that was stopped would go on with the old text.
     parser.reset();
-    PARSER.set(Some(parser));
+    // The grammar's scanner keeps here-documents that had no end for whatever it reads next.
+    if !line.contains("<<") {
+        PARSER.set(Some(parser));
+    }
     let tree = tree.ok_or(Doubt::Slow)?;
     if tree.root_node().has_error() {
         return Err(Doubt::Syntax);
@@ -54,6 +57,9 @@ fn check_text(line: &str) -> Result<(), Doubt> {
     if line.chars().any(is_treacherous) {
         return Err(Doubt::Characters);
     }
+    if line.split('{').skip(1).any(crashes_the_scanner) {
+        return Err(Doubt::Characters);
+    }
     // Brackets in quotes count too: this only has to keep the parser's work small.
     let mut open = 0_usize;
     for byte in line.bytes() {
@@ -67,6 +73,17 @@ fn check_text(line: &str) -> Result<(), Doubt> {
         }
     }
     Ok(())
+}
+
+/// Whether the character after `{` and its digits, as in `{1..9}`, is not ASCII. The grammar's
+/// scanner (0.25) looks every character there up in a C table of 256 entries, and most others lie
+/// outside the process's memory.
+fn crashes_the_scanner(after_brace: &str) -> bool {
+    let is_digit = |c: char| c.is_ascii_digit();
+    let is_foreign = |text: &str| text.starts_with(|c: char| !c.is_ascii());
+    let first = after_brace.trim_start_matches(is_digit);
+    let last = first.strip_prefix("..").map(|text| text.trim_start_matches(is_digit));
+    is_foreign(first) || last.is_some_and(is_foreign)
 }
 
 /// Whether the grammar takes the character for a blank where bash does not, or a person does not

@@ -90,6 +90,12 @@ fn hostile_input_is_doubted() {
         ("ls\u{2028}rm x", Some(Doubt::Characters)),
         ("ls\x0crm", Some(Doubt::Characters)),
         ("ls \u{200b}", Some(Doubt::Characters)),
+        ("cat {\u{e01a4}", Some(Doubt::Characters)),
+        ("cat {\u{10ffff},b}", Some(Doubt::Characters)),
+        ("cat {{12\u{10ffff}", Some(Doubt::Characters)),
+        ("cat {1..2\u{10ffff}", Some(Doubt::Characters)),
+        ("cat x{..\u{10ffff}", Some(Doubt::Characters)),
+        ("sh -c 'cat {\u{10ffff}'", Some(Doubt::Characters)),
         (") ls", Some(Doubt::Syntax)),
         ("ls &&", Some(Doubt::Syntax)),
     ] {
@@ -101,6 +107,16 @@ fn hostile_input_is_doubted() {
             Ok(parsed) => assert!(doubt.is_none() && !parsed.is_read_only(true), "{start}"),
         }
     }
+}
+
+/// The scanner forgets here-documents at their end alone, and holds some hundred.
+#[test]
+fn lines_that_went_before_change_nothing() {
+    let line = "cat <<E\ntext\nE";
+    for _ in 0..300 {
+        assert!(parse("cat <<E").is_err());
+    }
+    assert!(parse(line).is_ok());
 }
 
 #[test]
