@@ -20,6 +20,7 @@ use crate::text::{printable, shortened};
 
 pub(crate) use io_errors::reason;
 pub(crate) use pattern::check_pattern;
+pub(crate) use queue::Queue;
 pub(crate) use tree::{Entry, Filter, Walk};
 
 mod above;
@@ -159,7 +160,7 @@ fn late<J: Job>(bounds: &Bounds, job: Option<&Arc<J>>) -> Result<ToolOutput, Too
 }
 
 impl Bounds {
-    fn new(time_limit: Duration) -> Self {
+    pub(crate) fn new(time_limit: Duration) -> Self {
         Self {
             deadline: Instant::now() + time_limit,
             stopped: AtomicBool::new(false),

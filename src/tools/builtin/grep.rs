@@ -2,6 +2,7 @@
 
 mod found;
 mod pattern;
+mod pieces;
 mod query;
 mod render;
 mod search;

@@ -14,7 +14,7 @@ const MAX_WAITING: usize = 1 << 18;
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
-pub(super) struct Queue<W> {
+pub(crate) struct Queue<W> {
     waiting: Mutex<Waiting<W>>,
     changed: Condvar,
     /// Threads that wait for work.
@@ -30,7 +30,7 @@ struct Waiting<W> {
 }
 
 impl<W> Queue<W> {
-    pub(super) fn new(first: W) -> Self {
+    pub(crate) fn new(first: W) -> Self {
         Self {
             waiting: Mutex::new(Waiting { work: vec![first], busy: 0 }),
             changed: Condvar::new(),
@@ -40,7 +40,7 @@ impl<W> Queue<W> {
     }
 
     /// Adds work. Returns false if there was no room for all of it.
-    pub(super) fn push(&self, work: impl IntoIterator<Item = W>) -> bool {
+    pub(crate) fn push(&self, work: impl IntoIterator<Item = W>) -> bool {
         let mut waiting = self.lock();
         let room = MAX_WAITING.saturating_sub(waiting.work.len());
         let mut work = work.into_iter();
@@ -52,12 +52,12 @@ impl<W> Queue<W> {
         work.next().is_none()
     }
 
-    pub(super) fn has_idle(&self) -> bool {
+    pub(crate) fn has_idle(&self) -> bool {
         self.idle.load(Ordering::Relaxed) > 0
     }
 
     /// Works until no work is left and no thread can add more, or until `is_over`.
-    pub(super) fn serve(&self, is_over: impl Fn() -> bool, mut work_on: impl FnMut(W)) {
+    pub(crate) fn serve(&self, is_over: impl Fn() -> bool, mut work_on: impl FnMut(W)) {
         while let Some(work) = self.next(&is_over) {
             work_on(work);
             let mut waiting = self.lock();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use grep::regex::RegexMatcher;
-use grep::searcher::{Searcher, SearcherBuilder};
+use grep::searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::{Types, TypesBuilder};
 
@@ -81,8 +81,25 @@ impl Query {
         }
     }
 
+    /// Whether each piece of a file can be searched on its own: matches do not span lines, and
+    /// no line is shown, so that none needs its number or those around it.
+    pub(super) fn works_in_pieces(&self) -> bool {
+        self.mode != OutputMode::Content && !self.multiline
+    }
+
     /// A searcher for one thread.
     pub(super) fn searcher(&self) -> Searcher {
+        self.builder().build()
+    }
+
+    /// A searcher for pieces of one file. It stops at a NUL.
+    pub(super) fn searcher_of_pieces(&self) -> Searcher {
+        let mut builder = self.builder();
+        // What begins a piece does not begin the file.
+        builder.bom_sniffing(false).binary_detection(BinaryDetection::quit(0)).build()
+    }
+
+    fn builder(&self) -> SearcherBuilder {
         let mut builder = SearcherBuilder::new();
         builder
             .multi_line(self.multiline)
@@ -91,7 +108,7 @@ impl Query {
             // In every mode, as in ripgrep: lines of context may show that a file is binary.
             .before_context(self.before)
             .after_context(self.after);
-        builder.build()
+        builder
     }
 
     pub(super) fn has_context(&self) -> bool {

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -12,6 +13,7 @@ use grep::searcher::{BinaryDetection, Searcher, Sink, SinkFinish, SinkMatch};
 use tokio::time::Instant;
 
 use super::found::{Found, Key};
+use super::pieces::{FoundInPiece, Piece, Pieces};
 use super::query::Query;
 use super::{GrepInput, OutputMode, render};
 use crate::permissions::{Permit, SearchScope};
@@ -48,10 +50,34 @@ pub(super) struct Searching {
 
 #[derive(Debug)]
 enum What {
-    /// A file that the call names. The first thread takes it. It is searched even if it is
-    /// binary, and ignore files and globs do not apply.
-    File(Mutex<Option<File>>),
+    /// It is searched even if it is binary, and ignore files and globs do not apply.
+    File(NamedFile),
     Tree(Box<Walk>),
+}
+
+/// A file that the call names.
+#[derive(Debug)]
+struct NamedFile {
+    /// The thread that takes it adds what was found.
+    file: Mutex<Option<Arc<File>>>,
+    shared: Option<(Arc<File>, Pieces)>,
+}
+
+impl NamedFile {
+    fn new(file: File, length: u64, query: &Query) -> Self {
+        let file = Arc::new(file);
+        let pieces = Pieces::of(length).filter(|_| query.works_in_pieces() && !has_mark(&file));
+        let shared = pieces.map(|pieces| (Arc::clone(&file), pieces));
+        Self { file: Mutex::new(Some(file)), shared }
+    }
+}
+
+/// Whether the text begins with a byte order mark.
+fn has_mark(file: &File) -> bool {
+    let mut first = [0; 3];
+    let read = file.read_at(&mut first, 0).unwrap_or(0);
+    let marks: [&[u8]; 3] = [b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"];
+    marks.iter().any(|mark| first[..read].starts_with(mark))
 }
 
 impl Searching {
@@ -76,6 +102,17 @@ impl Searching {
     fn found(&self) -> MutexGuard<'_, Found> {
         sync::lock(&self.found)
     }
+
+    /// Adds what was found in a named file. `matches` is known if pieces of it were searched.
+    fn conclude(&self, file: &File, matches: Option<u64>) {
+        let mut worker = Worker::new(self, self.query.searcher());
+        let path = Path::new("");
+        if let Some(matches) = matches {
+            return worker.add_number(file, path, matches);
+        }
+        worker.searcher.set_binary_detection(BinaryDetection::convert(0));
+        worker.search(Interruptible::new(file, 0, &self.bounds), path, &self.paths.real_path);
+    }
 }
 
 fn open(scope: &SearchScope, query: &mut Query, bounds: &Arc<Bounds>) -> Result<What, ToolError> {
@@ -93,24 +130,27 @@ fn open(scope: &SearchScope, query: &mut Query, bounds: &Arc<Bounds>) -> Result<
     if !kind.is_file() {
         return Err(ToolError::Failed(format!("{path} is not a regular file or directory")));
     }
-    Ok(What::File(Mutex::new(Some(scope.open_file().map_err(failed)?))))
+    let file = scope.open_file().map_err(failed)?;
+    Ok(What::File(NamedFile::new(file, kind.len(), query)))
 }
 
 impl Job for Searching {
     fn work(&self) {
-        let mut worker = Worker::new(self);
         match &self.what {
-            What::File(file) => {
+            What::File(named) => {
+                if let Some((file, pieces)) = &named.shared {
+                    let mut worker = Worker::new(self, self.query.searcher_of_pieces());
+                    pieces.search(file, &self.bounds, |piece| worker.piece(piece));
+                }
                 // The lock is held until the file is searched. Otherwise another thread would
                 // find no file, and answer too early.
-                let mut file = sync::lock(file);
-                worker.searcher.set_binary_detection(BinaryDetection::convert(0));
+                let mut file = sync::lock(&named.file);
                 if let Some(file) = file.take().filter(|_| !self.bounds.is_over()) {
-                    let file = Interruptible::new(file, 0, &self.bounds);
-                    worker.search(file, Path::new(""), &self.paths.real_path);
+                    self.conclude(&file, named.shared.as_ref().and_then(|(_, p)| p.matches()));
                 }
             }
             What::Tree(walk) => {
+                let mut worker = Worker::new(self, self.query.searcher());
                 worker.searcher.set_binary_detection(BinaryDetection::quit(0));
                 walk.work(|entry| worker.consider(entry));
             }
@@ -135,15 +175,26 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(call: &'a Searching) -> Self {
+    fn new(call: &'a Searching, searcher: Searcher) -> Self {
         let query = &call.query;
-        let (matcher, searcher) = (query.matcher.clone(), query.searcher());
+        let matcher = query.matcher.clone();
         let mut lines = StandardBuilder::new();
         lines.only_matching(query.only_matching).max_columns(Some(MAX_COLUMNS));
         let mut summary = SummaryBuilder::new();
         let kind = if query.only_matching { SummaryKind::CountMatches } else { SummaryKind::Count };
         summary.kind(kind).path(false).stats(kind == SummaryKind::CountMatches);
         Self { call, matcher, searcher, lines, summary }
+    }
+
+    /// Searches one piece of a named file for its part of the matches.
+    fn piece(&mut self, piece: Piece<'_>) -> FoundInPiece {
+        match self.number(piece) {
+            Ok(Number { is_binary: false, matches }) => match self.call.query.mode {
+                OutputMode::FilesWithMatches if matches > 0 => FoundInPiece::Enough,
+                _ => FoundInPiece::Matches(matches),
+            },
+            _ => FoundInPiece::Irregular,
+        }
     }
 
     fn consider(&mut self, entry: &Entry<'_>) {
@@ -155,7 +206,7 @@ impl<'a> Worker<'a> {
         }
         match entry.open_file() {
             Ok(Some(opened)) => {
-                let file = Interruptible::new(opened.file, opened.length, &self.call.bounds);
+                let file = Interruptible::new(&opened.file, opened.length, &self.call.bounds);
                 self.search(file, entry.relative, entry.path);
             }
             Ok(None) => {}
@@ -171,27 +222,19 @@ impl<'a> Worker<'a> {
     }
 
     fn search(&mut self, mut reader: Interruptible<'_>, relative: &Path, real_path: &Path) {
-        // Most files have no match, and then nobody asks for it.
-        let shown = || self.call.paths.shown(relative);
         let outcome = match self.call.query.mode {
-            OutputMode::Content => self.lines(reader, &shown(), real_path).map(|text| {
-                if !text.is_empty() {
-                    self.add((None, relative.to_owned()), text, 0);
-                }
-            }),
-            OutputMode::Count => self.count(reader).map(|count| {
-                if count > 0 {
-                    let line = format!("{}:{count}\n", shown());
-                    self.add((None, relative.to_owned()), line.into_bytes(), count);
-                }
-            }),
-            OutputMode::FilesWithMatches => self.has_match(&mut reader).map(|has_match| {
-                if has_match {
-                    let modified = reader.file.metadata().and_then(|about| about.modified()).ok();
-                    let line = format!("{}\n", shown());
-                    self.add((modified.map(Reverse), relative.to_owned()), line.into_bytes(), 0);
-                }
-            }),
+            // Most files have no match, and then nobody asks for the path to show.
+            OutputMode::Content => {
+                let shown = self.call.paths.shown(relative);
+                self.lines(reader, &shown, real_path).map(|text| {
+                    if !text.is_empty() {
+                        self.add((None, relative.to_owned()), text, 0);
+                    }
+                })
+            }
+            OutputMode::Count | OutputMode::FilesWithMatches => self
+                .number(&mut reader)
+                .map(|found| self.add_number(reader.file, relative, found.matches)),
         };
         if let Err(error) = outcome {
             self.note(&error, real_path);
@@ -220,21 +263,41 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn count(&mut self, reader: Interruptible<'_>) -> io::Result<u64> {
+    /// Counts the matches, or stops at the first where the call does not ask for their number.
+    fn number(&mut self, reader: impl Read) -> io::Result<Number> {
+        if self.call.query.mode == OutputMode::Count {
+            return self.count(reader);
+        }
+        let mut first = FirstMatch { number: Number { matches: 0, is_binary: false } };
+        self.searcher.search_reader(&self.matcher, reader, &mut first)?;
+        Ok(first.number)
+    }
+
+    fn count(&mut self, reader: impl Read) -> io::Result<Number> {
         let mut out = Vec::new();
         let mut printer = self.summary.build_no_color(&mut out);
-        let sink = printer.sink(&self.matcher);
-        self.searcher.search_reader(&self.matcher, reader, sink)?;
+        let mut sink = printer.sink(&self.matcher);
+        self.searcher.search_reader(&self.matcher, reader, &mut sink)?;
+        let is_binary = sink.binary_byte_offset().is_some();
         drop(printer);
         // Without a path, the printer writes the bare number.
         let count = str::from_utf8(&out).ok().and_then(|text| text.trim_end().parse().ok());
-        Ok(count.unwrap_or(0))
+        Ok(Number { matches: count.unwrap_or(0), is_binary })
     }
 
-    fn has_match(&mut self, reader: &mut Interruptible<'_>) -> io::Result<bool> {
-        let mut first = FirstMatch { found: false };
-        self.searcher.search_reader(&self.matcher, reader, &mut first)?;
-        Ok(first.found)
+    /// Adds a file with its number of matches, if it has any.
+    fn add_number(&self, file: &File, relative: &Path, matches: u64) {
+        if matches == 0 {
+            return;
+        }
+        let shown = self.call.paths.shown(relative);
+        if self.call.query.mode == OutputMode::Count {
+            let line = format!("{shown}:{matches}\n");
+            return self.add((None, relative.to_owned()), line.into_bytes(), matches);
+        }
+        let modified = file.metadata().and_then(|about| about.modified()).ok();
+        let line = format!("{shown}\n");
+        self.add((modified.map(Reverse), relative.to_owned()), line.into_bytes(), 0);
     }
 
     /// Records a file that was not searched, or not to its end.
@@ -266,30 +329,39 @@ impl ShownPaths {
     }
 }
 
+/// The matches in a file or in a piece of one.
+#[derive(Clone, Copy, Debug)]
+struct Number {
+    matches: u64,
+    is_binary: bool,
+}
+
 /// Finds out whether a file matches at all. As in ripgrep, matches in a binary file do not
 /// count.
 struct FirstMatch {
-    found: bool,
+    number: Number,
 }
 
 impl Sink for FirstMatch {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, _: &SinkMatch<'_>) -> io::Result<bool> {
-        self.found = true;
+        self.number.matches = 1;
         Ok(false)
     }
 
     fn finish(&mut self, searcher: &Searcher, finish: &SinkFinish) -> io::Result<()> {
-        let quits = searcher.binary_detection().quit_byte().is_some();
-        self.found &= !(quits && finish.binary_byte_offset().is_some());
+        self.number.is_binary = finish.binary_byte_offset().is_some();
+        if self.number.is_binary && searcher.binary_detection().quit_byte().is_some() {
+            self.number.matches = 0;
+        }
         Ok(())
     }
 }
 
 /// Reads a file, and fails when time is up. This ends the search of a very long file.
 struct Interruptible<'a> {
-    file: File,
+    file: &'a File,
     bounds: &'a Bounds,
     /// What is left of the length that the file had when it was opened. That it has come to its
     /// end then needs no call of the kernel, of which most files otherwise need two.
@@ -300,7 +372,7 @@ struct Interruptible<'a> {
 
 impl<'a> Interruptible<'a> {
     /// A length of zero means that it is not known.
-    fn new(file: File, length: u64, bounds: &'a Bounds) -> Self {
+    fn new(file: &'a File, length: u64, bounds: &'a Bounds) -> Self {
         let left = Some(length).filter(|length| *length > 0);
         Self { file, bounds, left, looks_at_time: false }
     }

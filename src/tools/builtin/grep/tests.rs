@@ -81,6 +81,58 @@ fn sorted(text: &str) -> Vec<String> {
     lines
 }
 
+/// Several threads search a large file, each some pieces of it.
+#[tokio::test]
+async fn finds_in_a_large_file_what_ripgrep_finds() {
+    if !ripgrep::is_installed() {
+        return;
+    }
+    // Lines of 7 to 90 bytes, so that pieces begin anywhere in them.
+    let line = |number: usize| {
+        let word = if number.is_multiple_of(97) { "needle needle" } else { "hay" };
+        format!("{word}{}\n", "x".repeat(number * 31 % 80 + 3))
+    };
+    let text: Vec<u8> = (0..70_000).flat_map(|number| line(number).into_bytes()).collect();
+    let long = [&b"needle"[..], &b"x".repeat(5 << 20), b"\nneedle\n"].concat();
+    let workspace = Workspace::new(&[]);
+    let without_end = text.strip_suffix(b"\n").unwrap();
+    for (name, bytes) in [
+        ("text", &text[..]),
+        ("no_newline_at_the_end", without_end),
+        ("match_at_the_end", &[&text[..], b"a needle"].concat()),
+        ("nul_at_the_end", &[&text[..], b"\0needle\n"].concat()),
+        ("nul_at_the_beginning", &[b"\0", &text[..]].concat()),
+        ("mark", &[b"\xef\xbb\xbfneedle\n", &text[..]].concat()),
+        ("utf16", &utf16(&text)),
+        ("long_line", &long),
+        ("latin1", &[&text[..], b"\xff needle\n"].concat()),
+        ("no_match", &b"hay\n".repeat(1 << 20)),
+    ] {
+        workspace.write(name, bytes);
+        for (pattern, mode, flag) in [
+            ("needle", "files_with_matches", "-l"),
+            ("^needle", "files_with_matches", "-l"),
+            ("needle", "count", "-c"),
+            ("needle$", "count", "-c"),
+            (r"[a-z]+e\b", "count", "-c"),
+            (r"\Aneedle", "count", "-c"),
+        ] {
+            let arguments = json!({"pattern": pattern, "output_mode": mode, "path": name});
+            let ours = sorted(&workspace.call(grep(), arguments.clone()).await);
+            assert_eq!(ours, ripgrep(&workspace, &[flag, pattern, name]), "{arguments}");
+        }
+        let arguments =
+            json!({"pattern": "needle", "output_mode": "count", "-o": true, "path": name});
+        let ours = sorted(&workspace.call(grep(), arguments).await);
+        assert_eq!(ours, ripgrep(&workspace, &["-co", "needle", name]), "-o {name}");
+    }
+}
+
+fn utf16(text: &[u8]) -> Vec<u8> {
+    let units = text.iter().flat_map(|byte| [*byte, 0]);
+    b"\xff\xfe".iter().copied().chain(units).collect()
+}
+
 #[tokio::test]
 async fn finds_what_ripgrep_finds() {
     if !ripgrep::is_installed() {
