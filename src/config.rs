@@ -292,6 +292,9 @@ impl Config {
         if bash.timeout > bash.max_timeout {
             return bad("tools.bash.timeout", "is more than tools.bash.max_timeout".into());
         }
+        if let Some((key, reason)) = self.tools.fault() {
+            return bad(key, reason);
+        }
         if self.turns.max_parallel_tools == 0 {
             return bad("turns.max_parallel_tools", "must be at least 1".into());
         }

@@ -119,6 +119,20 @@ fn a_time_of_nothing_is_refused() {
 }
 
 #[test]
+fn an_answer_without_room_for_a_line_is_refused() {
+    for key in ["max_result_chars", "max_round_chars"] {
+        for chars in ["0", "199"] {
+            let why = "must be at least 200: an answer has to hold part of a line";
+            check_refused(
+                &format!("[tools]\n{key} = {chars}"),
+                &format!("FILE:2: tools.{key}: {why}"),
+            );
+        }
+        check(&format!("[tools]\n{key} = 200"), &[], &[], |_| String::new(), "");
+    }
+}
+
+#[test]
 fn a_wrong_type_is_named_with_its_line() {
     check_refused(
         "[turns]\nmax_rounds = \"many\"",

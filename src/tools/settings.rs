@@ -7,6 +7,9 @@ use super::builtin::bash;
 /// Characters of all answers of one round. If they have more, the largest are cut first.
 const MAX_ROUND_CHARS: usize = 200_000;
 
+/// With less, an answer could show nothing of a file, and the model would never get further.
+const MIN_CHARS: usize = 200;
+
 /// Bytes of the files that the server writes for a session.
 const SPILL_BYTES: usize = 256 << 20;
 
@@ -68,6 +71,18 @@ impl Default for ToolSettings {
             spill_bytes: SPILL_BYTES,
             bash: bash::BashSettings::default(),
         }
+    }
+}
+
+impl ToolSettings {
+    /// The key that cannot be followed, and why.
+    pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
+        let limits = [
+            ("tools.max_result_chars", self.max_result_chars.unwrap_or(MIN_CHARS)),
+            ("tools.max_round_chars", self.max_round_chars),
+        ];
+        let (key, _) = limits.into_iter().find(|(_, chars)| *chars < MIN_CHARS)?;
+        Some((key, format!("must be at least {MIN_CHARS}: an answer has to hold part of a line")))
     }
 }
 
