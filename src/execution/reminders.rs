@@ -36,7 +36,7 @@ pub(crate) async fn gather(
 
 /// Tells of the tasks of which the model does not know yet that they have ended.
 fn ended_tasks(session: &SessionContext) -> Option<String> {
-    let notices = session.tasks.as_ref()?.take_notices();
+    let notices = session.known_tasks.take_notices(session.tasks.as_ref()?);
     (!notices.is_empty()).then(|| format!("<reminder>\n{}\n</reminder>", notices.join("\n")))
 }
 

@@ -337,8 +337,10 @@ impl Sessions {
         let context = context.with_tasks(tasks);
         let Some(state) = state else { return Ok(Arc::new(context)) };
         // The directory may be gone, which only the disk tells.
-        let restore =
-            move || context.restored(state.working_dir, ReadState::load(&state.read_state));
+        let restore = move || {
+            let read_state = ReadState::load(&state.read_state);
+            context.restored(state.working_dir, read_state, state.known_tasks)
+        };
         Ok(Arc::new(RESOLVING.run(restore).await?))
     }
 }

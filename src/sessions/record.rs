@@ -13,6 +13,7 @@ use crate::execution::ask::EffectDigest;
 use crate::ids::TurnId;
 use crate::json;
 use crate::store::rows::{EntryRow, TurnRow};
+use crate::tools::tasks::SavedTasks;
 
 /// What a whole session shares.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -74,6 +75,8 @@ pub(crate) struct SessionState {
     pub(crate) working_dir: Option<PathBuf>,
     /// The files that the model has seen (`files::ReadState`).
     pub(crate) read_state: Value,
+    /// The background tasks that it knows.
+    pub(crate) known_tasks: SavedTasks,
 }
 
 /// The record of one turn.

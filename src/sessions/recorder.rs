@@ -87,12 +87,15 @@ impl CurrentState {
     fn changed_state(&self) -> Option<SessionState> {
         let working_dir = self.context.working_dir();
         let is_root = working_dir == self.context.workspace.root();
-        if self.before.is_none() && is_root && self.context.read_state.is_empty() {
+        let known_tasks = self.context.saved_tasks();
+        let has_files = !self.context.read_state.is_empty();
+        if self.before.is_none() && is_root && !has_files && known_tasks.is_none() {
             return None;
         }
         let now = SessionState {
             working_dir: (!is_root).then_some(working_dir),
             read_state: self.context.read_state.save(),
+            known_tasks: known_tasks.unwrap_or_default(),
         };
         (self.before.as_ref() != Some(&now)).then_some(now)
     }

@@ -5,11 +5,11 @@
 
 mod all_tasks;
 mod ending;
+mod known;
 mod output_file;
 mod unread;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::all_tasks::AllTasks;
 pub(crate) use self::ending::{TaskEnd, TaskStatus};
+pub(crate) use self::known::{KnownTask, KnownTasks, SavedTasks};
 pub(crate) use self::output_file::OutputFile;
 pub(crate) use self::unread::NewOutput;
 use crate::clock;
@@ -70,19 +71,6 @@ pub(crate) struct BackgroundTask {
     /// Where its output is, if a file could be made.
     pub(crate) path: Option<PathBuf>,
     ended: watch::Receiver<Option<TaskEnd>>,
-    /// Locked while the output is read, which may take as long as the disk does.
-    looked: Mutex<Looked>,
-    /// Whether the model was told how it ended.
-    is_end_told: AtomicBool,
-}
-
-/// What the model has seen of a task's output.
-#[derive(Debug, Default)]
-struct Looked {
-    /// Bytes of the clean text.
-    at: u64,
-    /// The line behind them that had not ended.
-    unfinished: String,
 }
 
 /// Makes of the end of a command what is told of it.
@@ -97,8 +85,6 @@ pub(crate) struct NewTask {
     pub(crate) running: Running,
     pub(crate) path: Option<PathBuf>,
     pub(crate) conclude: Conclude,
-    /// Bytes of its output that the model has seen.
-    pub(crate) seen: u64,
 }
 
 /// A place for a further task. Dropping it gives it back.
@@ -158,12 +144,6 @@ impl SessionTasks {
         sync::lock(&self.state).tasks.clone()
     }
 
-    /// A line for each task that has ended and of which the model does not know it. Each end is
-    /// told once.
-    pub(crate) fn take_notices(&self) -> Vec<String> {
-        self.all().iter().filter_map(|task| task.take_notice()).collect()
-    }
-
     /// Ends all tasks, and waits until they have ended. No further one can start.
     async fn end(&self) {
         self.over.cancel();
@@ -185,7 +165,7 @@ impl SessionTasks {
 impl TaskPlace {
     /// Takes a running command over from the turn.
     pub(crate) fn take_over(self, new: NewTask) -> Arc<BackgroundTask> {
-        let NewTask { id, command, description, running, path, conclude, seen } = new;
+        let NewTask { id, command, description, running, path, conclude } = new;
         let (end, ended) = watch::channel(None);
         let control = running.control().clone();
         let task = Arc::new(BackgroundTask {
@@ -197,8 +177,6 @@ impl TaskPlace {
             control,
             path,
             ended,
-            looked: Mutex::new(Looked { at: seen, ..Looked::default() }),
-            is_end_told: AtomicBool::new(false),
         });
         let mut state = sync::lock(&self.tasks.state);
         while state.watching.try_join_next().is_some() {}
@@ -289,26 +267,6 @@ impl BackgroundTask {
     /// `running`, or how it ended.
     pub(crate) fn state(&self) -> String {
         self.end().map_or_else(|| "running".to_owned(), |end| end.in_words())
-    }
-
-    /// Notes that the model is told of the end, if there is one.
-    pub(crate) fn mark_end_told(&self) {
-        if !self.is_running() {
-            self.is_end_told.store(true, Ordering::Relaxed);
-        }
-    }
-
-    fn take_notice(&self) -> Option<String> {
-        let end = self.end()?;
-        if self.is_end_told.swap(true, Ordering::Relaxed) {
-            return None;
-        }
-        let output = match &self.path {
-            Some(path) => format!("; output: {}", path.display()),
-            None => String::new(),
-        };
-        let (id, label) = (&self.id, self.label());
-        Some(format!("Background task {id} ({label}) {}{output}", end.in_words()))
     }
 }
 

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer::AnswerText;
 use super::question::Question;
 use super::schema::{self, InputSchema, InvalidInput, PropertyAliases};
-use super::tasks::{BackgroundTask, SessionTasks};
+use super::tasks::{BackgroundTask, KnownTasks, SavedTasks, SessionTasks};
 use crate::files::ReadState;
 use crate::files::watcher::Marks;
 use crate::permissions::{
@@ -151,6 +151,8 @@ pub(crate) struct SessionContext {
     pub(crate) files: Option<Arc<SessionFiles>>,
     /// The commands that go on in the background; `None` for a turn without a session.
     pub(crate) tasks: Option<Arc<SessionTasks>>,
+    /// What the model knows of them.
+    pub(crate) known_tasks: KnownTasks,
 }
 
 /// What a call would do, shown to a person who is asked about it.
@@ -263,6 +265,7 @@ impl SessionContext {
             name: None,
             files: None,
             tasks: None,
+            known_tasks: KnownTasks::default(),
         }
     }
 
@@ -274,9 +277,14 @@ impl SessionContext {
         self.name.as_deref()
     }
 
-    /// The session with what an earlier turn left: the files it knows, and its directory if
-    /// that still lies in the workspace. Else it begins in the root. Reads the disk.
-    pub(crate) fn restored(self, working_dir: Option<PathBuf>, read_state: ReadState) -> Self {
+    /// The session with what an earlier turn left: the files and the tasks that it knows, and its
+    /// directory if that still lies in the workspace. Else it begins in the root. Reads the disk.
+    pub(crate) fn restored(
+        self,
+        working_dir: Option<PathBuf>,
+        read_state: ReadState,
+        known_tasks: SavedTasks,
+    ) -> Self {
         let is_there = |directory: &PathBuf| {
             let target = self.workspace.resolve(directory);
             target.is_ok_and(|target| target.metadata().is_ok_and(|metadata| metadata.is_dir()))
@@ -284,7 +292,8 @@ impl SessionContext {
         let working_dir = working_dir.filter(is_there);
         let working_dir = working_dir.unwrap_or_else(|| self.workspace.root().to_owned());
         let read_state = read_state.like(&self.read_state);
-        Self { working_dir: Mutex::new(working_dir), read_state, ..self }
+        let known_tasks = KnownTasks::load(known_tasks, self.name().unwrap_or_default());
+        Self { working_dir: Mutex::new(working_dir), read_state, known_tasks, ..self }
     }
 
     /// Finds changes of the files that the session knows by these marks.
@@ -303,6 +312,11 @@ impl SessionContext {
 
     pub(crate) fn with_tasks(self, tasks: Arc<SessionTasks>) -> Self {
         Self { tasks: Some(tasks), ..self }
+    }
+
+    /// What the model knows of the tasks, for the turns that go on from this one.
+    pub(crate) fn saved_tasks(&self) -> Option<SavedTasks> {
+        self.known_tasks.save(self.name().unwrap_or_default(), self.tasks.as_deref())
     }
 
     pub(crate) fn at_home(self, home: PathBuf) -> Self {

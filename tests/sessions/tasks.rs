@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{assistant, conversation, user};
 use crate::openapi::check_answer;
 use crate::settings::client_keys::{add, key_command};
-use crate::support::chunks::{calls, gate, says, text};
+use crate::support::chunks::{calls, gate, says, status, text};
 use crate::support::client::{Client, with};
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
@@ -48,6 +48,18 @@ impl<'a> Talk<'a> {
         let started = self.call("Bash", arguments).await;
         let id = started.lines().next().and_then(|line| line.rsplit(' ').next());
         id.expect("an id").to_owned()
+    }
+
+    /// Another continuation of the conversation so far.
+    fn branch(&self) -> Self {
+        Self { client: self.client.clone(), messages: self.messages.clone(), ..*self }
+    }
+
+    /// How often the model is told in its newest request how the task ended.
+    fn notices(&self, id: &str) -> usize {
+        let request = self.upstream.requests().pop().expect("a request");
+        let body = String::from_utf8(request.body).expect("text");
+        body.matches(&format!("Background task {id} (")).count()
     }
 
     async fn tasks(&self) -> Value {
@@ -97,6 +109,85 @@ async fn p16_a_command_that_takes_long_goes_on_and_is_read_later() {
     assert_eq!(fs::read_to_string(path).expect("the output"), "begun\nbuilt\n");
     let read = talk.call("Read", json!({ "file_path": path, "offset": 2 })).await;
     assert!(read.contains("2\tbuilt"), "{read}");
+}
+
+/// A task that prints a line, and one more when the file `go` is made.
+async fn build(talk: &mut Talk<'_>) -> String {
+    let command = "echo begun; until [ -e go ]; do env sleep 0.01; done; echo built";
+    let started = talk.call("Bash", json!({ "command": command, "run_in_background": true })).await;
+    let (said, path) = started.split_once("\nIts output: ").expect("the file");
+    while fs::read_to_string(path).is_ok_and(|printed| printed.is_empty()) {
+        tokio::task::yield_now().await;
+    }
+    said.rsplit(' ').next().expect("an id").to_owned()
+}
+
+#[tokio::test]
+async fn each_branch_of_a_conversation_sees_the_output_and_hears_of_the_end() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).free().start().await;
+    let mut talk = Talk::new(&upstream, server.client());
+    let mut before = talk.branch();
+    let id = build(&mut talk).await;
+    let mut branches = [talk.branch(), talk.branch()];
+    let look = json!({ "task_id": id, "block": false });
+    for branch in &mut branches {
+        let looked = branch.call("TaskOutput", look.clone()).await;
+        assert_eq!(looked, format!("begun\nTask {id}: running"));
+        let looked = branch.call("TaskOutput", look.clone()).await;
+        assert_eq!(looked, format!("(no new output)\nTask {id}: running"));
+    }
+
+    fs::write(server.workspace().join("go"), "").expect("a new file");
+    talk.ended().await;
+
+    for branch in &mut branches {
+        branch.call("ListTasks", json!({})).await;
+        assert_eq!(branch.notices(&id), 1);
+        branch.call("ListTasks", json!({})).await;
+        assert_eq!(branch.notices(&id), 1, "the first one, once more");
+        let looked = branch.call("TaskOutput", look.clone()).await;
+        assert_eq!(looked, format!("built\nTask {id}: completed, exit code 0"));
+    }
+    // This one told of it itself.
+    let looked = talk.call("TaskOutput", look).await;
+    assert_eq!(looked, format!("begun\nbuilt\nTask {id}: completed, exit code 0"));
+    talk.call("ListTasks", json!({})).await;
+    assert_eq!(talk.notices(&id), 1);
+    before.call("ListTasks", json!({})).await;
+    assert_eq!(before.notices(&id), 0, "it has not started the task");
+}
+
+#[tokio::test]
+async fn an_end_is_told_again_if_nobody_has_heard_it() {
+    let upstream = Upstream::start();
+    let mut server = Server::builder(&upstream).free().start().await;
+    let mut talk = Talk::new(&upstream, server.client());
+    let id = build(&mut talk).await;
+    fs::write(server.workspace().join("go"), "").expect("a new file");
+    talk.ended().await;
+
+    // Upstream refuses the turn that tells it.
+    upstream.round(status(400, &json!({ "error": { "message": "No.", "type": "x" } })));
+    let mut messages = talk.messages.clone();
+    messages.push(user("How is it?"));
+    let refused = talk.client.post("/v1/chat/completions", &conversation(&messages)).await;
+    assert_eq!((refused.status(), talk.notices(&id)), (400, 1));
+    talk.call("ListTasks", json!({})).await;
+    assert_eq!(talk.notices(&id), 1);
+
+    fs::remove_file(server.workspace().join("go")).expect("our own file");
+    let id = build(&mut talk).await;
+    kill_process(server.pid(), Signal::KILL).expect("our child is there");
+    server.stop();
+    let server = super::after(&upstream, &server).free().start().await;
+    let messages = std::mem::take(&mut talk.messages);
+    let mut talk = Talk { messages, ..Talk::new(&upstream, server.client()) };
+    talk.call("ListTasks", json!({})).await;
+    let told = upstream.requests().pop().expect("a request").json().to_string();
+    let how = "killed (the server was started anew, or the session was idle)";
+    assert!(told.contains(&format!("Background task {id} (echo begun; until")), "{told}");
+    assert_eq!(told.matches(how).count(), 1, "{told}");
 }
 
 #[tokio::test]

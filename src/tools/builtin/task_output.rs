@@ -105,8 +105,9 @@ async fn answer(
     let most = context.max_chars.unwrap_or(MAX_CHARACTERS);
     // Before the output is read, so that all of it is read if the task has ended.
     let end = task.end();
-    let reading = Arc::clone(&task);
-    let read = move || reading.read_new(&files, filter.as_ref(), most);
+    let (reading, known) = (Arc::clone(&task), context.session.known_tasks.of(&task));
+    let looking = Arc::clone(&known);
+    let read = move || reading.read_new(&looking, &files, filter.as_ref(), most);
     let NewOutput { text, notes } = FILES.run(read).await.map_err(ToolError::failed)?;
     let shown = text.shown(most);
     let body = if shown.left_out > 0 {
@@ -129,7 +130,7 @@ async fn answer(
     lines.extend(notes);
     if let Some(end) = end {
         lines.extend(end.notes);
-        task.mark_end_told();
+        known.mark_end_told(&task);
     }
     Ok(ToolOutput::text(body.closed_by(lines)).with(structured))
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use encoding_rs::UTF_8;
 use regex::Regex;
 
-use super::BackgroundTask;
+use super::{BackgroundTask, KnownTask};
 use crate::processes::{HeadAndTail, Unread};
 use crate::session_files::SessionFiles;
 use crate::sync;
@@ -38,15 +38,16 @@ impl BackgroundTask {
     /// or the lines that match `filter`. The others count as looked at. Reads the disk.
     pub(crate) fn read_new(
         &self,
+        known: &KnownTask,
         files: &SessionFiles,
         filter: Option<&Regex>,
         most: usize,
     ) -> NewOutput {
-        let mut looked = sync::lock(&self.looked);
+        let mut looked = sync::lock(&known.looked);
         let unread = self.control.output().since(looked.at);
         let mut notes = Vec::new();
-        let known = std::mem::take(&mut looked.unfinished);
-        let mut new = Collector::new(most, filter, known);
+        let shown = std::mem::take(&mut looked.unfinished);
+        let mut new = Collector::new(most, filter, shown);
         if let Some(file) = &unread.file {
             notes.extend(self.changed(file, unread.in_file.end));
         }

@@ -82,7 +82,7 @@ impl Launch<'_> {
         let running = self.spawn(keep)?;
         let notes = std::mem::take(&mut self.notes);
         let answer = self.call(path.clone()).started(file.id(), notes);
-        place.take_over(self.task(running, &file, path, 0));
+        self.hand_over(place, (running, path), &file, 0);
         Ok(answer)
     }
 
@@ -96,7 +96,7 @@ impl Launch<'_> {
         let (output, seen) = control.output().so_far();
         let notes = std::mem::take(&mut self.notes);
         let answer = self.call(path.clone()).goes_on(file.id(), &output, notes);
-        place.take_over(self.task(running, file, path, seen));
+        self.hand_over(place, (running, path), file, seen);
         answer
     }
 
@@ -129,24 +129,24 @@ impl Launch<'_> {
         }
     }
 
-    /// `seen` are the bytes of the output that the answer tells.
-    fn task(
+    /// Makes a task of the command. `seen` are the bytes of its output that the answer tells.
+    fn hand_over(
         self,
-        running: Running,
+        place: TaskPlace,
+        (running, path): (Running, Option<PathBuf>),
         file: &OutputFile,
-        path: Option<PathBuf>,
         seen: u64,
-    ) -> NewTask {
-        let command = self.line().to_owned();
-        NewTask {
+    ) {
+        let (session, command) = (Arc::clone(&self.context.session), self.line().to_owned());
+        let task = place.take_over(NewTask {
             id: file.id().to_owned(),
             description: self.description,
             running,
             path,
             conclude: conclude(command.clone(), self.confined),
             command,
-            seen,
-        }
+        });
+        session.known_tasks.started(&task, seen);
     }
 
     fn call(&self, path: Option<PathBuf>) -> Call<'_> {

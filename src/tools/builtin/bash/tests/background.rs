@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::files::ReadState;
 use crate::ids::{Scope, SessionId};
 use crate::processes::test_support::{OpenGate, marker, processes_with};
 use crate::session_files::SessionDirectories;
@@ -48,7 +49,11 @@ impl Ground {
     fn in_a_new_turn(mut self) -> Self {
         let tasks = self.tasks();
         let files = self.directories.files_of(&self.session);
-        self.fixture.begin_session(|session| session.with_files(files).with_tasks(tasks));
+        let known = self.fixture.context().session.saved_tasks().unwrap_or_default();
+        self.fixture.begin_session(|session| {
+            let session = session.with_files(files).with_tasks(tasks);
+            session.restored(None, ReadState::default(), known)
+        });
         self
     }
 
@@ -84,7 +89,8 @@ impl Ground {
     }
 
     fn notices(&self) -> Vec<String> {
-        self.tasks().take_notices().iter().map(|line| shown(line)).collect()
+        let session = self.fixture.context().session;
+        session.known_tasks.take_notices(&self.tasks()).iter().map(|line| shown(line)).collect()
     }
 
     fn path_of(&self, id: &str) -> PathBuf {
