@@ -198,6 +198,7 @@ async fn pictures_stand_where_the_operator_says_that_a_model_takes_them() {
     let nowhere = with_pictures(&[], &rule("none")).await;
     assert_eq!(nowhere.len(), 2);
     let said = nowhere[0]["content"].as_str().expect("text");
+    assert!(said.starts_with("(image left out) /"), "{said}");
     assert!(said.ends_with("(not attached: this model takes no pictures)"), "{said}");
 }
 
@@ -212,6 +213,8 @@ async fn a_round_has_at_most_twenty_pictures() {
     let answers = told(&server, &upstream, &round).await;
 
     assert!(!answers[19].contains("not attached"), "{answers:?}");
+    assert!(answers[19].starts_with("(image attached) $WORKSPACE/"), "{answers:?}");
+    assert!(answers[20].starts_with("(image left out) $WORKSPACE/"), "{answers:?}");
     assert!(answers[20].contains("(1 of these pictures not attached: at most 20"), "{answers:?}");
     let body = upstream.requests().pop().expect("a request").json();
     let last = body["messages"].as_array().expect("messages").last().expect("a message");

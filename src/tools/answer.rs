@@ -13,6 +13,13 @@ use crate::text;
 /// With [`Truncation::HeadAndTail`], one part in this many is the head.
 const HEAD_SHARE: usize = 2;
 
+/// How a line of the body begins that stands for a picture.
+pub(crate) const IMAGE_ATTACHED: &str = "(image attached)";
+
+/// How it begins if the picture does not go upstream. It has the same length, so that a [`Page`]
+/// still finds its places in the body.
+const IMAGE_LEFT_OUT: &str = "(image left out)";
+
 /// The text of an answer: a body that may be cut, and closing lines that may not.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AnswerText {
@@ -91,6 +98,24 @@ impl AnswerText {
     pub(crate) fn closed_by(mut self, lines: impl IntoIterator<Item = String>) -> Self {
         self.closing.extend(lines);
         self
+    }
+
+    /// Says of all pictures but the first `attached` that they do not go upstream.
+    pub(crate) fn leave_out_images(&mut self, attached: usize) {
+        let mut number = 0;
+        let mut left_out = |text: &str| -> String {
+            let line = |line: &str| {
+                let Some(rest) = line.strip_prefix(IMAGE_ATTACHED) else { return line.to_owned() };
+                number += 1;
+                let mark = if attached < number { IMAGE_LEFT_OUT } else { IMAGE_ATTACHED };
+                format!("{mark}{rest}")
+            };
+            text.split_inclusive('\n').map(line).collect()
+        };
+        self.head = left_out(&self.head);
+        if let Some(gap) = &mut self.gap {
+            gap.tail = left_out(&gap.tail);
+        }
     }
 
     /// Whether it says nothing at all.
@@ -301,6 +326,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn images_that_are_left_out_say_so() {
+        let body = "# 1\n(image attached) a\n(image attached) b\nsee (image attached)\n";
+        let left_out = |attached| {
+            let mut text = AnswerText::from(body);
+            text.leave_out_images(attached);
+            text.to_string()
+        };
+        assert_eq!(left_out(2), body);
+        assert_eq!(left_out(1), body.replace("attached) b", "left out) b"));
+        let none = body.replace("attached) a", "left out) a").replace("attached) b", "left out) b");
+        assert_eq!(left_out(0), none);
+        assert_eq!(left_out(0).len(), body.len());
+    }
 
     fn cut(text: &str, max: usize, truncation: Truncation) -> String {
         let mut answer = AnswerText::from(text).cut_by(truncation);

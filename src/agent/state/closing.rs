@@ -207,6 +207,7 @@ pub(super) fn raw(value: &Value) -> Box<RawValue> {
 fn attached(result: &mut ToolResult, rule: ImageRule, room: &mut usize) -> Vec<RecordedPicture> {
     let mut pictures = std::mem::take(&mut result.pictures);
     if rule == ImageRule::None && !pictures.is_empty() {
+        result.text.leave_out_images(0);
         result.text.close("(not attached: this model takes no pictures)");
         return Vec::new();
     }
@@ -214,6 +215,7 @@ fn attached(result: &mut ToolResult, rule: ImageRule, room: &mut usize) -> Vec<R
     if left_out > 0 {
         pictures.truncate(*room);
         let most = pictures::MAX_OF_A_ROUND;
+        result.text.leave_out_images(*room);
         result.text.close(format!(
             "({left_out} of these pictures not attached: at most {most} go with the answers to one \
              message; ask for the others in the next)"

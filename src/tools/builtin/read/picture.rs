@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::media::Media;
+use crate::tools::answer::IMAGE_ATTACHED;
 use crate::tools::picture::{self, Prepared};
 use crate::tools::tool::{CallContext, Picture, PictureFormat, ToolError, ToolOutput};
 
@@ -23,7 +24,7 @@ fn show(path: &Path, bytes: Bytes, format: PictureFormat) -> Result<ToolOutput, 
     let prepared = picture::prepare(bytes, format).map_err(|error| {
         ToolError::Failed(format!("{name} is a {} picture, but {error}", format.name()))
     })?;
-    let mut text = format!("(image attached) {name}: {}", described(format, &prepared));
+    let mut text = format!("{IMAGE_ATTACHED} {name}: {}", described(format, &prepared));
     let extension = path.extension().map(|extension| extension.to_string_lossy());
     if extension.is_some_and(|extension| !format.is_called(&extension)) {
         text.push_str("\n(the contents decide what it is, not the name)");

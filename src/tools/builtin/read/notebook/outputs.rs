@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use super::{brief, each_piece};
 use crate::json::{self, Object};
 use crate::processes::CommandOutput;
+use crate::tools::answer::IMAGE_ATTACHED;
 use crate::tools::builtin::read::picture::{attached, described};
 use crate::tools::picture;
 use crate::tools::tool::{Picture, PictureFormat};
@@ -53,7 +54,7 @@ impl<'a> Pictures<'a> {
             return format!("(image not attached: one answer has at most {MAX_PICTURES})");
         }
         match self.decoded(cell, data) {
-            Ok(note) => format!("(image attached) {note}"),
+            Ok(note) => format!("{IMAGE_ATTACHED} {note}"),
             Err(reason) => format!("(image not attached: {reason})"),
         }
     }
