@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -295,15 +296,8 @@ impl Watch {
 
     /// Takes what is in the pipe.
     fn hear(&mut self, piece: &mut [u8], limits: Limits) -> Option<CommandEvent> {
-        let mut unread = MAX_UNREAD_BYTES;
-        let mut event = None;
-        while let Some(Ok(count @ 1..)) = self.pipe.as_ref().map(|pipe| pipe.try_read(piece))
-            && count <= unread
-        {
-            unread -= count;
-            event = self.take(&piece[..count], limits).or(event);
-        }
-        event
+        drain(self.pipe.as_ref(), piece, &self.output);
+        self.output.exceeds(limits.output).then_some(CommandEvent::TooMuchOutput)
     }
 
     /// The same for standard error that is kept apart.
@@ -358,8 +352,10 @@ impl Watch {
         }
         // All writers have ended, so their output is in the pipe. A foreign process may
         // hold it open; do not wait for that one.
-        read_rest(self.pipe.as_ref(), &output, piece);
-        read_rest(self.errors_pipe.as_ref(), &errors, piece);
+        for (pipe, output) in [(&self.pipe, &output), (&self.errors_pipe, &errors)] {
+            drain(pipe.as_ref(), piece, output);
+            output.finish();
+        }
         if timeout(DISK_PATIENCE, write_rest(&mut self.writing, &output)).await.is_err() {
             output.give_up_file("the disk does not answer");
         }
@@ -376,16 +372,24 @@ impl Watch {
     }
 }
 
-/// Reads what is in the pipe, and ends the text.
-fn read_rest(pipe: Option<&pipe::Receiver>, output: &CommandOutput, piece: &mut [u8]) {
+/// Takes what is in the pipe now. Asks the kernel: the runtime may not know yet that something
+/// has come.
+fn drain(pipe: Option<&pipe::Receiver>, piece: &mut [u8], output: &CommandOutput) {
     let mut unread = MAX_UNREAD_BYTES;
-    while let Some(Ok(count @ 1..)) = pipe.map(|pipe| pipe.try_read(piece))
-        && count <= unread
+    while let Some(pipe) = pipe
+        && unread > 0
     {
-        output.push(&piece[..count]);
-        unread -= count;
+        let room = unread.min(piece.len());
+        match rustix::io::read(pipe, &mut piece[..room]) {
+            Ok(count @ 1..) => {
+                output.push(&piece[..count]);
+                unread -= count;
+            }
+            Err(Errno::INTR) => {}
+            // It is empty or closed.
+            Ok(0) | Err(_) => return,
+        }
     }
-    output.finish();
 }
 
 /// Writes all that waits for the disk.

@@ -438,6 +438,23 @@ async fn many_commands_at_once_do_not_disturb_each_other() {
     }
 }
 
+/// A look empties the pipe while the command fills it.
+#[tokio::test(flavor = "multi_thread")]
+async fn looks_at_long_output_lose_none_of_it() {
+    let limits = Limits { time: None, output: 64 << 20, ..LIMITS };
+    let command = bash("head -c 32000000 /dev/zero | tr '\\0' x");
+    let mut running = runner().spawn(&command, limits, KeepOutput::Nothing).unwrap();
+    let control = running.control().clone();
+    let mut ended = std::pin::pin!(running.ended());
+    let finished = loop {
+        tokio::select! {
+            finished = &mut ended => break finished.unwrap(),
+            () = control.catch_up() => {}
+        }
+    };
+    assert_eq!(finished.output.so_far().1, 32_000_000);
+}
+
 /// What a command has printed before it opened the gate.
 async fn printed(running: &Running, gate: &Gate) -> String {
     gate.opened().await.closed().await;
