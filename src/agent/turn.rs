@@ -25,7 +25,7 @@ use super::state::{Event, FinishedRound, TurnEffect, TurnStart, TurnState};
 use crate::errors::ApiError;
 use crate::execution::fitting;
 use crate::execution::pipeline::Pipeline;
-use crate::execution::reminders;
+use crate::execution::reminders::{self, Reminder};
 use crate::execution::schedule::Position;
 use crate::hooks::HookOutcome;
 use crate::memory_budget::Reservation;
@@ -142,7 +142,7 @@ struct Driver {
     /// The hooks that are asked whether the turn may end.
     stopping: Option<BoxFuture<'static, HookOutcome>>,
     /// The round that is about to be closed.
-    finishing: Option<BoxFuture<'static, FinishedRound>>,
+    finishing: Option<BoxFuture<'static, (FinishedRound, Option<Reminder>)>>,
     decisions: UnboundedReceiver<Box<Decided>>,
     /// The end of the wait for decisions.
     wait_is_over: Option<Pin<Box<Sleep>>>,
@@ -335,7 +335,7 @@ impl Driver {
     /// it.
     async fn next(&mut self) -> (Vec<Position>, Option<Event>) {
         let Self { source, calls, outbox, time_is_up, stopped, shutdown, commit, .. } = self;
-        let Self { decisions, wait_is_over, records, stopping, finishing, .. } = self;
+        let Self { decisions, wait_is_over, records, stopping, finishing, context, .. } = self;
         outbox.hand_over().await;
         // All chunks of one socket read are processed before anything else; a read is never
         // large.
@@ -348,7 +348,12 @@ impl Driver {
                 event = calls.next() => return event,
                 event = committed(commit) => event,
                 outcome = ended(stopping) => Event::Stopping(outcome),
-                finished = ended(finishing) => Event::RoundFinished(finished),
+                (finished, reminder) = ended(finishing) => {
+                    // It is in the transcript with this event. A turn that is stopped before has
+                    // told nothing.
+                    let reminder = reminder.map(|reminder| reminder.told(&context.session));
+                    Event::RoundFinished(FinishedRound { reminder, ..finished })
+                }
                 error = not_recorded(records) => Event::NotCommitted(error),
                 event = decided(decisions, wait_is_over) => event,
                 () = time_is_up => Event::TimeIsUp,
@@ -386,12 +391,12 @@ async fn finish_round(
     max_body: usize,
     pipeline: Arc<Pipeline>,
     context: CallContext,
-) -> FinishedRound {
+) -> (FinishedRound, Option<Reminder>) {
     for (_, text) in &mut answers {
         fitting::fit(text, max_body, &context.session).await;
     }
     let reminder = reminders::gather(&pipeline.permissions, &context.session).await;
-    FinishedRound { answers, reminder }
+    (FinishedRound { answers, reminder: None }, reminder)
 }
 
 /// Waits for a record that could not be committed. Cancel-safe.

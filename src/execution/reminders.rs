@@ -9,8 +9,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::blocking::FILES;
 use crate::files::outside_changes::{Current, OutsideChanges};
-use crate::files::{Found, Suspect};
+use crate::files::{Found, Observation, Suspect};
 use crate::permissions::{AccessKind, AccessRequest, Judgement, Permissions};
+use crate::tools::tasks::KnownTask;
 use crate::tools::tool::SessionContext;
 
 /// The tool whose rules decide whether the model may see what a file holds.
@@ -20,27 +21,73 @@ const READ: &str = "Read";
 /// time is passed over. What is left is looked at before the next request.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
+/// A text for the model, and what it knows when it has it.
+#[derive(Debug)]
+pub(crate) struct Reminder {
+    text: String,
+    learned: Learned,
+}
+
+/// What the model knows of the session once it was told.
+#[derive(Debug, Default)]
+pub(crate) struct Learned {
+    files: Vec<Observation>,
+    ended: Vec<Arc<KnownTask>>,
+}
+
+impl Reminder {
+    /// Gives up the text: it stands in the transcript now.
+    pub(crate) fn told(self, session: &SessionContext) -> String {
+        self.learned.by(session);
+        self.text
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl Learned {
+    fn by(self, session: &SessionContext) {
+        session.read_state.observed(self.files);
+        self.ended.iter().for_each(|task| task.mark_end_told());
+    }
+}
+
 /// The reminder for the model; `None` if there is nothing to tell.
 pub(crate) async fn gather(
     permissions: &Permissions,
     session: &Arc<SessionContext>,
-) -> Option<String> {
-    let changed = if session.read_state.is_empty() {
-        None
-    } else {
-        changed_files(permissions, session).await
-    };
-    let reminders: Vec<String> = changed.into_iter().chain(ended_tasks(session)).collect();
-    (!reminders.is_empty()).then(|| reminders.join("\n\n"))
+) -> Option<Reminder> {
+    let mut learned = Learned::default();
+    let mut texts = Vec::new();
+    if !session.read_state.is_empty()
+        && let Some(changes) = changed_files(permissions, session).await
+    {
+        let (text, observed) = changes.into_reminder();
+        texts.extend(text);
+        learned.files = observed;
+    }
+    if let Some(tasks) = &session.tasks {
+        let (notices, ended) = session.known_tasks.untold_ends(tasks).into_iter().unzip();
+        let notices: Vec<String> = notices;
+        if !notices.is_empty() {
+            texts.push(format!("<reminder>\n{}\n</reminder>", notices.join("\n")));
+        }
+        learned.ended = ended;
+    }
+    if texts.is_empty() {
+        // Nothing stands in the transcript, so this holds at once.
+        learned.by(session);
+        return None;
+    }
+    Some(Reminder { text: texts.join("\n\n"), learned })
 }
 
-/// Tells of the tasks of which the model does not know yet that they have ended.
-fn ended_tasks(session: &SessionContext) -> Option<String> {
-    let notices = session.known_tasks.take_notices(session.tasks.as_ref()?);
-    (!notices.is_empty()).then(|| format!("<reminder>\n{}\n</reminder>", notices.join("\n")))
-}
-
-async fn changed_files(permissions: &Permissions, session: &Arc<SessionContext>) -> Option<String> {
+async fn changed_files(
+    permissions: &Permissions,
+    session: &Arc<SessionContext>,
+) -> Option<OutsideChanges> {
     let deadline = Instant::now() + MAX_WAIT;
     let context = Arc::clone(session);
     let finding = FILES.run(move || context.read_state.suspects());
@@ -52,7 +99,7 @@ async fn changed_files(permissions: &Permissions, session: &Arc<SessionContext>)
         }
         changes = look(permissions, session, suspect, (changes, deadline)).await;
     }
-    changes.into_reminder()
+    Some(changes)
 }
 
 /// Compares one file with what the model knows, as far as it may see it.
@@ -62,9 +109,8 @@ async fn look(
     suspect: Suspect,
     (mut changes, deadline): (OutsideChanges, Instant),
 ) -> OutsideChanges {
-    let known = &session.read_state;
     if suspect.found == Found::Gone {
-        changes.gone(known, &suspect.path);
+        changes.gone(&suspect);
         return changes;
     }
     let read = AccessRequest::Read(suspect.path.clone());
@@ -75,10 +121,9 @@ async fn look(
         Err(_) => return changes,
     };
     let Some((target, _)) = target else {
-        changes.hidden(known, &suspect);
+        changes.hidden(&suspect);
         return changes;
     };
-    // Only reads: a thread that a file system holds must not say later that something was told.
     let (suspect, has_room) = (Arc::new(suspect), changes.has_room());
     let known_as = Arc::clone(&suspect);
     let read = move || {
@@ -87,9 +132,9 @@ async fn look(
         Ok::<_, io::Error>(if has_room { current.with_diff(&known_as) } else { current })
     };
     match timeout_at(deadline, FILES.run(read)).await {
-        Ok(Ok(Ok(current))) => changes.compared(known, &suspect, current),
+        Ok(Ok(Ok(current))) => changes.compared(&suspect, current),
         // It is a file no longer.
-        Ok(Ok(Err(error))) if is_no_file(&error) => changes.hidden(known, &suspect),
+        Ok(Ok(Err(error))) if is_no_file(&error) => changes.hidden(&suspect),
         // If it changes right now, or is gone, the next look will tell.
         _ => {}
     }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::encoding::Encoding;
 use super::patch;
-use super::read_state::{Content, Fingerprint, Found, MAX_KEPT_BYTES, ReadState, Suspect};
+use super::read_state::{
+    Content, Fingerprint, Found, MAX_KEPT_BYTES, Observation, ReadState, Suspect,
+};
 use crate::text::printable;
 use crate::workspace::{FileVersion, Target};
 
@@ -35,6 +37,7 @@ pub(crate) struct OutsideChanges {
     lines: usize,
     named: Vec<PathBuf>,
     gone: Vec<PathBuf>,
+    observed: Vec<Observation>,
 }
 
 /// A file as it is now.
@@ -102,19 +105,26 @@ impl Current {
 
 impl OutsideChanges {
     /// Adds a file that is no longer there.
-    pub(crate) fn gone(&mut self, known: &ReadState, path: &Path) {
-        if known.was_told(path, Found::Gone) {
-            self.gone.push(path.to_owned());
+    pub(crate) fn gone(&mut self, suspect: &Suspect) {
+        if self.is_news(suspect, Found::Gone) {
+            self.gone.push(suspect.path.clone());
         }
     }
 
     /// Adds a file of which the model may not see more than its name.
-    pub(crate) fn hidden(&mut self, known: &ReadState, suspect: &Suspect) {
+    pub(crate) fn hidden(&mut self, suspect: &Suspect) {
         // The same metadata with a mark say nothing for certain.
-        let is_changed = Found::Version(suspect.known.version) != suspect.found;
-        if is_changed && known.was_told(&suspect.path, suspect.found) {
+        if Found::Version(suspect.known.version) == suspect.found {
+            self.observed.push(suspect.nothing_new());
+        } else if self.is_news(suspect, suspect.found) {
             self.named.push(suspect.path.clone());
         }
+    }
+
+    /// Whether the model is to be told that the file is in this state.
+    fn is_news(&mut self, suspect: &Suspect, found: Found) -> bool {
+        self.observed.push(suspect.told(found));
+        !suspect.is_told(found)
     }
 
     /// Whether a further diff would be shown.
@@ -123,14 +133,14 @@ impl OutsideChanges {
     }
 
     /// Adds a file that was read again. One that still holds what the model knows is no news.
-    pub(crate) fn compared(&mut self, known: &ReadState, suspect: &Suspect, current: Current) {
+    pub(crate) fn compared(&mut self, suspect: &Suspect, current: Current) {
         let Current { fingerprint, content, diff } = current;
         if suspect.known.is_same_content(&fingerprint) {
-            return known.is_unchanged(&suspect.path, fingerprint.version);
+            return self.observed.push(suspect.unchanged(fingerprint.version));
         }
         let found = Found::Version(fingerprint.version);
         let Some(diff) = diff.filter(|_| self.has_room()) else {
-            if known.was_told(&suspect.path, found) {
+            if self.is_news(suspect, found) {
                 self.named.push(suspect.path.clone());
             }
             return;
@@ -138,17 +148,18 @@ impl OutsideChanges {
         let room = MAX_FILE_LINES.min(MAX_LINES - self.lines);
         let (shown, is_whole) = cut(&diff, room);
         if is_whole {
-            known.saw(&suspect.path, fingerprint, content);
-        } else if !known.was_told(&suspect.path, found) {
+            self.observed.push(suspect.shown(fingerprint, content));
+        } else if !self.is_news(suspect, found) {
             return;
         }
         self.lines += shown.lines().count();
         let _ = write!(self.told, "\n\n{}\n{shown}", name_of(&suspect.path));
     }
 
-    /// The reminder; `None` if there is no news.
-    pub(crate) fn into_reminder(self) -> Option<String> {
-        let Self { mut told, named, gone, .. } = self;
+    /// The reminder, `None` if there is no news; and what was observed, for
+    /// [`ReadState::observed`].
+    pub(crate) fn into_reminder(self) -> (Option<String>, Vec<Observation>) {
+        let Self { mut told, named, gone, observed, .. } = self;
         for path in gone.iter().take(MAX_NAMED) {
             let _ = write!(told, "\n\n{}\n[File deleted]", name_of(path));
         }
@@ -163,7 +174,8 @@ impl OutsideChanges {
         if named.len() > MAX_NAMED {
             let _ = write!(told, "\n({} more files)", named.len() - MAX_NAMED);
         }
-        (!told.is_empty()).then(|| format!("{BEGIN}{told}\n{END}"))
+        let reminder = (!told.is_empty()).then(|| format!("{BEGIN}{told}\n{END}"));
+        (reminder, observed)
     }
 }
 

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-pub(crate) use self::changes::{Found, Suspect};
+pub(crate) use self::changes::{Found, Observation, Suspect};
 use super::watcher::Marks;
 use crate::sync;
 use crate::workspace::FileVersion;

@@ -92,8 +92,9 @@ impl Sessions {
         retain_shown(&context.read_state, &assembled.pieces);
         if preface::has_words(&assembled)
             && let Some(reminder) = reminders::gather(&permissions, &context).await
+            && preface::put_in_front(&mut assembled, reminder.text())
         {
-            preface::put_in_front(&mut assembled, &reminder);
+            reminder.told(&context);
         }
         let stored = resolved.row.as_ref().or(resolved.origin.as_ref());
         let prompt = stored.and_then(|row| row.prompt.clone());

@@ -14,10 +14,10 @@ pub(super) fn has_words(assembled: &Assembled) -> bool {
     assembled.user_messages.last().is_some_and(|own| !own.sent.is_empty())
 }
 
-/// Puts the text in front of the user's last words. Nothing happens if there are none.
-pub(super) fn put_in_front(assembled: &mut Assembled, text: &str) {
+/// Puts the text in front of the user's last words. Returns false if there are none.
+pub(super) fn put_in_front(assembled: &mut Assembled, text: &str) -> bool {
     let Some(own) = assembled.user_messages.last_mut().filter(|own| !own.sent.is_empty()) else {
-        return;
+        return false;
     };
     let is_own = |piece: &&mut HistoryPiece| match piece {
         HistoryPiece::Client(message) => message.get() == own.sent,
@@ -28,11 +28,11 @@ pub(super) fn put_in_front(assembled: &mut Assembled, text: &str) {
         Beginning::Ask | Beginning::Continue { .. } => &mut [],
     };
     let mut pieces = assembled.pieces.iter_mut().chain(then).rev();
-    let Some(piece) = pieces.find(is_own) else { return };
-    if let Some(sent) = with_text(&own.sent, text) {
-        *piece = HistoryPiece::Client(json::raw(sent.clone()));
-        own.sent = sent;
-    }
+    let Some(piece) = pieces.find(is_own) else { return false };
+    let Some(sent) = with_text(&own.sent, text) else { return false };
+    *piece = HistoryPiece::Client(json::raw(sent.clone()));
+    own.sent = sent;
+    true
 }
 
 /// The user message with the text in front of its own; `None` if it has no content.

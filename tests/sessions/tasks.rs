@@ -185,7 +185,7 @@ async fn an_end_is_told_again_if_nobody_has_heard_it() {
     let mut talk = Talk { messages, ..Talk::new(&upstream, server.client()) };
     talk.call("ListTasks", json!({})).await;
     let told = upstream.requests().pop().expect("a request").json().to_string();
-    let how = "killed (the server was started anew, or the session was idle)";
+    let how = "killed (the server restarted, or the session had been idle too long)";
     assert!(told.contains(&format!("Background task {id} (echo begun; until")), "{told}");
     assert_eq!(told.matches(how).count(), 1, "{told}");
 }

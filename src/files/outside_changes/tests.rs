@@ -52,18 +52,25 @@ impl Ground {
     }
 
     fn remind(&self) -> Option<String> {
+        let (reminder, observed) = self.look();
+        self.known.observed(observed);
+        reminder
+    }
+
+    fn look(&self) -> (Option<String>, Vec<Observation>) {
         let mut changes = OutsideChanges::default();
         for suspect in self.known.suspects() {
             if suspect.found == Found::Gone {
-                changes.gone(&self.known, &suspect.path);
+                changes.gone(&suspect);
                 continue;
             }
             let target = self.workspace.resolve(&suspect.path).unwrap();
             let current = Current::read(&target).unwrap().with_diff(&suspect);
-            changes.compared(&self.known, &suspect, current);
+            changes.compared(&suspect, current);
         }
         let root = self.directory.path().canonicalize().unwrap();
-        Some(changes.into_reminder()?.replace(root.to_str().unwrap(), "$ROOT"))
+        let (reminder, observed) = changes.into_reminder();
+        (reminder.map(|text| text.replace(root.to_str().unwrap(), "$ROOT")), observed)
     }
 
     fn knows(&self, name: &str) -> Option<bool> {
@@ -95,6 +102,23 @@ fn a_change_is_told_once_and_counts_as_read() {
     </reminder>
     ");
     assert_eq!((ground.remind(), ground.knows("a.txt")), (None, Some(true)));
+}
+
+#[test]
+fn what_nobody_was_told_is_told_the_next_time() {
+    let marks = Arc::new(Watcher::default());
+    let ground = Ground::watched_by(Some(marks));
+    for name in ["changed.txt", "gone.txt"] {
+        ground.change(name, "one\n");
+        ground.read(name);
+    }
+    ground.change("changed.txt", "two\n");
+    fs::remove_file(ground.path("gone.txt")).unwrap();
+    let (reminder, _) = ground.look();
+    assert!(reminder.is_some() && ground.knows("changed.txt") == Some(false));
+    assert_eq!(ground.look().0, reminder);
+    assert_eq!(ground.remind(), reminder);
+    assert_eq!((ground.remind(), ground.knows("changed.txt")), (None, Some(true)));
 }
 
 #[test]

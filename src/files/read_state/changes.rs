@@ -18,6 +18,58 @@ pub(crate) struct Suspect {
     pub(crate) content: Option<Content>,
     /// What is there now.
     pub(crate) found: Found,
+    /// The state that the model was told it has, if that is all that it knows of it.
+    pub(super) told: Option<Found>,
+    /// When this was looked at, on the clock of the marks.
+    since: u64,
+}
+
+/// What a look at a suspect has shown. It holds when the model is told it, and not before: the
+/// turn may end first.
+#[derive(Debug)]
+pub(crate) struct Observation {
+    path: PathBuf,
+    since: u64,
+    what: Observed,
+}
+
+#[derive(Debug)]
+enum Observed {
+    /// The file has the contents that the model knows after all.
+    Unchanged(FileVersion),
+    /// The model knows these contents now.
+    Contents(Fingerprint, Option<Content>),
+    /// The model is told that the file is in another state, and not what it holds.
+    Told(Found),
+    /// Nothing new.
+    Nothing,
+}
+
+impl Suspect {
+    /// Whether the model was told of this state before.
+    pub(crate) fn is_told(&self, found: Found) -> bool {
+        self.told == Some(found)
+    }
+
+    pub(crate) fn unchanged(&self, version: FileVersion) -> Observation {
+        self.observed(Observed::Unchanged(version))
+    }
+
+    pub(crate) fn shown(&self, now: Fingerprint, content: Option<Content>) -> Observation {
+        self.observed(Observed::Contents(now, content))
+    }
+
+    pub(crate) fn told(&self, found: Found) -> Observation {
+        self.observed(Observed::Told(found))
+    }
+
+    pub(crate) fn nothing_new(&self) -> Observation {
+        self.observed(Observed::Nothing)
+    }
+
+    fn observed(&self, what: Observed) -> Observation {
+        Observation { path: self.path.clone(), since: self.since, what }
+    }
 }
 
 /// What is at the path of a known file, as far as its metadata tells.
@@ -53,31 +105,39 @@ impl ReadState {
             let Some(found) = Found::at(&path) else { continue };
             let mut known = self.lock();
             let Some(file) = known.files.get_mut(&path) else { continue };
-            let since = std::mem::replace(&mut file.compared, now);
+            let since = file.compared;
             let is_marked = self.marks.as_ref().is_some_and(|marks| marks.marked(&path, since));
-            if is_marked || !file.is_known_as(found) {
-                let (known, content) = (file.fingerprint, file.content.clone());
-                suspects.push(Suspect { path, known, content, found });
+            if !is_marked && file.is_known_as(found) {
+                file.compared = now;
+                continue;
             }
+            let (known, content, told) = (file.fingerprint, file.content.clone(), file.told);
+            suspects.push(Suspect { path, known, content, found, told, since: now });
         }
         suspects.sort_by(|one, other| one.path.cmp(&other.path));
         suspects
     }
 
-    /// The file has the contents that the model knows after all.
-    pub(crate) fn is_unchanged(&self, path: &Path, version: FileVersion) {
-        if let Some(file) = self.lock().files.get_mut(path) {
-            file.fingerprint.version = version;
-            file.told = None;
-        }
-    }
-
-    /// The model was told that the file is in another state, and not what it holds now. Returns
-    /// whether this was news.
-    pub(crate) fn was_told(&self, path: &Path, found: Found) -> bool {
+    /// The model has been told what was observed.
+    pub(crate) fn observed(&self, observations: Vec<Observation>) {
         let mut known = self.lock();
-        let Some(file) = known.files.get_mut(path) else { return false };
-        file.told.replace(found) != Some(found)
+        for Observation { path, since, what } in observations {
+            let Some(file) = known.files.get_mut(&path) else { continue };
+            file.compared = since;
+            match what {
+                Observed::Unchanged(version) => {
+                    file.fingerprint.version = version;
+                    file.told = None;
+                }
+                Observed::Contents(fingerprint, content) => {
+                    file.shown.clear();
+                    file.found(fingerprint, since);
+                    known.keep(&path, content);
+                }
+                Observed::Told(found) => file.told = Some(found),
+                Observed::Nothing => {}
+            }
+        }
     }
 }
 

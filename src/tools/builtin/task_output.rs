@@ -130,7 +130,7 @@ async fn answer(
     lines.extend(notes);
     if let Some(end) = end {
         lines.extend(end.notes);
-        known.mark_end_told(&task);
+        known.mark_end_told();
     }
     Ok(ToolOutput::text(body.closed_by(lines)).with(structured))
 }

@@ -101,11 +101,10 @@ impl KnownTasks {
         known
     }
 
-    /// A line for each task that has ended and of which the model does not know it. Each end is
-    /// told once.
-    pub(crate) fn take_notices(&self, tasks: &SessionTasks) -> Vec<String> {
+    /// A line for each task that has ended and of which the model does not know it.
+    pub(crate) fn untold_ends(&self, tasks: &SessionTasks) -> Vec<(String, Arc<KnownTask>)> {
         let known = sync::lock(&self.tasks).clone();
-        known.iter().filter_map(|known| known.take_notice(tasks)).collect()
+        known.into_iter().filter_map(|known| Some((known.notice(tasks)?, known))).collect()
     }
 }
 
@@ -130,21 +129,20 @@ impl KnownTask {
         }
     }
 
-    /// Notes that the model is told of the end, if there is one.
-    pub(crate) fn mark_end_told(&self, task: &BackgroundTask) {
-        if !task.is_running() {
-            self.is_end_told.store(true, Ordering::Relaxed);
-        }
+    /// Notes that the model is told of the end.
+    pub(crate) fn mark_end_told(&self) {
+        self.is_end_told.store(true, Ordering::Relaxed);
     }
 
-    fn take_notice(&self, tasks: &SessionTasks) -> Option<String> {
-        let how = match tasks.find(&self.id) {
-            Some(task) => task.end()?.in_words(),
-            None => "killed (the server was started anew, or the session was idle)".to_owned(),
-        };
-        if self.is_end_told.swap(true, Ordering::Relaxed) {
+    /// `None` if it has not ended, or the model was told.
+    fn notice(&self, tasks: &SessionTasks) -> Option<String> {
+        if self.is_end_told.load(Ordering::Relaxed) {
             return None;
         }
+        let how = match tasks.find(&self.id) {
+            Some(task) => task.end()?.in_words(),
+            None => "killed (the server restarted, or the session had been idle too long)".into(),
+        };
         let output = match &self.path {
             Some(path) => format!("; output: {}", path.display()),
             None => String::new(),

@@ -14,7 +14,7 @@ use crate::session_files::SessionDirectories;
 use crate::tools::builtin::list_tasks::ListTasks;
 use crate::tools::builtin::task_output::TaskOutput;
 use crate::tools::builtin::task_stop::TaskStop;
-use crate::tools::tasks::{AllTasks, SessionTasks};
+use crate::tools::tasks::{AllTasks, KnownTask, SessionTasks};
 
 const SCOPE: Scope = Scope::from_bytes([7; 32]);
 
@@ -90,7 +90,12 @@ impl Ground {
 
     fn notices(&self) -> Vec<String> {
         let session = self.fixture.context().session;
-        session.known_tasks.take_notices(&self.tasks()).iter().map(|line| shown(line)).collect()
+        let ends = session.known_tasks.untold_ends(&self.tasks());
+        let tell = |(line, task): &(String, Arc<KnownTask>)| {
+            task.mark_end_told();
+            shown(line)
+        };
+        ends.iter().map(tell).collect()
     }
 
     fn path_of(&self, id: &str) -> PathBuf {
