@@ -7,7 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::locks::Locks;
 pub(crate) use self::read_state::{
-    Fingerprint, Found, MAX_KEPT_BYTES, Observation, ReadState, RoundDigest, ShownLines, Suspect,
+    Content, Fingerprint, Found, MAX_KEPT_BYTES, Observation, ReadState, RoundDigest, ShownLines,
+    Suspect,
 };
 use self::settings_guard::SettingsGuard;
 use crate::workspace::{ContentState, FileVersion, ReplaceError, Target, TempFiles};

@@ -10,9 +10,10 @@ mod directories;
 mod quota;
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, OFlags, unlinkat};
 use uuid::Uuid;
@@ -42,6 +43,10 @@ pub(crate) struct SessionFiles {
     max_bytes: u64,
     /// The names of files that are being written. They are never removed to make room.
     growing: Mutex<Vec<String>>,
+    /// Held while the disk is asked for room, by threads that may wait for it.
+    making_room: Mutex<()>,
+    /// Held while a text is kept: the same one may come twice at once.
+    keeping: Mutex<()>,
 }
 
 /// A new file of a session. It counts as being written until this is dropped.
@@ -63,7 +68,8 @@ pub(crate) fn unique_stem(kind: &str) -> String {
 
 impl SessionFiles {
     fn new(state_dir: PathBuf, session: SessionId, max_bytes: u64) -> Self {
-        Self { state_dir, session, max_bytes, growing: Mutex::default() }
+        let (growing, making_room, keeping) = Default::default();
+        Self { state_dir, session, max_bytes, growing, making_room, keeping }
     }
 
     /// Makes the file `stem.txt`, which only we may read. First removes the oldest files that
@@ -72,22 +78,39 @@ impl SessionFiles {
     pub(crate) fn create(self: &Arc<Self>, stem: &str, expected: u64) -> io::Result<SessionFile> {
         let name = format!("{stem}{SUFFIX}");
         if !is_file_name(&name) {
-            return Err(io::Error::other("no name of a session's file"));
+            return Err(io::Error::other("not a valid name for a file of a session"));
         }
         let directory = open_outputs(&self.state_dir, &self.session, true)?;
-        let mut growing = sync::lock(&self.growing);
+        let making_room = sync::lock(&self.making_room);
+        let growing = sync::lock(&self.growing).clone();
         quota::make_room(&directory, self.max_bytes.saturating_sub(expected), &growing)?;
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
         let file = open_in(&directory, &name, flags)?;
-        growing.push(name.clone());
-        drop(growing);
+        sync::lock(&self.growing).push(name.clone());
+        drop(making_room);
         let path = self.path_of(stem);
         Ok(SessionFile { file, path, name, files: Arc::clone(self) })
     }
 
-    /// `tools.spill_bytes`.
-    pub(crate) fn max_bytes(&self) -> u64 {
-        self.max_bytes
+    /// Keeps a text in the file `stem.txt`, whose name is made of what it holds. One that is
+    /// there stays, and counts as written now. Reads the disk.
+    pub(crate) fn keep(self: &Arc<Self>, stem: &str, text: &str) -> io::Result<PathBuf> {
+        if self.max_bytes < text.len() as u64 {
+            return Err(io::Error::other("it is longer than tools.spill_bytes"));
+        }
+        let _keeping = sync::lock(&self.keeping);
+        let path = self.path_of(stem);
+        if let Ok((directory, file)) = self.locate(&path) {
+            if file.metadata()?.len() == text.len() as u64 {
+                file.set_modified(SystemTime::now())?;
+                return Ok(path);
+            }
+            // A server was killed while it wrote it.
+            unlinkat(&directory, format!("{stem}{SUFFIX}"), AtFlags::empty())?;
+        }
+        let mut created = self.create(stem, text.len() as u64)?;
+        created.file.write_all(text.as_bytes()).inspect_err(|_| created.remove())?;
+        Ok(path)
     }
 
     /// Where the file `stem.txt` is.
@@ -116,8 +139,8 @@ impl SessionFiles {
     pub(crate) fn locate(&self, path: &Path) -> io::Result<(File, File)> {
         let gone = || {
             let text = format!(
-                "{} is no longer kept, or never was: of what is kept here, the oldest is removed \
-                 when there is more than tools.spill_bytes",
+                "{} is no longer kept, or never was: the oldest of the files here is removed when \
+                 they have more than tools.spill_bytes together",
                 path.display()
             );
             io::Error::new(io::ErrorKind::NotFound, text)
@@ -135,7 +158,9 @@ impl SessionFiles {
             let text = format!("{} is not the file that the server wrote", path.display());
             io::Error::other(text)
         };
-        expect_ours(&file).ok_or_else(replaced)?;
+        if !is_ours(&file) {
+            return Err(replaced());
+        }
         Ok((directory, file))
     }
 
@@ -170,13 +195,14 @@ fn is_file_name(name: &str) -> bool {
 }
 
 /// Only a regular file with one name that nobody else may read can be one that we wrote.
-fn expect_ours(file: &File) -> Option<()> {
+fn is_ours(file: &File) -> bool {
     use std::os::unix::fs::MetadataExt as _;
 
-    let metadata = file.metadata().ok()?;
-    let ownership = Ownership::from_metadata(&metadata);
-    ownership.expect_ours().and_then(|()| ownership.refuse_other_readers("")).ok()?;
-    (metadata.is_file() && metadata.nlink() <= 1).then_some(())
+    file.metadata().is_ok_and(|metadata| {
+        let ownership = Ownership::from_metadata(&metadata);
+        let is_private = ownership.expect_ours().and_then(|()| ownership.refuse_other_readers(""));
+        is_private.is_ok() && metadata.is_file() && metadata.nlink() <= 1
+    })
 }
 
 #[cfg(test)]

@@ -146,3 +146,39 @@ fn directories_of_unknown_sessions_are_removed() {
     left.sort();
     assert_eq!(left, ["notes", known.as_str()]);
 }
+
+#[test]
+fn a_text_is_kept_once_and_whole() {
+    let state_dir = tempfile::tempdir().unwrap();
+    let files = session_files(state_dir.path(), 100);
+    let path = files.keep("one", &"x".repeat(40)).unwrap();
+    files.keep("two", &"y".repeat(40)).unwrap();
+    for (stem, age) in [("one", 100), ("two", 50)] {
+        let file = files.open(&files.path_of(stem)).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+    }
+    assert_eq!(files.keep("one", &"x".repeat(40)).unwrap(), path, "it needs no more room");
+    assert!(files.open(&files.path_of("two")).is_ok());
+    files.keep("three", &"z".repeat(40)).unwrap();
+    assert!(files.open(&files.path_of("two")).is_err(), "kept longest ago");
+
+    // What a killed server has left is written anew.
+    fs::write(&path, "xx").unwrap();
+    assert_eq!(files.keep("one", &"x".repeat(40)).unwrap(), path);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "x".repeat(40));
+    let too_long = files.keep("four", &"x".repeat(101)).unwrap_err();
+    assert_eq!(too_long.to_string(), "it is longer than tools.spill_bytes");
+}
+
+#[test]
+fn the_same_text_can_be_kept_by_many_at_once() {
+    let state_dir = tempfile::tempdir().unwrap();
+    let files = session_files(state_dir.path(), 100 << 20);
+    let text = "x".repeat(4 << 20);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| files.keep("same", &text).unwrap());
+        }
+    });
+    assert_eq!(fs::metadata(files.path_of("same")).unwrap().len(), 4 << 20);
+}

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use tokio::time::timeout;
 
 use crate::blocking::{DECODING, FILES};
-use crate::files::{Fingerprint, MAX_KEPT_BYTES};
+use crate::files::{Content, Fingerprint, MAX_KEPT_BYTES};
 use crate::tools::tool::{CallContext, PictureFormat, ToolError};
 use crate::workspace::{FileVersion, Target};
 
@@ -40,6 +40,14 @@ pub(super) struct Media {
     version: FileVersion,
     pub(super) path: PathBuf,
     real_path: PathBuf,
+}
+
+/// What a file holds, for the read state.
+#[derive(Debug)]
+pub(super) struct Contents {
+    real_path: PathBuf,
+    fingerprint: Fingerprint,
+    kept: Option<Content>,
 }
 
 impl Kind {
@@ -84,33 +92,43 @@ impl Media {
         let slot = DECODING.enter().await.map_err(ToolError::failed)?;
         let Self { kind, file, version, path, real_path } = self;
         let name = path.display().to_string();
-        let session = Arc::clone(&context.session);
         let read = move || {
             let bytes = read_whole(&file, version)?;
             // Of what is no text no difference is ever shown.
             let is_kept = kind == Kind::Notebook && bytes.len() <= MAX_KEPT_BYTES;
-            let kept = is_kept.then(|| bytes.to_vec().into());
+            let kept = is_kept.then(|| Arc::from(&bytes[..]));
             let fingerprint = Fingerprint::from_bytes(version, &bytes);
-            session.read_state.saw(&real_path, fingerprint, kept);
-            Ok(bytes)
+            Ok((bytes, Contents { real_path, fingerprint, kept }))
         };
-        let bytes = in_time(&name, FILES.run(read)).await?.map_err(ToolError::failed)?;
-        let bytes = bytes.map_err(|error: io::Error| could_not_read(&name, &error))?;
-        let done = slot.spawn(move || work(&path, bytes)).await;
-        done.unwrap_or_else(|error| panic::resume_unwind(error.into_panic()))
+        let read = in_time(&name, FILES.run(read)).await?.map_err(ToolError::failed)?;
+        let (bytes, contents) = read.map_err(|error: io::Error| could_not_read(&name, &error))?;
+        let done = match slot.spawn(move || work(&path, bytes)).await {
+            Ok(done) => done?,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => panic::resume_unwind(panic),
+                Err(_) => return Err(ToolError::Cancelled),
+            },
+        };
+        contents.seen(context).await?;
+        Ok(done)
     }
 
-    /// The open file. Its contents will be read by another process.
-    pub(super) async fn into_file(
-        self,
-        context: &CallContext,
-    ) -> Result<(File, PathBuf), ToolError> {
+    /// The open file, whose contents will be read by another process.
+    pub(super) fn into_file(self) -> (File, PathBuf, Contents) {
         // Its hash is not known, so that the identity of the file decides whether it is the same.
         let fingerprint = Fingerprint { version: self.version, hash: None };
-        let (session, real_path) = (Arc::clone(&context.session), self.real_path);
-        let see = move || session.read_state.saw(&real_path, fingerprint, None);
-        FILES.run(see).await.map_err(ToolError::failed)?;
-        Ok((self.file, self.path))
+        let contents = Contents { real_path: self.real_path, fingerprint, kept: None };
+        (self.file, self.path, contents)
+    }
+}
+
+impl Contents {
+    /// Records that the answer shows some of it. It does not before there is one.
+    pub(super) async fn seen(self, context: &CallContext) -> Result<(), ToolError> {
+        let session = Arc::clone(&context.session);
+        let Self { real_path, fingerprint, kept } = self;
+        let see = move || session.read_state.saw(&real_path, fingerprint, kept);
+        FILES.run(see).await.map_err(ToolError::failed)
     }
 }
 

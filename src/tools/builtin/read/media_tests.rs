@@ -222,6 +222,21 @@ async fn t33_a_notebook_of_any_depth_or_size_is_bounded() {
 }
 
 #[tokio::test]
+async fn what_could_not_be_read_is_not_known() {
+    let files: &[(&str, &[u8])] = &[
+        ("a.ipynb", b"{\"\xff\":"),
+        ("cut.png", &file!("picture.png")[..40]),
+        ("broken.pdf", file!("broken.pdf")),
+    ];
+    let workspace = workspace(files);
+    for (name, _) in files {
+        let answer = workspace.call(reader(), json!({ "file_path": name })).await;
+        assert!(answer.starts_with("Error: "), "{answer}");
+        assert!(!workspace.context().session.read_state.has_seen(&workspace.path(name)), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_too_long_for_memory_is_refused() {
     let workspace =
         workspace(&[("a.ipynb", b"{"), ("a.png", file!("picture.png")), ("a.pdf", b"%PDF-1.4")]);

@@ -45,7 +45,7 @@ pub(super) async fn read(
         )));
     }
     let range = pages.map(range).transpose()?;
-    let (file, path) = media.into_file(context).await?;
+    let (file, path, contents) = media.into_file();
     let size = file.metadata().map_err(|error| could_not_read(&shown(&path), &error))?.len();
     if size > MAX_FILE_BYTES {
         let limit = MAX_FILE_BYTES / 1_000_000;
@@ -61,7 +61,9 @@ pub(super) async fn read(
         return Err(ToolError::Cancelled);
     }
     let document = Document { path, range, reports: reports(&answer.output), end: answer.end };
-    document.output(context.max_chars.unwrap_or(render::MAX_CHARS))
+    let output = document.output(context.max_chars.unwrap_or(render::MAX_CHARS))?;
+    contents.seen(context).await?;
+    Ok(output)
 }
 
 fn range(pages: &str) -> Result<Range, ToolError> {
