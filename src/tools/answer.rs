@@ -20,6 +20,9 @@ pub(crate) const IMAGE_ATTACHED: &str = "(image attached)";
 /// still finds its places in the body.
 const IMAGE_LEFT_OUT: &str = "(image left out)";
 
+/// Of a limit, at least one part in this many is the body's.
+const MIN_SHARE: usize = 8;
+
 /// The text of an answer: a body that may be cut, and closing lines that may not.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AnswerText {
@@ -175,11 +178,15 @@ impl AnswerText {
             None => (0, kept, String::new()),
         };
         let room = max_chars.saturating_sub(note(chars + all, &kept).chars().count() + 2);
+        // The note may name a long path.
+        let room = room.max(max_chars / MIN_SHARE);
         let (head, tail) = match self.truncation {
-            // The page counts whole lines.
-            Truncation::Head if self.page.is_some() => {
-                (whole_lines(&self.head, room), String::new())
-            }
+            // The page counts lines. Without a part of the first one the model would never get
+            // further.
+            Truncation::Head if self.page.is_some() => match whole_lines(&self.head, room) {
+                "" => (text::first_chars(&self.head, room), String::new()),
+                whole => (whole, String::new()),
+            },
             Truncation::Head | Truncation::Lines => (head(&self.head, room), String::new()),
             Truncation::HeadAndTail => {
                 let of_head = room / HEAD_SHARE;
@@ -393,8 +400,8 @@ mod tests {
     #[test]
     fn cuts_inside_a_line_where_there_is_no_border_or_it_is_far() {
         let long = "é".repeat(100);
-        let expected = format!("éé\n{}", note_on(98));
-        assert_eq!(cut(&long, room(3), Truncation::Head), expected);
+        let expected = format!("{}\n{}", "é".repeat(10), note_on(90));
+        assert_eq!(cut(&long, room(11), Truncation::Head), expected);
         let far = format!("a\n{long}");
         let expected = format!("a\néééééé\n{}", note_on(94));
         assert_eq!(cut(&far, room(9), Truncation::Head), expected);
@@ -408,6 +415,23 @@ mod tests {
         answer.close("a note");
         answer.fit(room(14), Kept::Nowhere);
         assert!(answer.to_string().ends_with("(2 of 40 lines)\na note"), "{answer}");
+    }
+
+    #[test]
+    fn however_small_the_limit_something_is_shown() {
+        let path: std::path::PathBuf = "/a".repeat(500).into();
+        let text = format!("{}\nsecond", "x".repeat(900));
+        for (truncation, is_paged) in
+            [(Truncation::Head, false), (Truncation::Head, true), (Truncation::HeadAndTail, false)]
+        {
+            let mut answer = AnswerText::from(text.as_str()).cut_by(truncation);
+            if is_paged {
+                answer = answer.on_page(Counted(2));
+            }
+            answer.fit(200, Kept::At(path.clone()));
+            let shown = answer.to_string();
+            assert!(shown.starts_with("xxxxxxxxxx") && !shown.contains("(0 of 2"), "{shown}");
+        }
     }
 
     #[test]

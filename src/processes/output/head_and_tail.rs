@@ -103,7 +103,7 @@ impl HeadAndTail {
         if self.fits(most) {
             return ShownText { head: self.head.clone(), left_out: 0, tail: String::new() };
         }
-        let each = most.saturating_sub(NOTE_ROOM) / 2;
+        let each = most.saturating_sub(NOTE_ROOM).max(most / 4) / 2;
         let head = text::whole_lines_of_head(text::first_chars(&self.head, each));
         let tail = text::whole_lines_of_tail(text::last_chars(&self.tail, each));
         let left_out = self.characters - head.chars().count() - tail.chars().count();
