@@ -25,8 +25,9 @@ pub(crate) struct KnownTask {
     id: String,
     label: String,
     path: Option<PathBuf>,
-    /// Locked while the output is read, which may take as long as the disk does.
-    pub(super) looked: Mutex<Looked>,
+    looked: Mutex<Looked>,
+    /// Held while the output is read, which may take as long as the disk does.
+    looking: Mutex<()>,
     is_end_told: AtomicBool,
 }
 
@@ -68,6 +69,7 @@ impl KnownTasks {
                 label: task.label,
                 path: task.path,
                 looked: Mutex::new(task.looked),
+                looking: Mutex::default(),
                 is_end_told: AtomicBool::new(task.is_end_told),
             })
         });
@@ -115,6 +117,7 @@ impl KnownTask {
             label: task.label(),
             path: task.path.clone(),
             looked: Mutex::new(looked),
+            looking: Mutex::default(),
             is_end_told: AtomicBool::new(false),
         }
     }
@@ -127,6 +130,16 @@ impl KnownTask {
             looked: sync::lock(&self.looked).clone(),
             is_end_told: self.is_end_told.load(Ordering::Relaxed),
         }
+    }
+
+    /// Looks at the output, one look after the other. `look` returns what it has seen beyond what
+    /// was seen before.
+    pub(super) fn look<T>(&self, look: impl FnOnce(Looked) -> (T, Looked)) -> T {
+        let _looking = sync::lock(&self.looking);
+        let before = sync::lock(&self.looked).clone();
+        let (seen, looked) = look(before);
+        *sync::lock(&self.looked) = looked;
+        seen
     }
 
     /// Notes that the model is told of the end.

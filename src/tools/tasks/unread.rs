@@ -9,10 +9,10 @@ use std::sync::Arc;
 use encoding_rs::UTF_8;
 use regex::Regex;
 
+use super::known::Looked;
 use super::{BackgroundTask, KnownTask};
 use crate::processes::{HeadAndTail, Unread};
 use crate::session_files::SessionFiles;
-use crate::sync;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
@@ -43,11 +43,19 @@ impl BackgroundTask {
         filter: Option<&Regex>,
         most: usize,
     ) -> NewOutput {
-        let mut looked = sync::lock(&known.looked);
-        let unread = self.control.output().since(looked.at);
+        known.look(|before| self.read_since(before, files, filter, most))
+    }
+
+    fn read_since(
+        &self,
+        before: Looked,
+        files: &SessionFiles,
+        filter: Option<&Regex>,
+        most: usize,
+    ) -> (NewOutput, Looked) {
+        let unread = self.control.output().since(before.at);
         let mut notes = Vec::new();
-        let shown = std::mem::take(&mut looked.unfinished);
-        let mut new = Collector::new(most, filter, shown);
+        let mut new = Collector::new(most, filter, before.unfinished);
         if let Some(file) = &unread.file {
             notes.extend(self.changed(file, unread.in_file.end));
         }
@@ -64,11 +72,9 @@ impl BackgroundTask {
         }
         new.push(&unread.rest);
         new.push(&unread.unfinished);
-        looked.at = unread.end;
-        if filter.is_none() {
-            looked.unfinished = unread.unfinished;
-        }
-        NewOutput { text: new.finish(), notes }
+        let unfinished = if filter.is_none() { unread.unfinished } else { String::new() };
+        let looked = Looked { at: unread.end, unfinished };
+        (NewOutput { text: new.finish(), notes }, looked)
     }
 
     /// Returns how many bytes were there.
