@@ -201,6 +201,8 @@ fn cut(diff: &[String], room: usize) -> (String, bool) {
     let mut is_whole = diff.len() <= room;
     let mut lines: Vec<String> = Vec::new();
     for line in diff.iter().take(room) {
+        // A file's text must not pass for the end of the reminder either.
+        let line = &line.replace(END, "< /reminder>");
         let shown = crate::text::prefix(line, MAX_LINE_BYTES);
         let is_cut = shown.len() < line.len();
         is_whole &= !is_cut;

@@ -1,5 +1,6 @@
 //! Computes the unified diff of a change, and shortens it for the model.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -45,12 +46,26 @@ pub(crate) fn between(old: &[u8], new: &[u8]) -> Option<Vec<Hunk>> {
     Some(groups.iter().filter_map(|operations| Hunk::from_operations(&diff, operations)).collect())
 }
 
+fn without_end(line: &str) -> &str {
+    line.trim_end_matches(['\r', '\n'])
+}
+
 impl Hunk {
     fn from_operations(diff: &TextDiff<'_, '_, str>, operations: &[DiffOp]) -> Option<Self> {
         let (first, last) = (operations.first()?, operations.last()?);
         let old = first.old_range().start..last.old_range().end;
         let new = first.new_range().start..last.new_range().end;
         let changes = operations.iter().flat_map(|operation| diff.iter_changes(operation));
+        let (mut deleted, mut inserted) = (HashSet::new(), HashSet::new());
+        for change in operations.iter().flat_map(|operation| diff.iter_changes(operation)) {
+            match change.tag() {
+                ChangeTag::Delete => deleted.insert(without_end(change.value())),
+                ChangeTag::Insert => inserted.insert(without_end(change.value())),
+                ChangeTag::Equal => false,
+            };
+        }
+        // Otherwise a change of line ends would look like none.
+        let shows_ends = !deleted.is_disjoint(&inserted);
         let mut lines = Vec::new();
         for change in changes {
             let sign = match change.tag() {
@@ -58,7 +73,10 @@ impl Hunk {
                 ChangeTag::Delete => '-',
                 ChangeTag::Insert => '+',
             };
-            lines.push(format!("{sign}{}", change.value().trim_end_matches(['\r', '\n'])));
+            let text = without_end(change.value());
+            let has_return = change.value().len() > text.len() + 1;
+            let end = if shows_ends && has_return { "\u{240d}" } else { "" };
+            lines.push(format!("{sign}{text}{end}"));
             if !change.value().ends_with('\n') {
                 lines.push("\\ No newline at end of file".to_owned());
             }
@@ -139,6 +157,18 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
+
+    #[test]
+    fn a_change_of_line_ends_can_be_seen() {
+        let lines = |old: &[u8], new: &[u8]| lines_of(&between(old, new).unwrap()).join("\n");
+        assert_eq!(
+            lines(b"a\r\nb\r\n", b"a\nb\n"),
+            "@@ -1,2 +1,2 @@\n-a\u{240d}\n-b\u{240d}\n+a\n+b"
+        );
+        assert_eq!(lines(b"a\n", b"a\r\n"), "@@ -1,1 +1,1 @@\n-a\n+a\u{240d}");
+        // Where the lines differ anyway, the ends do not matter.
+        assert_eq!(lines(b"a\r\n", b"b\r\n"), "@@ -1,1 +1,1 @@\n-a\n+b");
+    }
 
     #[test]
     fn shows_what_changed_and_three_lines_around() {

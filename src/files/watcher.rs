@@ -20,7 +20,7 @@ use crate::sync;
 const MAX_DIRECTORIES: usize = 1024;
 
 /// Names of one directory that are marked at once. A build writes more; then all of them are.
-const MAX_NAMES: usize = 1024;
+const MAX_NAMES: usize = 128;
 
 /// Marks files that may have changed.
 pub(crate) trait Marks: fmt::Debug + Send + Sync {
@@ -89,18 +89,18 @@ impl Marks for Watcher {
             // It may be gone already.
             _ = watcher.unwatch(&oldest);
         }
+        // Before the first event can come.
+        let known = Directory { used, ..Directory::default() };
+        sync::lock(&self.marked.directories).insert(directory.to_owned(), known);
         match watcher.watch(directory, RecursiveMode::NonRecursive) {
-            Ok(()) => {
-                let known = Directory { used, ..Directory::default() };
-                sync::lock(&self.marked.directories).insert(directory.to_owned(), known);
-            }
+            Ok(()) => {}
             Err(error) if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) => {
                 tracing::info!("no more directories can be watched: {error}");
                 *system = System::Exhausted;
                 sync::lock(&self.marked.directories).clear();
             }
             // It is gone, or cannot be watched.
-            Err(_) => {}
+            Err(_) => _ = sync::lock(&self.marked.directories).remove(directory),
         }
     }
 

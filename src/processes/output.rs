@@ -140,7 +140,7 @@ impl CommandOutput {
         self.lock().file.piece_written(written);
     }
 
-    pub(super) fn give_up_file(&self, fault: &str) {
+    pub(crate) fn give_up_file(&self, fault: &str) {
         self.lock().file.give_up(fault.to_owned());
     }
 

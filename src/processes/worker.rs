@@ -28,6 +28,9 @@ const COMMAND: &str = "__worker";
 /// How long a worker may take. A document of a hundred megabytes takes some seconds.
 const MAX_TIME: Duration = Duration::from_secs(30);
 
+/// How long the end of a worker that was killed is waited for.
+const MAX_END: Duration = Duration::from_secs(1);
+
 /// The most bytes of an answer that are taken.
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
 
@@ -91,8 +94,8 @@ impl Workers {
             },
             () = cancelled.cancelled() => WorkerEnd::Cancelled,
         };
-        // It may still run. This waits until it is gone.
-        _ = child.kill().await;
+        // It may still run. One that a file system holds is left to the runtime.
+        _ = timeout(MAX_END, child.kill()).await;
         if output.len() > MAX_OUTPUT_BYTES {
             return Ok(Answer { output, end: WorkerEnd::TooMuchOutput });
         }

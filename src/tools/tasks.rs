@@ -97,13 +97,12 @@ pub(crate) struct TaskPlace {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoPlace {
     #[error(
-        "{} background tasks run, the most that there may be: {}. Wait for one to end, or end one \
-         with TaskStop",
-        .0.len(),
-        .0.join(", ")
+        "a session has at most {max_running} background tasks at once; running: {}. Wait for one to \
+         end, or end one with TaskStop",
+        .running.join(", ")
     )]
-    Taken(Vec<String>),
-    #[error("the session has ended")]
+    Taken { max_running: usize, running: Vec<String> },
+    #[error("the session has ended, or its client key was revoked")]
     Over,
 }
 
@@ -127,7 +126,8 @@ impl SessionTasks {
         let running: Vec<_> = state.tasks.iter().filter(|task| task.is_running()).collect();
         if self.max_running <= running.len() + state.reserved {
             let named = |task: &&Arc<BackgroundTask>| format!("{} ({})", task.id, task.label());
-            return Err(NoPlace::Taken(running.iter().map(named).collect()));
+            let (max_running, running) = (self.max_running, running.iter().map(named).collect());
+            return Err(NoPlace::Taken { max_running, running });
         }
         state.reserved += 1;
         Ok(TaskPlace { tasks: Arc::clone(self) })

@@ -3,18 +3,17 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, openat, statat};
 use rustix::io::Errno;
 
 use super::directory::Directory;
 use super::handles::{
     READ, duplicate, expect_regular, not_regular, open_directory, open_entry, regular,
 };
-use super::identity::FileId;
 
 /// A file or directory beneath a root. It is resolved once, and need not exist yet.
 #[derive(Debug)]
@@ -129,15 +128,14 @@ impl Target {
         regular(openat(&directory, name, READ, Mode::empty())?)
     }
 
-    /// The same, but only the file that was resolved, and so judged: another one that has taken
-    /// its name since may be one that nobody may see.
+    /// Opens the file that was resolved, and so judged, even if another one has taken its name
+    /// since: that one may be one that nobody may see.
     pub(crate) fn open_resolved_file(&self) -> io::Result<File> {
-        let (judged, file) = (FileId::from_metadata(&self.metadata()?), self.open_file()?);
-        if FileId::from_metadata(&file.metadata()?) == judged {
-            Ok(file)
-        } else {
-            Err(io::Error::other("another file has taken its place just now; call again"))
-        }
+        let handle = self.handle()?;
+        expect_regular(FileType::from_raw_mode(fstat(handle)?.st_mode))?;
+        // The kernel's name of what the handle stands for is a link.
+        let itself = format!("/proc/self/fd/{}", handle.as_raw_fd());
+        Ok(File::from(open(itself, READ - OFlags::NOFOLLOW, Mode::empty())?))
     }
 
     /// Opens the resolved directory for walking.

@@ -175,6 +175,19 @@ fn opens_regular_files_only_and_waits_for_nobody() {
 }
 
 #[test]
+fn the_judged_file_is_opened_whatever_has_its_name() {
+    let ground = Ground::new();
+    let target = ground.target("ws/a.txt");
+    fs::rename(ground.path("ws/sub/b.txt"), ground.path("ws/a.txt")).unwrap();
+    let read = |target: &Target| io::read_to_string(target.open_resolved_file().unwrap()).unwrap();
+    assert_eq!(read(&target), "ws/a.txt");
+    assert_eq!(read(&ground.target("ws/a.txt")), "ws/sub/b.txt");
+    let fault = |path| ground.target(path).open_resolved_file().unwrap_err();
+    assert_eq!(fault("ws/gone").kind(), io::ErrorKind::NotFound);
+    assert_eq!(fault("ws/sub").to_string(), "not a regular file but a directory");
+}
+
+#[test]
 fn a_link_swapped_in_after_resolving_is_not_followed() {
     let ground = Ground::new();
     let (file, directory) = (ground.target("ws/sub/b.txt"), ground.target("ws/sub"));

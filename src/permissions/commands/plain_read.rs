@@ -21,8 +21,32 @@ fn prints(part: &Part) -> bool {
     let words: Option<Vec<&str>> = part.words.iter().map(Word::literal).collect();
     match words.as_deref() {
         Some(["sed", "-n", script, _]) => prints_lines(script),
-        Some([name, ..]) => PRINTERS.contains(name),
-        Some([]) | None => false,
+        Some([name, rest @ ..]) if PRINTERS.contains(name) => {
+            let options = rest.iter().take_while(|word| **word != "--");
+            let mut options = options.filter_map(|word| word.strip_prefix('-'));
+            options.all(|option| shows_lines(name, option))
+        }
+        _ => false,
+    }
+}
+
+/// Whether the program prints lines of a file with this option, given without its `-`. Many
+/// options of grep print something else.
+fn shows_lines(name: &str, option: &str) -> bool {
+    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    match name {
+        "cat" => option.bytes().all(|letter| b"nbsvetAET".contains(&letter)),
+        "head" | "tail" => {
+            let lines = option.strip_prefix("-lines=").or(option.strip_prefix('n'));
+            let lines = lines.unwrap_or(option);
+            number(lines.strip_prefix(['+', '-']).unwrap_or(lines))
+        }
+        "grep" => {
+            let letters = option.trim_start_matches(|c| "niEFGPwxoHhs".contains(c));
+            letters.is_empty()
+                || letters.strip_prefix(['A', 'B', 'C', 'm', 'e']).is_some_and(number)
+        }
+        _ => false,
     }
 }
 
@@ -47,7 +71,13 @@ mod tests {
             "cat a.txt",
             "head -n 5 'a b.txt'",
             "tail -5 a.txt",
+            "tail -n +5 a.txt",
+            "head --lines=5 a.txt",
+            "cat -n a.txt",
+            "cat -- -a.txt",
             "grep -n fn src/main.rs",
+            "grep -niE -A3 'fn|struct' src/main.rs",
+            "grep -C 2 -e fn src/main.rs",
             "sed -n '3,9p' a.txt",
             "sed -n 4p a.txt",
             "sed -n '3,$p' a.txt",
@@ -74,6 +104,13 @@ mod tests {
             "! cat a.txt",
             "sudo cat a.txt",
             "wc a.txt",
+            "grep -c fn src/main.rs",
+            "grep -nl fn src/main.rs",
+            "grep -q fn src/main.rs",
+            "grep --count fn src/main.rs",
+            "head -c 1 a.txt",
+            "tail -f a.txt",
+            "cat --help a.txt",
             "",
         ] {
             assert!(!reads(line), "{line}");

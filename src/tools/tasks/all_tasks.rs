@@ -85,7 +85,9 @@ impl AllTasks {
         loop {
             sleep(pause).await;
             for tasks in self.take_idle(idle) {
-                tracing::info!(session = %tasks.session, "an idle session's background tasks end");
+                if tasks.all().iter().any(|task| task.is_running()) {
+                    tracing::info!(session = %tasks.session, "an idle session's tasks end");
+                }
                 end(&tasks).await;
             }
         }

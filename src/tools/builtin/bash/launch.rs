@@ -92,6 +92,9 @@ impl Launch<'_> {
         let control = running.control().clone();
         if path.is_some() {
             control.keep_output();
+        } else {
+            // A file that could be made later would be nobody's.
+            control.output().give_up_file("none could be made");
         }
         let (output, seen) = control.output().so_far();
         let notes = std::mem::take(&mut self.notes);

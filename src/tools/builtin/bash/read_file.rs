@@ -2,12 +2,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use crate::blocking::FILES;
 use crate::files::outside_changes::Current;
 use crate::permissions::OpenedCommand;
 use crate::tools::tool::SessionContext;
 use crate::workspace::{FileVersion, Target, Workspace};
+
+/// A look at the file holds up the command, or its answer, no longer.
+const MAX_LOOK: Duration = Duration::from_millis(500);
 
 /// A file that a command is about to show.
 #[derive(Debug)]
@@ -21,7 +27,8 @@ impl ReadFile {
     pub(super) async fn begin(permitted: &OpenedCommand) -> Option<Self> {
         let path = permitted.plainly_read()?.to_owned();
         let workspace = Arc::clone(&permitted.workspace);
-        FILES.run(move || Self::find(&workspace, &path)).await.ok()?
+        let finding = FILES.run(move || Self::find(&workspace, &path));
+        timeout(MAX_LOOK, finding).await.ok()?.ok()?
     }
 
     fn find(workspace: &Workspace, path: &Path) -> Option<Self> {
@@ -40,6 +47,6 @@ impl ReadFile {
             }
         };
         // Without it, the model has to read the file with Read.
-        _ = FILES.run(see).await;
+        _ = timeout(MAX_LOOK, FILES.run(see)).await;
     }
 }

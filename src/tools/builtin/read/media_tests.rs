@@ -202,6 +202,14 @@ async fn t33_outputs_without_end_are_cut() {
 }
 
 #[tokio::test]
+async fn t33_pictures_that_cannot_be_shown_count_as_well() {
+    let broken = r#"{"output_type": "display_data", "data": {"image/png": "iVBORw0KGgo="}}"#;
+    let text = shown(&code(&vec![broken; 25].join(","))).await;
+    let refused = text.matches("(image not attached: one answer has at most 20)").count();
+    assert_eq!(refused, 5, "{text}");
+}
+
+#[tokio::test]
 async fn t33_a_notebook_of_any_depth_or_size_is_bounded() {
     let deep = "[".repeat(10_000) + &"]".repeat(10_000);
     let cell = format!(r#"{{"cell_type": "code", "source": {deep}, "outputs": {deep}}}"#);

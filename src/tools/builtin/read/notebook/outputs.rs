@@ -29,11 +29,13 @@ const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp
 pub(super) struct Pictures<'a> {
     notebook: &'a str,
     list: Vec<Picture>,
+    /// Those that cannot be shown take their time as well.
+    attempts: usize,
 }
 
 impl<'a> Pictures<'a> {
     pub(super) fn of(notebook: &'a str) -> Self {
-        Self { notebook, list: Vec::new() }
+        Self { notebook, list: Vec::new(), attempts: 0 }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -50,9 +52,10 @@ impl<'a> Pictures<'a> {
 
     /// Attaches a picture of a cell, and says what became of it.
     fn attach(&mut self, cell: usize, data: &RawValue) -> String {
-        if self.list.len() == MAX_PICTURES {
+        if self.attempts == MAX_PICTURES {
             return format!("(image not attached: one answer has at most {MAX_PICTURES})");
         }
+        self.attempts += 1;
         match self.decoded(cell, data) {
             Ok(note) => format!("{IMAGE_ATTACHED} {note}"),
             Err(reason) => format!("(image not attached: {reason})"),
@@ -67,7 +70,7 @@ impl<'a> Pictures<'a> {
         });
         let bytes = STANDARD.decode(text).map_err(|_| "its data is not base64".to_owned())?;
         let format = PictureFormat::recognise(&bytes)
-            .ok_or_else(|| "its data is no picture that can be read".to_owned())?;
+            .ok_or_else(|| "its data is not a picture in a supported format".to_owned())?;
         let prepared = picture::prepare(bytes.into(), format).map_err(|error| error.to_string())?;
         let note = described(format, &prepared);
         self.list.push(attached(format!("{}, cell {cell}", self.notebook), prepared));
