@@ -16,8 +16,8 @@ pub(super) struct Found {
 }
 
 /// Finds the one place in `content` that equals `old` except for indentation. `None` if there
-/// is no such place, if there are several, if the indentations do not map one to one, or if
-/// the new text would grow too large. Line ends in `content` must be folded.
+/// is no such place, if there are several, if the indentations do not map one to one or do not
+/// tell how the new text is to be indented, or if it would grow too large. Line ends in `content` must be folded.
 pub(super) fn find(content: &[u8], old: &str, new: &str) -> Option<Found> {
     let ends_line = old.ends_with('\n');
     let wanted: Vec<&str> = old.strip_suffix('\n').unwrap_or(old).split('\n').collect();
@@ -101,7 +101,7 @@ impl<'a> Indents<'a> {
             if index > 0 {
                 whole.push('\n');
             }
-            self.apply(line, &mut whole);
+            self.apply(line, &mut whole)?;
             if whole.len() > MAX_EDITED_BYTES {
                 return None;
             }
@@ -109,17 +109,24 @@ impl<'a> Indents<'a> {
         Some(whole)
     }
 
-    fn apply(&self, line: &str, whole: &mut String) {
-        let mine = &line[..indent(line.as_bytes())];
-        // A line deeper than all matched lines keeps its additional indentation.
-        let known = self.0.iter().find(|(known, _)| mine.starts_with(known));
-        match known.filter(|_| !line.trim().is_empty()) {
-            Some((known, theirs)) => {
-                whole.push_str(theirs);
-                whole.push_str(&line[known.len()..]);
-            }
-            None => whole.push_str(line),
+    /// `None` if no matched line tells how the line is to be indented.
+    fn apply(&self, line: &str, whole: &mut String) -> Option<()> {
+        if line.trim().is_empty() {
+            whole.push_str(line);
+            return Some(());
         }
+        let (mine, text) = line.split_at(indent(line.as_bytes()));
+        // A line deeper than all matched lines keeps its additional indentation.
+        if let Some((known, theirs)) = self.0.iter().find(|(known, _)| mine.starts_with(known)) {
+            whole.push_str(theirs);
+            whole.push_str(&mine[known.len()..]);
+        } else {
+            // One less deep is as much less deep in the file.
+            let (known, theirs) = self.0.last()?;
+            whole.push_str(theirs.strip_suffix(known.strip_prefix(mine)?)?);
+        }
+        whole.push_str(text);
+        Some(())
     }
 }
 
@@ -151,7 +158,27 @@ mod tests {
     fn an_indentation_of_any_depth_is_taken_in_one_pass() {
         let deep = format!("{}b", " ".repeat(1 << 19));
         check("\ta\n", ("    a", &deep), Some(("\ta", &format!("\t{}", &deep[4..]))));
-        check("\ta\n", ("\t\ta", &deep), Some(("\ta", &deep)));
+        check("\ta\n", ("\t\ta", &deep), None);
+    }
+
+    #[test]
+    fn a_line_less_deep_than_the_matched_ones_moves_with_them() {
+        let new = "            return 1\n\n        def g(self):\n            return 2";
+        let expected = "        return 1\n\n    def g(self):\n        return 2";
+        check(
+            "        return 1\n",
+            ("            return 1", new),
+            Some(("        return 1", expected)),
+        );
+        let new = "        foo()\n    else:\n        bar()";
+        check(
+            "    foo()\n",
+            ("        foo()", new),
+            Some(("    foo()", "    foo()\nelse:\n    bar()")),
+        );
+        // As far to the left as that there is nothing.
+        check("    foo()\n", ("        foo()", "        foo()\nend"), None);
+        check("\tfoo()\n", ("        foo()", "        foo()\n    end"), None);
     }
 
     #[test]
