@@ -215,7 +215,10 @@ async fn a_round_has_at_most_twenty_pictures() {
     assert!(!answers[19].contains("not attached"), "{answers:?}");
     assert!(answers[19].starts_with("(image attached) $WORKSPACE/"), "{answers:?}");
     assert!(answers[20].starts_with("(image left out) $WORKSPACE/"), "{answers:?}");
-    assert!(answers[20].contains("(1 of these pictures not attached: at most 20"), "{answers:?}");
+    assert!(
+        answers[20].contains("(1 of these pictures not attached: one message takes at most 20"),
+        "{answers:?}"
+    );
     let body = upstream.requests().pop().expect("a request").json();
     let last = body["messages"].as_array().expect("messages").last().expect("a message");
     assert_eq!(types_of(last).len(), 40);

@@ -53,8 +53,8 @@ impl Repeats {
             return answer;
         }
         format!(
-            "{answer}\n\n(This is the same call with the same result for the {}. time in a row. \
-             Try something else.)",
+            "{answer}\n\n(This call has now returned the same result {} times in a row. Try something \
+             else.)",
             self.times
         )
     }
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(note(2, "{}"), "same");
         assert_eq!(note(2, "{}"), "same");
         assert!(note(3, "{}").contains("something else"));
-        assert!(note(4, "{}").contains("4. time"));
+        assert!(note(4, "{}").contains("4 times"));
         assert_eq!(note(5, r#"{"a":1}"#), "same");
         assert_eq!(note(6, "{}"), "same");
     }

@@ -26,8 +26,8 @@ const MAX_NAMED: usize = 50;
 /// The most bytes that are read of a file to compare it, as many as are hashed when it is shown.
 const MAX_COMPARED_BYTES: u64 = 16 << 20;
 
-const BEGIN: &str = "<reminder>\nFiles that you have read were changed, and not by your Write, \
-                     Edit or NotebookEdit:";
+const BEGIN: &str = "<reminder>\nFiles that you have read were changed by something other than your \
+                     Write, Edit or NotebookEdit:";
 const END: &str = "</reminder>";
 
 /// What the model is told of changed files.
@@ -169,7 +169,8 @@ impl OutsideChanges {
         if !named.is_empty() {
             let names: Vec<_> = named.iter().take(MAX_NAMED).map(|path| name_of(path)).collect();
             let names = names.join("\n");
-            let _ = write!(told, "\n\nChanged, and not shown here. Read before you edit:\n{names}");
+            let also = if told.is_empty() { "Changed" } else { "Also changed" };
+            let _ = write!(told, "\n\n{also}; read them again before you edit them:\n{names}");
         }
         if named.len() > MAX_NAMED {
             let _ = write!(told, "\n({} more files)", named.len() - MAX_NAMED);

@@ -62,6 +62,6 @@ pub(crate) enum RunError {
     Confinement(String),
     #[error("the command holds a NUL character; a program cannot be given one")]
     Nul,
-    #[error("the process that looks after commands could not be started: {0}")]
+    #[error("the command supervisor could not be started: {0}")]
     Supervisor(io::Error),
 }

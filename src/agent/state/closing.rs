@@ -217,8 +217,8 @@ fn attached(result: &mut ToolResult, rule: ImageRule, room: &mut usize) -> Vec<R
         let most = pictures::MAX_OF_A_ROUND;
         result.text.leave_out_images(*room);
         result.text.close(format!(
-            "({left_out} of these pictures not attached: at most {most} go with the answers to one \
-             message; ask for the others in the next)"
+            "({left_out} of these pictures not attached: one message takes at most {most}; read \
+             them in your next message)"
         ));
     }
     *room -= pictures.len();

@@ -91,7 +91,7 @@ fn a_change_is_told_once_and_counts_as_read() {
     ground.change("new.txt", "not known");
     assert_snapshot!(ground.remind().unwrap(), @r"
     <reminder>
-    Files that you have read were changed, and not by your Write, Edit or NotebookEdit:
+    Files that you have read were changed by something other than your Write, Edit or NotebookEdit:
 
     $ROOT/a.txt
     @@ -1,3 +1,3 @@
@@ -182,7 +182,7 @@ fn of_many_files_the_first_are_shown_and_the_others_named() {
     let lines = reminder.lines().count();
     assert!(lines < 900, "{lines}");
     assert!(reminder.contains("$ROOT/000.txt\n@@"), "{reminder}");
-    assert!(reminder.contains("Changed, and not shown here. Read before you edit:"), "{reminder}");
+    assert!(reminder.contains("hanged; read them again before you edit them:"), "{reminder}");
     assert!(reminder.contains("more files)\n</reminder>"), "{reminder}");
     assert_eq!((ground.knows("000.txt"), ground.knows("499.txt")), (Some(true), Some(false)));
     assert_eq!(ground.remind(), None);
@@ -198,7 +198,10 @@ fn what_is_not_text_or_not_kept_is_named() {
     fs::write(ground.path("binary"), [0, 1, 2]).unwrap();
     ground.change("big.txt", &"long\n".repeat(MAX_KEPT_BYTES));
     let reminder = ground.remind().unwrap();
-    assert!(reminder.contains("edit:\n$ROOT/big.txt\n$ROOT/binary\n</reminder>"), "{reminder}");
+    assert!(
+        reminder.contains("before you edit them:\n$ROOT/big.txt\n$ROOT/binary\n</reminder>"),
+        "{reminder}"
+    );
 }
 
 #[test]

@@ -83,11 +83,12 @@ pub(crate) struct BashInput {
     command: String,
     /// What the command does, in five to ten words, for whoever watches.
     description: Option<String>,
-    /// Milliseconds to wait for the command. Give it to what takes minutes.
+    /// Milliseconds to wait for the command. Set it for commands that take minutes.
     timeout: Option<u64>,
     /// Starts the command as a background task and answers at once, with its id and the file of
     /// its output. You are told when it ends. A command that runs longer than its timeout
-    /// becomes such a task by itself, unless it only sleeps or runs git.
+    /// becomes such a task by itself, unless it begins with `sleep`, runs git or cannot be
+    /// parsed.
     run_in_background: Option<bool>,
     /// Runs the command outside of the sandbox. A person is asked each time, so use it only
     /// for what has failed because of the sandbox itself.

@@ -75,7 +75,7 @@ impl Tool for TaskOutput {
     ) -> Result<ToolOutput, ToolError> {
         let filter = input.filter.as_deref().filter(|filter| !filter.is_empty());
         let filter = filter.map(Regex::new).transpose().map_err(|error| {
-            ToolError::InvalidInput(format!("`filter` is no regular expression: {error}"))
+            ToolError::InvalidInput(format!("`filter` is not a valid regular expression: {error}"))
         })?;
         let task = context.task(&input.task_id)?;
         if input.block != Some(false) {

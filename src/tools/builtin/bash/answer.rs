@@ -146,8 +146,8 @@ pub(super) fn unprotected(changed: &[PathBuf]) -> Option<String> {
 
 /// Says that rules with wildcards may deny more than the sandbox has held.
 pub(super) fn cut_short(confined: &Confined) -> Option<String> {
-    let note = "(there are more files here than the sandbox looks through for what \
-        permissions.deny names by wildcards)";
+    let note = "(there are too many files here to hold every wildcard of permissions.deny \
+        in the sandbox)";
     confined.is_cut.then(|| note.to_owned())
 }
 
@@ -211,9 +211,9 @@ fn how_it_ended(time: Duration, finished: &Finished) -> Option<String> {
         (EndCause::ItsOwn, Some(Exit::Signal(signal))) => {
             Some(format!("Killed by signal {}", signal_name(signal)))
         }
-        (EndCause::ItsOwn, None) => Some(
-            "The command ended the process that looks after it, and was ended itself".to_owned(),
-        ),
+        (EndCause::ItsOwn, None) => {
+            Some("The command killed its supervisor and was ended".to_owned())
+        }
     }
 }
 
@@ -224,11 +224,11 @@ fn leftovers(count: usize, has_tasks: bool) -> Option<String> {
         _ => (format!("{count} processes"), "were"),
     };
     let instead = if has_tasks {
-        "for what is to go on, set run_in_background"
+        "use run_in_background for what must keep running"
     } else {
-        "nothing can go on in the background"
+        "nothing can keep running in the background here"
     };
-    Some(format!("({what} that the command had left running {were} ended with it: {instead})"))
+    Some(format!("({what} that the command left running {were} ended; {instead})"))
 }
 
 fn signal_name(signal: i32) -> String {

@@ -135,7 +135,7 @@ async fn p2_what_is_left_running_is_ended_and_counted() {
 
     assert_snapshot!(answer(&fixture, "sleep 1000 & setsid sleep 1000 & echo started").await, @r"
     started
-    (2 processes that the command had left running were ended with it: for what is to go on, set run_in_background)
+    (2 processes that the command left running were ended; use run_in_background for what must keep running)
     ");
 }
 

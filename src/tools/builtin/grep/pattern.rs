@@ -33,7 +33,7 @@ pub(super) fn compile(input: &GrepInput) -> Result<RegexMatcher, ToolError> {
     builder.build(&input.pattern).map_err(|error| {
         let reason = error.to_string();
         ToolError::InvalidInput(format!(
-            "the pattern is no regular expression: {}{}",
+            "the pattern is not a valid regular expression: {}{}",
             text::prefix(reason.trim_end(), MAX_REASON),
             hint(&input.pattern, &reason)
         ))

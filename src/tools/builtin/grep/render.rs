@@ -52,7 +52,9 @@ pub(super) fn answer(
         text.close(format!("No matches found{scope}"));
     } else if query.offset >= known {
         let offset = query.offset;
-        text.close(format!("(offset {offset} is past the end: there are {known} results)"));
+        text.close(format!(
+            "(offset {offset} is past the end of the results, of which there are {known})"
+        ));
     }
     ToolOutput::text(text.closed_by(bounds.notes())).with(json!({
         "mode": mode_name(query.mode),

@@ -294,7 +294,7 @@ async fn pages_through_long_answers() {
     a:300:x300
     b:1:x
     ");
-    assert_snapshot!(call(301, Some(2)).await, @"(offset 301 is past the end: there are 301 results)");
+    assert_snapshot!(call(301, Some(2)).await, @"(offset 301 is past the end of the results, of which there are 301)");
     assert_eq!(call(0, Some(0)).await.lines().count(), 301);
     let files = json!({"pattern": "x", "head_limit": 1});
     assert_snapshot!(workspace.call(grep(), files).await.lines().last().unwrap(), @"(1 more file: set offset to 1 to go on, or narrow the search)");
@@ -346,35 +346,35 @@ async fn explains_what_it_cannot_search_for() {
     let workspace = tree();
     let call = async |arguments: Value| workspace.call(grep(), arguments).await;
     assert_snapshot!(call(json!({"pattern": "interface{}"})).await, @r"
-    Error: invalid input: the pattern is no regular expression: regex parse error:
+    Error: invalid input: the pattern is not a valid regular expression: regex parse error:
         (?:interface{})
                      ^
     error: repetition quantifier expects a valid decimal
     To match a brace literally, put a backslash before it: `\{`.
     ");
     assert_snapshot!(call(json!({"pattern": "a{,"})).await, @r"
-    Error: invalid input: the pattern is no regular expression: regex parse error:
+    Error: invalid input: the pattern is not a valid regular expression: regex parse error:
         (?:a{,)
              ^
     error: repetition quantifier expects a valid decimal
     To match a brace literally, put a backslash before it: `\{`.
     ");
     assert_snapshot!(call(json!({"pattern": "("})).await, @r"
-    Error: invalid input: the pattern is no regular expression: regex parse error:
+    Error: invalid input: the pattern is not a valid regular expression: regex parse error:
         (?:()
         ^
     error: unclosed group
     ");
     assert_snapshot!(call(json!({"pattern": "a\nb"})).await, @r#"
-    Error: invalid input: the pattern is no regular expression: the literal "\n" is not allowed in a regex
+    Error: invalid input: the pattern is not a valid regular expression: the literal "\n" is not allowed in a regex
     To match across lines, set multiline to true.
     "#);
     assert_snapshot!(call(json!({"pattern": "(a{1000}){1000}"})).await, @r"
-    Error: invalid input: the pattern is no regular expression: compiled regex exceeds size limit of 10485760
+    Error: invalid input: the pattern is not a valid regular expression: compiled regex exceeds size limit of 10485760
     Use smaller repetitions.
     ");
     assert_snapshot!(call(json!({"pattern": r"\p{L}{1000}"})).await, @r"
-    Error: invalid input: the pattern is no regular expression: compiled regex exceeds size limit of 10485760
+    Error: invalid input: the pattern is not a valid regular expression: compiled regex exceeds size limit of 10485760
     Use smaller repetitions.
     ");
     assert_snapshot!(call(json!({"pattern": "a", "type": "rusty"})).await, @"Error: invalid input: type: unrecognized file type: rusty; closest: rust, rst, ruby");

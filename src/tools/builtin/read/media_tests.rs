@@ -348,7 +348,7 @@ mod pdf {
         assert_eq!(answer, "Error: $WORKSPACE/a.pdf could not be read: it took too long");
         let workers = Workers::new(std::path::Path::new("/bin/false"));
         let answer = workspace.call(Read::new(workers), json!({ "file_path": "a.pdf" })).await;
-        let fault = "its reader broke down, or ran out of memory";
+        let fault = "its reader crashed or ran out of memory";
         assert_eq!(answer, format!("Error: $WORKSPACE/a.pdf could not be read: {fault}"));
         workspace.context().cancelled.cancel();
         let answer = workspace.call(reader(), json!({ "file_path": "a.pdf" })).await;

@@ -186,7 +186,7 @@ impl Document {
             WorkerEnd::InOrder => "its reader told nothing",
             WorkerEnd::TimedOut => "it took too long",
             WorkerEnd::TooMuchOutput => "it has too much text",
-            WorkerEnd::BrokeDown => "its reader broke down, or ran out of memory",
+            WorkerEnd::BrokeDown => "its reader crashed or ran out of memory",
             WorkerEnd::Cancelled => "it was interrupted",
         }
     }

@@ -203,7 +203,10 @@ async fn a_filter_shows_the_lines_that_match_and_the_others_count_as_seen() {
     ");
     let arguments = json!({ "task_id": id, "block": false, "filter": "(" });
     let refused = ground.look_with(arguments).await;
-    assert!(refused.starts_with("Error: invalid input: `filter` is no regular"), "{refused}");
+    assert!(
+        refused.starts_with("Error: invalid input: `filter` is not a valid regular"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
