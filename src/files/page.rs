@@ -14,6 +14,9 @@ const BUDGET_BYTES: usize = 256 << 10;
 /// Lines are counted and contents hashed up to this offset, even beyond the page.
 const COUNTED_BYTES: u64 = 16 << 20;
 
+/// How far the end of a line is sought, beyond which lines are data.
+const LONGEST_LINE_BYTES: u64 = 64 << 20;
+
 /// A page must end within this many bytes. A slow disk reads them in some seconds.
 const SEARCHED_BYTES: u64 = 1 << 30;
 
@@ -140,7 +143,11 @@ impl Scan {
     }
 
     fn is_enough(&self) -> bool {
-        self.is_full && self.fed >= COUNTED_BYTES
+        // Where the last line of the page has not ended, it may be the last of the file.
+        let is_in_page = self.ended + 1 < self.wanted.first.saturating_add(self.lines);
+        let most = if is_in_page { LONGEST_LINE_BYTES } else { COUNTED_BYTES };
+        // One byte more tells whether the file ends here.
+        self.is_full && self.fed > most
     }
 
     fn feed(&mut self, chunk: &[u8]) {
@@ -245,6 +252,18 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&page.bytes), String::from_utf8_lossy(expected));
         assert_eq!(page.total, Total::Exactly(total));
         assert_eq!(page.hash, Some(blake3::hash(content)));
+    }
+
+    #[test]
+    fn counts_exactly_up_to_its_limit_and_in_long_lines() {
+        let counted = usize::try_from(COUNTED_BYTES).unwrap();
+        let short = b"1234567\n".repeat(counted / 8);
+        let total = |content: &[u8]| page(content, 1, 2).total;
+        assert_eq!(total(&short), Total::Exactly(COUNTED_BYTES / 8));
+        assert!(matches!(total(&[&short[..], &short].concat()), Total::MoreThan(_)));
+        let long = b"x".repeat(counted + (4 << 20));
+        assert_eq!(total(&long), Total::Exactly(1));
+        assert_eq!(total(&[&long[..], b"\nlast"].concat()), Total::MoreThan(1));
     }
 
     #[test]

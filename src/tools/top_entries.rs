@@ -15,6 +15,8 @@ pub(crate) struct TopEntries<K> {
     /// The smallest key that was dropped. Entries from here on are not taken any more, or the
     /// list would have a gap.
     cutoff: Option<K>,
+    /// The key of an entry that is not whole. Nothing is taken behind it.
+    cut: Option<K>,
 }
 
 /// Text that ends with a newline.
@@ -24,14 +26,18 @@ struct Entry {
     lines: usize,
 }
 
-impl<K: Ord> TopEntries<K> {
+impl<K: Ord + Clone> TopEntries<K> {
     pub(crate) fn new(lines_wanted: usize) -> Self {
-        Self { entries: BTreeMap::new(), lines_wanted, lines: 0, bytes: 0, cutoff: None }
+        let (entries, cutoff, cut) = (BTreeMap::new(), None, None);
+        Self { entries, lines_wanted, lines: 0, bytes: 0, cutoff, cut }
     }
 
     /// Whether an entry with this key would be dropped at once.
     pub(crate) fn is_closed_to(&self, key: &K) -> bool {
         if self.cutoff.as_ref().is_some_and(|cutoff| key >= cutoff) {
+            return true;
+        }
+        if self.cut.as_ref().is_some_and(|cut| key > cut) {
             return true;
         }
         let is_full = self.lines >= self.lines_wanted || self.bytes > MAX_BYTES;
@@ -50,14 +56,28 @@ impl<K: Ord> TopEntries<K> {
         self.forget_the_end();
     }
 
+    /// Inserts the beginning of an entry that was too long.
+    pub(crate) fn insert_cut(&mut self, key: K, text: Vec<u8>) {
+        if self.is_closed_to(&key) {
+            return;
+        }
+        self.insert(key.clone(), text);
+        while let Some((last, _)) = self.entries.last_key_value()
+            && *last > key
+        {
+            self.pop_last();
+        }
+        self.cut = Some(key);
+    }
+
     /// The number of lines held. It may exceed the number wanted.
     pub(crate) fn lines(&self) -> usize {
         self.lines
     }
 
-    /// Whether entries were dropped because of their size.
+    /// Whether entries were dropped, or cut, because of their size.
     pub(crate) fn overflowed(&self) -> bool {
-        self.cutoff.is_some() && self.lines < self.lines_wanted
+        (self.cutoff.is_some() || self.cut.is_some()) && self.lines < self.lines_wanted
     }
 
     /// The texts in the order of their keys.
@@ -76,11 +96,15 @@ impl<K: Ord> TopEntries<K> {
             if !is_spare && (self.bytes <= MAX_BYTES || self.entries.len() == 1) {
                 return;
             }
-            let Some((key, entry)) = self.entries.pop_last() else { return };
-            self.lines -= entry.lines;
-            self.bytes -= entry.text.len();
-            self.cutoff = Some(key);
+            self.cutoff = self.pop_last();
         }
+    }
+
+    fn pop_last(&mut self) -> Option<K> {
+        let (key, entry) = self.entries.pop_last()?;
+        self.lines -= entry.lines;
+        self.bytes -= entry.text.len();
+        Some(key)
     }
 }
 

@@ -19,11 +19,17 @@ pub(super) struct Found {
     pub(super) files: u64,
     /// Matching lines in all files. Counted in mode `count` only.
     pub(super) matches: u64,
+    /// Lines before the page that were counted and not kept.
+    pub(super) skipped: usize,
+    /// Whether the call names a file. Its lines are known in their order, so that every offset
+    /// can be reached.
+    pub(super) is_of_one_file: bool,
 }
 
 impl Found {
     pub(super) fn nothing(query: &Query) -> Self {
-        Self { page: TopEntries::new(query.lines_wanted()), files: 0, matches: 0 }
+        let page = TopEntries::new(query.lines_wanted());
+        Self { page, files: 0, matches: 0, skipped: 0, is_of_one_file: false }
     }
 
     /// Adds the result of one file.

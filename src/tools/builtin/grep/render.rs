@@ -12,6 +12,9 @@ use crate::tools::answer::{AnswerText, Page};
 use crate::tools::tool::ToolOutput;
 use crate::tools::walk::Bounds;
 
+/// Of a search in many files, only so many bytes of results are kept until all are sorted.
+const TOO_MANY: &str = "(more results follow, too many to page through: narrow the search)";
+
 /// Separates groups of lines that are not adjacent, also across files.
 const GROUP_SEPARATOR: &str = "--";
 
@@ -23,12 +26,12 @@ pub(super) fn answer(
     bounds: &Bounds,
     duration: Duration,
 ) -> ToolOutput {
-    let Found { page, files, matches } = found;
-    let known = page.lines();
+    let Found { page, files, matches, skipped, is_of_one_file } = found;
+    let known = page.lines() + skipped;
     let overflowed = page.overflowed();
     let limit = query.limit.unwrap_or(usize::MAX);
     let ShownPage { lines, separators, files: shown_files } =
-        ShownPage::of(query, page.into_entries(), limit);
+        ShownPage::of(query, page.into_entries(), (query.offset - skipped, limit));
     let filenames: Vec<String> = shown_files.iter().map(|path| name(path)).collect();
     // Once a page of lines is full, no further file is searched. So the others are not known.
     let num_files = match query.mode {
@@ -43,6 +46,7 @@ pub(super) fn answer(
         separators,
         lines: lines.len(),
         has_more: more,
+        reachable: if is_of_one_file { usize::MAX } else { known },
         files,
         matches,
     };
@@ -50,7 +54,7 @@ pub(super) fn answer(
     if known == 0 {
         let scope = if bounds.has_searched_all() { "" } else { " in what was searched" };
         text.close(format!("No matches found{scope}"));
-    } else if query.offset >= known {
+    } else if query.offset >= known && !overflowed {
         let offset = query.offset;
         text.close(format!(
             "(offset {offset} is past the end of the results, of which there are {known})"
@@ -79,6 +83,8 @@ struct Results {
     lines: usize,
     /// Whether results come after the last one.
     has_more: bool,
+    /// The results that an offset can reach.
+    reachable: usize,
     files: u64,
     matches: u64,
 }
@@ -94,7 +100,8 @@ impl Page for Results {
             closing.push(format!("({} in all, in {} {files})", self.matches, self.files));
         }
         if self.has_more || lines < self.lines {
-            closing.push(self.continuation(end));
+            let is_reachable = end < self.reachable;
+            closing.push(if is_reachable { self.continuation(end) } else { TOO_MANY.to_owned() });
         }
         closing
     }
@@ -124,9 +131,13 @@ struct ShownPage {
 }
 
 impl ShownPage {
-    fn of(query: &Query, entries: impl Iterator<Item = (Key, Vec<u8>)>, limit: usize) -> Self {
+    /// Leaves out the first `skip` lines, and takes the next `left`.
+    fn of(
+        query: &Query,
+        entries: impl Iterator<Item = (Key, Vec<u8>)>,
+        (mut skip, mut left): (usize, usize),
+    ) -> Self {
         let mut page = Self::default();
-        let (mut skip, mut left) = (query.offset, limit);
         for ((_, file), text) in entries {
             let text = text.strip_suffix(b"\n").unwrap_or(&text);
             let all = text.split(|byte| *byte == b'\n').count();

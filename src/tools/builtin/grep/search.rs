@@ -226,11 +226,8 @@ impl<'a> Worker<'a> {
             // Most files have no match, and then nobody asks for the path to show.
             OutputMode::Content => {
                 let shown = self.call.paths.shown(relative);
-                self.lines(reader, &shown, real_path).map(|text| {
-                    if !text.is_empty() {
-                        self.add((None, relative.to_owned()), text, 0);
-                    }
-                })
+                self.lines(reader, &shown, real_path)
+                    .map(|lines| self.add_lines(relative.to_owned(), lines))
             }
             OutputMode::Count | OutputMode::FilesWithMatches => self
                 .number(&mut reader)
@@ -246,8 +243,13 @@ impl<'a> Worker<'a> {
         reader: Interruptible<'_>,
         shown: &str,
         real_path: &Path,
-    ) -> io::Result<Vec<u8>> {
-        let mut out = FirstLines::new(self.call.query.lines_wanted());
+    ) -> io::Result<FirstLines> {
+        let query = &self.call.query;
+        let mut out = match &self.call.what {
+            // Which lines are on the page is known at once.
+            What::File(_) => FirstLines::new(query.offset, query.lines_wanted() - query.offset),
+            What::Tree(_) => FirstLines::new(0, query.lines_wanted()),
+        };
         let mut printer = self.lines.build_no_color(&mut out);
         let sink = printer.sink_with_path(&self.matcher, shown);
         let outcome = self.searcher.search_reader(&self.matcher, reader, sink);
@@ -257,9 +259,9 @@ impl<'a> Worker<'a> {
             Err(error) if !out.is_full => {
                 // The results before the line that failed are valid.
                 self.note(&error, real_path);
-                Ok(out.into_whole_lines())
+                Ok(out)
             }
-            _ => Ok(out.into_whole_lines()),
+            _ => Ok(out),
         }
     }
 
@@ -310,6 +312,19 @@ impl<'a> Worker<'a> {
         let reason =
             if is_too_large { self.call.query.too_large().to_owned() } else { reason(error) };
         self.call.bounds.not_searched(path, &reason);
+    }
+
+    fn add_lines(&self, path: PathBuf, lines: FirstLines) {
+        let mut found = self.call.found();
+        // A tree skips nothing, and a file that is named is the only one.
+        found.skipped = lines.skipped;
+        found.is_of_one_file = matches!(self.call.what, What::File(_));
+        let (is_cut, text) = (lines.is_cut(), lines.into_whole_lines());
+        if is_cut {
+            found.page.insert_cut((None, path), text);
+        } else if !text.is_empty() {
+            found.add((None, path), text, 0);
+        }
     }
 
     fn add(&self, key: Key, text: Vec<u8>, matches: u64) {
@@ -396,13 +411,21 @@ impl Read for Interruptible<'_> {
 /// Collects lines. When there are enough, it fails, which ends the search.
 struct FirstLines {
     text: Vec<u8>,
+    /// Lines that are still to be left out at the beginning.
+    to_skip: usize,
+    skipped: usize,
     lines_left: usize,
     is_full: bool,
 }
 
 impl FirstLines {
-    fn new(lines: usize) -> Self {
-        Self { text: Vec::new(), lines_left: lines, is_full: false }
+    fn new(to_skip: usize, lines: usize) -> Self {
+        Self { text: Vec::new(), to_skip, skipped: 0, lines_left: lines, is_full: false }
+    }
+
+    /// Whether there were lines that it had no room for, though they are wanted.
+    fn is_cut(&self) -> bool {
+        self.is_full && self.lines_left > 0
     }
 
     fn into_whole_lines(mut self) -> Vec<u8> {
@@ -419,9 +442,16 @@ impl Write for FirstLines {
         if self.is_full {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+        let mut kept = bytes;
+        while self.to_skip > 0 {
+            let Some(end) = memchr::memchr(b'\n', kept) else { return Ok(bytes.len()) };
+            kept = &kept[end + 1..];
+            self.to_skip -= 1;
+            self.skipped += 1;
+        }
+        let lines = kept.iter().filter(|byte| **byte == b'\n').count();
         self.lines_left = self.lines_left.saturating_sub(lines);
-        self.text.extend_from_slice(bytes);
+        self.text.extend_from_slice(kept);
         Ok(bytes.len())
     }
 

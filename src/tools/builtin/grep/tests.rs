@@ -128,6 +128,45 @@ async fn finds_in_a_large_file_what_ripgrep_finds() {
     }
 }
 
+#[tokio::test]
+async fn every_line_of_a_long_answer_can_be_reached() {
+    let line = |number: usize| format!("match {number:09} {}\n", "x".repeat(60));
+    let lines = |count: usize| (0..count).map(line).collect::<String>();
+    let workspace = Workspace::new(&[("many.txt", &lines(150_000))]);
+    let call = async |arguments: Value| workspace.call(grep(), arguments).await;
+    let page = |path: &str, offset: usize, limit: usize| {
+        let page = json!({"pattern": "match", "output_mode": "content", "-n": false});
+        let mut page = page.as_object().unwrap().clone();
+        page.extend([("path".to_owned(), json!(path)), ("offset".to_owned(), json!(offset))]);
+        page.insert("head_limit".to_owned(), json!(limit));
+        Value::Object(page)
+    };
+    let last = call(page("many.txt", 149_998, 5)).await;
+    assert!(last.starts_with("many.txt:match 000149998 x") && last.lines().count() == 2, "{last}");
+    let beyond = call(page("many.txt", 150_000, 5)).await;
+    let expected = "(offset 150000 is past the end of the results, of which there are 150000)";
+    assert_eq!(beyond, expected);
+    let all = call(page("many.txt", 0, 0)).await;
+    let (_, how) = all.rsplit_once("(more lines follow: set offset to ").unwrap();
+    let next: usize = how.split(' ').next().unwrap().parse().unwrap();
+    let next = call(page("many.txt", next, 1)).await;
+    assert!(next.contains("(more lines follow: set offset to "), "{next}");
+
+    // Of many files not all results are kept, and no offset beyond those is named.
+    for number in 0..30 {
+        workspace.write(&format!("tree/{number}.txt"), lines(10_000).as_bytes());
+    }
+    for offset in [200_000, 299_999, 400_000] {
+        let answer = call(page("tree", offset, 5)).await;
+        let expected = "(more results follow, too many to page through: narrow the search)";
+        assert_eq!(answer, expected, "{offset}");
+    }
+    let first = call(page("tree", 20_000, 5)).await;
+    assert!(
+        first.ends_with("(more lines follow: set offset to 20005 to go on, or narrow the search)")
+    );
+}
+
 fn utf16(text: &[u8]) -> Vec<u8> {
     let units = text.iter().flat_map(|byte| [*byte, 0]);
     b"\xff\xfe".iter().copied().chain(units).collect()
