@@ -1,6 +1,7 @@
 //! Brings a picture into a form that models take: one frame, upright, and not too large.
 
 mod gif;
+mod png;
 
 use std::io::Cursor;
 
@@ -95,6 +96,7 @@ impl PictureFormat {
 /// Decodes the file, so that a damaged one never goes upstream. It is sent as it is if it fits
 /// and needs no turning. Computes for up to some seconds.
 pub(crate) fn prepare(file: Bytes, format: PictureFormat) -> Result<Prepared, PictureError> {
+    let file = if format == PictureFormat::Png { png::without_bombs(file) } else { file };
     let Decoded { image, orientation, is_still } = decode(&file, format)?;
     let original = image.dimensions();
     let fits = file.len() <= MAX_BYTES && original.0.max(original.1) <= MAX_SIDE;

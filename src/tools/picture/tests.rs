@@ -149,3 +149,27 @@ fn the_format_is_told_by_the_first_bytes() {
     }
     assert!(PictureFormat::Jpeg.is_called("JPG") && !PictureFormat::Png.is_called("jpg"));
 }
+
+#[test]
+fn t33_chunks_that_may_inflate_are_taken_out_where_they_are_long() {
+    let picture = file!("picture.png");
+    // The signature, and the chunk with the head.
+    let (head, rest) = picture.split_at(8 + 25);
+    let with = |name: &[u8; 4], length: usize| {
+        let size = u32::try_from(length).unwrap().to_be_bytes();
+        [head, &size, name, &vec![b'x'; length], &[0; 4], rest].concat()
+    };
+    let plain = |file: Vec<u8>| png::without_bombs(file.into());
+    for name in [b"iCCP", b"zTXt", b"iTXt"] {
+        let bomb = with(name, 20 << 10);
+        assert_eq!(plain(bomb.clone()), picture);
+        assert_eq!(prepared(&bomb).unwrap().bytes, picture, "it is not sent either");
+        let short = with(name, 2 << 10);
+        assert_eq!(plain(short.clone()), short);
+    }
+    let text = with(b"tEXt", 20 << 10);
+    assert_eq!(plain(text.clone()), text);
+    for damaged in [&b""[..], &picture[..8], &picture[..40], &[picture, b"more"].concat()] {
+        assert_eq!(plain(damaged.to_vec()), damaged);
+    }
+}
