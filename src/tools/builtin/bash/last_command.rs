@@ -14,19 +14,37 @@ const ANSWERING_GIT: [&str; 2] = ["diff", "grep"];
 /// Options of git that take the next word as their value.
 const GIT_OPTIONS_WITH_VALUE: [&str; 5] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace"];
 
-/// Words that begin a compound command, or change the meaning of an exit code.
-const NOT_SIMPLE: [&str; 23] = [
-    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac",
-    "select", "function", "time", "coproc", "!", "{", "}", "exit", "set", "trap", "exec",
-];
+/// Words that begin and end a compound command.
+const OPENING: [&str; 7] = ["if", "while", "until", "for", "select", "{", "function"];
+const CLOSING: [&str; 3] = ["fi", "done", "}"];
 
-/// Whether exit code 1 of `text` is an answer. The last simple command decides.
+/// Words of compound commands before which and behind which commands stand.
+const JOINING: [&str; 5] = ["then", "else", "elif", "do", "time"];
+
+/// What ends the line, or changes the meaning of an exit code.
+const DECISIVE: [&str; 7] = ["exit", "set", "trap", "exec", "coproc", "!", "case"];
+
+/// Whether exit code 1 of `text` is an answer. The last simple command decides, if it stands in
+/// no compound one.
 pub(super) fn exit_code_one_is_an_answer(text: &str) -> bool {
     let Some(commands) = simple_commands(text) else { return false };
-    let is_simple = |command: &Vec<String>| {
-        command.first().is_none_or(|name| !NOT_SIMPLE.contains(&name.as_str()))
-    };
-    commands.iter().all(is_simple) && commands.last().is_some_and(|last| is_answering(last))
+    let mut depth = 0_usize;
+    for command in &commands {
+        for word in &command[..] {
+            match word.as_str() {
+                word if OPENING.contains(&word) => depth += 1,
+                word if CLOSING.contains(&word) => depth = depth.saturating_sub(1),
+                word if JOINING.contains(&word) => {}
+                word if DECISIVE.contains(&word) => return false,
+                _ => break,
+            }
+            if word == "function" {
+                // Its name follows, and then its body.
+                break;
+            }
+        }
+    }
+    depth == 0 && commands.last().is_some_and(|last| is_answering(last))
 }
 
 fn is_answering(command: &[String]) -> bool {
@@ -34,7 +52,7 @@ fn is_answering(command: &[String]) -> bool {
     let Some(program) = words.next() else { return false };
     match program.rsplit('/').next() {
         // It says whether there is such a command.
-        Some("command") => matches!(words.next(), Some("-v" | "-V")),
+        Some("command") => matches!(words.next(), Some("-v" | "-V" | "-pv" | "-pV")),
         Some("git") => git_command(words).is_some_and(|command| ANSWERING_GIT.contains(&command)),
         name => name.is_some_and(|name| ANSWERING.contains(&name)),
     }
@@ -58,8 +76,9 @@ fn is_assignment(word: &str) -> bool {
     })
 }
 
-/// The words of each command in a list, without redirections. `None` if the text has other
-/// syntax than words, quotes, redirections and `; & | && ||`, or ends in the background.
+/// The words of each command in a list, without redirections. What stands in substitutions is no
+/// part of them: it does not decide the exit code. `None` if the text has subshells or other
+/// syntax, or ends in the background.
 fn simple_commands(text: &str) -> Option<Vec<Vec<String>>> {
     let mut scan = Scan { rest: text.chars().peekable(), ..Scan::default() };
     while let Some(character) = scan.rest.next() {
@@ -76,6 +95,10 @@ struct Scan<'a> {
     word: Option<String>,
     /// Whether the next word is the target of a redirection.
     is_target: bool,
+    /// Whether that is the end of a here-document.
+    is_delimiter: bool,
+    /// The ends of here-documents that begin behind this line.
+    delimiters: Vec<String>,
     /// Whether the last command ended with `&`. Its exit code is then unknown.
     is_background: bool,
 }
@@ -88,6 +111,8 @@ impl Default for Scan<'_> {
             words: Vec::new(),
             word: None,
             is_target: false,
+            is_delimiter: false,
+            delimiters: Vec::new(),
             is_background: false,
         }
     }
@@ -96,11 +121,18 @@ impl Default for Scan<'_> {
 impl Scan<'_> {
     fn take(&mut self, character: char) -> Option<()> {
         match character {
-            '(' if self.word.as_ref().is_some_and(|word| word.ends_with('$')) => return None,
+            '(' if self.word.as_ref().is_some_and(|word| word.ends_with('$')) => {
+                self.skip_to(')')?;
+            }
+            '`' => self.skip_to('`')?,
             // Between double brackets these join conditions, and compare.
             '&' | '|' | '(' | ')' | '<' | '>' | '\n' if self.is_in_condition() => self.end_word(),
             ' ' | '\t' => self.end_word(),
-            '\n' | ';' | '|' => self.end_command(),
+            '\n' => {
+                self.end_command();
+                self.skip_documents()?;
+            }
+            ';' | '|' => self.end_command(),
             '&' if self.rest.peek() == Some(&'>') => self.end_word(),
             '&' if self.is_target && self.word.is_none() => {}
             '&' => {
@@ -116,7 +148,7 @@ impl Scan<'_> {
             },
             '#' if self.word.is_none() => while self.rest.next_if(|c| *c != '\n').is_some() {},
             '<' | '>' => self.redirection(character)?,
-            '(' | ')' | '`' => return None,
+            '(' | ')' => return None,
             literal => self.push(literal),
         }
         Some(())
@@ -154,11 +186,46 @@ impl Scan<'_> {
                     let escaped = self.rest.next()?;
                     self.push(escaped);
                 }
-                '`' => return None,
-                '$' if self.rest.peek() == Some(&'(') => return None,
+                '`' => self.skip_to('`')?,
+                '$' if self.rest.next_if_eq(&'(').is_some() => self.skip_to(')')?,
                 literal => self.push(literal),
             }
         }
+    }
+
+    /// Skips the rest of a substitution, with those in it.
+    fn skip_to(&mut self, end: char) -> Option<()> {
+        let mut open = vec![end];
+        while let Some(end) = open.last().copied() {
+            match self.rest.next()? {
+                '\\' if end != '\'' => _ = self.rest.next()?,
+                character if character == end => _ = open.pop(),
+                _ if end == '\'' => {}
+                '(' => open.push(')'),
+                // A here-document may hold anything.
+                '<' if self.rest.next_if_eq(&'<').is_some() => return None,
+                '#' if end != '"' => return None,
+                '\'' if end != '"' => open.push('\''),
+                quote @ ('"' | '`') => open.push(quote),
+                _ => {}
+            }
+        }
+        self.word.get_or_insert_default();
+        Some(())
+    }
+
+    /// Skips the here-documents of the line that has ended.
+    fn skip_documents(&mut self) -> Option<()> {
+        for delimiter in std::mem::take(&mut self.delimiters) {
+            loop {
+                self.rest.peek()?;
+                let line: String = self.rest.by_ref().take_while(|c| *c != '\n').collect();
+                if line.trim_start_matches('\t') == delimiter {
+                    break;
+                }
+            }
+        }
+        Some(())
     }
 
     fn redirection(&mut self, first: char) -> Option<()> {
@@ -167,9 +234,14 @@ impl Scan<'_> {
             self.word = None;
         }
         self.end_word();
+        if self.rest.next_if_eq(&'(').is_some() {
+            // A command takes the place of a file's name.
+            return self.skip_to(')');
+        }
         let second = self.rest.next_if(|c| matches!(c, '<' | '>' | '|' | '&'));
-        if (first, second) == ('<', Some('<')) || self.rest.peek() == Some(&'(') {
-            return None;
+        if (first, second) == ('<', Some('<')) && self.rest.next_if_eq(&'<').is_none() {
+            _ = self.rest.next_if_eq(&'-');
+            self.is_delimiter = true;
         }
         self.is_target = true;
         Some(())
@@ -177,8 +249,11 @@ impl Scan<'_> {
 
     fn end_word(&mut self) {
         let Some(word) = self.word.take() else { return };
-        if self.is_target {
+        if std::mem::take(&mut self.is_delimiter) {
+            self.delimiters.push(word);
             self.is_target = false;
+        } else if std::mem::take(&mut self.is_target) {
+            // It is no word of the command.
         } else {
             self.words.push(word);
         }
@@ -186,7 +261,7 @@ impl Scan<'_> {
 
     fn end_command(&mut self) {
         self.end_word();
-        self.is_target = false;
+        (self.is_target, self.is_delimiter) = (false, false);
         if !self.words.is_empty() {
             self.commands.push(std::mem::take(&mut self.words));
         }
@@ -222,6 +297,22 @@ mod tests {
             "grep x f &> out",
             "grep x f # then what?\n",
             "echo a\ngrep x \\\n f;",
+            "diff <(echo a) <(echo b)",
+            "diff <(echo 'a)' | sort) /dev/null",
+            "grep x < <(echo a)",
+            "grep x <<< abc",
+            "grep x <<E\na; false\nE",
+            "grep x <<-'E' >out\n\ta\n\tE\n",
+            "grep x $(make)",
+            "grep \"$(make \"all\")\" f",
+            "grep `make` f",
+            "x=$(ls | wc -l); grep $x f",
+            "while false; do :; done; grep x /dev/null",
+            "if make; then ls; else pwd; fi && grep x f",
+            "for f in a b; do cat $f; done; diff a b",
+            "function f { ls; }; grep x /dev/null",
+            "{ make; }; grep x f",
+            "command -pv zzz",
         ] {
             assert!(exit_code_one_is_an_answer(text), "{text}");
         }
@@ -244,12 +335,19 @@ mod tests {
             "if grep x f; then make; fi",
             "(grep x f)",
             "{ make; grep x f; }",
-            "grep x $(make)",
-            "grep \"$(make)\" f",
-            "grep `make` f",
-            "grep x <(make)",
-            "grep x <<E\nE",
+            "x=$(false)",
             "grep x f &",
+            "grep x <(make",
+            "grep \"$(make\" f",
+            "grep x <<E\nE\nmake",
+            "cat <<E; make\ngrep x f\nE",
+            "grep x $(cat <<E\n)\nE\n); make",
+            "if make; then exit 1; fi; grep x f",
+            "while true; do grep x f; done",
+            "for f in a; do grep x $f; done",
+            "function f { make; exit 1; }; grep x f",
+            "case a in a) make;; esac; grep x f",
+            "f() { make; }; grep x f",
             "grep 'x f",
             "echo grep",
             "> grep",
@@ -260,7 +358,6 @@ mod tests {
             "[[ -f a ]] && make",
             "[[ -f a ]] || (exit 1)",
             "! [[ -f a ]]",
-            "[[ -f $(make) ]]",
             "[[ -f a ]] &",
             "[[ -f 'a ]]",
         ] {
