@@ -5,10 +5,12 @@ use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
+pub(crate) use self::non_numbers::as_json;
 use crate::json::{self, Object};
 use crate::text::BYTE_ORDER_MARK;
 
 pub(crate) mod edit;
+mod non_numbers;
 mod style;
 
 /// Cells that a notebook may have. Each takes about a hundred bytes of memory beside the text,
@@ -70,7 +72,7 @@ pub(crate) enum NoSuchCell {
 }
 
 impl<'a> Notebook<'a> {
-    /// Reads the contents of a file. Takes time and memory by its length alone, however deep it
+    /// Reads the contents of a file, [as JSON](as_json). Takes time and memory by its length alone, however deep it
     /// is nested.
     pub(crate) fn parse(file: &'a [u8]) -> Result<Self, NotebookError> {
         let text = std::str::from_utf8(file)

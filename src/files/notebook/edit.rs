@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::style::Style;
-use super::{NoSuchCell, Notebook, NotebookError, place};
+use super::{NoSuchCell, Notebook, NotebookError, as_json, place};
 use crate::json::{self, Object};
 
 /// What is to be done with one cell.
@@ -57,7 +57,8 @@ const ATTACHMENTS: &str = "attachments";
 
 /// Applies the edit to the contents of a file.
 pub(crate) fn edit(file: &[u8], edit: CellEdit<'_>) -> Result<Edited, EditError> {
-    let notebook = Notebook::parse(file)?;
+    let json = as_json(file);
+    let notebook = Notebook::parse(&json)?;
     let style = Style::of(&notebook);
     let change = match edit {
         CellEdit::Replace { cell, source, kind } => {

@@ -38,6 +38,16 @@ fn edited(file: &str, change: CellEdit<'_>) -> String {
     String::from_utf8(edit(file.as_bytes(), change).unwrap().bytes).unwrap()
 }
 
+/// Python's `json` writes them.
+#[test]
+fn what_is_no_number_stays_as_it_is() {
+    let before = NOTEBOOK.replace("1e2", "[NaN, -Infinity, \"NaN\"]");
+    let change = CellEdit::Replace { cell: "sum", source: "x", kind: None };
+    let after = edited(&before, change);
+    assert!(after.ends_with(before.split_once("\"metadata\": {\"x\"").unwrap().1));
+    assert!(after.contains("\"source\": [\n    \"x\"\n   ]"), "{after}");
+}
+
 #[test]
 fn a_code_cell_is_replaced_and_loses_its_outputs() {
     let change = CellEdit::Replace { cell: "sum", source: "x = \"é\"\nx", kind: None };

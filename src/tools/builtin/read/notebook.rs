@@ -13,7 +13,7 @@ use self::outputs::Pictures;
 use super::blocks::{Blocks, Unit};
 use super::media::Media;
 use super::render;
-use crate::files::notebook::Notebook;
+use crate::files::notebook::{Notebook, as_json};
 use crate::files::page::Wanted;
 use crate::json;
 use crate::openai::chunk::surrogates;
@@ -42,7 +42,8 @@ fn show(
     max_chars: usize,
 ) -> Result<ToolOutput, ToolError> {
     let name = path.display().to_string();
-    let notebook = Notebook::parse(bytes)
+    let json = as_json(bytes);
+    let notebook = Notebook::parse(&json)
         .map_err(|error| ToolError::Failed(format!("{name} is called a notebook, but {error}")))?;
     let total = notebook.cells.len();
     let first = usize::try_from(wanted.first).unwrap_or(usize::MAX);
