@@ -341,6 +341,24 @@ mod pdf {
     }
 
     #[tokio::test]
+    async fn t33_a_document_without_its_end_is_no_scan() {
+        let scan = file!("scan.pdf");
+        let end = scan.windows(5).rposition(|bytes| bytes == b"%%EOF").unwrap();
+        let text = file!("looping.pdf");
+        let end_of_text = text.windows(5).rposition(|bytes| bytes == b"%%EOF");
+        let workspace = workspace(&[
+            ("scan.pdf", &scan[..end]),
+            ("text.pdf", &text[..end_of_text.unwrap_or(text.len())]),
+        ]);
+        let read = async |name: &str| workspace.call(reader(), json!({ "file_path": name })).await;
+        let cut = "Error: $WORKSPACE/scan.pdf is cut short or damaged: its end is missing";
+        assert_eq!(read("scan.pdf").await, cut);
+        let text = read("text.pdf").await;
+        assert!(text.starts_with("Page 1 of 3\nhello"), "{text}");
+        assert!(text.contains("(the end of the file is missing, and so may be pages"), "{text}");
+    }
+
+    #[tokio::test]
     async fn t33_a_document_that_takes_too_long_ends_with_its_reader() {
         let workspace = workspace(&[("a.pdf", file!("inflating.pdf"))]);
         let workers = Workers::new(&test_support::program()).within(Duration::from_millis(1));

@@ -1,5 +1,7 @@
 //! Shows the text of a PDF file, page by page.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -51,6 +53,7 @@ pub(super) async fn read(
         let limit = MAX_FILE_BYTES / 1_000_000;
         return Err(failed(&path, &format!("has more than {limit} MB, the most that is read")));
     }
+    let is_cut_short = !has_end(&file, size);
     let arguments =
         range.map_or(Vec::new(), |Range { first, last }| vec![first.to_string(), last.to_string()]);
     // Held until the worker has ended.
@@ -60,7 +63,8 @@ pub(super) async fn read(
     if answer.end == WorkerEnd::Cancelled {
         return Err(ToolError::Cancelled);
     }
-    let document = Document { path, range, reports: reports(&answer.output), end: answer.end };
+    let reports = reports(&answer.output);
+    let document = Document { path, range, reports, end: answer.end, is_cut_short };
     let output = document.output(context.max_chars.unwrap_or(render::MAX_CHARS))?;
     contents.seen(context).await?;
     Ok(output)
@@ -90,6 +94,16 @@ struct Document {
     range: Option<Range>,
     reports: Vec<Report>,
     end: WorkerEnd,
+    /// Whether the file lacks its end. A reader then finds pages without their text.
+    is_cut_short: bool,
+}
+
+/// Whether the file has the mark of its end, behind which only a few bytes may follow.
+fn has_end(file: &File, size: u64) -> bool {
+    const MARK: &[u8] = b"%%EOF";
+    let mut last = vec![0; 1024];
+    let read = file.read_at(&mut last, size.saturating_sub(1024)).unwrap_or(0);
+    memchr::memmem::find(&last[..read], MARK).is_some()
 }
 
 impl Document {
@@ -108,6 +122,9 @@ impl Document {
         if count == 0 && total > 0 {
             return Err(failed(&self.path, &format!("could not be read: {}", self.fault())));
         }
+        if self.is_cut_short && !self.has_text() {
+            return Err(failed(&self.path, "is cut short or damaged: its end is missing"));
+        }
         let mut text = if total == 0 {
             format!("{} has no pages.", self.path.display()).into()
         } else {
@@ -116,12 +133,20 @@ impl Document {
         if self.end != WorkerEnd::InOrder && self.page(last, total).is_none() {
             text.close(format!("(further pages could not be read: {})", self.fault()));
         }
+        if self.is_cut_short {
+            text.close("(the end of the file is missing, and so may be pages or their text)");
+        }
         Ok(ToolOutput::text(text).with(json!({
             "file_path": self.path.to_string_lossy(),
             "first_page": first,
             "num_pages": count,
             "total_pages": total,
         })))
+    }
+
+    fn has_text(&self) -> bool {
+        let is_text = |report: &Report| matches!(report, Report::Page { text, .. } if !text.trim().is_empty());
+        self.reports.iter().any(is_text)
     }
 
     /// How many pages the document has, if it can be read.
@@ -183,7 +208,7 @@ impl Document {
     /// Why the worker has not told more.
     fn fault(&self) -> &'static str {
         match self.end {
-            WorkerEnd::InOrder => "its reader told nothing",
+            WorkerEnd::InOrder => "the PDF reader returned nothing",
             WorkerEnd::TimedOut => "it took too long",
             WorkerEnd::TooMuchOutput => "it has too much text",
             WorkerEnd::BrokeDown => "its reader crashed or ran out of memory",
