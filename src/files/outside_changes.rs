@@ -136,6 +136,10 @@ impl OutsideChanges {
     pub(crate) fn compared(&mut self, suspect: &Suspect, current: Current) {
         let Current { fingerprint, content, diff } = current;
         if suspect.known.is_same_content(&fingerprint) {
+            if suspect.is_told(Found::Gone) {
+                let name = name_of(&suspect.path);
+                let _ = write!(self.told, "\n\n{name}\n[File is there again, unchanged]");
+            }
             return self.observed.push(suspect.unchanged(fingerprint.version));
         }
         let found = Found::Version(fingerprint.version);

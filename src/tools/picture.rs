@@ -66,7 +66,11 @@ impl PictureFormat {
         match file {
             [0x89, b'P', b'N', b'G', b'\r', b'\n', ..] => Some(Self::Png),
             [0xff, 0xd8, 0xff, ..] => Some(Self::Jpeg),
-            [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some(Self::Gif),
+            // A text may begin so as well. The size and colours of a picture are no text.
+            [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', rest @ ..] => {
+                let is_text = rest.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\n'));
+                (!is_text).then_some(Self::Gif)
+            }
             [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some(Self::WebP),
             _ => None,
         }

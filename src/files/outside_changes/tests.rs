@@ -142,6 +142,8 @@ fn a_deleted_file_is_told_once_until_it_is_there_again() {
     assert!(reminder.contains("$ROOT/a.txt\n[File deleted]"), "{reminder}");
     assert_eq!(ground.remind(), None);
     ground.change("a.txt", "one\n");
+    let reminder = ground.remind().unwrap();
+    assert!(reminder.contains("$ROOT/a.txt\n[File is there again, unchanged]"), "{reminder}");
     assert_eq!((ground.remind(), ground.knows("a.txt")), (None, Some(true)));
     fs::remove_file(ground.path("a.txt")).unwrap();
     assert!(ground.remind().is_some());

@@ -108,11 +108,14 @@ async fn answer(
     let (reading, known) = (Arc::clone(&task), context.session.known_tasks.of(&task));
     let looking = Arc::clone(&known);
     let read = move || reading.read_new(&looking, &files, filter.as_ref(), most);
-    let NewOutput { text, notes } = FILES.run(read).await.map_err(ToolError::failed)?;
+    let NewOutput { text, left_out, notes } = FILES.run(read).await.map_err(ToolError::failed)?;
     let shown = text.shown(most);
     let body = if shown.left_out > 0 {
         let kept = task.path.clone().map_or(Kept::Nowhere, Kept::At);
         AnswerText::with_gap(shown.head, shown.left_out, kept, shown.tail)
+    } else if shown.head.is_empty() && left_out > 0 {
+        let lines = if left_out == 1 { "line" } else { "lines" };
+        AnswerText::from(format!("(no new line matches the filter, of {left_out} {lines})"))
     } else if shown.head.is_empty() {
         AnswerText::from("(no new output)")
     } else {

@@ -24,6 +24,8 @@ const MAX_LINE: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct NewOutput {
     pub(crate) text: HeadAndTail,
+    /// Lines that the filter has left out.
+    pub(crate) left_out: u64,
     /// What is wrong with the output file.
     pub(crate) notes: Vec<String>,
 }
@@ -74,7 +76,8 @@ impl BackgroundTask {
         new.push(&unread.unfinished);
         let unfinished = if filter.is_none() { unread.unfinished } else { String::new() };
         let looked = Looked { at: unread.end, unfinished };
-        (NewOutput { text: new.finish(), notes }, looked)
+        let (text, left_out) = new.finish();
+        (NewOutput { text, left_out, notes }, looked)
     }
 
     /// Returns how many bytes were there.
@@ -139,12 +142,13 @@ struct Collector<'a> {
     /// The beginning of the text, until it is clear whether it is known; later the beginning of
     /// a line that is to be compared.
     held: String,
+    left_out: u64,
 }
 
 impl<'a> Collector<'a> {
     fn new(most: usize, filter: Option<&'a Regex>, known: String) -> Self {
         let known = Some(known).filter(|known| !known.is_empty());
-        Self { out: HeadAndTail::new(most), filter, known, held: String::new() }
+        Self { out: HeadAndTail::new(most), filter, known, held: String::new(), left_out: 0 }
     }
 
     fn push(&mut self, text: &str) {
@@ -173,26 +177,31 @@ impl<'a> Collector<'a> {
             self.held.push_str(piece);
             if piece.ends_with('\n') || MAX_LINE < self.held.len() {
                 let line = std::mem::take(&mut self.held);
-                show_if_matched(&mut self.out, filter, &line);
+                self.left_out += u64::from(!show_if_matched(&mut self.out, filter, &line));
             }
         }
     }
 
-    fn finish(mut self) -> HeadAndTail {
+    /// The text, and how many lines the filter has left out.
+    fn finish(mut self) -> (HeadAndTail, u64) {
         let held = std::mem::take(&mut self.held);
         match self.filter {
-            Some(filter) if !held.is_empty() => show_if_matched(&mut self.out, filter, &held),
+            Some(filter) if !held.is_empty() => {
+                self.left_out += u64::from(!show_if_matched(&mut self.out, filter, &held));
+            }
             Some(_) => {}
             None => self.out.push(&held),
         }
-        self.out
+        (self.out, self.left_out)
     }
 }
 
-fn show_if_matched(out: &mut HeadAndTail, filter: &Regex, line: &str) {
-    if filter.is_match(line.strip_suffix('\n').unwrap_or(line)) {
+fn show_if_matched(out: &mut HeadAndTail, filter: &Regex, line: &str) -> bool {
+    let is_match = filter.is_match(line.strip_suffix('\n').unwrap_or(line));
+    if is_match {
         out.push(line);
     }
+    is_match
 }
 
 #[cfg(test)]
@@ -205,7 +214,7 @@ mod tests {
         for piece in pieces {
             new.push(piece);
         }
-        new.finish().render(1000, "")
+        new.finish().0.render(1000, "")
     }
 
     #[test]

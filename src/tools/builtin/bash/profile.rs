@@ -40,7 +40,9 @@ pub(super) fn without_writable(
     };
     let safe = |path: &str| {
         let directories = env::split_paths(path).filter(is_safe);
-        env::join_paths(directories).ok()?.into_string().ok()
+        let joined = env::join_paths(directories).ok()?.into_string().ok()?;
+        // Without any, no command would be found. PATH then stays as it was.
+        (!joined.is_empty()).then_some(joined)
     };
     let kept = variables.iter().filter_map(|(name, value)| {
         let value = if name == PATH { safe(value)? } else { value.clone() };
@@ -119,6 +121,12 @@ mod tests {
         let kept = without_writable(&variables, |place| place.starts_with(root.join("work")));
         assert_eq!(kept[0].1, root.join("tools").to_str().unwrap());
         assert_eq!(kept[1], variables[1]);
+        for path in ["", "a", "relative:bin"] {
+            let variables = [("PATH", path), ("LANG", "C")];
+            let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let kept = without_writable(&variables.to_vec(), |_| false);
+            assert_eq!(kept, variables[1..], "{path}");
+        }
     }
 
     const PLENTY: Duration = Duration::from_secs(60);
