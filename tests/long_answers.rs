@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::chunks::{calls, says};
 use crate::support::client::{ask, with};
+use crate::support::mount::Mount;
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 use crate::turn::answers_in;
@@ -226,4 +227,22 @@ async fn the_oldest_kept_answer_makes_room_for_a_new_one() {
 
     let (first, second) = (kept_in(&told[0][0]), kept_in(&told[1][0]));
     assert!(!first.exists() && second.exists(), "{first:?} {second:?}");
+}
+
+#[tokio::test]
+async fn p18_output_that_fills_the_disk_leaves_room_for_the_record() {
+    let upstream = Upstream::start();
+    let builder = Server::builder(&upstream).free();
+    let state_dir = builder.home().join("state");
+    fs::create_dir(&state_dir).expect("a new directory");
+    let Some(_small) = Mount::small(&state_dir, 12 << 20) else { return };
+    let server = builder.start().await;
+    // About seven megabytes each.
+    let flood = [("Bash", json!({ "command": "seq 1000000; echo the end" }))];
+    for session in ["one", "two", "one"] {
+        let rounds = rounds_of(&upstream, &server, session, &[&flood, &flood]).await;
+        for round in rounds {
+            assert!(round[0].contains("\n1000000\nthe end"), "{}", round[0]);
+        }
+    }
 }

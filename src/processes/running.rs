@@ -413,6 +413,7 @@ async fn piece_written(writing: &mut Option<JoinHandle<WrittenPiece>>) -> Writte
     written.unwrap_or_else(|error| WrittenPiece {
         file: None,
         bytes: 0,
+        given_back: 0,
         fault: Some(error.to_string()),
     })
 }

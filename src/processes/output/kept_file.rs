@@ -8,6 +8,9 @@ use std::sync::Arc;
 
 use crate::text;
 
+/// Bytes that a file gives back when the disk is full. The record of a few turns takes less.
+const GIVEN_BACK: u64 = 2 << 20;
+
 /// Makes the file of an output, or gives the one that was made before. It may block.
 #[derive(Clone)]
 pub(crate) struct MakeFile(Arc<dyn Fn() -> io::Result<File> + Send + Sync>);
@@ -52,6 +55,8 @@ pub(in crate::processes) struct Piece {
 pub(in crate::processes) struct WrittenPiece {
     pub(in crate::processes) file: Option<Arc<File>>,
     pub(in crate::processes) bytes: u64,
+    /// Bytes that were taken from the end of the file again.
+    pub(in crate::processes) given_back: u64,
     pub(in crate::processes) fault: Option<String>,
 }
 
@@ -150,7 +155,7 @@ impl KeptFile {
     pub(super) fn piece_written(&mut self, written: WrittenPiece) {
         self.writing = None;
         self.file = written.file.or(self.file.take());
-        self.written += written.bytes;
+        self.written = (self.written + written.bytes).saturating_sub(written.given_back);
         if let Some(fault) = written.fault {
             self.give_up(fault);
         }
@@ -185,12 +190,26 @@ pub(in crate::processes) fn write(piece: &Piece) -> WrittenPiece {
         Err(MakeFile(make)) => match make() {
             Ok(file) => Arc::new(file),
             Err(error) => {
-                return WrittenPiece { file: None, bytes: 0, fault: Some(error.to_string()) };
+                let fault = Some(error.to_string());
+                return WrittenPiece { file: None, bytes: 0, given_back: 0, fault };
             }
         },
     };
     let (bytes, fault) = write_all(&file, piece.text.as_bytes());
-    WrittenPiece { file: Some(file), bytes, fault: fault.map(|error| error.to_string()) }
+    let given_back = fault.as_ref().map_or(0, |fault| give_back(&file, fault));
+    let fault = fault.map(|error| error.to_string());
+    WrittenPiece { file: Some(file), bytes, given_back, fault }
+}
+
+/// On a full disk, cuts the file, so that what matters more can still be written there: the
+/// record of the session. Returns how many bytes it has less.
+fn give_back(file: &File, fault: &io::Error) -> u64 {
+    if !matches!(fault.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+        return 0;
+    }
+    let length = file.metadata().map_or(0, |metadata| metadata.len());
+    let less = length.min(GIVEN_BACK);
+    if file.set_len(length - less).is_ok() { less } else { 0 }
 }
 
 /// Says how much was written before the error, if there is one.
