@@ -90,7 +90,11 @@ async fn what_changes_between_turns_is_told_in_front_of_the_users_words_and_stay
         asked.starts_with("<reminder>\n") && asked.ends_with("</reminder>\n\nAnd now?"),
         "{asked}"
     );
-    assert!(asked.contains("Read before you edit:\n") && asked.contains("/a.txt\n"), "{asked}");
+    assert!(
+        asked.contains("hanged; read them again before you edit them:\n")
+            && asked.contains("/a.txt\n"),
+        "{asked}"
+    );
     assert!(asked.contains("/b.txt\n[File deleted]\n"), "{asked}");
     assert_eq!(texts(&third)[1..], [asked.clone(), "Again.".to_owned()], "the same bytes, once");
 }
@@ -111,7 +115,7 @@ async fn a_file_that_may_no_longer_be_read_is_only_named() {
         turn(&upstream, &server, &json!([user_says("Go.")]), &[read("a.txt"), bash(&write)]).await;
 
     let answers = answers_in(&last);
-    assert!(answers[1].contains("Read before you edit:\n"), "{answers:?}");
+    assert!(answers[1].contains("hanged; read them again before you edit them:\n"), "{answers:?}");
     assert!(answers[1].contains("/a.txt\n</reminder>"), "{answers:?}");
     assert!(!answers[1].contains("secret"), "{answers:?}");
 }
@@ -173,7 +177,7 @@ async fn a_file_that_became_something_else_is_named() {
 
     let answers = answers_in(&turn(&upstream, &server, &json!([user_says("Go.")]), &rounds).await);
 
-    assert!(answers[2].contains("Read before you edit:\n"), "{answers:?}");
+    assert!(answers[2].contains("hanged; read them again before you edit them:\n"), "{answers:?}");
     assert!(answers[2].contains("/a.txt\n") && answers[2].contains("/b.txt\n"), "{answers:?}");
     assert!(!answers[3].contains("<reminder>"), "told once: {answers:?}");
 }

@@ -203,7 +203,12 @@ impl Round {
         effects: &mut Vec<RoundEffect>,
     ) -> bool {
         let Some(call) = self.calls.get_mut(slot) else { return false };
-        if !matches!(call.progress, Progress::Open | Progress::Ready | Progress::Asking(_)) {
+        // One that is being judged has been shown before its turn came. It is judged once more.
+        let has_not_run = matches!(
+            call.progress,
+            Progress::Open | Progress::Ready | Progress::Judging | Progress::Asking(_)
+        );
+        if !has_not_run {
             return false;
         }
         let refusal = match decision {

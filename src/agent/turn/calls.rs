@@ -54,8 +54,9 @@ enum Instruction {
 /// How a call's task ended.
 enum CallEnd {
     Answered(Box<ToolResult>, Duration),
-    /// It needs a person: its position is held. With what hooks tell that person.
-    Asked(Box<Ask>, Vec<String>),
+    /// It needs a person: its position is held. With what hooks tell that person, and with the
+    /// instructions that came while it was judged.
+    Asked(Box<Ask>, Vec<String>, UnboundedReceiver<Instruction>),
     NotCommitted(ApiError),
     Released,
 }
@@ -174,13 +175,26 @@ impl Calls {
             Some((position, judgement)) = self.reports.recv() => {
                 (Vec::new(), Some(Event::Judged { position, judgement }))
             }
-            Some((position, end, started)) = self.scheduler.next() => {
+            Some((position, end, mut started)) = self.scheduler.next() => {
                 let event = match end {
-                    CallEnd::Asked(ask, notices) => {
+                    CallEnd::Asked(ask, notices, mut late) => {
                         self.held.insert(position);
                         // Its next work has instructions of its own.
                         self.mailboxes.insert(position, Mailbox::new());
-                        Some(Event::Judged { position, judgement: Judgement::Asked { ask, notices } })
+                        match late.try_recv() {
+                            Ok(Instruction::Decide(decision)) => {
+                                started.extend(self.decide(position, decision));
+                                None
+                            }
+                            Ok(Instruction::Release) => {
+                                started.extend(self.release(position));
+                                None
+                            }
+                            Ok(Instruction::Run(_)) | Err(_) => {
+                                let judgement = Judgement::Asked { ask, notices };
+                                Some(Event::Judged { position, judgement })
+                            }
+                        }
                     }
                     CallEnd::Answered(result, duration) => {
                         Some(Event::Answered { position, result: *result, duration })
@@ -245,16 +259,20 @@ impl CallTask {
                 return CallEnd::Answered(Box::new(result), began.elapsed());
             }
             Judged::Asked(ask) => {
-                return CallEnd::Asked(ask, sync::lock(&self.call).take_notices());
+                return CallEnd::Asked(ask, sync::lock(&self.call).take_notices(), inbox);
             }
             Judged::Permitted(call) => call,
         };
         let judgement = Judgement::Permitted { has_effect: call.has_effect() };
         // The turn may be over.
         let _ = self.reporter.send((self.position, judgement));
-        match inbox.recv().await {
-            Some(Instruction::Run(commit)) => self.run_permitted(call, commit).await,
-            _ => CallEnd::Released,
+        loop {
+            match inbox.recv().await {
+                Some(Instruction::Run(commit)) => return self.run_permitted(call, commit).await,
+                // It came too late to be needed.
+                Some(Instruction::Decide(_)) => {}
+                Some(Instruction::Release) | None => return CallEnd::Released,
+            }
         }
     }
 
