@@ -7,9 +7,14 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use tokio::sync::Mutex;
 use tokio::task;
 
 use super::{Environment, Runner};
+
+/// Held by a test that sets off a fork bomb. One of root's may take all process numbers of the
+/// machine for a moment, and another one's command then ends by itself.
+pub(crate) static FORK_BOMB: Mutex<()> = Mutex::const_new(());
 
 /// A runner whose supervisor is the program that cargo built beside the tests.
 pub(crate) fn runner() -> Runner {

@@ -19,7 +19,7 @@ use crate::processes::outcome::{Finished, Limits};
 use crate::processes::probe::{Attempt, Probe};
 use crate::processes::protocol::{Exit, FinalDirectory};
 use crate::processes::runner::Command;
-use crate::processes::test_support::{marker, processes_with, program, runner};
+use crate::processes::test_support::{FORK_BOMB, marker, processes_with, program, runner};
 
 mod broken_bwrap;
 mod escapes;
@@ -680,6 +680,8 @@ fn an_unprivileged_user_is_confined_too() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
+    // It sets off one of its own.
+    let _alone = FORK_BOMB.blocking_lock();
     let mut again = Process::new("setpriv");
     again.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     again.arg(std::env::current_exe().unwrap()).arg("processes::sandbox::tests::");

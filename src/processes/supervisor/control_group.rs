@@ -72,12 +72,13 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::processes::test_support::{marker, processes_with, runner};
+    use crate::processes::test_support::{FORK_BOMB, marker, processes_with, runner};
     use crate::processes::{Command, EndCause, Limits};
 
     /// Without a sandbox nothing else tells root's processes of a command from all others.
     #[tokio::test]
     async fn p1_a_fork_bomb_without_a_sandbox_is_contained() {
+        let _alone = FORK_BOMB.lock().await;
         let is_held = ControlGroup::create().is_some() || !process::geteuid().is_root();
         if !is_held {
             return;

@@ -160,6 +160,7 @@ async fn p8_nested_control_files_stay_where_they_are() {
 
 #[tokio::test]
 async fn p1_a_fork_bomb_is_contained_and_cleaned_up() {
+    let _alone = FORK_BOMB.lock().await;
     for ground in Ground::each().await {
         let marker = marker();
         // It leaves its group and its session, and forks as fast as it can.
