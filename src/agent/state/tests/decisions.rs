@@ -114,6 +114,29 @@ fn a_wait_that_ends_suspends_with_what_is_still_open() {
     assert_eq!(minutes(&open.asked[0]), 24 * 60);
 }
 
+/// It was asked ahead of its turn, and is judged again when that comes.
+#[test]
+fn a_decision_counts_while_its_call_is_judged() {
+    for is_allowed in [false, true] {
+        let mut bench = Bench::with("m", &[], |start| {
+            conversation_asks(start);
+            start.asking.wait = Duration::from_secs(60);
+        });
+        bench.call(0, "Look", A).call(1, "Change", B).finish("tool_calls").done();
+        bench.asks(0, effect(1)).settle();
+        let ask = Some(Box::new(effect(2)));
+        bench.on(Event::JudgedAhead { position: 1, ask, notices: vec![] }).settle();
+        let asked = bench.asked.clone();
+        bench.on(Event::Decided(allow(&asked[0]))).started(0).answer(0, "done");
+        bench.on(Event::Started(1)).log();
+        let decided = if is_allowed { allow(&asked[1]) } else { deny(&asked[1], None) };
+        bench.on(Event::Decided(decided));
+        let declined =
+            "release:1 failed:id1(the user declined this call; nothing was done) round2 ask";
+        bench.expect(if is_allowed { "decide:1" } else { declined });
+    }
+}
+
 #[test]
 fn each_ask_has_a_wait_of_its_own() {
     let mut bench = Bench::with("m", &[], |start| {
