@@ -54,8 +54,8 @@ enum Instruction {
 /// How a call's task ended.
 enum CallEnd {
     Answered(Box<ToolResult>, Duration),
-    /// It needs a person: its position is held. With what hooks tell that person, and with the
-    /// instructions that came while it was judged.
+    /// It needs a person: its position is held. With what hooks tell that person, and with its
+    /// instructions: some may have come while it was judged.
     Asked(Box<Ask>, Vec<String>, UnboundedReceiver<Instruction>),
     NotCommitted(ApiError),
     Released,
@@ -137,6 +137,11 @@ impl Calls {
         if !self.held.remove(&position) {
             return Vec::new();
         }
+        self.resume(position)
+    }
+
+    /// Starts the work of a held call once more.
+    fn resume(&mut self, position: Position) -> Vec<Position> {
         match self.work(position) {
             Some(work) => self.scheduler.resume(position, work),
             None => Vec::new(),
@@ -177,23 +182,16 @@ impl Calls {
             }
             Some((position, end, mut started)) = self.scheduler.next() => {
                 let event = match end {
-                    CallEnd::Asked(ask, notices, mut late) => {
-                        self.held.insert(position);
-                        // Its next work has instructions of its own.
-                        self.mailboxes.insert(position, Mailbox::new());
-                        match late.try_recv() {
-                            Ok(Instruction::Decide(decision)) => {
-                                started.extend(self.decide(position, decision));
-                                None
-                            }
-                            Ok(Instruction::Release) => {
-                                started.extend(self.release(position));
-                                None
-                            }
-                            Ok(Instruction::Run(_)) | Err(_) => {
-                                let judgement = Judgement::Asked { ask, notices };
-                                Some(Event::Judged { position, judgement })
-                            }
+                    CallEnd::Asked(ask, notices, inbox) => {
+                        let is_instructed = !inbox.is_empty();
+                        self.mailbox(position).receiver = Some(inbox);
+                        if is_instructed {
+                            started.extend(self.resume(position));
+                            None
+                        } else {
+                            self.held.insert(position);
+                            let judgement = Judgement::Asked { ask, notices };
+                            Some(Event::Judged { position, judgement })
                         }
                     }
                     CallEnd::Answered(result, duration) => {
