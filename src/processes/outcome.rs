@@ -46,7 +46,7 @@ impl Finished {
 
     /// Whether it has printed anything.
     pub(crate) fn has_printed(&self) -> bool {
-        self.output.so_far().1 > 0
+        !self.output.is_empty()
     }
 }
 

@@ -70,6 +70,11 @@ impl CommandOutput {
         (shown, end)
     }
 
+    /// Whether nothing has been printed so far, but for a line that has not ended.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().shown.bytes() == 0
+    }
+
     /// Whether bytes that are not UTF-8 were replaced.
     pub(crate) fn is_malformed(&self) -> bool {
         self.lock().is_malformed
