@@ -579,6 +579,8 @@ pub(crate) mod test_support {
                     let workspace = Arc::clone(&root);
                     Access::Command(Box::new(OpenedCommand::for_test(command_line, workspace)))
                 }
+                AccessRequest::Named(name) => Access::Named(name),
+                AccessRequest::Consent => Access::Consent,
                 AccessRequest::Nothing => Access::Nothing,
             }))
         }
