@@ -87,7 +87,6 @@ pub(crate) enum AccessRequest {
         outside_sandbox: bool,
     },
     /// Uses what has this name: starts an agent of this type, or follows a skill.
-    #[expect(dead_code, reason = "no tool asks for it yet")]
     Named(String),
     /// Changes what the session may do, which only a person can want: it is asked about in
     /// every mode.
@@ -189,6 +188,7 @@ impl Permissions {
             auto_allow: false,
             confined: Confined::default(),
             hooks: HookOpinion::None,
+            only_reads: None,
             rules: Arc::new(rules),
             roots: Arc::new(pattern_roots(&workspace, "/".into())),
             unreadable: None,
@@ -328,6 +328,18 @@ impl Permissions {
             tightened.policy.mode = self.policy.mode.tightened(mode)?;
         }
         Ok(tightened)
+    }
+
+    /// The same permissions for the calls of a subagent. A mode that is wider is passed over.
+    pub(crate) fn for_agent(&self, agent_type: &str, only_reads: bool, mode: Option<Mode>) -> Self {
+        let mut narrowed = self.clone();
+        if only_reads {
+            narrowed.policy.only_reads.get_or_insert_with(|| agent_type.into());
+        }
+        if let Some(mode) = mode.and_then(|mode| self.policy.mode.tightened(mode).ok()) {
+            narrowed.policy.mode = mode;
+        }
+        narrowed
     }
 
     /// The same permissions in another workspace.

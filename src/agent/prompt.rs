@@ -105,7 +105,7 @@ fn render(environment: Environment<'_>) -> String {
 
 /// The advice of each tool, without repetition, and a line that prefers the reading tools to
 /// commands.
-fn advice(tools: &Toolset) -> Vec<String> {
+pub(super) fn advice(tools: &Toolset) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for advice in tools.tools().iter().filter_map(|tool| tool.advice()) {
         if !lines.iter().any(|line| line == advice) {
@@ -259,6 +259,7 @@ mod tests {
         );
         insta::assert_snapshot!(advice(&all.without(&["Wait"])).join("\n"), @r"
         Read a file before you change it.
+        What an agent answers to Task is for you: the user does not see it, so tell them what matters.
         Prefer Read, Glob and Grep to shell commands for looking at files.
         ");
     }

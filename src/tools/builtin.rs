@@ -10,6 +10,7 @@ pub(crate) mod grep;
 pub(crate) mod list_tasks;
 pub(crate) mod notebook_edit;
 pub(crate) mod read;
+pub(crate) mod task;
 pub(crate) mod task_output;
 pub(crate) mod task_stop;
 #[cfg(feature = "bench-tool")]
@@ -66,6 +67,7 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(task_output::TaskOutput),
         erase(task_stop::TaskStop),
         erase(list_tasks::ListTasks),
+        erase(task::Task),
         erase(ask_user_question::AskUserQuestion),
         #[cfg(feature = "bench-tool")]
         erase(wait::Timed::<false>),
