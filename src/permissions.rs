@@ -86,6 +86,13 @@ pub(crate) enum AccessRequest {
         /// Not in the sandbox, where one holds.
         outside_sandbox: bool,
     },
+    /// Uses what has this name: starts an agent of this type, or follows a skill.
+    #[expect(dead_code, reason = "no tool asks for it yet")]
+    Named(String),
+    /// Changes what the session may do, which only a person can want: it is asked about in
+    /// every mode.
+    #[expect(dead_code, reason = "no tool asks for it yet")]
+    Consent,
     /// Touches nothing outside the session.
     Nothing,
 }
@@ -97,6 +104,8 @@ pub(crate) enum Access {
     Search(SearchScope),
     Write(Arc<Target>),
     Command(Box<OpenedCommand>),
+    Named(String),
+    Consent,
     Nothing,
 }
 
@@ -479,6 +488,8 @@ impl Permissions {
                 let command_line = CommandLine { line, directory, real_directory, outside_sandbox };
                 Access::Command(Box::new(self.open_command(tool, command_line)))
             }
+            AccessRequest::Named(name) => Access::Named(name),
+            AccessRequest::Consent => Access::Consent,
             AccessRequest::Nothing => Access::Nothing,
         })
     }
@@ -545,6 +556,8 @@ impl Permissions {
                 AccessEffect::Write { path: self.reached(target), names: names_of(target) }
             }
             Access::Command(command) => AccessEffect::Command(command.analysis()),
+            Access::Named(name) => AccessEffect::Named(name),
+            Access::Consent => AccessEffect::Consent,
             Access::Nothing => AccessEffect::Nothing,
         }
     }
@@ -640,7 +653,7 @@ impl Permit {
         match &self.access {
             Access::Read(target) | Access::Write(target) => Some(target),
             Access::Search(scope) => Some(scope.target()),
-            Access::Command(_) | Access::Nothing => None,
+            Access::Command(_) | Access::Named(_) | Access::Consent | Access::Nothing => None,
         }
     }
 
@@ -657,7 +670,7 @@ impl Permit {
     pub(crate) fn into_target(self) -> Option<(Arc<Target>, Option<ContentState>)> {
         match self.access {
             Access::Read(target) | Access::Write(target) => Some((target, self.approved_contents)),
-            Access::Search(_) | Access::Command(_) | Access::Nothing => None,
+            _ => None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Defines the contract of a tool, the set of tools of a request, and the built-in tools.
 
+pub(crate) mod agent_context;
 pub(crate) mod answer;
 pub(crate) mod builtin;
 mod change_preview;
@@ -8,6 +9,7 @@ mod disk;
 pub(crate) mod picture;
 pub(crate) mod question;
 pub(crate) mod schema;
+pub(crate) mod session_context;
 pub(crate) mod settings;
 mod settings_check;
 pub(crate) mod tasks;

@@ -30,8 +30,10 @@ use crate::execution::schedule::Position;
 use crate::hooks::HookOutcome;
 use crate::memory_budget::Reservation;
 use crate::sync;
+use crate::tools::agent_context::AgentContext;
 use crate::tools::answer::AnswerText;
-use crate::tools::tool::{CallContext, SessionContext};
+use crate::tools::session_context::SessionContext;
+use crate::tools::tool::CallContext;
 use crate::upstream::{ChunkStream, Client, Fault, RequestBody, StreamEvent, TraceHeaders};
 
 /// What a turn needs to run.
@@ -42,6 +44,8 @@ pub(crate) struct Turn {
     /// Sent with each upstream request.
     pub(crate) headers: TraceHeaders,
     pub(crate) session: Arc<SessionContext>,
+    /// The agent whose turn it is.
+    pub(crate) agent: Arc<AgentContext>,
     pub(crate) refusals: Arc<ModelRefusals>,
     /// The turn's part of the memory that all requests share.
     pub(crate) reservation: Reservation,
@@ -175,10 +179,10 @@ enum EffectOutcome {
 
 impl Driver {
     fn new(turn: Turn, outbox: Outbox, began: Instant) -> (Self, TurnStart) {
-        let Turn { start, upstream, headers, session, refusals, reservation, .. } = turn;
+        let Turn { start, upstream, headers, session, agent, refusals, reservation, .. } = turn;
         let Turn { recorder, stop, decisions, shutdown, .. } = turn;
         let cancelled = CancellationToken::new();
-        let context = CallContext { session, cancelled: cancelled.clone(), max_chars: None };
+        let context = CallContext::new(agent, session, cancelled.clone());
         let pipeline = Arc::new(start.pipeline.clone());
         let max_parallel = start.settings.max_parallel_tools;
         let driver = Self {
@@ -217,7 +221,7 @@ impl Driver {
         elapsed: Duration,
     ) -> Vec<TurnEffect> {
         let needed = state.size_estimate() + self.outbox.size_estimate();
-        let read_state = &self.context.session.read_state;
+        let read_state = &self.context.agent.read_state;
         if self.reservation.hold(needed + read_state.content_bytes()).is_ok() {
             return effects;
         }
@@ -275,9 +279,9 @@ impl Driver {
                 self.finishing = Some(finish_round(answers, max_body, pipeline, context).boxed());
             }
             TurnEffect::Shown { lines, round } => {
-                self.context.session.read_state.showed(lines, round);
+                self.context.agent.read_state.showed(lines, round);
             }
-            TurnEffect::ForgetShown => self.context.session.read_state.forget_shown(),
+            TurnEffect::ForgetShown => self.context.agent.read_state.forget_shown(),
             TurnEffect::Record(entry) => self.records.push_back(self.recorder.commit(entry)),
             TurnEffect::Commit(entry) => self.commit(entry),
             TurnEffect::Abort => self.abort(),
@@ -351,7 +355,7 @@ impl Driver {
                 (finished, reminder) = ended(finishing) => {
                     // It is in the transcript with this event. A turn that is stopped before has
                     // told nothing.
-                    let reminder = reminder.map(|reminder| reminder.told(&context.session));
+                    let reminder = reminder.map(|reminder| reminder.told(&context.agent));
                     Event::RoundFinished(FinishedRound { reminder, ..finished })
                 }
                 error = not_recorded(records) => Event::NotCommitted(error),
@@ -395,7 +399,7 @@ async fn finish_round(
     for (_, text) in &mut answers {
         fitting::fit(text, max_body, &context.session).await;
     }
-    let reminder = reminders::gather(&pipeline.permissions, &context.session).await;
+    let reminder = reminders::gather(&pipeline.permissions, &context.session, &context.agent).await;
     (FinishedRound { answers, reminder: None }, reminder)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::blocking::RESOLVING;
 use crate::session_files::SessionFiles;
 use crate::tools::answer::{AnswerText, Kept};
-use crate::tools::tool::SessionContext;
+use crate::tools::session_context::SessionContext;
 
 /// Begins the names of the files.
 const KIND: &str = "answer";

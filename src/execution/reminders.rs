@@ -10,9 +10,10 @@ use tokio::time::{Instant, timeout_at};
 use crate::blocking::FILES;
 use crate::files::outside_changes::{Current, OutsideChanges};
 use crate::files::{Found, Observation, Suspect};
-use crate::permissions::{AccessKind, AccessRequest, Judgement, Permissions};
+use crate::permissions::{AccessKind, AccessRequest, Grants, Judgement, Permissions};
+use crate::tools::agent_context::AgentContext;
+use crate::tools::session_context::SessionContext;
 use crate::tools::tasks::KnownTask;
-use crate::tools::tool::SessionContext;
 
 /// The tool whose rules decide whether the model may see what a file holds.
 const READ: &str = "Read";
@@ -37,8 +38,8 @@ pub(crate) struct Learned {
 
 impl Reminder {
     /// Gives up the text: it stands in the transcript now.
-    pub(crate) fn told(self, session: &SessionContext) -> String {
-        self.learned.by(session);
+    pub(crate) fn told(self, agent: &AgentContext) -> String {
+        self.learned.by(agent);
         self.text
     }
 
@@ -48,8 +49,8 @@ impl Reminder {
 }
 
 impl Learned {
-    fn by(self, session: &SessionContext) {
-        session.read_state.observed(self.files);
+    fn by(self, agent: &AgentContext) {
+        agent.read_state.observed(self.files);
         self.ended.iter().for_each(|task| task.mark_end_told());
     }
 }
@@ -57,19 +58,20 @@ impl Learned {
 /// The reminder for the model; `None` if there is nothing to tell.
 pub(crate) async fn gather(
     permissions: &Permissions,
-    session: &Arc<SessionContext>,
+    session: &SessionContext,
+    agent: &Arc<AgentContext>,
 ) -> Option<Reminder> {
     let mut learned = Learned::default();
     let mut texts = Vec::new();
-    if !session.read_state.is_empty()
-        && let Some(changes) = changed_files(permissions, session).await
+    if !agent.read_state.is_empty()
+        && let Some(changes) = changed_files(permissions, &session.grants, agent).await
     {
         let (text, observed) = changes.into_reminder();
         texts.extend(text);
         learned.files = observed;
     }
     if let Some(tasks) = &session.tasks {
-        let (notices, ended) = session.known_tasks.untold_ends(tasks).into_iter().unzip();
+        let (notices, ended) = agent.known_tasks.untold_ends(tasks).into_iter().unzip();
         let notices: Vec<String> = notices;
         if !notices.is_empty() {
             texts.push(format!("<reminder>\n{}\n</reminder>", notices.join("\n")));
@@ -78,7 +80,7 @@ pub(crate) async fn gather(
     }
     if texts.is_empty() {
         // Nothing stands in the transcript, so this holds at once.
-        learned.by(session);
+        learned.by(agent);
         return None;
     }
     Some(Reminder { text: texts.join("\n\n"), learned })
@@ -86,18 +88,19 @@ pub(crate) async fn gather(
 
 async fn changed_files(
     permissions: &Permissions,
-    session: &Arc<SessionContext>,
+    grants: &Grants,
+    agent: &Arc<AgentContext>,
 ) -> Option<OutsideChanges> {
     let deadline = Instant::now() + MAX_WAIT;
-    let context = Arc::clone(session);
-    let finding = FILES.run(move || context.read_state.suspects());
+    let knowing = Arc::clone(agent);
+    let finding = FILES.run(move || knowing.read_state.suspects());
     let suspects = timeout_at(deadline, finding).await.ok()?.ok()?;
     let mut changes = OutsideChanges::default();
     for suspect in suspects {
         if deadline <= Instant::now() {
             break;
         }
-        changes = look(permissions, session, suspect, (changes, deadline)).await;
+        changes = look(permissions, grants, suspect, (changes, deadline)).await;
     }
     Some(changes)
 }
@@ -105,7 +108,7 @@ async fn changed_files(
 /// Compares one file with what the model knows, as far as it may see it.
 async fn look(
     permissions: &Permissions,
-    session: &Arc<SessionContext>,
+    grants: &Grants,
     suspect: Suspect,
     (mut changes, deadline): (OutsideChanges, Instant),
 ) -> OutsideChanges {
@@ -114,7 +117,7 @@ async fn look(
         return changes;
     }
     let read = AccessRequest::Read(suspect.path.clone());
-    let judging = permissions.judge(READ, AccessKind::Read, read, &session.grants);
+    let judging = permissions.judge(READ, AccessKind::Read, read, grants);
     let target = match timeout_at(deadline, judging).await {
         Ok(Ok(Judgement::Permitted(permit))) => permit.into_target(),
         Ok(_) => None,

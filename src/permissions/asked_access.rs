@@ -2,6 +2,7 @@
 //! approved exactly this effect.
 
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -43,7 +44,7 @@ impl AskedAccess {
     pub(crate) fn target(&self) -> Option<&Arc<Target>> {
         match &self.access {
             Access::Read(target) | Access::Write(target) => Some(target),
-            Access::Search(_) | Access::Command(_) | Access::Nothing => None,
+            _ => None,
         }
     }
 
@@ -95,8 +96,10 @@ impl AskedAccess {
                 return None;
             }
             Access::Write(_) | Access::Command(_) => {}
-            Access::Read(_) | Access::Search(_) => hasher.part(self.tool.as_bytes()),
-            Access::Nothing => return None,
+            Access::Read(_) | Access::Search(_) | Access::Named(_) => {
+                hasher.part(self.tool.as_bytes());
+            }
+            Access::Consent | Access::Nothing => return None,
         }
         self.hash_access(&mut hasher);
         Some(hasher.finish())
@@ -108,7 +111,8 @@ impl AskedAccess {
             Access::Write(_) => "any edit of this file".to_owned(),
             Access::Command(_) => "exactly this command, in this directory".to_owned(),
             Access::Read(_) | Access::Search(_) => format!("{} on exactly this path", self.tool),
-            Access::Nothing => String::new(),
+            Access::Named(name) => format!("{} of {name}", self.tool),
+            Access::Consent | Access::Nothing => String::new(),
         }
     }
 
@@ -144,6 +148,8 @@ impl AskedAccess {
                 hasher.part(&[u8::from(command.outside_sandbox)]);
                 ("command", vec![command.directory.as_path(), command.real_directory.as_path()])
             }
+            Access::Named(name) => ("named", vec![Path::new(name)]),
+            Access::Consent => ("consent", vec![]),
             Access::Nothing => ("nothing", vec![]),
         };
         hasher.part(kind.as_bytes());

@@ -100,7 +100,14 @@ impl Search<'_> {
     fn denies(&self, Touch(tool, kind): Touch, path: &Path, is_directory: bool) -> bool {
         let reached = Some(ReachedPath::met(path, is_directory, self.roots));
         self.rules
-            .denying(RuledCall { tool, kind, reached, command: None, roots: self.roots })
+            .denying(RuledCall {
+                tool,
+                kind,
+                reached,
+                name: None,
+                command: None,
+                roots: self.roots,
+            })
             .is_some()
     }
 }

@@ -71,6 +71,8 @@ pub(super) enum AccessEffect<'a> {
         names: u64,
     },
     Command(&'a CommandAnalysis),
+    Named(&'a str),
+    Consent,
     Nothing,
 }
 
@@ -89,6 +91,8 @@ impl<'a> AccessEffect<'a> {
             Self::Read(_) => AccessKind::Read,
             Self::Write { .. } => AccessKind::Edit,
             Self::Command(_) => AccessKind::Command,
+            Self::Named(_) => AccessKind::Named,
+            Self::Consent => AccessKind::Consent,
             Self::Nothing => AccessKind::None,
         }
     }
@@ -96,7 +100,14 @@ impl<'a> AccessEffect<'a> {
     pub(super) fn reached(self) -> Option<ReachedPath<'a>> {
         match self {
             Self::Read(path) | Self::Write { path, .. } => Some(path),
-            Self::Command(_) | Self::Nothing => None,
+            _ => None,
+        }
+    }
+
+    fn named(self) -> Option<&'a str> {
+        match self {
+            Self::Named(name) => Some(name),
+            _ => None,
         }
     }
 }
@@ -159,12 +170,15 @@ impl Policy {
             return self.refuses_command(tool, command);
         }
         let rule = self.rules.denying(self.ruled(tool, effect))?;
-        Some(denied_by(rule, tool))
+        Some(match effect {
+            AccessEffect::Named(name) => forbids(rule, &format!("{tool} of {name}")),
+            _ => denied_by(rule, tool),
+        })
     }
 
     fn ruled<'a>(&'a self, tool: &'a str, effect: AccessEffect<'a>) -> RuledCall<'a> {
-        let (kind, reached) = (effect.kind(), effect.reached());
-        RuledCall { tool, kind, reached, command: None, roots: &self.roots }
+        let (kind, reached, name) = (effect.kind(), effect.reached(), effect.named());
+        RuledCall { tool, kind, reached, name, command: None, roots: &self.roots }
     }
 
     /// Judges a call that no deny rule covers, without the ask rules.
@@ -177,6 +191,9 @@ impl Policy {
             && let Some(refusal) = account_refuses(path.real)
         {
             return PolicyVerdict::Deny(refusal);
+        }
+        if matches!(effect, AccessEffect::Consent) {
+            return PolicyVerdict::Ask { why: None, remedy: Remedy::Nothing };
         }
         // With the sandbox off, commands reach every place anyway.
         let is_outside = effect.reached().is_some_and(|path| path.is_outside);
@@ -365,7 +382,9 @@ mod tests {
     use super::super::rules::{KnownTool, PermissionSettings};
     use super::*;
 
-    const KNOWN: [KnownTool<'_>; 3] = [
+    const KNOWN: [KnownTool<'_>; 5] = [
+        KnownTool { name: "Task", aliases: &["Agent"], access: AccessKind::Named },
+        KnownTool { name: "Enter", aliases: &[], access: AccessKind::Consent },
         KnownTool { name: "Read", aliases: &[], access: AccessKind::Read },
         KnownTool { name: "Write", aliases: &[], access: AccessKind::Edit },
         KnownTool { name: "Bash", aliases: &["shell"], access: AccessKind::Command },
@@ -389,6 +408,31 @@ mod tests {
     }
 
     /// `lists` holds rules such as `allow Write` or `ask Bash`, separated by commas.
+    #[test]
+    fn an_agent_and_a_skill_are_judged_by_their_names() {
+        let explore = || ("Task", AccessEffect::Named("Explore"));
+        let verdict = |mode, lists| judged(mode, SandboxMode::Auto, lists, explore());
+        assert_eq!(verdict(Mode::Plan, ""), "allowed");
+        assert_eq!(verdict(Mode::Default, "deny Task(Plan)"), "allowed");
+        for rule in ["deny Task(Explore)", "deny Agent(Ex*)", "deny Task(*)", "deny Task"] {
+            let denied = verdict(Mode::BypassPermissions, rule);
+            assert!(denied.contains("forbids Task of Explore"), "{rule}: {denied}");
+        }
+        let asked = verdict(Mode::BypassPermissions, "ask Task(*plo*e)");
+        assert!(asked.starts_with("Task needs an approval"), "{asked}");
+    }
+
+    #[test]
+    fn consent_is_asked_for_in_every_mode() {
+        let consent = || ("Enter", AccessEffect::Consent);
+        for mode in [Mode::Plan, Mode::Default, Mode::AcceptEdits, Mode::BypassPermissions] {
+            let verdict = judged(mode, SandboxMode::Off, "allow Enter", consent());
+            assert!(verdict.starts_with("Enter needs an approval"), "{mode}: {verdict}");
+        }
+        let denied = judged(Mode::Default, SandboxMode::Auto, "deny Enter", consent());
+        assert!(denied.contains("forbids Enter"), "{denied}");
+    }
+
     fn judged(mode: Mode, sandbox: SandboxMode, lists: &str, call: Call) -> String {
         confined((mode, sandbox), (None, false), lists, call)
     }

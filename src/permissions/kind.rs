@@ -12,6 +12,10 @@ pub(crate) enum AccessKind {
     Edit,
     /// Runs programs.
     Command,
+    /// Uses what has a name: an agent's type, or a skill.
+    Named,
+    /// Changes what the session may do.
+    Consent,
     /// Touches nothing outside the session.
     None,
 }
@@ -33,6 +37,8 @@ impl AccessRequest {
             Self::Read(_) | Self::Search(_) => AccessKind::Read,
             Self::Write(_) => AccessKind::Edit,
             Self::Command { .. } => AccessKind::Command,
+            Self::Named(_) => AccessKind::Named,
+            Self::Consent => AccessKind::Consent,
             Self::Nothing => AccessKind::None,
         }
     }

@@ -51,7 +51,7 @@ fn candidates(policy: &Policy, tool: &str, access: &Access) -> Vec<Vec<String>> 
         // Whatever tool edits the file, as for a session.
         Access::Write(target) => vec![for_target("Edit", target)],
         Access::Command(command) => for_command(policy, tool, command.analysis()),
-        Access::Nothing => Vec::new(),
+        Access::Named(_) | Access::Consent | Access::Nothing => Vec::new(),
     }
 }
 

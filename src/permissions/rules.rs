@@ -81,6 +81,8 @@ enum Specifier {
     All,
     Path(PathPattern),
     Command(BashPattern),
+    /// A name; `*` in it stands for any text.
+    Name(String),
     /// Of a tool that the server does not have.
     Unbuilt,
 }
@@ -101,6 +103,8 @@ pub(super) struct RuledCall<'a> {
     pub(super) kind: AccessKind,
     /// The path that it reaches, if it is a call of a file tool.
     pub(super) reached: Option<ReachedPath<'a>>,
+    /// The name that it uses, if it is of that kind.
+    pub(super) name: Option<&'a str>,
     /// The command that it runs, if it runs one.
     pub(super) command: Option<&'a CommandAnalysis>,
     pub(super) roots: &'a PatternRoots,
@@ -219,7 +223,7 @@ impl Rules {
             match &mut rule.specifier {
                 Specifier::Command(pattern) => pattern.make_literal(),
                 Specifier::Path(pattern) => pattern.make_exact(),
-                Specifier::All | Specifier::Unbuilt => {}
+                Specifier::All | Specifier::Name(_) | Specifier::Unbuilt => {}
             }
         }
     }
@@ -397,7 +401,8 @@ impl Rule {
             AccessKind::Command => BashPattern::parse(specifier)
                 .map(Specifier::Command)
                 .map_err(|reason| reason.to_string()),
-            AccessKind::None => {
+            AccessKind::Named => name_pattern(specifier).map(Specifier::Name),
+            AccessKind::Consent | AccessKind::None => {
                 let name = name_or_word.to_owned();
                 return Err(RuleError::Specifier { list, rule: written, name });
             }
@@ -446,14 +451,14 @@ impl Rule {
     fn path(&self) -> Option<&PathPattern> {
         match &self.specifier {
             Specifier::Path(path) => Some(path),
-            Specifier::All | Specifier::Command(_) | Specifier::Unbuilt => None,
+            _ => None,
         }
     }
 
     fn command(&self) -> Option<&BashPattern> {
         match &self.specifier {
             Specifier::Command(command) => Some(command),
-            Specifier::All | Specifier::Path(_) | Specifier::Unbuilt => None,
+            _ => None,
         }
     }
 
@@ -470,6 +475,7 @@ impl Rule {
                 Ok(parsed) => parsed.is_matched_by(pattern),
                 Err(unparsed) => list != "allow" && unparsed.is_matched_by(pattern),
             },
+            Specifier::Name(pattern) => is_named(pattern, example),
             Specifier::All | Specifier::Unbuilt => true,
         }
     }
@@ -494,6 +500,7 @@ impl Rule {
         let covers = match &self.specifier {
             Specifier::All => true,
             Specifier::Path(pattern) => reaches(pattern, call) == [true, true],
+            Specifier::Name(pattern) => call.name.is_some_and(|name| is_named(pattern, name)),
             // Whether each part is allowed is asked of all rules together.
             Specifier::Command(_) | Specifier::Unbuilt => false,
         };
@@ -508,9 +515,30 @@ impl Rule {
             Specifier::Command(pattern) => {
                 call.command.is_some_and(|command| command.is_matched_by(pattern))
             }
+            Specifier::Name(pattern) => call.name.is_some_and(|name| is_named(pattern, name)),
             Specifier::Unbuilt => false,
         }
     }
+}
+
+fn name_pattern(specifier: &str) -> Result<String, String> {
+    if specifier.trim().is_empty() || specifier.chars().any(char::is_control) {
+        return Err("write a name in the parentheses".to_owned());
+    }
+    Ok(specifier.to_owned())
+}
+
+/// Whether the pattern, in which each `*` stands for any text, covers the name.
+fn is_named(pattern: &str, name: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        let Some((_, after)) = name.split_once(part) else { return false };
+        name = after;
+    }
+    name.ends_with(last)
 }
 
 /// Whether the path as the call names it is covered, and the one that it really is.
@@ -545,7 +573,7 @@ mod tests {
     static ROOTS: PatternRoots = PatternRoots { home: PathBuf::new(), roots: Vec::new() };
 
     fn call(tool: &'static str, kind: AccessKind) -> RuledCall<'static> {
-        RuledCall { tool, kind, reached: None, command: None, roots: &ROOTS }
+        RuledCall { tool, kind, reached: None, name: None, command: None, roots: &ROOTS }
     }
 
     /// The tools that a rule denies.
@@ -620,7 +648,14 @@ mod tests {
         let (asked, real) = (Path::new(asked), Path::new(real));
         let reached = ReachedPath::for_test(asked, real);
         let roots = roots();
-        let call = RuledCall { tool, kind, reached: Some(reached), command: None, roots: &roots };
+        let call = RuledCall {
+            tool,
+            kind,
+            reached: Some(reached),
+            name: None,
+            command: None,
+            roots: &roots,
+        };
         assert!(!rules.deny_all_calls(tool, kind));
         (rules.allows(call), rules.asking(call).is_some(), rules.denying(call).is_some())
     }

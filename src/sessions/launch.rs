@@ -38,7 +38,8 @@ use crate::ids::{SessionId, TurnId};
 use crate::permissions::{GrantHolder, Grants, Permissions};
 use crate::session_files::SessionFiles;
 use crate::store::rows::{Change, SessionRow, TurnRow, TurnStatus};
-use crate::tools::tool::SessionContext;
+use crate::tools::agent_context::AgentContext;
+use crate::tools::session_context::SessionContext;
 use crate::upstream::TraceHeaders;
 
 /// A turn whose beginning is recorded, as far as it must be.
@@ -58,6 +59,7 @@ pub(super) struct Recorded {
 struct TurnParts {
     identity: TurnIdentity,
     context: Arc<SessionContext>,
+    agent: Arc<AgentContext>,
     permissions: Permissions,
     hooks: Hooks,
     prompt: Option<Arc<str>>,
@@ -88,13 +90,13 @@ impl Sessions {
         let permissions = self.permissions_for(request)?.held_by(holder).with_session_files(files);
         let body = stored_body(&resolved);
         let context = self.context(&permissions, (&resolved.session, caller), state.clone(), &body);
-        let context = context.await?;
-        retain_shown(&context.read_state, &assembled.pieces);
+        let (context, agent) = context.await?;
+        retain_shown(&agent.read_state, &assembled.pieces);
         if preface::has_words(&assembled)
-            && let Some(reminder) = reminders::gather(&permissions, &context).await
+            && let Some(reminder) = reminders::gather(&permissions, &context, &agent).await
             && preface::put_in_front(&mut assembled, reminder.text())
         {
-            reminder.told(&context);
+            reminder.told(&agent);
         }
         let stored = resolved.row.as_ref().or(resolved.origin.as_ref());
         let prompt = stored.and_then(|row| row.prompt.clone());
@@ -106,8 +108,13 @@ impl Sessions {
             scope: caller.scope,
             started_ms: clock::now_ms(),
         };
-        let turn = TurnParts { identity: identity.clone(), context, permissions, hooks, prompt };
-        let current = CurrentState { context: Arc::clone(&turn.context), before: state };
+        let turn =
+            TurnParts { identity: identity.clone(), context, agent, permissions, hooks, prompt };
+        let current = CurrentState {
+            context: Arc::clone(&turn.context),
+            agent: Arc::clone(&turn.agent),
+            before: state,
+        };
         decided.extend(opener.map(|opener| taken_up(opener, &identity.id)));
         let acts_on_records = assembled.resumes || request.detach || !decided.is_empty();
         let rows = Rows {
@@ -197,6 +204,7 @@ impl Sessions {
         let permissions = self.permissions_for(&request)?;
         let pieces = pairs::without_records(std::mem::take(&mut request.messages))?;
         let context = SessionContext::new(Arc::clone(permissions.workspace()));
+        let context = Arc::new(context.at_home(self.home.clone()));
         let session = SessionId::random();
         let identity = TurnIdentity {
             id: TurnId::random(),
@@ -207,7 +215,8 @@ impl Sessions {
         };
         let turn = TurnParts {
             identity,
-            context: Arc::new(context.at_home(self.home.clone())),
+            agent: Arc::new(AgentContext::main(&context)),
+            context,
             permissions,
             hooks: self.hooks.clone(),
             prompt: None,
@@ -229,7 +238,7 @@ impl Sessions {
         mut pieces: Pieces,
         guard: Option<NameGuard>,
     ) -> StartedTurn {
-        let TurnParts { identity, context, permissions, hooks, prompt } = turn;
+        let TurnParts { identity, context, agent, permissions, hooks, prompt } = turn;
         if let Some(prompt) = prompt.filter(|_| !request.tools.tools().is_empty()) {
             pieces.history = prompt::apply(self.prompt.mode, &prompt, pieces.history);
         }
@@ -242,6 +251,7 @@ impl Sessions {
             upstream: Arc::clone(&self.upstream),
             headers,
             session: context,
+            agent,
             refusals: Arc::clone(&self.refusals),
             reservation: self.memory_budget.reservation(),
             recorder,
@@ -319,30 +329,31 @@ impl Sessions {
         sessions.into_iter().map(|session| self.directories.files_of(session)).collect()
     }
 
-    /// The session as it was after the turn that the request goes on from.
+    /// The session and its main agent as they were after the turn that the request goes on from.
     async fn context(
         &self,
         permissions: &Permissions,
         (session, caller): (&SessionId, &Caller),
         state: Option<SessionState>,
         body: &SessionBody,
-    ) -> Result<Arc<SessionContext>, ApiError> {
+    ) -> Result<(Arc<SessionContext>, Arc<AgentContext>), ApiError> {
         let context = SessionContext::new(permissions.workspace_now().await?);
         let grants = Arc::new(Grants::load(body.grants.iter().copied()));
         let context = context.at_home(self.home.clone()).with_grants(grants);
         let context = context.named(session.to_string());
         let context = context.with_files(self.directories.files_of(session));
-        let marks = Arc::clone(&self.watcher) as Arc<dyn Marks>;
-        let context = context.watched_by(marks);
         let tasks = self.tasks.of_session(session, caller.scope, caller.revoked.clone());
-        let context = context.with_tasks(tasks);
-        let Some(state) = state else { return Ok(Arc::new(context)) };
+        let context = Arc::new(context.with_tasks(tasks));
+        let marks = Arc::clone(&self.watcher) as Arc<dyn Marks>;
+        let agent = AgentContext::main(&context).watched_by(marks);
+        let Some(state) = state else { return Ok((context, Arc::new(agent))) };
         // The directory may be gone, which only the disk tells.
+        let restored = Arc::clone(&context);
         let restore = move || {
             let read_state = ReadState::load(&state.read_state);
-            context.restored(state.working_dir, read_state, state.known_tasks)
+            agent.restored(&restored, state.working_dir, read_state, state.known_tasks)
         };
-        Ok(Arc::new(RESOLVING.run(restore).await?))
+        Ok((context, Arc::new(RESOLVING.run(restore).await?)))
     }
 }
 

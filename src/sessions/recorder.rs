@@ -16,7 +16,8 @@ use crate::store::rows::{
 };
 use crate::store::{Store, StoreError};
 use crate::sync;
-use crate::tools::tool::SessionContext;
+use crate::tools::agent_context::AgentContext;
+use crate::tools::session_context::SessionContext;
 
 /// The digests of the turn's answer, and the depth of its link, once it is known what the
 /// client was sent: the text, and the ids of the calls.
@@ -67,6 +68,7 @@ struct Written {
 /// What a commit reads of the running session: the directory, the read files, the grants.
 pub(super) struct CurrentState {
     pub(super) context: Arc<SessionContext>,
+    pub(super) agent: Arc<AgentContext>,
     /// What held when the turn began.
     pub(super) before: Option<SessionState>,
 }
@@ -85,16 +87,16 @@ pub(super) struct Rows {
 impl CurrentState {
     /// The state at this moment, if it is not what held before.
     fn changed_state(&self) -> Option<SessionState> {
-        let working_dir = self.context.working_dir();
+        let working_dir = self.agent.working_dir();
         let is_root = working_dir == self.context.workspace.root();
-        let known_tasks = self.context.saved_tasks();
-        let has_files = !self.context.read_state.is_empty();
+        let known_tasks = self.agent.saved_tasks(&self.context);
+        let has_files = !self.agent.read_state.is_empty();
         if self.before.is_none() && is_root && !has_files && known_tasks.is_none() {
             return None;
         }
         let now = SessionState {
             working_dir: (!is_root).then_some(working_dir),
-            read_state: self.context.read_state.save(),
+            read_state: self.agent.read_state.save(),
             known_tasks: known_tasks.unwrap_or_default(),
         };
         (self.before.as_ref() != Some(&now)).then_some(now)
@@ -104,7 +106,7 @@ impl CurrentState {
     fn session(&self) -> Vec<u8> {
         // JSON has no form for a path that is not UTF-8.
         let text = |path: &Path| path.to_str().map(str::to_owned);
-        let (root, working_dir) = (self.context.workspace.root(), self.context.working_dir());
+        let (root, working_dir) = (self.context.workspace.root(), self.agent.working_dir());
         json(&SessionBody {
             grants: self.context.grants.save(),
             workspace: text(root),

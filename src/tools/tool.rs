@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -14,20 +14,16 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::agent_context::AgentContext;
 use super::answer::AnswerText;
 use super::question::Question;
 use super::schema::{self, InputSchema, InvalidInput, PropertyAliases};
-use super::tasks::{BackgroundTask, KnownTasks, SavedTasks, SessionTasks};
-use crate::files::ReadState;
-use crate::files::watcher::Marks;
-use crate::permissions::{
-    AccessKind, AccessRequest, AskedAccess, Grants, KnownTool, Permit, Refusal,
-};
+use super::session_context::SessionContext;
+use super::tasks::BackgroundTask;
+use crate::permissions::{AccessKind, AccessRequest, AskedAccess, KnownTool, Permit, Refusal};
 use crate::progress_lines::UNKNOWN_TOOL;
-use crate::session_files::SessionFiles;
-use crate::sync;
 use crate::text;
-use crate::workspace::{ContentState, Workspace};
+use crate::workspace::ContentState;
 
 /// Bytes of an unknown id that are quoted.
 const MAX_TASK_ID: usize = 80;
@@ -126,33 +122,12 @@ pub(crate) enum StartRule {
 /// The data of one call. Services are fields of the tool that needs them.
 #[derive(Clone, Debug)]
 pub(crate) struct CallContext {
+    /// The agent that calls.
+    pub(crate) agent: Arc<AgentContext>,
     pub(crate) session: Arc<SessionContext>,
     pub(crate) cancelled: CancellationToken,
     /// The most characters that the answer may have; `None` where nothing limits it.
     pub(crate) max_chars: Option<usize>,
-}
-
-/// The state that the calls of one session share.
-#[derive(Debug)]
-pub(crate) struct SessionContext {
-    /// The directories that the file tools may use.
-    pub(crate) workspace: Arc<Workspace>,
-    /// The directory of relative paths. Bash changes it.
-    working_dir: Mutex<PathBuf>,
-    /// The directory that `~` means.
-    home: PathBuf,
-    /// The files that the model has seen.
-    pub(crate) read_state: ReadState,
-    /// What a person allowed for the session. All its turns share them.
-    pub(crate) grants: Arc<Grants>,
-    /// The session's directory is called by it; `None` for a turn without a session.
-    name: Option<String>,
-    /// What the server writes for the session; `None` for a turn without one.
-    pub(crate) files: Option<Arc<SessionFiles>>,
-    /// The commands that go on in the background; `None` for a turn without a session.
-    pub(crate) tasks: Option<Arc<SessionTasks>>,
-    /// What the model knows of them.
-    pub(crate) known_tasks: KnownTasks,
 }
 
 /// What a call would do, shown to a person who is asked about it.
@@ -253,92 +228,22 @@ fn feedback_note(feedback: Option<&str>) -> String {
     }
 }
 
-impl SessionContext {
-    /// A session whose working directory is the root of `workspace`.
-    pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
-        Self {
-            working_dir: Mutex::new(workspace.root().to_owned()),
-            workspace,
-            home: PathBuf::from("/"),
-            read_state: ReadState::default(),
-            grants: Arc::default(),
-            name: None,
-            files: None,
-            tasks: None,
-            known_tasks: KnownTasks::default(),
-        }
-    }
-
-    pub(crate) fn named(self, name: String) -> Self {
-        Self { name: Some(name), ..self }
-    }
-
-    pub(crate) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
-    /// The session with what an earlier turn left: the files and the tasks that it knows, and its
-    /// directory if that still lies in the workspace. Else it begins in the root. Reads the disk.
-    pub(crate) fn restored(
-        self,
-        working_dir: Option<PathBuf>,
-        read_state: ReadState,
-        known_tasks: SavedTasks,
-    ) -> Self {
-        let is_there = |directory: &PathBuf| {
-            let target = self.workspace.resolve(directory);
-            target.is_ok_and(|target| target.metadata().is_ok_and(|metadata| metadata.is_dir()))
-        };
-        let working_dir = working_dir.filter(is_there);
-        let working_dir = working_dir.unwrap_or_else(|| self.workspace.root().to_owned());
-        let read_state = read_state.like(&self.read_state);
-        let known_tasks = KnownTasks::load(known_tasks, self.name().unwrap_or_default());
-        Self { working_dir: Mutex::new(working_dir), read_state, known_tasks, ..self }
-    }
-
-    /// Finds changes of the files that the session knows by these marks.
-    pub(crate) fn watched_by(self, marks: Arc<dyn Marks>) -> Self {
-        Self { read_state: self.read_state.watched_by(marks), ..self }
-    }
-
-    pub(crate) fn with_grants(self, grants: Arc<Grants>) -> Self {
-        Self { grants, ..self }
-    }
-
-    pub(crate) fn with_files(self, files: Arc<SessionFiles>) -> Self {
-        let read_state = self.read_state.passing_over(files.of_all_sessions());
-        Self { files: Some(files), read_state, ..self }
-    }
-
-    pub(crate) fn with_tasks(self, tasks: Arc<SessionTasks>) -> Self {
-        Self { tasks: Some(tasks), ..self }
-    }
-
-    /// What the model knows of the tasks, for the turns that go on from this one.
-    pub(crate) fn saved_tasks(&self) -> Option<SavedTasks> {
-        self.known_tasks.save(self.name().unwrap_or_default(), self.tasks.as_deref())
-    }
-
-    pub(crate) fn at_home(self, home: PathBuf) -> Self {
-        Self { home, ..self }
-    }
-
-    pub(crate) fn working_dir(&self) -> PathBuf {
-        sync::lock(&self.working_dir).clone()
-    }
-
-    pub(crate) fn set_working_dir(&self, directory: PathBuf) {
-        *sync::lock(&self.working_dir) = directory;
-    }
-}
-
 impl CallContext {
+    /// The context of all calls of one agent's turn. The pipeline adds what differs per call.
+    pub(crate) fn new(
+        agent: Arc<AgentContext>,
+        session: Arc<SessionContext>,
+        cancelled: CancellationToken,
+    ) -> Self {
+        Self { agent, session, cancelled, max_chars: None }
+    }
+
     /// Makes a path of the model absolute. `None` is the working directory.
     pub(crate) fn resolve(&self, path: Option<&Path>) -> PathBuf {
-        let base = self.session.working_dir();
+        let base = self.agent.working_dir();
         path.map_or_else(
             || base.clone(),
-            |path| crate::workspace::absolute_from_home(&base, &self.session.home, path),
+            |path| crate::workspace::absolute_from_home(&base, self.session.home(), path),
         )
     }
 
@@ -545,6 +450,7 @@ pub(crate) mod test_support {
     //! Calls tools in a temporary workspace.
 
     use std::fs::{self, File};
+    use std::sync::Mutex;
     use std::time::{Duration, SystemTime};
 
     use super::*;
@@ -552,6 +458,7 @@ pub(crate) mod test_support {
     use crate::permissions::{
         Access, CommandLine, ExcludedPaths, OpenedCommand, SearchLimits, SearchScope,
     };
+    use crate::sync;
     use crate::workspace;
 
     /// A temporary workspace. Its calls share a session, so a file that one call reads is known
@@ -582,15 +489,12 @@ pub(crate) mod test_support {
             let root = root.canonicalize().unwrap();
             let open = workspace::Workspace::open(vec![root.clone()]).unwrap();
             let session = Arc::new(SessionContext::new(Arc::new(open)));
+            let agent = Arc::new(AgentContext::main(&session));
             Self {
                 root,
                 _directory: None,
                 born: SystemTime::now(),
-                context: CallContext {
-                    session,
-                    cancelled: CancellationToken::new(),
-                    max_chars: None,
-                },
+                context: CallContext::new(agent, session, CancellationToken::new()),
                 excluded: ExcludedPaths::none(),
                 shown: Mutex::default(),
             }
@@ -600,9 +504,12 @@ pub(crate) mod test_support {
         pub(crate) fn begin_session(
             &mut self,
             with: impl FnOnce(SessionContext) -> SessionContext,
+            restore: impl FnOnce(AgentContext, &SessionContext) -> AgentContext,
         ) {
             let workspace = Arc::clone(&self.context.session.workspace);
             self.context.session = Arc::new(with(SessionContext::new(workspace)));
+            let session = &self.context.session;
+            self.context.agent = Arc::new(restore(AgentContext::main(session), session));
         }
 
         /// Limits the answers of all further calls.
@@ -613,7 +520,7 @@ pub(crate) mod test_support {
         /// Sends the answers so far to the model.
         pub(crate) fn close_round(&self) {
             let shown = std::mem::take(&mut *sync::lock(&self.shown));
-            self.context.session.read_state.showed(shown, 1);
+            self.context.agent.read_state.showed(shown, 1);
         }
 
         /// Hides a directory from searches, as the server hides its own.
@@ -672,6 +579,8 @@ pub(crate) mod test_support {
                     let workspace = Arc::clone(&root);
                     Access::Command(Box::new(OpenedCommand::for_test(command_line, workspace)))
                 }
+                AccessRequest::Named(name) => Access::Named(name),
+                AccessRequest::Consent => Access::Consent,
                 AccessRequest::Nothing => Access::Nothing,
             }))
         }

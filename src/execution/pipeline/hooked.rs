@@ -276,7 +276,7 @@ async fn run(
     let scene = HookScene {
         session: session.name(),
         workspace: &session.workspace,
-        working_dir: &session.working_dir(),
+        working_dir: &context.agent.working_dir(),
         mode,
         cancelled: &context.cancelled,
     };

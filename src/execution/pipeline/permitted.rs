@@ -35,7 +35,7 @@ impl PermittedCall {
     pub(crate) fn has_effect(&self) -> bool {
         match self.tool.access() {
             AccessKind::Edit | AccessKind::Command => true,
-            AccessKind::Read | AccessKind::None => false,
+            AccessKind::Read | AccessKind::Named | AccessKind::Consent | AccessKind::None => false,
         }
     }
 

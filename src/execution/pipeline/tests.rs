@@ -14,8 +14,9 @@ use crate::files::Files;
 use crate::permissions::{self, AccessKind, ExcludedPaths, Mode, SandboxMode};
 use crate::processes::sandbox::SandboxSettings;
 use crate::processes::{self, Environment, Runner};
+use crate::tools::agent_context::AgentContext;
 use crate::tools::builtin::{self, bash};
-use crate::tools::tool::SessionContext;
+use crate::tools::session_context::SessionContext;
 use crate::workspace::Workspace;
 
 /// A pipeline with all tools, in a workspace that holds the file `a.txt`. Everything is allowed
@@ -53,11 +54,9 @@ impl Ground {
             permissions: permissions.unwrap(),
             max_result_chars: None,
         };
-        let context = CallContext {
-            session: Arc::new(SessionContext::new(workspace)),
-            cancelled: CancellationToken::new(),
-            max_chars: None,
-        };
+        let session = Arc::new(SessionContext::new(workspace));
+        let agent = Arc::new(AgentContext::main(&session));
+        let context = CallContext::new(agent, session, CancellationToken::new());
         Self { directory, pipeline, context }
     }
 

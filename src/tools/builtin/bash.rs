@@ -197,7 +197,7 @@ impl Tool for Bash {
     fn access_request(&self, input: &BashInput, context: &CallContext) -> AccessRequest {
         AccessRequest::Command {
             line: input.command.clone(),
-            directory: context.session.working_dir(),
+            directory: context.agent.working_dir(),
             outside_sandbox: input.outside_sandbox == Some(true),
         }
     }

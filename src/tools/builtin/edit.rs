@@ -109,7 +109,7 @@ impl Tool for Edit {
         let (files, input, call) = (Arc::clone(&self.files), input.clone(), context.clone());
         let preview = move |target: &Target| {
             let replacements = checked(target, &input)?;
-            let state = &call.session.read_state;
+            let state = &call.agent.read_state;
             files
                 .preview(target, state, &call.cancelled, |current, freshness| {
                     let new = computed(target, current, freshness, &replacements, &call)?;
@@ -131,7 +131,7 @@ fn edit(
     context: &CallContext,
 ) -> Result<ToolOutput, ToolError> {
     let replacements = checked(target, input)?;
-    let state = &context.session.read_state;
+    let state = &context.agent.read_state;
     let edited = files.change(target, state, &context.cancelled, approved, |current, freshness| {
         let new = computed(target, current, freshness, &replacements, context)?;
         settings_check::checked(files, target, current, new)
@@ -161,7 +161,7 @@ fn computed(
     match current {
         Some(current) => change(target, current, freshness, replacements, &context.cancelled),
         None if replacements[0].old.is_empty() => create(target, replacements, &context.cancelled),
-        None => Err(context.session.read_state.missing(target.path(), target.real_path())),
+        None => Err(context.agent.read_state.missing(target.path(), target.real_path())),
     }
 }
 
@@ -352,9 +352,9 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::tools::agent_context::AgentContext;
     use crate::tools::builtin::read::Read;
     use crate::tools::builtin::write::Write;
-    use crate::tools::tool::SessionContext;
     use crate::tools::tool::test_support::Workspace;
 
     async fn edit(workspace: &Workspace, arguments: Value) -> String {
@@ -588,10 +588,9 @@ mod tests {
         let files = Arc::new(Files::default());
         let mut edits = tokio::task::JoinSet::new();
         for number in 0..20 {
+            let session = Arc::clone(&workspace.context().session);
             let context = CallContext {
-                session: Arc::new(SessionContext::new(Arc::clone(
-                    &workspace.context().session.workspace,
-                ))),
+                agent: Arc::new(AgentContext::main(&session)),
                 ..workspace.context()
             };
             let read = workspace.permit(AccessRequest::Read(workspace.path("a.txt"))).unwrap();

@@ -98,7 +98,7 @@ impl Tool for NotebookEdit {
         let (files, input, call) = (Arc::clone(&self.files), input.clone(), context.clone());
         let preview = move |target: &Target| {
             let cell_edit = cell_edit(&input)?;
-            let state = &call.session.read_state;
+            let state = &call.agent.read_state;
             files
                 .preview(target, state, &call.cancelled, |current, freshness| {
                     let new = computed(target, current, freshness, cell_edit, &input, &call)?;
@@ -120,7 +120,7 @@ fn change(
     call: &CallContext,
 ) -> Result<ToolOutput, ToolError> {
     let cell_edit = cell_edit(input)?;
-    let state = &call.session.read_state;
+    let state = &call.agent.read_state;
     let changed = files.change(target, state, &call.cancelled, approved, |current, freshness| {
         let new = computed(target, current, freshness, cell_edit, input, call)?;
         settings_check::checked(files, target, current, new)
@@ -164,7 +164,7 @@ fn computed(
     call: &CallContext,
 ) -> Result<(Vec<u8>, ToolOutput), FileError> {
     let Some(current) = current else {
-        return Err(call.session.read_state.missing(target.path(), target.real_path()));
+        return Err(call.agent.read_state.missing(target.path(), target.real_path()));
     };
     if freshness == Freshness::Changed {
         return Err(FileError::Modified(target.path().to_owned()));

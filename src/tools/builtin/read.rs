@@ -195,7 +195,7 @@ fn read(
         .map_err(|error| no_page(target, error, context))?;
     let has_changed = FileVersion::from_metadata(&file.metadata().map_err(failed)?) != before;
 
-    let state = &context.session.read_state;
+    let state = &context.agent.read_state;
     let fingerprint = Fingerprint { version: before, hash: page.hash };
     if page.lines == 0 && page.total != Total::Exactly(0) {
         return Err(past_the_end(target, &page));
@@ -244,7 +244,7 @@ fn not_read(target: &Target, error: &io::Error, context: &CallContext) -> ToolEr
     if error.kind() == io::ErrorKind::NotFound {
         return ToolError::Missing(format!(
             "File does not exist: {path}. The working directory is {}",
-            context.session.working_dir().display()
+            context.agent.working_dir().display()
         ));
     }
     ToolError::Failed(match error.kind() {

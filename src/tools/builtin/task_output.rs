@@ -105,7 +105,7 @@ async fn answer(
     let most = context.max_chars.unwrap_or(MAX_CHARACTERS);
     // Before the output is read, so that all of it is read if the task has ended.
     let end = task.end();
-    let (reading, known) = (Arc::clone(&task), context.session.known_tasks.of(&task));
+    let (reading, known) = (Arc::clone(&task), context.agent.known_tasks.of(&task));
     let looking = Arc::clone(&known);
     let read = move || reading.read_new(&looking, &files, filter.as_ref(), most);
     let NewOutput { text, left_out, notes } = FILES.run(read).await.map_err(ToolError::failed)?;

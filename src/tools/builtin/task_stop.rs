@@ -45,7 +45,7 @@ impl Tool for TaskStop {
         let ran = task.is_running();
         task.stop().await;
         let end = task.end();
-        context.session.known_tasks.of(&task).mark_end_told();
+        context.agent.known_tasks.of(&task).mark_end_told();
         let id = &task.id;
         // It may have ended by itself meanwhile.
         if !ran || end.as_ref().is_some_and(|end| end.status != TaskStatus::Killed) {

@@ -78,7 +78,7 @@ impl Tool for Write {
     ) -> Option<Preview> {
         let (files, input, call) = (Arc::clone(&self.files), input.clone(), context.clone());
         let preview = move |target: &Target| {
-            let state = &call.session.read_state;
+            let state = &call.agent.read_state;
             files
                 .preview(target, state, &call.cancelled, |current, freshness| {
                     let new = computed(target, current, freshness, &input.content)?;
@@ -99,7 +99,7 @@ fn write(
     content: &str,
     call: &CallContext,
 ) -> Result<ToolOutput, ToolError> {
-    let state = &call.session.read_state;
+    let state = &call.agent.read_state;
     let written = files.change(target, state, &call.cancelled, approved, |current, freshness| {
         let new = computed(target, current, freshness, content)?;
         settings_check::checked(files, target, current, new)

@@ -239,7 +239,7 @@ async fn x5_a_file_that_appeared_or_went_is_asked_about_anew() {
 async fn a_command_is_approved_for_its_directory() {
     let ground = Ground::asking(|_| {});
     let decision = allow(ground.asked("Bash", &bash("env pwd")).await.digest);
-    ground.context.session.set_working_dir(ground.path("sub"));
+    ground.context.agent.set_working_dir(ground.path("sub"));
     let answer = ground.decide("Bash", &bash("env pwd"), &decision).await;
     assert!(answer.starts_with("asked: ") && answer.contains("$WORKSPACE/sub"), "{answer}");
 
@@ -302,7 +302,7 @@ async fn a_grant_covers_the_same_command_in_the_same_directory() {
     let again = json!({ "command": "env true", "description": "again", "timeout": 5000 });
     assert!(matches!(ground.judge("Bash", &again, None).await, Judged::Permitted(_)));
     assert!(matches!(ground.judge("Bash", &bash("env true "), None).await, Judged::Asked(_)));
-    ground.context.session.set_working_dir(ground.path("sub"));
+    ground.context.agent.set_working_dir(ground.path("sub"));
     assert!(matches!(ground.judge("Bash", &bash("env true"), None).await, Judged::Asked(_)));
 }
 

@@ -60,7 +60,7 @@ impl Launch<'_> {
         };
         let finished = finished.map_err(|error| not_run(&error, self.line(), self.context))?;
         if let Some(read) = read.filter(|_| finished.has_succeeded() && finished.has_printed()) {
-            read.end(Arc::clone(&self.context.session)).await;
+            read.end(Arc::clone(&self.context.agent)).await;
         }
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(follow(&finished, &self.permitted.workspace, self.context));
@@ -140,7 +140,7 @@ impl Launch<'_> {
         file: &OutputFile,
         seen: u64,
     ) {
-        let (session, command) = (Arc::clone(&self.context.session), self.line().to_owned());
+        let (agent, command) = (Arc::clone(&self.context.agent), self.line().to_owned());
         let task = place.take_over(NewTask {
             id: file.id().to_owned(),
             description: self.description,
@@ -149,7 +149,7 @@ impl Launch<'_> {
             conclude: conclude(command.clone(), self.confined),
             command,
         });
-        session.known_tasks.started(&task, seen);
+        agent.known_tasks.started(&task, seen);
     }
 
     fn call(&self, path: Option<PathBuf>) -> Call<'_> {
@@ -214,7 +214,7 @@ fn follow(finished: &Finished, workspace: &Workspace, context: &CallContext) -> 
         FinalDirectory::To(directory) => {
             let directory = Path::new(directory);
             if workspace.resolve(directory).is_ok() {
-                context.session.set_working_dir(directory.to_owned());
+                context.agent.set_working_dir(directory.to_owned());
                 return None;
             }
             let why = format!("{} is outside the workspace", directory.display());
@@ -245,6 +245,6 @@ fn not_run(error: &RunError, text: &str, context: &CallContext) -> ToolError {
 
 fn reset(context: &CallContext, why: &str) -> String {
     let root = context.session.workspace.root();
-    context.session.set_working_dir(root.to_owned());
+    context.agent.set_working_dir(root.to_owned());
     format!("(the working directory is {} again: {why})", root.display())
 }

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use crate::blocking::FILES;
 use crate::files::outside_changes::Current;
 use crate::permissions::OpenedCommand;
-use crate::tools::tool::SessionContext;
+use crate::tools::agent_context::AgentContext;
 use crate::workspace::{FileVersion, Target, Workspace};
 
 /// A look at the file holds up the command, or its answer, no longer.
@@ -38,12 +38,12 @@ impl ReadFile {
     }
 
     /// The command has ended with success. The model knows the file, if it is still the same.
-    pub(super) async fn end(self, session: Arc<SessionContext>) {
+    pub(super) async fn end(self, agent: Arc<AgentContext>) {
         let see = move || {
             if let Ok(current) = Current::read(&self.target)
                 && current.is_version(self.before)
             {
-                current.seen_by(&session.read_state, self.target.real_path());
+                current.seen_by(&agent.read_state, self.target.real_path());
             }
         };
         // Without it, the model has to read the file with Read.

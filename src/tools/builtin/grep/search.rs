@@ -88,7 +88,7 @@ impl Searching {
         bounds: Arc<Bounds>,
     ) -> Result<Self, ToolError> {
         let started = Instant::now();
-        let working_dir = context.session.working_dir();
+        let working_dir = context.agent.working_dir();
         let mut query = Query::compile(input, &working_dir)?;
         let scope =
             permit.into_search().ok_or_else(|| ToolError::failed("nothing was permitted"))?;

@@ -440,7 +440,7 @@ async fn patterns_are_never_flags_and_never_slow() {
 #[tokio::test]
 async fn tells_paths_from_the_working_directory() {
     let workspace = Workspace::new(&[("a/x", "x"), ("b/y\n", "x")]);
-    workspace.context().session.set_working_dir(workspace.path("a"));
+    workspace.context().agent.set_working_dir(workspace.path("a"));
     let answer = workspace.call(grep(), json!({"pattern": "x", "path": ".."})).await;
     assert_eq!(
         {

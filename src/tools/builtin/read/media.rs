@@ -125,9 +125,9 @@ impl Media {
 impl Contents {
     /// Records that the answer shows some of it. It does not before there is one.
     pub(super) async fn seen(self, context: &CallContext) -> Result<(), ToolError> {
-        let session = Arc::clone(&context.session);
+        let agent = Arc::clone(&context.agent);
         let Self { real_path, fingerprint, kept } = self;
-        let see = move || session.read_state.saw(&real_path, fingerprint, kept);
+        let see = move || agent.read_state.saw(&real_path, fingerprint, kept);
         FILES.run(see).await.map_err(ToolError::failed)
     }
 }

@@ -240,7 +240,7 @@ async fn what_could_not_be_read_is_not_known() {
     for (name, _) in files {
         let answer = workspace.call(reader(), json!({ "file_path": name })).await;
         assert!(answer.starts_with("Error: "), "{answer}");
-        assert!(!workspace.context().session.read_state.has_seen(&workspace.path(name)), "{name}");
+        assert!(!workspace.context().agent.read_state.has_seen(&workspace.path(name)), "{name}");
     }
 }
 

@@ -49,11 +49,12 @@ impl Ground {
     fn in_a_new_turn(mut self) -> Self {
         let tasks = self.tasks();
         let files = self.directories.files_of(&self.session);
-        let known = self.fixture.context().session.saved_tasks().unwrap_or_default();
-        self.fixture.begin_session(|session| {
-            let session = session.with_files(files).with_tasks(tasks);
-            session.restored(None, ReadState::default(), known)
-        });
+        let before = self.fixture.context();
+        let known = before.agent.saved_tasks(&before.session).unwrap_or_default();
+        self.fixture.begin_session(
+            |session| session.with_files(files).with_tasks(tasks),
+            |agent, session| agent.restored(session, None, ReadState::default(), known),
+        );
         self
     }
 
@@ -89,8 +90,8 @@ impl Ground {
     }
 
     fn notices(&self) -> Vec<String> {
-        let session = self.fixture.context().session;
-        let ends = session.known_tasks.untold_ends(&self.tasks());
+        let agent = self.fixture.context().agent;
+        let ends = agent.known_tasks.untold_ends(&self.tasks());
         let tell = |(line, task): &(String, Arc<KnownTask>)| {
             task.mark_end_told();
             shown(line)

@@ -1,0 +1,67 @@
+//! Defines what belongs to a whole session: its directories, grants, files and tasks.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::tasks::SessionTasks;
+use crate::permissions::Grants;
+use crate::session_files::SessionFiles;
+use crate::workspace::Workspace;
+
+/// The state that the calls of all agents of one session share.
+#[derive(Debug)]
+pub(crate) struct SessionContext {
+    /// The directories that the file tools may use.
+    pub(crate) workspace: Arc<Workspace>,
+    /// The directory that `~` means.
+    home: PathBuf,
+    /// What a person allowed for the session. All its turns share them.
+    pub(crate) grants: Arc<Grants>,
+    /// The session's directory is called by it; `None` for a turn without a session.
+    name: Option<String>,
+    /// What the server writes for the session; `None` for a turn without one.
+    pub(crate) files: Option<Arc<SessionFiles>>,
+    /// The commands that go on in the background; `None` for a turn without a session.
+    pub(crate) tasks: Option<Arc<SessionTasks>>,
+}
+
+impl SessionContext {
+    pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
+        Self {
+            workspace,
+            home: PathBuf::from("/"),
+            grants: Arc::default(),
+            name: None,
+            files: None,
+            tasks: None,
+        }
+    }
+
+    pub(crate) fn named(self, name: String) -> Self {
+        Self { name: Some(name), ..self }
+    }
+
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    pub(crate) fn with_grants(self, grants: Arc<Grants>) -> Self {
+        Self { grants, ..self }
+    }
+
+    pub(crate) fn with_files(self, files: Arc<SessionFiles>) -> Self {
+        Self { files: Some(files), ..self }
+    }
+
+    pub(crate) fn with_tasks(self, tasks: Arc<SessionTasks>) -> Self {
+        Self { tasks: Some(tasks), ..self }
+    }
+
+    pub(crate) fn at_home(self, home: PathBuf) -> Self {
+        Self { home, ..self }
+    }
+
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
+    }
+}
