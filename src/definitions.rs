@@ -5,6 +5,7 @@
 //! skill's text is read when it is used.
 
 mod agent;
+mod arguments;
 mod frontmatter;
 mod load;
 mod skill;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 pub(crate) use self::agent::AgentDefinition;
+use self::arguments::put_in as put_in_arguments;
 use self::load::{Place, load};
 use self::skill::SkillText;
 pub(crate) use self::skill::{SkillDefinition, SkillKind};
@@ -22,7 +24,7 @@ use self::source::{SeenVersion, Source};
 use crate::settings_files::SettingsFiles;
 use crate::sync;
 use crate::trust::TrustState;
-use crate::workspace::Workspace;
+use crate::workspace::{ReadableRoot, Workspace};
 use crate::{clock, live_file};
 
 /// Whose file it is.
@@ -59,6 +61,14 @@ pub(crate) struct SkippedDefinition {
     pub(crate) path: PathBuf,
     /// It follows the path.
     pub(crate) reason: String,
+}
+
+/// A skill that is used.
+#[derive(Debug)]
+pub(crate) struct OpenedSkill {
+    text: SkillText,
+    /// The directory with the files beside its text; `None`: a command has none.
+    pub(crate) directory: Option<ReadableRoot>,
 }
 
 /// The definitions of the server's user and of each workspace.
@@ -120,32 +130,24 @@ impl Definitions {
         set
     }
 
-    /// The skill's text as its file holds it now. Blocks. The error is a sentence.
-    pub(crate) fn text_of(
+    /// The skill as its file holds it now. Blocks. The error is a sentence.
+    pub(crate) fn open_skill(
         &self,
         skill: &SkillDefinition,
         workspace: &Workspace,
-    ) -> Result<SkillText, String> {
-        let failed = |reason: String| format!("{}: {reason}", skill.origin.path.display());
-        let text = self.source_of(&skill.origin, workspace).and_then(|source| {
-            SkillText::parse(&source.read_path(&skill.origin.below, skill::MAX_BYTES)?)
+    ) -> Result<OpenedSkill, String> {
+        let opened = self.source_of(&skill.origin, workspace).and_then(|source| {
+            let (file, target) = source.read_path(&skill.origin.below, skill::MAX_BYTES)?;
+            let directory = match skill.kind {
+                SkillKind::Skill => {
+                    let root = ReadableRoot::holding(&target).map_err(|error| error.to_string())?;
+                    Some(root)
+                }
+                SkillKind::Command => None,
+            };
+            Ok(OpenedSkill { text: SkillText::parse(&file)?, directory })
         });
-        text.map_err(failed)
-    }
-
-    /// The directory that holds the files beside a skill's text, with every link in its path
-    /// resolved. `None`: a command has none. Blocks.
-    pub(crate) fn directory_of(
-        &self,
-        skill: &SkillDefinition,
-        workspace: &Workspace,
-    ) -> Result<Option<PathBuf>, String> {
-        if skill.kind == SkillKind::Command {
-            return Ok(None);
-        }
-        let source = self.source_of(&skill.origin, workspace)?;
-        let target = source.resolve(&skill.origin.below)?;
-        Ok(target.real_path().parent().map(Path::to_owned))
+        opened.map_err(|reason| format!("{}: {reason}", skill.origin.path.display()))
     }
 
     /// The source that the file is of, if it still counts.
@@ -201,10 +203,32 @@ impl Known {
     }
 }
 
+impl OpenedSkill {
+    /// What the model is told: where its files are, what its author meant it for, and its text
+    /// with the arguments.
+    pub(crate) fn told(&self, arguments: &str) -> String {
+        let base = self.directory.as_ref();
+        let base =
+            base.map(|base| format!("Base directory for this skill: {}", base.path().display()));
+        let text = put_in_arguments(&self.text.text, arguments);
+        let parts = [base, self.text.intent(), Some(text)];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+    }
+}
+
 impl DefinitionSet {
     pub(crate) fn skill(&self, name: &str) -> Option<&SkillDefinition> {
         let at = self.skills.binary_search_by(|skill| skill.name.as_str().cmp(name));
         at.ok().map(|at| &self.skills[at])
+    }
+}
+
+#[cfg(test)]
+impl Definitions {
+    /// Nothing is defined.
+    pub(crate) fn none() -> Arc<Self> {
+        let settings_files = SettingsFiles::new(None, Path::new("/nowhere"));
+        Arc::new(Self::new(None, Arc::new(settings_files)))
     }
 }
 

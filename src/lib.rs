@@ -42,7 +42,6 @@ pub(crate) mod trust;
 pub(crate) mod settings_files;
 
 // Services. They do not know each other.
-#[cfg_attr(not(test), expect(dead_code, reason = "Task, Skill and the prompt are to use the rest"))]
 pub(crate) mod definitions;
 pub(crate) mod files;
 pub(crate) mod hooks;

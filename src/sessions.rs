@@ -35,6 +35,7 @@ pub(crate) mod settings;
 mod suspended;
 mod transcript;
 mod turn_start;
+mod typed_command;
 
 #[cfg(test)]
 pub(crate) mod test_support;
@@ -53,6 +54,7 @@ use self::running::Running;
 use crate::agent::prompt;
 use crate::agent::turn::ModelRefusals;
 use crate::agent::{ModelRule, TurnSettings};
+use crate::definitions::Definitions;
 use crate::files::watcher::Watcher;
 use crate::hooks::Hooks;
 use crate::memory_budget::MemoryBudget;
@@ -89,6 +91,8 @@ pub(crate) struct Sessions {
     pub(crate) tasks: Arc<AllTasks>,
     pub(crate) names: PendingNames,
     pub(crate) prompts: prompt::Prompts,
+    /// The agents, skills and commands of files.
+    pub(crate) definitions: Arc<Definitions>,
     pub(crate) recorders: Recorders,
     pub(crate) shutdown: CancellationToken,
 }

@@ -23,6 +23,7 @@ mod sdk;
 mod seeded_faults;
 mod sessions;
 mod settings;
+mod skills;
 mod soak;
 mod startup;
 mod support;

@@ -272,6 +272,7 @@ mod tests {
             runner,
             bash: builtin::bash::BashSettings::default(),
             settings_files: None,
+            definitions: crate::definitions::Definitions::none(),
         }))
     }
 }

@@ -116,6 +116,7 @@ fn sessions(
         home: services.home.clone(),
         permissions: services.permissions.clone(),
         hooks: services.hooks.clone(),
+        definitions: Arc::clone(&services.definitions),
         settings: config.turns.clone(),
         approval: config.approval.clone(),
         content_address: config.sessions.content_address,

@@ -101,6 +101,7 @@ impl Services {
             sandbox_escape: config.sandbox.offers_escape(),
             bash: config.tools.bash.clone(),
             settings_files: Some(Arc::clone(&settings_files)),
+            definitions: Arc::clone(&definitions),
         }));
         let home = environment.home();
         let places = (&workspace, home.as_path());

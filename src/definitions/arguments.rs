@@ -10,20 +10,17 @@ pub(crate) fn put_in(text: &str, arguments: &str) -> String {
     let (mut whole, mut rest, mut has_place) = (String::with_capacity(text.len()), text, false);
     while let Some((before, behind)) = rest.split_once('$') {
         whole.push_str(before);
-        match placeholder(behind) {
-            Some((placeholder, after)) => {
-                has_place = true;
-                whole.push_str(match placeholder {
-                    Placeholder::All => arguments,
-                    Placeholder::Word(at) => words.get(at).copied().unwrap_or_default(),
-                });
-                rest = after;
-            }
-            None => {
-                whole.push('$');
-                rest = behind;
-            }
-        }
+        let Some((placeholder, after)) = placeholder(behind) else {
+            whole.push('$');
+            rest = behind;
+            continue;
+        };
+        has_place = true;
+        whole.push_str(match placeholder {
+            Placeholder::All => arguments,
+            Placeholder::Word(at) => words.get(at).copied().unwrap_or_default(),
+        });
+        rest = after;
     }
     whole.push_str(rest);
     if !has_place && !arguments.is_empty() {
@@ -101,7 +98,11 @@ mod tests {
 
     #[test]
     fn other_signs_stay() {
-        check("Costs $10, $0, $, $x, $ARGUMENTSX, ${1}.", "", "Costs $10, $0, $, $x, $ARGUMENTSX, ${1}.");
+        check(
+            "Costs $10, $0, $, $x, $ARGUMENTSX, ${1}.",
+            "",
+            "Costs $10, $0, $, $x, $ARGUMENTSX, ${1}.",
+        );
         check("für $1$", "ü", "für ü$");
     }
 

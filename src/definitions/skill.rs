@@ -43,11 +43,11 @@ pub(crate) enum SkillKind {
 
 /// The text of a skill as its file holds it now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SkillText {
-    pub(crate) text: String,
+pub(super) struct SkillText {
+    pub(super) text: String,
     /// What its author wanted it to use. It grants nothing.
-    pub(crate) allowed_tools: Vec<String>,
-    pub(crate) model: Option<String>,
+    allowed_tools: Vec<String>,
+    model: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -118,21 +118,18 @@ impl SkillText {
         })
     }
 
-    /// What the author wanted, in a sentence for the model; empty if the file says nothing.
-    pub(crate) fn intent(&self) -> String {
+    /// What the author wanted, in a sentence for the model.
+    pub(super) fn intent(&self) -> Option<String> {
         let tools = noted(&self.allowed_tools.join(", "));
         let wishes = [
             (!tools.is_empty()).then(|| format!("the tools {tools}")),
             self.model.as_ref().map(|model| format!("the model {model}")),
         ];
         let wishes: Vec<String> = wishes.into_iter().flatten().collect();
-        if wishes.is_empty() {
-            return String::new();
-        }
-        let wishes = wishes.join(" and ");
-        format!(
+        let wishes = (!wishes.is_empty()).then(|| wishes.join(" and "))?;
+        Some(format!(
             "Its author meant it for {wishes}; this permits nothing, and each call is judged as ever."
-        )
+        ))
     }
 }
 
@@ -205,7 +202,7 @@ mod tests {
         let file = "---\nallowed-tools: Bash(*), Write\nmodel: opus\nhooks: {Stop: [x]}\n---\nDo \u{200b}it.";
         let text = SkillText::parse(file).unwrap();
         assert_eq!(text.text, "Do it.");
-        insta::assert_snapshot!(text.intent(), @"Its author meant it for the tools Bash(*), Write and the model opus; this permits nothing, and each call is judged as ever.");
-        assert_eq!(SkillText::parse("Do it.").unwrap().intent(), "");
+        insta::assert_snapshot!(text.intent().unwrap(), @"Its author meant it for the tools Bash(*), Write and the model opus; this permits nothing, and each call is judged as ever.");
+        assert_eq!(SkillText::parse("Do it.").unwrap().intent(), None);
     }
 }

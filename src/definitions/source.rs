@@ -174,9 +174,11 @@ impl Source {
         self.read_opened(&path, open, most).map(Some)
     }
 
-    /// Reads a file by its path below the root.
-    pub(super) fn read_path(&self, path: &Path, most: u64) -> Result<String, String> {
-        self.read_opened(path, || self.open(path), most)
+    /// Reads a file by its path below the root. Returns what it was found to be as well.
+    pub(super) fn read_path(&self, path: &Path, most: u64) -> Result<(String, Target), String> {
+        let target = self.resolve(path)?;
+        let text = self.read_opened(path, || open_target(&target), most)?;
+        Ok((text, target))
     }
 
     fn read_opened(
@@ -201,10 +203,10 @@ impl Source {
     }
 
     fn open(&self, path: &Path) -> Result<File, String> {
-        self.resolve(path)?.open_resolved_file().map_err(|error| error.to_string())
+        open_target(&self.resolve(path)?)
     }
 
-    pub(super) fn resolve(&self, path: &Path) -> Result<Target, String> {
+    fn resolve(&self, path: &Path) -> Result<Target, String> {
         self.root.resolve(&self.whole_path(path)).map_err(|error| match error {
             ResolveError::Outside { leads_to, .. } => {
                 let root = self.root.root().display();
@@ -225,6 +227,14 @@ impl Source {
         ownership.expect_ours_or_roots()?;
         ownership.refuse_other_writers("chmod go-w it")
     }
+}
+
+fn open_target(target: &Target) -> Result<File, String> {
+    // Whatever such a file is, it was not written for a model.
+    if target.real_path().extension().is_none_or(|extension| extension != "md") {
+        return Err("is a link to something else than Markdown".to_owned());
+    }
+    target.open_resolved_file().map_err(|error| error.to_string())
 }
 
 impl Listing {

@@ -133,8 +133,8 @@ fn g4_an_untrusted_workspaces_files_are_listed_and_not_read() {
     list.remove(&fixture.path("ws")).unwrap();
     assert!(fixture.agents().is_empty());
     let skill = known.skill("s").unwrap();
-    let text = fixture.definitions.text_of(skill, &fixture.workspace);
-    assert!(text.unwrap_err().ends_with("the workspace is not trusted any more"));
+    let opened = fixture.definitions.open_skill(skill, &fixture.workspace);
+    assert!(opened.unwrap_err().ends_with("the workspace is not trusted any more"));
 }
 
 #[test]
@@ -243,22 +243,30 @@ fn what_has_not_changed_is_not_read_again() {
 }
 
 #[test]
-fn a_skills_text_and_directory_are_looked_up_when_it_is_used() {
+fn a_skills_text_is_read_when_it_is_used() {
     let fixture = Fixture::new()
         .file("home/skills/s/SKILL.md", "---\nallowed-tools: Bash(*)\n---\nText")
-        .file("home/commands/c.md", "Command");
+        .file("home/commands/c.md", "Command: $ARGUMENTS");
     let set = fixture.current();
     let used = |name: &str| {
-        let skill = set.skill(name).unwrap();
-        let text = fixture.definitions.text_of(skill, &fixture.workspace).map(|text| text.text);
-        (text, fixture.definitions.directory_of(skill, &fixture.workspace).unwrap())
+        let opened = fixture.definitions.open_skill(set.skill(name).unwrap(), &fixture.workspace);
+        opened.map(|opened| opened.told("all of it"))
     };
-    let real = fs::canonicalize(fixture.path("home/skills/s")).unwrap();
-    assert_eq!(used("s"), (Ok("Text".to_owned()), Some(real)));
-    assert_eq!(used("c"), (Ok("Command".to_owned()), None));
+    let real = fs::canonicalize(fixture.directory.path()).unwrap();
+    let told = used("s").unwrap().replace(real.to_str().unwrap(), "~");
+    insta::assert_snapshot!(told, @r"
+    Base directory for this skill: ~/home/skills/s
+
+    Its author meant it for the tools Bash(*); this permits nothing, and each call is judged as ever.
+
+    Text
+
+    ARGUMENTS: all of it
+    ");
+    assert_eq!(used("c").unwrap(), "Command: all of it");
     assert!(set.skill("x").is_none());
     fs::write(fixture.path("home/commands/c.md"), "Changed").unwrap();
-    assert_eq!(used("c").0, Ok("Changed".to_owned()));
+    assert_eq!(used("c").unwrap(), "Changed\n\nARGUMENTS: all of it");
     fs::remove_file(fixture.path("home/commands/c.md")).unwrap();
-    assert!(used("c").0.unwrap_err().contains("No such file"));
+    assert!(used("c").unwrap_err().contains("No such file"));
 }

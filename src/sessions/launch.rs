@@ -41,6 +41,7 @@ use crate::store::rows::{Change, SessionRow, TurnRow, TurnStatus};
 use crate::tools::agent_context::AgentContext;
 use crate::tools::session_context::SessionContext;
 use crate::upstream::TraceHeaders;
+use crate::workspace::ReadableRoots;
 
 /// A turn whose beginning is recorded, as far as it must be.
 pub(super) struct Recorded {
@@ -84,6 +85,7 @@ impl Sessions {
             opener,
             notices,
             hooks,
+            skill_directory,
         } = prepared;
         let holder = GrantHolder { key: caller.key.clone(), scope: caller.scope };
         let files = self.readable_files(&resolved);
@@ -91,6 +93,10 @@ impl Sessions {
         let body = stored_body(&resolved);
         let context = self.context(&permissions, (&resolved.session, caller), state.clone(), &body);
         let (context, agent) = context.await?;
+        if let Some(directory) = skill_directory {
+            context.readable.add(directory);
+        }
+        let permissions = permissions.with_readable(Arc::clone(&context.readable));
         retain_shown(&agent.read_state, &assembled.pieces);
         if preface::has_words(&assembled)
             && let Some(reminder) = reminders::gather(&permissions, &context, &agent).await
@@ -343,7 +349,12 @@ impl Sessions {
         let context = context.named(session.to_string());
         let context = context.with_files(self.directories.files_of(session));
         let tasks = self.tasks.of_session(session, caller.scope, caller.revoked.clone());
-        let context = Arc::new(context.with_tasks(tasks));
+        let readable = state.as_ref().map(|state| state.readable.clone()).unwrap_or_default();
+        let readable = Arc::new(match readable.as_slice() {
+            [] => ReadableRoots::default(),
+            _ => RESOLVING.run(move || ReadableRoots::load(readable)).await?,
+        });
+        let context = Arc::new(context.with_tasks(tasks).with_readable(readable));
         let marks = Arc::clone(&self.watcher) as Arc<dyn Marks>;
         let agent = AgentContext::main(&context).watched_by(marks);
         let Some(state) = state else { return Ok((context, Arc::new(agent))) };

@@ -175,6 +175,7 @@ fn sessions(
         tool_settings: tool_layer::ToolSettings::default(),
         permissions,
         hooks: crate::hooks::Hooks::default(),
+        definitions: crate::definitions::Definitions::none(),
         settings: agent::TurnSettings::default(),
         approval: ApprovalSettings::default(),
         content_address: true,
