@@ -46,6 +46,8 @@ pub(crate) struct DefinitionOrigin {
 /// What is defined for the sessions of a workspace.
 #[derive(Debug, Default)]
 pub(crate) struct DefinitionSet {
+    /// Whether the operator trusts the workspace.
+    pub(crate) is_trusted: bool,
     /// By name; without the built-in ones.
     pub(crate) agents: Arc<[AgentDefinition]>,
     /// Skills and commands, by name.
@@ -85,7 +87,6 @@ pub(crate) struct Definitions {
 #[derive(Debug)]
 struct Known {
     set: Arc<DefinitionSet>,
-    is_trusted: bool,
     seen: Vec<(DefinitionScope, Vec<(PathBuf, SeenVersion)>)>,
     /// Whether every change since then would show.
     is_settled: bool,
@@ -118,7 +119,7 @@ impl Definitions {
             Place { source, is_trusted }
         });
         let places: Vec<Place> = places.collect();
-        let set = Arc::new(load(&places));
+        let set = Arc::new(DefinitionSet { is_trusted, ..load(&places) });
         tracing::debug!(
             agents = set.agents.len(),
             skills = set.skills.len(),
@@ -126,7 +127,7 @@ impl Definitions {
             "read the definitions"
         );
         let seen = places.into_iter().map(|place| (place.source.scope, place.source.into_seen()));
-        *known = Some(Known::new(Arc::clone(&set), is_trusted, seen.collect()));
+        *known = Some(Known::new(Arc::clone(&set), seen.collect()));
         set
     }
 
@@ -182,19 +183,18 @@ impl Definitions {
 impl Known {
     fn new(
         set: Arc<DefinitionSet>,
-        is_trusted: bool,
         seen: Vec<(DefinitionScope, Vec<(PathBuf, SeenVersion)>)>,
     ) -> Self {
         let now_ms = clock::now_ms();
         let mut versions = seen.iter().flat_map(|(_, seen)| seen).map(|(_, version)| version);
         let is_settled = versions.all(|version| live_file::is_settled(version, now_ms));
-        Self { set, is_trusted, seen, is_settled }
+        Self { set, seen, is_settled }
     }
 
     /// Whether nothing of it has changed.
     fn holds(&self, is_trusted: bool, sources: &[Source]) -> bool {
         self.is_settled
-            && self.is_trusted == is_trusted
+            && self.set.is_trusted == is_trusted
             && self.seen.len() == sources.len()
             && self.seen.iter().zip(sources).all(|((scope, seen), source)| {
                 *scope == source.scope
@@ -229,6 +229,21 @@ impl Definitions {
     pub(crate) fn none() -> Arc<Self> {
         let settings_files = SettingsFiles::new(None, Path::new("/nowhere"));
         Arc::new(Self::new(None, Arc::new(settings_files)))
+    }
+}
+
+#[cfg(test)]
+impl SkillDefinition {
+    pub(crate) fn for_test(name: &str, description: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: SkillKind::Skill,
+            description: description.to_owned(),
+            argument_hint: None,
+            is_for_model: true,
+            is_for_user: true,
+            origin: DefinitionOrigin::of_user(PathBuf::new()),
+        }
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) use self::opened_command::{CommandLine, OpenedCommand};
 pub(crate) use self::rules::{KnownTool, PermissionSettings, RuleError};
 pub(crate) use self::scope::SearchScope;
 pub(crate) use self::search_limits::SearchLimits;
+pub(crate) use self::unasked_files::{MayLeadOut, UnaskedFiles};
 
 use self::judge::{AccessEffect, Confined, Policy, PolicyVerdict, denied_by};
 use self::live_rules::LiveRules;
@@ -72,6 +73,7 @@ mod rule_origin;
 mod rules;
 mod scope;
 mod search_limits;
+mod unasked_files;
 mod unbuilt_tools;
 
 /// The access that a call asks for, derived by the tool from its input. Paths are absolute.

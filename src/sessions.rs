@@ -31,6 +31,7 @@ pub(crate) mod rest;
 pub(crate) mod running;
 mod search;
 pub(crate) mod session_end;
+mod session_prompt;
 pub(crate) mod settings;
 mod suspended;
 mod transcript;
@@ -90,7 +91,6 @@ pub(crate) struct Sessions {
     pub(crate) watcher: Arc<Watcher>,
     pub(crate) tasks: Arc<AllTasks>,
     pub(crate) names: PendingNames,
-    pub(crate) prompts: prompt::Prompts,
     /// The agents, skills and commands of files.
     pub(crate) definitions: Arc<Definitions>,
     pub(crate) recorders: Recorders,

@@ -15,6 +15,7 @@ mod litellm;
 mod long_answers;
 mod openapi;
 mod permissions;
+mod prompt;
 mod readme;
 mod routes;
 mod rows;

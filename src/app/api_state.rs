@@ -7,7 +7,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::services::Services;
-use crate::agent::prompt::Prompts;
 use crate::api::chat::Chat;
 use crate::api::chat::validate::{Context, KeyBounds};
 use crate::api::passthrough::Routes;
@@ -135,7 +134,6 @@ fn sessions(
         ),
         tasks: Arc::clone(tasks),
         names: PendingNames::default(),
-        prompts: Prompts::default(),
         recorders: Recorders::default(),
         shutdown: turns_over,
     }

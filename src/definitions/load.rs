@@ -170,7 +170,8 @@ impl Loader {
         let Self { mut agents, mut skills, skipped, skipped_more, .. } = self;
         agents.sort_by(|one, other| one.name.cmp(&other.name));
         skills.sort_by(|one, other| one.name.cmp(&other.name));
-        DefinitionSet { agents: agents.into(), skills: skills.into(), skipped, skipped_more }
+        let (agents, skills) = (agents.into(), skills.into());
+        DefinitionSet { agents, skills, skipped, skipped_more, ..DefinitionSet::default() }
     }
 }
 

@@ -24,7 +24,7 @@ use super::turn_start::Pieces;
 use super::{Sessions, pairs, preface};
 use crate::agent::beginning::{Beginning, HistoryPiece};
 use crate::agent::outbox::outbox;
-use crate::agent::prompt::{self, Environment};
+use crate::agent::prompt;
 use crate::agent::record::{Asked, NoRecord, Recorder};
 use crate::agent::turn::{self, Turn};
 use crate::blocking::RESOLVING;
@@ -104,9 +104,7 @@ impl Sessions {
         {
             reminder.told(&agent);
         }
-        let stored = resolved.row.as_ref().or(resolved.origin.as_ref());
-        let prompt = stored.and_then(|row| row.prompt.clone());
-        let prompt = prompt.or_else(|| self.render_prompt(request, &context));
+        let prompt = self.prompt_of(&resolved, request, &permissions).await?;
         let identity = TurnIdentity {
             id: TurnId::random(),
             session: resolved.session.clone(),
@@ -307,19 +305,6 @@ impl Sessions {
             Some(workspace) => permissions.with_workspace(Arc::clone(workspace)),
             None => permissions,
         })
-    }
-
-    /// The prompt of a new session, if there are tools to speak of.
-    fn render_prompt(&self, request: &ChatRequest, context: &SessionContext) -> Option<Arc<str>> {
-        if request.tools.tools().is_empty() {
-            return None;
-        }
-        let environment = Environment {
-            working_dir: context.workspace.root(),
-            date: &prompt::today(),
-            tools: &request.tools,
-        };
-        Some(self.prompts.render(environment))
     }
 
     /// The files of the session, and of those whose turns it goes on from: answers in its

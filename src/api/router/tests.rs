@@ -190,7 +190,6 @@ fn sessions(
         directories: SessionDirectories::new(&state_dir, 0),
         tasks: Arc::new(AllTasks::new(0)),
         names: PendingNames::default(),
-        prompts: agent::prompt::Prompts::default(),
         recorders: Recorders::default(),
         shutdown: CancellationToken::new(),
     }
