@@ -42,6 +42,7 @@ pub(crate) mod trust;
 pub(crate) mod settings_files;
 
 // Services. They do not know each other.
+pub(crate) mod definitions;
 pub(crate) mod files;
 pub(crate) mod hooks;
 pub(crate) mod permissions;

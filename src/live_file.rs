@@ -53,7 +53,7 @@ pub(crate) struct LiveFile<T> {
     value: T,
 }
 
-type Version = Result<FileVersion, ErrorKind>;
+pub(crate) type Version = Result<FileVersion, ErrorKind>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
@@ -111,7 +111,7 @@ impl FileContents {
 }
 
 /// Whether another change would show as another version.
-fn is_settled(version: &Version, now_ms: i64) -> bool {
+pub(crate) fn is_settled(version: &Version, now_ms: i64) -> bool {
     version.as_ref().map_or(true, |version| version.changed_ms() + SETTLING_MS <= now_ms)
 }
 

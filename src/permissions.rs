@@ -25,6 +25,7 @@ pub(crate) use self::opened_command::{CommandLine, OpenedCommand};
 pub(crate) use self::rules::{KnownTool, PermissionSettings, RuleError};
 pub(crate) use self::scope::SearchScope;
 pub(crate) use self::search_limits::SearchLimits;
+pub(crate) use self::unasked_files::{MayLeadOut, UnaskedFiles};
 
 use self::judge::{AccessEffect, Confined, Policy, PolicyVerdict, denied_by};
 use self::live_rules::LiveRules;
@@ -37,7 +38,9 @@ use crate::blocking::{Overloaded, RESOLVING};
 use crate::processes;
 use crate::session_files::SessionFiles;
 use crate::settings_files::SettingsFiles;
-use crate::workspace::{ContentState, FileId, ResolveError, Target, Workspace, names_directory};
+use crate::workspace::{
+    ContentState, FileId, ReadableRoots, ResolveError, Target, Workspace, names_directory,
+};
 
 /// File systems in which a file is a door into the kernel or another process. File tools use
 /// them in no mode, unless a root lies there.
@@ -70,6 +73,7 @@ mod rule_origin;
 mod rules;
 mod scope;
 mod search_limits;
+mod unasked_files;
 mod unbuilt_tools;
 
 /// The access that a call asks for, derived by the tool from its input. Paths are absolute.
@@ -168,6 +172,8 @@ pub(crate) struct Permissions {
     /// The files that the server has written for the session and for those that it goes on
     /// from. They lie in the excluded state directory, and may be read all the same.
     session_files: Arc<[Arc<SessionFiles>]>,
+    /// The directories outside the workspace that the session may read, and not write.
+    readable: Arc<ReadableRoots>,
 }
 
 impl Permissions {
@@ -205,6 +211,7 @@ impl Permissions {
             kept: None,
             holder: None,
             session_files: Arc::default(),
+            readable: Arc::default(),
         })
     }
 
@@ -237,6 +244,24 @@ impl Permissions {
     pub(crate) fn with_session_files(mut self, files: Arc<[Arc<SessionFiles>]>) -> Self {
         self.session_files = files;
         self
+    }
+
+    /// With the directories outside the workspace that the session may read.
+    pub(crate) fn with_readable(mut self, readable: Arc<ReadableRoots>) -> Self {
+        self.readable = readable;
+        self
+    }
+
+    /// The same permissions in the workspace together with those directories, if the request only
+    /// reads.
+    fn with_readable_for(self, access_request: &AccessRequest) -> Self {
+        if access_request.kind() != AccessKind::Read {
+            return self;
+        }
+        match self.readable.join(&self.workspace) {
+            Some(joined) => self.with_workspace(Arc::new(joined)),
+            None => self,
+        }
     }
 
     /// The same permissions where commands are confined. With `auto_allow` those in bubblewrap
@@ -364,14 +389,17 @@ impl Permissions {
         access_request: AccessRequest,
     ) -> Result<(), Refusal> {
         let tool = tool.to_owned();
-        let judge = move |current: Self| match current.open(&tool, access_request) {
-            Ok(access) => match current.policy.denies(&tool, current.effect_of(&access)) {
-                Some(message) => Err(Refusal::Policy(message)),
-                None => Ok(()),
-            },
-            Err(refusal @ Refusal::Policy(_)) => Err(refusal),
-            // No rule is about what cannot be opened.
-            Err(Refusal::Path(_)) => Ok(()),
+        let judge = move |current: Self| {
+            let current = current.with_readable_for(&access_request);
+            match current.open(&tool, access_request) {
+                Ok(access) => match current.policy.denies(&tool, current.effect_of(&access)) {
+                    Some(message) => Err(Refusal::Policy(message)),
+                    None => Ok(()),
+                },
+                Err(refusal @ Refusal::Policy(_)) => Err(refusal),
+                // No rule is about what cannot be opened.
+                Err(Refusal::Path(_)) => Ok(()),
+            }
         };
         self.clone().with_current(judge).await
     }
@@ -413,6 +441,7 @@ impl Permissions {
                 return Ok(Judgement::Permitted(Permit::new(access?)));
             }
             let current = current.with_rules_kept_for(&access_request);
+            let current = current.with_readable_for(&access_request);
             let access = current.open(&named, access_request)?;
             current.judge_opened(&named, access)
         };
@@ -682,6 +711,14 @@ impl Permit {
     pub(crate) fn into_target(self) -> Option<(Arc<Target>, Option<ContentState>)> {
         match self.access {
             Access::Read(target) | Access::Write(target) => Some((target, self.approved_contents)),
+            _ => None,
+        }
+    }
+
+    /// The permitted name, if the access is to what has one.
+    pub(crate) fn into_name(self) -> Option<String> {
+        match self.access {
+            Access::Named(name) => Some(name),
             _ => None,
         }
     }

@@ -32,10 +32,12 @@ pub(crate) mod rest;
 pub(crate) mod running;
 mod search;
 pub(crate) mod session_end;
+mod session_prompt;
 pub(crate) mod settings;
 mod suspended;
 mod transcript;
 mod turn_start;
+mod typed_command;
 
 #[cfg(test)]
 pub(crate) mod test_support;
@@ -55,6 +57,7 @@ use crate::agent::prompt;
 use crate::agent::subagents::AgentServices;
 use crate::agent::turn::ModelRefusals;
 use crate::agent::{ModelRule, TurnSettings};
+use crate::definitions::Definitions;
 use crate::files::watcher::Watcher;
 use crate::hooks::Hooks;
 use crate::memory_budget::MemoryBudget;
@@ -92,7 +95,8 @@ pub(crate) struct Sessions {
     pub(crate) watcher: Arc<Watcher>,
     pub(crate) tasks: Arc<AllTasks>,
     pub(crate) names: PendingNames,
-    pub(crate) prompts: prompt::Prompts,
+    /// The agents, skills and commands of files.
+    pub(crate) definitions: Arc<Definitions>,
     pub(crate) recorders: Recorders,
     pub(crate) shutdown: CancellationToken,
 }

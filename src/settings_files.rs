@@ -93,11 +93,22 @@ impl SettingsFiles {
         let shared = now(&mut files.shared, &workspace_source(workspace, SettingsScope::Workspace));
         let local =
             now(&mut files.local, &workspace_source(workspace, SettingsScope::WorkspaceLocal));
-        let trust = match &files.id {
+        let trust = self.trust_in(&files, workspace);
+        SettingsSnapshot { files: [user, shared, local], trust }
+    }
+
+    /// Whether the operator trusts this workspace now. Blocks.
+    pub(crate) fn trust(&self, workspace: &Workspace) -> TrustState {
+        let files = self.files_of(workspace);
+        let files = sync::lock(&files);
+        self.trust_in(&files, workspace)
+    }
+
+    fn trust_in(&self, files: &WorkspaceFiles, workspace: &Workspace) -> TrustState {
+        match &files.id {
             Some(id) => self.trust.state(workspace.root(), id),
             None => TrustState::Replaced,
-        };
-        SettingsSnapshot { files: [user, shared, local], trust }
+        }
     }
 
     fn files_of(&self, workspace: &Workspace) -> Arc<Mutex<WorkspaceFiles>> {

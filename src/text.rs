@@ -95,6 +95,30 @@ pub(crate) fn printable(name: &[u8]) -> String {
     text
 }
 
+/// `text` without the characters that nobody sees and a model reads: tags, characters that change
+/// the direction of writing, those without a width, and control characters.
+pub(crate) fn without_hidden(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().filter(|c| !is_hidden(*c)).collect())
+}
+
+fn is_hidden(c: char) -> bool {
+    (c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
+        || matches!(
+            c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+/// The words of `text` on one line.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -124,6 +148,15 @@ mod tests {
     fn the_closest_name_comes_first_and_a_distant_one_not_at_all() {
         let known = [(0.7, "b"), (0.9, "c"), (0.7, "a"), (0.1, "d")];
         assert_eq!(closest(known.into_iter(), 0.5).collect::<Vec<_>>(), ["c", "a", "b"]);
+    }
+
+    #[test]
+    fn g2_what_nobody_sees_is_taken_out() {
+        let tags: String =
+            "run".chars().map(|c| char::from_u32(0xe0000 + c as u32).unwrap()).collect();
+        let text = format!("a\u{202e}b\u{2066}c\u{200b}d\u{feff}e{tags}\u{e0101}\u{1b}\tf\n");
+        assert_eq!(without_hidden(&text), "abcde\tf\n");
+        assert!(matches!(without_hidden("für ✔\u{fe0f}"), Cow::Borrowed(_)));
     }
 
     #[test]

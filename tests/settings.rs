@@ -2,6 +2,7 @@
 //! need anyway are tested there.
 
 pub(crate) mod client_keys;
+pub(crate) mod definitions;
 mod http;
 mod limits;
 mod live;

@@ -27,7 +27,7 @@ pub(crate) mod upstream;
 pub(crate) mod wire_rules;
 
 /// The server's tools, in the order in which the model is told of them.
-pub(crate) const OUR_TOOLS: [&str; 11] = [
+pub(crate) const OUR_TOOLS: [&str; 13] = [
     "Read",
     "Write",
     "Edit",
@@ -39,6 +39,8 @@ pub(crate) const OUR_TOOLS: [&str; 11] = [
     "TaskStop",
     "ListTasks",
     "AskUserQuestion",
+    "Skill",
+    "SlashCommand",
 ];
 
 /// Longer than anything here takes on a busy machine. A test that waits in vain ends

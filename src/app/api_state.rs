@@ -7,7 +7,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::services::Services;
-use crate::agent::prompt::Prompts;
 use crate::agent::subagents::AgentServices;
 use crate::agent::turn::ModelRefusals;
 use crate::api::chat::Chat;
@@ -133,6 +132,7 @@ fn sessions(
         home: services.home.clone(),
         permissions: services.permissions.clone(),
         hooks: services.hooks.clone(),
+        definitions: Arc::clone(&services.definitions),
         settings: config.turns.clone(),
         approval: config.approval.clone(),
         content_address: config.sessions.content_address,
@@ -151,7 +151,6 @@ fn sessions(
         ),
         tasks: Arc::clone(tasks),
         names: PendingNames::default(),
-        prompts: Prompts::default(),
         recorders: Recorders::default(),
         shutdown: turns_over,
     }

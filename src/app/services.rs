@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::state_dir;
 use crate::config::{Config, ConfigError, Loaded, Secrets};
+use crate::definitions::Definitions;
 use crate::files::Files;
 use crate::files::settings_guard::{SettingsFault, SettingsGuard};
 use crate::hooks::{HookPrograms, Hooks};
@@ -30,6 +31,8 @@ pub(crate) struct Services {
     pub(crate) toolset: Toolset,
     pub(crate) permissions: Permissions,
     pub(crate) settings_files: Arc<SettingsFiles>,
+    /// The agents, skills and commands of files.
+    pub(crate) definitions: Arc<Definitions>,
     /// The rules that people made of approvals.
     pub(crate) kept_grants: Arc<KeptGrants>,
     /// What confines commands.
@@ -78,6 +81,8 @@ impl Services {
         let runner = Runner::new(SUPERVISOR, environment.clone(), None);
         let sandbox = Sandbox::new(runner.clone(), sandbox_settings(config));
         let settings_files = settings_files(config);
+        let user_dir = config.claude_user_dir.path();
+        let definitions = Arc::new(Definitions::new(user_dir, Arc::clone(&settings_files)));
         let temp_files = state_dir::temp_files(&config.server.state_dir);
         let memory_budget = MemoryBudget::new(config.limits.buffers);
         let hooks = HookPrograms {
@@ -96,6 +101,7 @@ impl Services {
             sandbox_escape: config.sandbox.offers_escape(),
             bash: config.tools.bash.clone(),
             settings_files: Some(Arc::clone(&settings_files)),
+            definitions: Arc::clone(&definitions),
         }));
         let home = environment.home();
         let places = (&workspace, home.as_path());
@@ -122,6 +128,7 @@ impl Services {
             toolset,
             permissions,
             settings_files,
+            definitions,
             kept_grants,
             sandbox,
             hooks,

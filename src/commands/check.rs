@@ -2,6 +2,7 @@
 //! off.
 
 mod command;
+mod definitions;
 mod kept_grants;
 mod running;
 mod settings_files;
@@ -46,6 +47,7 @@ pub(crate) fn run(given: &ConfigInput, line: Option<&str>) -> Result<ExitCode, F
             let sandbox = sandbox(loaded.config.sandbox.mode, &services.sandbox).await;
             print(&parts(&loaded, &services, state, &sandbox));
             print(&settings_files::report(&services));
+            print(&definitions::report(&services));
             print(&kept_grants::report(&services.kept_grants));
             probe(&loaded, &services).await
         };

@@ -178,6 +178,12 @@ impl Policy {
         })
     }
 
+    /// Whether a rule denies the call or asks about it.
+    pub(super) fn restricts(&self, tool: &str, effect: AccessEffect<'_>) -> bool {
+        let is_asked_about = || self.rules.asking(self.ruled(tool, effect)).is_some();
+        self.denies(tool, effect).is_some() || is_asked_about()
+    }
+
     fn ruled<'a>(&'a self, tool: &'a str, effect: AccessEffect<'a>) -> RuledCall<'a> {
         let (kind, reached, name) = (effect.kind(), effect.reached(), effect.named());
         RuledCall { tool, kind, reached, name, command: None, roots: &self.roots }

@@ -482,7 +482,7 @@ impl Rule {
 
     fn covers(&self, tool: &str, kind: AccessKind) -> bool {
         match &self.covers {
-            Covered::Tool(name) => name == tool,
+            Covered::Tool(name) => one_of_two(name) == one_of_two(tool),
             Covered::Kind(covered) => *covered == kind,
         }
     }
@@ -521,15 +521,26 @@ impl Rule {
     }
 }
 
+/// Two tools use the same skills: what is forbidden to one must not go through the other.
+fn one_of_two(tool: &str) -> &str {
+    if tool == "SlashCommand" { "Skill" } else { tool }
+}
+
+/// As it stands in the parentheses. The public format writes the name of a command as it is
+/// typed, with a slash, and `:*` for any arguments.
 fn name_pattern(specifier: &str) -> Result<String, String> {
     if specifier.trim().is_empty() || specifier.chars().any(char::is_control) {
         return Err("write a name in the parentheses".to_owned());
     }
-    Ok(specifier.to_owned())
+    Ok(specifier.strip_prefix('/').unwrap_or(specifier).to_owned())
 }
 
 /// Whether the pattern, in which each `*` stands for any text, covers the name.
 fn is_named(pattern: &str, name: &str) -> bool {
+    // Of a command with any arguments, or of all in a folder.
+    if pattern.strip_suffix(":*").is_some_and(|whole| is_named(whole, name)) {
+        return true;
+    }
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(first) else { return false };
     let mut parts: Vec<&str> = rest.split('*').collect();
@@ -564,6 +575,28 @@ mod tests {
         KnownTool { name: "Preview", aliases: &[], access: AccessKind::Read },
         KnownTool { name: "Rename", aliases: &[], access: AccessKind::Edit },
     ];
+
+    #[test]
+    fn what_is_forbidden_to_one_tool_for_skills_is_to_the_other() {
+        let known = [("Skill", AccessKind::Named), ("SlashCommand", AccessKind::Named)];
+        let known = known.map(|(name, access)| KnownTool { name, aliases: &[], access });
+        let denied = |rule: &str, name: &'static str| {
+            let deny = vec![rule.to_owned()];
+            let settings = PermissionSettings { deny, ..PermissionSettings::default() };
+            let rules = Rules::parse(&settings, &known).unwrap();
+            let denied = known.map(|tool| {
+                let call = RuledCall { name: Some(name), ..call(tool.name, tool.access) };
+                rules.denying(call).is_some()
+            });
+            assert_eq!(denied[0], denied[1], "{rule} {name}");
+            denied[0]
+        };
+        for rule in ["Skill(deploy)", "SlashCommand(/deploy)", "SlashCommand(/deploy:*)", "Skill"] {
+            assert!(denied(rule, "deploy"), "{rule}");
+        }
+        assert!(denied("Skill(git:*)", "git:push") && denied("Skill(git:*)", "git"));
+        assert!(!denied("Skill(deploy)", "deploys") && !denied("Skill(git:*)", "github"));
+    }
 
     fn deny(rule: &str) -> Result<Rules, RuleError> {
         let deny = vec![rule.to_owned()];

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Sessions;
 use super::address::{Chain, ChainTail, ListEnd};
 use super::assemble::{self, Assembled, Outcome, shows_question};
 use super::context_limits;
@@ -22,8 +21,10 @@ use super::resolve::{MAX_WAIT, ResolvedSession};
 use super::running::limits::RunPermit;
 use super::running::shape::{AnswerForm, AnswerShape};
 use super::running::{Begun, Position, RequestFingerprint, ResumeSlot, Subscriber};
+use super::{Sessions, preface, typed_command};
 use crate::agent::beginning::Beginning;
 use crate::agent::record::{Asked, OpenCall};
+use crate::blocking::FILES;
 use crate::clock;
 use crate::errors::ApiError;
 use crate::hooks::Hooks;
@@ -31,6 +32,7 @@ use crate::ids::{KeyId, Scope, TurnId};
 use crate::store::StoreError;
 use crate::store::rows::{ApprovalRow, Change, TurnStatus};
 use crate::upstream::TraceHeaders;
+use crate::workspace::ReadableRoot;
 
 /// How often a request begins anew because another one was quicker.
 const MAX_ATTEMPTS: usize = 5;
@@ -73,6 +75,8 @@ pub(super) struct Prepared {
     pub(super) notices: Vec<String>,
     /// The hooks of the turn.
     pub(super) hooks: Hooks,
+    /// The directory of the skill whose name the user has typed.
+    pub(super) skill_directory: Option<ReadableRoot>,
 }
 
 impl Sessions {
@@ -122,6 +126,7 @@ impl Sessions {
                 Some(prompted) => prompted,
                 None => prompted.insert(self.submit(&request, &prepared).await?),
             };
+            self.put_in_command(&request, &mut prepared).await?;
             prompted.apply_to(&mut prepared.assembled);
             prepared.notices.clone_from(&prompted.notices);
             prepared.hooks = prompted.hooks.clone();
@@ -147,6 +152,24 @@ impl Sessions {
         let workspace = &*permissions.workspace_now().await?;
         let submitted = Submitted { resolved, state, assembled, permissions, workspace };
         self.ask_prompt_hooks(submitted).await
+    }
+
+    /// Puts the text of a command in the place of its name, if the user has typed one.
+    async fn put_in_command(
+        &self,
+        request: &ChatRequest,
+        prepared: &mut Prepared,
+    ) -> Result<(), ApiError> {
+        let Some(message) = typed_command::message(&prepared.assembled) else { return Ok(()) };
+        let message = message.to_owned();
+        let workspace = Arc::clone(self.permissions_for(request)?.workspace());
+        let definitions = Arc::clone(&self.definitions);
+        let replace = move || typed_command::replaced(&message, &definitions, &workspace);
+        if let Some(replaced) = FILES.run(replace).await? {
+            preface::replace_words(&mut prepared.assembled, |_| Some(replaced.message));
+            prepared.skill_directory = replaced.directory;
+        }
+        Ok(())
     }
 
     /// Puts the list and the records together; `None` if there is nothing to do.
@@ -194,6 +217,7 @@ impl Sessions {
             opener,
             notices: Vec::new(),
             hooks: Hooks::default(),
+            skill_directory: None,
         }))
     }
 

@@ -27,7 +27,7 @@ use crate::agent::beginning::AskingChannel;
 use crate::agent::beginning::{Beginning, HistoryPiece};
 use crate::agent::delegation::StartsAgents;
 use crate::agent::outbox::outbox;
-use crate::agent::prompt::{self, Environment};
+use crate::agent::prompt;
 use crate::agent::record::{Asked, NoRecord, Recorder};
 use crate::agent::subagents::{AgentFamily, AgentStarter};
 use crate::agent::turn::{self, Turn};
@@ -47,6 +47,7 @@ use crate::tools::agent_types;
 use crate::tools::session_context::SessionContext;
 use crate::tools::subagent::TASK;
 use crate::upstream::TraceHeaders;
+use crate::workspace::ReadableRoots;
 
 /// The members of a request that go along with its subagents' requests: the model, which is
 /// replaced by the agent's own, and who is served, for the
@@ -95,6 +96,7 @@ impl Sessions {
             opener,
             notices,
             hooks,
+            skill_directory,
         } = prepared;
         let holder = GrantHolder { key: caller.key.clone(), scope: caller.scope };
         let files = self.readable_files(&resolved);
@@ -102,6 +104,10 @@ impl Sessions {
         let body = stored_body(&resolved);
         let context = self.context(&permissions, (&resolved.session, caller), state.clone(), &body);
         let (context, agent) = context.await?;
+        if let Some(directory) = skill_directory {
+            context.readable.add(directory);
+        }
+        let permissions = permissions.with_readable(Arc::clone(&context.readable));
         retain_shown(&agent.read_state, &assembled.pieces);
         if preface::has_words(&assembled)
             && let Some(reminder) = reminders::gather(&permissions, &context, &agent).await
@@ -109,9 +115,7 @@ impl Sessions {
         {
             reminder.told(&agent);
         }
-        let stored = resolved.row.as_ref().or(resolved.origin.as_ref());
-        let prompt = stored.and_then(|row| row.prompt.clone());
-        let prompt = prompt.or_else(|| self.render_prompt(request, &context));
+        let prompt = self.prompt_of(&resolved, request, &permissions).await?;
         let identity = TurnIdentity {
             id: TurnId::random(),
             session: resolved.session.clone(),
@@ -349,19 +353,6 @@ impl Sessions {
         })
     }
 
-    /// The prompt of a new session, if there are tools to speak of.
-    fn render_prompt(&self, request: &ChatRequest, context: &SessionContext) -> Option<Arc<str>> {
-        if request.tools.tools().is_empty() {
-            return None;
-        }
-        let environment = Environment {
-            working_dir: context.workspace.root(),
-            date: &prompt::today(),
-            tools: &request.tools,
-        };
-        Some(self.prompts.render(environment))
-    }
-
     /// The files of the session, and of those whose turns it goes on from: answers in its
     /// transcript name them.
     fn readable_files(&self, resolved: &ResolvedSession) -> Arc<[Arc<SessionFiles>]> {
@@ -389,7 +380,12 @@ impl Sessions {
         let context = context.named(session.to_string());
         let context = context.with_files(self.directories.files_of(session));
         let tasks = self.tasks.of_session(session, caller.scope, caller.revoked.clone());
-        let context = Arc::new(context.with_tasks(tasks));
+        let readable = state.as_ref().map(|state| state.readable.clone()).unwrap_or_default();
+        let readable = Arc::new(match readable.as_slice() {
+            [] => ReadableRoots::default(),
+            _ => RESOLVING.run(move || ReadableRoots::load(readable)).await?,
+        });
+        let context = Arc::new(context.with_tasks(tasks).with_readable(readable));
         let marks = Arc::clone(&self.watcher) as Arc<dyn Marks>;
         let agent = AgentContext::main(&context).watched_by(marks);
         let Some(state) = state else { return Ok((context, Arc::new(agent))) };

@@ -16,6 +16,14 @@ pub(super) fn has_words(assembled: &Assembled) -> bool {
 
 /// Puts the text in front of the user's last words. Returns false if there are none.
 pub(super) fn put_in_front(assembled: &mut Assembled, text: &str) -> bool {
+    replace_words(assembled, |message| with_text(message, text))
+}
+
+/// Replaces the user message with the last words. Returns false if there is none, or it stays.
+pub(super) fn replace_words(
+    assembled: &mut Assembled,
+    replace: impl FnOnce(&str) -> Option<String>,
+) -> bool {
     let Some(own) = assembled.user_messages.last_mut().filter(|own| !own.sent.is_empty()) else {
         return false;
     };
@@ -29,7 +37,7 @@ pub(super) fn put_in_front(assembled: &mut Assembled, text: &str) -> bool {
     };
     let mut pieces = assembled.pieces.iter_mut().chain(then).rev();
     let Some(piece) = pieces.find(is_own) else { return false };
-    let Some(sent) = with_text(&own.sent, text) else { return false };
+    let Some(sent) = replace(&own.sent) else { return false };
     *piece = HistoryPiece::Client(json::raw(sent.clone()));
     own.sent = sent;
     true

@@ -14,6 +14,7 @@ use crate::ids::TurnId;
 use crate::json;
 use crate::store::rows::{EntryRow, TurnRow};
 use crate::tools::tasks::SavedTasks;
+use crate::workspace::BoundDirectory;
 
 /// What a whole session shares.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -77,6 +78,9 @@ pub(crate) struct SessionState {
     pub(crate) read_state: Value,
     /// The background tasks that it knows.
     pub(crate) known_tasks: SavedTasks,
+    /// The directories of the skills that were used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) readable: Vec<BoundDirectory>,
 }
 
 /// The record of one turn.

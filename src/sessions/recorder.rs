@@ -91,13 +91,16 @@ impl CurrentState {
         let is_root = working_dir == self.context.workspace.root();
         let known_tasks = self.agent.saved_tasks(&self.context);
         let has_files = !self.agent.read_state.is_empty();
-        if self.before.is_none() && is_root && !has_files && known_tasks.is_none() {
+        let readable = self.context.readable.save();
+        let has_none = !has_files && known_tasks.is_none() && readable.is_empty();
+        if self.before.is_none() && is_root && has_none {
             return None;
         }
         let now = SessionState {
             working_dir: (!is_root).then_some(working_dir),
             read_state: self.agent.read_state.save(),
             known_tasks: known_tasks.unwrap_or_default(),
+            readable,
         };
         (self.before.as_ref() != Some(&now)).then_some(now)
     }

@@ -11,6 +11,8 @@ pub(crate) mod list_tasks;
 pub(crate) mod notebook_edit;
 pub(crate) mod read;
 pub(crate) mod task;
+pub(crate) mod skill;
+pub(crate) mod slash_command;
 pub(crate) mod task_output;
 pub(crate) mod task_stop;
 #[cfg(feature = "bench-tool")]
@@ -20,6 +22,7 @@ pub(crate) mod write;
 use std::sync::Arc;
 
 use super::tool::{AnyTool, Tool as _, erase};
+use crate::definitions::Definitions;
 use crate::files::Files;
 use crate::processes::Runner;
 use crate::processes::sandbox::Sandbox;
@@ -43,6 +46,8 @@ pub(crate) struct Services {
     pub(crate) bash: bash::BashSettings,
     /// Whose variables commands have. `None`: nobody's.
     pub(crate) settings_files: Option<Arc<SettingsFiles>>,
+    /// The skills and commands of files.
+    pub(crate) definitions: Arc<Definitions>,
 }
 
 /// All tools in the order in which they are advertised. A provider's prompt cache depends on
@@ -69,6 +74,8 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(list_tasks::ListTasks),
         erase(task::Task),
         erase(ask_user_question::AskUserQuestion),
+        erase(skill::Skill::new(Arc::clone(&services.definitions))),
+        erase(slash_command::SlashCommand::new(Arc::clone(&services.definitions))),
         #[cfg(feature = "bench-tool")]
         erase(wait::Timed::<false>),
         #[cfg(feature = "bench-tool")]
@@ -116,6 +123,7 @@ mod tests {
             sandbox_escape: false,
             bash: bash::BashSettings::default(),
             settings_files: None,
+            definitions: Definitions::none(),
         }))
     }
 

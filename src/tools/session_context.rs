@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::tasks::SessionTasks;
 use crate::permissions::Grants;
 use crate::session_files::SessionFiles;
-use crate::workspace::Workspace;
+use crate::workspace::{ReadableRoots, Workspace};
 
 /// The state that the calls of all agents of one session share.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(crate) struct SessionContext {
     pub(crate) files: Option<Arc<SessionFiles>>,
     /// The commands that go on in the background; `None` for a turn without a session.
     pub(crate) tasks: Option<Arc<SessionTasks>>,
+    /// The directories of the skills that were used.
+    pub(crate) readable: Arc<ReadableRoots>,
 }
 
 impl SessionContext {
@@ -34,6 +36,7 @@ impl SessionContext {
             name: None,
             files: None,
             tasks: None,
+            readable: Arc::default(),
         }
     }
 
@@ -55,6 +58,10 @@ impl SessionContext {
 
     pub(crate) fn with_tasks(self, tasks: Arc<SessionTasks>) -> Self {
         Self { tasks: Some(tasks), ..self }
+    }
+
+    pub(crate) fn with_readable(self, readable: Arc<ReadableRoots>) -> Self {
+        Self { readable, ..self }
     }
 
     pub(crate) fn at_home(self, home: PathBuf) -> Self {

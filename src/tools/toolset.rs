@@ -54,11 +54,6 @@ impl Toolset {
         Self(Arc::new(Members { tools, places, definitions, joined }))
     }
 
-    /// Whether both are clones of one set.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-
     /// The tool with exactly this name or alias.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<dyn AnyTool>> {
         self.0.places.get(name).map(|place| &self.0.tools[*place])

@@ -64,7 +64,17 @@ async fn tools_are_named_or_left_out() {
     let fewer = offered(&[("tools.disable", r#"["shell", "Write", "Edit"]"#)]).await;
     assert_eq!(
         fewer,
-        ["Read", "NotebookEdit", "Glob", "Grep", "AskUserQuestion", "weather", "news"]
+        [
+            "Read",
+            "NotebookEdit",
+            "Glob",
+            "Grep",
+            "AskUserQuestion",
+            "Skill",
+            "SlashCommand",
+            "weather",
+            "news"
+        ]
     );
 }
 

@@ -18,7 +18,7 @@ use crate::turn::answers_in;
 pub(super) const SHARED: &str = ".claude/settings.json";
 
 /// Runs a command beside the server, on its state directory.
-fn toolhand(server: &Server, arguments: &[&str]) -> Output {
+pub(crate) fn toolhand(server: &Server, arguments: &[&str]) -> Output {
     let home = server.state_dir().parent().expect("the home").to_owned();
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolhand"));
     command.env_clear().env("HOME", &home).env("PATH", "/usr/bin:/bin").args(arguments);
@@ -45,7 +45,7 @@ fn checked(server: &Server) -> String {
     after.filter(is_about).collect::<Vec<_>>().join("\n")
 }
 
-pub(super) fn builder(upstream: &Upstream) -> Builder {
+pub(crate) fn builder(upstream: &Upstream) -> Builder {
     Server::builder(upstream)
         .config("approval.channel", r#""none""#)
         .file("a.txt", "needle\n")
@@ -363,7 +363,7 @@ async fn g1_check_lists_what_is_inert_with_file_and_reason() {
       no effect: permissions.defaultMode: the mode is the operator's configuration's alone
       no effect: the allow rule Frobnicate: nobody here knows the tool
       no effect: env.\u{1b}[2J: no command is given such a variable
-    trust: ~/workspace is not trusted; `toolhand trust ~/workspace` lets all of its settings files count
+    trust: ~/workspace is not trusted; `toolhand trust ~/workspace` lets all of its settings files, agents, skills and commands count
     no effect yet: WebFetch in `permissions.deny` of ~/workspace/.claude/settings.json: there is no such tool
     ");
     trust(&server, "trust", &server.workspace());

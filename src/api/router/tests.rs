@@ -188,6 +188,7 @@ fn sessions(
         tool_settings: tool_layer::ToolSettings::default(),
         permissions,
         hooks: crate::hooks::Hooks::default(),
+        definitions: crate::definitions::Definitions::none(),
         settings: agent::TurnSettings::default(),
         approval: ApprovalSettings::default(),
         content_address: true,
@@ -202,7 +203,6 @@ fn sessions(
         directories: SessionDirectories::new(&state_dir, 0),
         tasks: Arc::new(AllTasks::new(TaskLimits { tasks: 0, agents: 4 })),
         names: PendingNames::default(),
-        prompts: agent::prompt::Prompts::default(),
         recorders: Recorders::default(),
         shutdown: CancellationToken::new(),
     }

@@ -14,7 +14,10 @@ use crate::trust::TrustState;
 const MAX_LISTED: usize = 20;
 
 /// What other programs read in a repository, and this one not yet.
-const UNREAD: [&str; 4] = [".mcp.json", ".claude/agents", ".claude/commands", ".claude/skills"];
+const UNREAD: [&str; 1] = [".mcp.json"];
+
+/// What counts in a trusted workspace alone, beside its settings files.
+const DEFINITIONS: [&str; 3] = [".claude/agents", ".claude/commands", ".claude/skills"];
 
 /// The files of the user and of each workspace. Nothing where there are none.
 pub(super) fn report(services: &Services) -> String {
@@ -48,6 +51,8 @@ fn of_workspace(in_force: &RulesInForce, root: &Path, trust_path: &Path) -> Vec<
     let has_files = in_force.snapshot.files[1..]
         .iter()
         .any(|file| file.contents.is_some() || file.fault.is_some());
+    let is_there = |name: &str| root.join(name).symlink_metadata().is_ok();
+    let has_files = has_files || DEFINITIONS.iter().any(|name| is_there(name));
     if has_files || in_force.snapshot.trust != TrustState::Untrusted {
         lines.push(trust);
     }
@@ -71,8 +76,8 @@ fn trust(state: &TrustState, root: &Path, trust_path: &Path) -> String {
     match state {
         TrustState::Trusted => format!("trust: {root} is trusted"),
         TrustState::Untrusted => format!(
-            "trust: {root} is not trusted; `toolhand trust {root}` lets all of its settings files \
-             count"
+            "trust: {root} is not trusted; `toolhand trust {root}` lets all of its settings files, \
+             agents, skills and commands count"
         ),
         TrustState::Replaced => format!(
             "trust: another directory than the one that was trusted is at {root}; \

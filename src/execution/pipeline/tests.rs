@@ -47,6 +47,7 @@ impl Ground {
             runner,
             bash: bash::BashSettings::default(),
             settings_files: None,
+            definitions: crate::definitions::Definitions::none(),
         });
         let pipeline = Pipeline {
             tools: Toolset::new(tools),

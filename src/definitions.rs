@@ -1,0 +1,258 @@
+//! Finds the agents, skills and commands that files under `.claude` define: the user's, and a
+//! trusted workspace's.
+//!
+//! The files are looked at for each new session, and read again only if one has changed. A
+//! skill's text is read when it is used.
+
+mod agent;
+mod arguments;
+mod frontmatter;
+mod load;
+mod skill;
+mod source;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+pub(crate) use self::agent::AgentDefinition;
+use self::arguments::put_in as put_in_arguments;
+use self::load::{Place, load};
+use self::skill::SkillText;
+pub(crate) use self::skill::{SkillDefinition, SkillKind};
+use self::source::{SeenVersion, Source};
+use crate::settings_files::SettingsFiles;
+use crate::sync;
+use crate::trust::TrustState;
+use crate::workspace::{ReadableRoot, Workspace};
+use crate::{clock, live_file};
+
+/// Whose file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DefinitionScope {
+    User,
+    Workspace,
+}
+
+/// The file that defines something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DefinitionOrigin {
+    pub(crate) scope: DefinitionScope,
+    pub(crate) path: PathBuf,
+    /// The path below what holds the place: the workspace, or the user's directory.
+    below: PathBuf,
+}
+
+/// What is defined for the sessions of a workspace.
+#[derive(Debug, Default)]
+pub(crate) struct DefinitionSet {
+    /// Whether the operator trusts the workspace.
+    pub(crate) is_trusted: bool,
+    /// By name; without the built-in ones.
+    pub(crate) agents: Arc<[AgentDefinition]>,
+    /// Skills and commands, by name.
+    pub(crate) skills: Arc<[SkillDefinition]>,
+    pub(crate) skipped: Vec<SkippedDefinition>,
+    /// How many more were skipped.
+    pub(crate) skipped_more: usize,
+}
+
+/// A file or directory that does not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SkippedDefinition {
+    pub(crate) path: PathBuf,
+    /// It follows the path.
+    pub(crate) reason: String,
+}
+
+/// A skill that is used.
+#[derive(Debug)]
+pub(crate) struct OpenedSkill {
+    text: SkillText,
+    /// The directory with the files beside its text; `None`: a command has none.
+    pub(crate) directory: Option<ReadableRoot>,
+}
+
+/// The definitions of the server's user and of each workspace.
+#[derive(Debug)]
+pub(crate) struct Definitions {
+    /// `None`: the operator wants the user's not to count.
+    user_dir: Option<PathBuf>,
+    settings_files: Arc<SettingsFiles>,
+    /// By the roots of the workspaces, of which the operator names a few.
+    workspaces: Mutex<HashMap<PathBuf, Arc<Mutex<Option<Known>>>>>,
+}
+
+/// What was found, and by what a change of it shows.
+#[derive(Debug)]
+struct Known {
+    set: Arc<DefinitionSet>,
+    seen: Vec<(DefinitionScope, Vec<(PathBuf, SeenVersion)>)>,
+    /// Whether every change since then would show.
+    is_settled: bool,
+}
+
+impl Definitions {
+    /// `user_dir` holds the user's `agents`, `skills` and `commands`.
+    pub(crate) fn new(user_dir: Option<&Path>, settings_files: Arc<SettingsFiles>) -> Self {
+        Self {
+            user_dir: user_dir.map(Path::to_owned),
+            settings_files,
+            workspaces: Mutex::default(),
+        }
+    }
+
+    /// What counts now in the sessions of this workspace. Blocks.
+    pub(crate) fn current(&self, workspace: &Workspace) -> Arc<DefinitionSet> {
+        let is_trusted = self.settings_files.trust(workspace) == TrustState::Trusted;
+        let known = self.known(workspace);
+        // A disk that does not answer holds up only this workspace.
+        let mut known = sync::lock(&known);
+        let sources = self.sources(workspace);
+        let same = known.as_ref().filter(|known| known.holds(is_trusted, &sources));
+        if let Some(known) = same {
+            return Arc::clone(&known.set);
+        }
+        let is_trusted_in = |scope| scope == DefinitionScope::User || is_trusted;
+        let places = sources.into_iter().map(|source| {
+            let is_trusted = is_trusted_in(source.scope);
+            Place { source, is_trusted }
+        });
+        let places: Vec<Place> = places.collect();
+        let set = Arc::new(DefinitionSet { is_trusted, ..load(&places) });
+        tracing::debug!(
+            agents = set.agents.len(),
+            skills = set.skills.len(),
+            skipped = set.skipped.len(),
+            "read the definitions"
+        );
+        let seen = places.into_iter().map(|place| (place.source.scope, place.source.into_seen()));
+        *known = Some(Known::new(Arc::clone(&set), seen.collect()));
+        set
+    }
+
+    /// The skill as its file holds it now. Blocks. The error is a sentence.
+    pub(crate) fn open_skill(
+        &self,
+        skill: &SkillDefinition,
+        workspace: &Workspace,
+    ) -> Result<OpenedSkill, String> {
+        let opened = self.source_of(&skill.origin, workspace).and_then(|source| {
+            let (file, target) = source.read_path(&skill.origin.below, skill::MAX_BYTES)?;
+            let directory = match skill.kind {
+                SkillKind::Skill => {
+                    let root = ReadableRoot::holding(&target).map_err(|error| error.to_string())?;
+                    Some(root)
+                }
+                SkillKind::Command => None,
+            };
+            Ok(OpenedSkill { text: SkillText::parse(&file)?, directory })
+        });
+        opened.map_err(|reason| format!("{}: {reason}", skill.origin.path.display()))
+    }
+
+    /// The source that the file is of, if it still counts.
+    fn source_of(
+        &self,
+        origin: &DefinitionOrigin,
+        workspace: &Workspace,
+    ) -> Result<Source, String> {
+        let is_users = origin.scope == DefinitionScope::User;
+        if !is_users && self.settings_files.trust(workspace) != TrustState::Trusted {
+            return Err("the workspace is not trusted any more".to_owned());
+        }
+        let mut sources = self.sources(workspace).into_iter();
+        let source = sources.find(|source| source.scope == origin.scope);
+        source.ok_or_else(|| "is not there any more".to_owned())
+    }
+
+    /// The workspace's place, then the user's.
+    fn sources(&self, workspace: &Workspace) -> Vec<Source> {
+        let own = Source::new(DefinitionScope::Workspace, workspace.without_additional());
+        let users = self.user_dir.clone().and_then(|user| Workspace::open(vec![user]).ok());
+        let users = users.map(|root| Source::new(DefinitionScope::User, root));
+        [own].into_iter().chain(users).collect()
+    }
+
+    fn known(&self, workspace: &Workspace) -> Arc<Mutex<Option<Known>>> {
+        let mut all = sync::lock(&self.workspaces);
+        Arc::clone(all.entry(workspace.root().to_owned()).or_default())
+    }
+}
+
+impl Known {
+    fn new(
+        set: Arc<DefinitionSet>,
+        seen: Vec<(DefinitionScope, Vec<(PathBuf, SeenVersion)>)>,
+    ) -> Self {
+        let now_ms = clock::now_ms();
+        let mut versions = seen.iter().flat_map(|(_, seen)| seen).map(|(_, version)| version);
+        let is_settled = versions.all(|version| live_file::is_settled(version, now_ms));
+        Self { set, seen, is_settled }
+    }
+
+    /// Whether nothing of it has changed.
+    fn holds(&self, is_trusted: bool, sources: &[Source]) -> bool {
+        self.is_settled
+            && self.set.is_trusted == is_trusted
+            && self.seen.len() == sources.len()
+            && self.seen.iter().zip(sources).all(|((scope, seen), source)| {
+                *scope == source.scope
+                    && seen.iter().all(|(path, version)| source.version(path) == *version)
+            })
+    }
+}
+
+impl OpenedSkill {
+    /// What the model is told: where its files are, what its author meant it for, and its text
+    /// with the arguments.
+    pub(crate) fn told(&self, arguments: &str) -> String {
+        let base = self.directory.as_ref();
+        let base =
+            base.map(|base| format!("Base directory for this skill: {}", base.path().display()));
+        let text = put_in_arguments(&self.text.text, arguments);
+        let parts = [base, self.text.intent(), Some(text)];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+impl DefinitionSet {
+    pub(crate) fn skill(&self, name: &str) -> Option<&SkillDefinition> {
+        let at = self.skills.binary_search_by(|skill| skill.name.as_str().cmp(name));
+        at.ok().map(|at| &self.skills[at])
+    }
+}
+
+#[cfg(test)]
+impl Definitions {
+    /// Nothing is defined.
+    pub(crate) fn none() -> Arc<Self> {
+        let settings_files = SettingsFiles::new(None, Path::new("/nowhere"));
+        Arc::new(Self::new(None, Arc::new(settings_files)))
+    }
+}
+
+#[cfg(test)]
+impl SkillDefinition {
+    pub(crate) fn for_test(name: &str, description: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: SkillKind::Skill,
+            description: description.to_owned(),
+            argument_hint: None,
+            is_for_model: true,
+            is_for_user: true,
+            origin: DefinitionOrigin::of_user(PathBuf::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+impl DefinitionOrigin {
+    fn of_user(path: PathBuf) -> Self {
+        Self { scope: DefinitionScope::User, below: PathBuf::new(), path }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! Splits a definition's file into its YAML frontmatter and its text, and reads the former.
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer};
+use serde_saphyr::{DuplicateKeyPolicy, Options, alias_limits, budget, options};
+
+/// Many times what a frontmatter needs. Larger ones, and those whose aliases unfold to more, are
+/// refused before they take time or memory.
+const MAX_NODES: usize = 4000;
+const MAX_DEPTH: usize = 16;
+const MAX_BYTES: usize = 64 << 10;
+const MAX_ANCHORS: usize = 16;
+
+/// A file's two parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Parts<'a> {
+    /// Without the lines around it; `None` if the file has none.
+    frontmatter: Option<&'a str>,
+    /// What follows it, without empty lines around it.
+    pub(super) text: &'a str,
+}
+
+/// The error follows the name of the file.
+pub(super) fn split(file: &str) -> Result<Parts<'_>, String> {
+    let (first, rest) = file.split_once('\n').unwrap_or((file, ""));
+    if first.trim_end() != "---" {
+        return Ok(Parts { frontmatter: None, text: file.trim() });
+    }
+    let mut end = 0;
+    for line in rest.split_inclusive('\n') {
+        if line.trim_end() == "---" {
+            let text = rest[end + line.len()..].trim();
+            return Ok(Parts { frontmatter: Some(&rest[..end]), text });
+        }
+        end += line.len();
+    }
+    Err("its frontmatter has no end: a second line `---` is missing".to_owned())
+}
+
+impl Parts<'_> {
+    /// Reads the frontmatter; the default if there is none. The error follows the name of the
+    /// file.
+    pub(super) fn read<T: DeserializeOwned + Default>(&self) -> Result<T, String> {
+        let Some(yaml) = self.frontmatter.filter(|yaml| !yaml.trim().is_empty()) else {
+            return Ok(T::default());
+        };
+        if yaml.len() > MAX_BYTES {
+            return Err(format!("its frontmatter is larger than {MAX_BYTES} bytes"));
+        }
+        serde_saphyr::from_str_with_options(yaml, strict()).map_err(|error| {
+            // The first line is the one behind `---`.
+            let line = error.location().map_or(2, |location| location.line() + 1);
+            let text = error.without_snippet().to_string();
+            let reason = text.split(" at line ").next().unwrap_or_default();
+            format!("line {line}: {}", reason.lines().next().unwrap_or_default())
+        })
+    }
+}
+
+fn strict() -> Options {
+    options! {
+        budget: budget! {
+            max_nodes: MAX_NODES,
+            max_events: 4 * MAX_NODES,
+            max_depth: MAX_DEPTH,
+            flow_nesting_limit: MAX_DEPTH,
+            max_anchors: MAX_ANCHORS,
+            max_aliases: MAX_ANCHORS,
+            max_total_scalar_bytes: 2 * MAX_BYTES,
+            max_documents: 1,
+        },
+        alias_limits: alias_limits! { max_total_replayed_events: MAX_NODES },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        with_snippet: false,
+    }
+}
+
+/// A list of names: a YAML list, or a text with commas. One without a value is empty, because
+/// to leave it out would mean more names, not fewer.
+pub(super) fn names<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Vec<String>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a list of names")]
+    enum Written {
+        List(Vec<String>),
+        Text(String),
+        Empty(()),
+    }
+    let names = match Written::deserialize(input)? {
+        Written::List(names) => names,
+        Written::Text(text) => split_at_commas(&text),
+        Written::Empty(()) => Vec::new(),
+    };
+    Ok(Some(names.iter().map(|name| name.trim().to_owned()).collect()))
+}
+
+/// The parts between commas that stand in no parentheses.
+fn split_at_commas(text: &str) -> Vec<String> {
+    let (mut parts, mut part, mut depth) = (Vec::new(), String::new(), 0_usize);
+    for c in text.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                parts.push(std::mem::take(&mut part));
+                continue;
+            }
+            _ => {}
+        }
+        part.push(c);
+    }
+    parts.push(part);
+    parts.retain(|part| !part.trim().is_empty());
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default, PartialEq, Deserialize)]
+    struct Read {
+        name: Option<String>,
+        #[serde(default, deserialize_with = "names")]
+        tools: Option<Vec<String>>,
+    }
+
+    fn read(yaml: &str) -> Result<Read, String> {
+        split(&format!("---\n{yaml}\n---\n")).unwrap().read()
+    }
+
+    fn tools(yaml: &str) -> Option<Vec<String>> {
+        read(yaml).unwrap().tools
+    }
+
+    #[test]
+    fn a_file_has_a_frontmatter_or_none() {
+        let parts = |file| split(file).map(|parts| (parts.frontmatter, parts.text));
+        assert_eq!(parts("---\na: 1\n---\n\nBody\n"), Ok((Some("a: 1\n"), "Body")));
+        assert_eq!(parts("---\r\na: 1\r\n---\r\nBody"), Ok((Some("a: 1\r\n"), "Body")));
+        assert_eq!(parts("---\n---"), Ok((Some(""), "")));
+        assert_eq!(parts("Body\n---\nmore"), Ok((None, "Body\n---\nmore")));
+        assert_eq!(parts(""), Ok((None, "")));
+        assert!(parts("---\na: 1\n").unwrap_err().contains("has no end"));
+    }
+
+    #[test]
+    fn names_are_a_list_or_a_text_with_commas() {
+        let names = |names: &[&str]| Some(names.iter().map(|&name| name.to_owned()).collect());
+        assert_eq!(
+            tools("tools: Read, Bash(git *, x) ,Glob"),
+            names(&["Read", "Bash(git *, x)", "Glob"])
+        );
+        assert_eq!(tools("tools: [Read, mcp__a]"), names(&["Read", "mcp__a"]));
+        assert_eq!(tools("tools:\n  - Read\n"), names(&["Read"]));
+        assert_eq!((tools("name: a"), tools("tools: []")), (None, names(&[])));
+        assert_eq!((tools("tools:"), tools("tools: \"\"")), (names(&[]), names(&[])));
+        assert!(read("tools: {a: b}").unwrap_err().contains("expected a list of names"));
+    }
+
+    #[test]
+    fn g4_what_unfolds_or_nests_without_end_is_refused() {
+        let bomb = (0..9).fold("a: &a [x,x,x,x,x,x,x,x,x]\n".to_owned(), |text, at| {
+            let [this, next] = [at, at + 1].map(|at| char::from(b'a' + at));
+            let aliases = vec![format!("*{this}"); 9].join(",");
+            format!("{text}{next}: &{next} [{aliases}]\n")
+        });
+        assert!(read(&bomb).is_err());
+        assert!(read(&format!("x: {}", "[".repeat(30_000))).is_err());
+        assert!(read(&"- ".repeat(20_000)).is_err());
+        let deep: String = (0..200).flat_map(|at| [" ".repeat(at), "a:\n".to_owned()]).collect();
+        assert!(read(&deep).is_err());
+        assert!(read(&format!("x: \"{}\"", "a".repeat(MAX_BYTES))).unwrap_err().contains("larger"));
+    }
+
+    #[test]
+    fn a_fault_is_one_line_with_its_number() {
+        assert!(read("name: a\nname: b").unwrap_err().starts_with("line 3: "));
+        assert!(read("name: a: b").unwrap_err().starts_with("line 2: "));
+        assert!(read("- a").unwrap_err().starts_with("line 2: "));
+        assert!(read("a: 1\n--- \nb: 2").is_ok(), "the text begins there");
+        assert_eq!(read("name: 5\nfurther: [1]").unwrap().name.as_deref(), Some("5"));
+    }
+}
