@@ -21,11 +21,11 @@ use self::settings::SubagentSettings;
 use super::compaction::ContextLimits;
 use super::settings::{ModelRule, TurnSettings};
 use super::turn::ModelRefusals;
+use crate::definitions::Definitions;
 use crate::execution::pipeline::Pipeline;
 use crate::memory_budget::MemoryBudget;
 use crate::openai::Body;
 use crate::tools::agent_context::AgentContext;
-use crate::tools::agent_types::AgentType;
 use crate::tools::running_agents::RunningAgents;
 use crate::tools::session_context::SessionContext;
 use crate::upstream::{Client, TraceHeaders};
@@ -50,7 +50,8 @@ pub(crate) struct AgentFamily {
     pub(crate) headers: TraceHeaders,
     pub(crate) session: Arc<SessionContext>,
     pub(crate) records: Arc<dyn AgentRecords>,
-    pub(crate) types: Arc<[AgentType]>,
+    /// The types that files define.
+    pub(crate) definitions: Arc<Definitions>,
     /// The model of the conversation.
     pub(crate) model: String,
     /// Members of the request that go along with each request of a subagent.

@@ -43,7 +43,6 @@ use crate::permissions::{GrantHolder, Grants, Permissions};
 use crate::session_files::SessionFiles;
 use crate::store::rows::{Change, SessionRow, TurnRow, TurnStatus};
 use crate::tools::agent_context::AgentContext;
-use crate::tools::agent_types;
 use crate::tools::session_context::SessionContext;
 use crate::tools::subagent::TASK;
 use crate::upstream::TraceHeaders;
@@ -266,7 +265,7 @@ impl Sessions {
                 scope: turn.identity.scope,
                 session: turn.identity.session.clone(),
             }),
-            types: agent_types::built_in().into(),
+            definitions: Arc::clone(&self.definitions),
             model: request.model.clone(),
             fields: fields.collect(),
             can_ask: self.asking(request).channel != AskingChannel::Nobody,

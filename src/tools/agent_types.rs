@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::subagent::TASK;
 use super::tool::AnyTool;
 use super::toolset::Toolset;
+use crate::definitions::{AgentDefinition, DefinitionSet};
 use crate::permissions::Mode;
 
 /// The type that an agent has if the model names none.
@@ -133,7 +134,29 @@ pub(crate) fn built_in() -> Vec<AgentType> {
     ]
 }
 
+/// All types of a session: the built-in ones, then those of files.
+pub(crate) fn all(set: &DefinitionSet) -> Vec<AgentType> {
+    let of_files = set.agents.iter().map(AgentType::of_file);
+    built_in().into_iter().chain(of_files).collect()
+}
+
 impl AgentType {
+    fn of_file(definition: &AgentDefinition) -> Self {
+        // A mode that we do not know narrows nothing.
+        let mode = definition.permission_mode.as_deref().and_then(|mode| mode.parse().ok());
+        Self {
+            name: definition.name.clone(),
+            description: definition.description.clone(),
+            prompt: Arc::clone(&definition.prompt),
+            tools: definition.tools.clone(),
+            disallowed_tools: definition.disallowed_tools.clone(),
+            model: definition.model.clone(),
+            max_rounds: definition.max_turns,
+            mode,
+            only_reads: false,
+        }
+    }
+
     /// The tools of such an agent, of those that its parent's request has.
     pub(crate) fn tools_of(&self, parents: &Toolset, place: AgentPlace) -> Toolset {
         let has = |tool: &&Arc<dyn AnyTool>| {
@@ -170,4 +193,16 @@ fn is_of_server(tool: &str, server: &str) -> bool {
     let server = server.strip_suffix("__*").unwrap_or(server);
     server.starts_with("mcp__")
         && tool.strip_prefix(server).is_some_and(|rest| rest.starts_with("__"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definitions::BUILT_IN_AGENTS;
+
+    #[test]
+    fn no_file_takes_the_name_of_a_built_in_type() {
+        let names: Vec<_> = built_in().into_iter().map(|it| it.name).collect();
+        assert_eq!(names, BUILT_IN_AGENTS);
+    }
 }

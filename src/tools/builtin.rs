@@ -10,9 +10,9 @@ pub(crate) mod grep;
 pub(crate) mod list_tasks;
 pub(crate) mod notebook_edit;
 pub(crate) mod read;
-pub(crate) mod task;
 pub(crate) mod skill;
 pub(crate) mod slash_command;
+pub(crate) mod task;
 pub(crate) mod task_output;
 pub(crate) mod task_stop;
 #[cfg(feature = "bench-tool")]

@@ -69,7 +69,7 @@ impl AgentStarter {
         let run = match (resumption, &task.resume) {
             (Some(resumption), _) => self.take_up(resumption, &task).await?,
             (None, Some(id)) => self.go_on(id, &task).await?,
-            (None, None) => self.begin(&task)?,
+            (None, None) => self.begin(&task).await?,
         };
         let Some(_running) = self.family.running.begin(&run.id) else {
             return Err(ToolError::Failed(format!("agent {} is running already", run.id)));

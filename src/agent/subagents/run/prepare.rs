@@ -17,7 +17,7 @@ use crate::ids::AgentId;
 use crate::permissions::{AccessKind, AccessRequest, Judgement, Mode};
 use crate::text;
 use crate::tools::agent_context::{AgentContext, SubagentIdentity};
-use crate::tools::agent_types::{AgentPlace, AgentType, GENERAL_PURPOSE};
+use crate::tools::agent_types::{self, AgentPlace, AgentType, GENERAL_PURPOSE};
 use crate::tools::output::ToolError;
 use crate::tools::subagent::{AgentTask, TASK};
 use crate::tools::tasks::SavedTasks;
@@ -28,8 +28,9 @@ const MAX_NAME: usize = 80;
 
 impl AgentStarter {
     /// A new agent.
-    pub(super) fn begin(&self, task: &AgentTask) -> Result<Run, ToolError> {
-        let agent_type = self.type_named(task.agent_type.as_deref().unwrap_or(GENERAL_PURPOSE))?;
+    pub(super) async fn begin(&self, task: &AgentTask) -> Result<Run, ToolError> {
+        let name = task.agent_type.as_deref().unwrap_or(GENERAL_PURPOSE);
+        let agent_type = &self.type_named(name).await?;
         self.expect_startable(agent_type)?;
         let place = self.place(task.in_background);
         let tools = self.tools_of(agent_type, place)?;
@@ -144,16 +145,20 @@ impl AgentStarter {
         })
     }
 
-    fn type_named(&self, name: &str) -> Result<&AgentType, ToolError> {
-        let types = &self.family.types;
-        types.iter().find(|known| known.name == name).ok_or_else(|| {
-            let names: Vec<&str> = types.iter().map(|known| known.name.as_str()).collect();
-            let name = text::prefix(name, MAX_NAME).escape_debug();
-            ToolError::Failed(format!(
-                "there is no agent type {name}; there is {}",
-                names.join(", ")
-            ))
-        })
+    async fn type_named(&self, name: &str) -> Result<AgentType, ToolError> {
+        let definitions = Arc::clone(&self.family.definitions);
+        let workspace = Arc::clone(&self.family.session.workspace);
+        let find = move || agent_types::all(&definitions.current(&workspace));
+        let types = RESOLVING.run(find).await.map_err(ToolError::failed)?;
+        let names: Vec<&str> = types.iter().map(|known| known.name.as_str()).collect();
+        match names.iter().position(|known| *known == name) {
+            Some(place) => Ok(types[place].clone()),
+            None => {
+                let (name, names) = (text::prefix(name, MAX_NAME).escape_debug(), names.join(", "));
+                let reason = format!("there is no agent type {name}; there is {names}");
+                Err(ToolError::Failed(reason))
+            }
+        }
     }
 
     /// While the session plans, only agents that change nothing start.
