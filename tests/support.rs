@@ -27,7 +27,7 @@ pub(crate) mod upstream;
 pub(crate) mod wire_rules;
 
 /// The server's tools, in the order in which the model is told of them.
-pub(crate) const OUR_TOOLS: [&str; 11] = [
+pub(crate) const OUR_TOOLS: [&str; 12] = [
     "Read",
     "Write",
     "Edit",
@@ -38,6 +38,7 @@ pub(crate) const OUR_TOOLS: [&str; 11] = [
     "TaskOutput",
     "TaskStop",
     "ListTasks",
+    "TodoWrite",
     "AskUserQuestion",
 ];
 

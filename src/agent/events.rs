@@ -15,6 +15,7 @@ use crate::execution::pipeline::ToolResult;
 use crate::ids::TurnId;
 use crate::openai::chunk::{CallKind, FinishReason, RawMembers, WholeAnswer};
 use crate::openai::usage::Usage;
+use crate::tools::todos::Todo;
 
 /// One event of a turn, from the agent to its subscriber.
 #[derive(Clone, Debug)]
@@ -40,6 +41,8 @@ pub(crate) enum TurnEvent {
     Raw(Box<RawDelta>),
     ToolStarted(Box<ToolStart>),
     ToolEnded(Box<ToolEnd>),
+    /// The agent has written its todo list, which is this now.
+    TodosWritten(Vec<Todo>),
     /// What a hook of the operator's tells the person, or what is wrong with one.
     HookSaid(String),
     /// Upstream is asked for this round. Rounds count from 1.
@@ -361,6 +364,7 @@ impl TurnEvent {
                 let texts = end.call_id.len() + end.tool.len() + end.headline.0.len() + shown;
                 size_of::<ToolEnd>() + texts + end.structured.size
             }
+            Self::TodosWritten(todos) => todos.iter().map(size_of_todo).sum(),
             Self::ClientCall(call) => {
                 let head = call.head.as_ref().map_or(0, |(id, name)| id.len() + name.len());
                 size_of::<ClientCallDelta>() + head + call.arguments.len()
@@ -381,6 +385,10 @@ impl TurnEvent {
             }
         }
     }
+}
+
+fn size_of_todo(todo: &Todo) -> usize {
+    size_of::<Todo>() + todo.content.len() + todo.active_form.as_ref().map_or(0, String::len)
 }
 
 fn size_of_asked(asked: &Asked) -> usize {

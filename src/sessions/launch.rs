@@ -93,7 +93,8 @@ impl Sessions {
         let (context, agent) = context.await?;
         retain_shown(&agent.read_state, &assembled.pieces);
         if preface::has_words(&assembled)
-            && let Some(reminder) = reminders::gather(&permissions, &context, &agent).await
+            && let Some(reminder) =
+                reminders::gather(&permissions, &request.tools, (&context, &agent)).await
             && preface::put_in_front(&mut assembled, reminder.text())
         {
             reminder.told(&agent);
@@ -343,10 +344,16 @@ impl Sessions {
         let context = context.named(session.to_string());
         let context = context.with_files(self.directories.files_of(session));
         let tasks = self.tasks.of_session(session, caller.scope, caller.revoked.clone());
-        let context = Arc::new(context.with_tasks(tasks));
+        let context = context.with_tasks(tasks);
         let marks = Arc::clone(&self.watcher) as Arc<dyn Marks>;
+        let Some(state) = state else {
+            let agent = AgentContext::main(&context).watched_by(marks);
+            return Ok((Arc::new(context), Arc::new(agent)));
+        };
+        let planned_tasks = state.planned_tasks.unwrap_or_default();
+        let context = Arc::new(context.with_planned_tasks(planned_tasks));
         let agent = AgentContext::main(&context).watched_by(marks);
-        let Some(state) = state else { return Ok((context, Arc::new(agent))) };
+        let agent = agent.with_todos(state.todos.unwrap_or_default());
         // The directory may be gone, which only the disk tells.
         let restored = Arc::clone(&context);
         let restore = move || {

@@ -13,7 +13,9 @@ use crate::execution::ask::EffectDigest;
 use crate::ids::TurnId;
 use crate::json;
 use crate::store::rows::{EntryRow, TurnRow};
+use crate::tools::planned_tasks::SavedPlannedTasks;
 use crate::tools::tasks::SavedTasks;
+use crate::tools::todos::SavedTodos;
 
 /// What a whole session shares.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -77,6 +79,12 @@ pub(crate) struct SessionState {
     pub(crate) read_state: Value,
     /// The background tasks that it knows.
     pub(crate) known_tasks: SavedTasks,
+    /// Its todo list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) todos: Option<SavedTodos>,
+    /// What it has planned with `TaskCreate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) planned_tasks: Option<SavedPlannedTasks>,
 }
 
 /// The record of one turn.

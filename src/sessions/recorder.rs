@@ -91,13 +91,19 @@ impl CurrentState {
         let is_root = working_dir == self.context.workspace.root();
         let known_tasks = self.agent.saved_tasks(&self.context);
         let has_files = !self.agent.read_state.is_empty();
-        if self.before.is_none() && is_root && !has_files && known_tasks.is_none() {
+        let todos = self.agent.todos.save();
+        let planned_tasks = self.context.planned_tasks.save();
+        let has_plans = todos.is_some() || planned_tasks.is_some();
+        let is_bare = is_root && !has_files && known_tasks.is_none() && !has_plans;
+        if self.before.is_none() && is_bare {
             return None;
         }
         let now = SessionState {
             working_dir: (!is_root).then_some(working_dir),
             read_state: self.agent.read_state.save(),
             known_tasks: known_tasks.unwrap_or_default(),
+            todos,
+            planned_tasks,
         };
         (self.before.as_ref() != Some(&now)).then_some(now)
     }

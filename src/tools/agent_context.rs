@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::session_context::SessionContext;
 use super::tasks::{KnownTasks, SavedTasks};
+use super::todos::{SavedTodos, TodoList};
 use crate::files::ReadState;
 use crate::files::watcher::Marks;
 use crate::sync;
@@ -19,6 +20,8 @@ pub(crate) struct AgentContext {
     pub(crate) read_state: ReadState,
     /// What the model knows of the session's background tasks.
     pub(crate) known_tasks: KnownTasks,
+    /// What it has planned to do.
+    pub(crate) todos: TodoList,
 }
 
 impl AgentContext {
@@ -32,6 +35,7 @@ impl AgentContext {
             working_dir: Mutex::new(session.workspace.root().to_owned()),
             read_state,
             known_tasks: KnownTasks::default(),
+            todos: TodoList::default(),
         }
     }
 
@@ -53,7 +57,12 @@ impl AgentContext {
         let working_dir = working_dir.unwrap_or_else(|| workspace.root().to_owned());
         let read_state = read_state.like(&self.read_state);
         let known_tasks = KnownTasks::load(known_tasks, session.name().unwrap_or_default());
-        Self { working_dir: Mutex::new(working_dir), read_state, known_tasks }
+        Self { working_dir: Mutex::new(working_dir), read_state, known_tasks, ..self }
+    }
+
+    /// With the todo list that an earlier turn left.
+    pub(crate) fn with_todos(self, saved: SavedTodos) -> Self {
+        Self { todos: TodoList::load(saved), ..self }
     }
 
     /// Finds changes of the files that the agent knows by these marks.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::planned_tasks::{PlannedTasks, SavedPlannedTasks};
 use super::tasks::SessionTasks;
 use crate::permissions::Grants;
 use crate::session_files::SessionFiles;
@@ -23,6 +24,8 @@ pub(crate) struct SessionContext {
     pub(crate) files: Option<Arc<SessionFiles>>,
     /// The commands that go on in the background; `None` for a turn without a session.
     pub(crate) tasks: Option<Arc<SessionTasks>>,
+    /// What the model has planned with `TaskCreate`.
+    pub(crate) planned_tasks: PlannedTasks,
 }
 
 impl SessionContext {
@@ -34,6 +37,7 @@ impl SessionContext {
             name: None,
             files: None,
             tasks: None,
+            planned_tasks: PlannedTasks::default(),
         }
     }
 
@@ -55,6 +59,11 @@ impl SessionContext {
 
     pub(crate) fn with_tasks(self, tasks: Arc<SessionTasks>) -> Self {
         Self { tasks: Some(tasks), ..self }
+    }
+
+    /// With the plan that an earlier turn left.
+    pub(crate) fn with_planned_tasks(self, saved: SavedPlannedTasks) -> Self {
+        Self { planned_tasks: PlannedTasks::load(saved), ..self }
     }
 
     pub(crate) fn at_home(self, home: PathBuf) -> Self {

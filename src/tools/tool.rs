@@ -20,6 +20,7 @@ use super::question::Question;
 use super::schema::{self, InputSchema, InvalidInput, PropertyAliases};
 use super::session_context::SessionContext;
 use super::tasks::BackgroundTask;
+use super::todos::Todo;
 use crate::permissions::{AccessKind, AccessRequest, AskedAccess, KnownTool, Permit, Refusal};
 use crate::progress_lines::UNKNOWN_TOOL;
 use crate::text;
@@ -148,6 +149,8 @@ pub(crate) struct ToolOutput {
     pub(crate) text: AnswerText,
     /// What the model is shown besides the text.
     pub(crate) pictures: Vec<Picture>,
+    /// The new todo list, if the call has written it.
+    pub(crate) todos: Option<Vec<Todo>>,
     /// The same answer for programs: hooks and progress events. `Null` if there is only text.
     pub(crate) structured: Value,
     /// Members of `structured` for hooks alone, such as the old contents of a file, which may

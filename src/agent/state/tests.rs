@@ -291,6 +291,7 @@ impl Bench {
                         self.asked.extend(asked);
                         format!("asked:{slots:?}")
                     }
+                    TurnEvent::TodosWritten(todos) => format!("todos:{}", todos.len()),
                     TurnEvent::Failed(failure) => format!("FAILED:{}", failure.error.code.as_str()),
                 },
                 TurnEffect::Ask { body, wait } => {
