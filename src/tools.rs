@@ -6,6 +6,7 @@ pub(crate) mod builtin;
 mod change_preview;
 pub(crate) mod definition;
 mod disk;
+pub(crate) mod own_choice;
 pub(crate) mod picture;
 pub(crate) mod planned_tasks;
 pub(crate) mod question;

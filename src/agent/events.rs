@@ -394,7 +394,10 @@ fn size_of_todo(todo: &Todo) -> usize {
 fn size_of_asked(asked: &Asked) -> usize {
     let about = match &asked.ask.about {
         About::Effect(effect) => {
-            effect.markdown.len() + effect.remedy.len() + effect.why.as_ref().map_or(0, String::len)
+            let choices = effect.choices.iter();
+            let choices = choices.map(|choice| choice.label.len() + choice.description.len());
+            let why = effect.why.as_ref().map_or(0, String::len);
+            effect.markdown.len() + effect.remedy.len() + why + choices.sum::<usize>()
         }
         About::Questions { questions } => serde_json::to_string(questions).map_or(0, |q| q.len()),
     };

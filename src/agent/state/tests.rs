@@ -441,6 +441,7 @@ fn effect(digest: u8) -> Ask {
             risks: Vec::new(),
             grant_covers: "exactly this command, in this directory".to_owned(),
             rule_grant: None,
+            choices: Vec::new(),
         }),
     }
 }

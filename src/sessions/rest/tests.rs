@@ -69,6 +69,7 @@ fn effect() -> About {
         risks: Vec::new(),
         grant_covers: "exactly this command, in this directory".to_owned(),
         rule_grant: None,
+        choices: Vec::new(),
     })
 }
 
