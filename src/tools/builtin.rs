@@ -85,7 +85,7 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(task_output::TaskOutput),
         erase(task_stop::TaskStop),
         erase(list_tasks::ListTasks),
-        erase(task::Task),
+        erase(task::Task::new(services.bash.background_tasks > 0)),
         erase(todo_write::TodoWrite),
         erase(task_create::TaskCreate),
         erase(task_get::TaskGet),

@@ -151,14 +151,11 @@ impl AgentStarter {
         let find = move || agent_types::all(&definitions.current(&workspace));
         let types = RESOLVING.run(find).await.map_err(ToolError::failed)?;
         let names: Vec<&str> = types.iter().map(|known| known.name.as_str()).collect();
-        match names.iter().position(|known| *known == name) {
-            Some(place) => Ok(types[place].clone()),
-            None => {
-                let (name, names) = (text::prefix(name, MAX_NAME).escape_debug(), names.join(", "));
-                let reason = format!("there is no agent type {name}; there is {names}");
-                Err(ToolError::Failed(reason))
-            }
+        if let Some(place) = names.iter().position(|known| *known == name) {
+            return Ok(types[place].clone());
         }
+        let (name, names) = (text::prefix(name, MAX_NAME).escape_debug(), names.join(", "));
+        Err(ToolError::Failed(format!("there is no agent type {name}; there is {names}")))
     }
 
     /// While the session plans, only agents that change nothing start.
@@ -229,7 +226,8 @@ impl AgentStarter {
             record.agent_type.only_reads,
             record.agent_type.mode,
         );
-        Arc::new(Pipeline { tools, permissions, ..Pipeline::clone(&self.pipeline) })
+        let agent_type = Some(record.agent_type.name.as_str().into());
+        Arc::new(Pipeline { tools, permissions, agent_type, ..Pipeline::clone(&self.pipeline) })
     }
 
     fn max_rounds(&self, record: &AgentRecord, task: &AgentTask) -> u32 {
