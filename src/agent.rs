@@ -1,10 +1,12 @@
 //! The agent loop: rounds of model and tools until the turn has its answer.
 
+pub(crate) mod agent_event;
 pub(crate) mod asking;
 mod attempts;
 pub(crate) mod beginning;
 pub(crate) mod compaction;
 pub(crate) mod conversation;
+pub(crate) mod delegation;
 mod deltas;
 pub(crate) mod events;
 pub(crate) mod held_text;
@@ -23,6 +25,7 @@ pub(crate) mod settings;
 mod size_estimate;
 pub(crate) mod state;
 mod stats;
+pub(crate) mod subagents;
 pub(crate) mod turn;
 mod unknown;
 

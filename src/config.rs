@@ -23,6 +23,7 @@ use self::environment::Variables;
 use self::keys::Keys;
 use self::layers::{Layers, Setting, Source};
 pub(crate) use self::secrets::Secrets;
+use crate::agent::subagents::settings::SubagentSettings;
 use crate::agent::{self, ModelRule, prompt};
 use crate::hooks::HookSetting;
 use crate::http::hosts::Authority;
@@ -58,6 +59,7 @@ pub(crate) struct Config {
     pub(crate) hooks: Vec<HookSetting>,
     pub(crate) sessions: SessionSettings,
     pub(crate) prompt: prompt::PromptSettings,
+    pub(crate) subagents: SubagentSettings,
     pub(crate) limits: Limits,
     pub(crate) log: telemetry::LogSettings,
     pub(crate) up: Up,
@@ -281,7 +283,7 @@ impl Config {
                 return bad("permissions.additional_directories", no_directory(path));
             }
         }
-        if let Some((key, reason)) = self.sandbox.fault() {
+        if let Some((key, reason)) = self.sandbox.fault().or_else(|| self.subagents.fault()) {
             return bad(key, reason);
         }
         if !self.auth.required && !server.listen.ip().is_loopback() {

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 pub(crate) use self::agent::AgentDefinition;
+#[cfg(test)]
+pub(crate) use self::agent::BUILT_IN_AGENTS;
 use self::arguments::put_in as put_in_arguments;
 use self::load::{Place, load};
 use self::skill::SkillText;

@@ -36,6 +36,8 @@ random_ids! { now_v7:
     TurnId = "turn_";
     /// A question to a person about a tool call.
     ApprovalId = "appr_";
+    /// A subagent.
+    AgentId = "agent_";
 }
 
 random_ids! { new_v4:
@@ -53,6 +55,20 @@ impl CompletionId {
     /// The completion that a turn answers with. A turn that is told again has the same.
     pub(crate) fn of_turn(turn: &TurnId) -> Self {
         Self(turn.0.replacen("turn_", "chatcmpl-", 1))
+    }
+}
+
+impl TurnId {
+    /// The row under which the store keeps what a subagent has done.
+    pub(crate) fn of_agent(agent: &AgentId) -> Self {
+        Self(agent.0.replacen("agent_", "turn_", 1))
+    }
+}
+
+impl AgentId {
+    /// The subagent that the store keeps in this row.
+    pub(crate) fn of_row(row: &TurnId) -> Self {
+        Self(row.0.replacen("turn_", "agent_", 1))
     }
 }
 
@@ -78,13 +94,14 @@ macro_rules! shown_ids {
     )*};
 }
 
-shown_ids! { SessionId TurnId ApprovalId CardId }
+shown_ids! { SessionId TurnId ApprovalId CardId AgentId }
 
 ids_that_come_back! {
     SessionId = "sess_";
     TurnId = "turn_";
     ApprovalId = "appr_";
     CardId = "card_";
+    AgentId = "agent_";
 }
 
 /// Whether `text` is `prefix` and 32 lower-case hexadecimal digits.

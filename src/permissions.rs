@@ -194,6 +194,7 @@ impl Permissions {
             auto_allow: false,
             confined: Confined::default(),
             hooks: HookOpinion::None,
+            only_reads: None,
             rules: Arc::new(rules),
             roots: Arc::new(pattern_roots(&workspace, "/".into())),
             unreadable: None,
@@ -352,6 +353,18 @@ impl Permissions {
             tightened.policy.mode = self.policy.mode.tightened(mode)?;
         }
         Ok(tightened)
+    }
+
+    /// The same permissions for the calls of a subagent. A mode that is wider is passed over.
+    pub(crate) fn for_agent(&self, agent_type: &str, only_reads: bool, mode: Option<Mode>) -> Self {
+        let mut narrowed = self.clone();
+        if only_reads {
+            narrowed.policy.only_reads.get_or_insert_with(|| agent_type.into());
+        }
+        if let Some(mode) = mode.and_then(|mode| self.policy.mode.tightened(mode).ok()) {
+            narrowed.policy.mode = mode;
+        }
+        narrowed
     }
 
     /// The same permissions in another workspace.

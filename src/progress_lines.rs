@@ -10,6 +10,8 @@ const STARTED: &str = "→ ";
 const ENDED: &str = "✓ ";
 const FAILED: &str = "✗ ";
 const ASKED: &str = "? ";
+/// The beginning of a line about a subagent; its type follows.
+const AGENT: &str = "↳ ";
 const HOOK: &str = "! a hook says: ";
 
 /// The end of a line that tells of a question to a person.
@@ -37,6 +39,11 @@ pub(crate) fn asked(tool: &str, headline: &str) -> String {
     format!("{ASKED}{}{WAITS}\n", subject(tool, headline))
 }
 
+/// A line about what a subagent of this type does.
+pub(crate) fn of_agent(agent_type: &str, line: &str) -> String {
+    format!("{AGENT}{}: {line}", one_line(agent_type))
+}
+
 pub(crate) fn hook_said(text: &str) -> String {
     format!("{HOOK}{}\n", one_line(text))
 }
@@ -54,6 +61,9 @@ pub(crate) fn ended_tool(line: &str) -> Option<&str> {
 }
 
 fn is_ours(line: &str, is_tool: &impl Fn(&str) -> bool) -> bool {
+    if let Some(rest) = line.strip_prefix(AGENT) {
+        return rest.split_once(": ").is_some_and(|(_, line)| is_ours(line, is_tool));
+    }
     let is_of_tool = |subject: &str| is_tool(subject.split([' ', ':']).next().unwrap_or_default());
     if let Some(subject) = line.strip_prefix(STARTED) {
         is_of_tool(subject)

@@ -1,6 +1,7 @@
 //! Finds the session of a request, starts its turn there, and keeps what the turn leaves behind.
 
 pub(crate) mod address;
+mod agents;
 mod alignment;
 mod ancestry;
 mod answer_form;
@@ -53,6 +54,7 @@ use self::recorder::Recorders;
 use self::request::Progress;
 use self::running::Running;
 use crate::agent::prompt;
+use crate::agent::subagents::AgentServices;
 use crate::agent::turn::ModelRefusals;
 use crate::agent::{ModelRule, TurnSettings};
 use crate::definitions::Definitions;
@@ -84,6 +86,8 @@ pub(crate) struct Sessions {
     pub(crate) progress: Progress,
     pub(crate) refusals: Arc<ModelRefusals>,
     pub(crate) memory_budget: MemoryBudget,
+    /// What subagents are run with.
+    pub(crate) agents: Arc<AgentServices>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) running: Arc<Running>,
     pub(crate) directories: SessionDirectories,

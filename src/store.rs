@@ -17,7 +17,7 @@ use self::rows::{
     ApprovalRow, Change, Digest, EntryRow, SessionName, SessionRow, SessionSummary, TurnRow,
 };
 use crate::errors::{ApiError, ErrorCode};
-use crate::ids::{ApprovalId, Scope, SessionId, TurnId};
+use crate::ids::{AgentId, ApprovalId, Scope, SessionId, TurnId};
 use crate::memory_budget::Exhausted;
 
 /// A durable store. Every look-up is by scope as well: what belongs to another scope is not
@@ -105,6 +105,10 @@ pub(crate) enum TurnKey {
     Idempotency(Digest),
     /// Turns of this very request.
     Request(Digest),
+    /// What is kept of a subagent.
+    Agent(AgentId),
+    /// What is kept of the subagents of a session.
+    Agents(SessionId),
 }
 
 /// What a look-up would read.
@@ -112,6 +116,8 @@ pub(crate) enum TurnKey {
 pub(crate) enum SizeOf {
     /// All turns of a session, without their entries.
     Turns(SessionId),
+    /// What is kept of the subagents of a session, without their entries.
+    Agents(SessionId),
     /// The entries of these turns.
     Entries(Vec<TurnId>),
 }

@@ -1,17 +1,21 @@
 //! Defines the contract of a tool, the set of tools of a request, and the built-in tools.
 
 pub(crate) mod agent_context;
+pub(crate) mod agent_types;
 pub(crate) mod answer;
 pub(crate) mod builtin;
 mod change_preview;
 pub(crate) mod definition;
 mod disk;
+pub(crate) mod output;
 pub(crate) mod picture;
 pub(crate) mod question;
+pub(crate) mod running_agents;
 pub(crate) mod schema;
 pub(crate) mod session_context;
 pub(crate) mod settings;
 mod settings_check;
+pub(crate) mod subagent;
 pub(crate) mod tasks;
 pub(crate) mod tool;
 pub(crate) mod toolset;

@@ -1,5 +1,6 @@
 //! Builds all integration tests into one binary, which links faster than many.
 
+mod agents;
 mod architecture;
 mod ask;
 mod changed_files;

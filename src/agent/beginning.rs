@@ -68,6 +68,8 @@ pub(crate) enum AskingChannel {
     ToolhandApproval,
     /// Only over REST; the message says where.
     Rest,
+    /// By the agent that started this one.
+    Parent,
     /// Asking is denying.
     Nobody,
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::agent_event::AgentEvent;
 use super::record::Asked;
 use super::size_estimate;
 use crate::errors::{ApiError, ErrorCode};
@@ -40,6 +41,8 @@ pub(crate) enum TurnEvent {
     Raw(Box<RawDelta>),
     ToolStarted(Box<ToolStart>),
     ToolEnded(Box<ToolEnd>),
+    /// A subagent of a call does something.
+    Agent(Box<AgentReport>),
     /// What a hook of the operator's tells the person, or what is wrong with one.
     HookSaid(String),
     /// Upstream is asked for this round. Rounds count from 1.
@@ -96,6 +99,14 @@ pub(crate) struct ToolEnd {
     pub(crate) error: Option<String>,
     pub(crate) structured: Structured,
     pub(crate) attachments: Attachments,
+}
+
+/// What a subagent of a running call does.
+#[derive(Clone, Debug)]
+pub(crate) struct AgentReport {
+    /// The id of the call that started it.
+    pub(crate) call_id: String,
+    pub(crate) event: AgentEvent,
 }
 
 /// What belongs to an answer besides its text. The model has it, and clients are told of it.
@@ -361,6 +372,7 @@ impl TurnEvent {
                 let texts = end.call_id.len() + end.tool.len() + end.headline.0.len() + shown;
                 size_of::<ToolEnd>() + texts + end.structured.size
             }
+            Self::Agent(report) => report.call_id.len() + report.event.size_estimate(),
             Self::ClientCall(call) => {
                 let head = call.head.as_ref().map_or(0, |(id, name)| id.len() + name.len());
                 size_of::<ClientCallDelta>() + head + call.arguments.len()

@@ -45,6 +45,10 @@ pub(crate) fn present(asked: &[Asked], channel: AskingChannel) -> Presented {
     let calls = match channel {
         AskingChannel::AskUser => by_dialog(asked),
         AskingChannel::ToolhandApproval => by_approvals(asked),
+        // The parent puts it to the person.
+        AskingChannel::Parent => {
+            return Presented { text: String::new(), calls: SentCalls::default() };
+        }
         AskingChannel::Conversation | AskingChannel::Rest | AskingChannel::Nobody => {
             return Presented { text: message(asked, channel), calls: SentCalls::default() };
         }

@@ -166,7 +166,7 @@ fn words_of(files: &[InstructionFile]) -> Vec<String> {
 
 /// The advice of each tool, without repetition, and a line that prefers the reading tools to
 /// commands.
-fn advice(tools: &Toolset) -> Vec<String> {
+pub(super) fn advice(tools: &Toolset) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for advice in tools.tools().iter().filter_map(|tool| tool.advice()) {
         if !lines.iter().any(|line| line == advice) {
@@ -324,6 +324,7 @@ mod tests {
         );
         insta::assert_snapshot!(advice(&all.without(&["Wait"])).join("\n"), @r"
         Read a file before you change it.
+        What an agent answers to Task is for you: the user does not see it, so tell them what matters.
         Prefer Read, Glob and Grep to shell commands for looking at files.
         ");
     }

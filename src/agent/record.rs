@@ -10,9 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::errors::ApiError;
-use crate::execution::ask::{About, Ask, Question};
+use crate::execution::ask::{About, Ask, Decision, Question};
 use crate::files::RoundDigest;
-use crate::ids::ApprovalId;
+use crate::ids::{AgentId, ApprovalId};
 
 /// Commits the entries of one turn, in order. `sessions` implements it.
 pub(crate) trait Recorder: Send + Sync + fmt::Debug {
@@ -44,6 +44,10 @@ pub(crate) enum Entry {
     Intent(Intent),
     /// Such a call has run.
     Ran(Ran),
+    /// The message that a subagent begins a run with.
+    Prompt {
+        text: String,
+    },
     /// A person is asked. From now on the asks can be decided over REST.
     Asked {
         asked: Vec<Asked>,
@@ -196,8 +200,35 @@ pub(crate) enum OpenCall {
     Given { message: String },
     /// A call of the server's that has not run.
     Waiting,
+    /// It has started an agent that needs a person. It runs once more when the person has
+    /// decided.
+    Suspended(SuspendedAgent),
     /// The client answers it, under this id.
     Clients { id: String },
+}
+
+impl OpenCall {
+    /// Whether the server runs it when the round is taken up.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self, Self::Waiting | Self::Suspended(_))
+    }
+}
+
+/// An agent that waits for a person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SuspendedAgent {
+    pub(crate) agent: AgentId,
+    pub(crate) asks: Vec<AgentAsk>,
+}
+
+/// What an agent asks. Its parent asks the person for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AgentAsk {
+    /// The id of the ask in the agent's open round.
+    pub(crate) id: ApprovalId,
+    pub(crate) ask: Ask,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) decision: Option<Decision>,
 }
 
 /// A picture of a tool's answer.
@@ -218,6 +249,9 @@ pub(crate) struct Asked {
     pub(crate) code: String,
     /// The call's place in its round.
     pub(crate) slot: usize,
+    /// The ask of the call's agent that this one passes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) of_agent: Option<ApprovalId>,
     pub(crate) ask: Ask,
     /// The answers that earlier dialogs brought, to the first of its questions.
     #[serde(default)]

@@ -3,6 +3,7 @@
 //! Pure: takes chunks and tool answers, returns effects. docs/stream.md, When a call may start,
 //! has the rules.
 
+mod agents;
 mod announcing;
 mod answers;
 mod client_calls;
@@ -26,6 +27,7 @@ use crate::upstream::assemble::{Assembler, End, Slot, Step};
 use super::events::TurnEvent;
 use super::held_text::{ContentRule, HeldText};
 use super::message::AssistantMessage;
+use super::record::SuspendedAgent;
 use super::settings::StartRule;
 use super::size_estimate;
 use super::unknown::Unknown;
@@ -141,6 +143,8 @@ enum Progress {
     JudgingInvalid(ToolResult),
     /// It needs a person, and holds its position.
     Asking(Box<Ask>),
+    /// An agent that it has started needs a person. It holds its position.
+    Suspended(SuspendedAgent),
     Running(Running),
     /// The call runs, but later bytes made it invalid. This error will be its answer instead of
     /// the tool's.
@@ -308,6 +312,7 @@ impl Round {
             Progress::Judging
             | Progress::JudgingInvalid(_)
             | Progress::Asking(_)
+            | Progress::Suspended(_)
             | Progress::Running(_)
             | Progress::RunningInvalid(..)
             | Progress::Answered(_)
@@ -430,7 +435,7 @@ impl Round {
             Progress::Judging => {
                 self.calls[slot].progress = Progress::JudgingInvalid(ToolResult::error(&error));
             }
-            Progress::Asking(_) => {
+            Progress::Asking(_) | Progress::Suspended(_) => {
                 effects.push(RoundEffect::Release(slot));
                 self.settle(slot, &error, effects);
             }

@@ -188,8 +188,19 @@ impl TurnState {
                 tell(notices, &mut effects);
                 self.round.judged_ahead(position, ask);
             }
-            (_, Event::Answered { position, result, duration }) => {
+            (_, Event::Answered { position, result, duration, usage }) => {
+                self.stats.count_aside(usage);
                 self.answered(position, result, duration, &mut effects);
+            }
+            (_, Event::Agent { position, event }) => {
+                let told = self.round.agent_report(position, event);
+                effects.extend(told.map(TurnEffect::Emit));
+            }
+            (_, Event::AgentSuspended { position, agent, duration, usage }) => {
+                self.stats.count_aside(usage);
+                self.in_round(&mut effects, |round, _, effects| {
+                    round.agent_suspended(position, agent, duration, effects);
+                });
             }
             (_, Event::Decided(decided)) => self.decided(decided, &mut effects),
             (_, Event::WaitIsOver) => self.asks.wait_is_over(),

@@ -18,6 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOw
 
 use self::calls::{Calls, Commit};
 use super::beginning::Decided;
+use super::delegation::StartsAgents;
 use super::outbox::Outbox;
 use super::record::{Entry, Recorder};
 use super::settings::Refused;
@@ -46,6 +47,8 @@ pub(crate) struct Turn {
     pub(crate) session: Arc<SessionContext>,
     /// The agent whose turn it is.
     pub(crate) agent: Arc<AgentContext>,
+    /// What starts its subagents. `None`: it has none.
+    pub(crate) subagents: Option<Arc<dyn StartsAgents>>,
     pub(crate) refusals: Arc<ModelRefusals>,
     /// The turn's part of the memory that all requests share.
     pub(crate) reservation: Reservation,
@@ -137,6 +140,7 @@ struct Driver {
     calls: Calls,
     source: ChunkSource,
     context: CallContext,
+    subagents: Option<Arc<dyn StartsAgents>>,
     outbox: Outbox,
     recorder: Arc<dyn Recorder>,
     /// Commits that nothing waits for before the end of the turn. One that fails ends it.
@@ -180,13 +184,19 @@ enum EffectOutcome {
 impl Driver {
     fn new(turn: Turn, outbox: Outbox, began: Instant) -> (Self, TurnStart) {
         let Turn { start, upstream, headers, session, agent, refusals, reservation, .. } = turn;
-        let Turn { recorder, stop, decisions, shutdown, .. } = turn;
+        let Turn { subagents, recorder, stop, decisions, shutdown, .. } = turn;
         let cancelled = CancellationToken::new();
         let context = CallContext::new(agent, session, cancelled.clone());
         let pipeline = Arc::new(start.pipeline.clone());
         let max_parallel = start.settings.max_parallel_tools;
         let driver = Self {
-            calls: Calls::new(Arc::clone(&pipeline), context.clone(), max_parallel),
+            calls: Calls::new(
+                Arc::clone(&pipeline),
+                context.clone(),
+                subagents.clone(),
+                max_parallel,
+            ),
+            subagents,
             headers,
             refusals,
             pipeline,
@@ -259,6 +269,9 @@ impl Driver {
             TurnEffect::Decide(position, decision) => {
                 return EffectOutcome::Started(self.calls.decide(position, decision));
             }
+            TurnEffect::ResumeAgent(position, resumption) => {
+                return EffectOutcome::Started(self.calls.resume_agent(position, resumption));
+            }
             TurnEffect::Run(position, entry) => {
                 let commit = entry.map(|entry| self.recorder.commit(entry));
                 self.calls.run(position, commit);
@@ -320,7 +333,8 @@ impl Driver {
     }
 
     fn no_calls(&self) -> Calls {
-        Calls::new(Arc::clone(&self.pipeline), self.context.clone(), self.max_parallel)
+        let (pipeline, subagents) = (Arc::clone(&self.pipeline), self.subagents.clone());
+        Calls::new(pipeline, self.context.clone(), subagents, self.max_parallel)
     }
 
     /// Opens the request after `wait`, with an empty schedule.

@@ -7,6 +7,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::services::Services;
+use crate::agent::subagents::AgentServices;
+use crate::agent::turn::ModelRefusals;
 use crate::api::chat::Chat;
 use crate::api::chat::validate::{Context, KeyBounds};
 use crate::api::passthrough::Routes;
@@ -29,7 +31,7 @@ use crate::sessions::running::Running;
 use crate::sessions::running::limits::RunLimits;
 use crate::sessions::settings::SessionSettings;
 use crate::store::Store;
-use crate::tools::tasks::AllTasks;
+use crate::tools::tasks::{AllTasks, TaskLimits};
 use crate::upstream::ModelInfo;
 
 /// The routes of `upstream.passthrough`.
@@ -57,7 +59,10 @@ pub(crate) fn api_state(
         config.server.trusted_proxies.clone(),
     );
     let running = Arc::new(Running::new(Arc::clone(&store)));
-    let tasks = Arc::new(AllTasks::new(config.tools.bash.background_tasks));
+    let tasks = Arc::new(AllTasks::new(TaskLimits {
+        tasks: config.tools.bash.background_tasks,
+        agents: config.subagents.max_running,
+    }));
     let chat = Chat {
         turns: sessions(config, services, (&store, &running, &tasks), turns_over),
         runs: RunLimits::new(&config.limits),
@@ -109,7 +114,19 @@ fn sessions(
 ) -> Sessions {
     let model_rules: Arc<[_]> = config.models.clone().into();
     let info = ModelInfo::new(Arc::clone(&services.upstream));
+    let context_limits = KnownLimits::new(Arc::clone(&model_rules), info);
+    let refusals = Arc::<ModelRefusals>::default();
     Sessions {
+        agents: Arc::new(AgentServices {
+            upstream: Arc::clone(&services.upstream),
+            refusals: Arc::clone(&refusals),
+            memory_budget: services.memory_budget.clone(),
+            model_rules: Arc::clone(&model_rules),
+            context_limits: Arc::new(context_limits.clone()),
+            turns: config.turns.clone(),
+            max_round_chars: config.tools.max_round_chars,
+            settings: config.subagents.clone(),
+        }),
         upstream: Arc::clone(&services.upstream),
         tool_settings: config.tools.clone(),
         home: services.home.clone(),
@@ -119,11 +136,11 @@ fn sessions(
         settings: config.turns.clone(),
         approval: config.approval.clone(),
         content_address: config.sessions.content_address,
-        context_limits: KnownLimits::new(Arc::clone(&model_rules), info),
+        context_limits,
         model_rules,
         prompt: config.prompt.clone(),
         progress: config.progress,
-        refusals: Arc::default(),
+        refusals,
         memory_budget: services.memory_budget.clone(),
         store: Arc::clone(store),
         running: Arc::clone(running),

@@ -91,8 +91,8 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
     );
     check_refused("[servre]\nx = 1", "FILE:1: unknown key servre");
     check_refused(
-        "\nmax_rounds = 1",
-        "FILE:2: unknown key max_rounds; did you mean turns.max_rounds?",
+        "\nmax_tool_calls = 1",
+        "FILE:2: unknown key max_tool_calls; did you mean turns.max_tool_calls?",
     );
     check_refused(
         "[[models]]\nmatch = \"*\"\nstrat = \"safe\"",

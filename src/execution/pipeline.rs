@@ -26,7 +26,7 @@ use crate::tools::tool::{
     AnyTool, CallContext, Concurrency, ParsedCall, Picture, StartRule, ToolError, ToolOutput,
 };
 use crate::tools::toolset::Toolset;
-pub(crate) use permitted::PermittedCall;
+pub(crate) use permitted::{Executed, PermittedCall};
 
 /// A call as the model made it.
 #[derive(Clone, Debug)]
@@ -204,7 +204,10 @@ impl Pipeline {
     #[cfg(test)]
     pub(crate) async fn run(&self, admitted: AdmittedCall, context: CallContext) -> ToolResult {
         match self.judge(admitted, &context, None).await {
-            Judged::Permitted(call) => call.run(context).await,
+            Judged::Permitted(call) => match call.run(context).await {
+                Executed::Answered(result) => *result,
+                Executed::Suspended => ToolResult::error(&ToolError::Suspended),
+            },
             Judged::Asked(ask) => ToolResult::error(&ask.unanswered()),
             Judged::Answered(result) => result,
         }

@@ -48,7 +48,7 @@ pub(crate) struct ReadState {
     passed_over: Option<PathBuf>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Known {
     files: HashMap<PathBuf, KnownFile>,
     /// Counts the uses of `files`, to find the least recently used one.
@@ -57,7 +57,7 @@ struct Known {
     content_bytes: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct KnownFile {
     fingerprint: Fingerprint,
     content: Option<Content>,
@@ -123,6 +123,13 @@ impl ReadState {
     pub(crate) fn like(self, other: &Self) -> Self {
         let (marks, passed_over) = (other.marks.clone(), other.passed_over.clone());
         Self { marks, passed_over, ..self }
+    }
+
+    /// The same files for an agent that was shown nothing of them yet.
+    pub(crate) fn copied(&self) -> Self {
+        let mut known = self.lock().clone();
+        known.files.values_mut().for_each(|file| file.shown.clear());
+        Self { known: Mutex::new(known), ..Self::default() }.like(self)
     }
 
     /// Records that the model has seen some of the file. Talks to the kernel.

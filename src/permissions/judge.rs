@@ -37,6 +37,8 @@ pub(super) struct Policy {
     pub(super) hooks: HookOpinion,
     pub(super) rules: Arc<Rules>,
     pub(super) roots: Arc<PatternRoots>,
+    /// The type of the agent whose calls these are, if such agents change nothing.
+    pub(super) only_reads: Option<Arc<str>>,
     /// A settings file of the workspace that cannot be read as rules: then every call asks.
     pub(super) unreadable: Option<Arc<str>>,
 }
@@ -190,6 +192,9 @@ impl Policy {
     /// Judges a call that no deny rule covers, without the ask rules.
     fn judge_without_ask_rules(&self, tool: &str, effect: AccessEffect<'_>) -> PolicyVerdict {
         let is_edit = matches!(effect, AccessEffect::Write { .. });
+        if let Some(agent_type) = self.only_reads.as_ref().filter(|_| is_edit) {
+            return PolicyVerdict::Deny(only_reads(agent_type));
+        }
         if self.mode == Mode::Plan && is_edit {
             return PolicyVerdict::Deny(plan_refuses(tool));
         }
@@ -266,6 +271,13 @@ impl Confined {
     fn because(&self) -> String {
         self.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default()
     }
+}
+
+/// The refusal of what an agent may not do that changes nothing.
+fn only_reads(agent_type: &str) -> String {
+    format!(
+        "an agent of the type {agent_type} changes nothing, and this is not proven to only read"
+    )
 }
 
 fn plan_refuses(tool: &str) -> String {
@@ -465,8 +477,17 @@ mod tests {
         let roots = Arc::new(roots);
         let confined = Confined { level, why: None };
         let (hooks, unreadable) = (HookOpinion::None, None);
-        let policy =
-            Policy { mode, sandbox, auto_allow, confined, hooks, rules, roots, unreadable };
+        let policy = Policy {
+            mode,
+            sandbox,
+            auto_allow,
+            confined,
+            hooks,
+            only_reads: None,
+            rules,
+            roots,
+            unreadable,
+        };
         let verdict = policy.judge(tool, effect);
         match verdict {
             PolicyVerdict::Allow(_) => "allowed".to_owned(),
@@ -592,6 +613,7 @@ mod tests {
         let rules = Arc::new(Rules::parse(&PermissionSettings::default(), &KNOWN).unwrap());
         let why = Some("bwrap: no bwrap is installed".to_owned());
         let policy = |sandbox| Policy {
+            only_reads: None,
             mode: Mode::Default,
             sandbox,
             auto_allow: false,

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Ordered from the strictest to the widest, so that `<` means stricter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "&'static str")]
 pub(crate) enum Mode {
     /// Allows reading only.
     Plan,
@@ -68,6 +68,12 @@ impl FromStr for Mode {
             "acceptEdits" => Ok(Self::AcceptEdits),
             _ => Err(ModeError::Unknown(name.to_owned())),
         }
+    }
+}
+
+impl From<Mode> for &'static str {
+    fn from(mode: Mode) -> Self {
+        mode.as_str()
     }
 }
 

@@ -284,7 +284,7 @@ enum Resumed {
 /// one request does so: what a person has approved runs once.
 fn open_turn(resolved: &ResolvedSession) -> Option<TurnId> {
     let last = resolved.found.path.last()?;
-    let waits = last.open()?.calls.contains(&OpenCall::Waiting);
+    let waits = last.open()?.calls.iter().any(OpenCall::waits);
     waits.then(|| last.row.id.clone())
 }
 

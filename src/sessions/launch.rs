@@ -7,6 +7,7 @@ use futures::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::agents::SessionAgents;
 use super::ask_again::{self, AskedAgain};
 use super::begin::{Caller, NotStarted, Prepared};
 use super::matching;
@@ -22,10 +23,13 @@ use super::running::{
 };
 use super::turn_start::Pieces;
 use super::{Sessions, pairs, preface};
+use crate::agent::beginning::AskingChannel;
 use crate::agent::beginning::{Beginning, HistoryPiece};
+use crate::agent::delegation::StartsAgents;
 use crate::agent::outbox::outbox;
 use crate::agent::prompt;
 use crate::agent::record::{Asked, NoRecord, Recorder};
+use crate::agent::subagents::{AgentFamily, AgentStarter};
 use crate::agent::turn::{self, Turn};
 use crate::blocking::RESOLVING;
 use crate::clock;
@@ -40,8 +44,14 @@ use crate::session_files::SessionFiles;
 use crate::store::rows::{Change, SessionRow, TurnRow, TurnStatus};
 use crate::tools::agent_context::AgentContext;
 use crate::tools::session_context::SessionContext;
+use crate::tools::subagent::TASK;
 use crate::upstream::TraceHeaders;
 use crate::workspace::ReadableRoots;
+
+/// The members of a request that go along with its subagents' requests: the model, which is
+/// replaced by the agent's own, and who is served, for the
+/// gateway's own accounts.
+const AGENTS_FIELDS: [&str; 4] = ["model", "user", "metadata", "safety_identifier"];
 
 /// A turn whose beginning is recorded, as far as it must be.
 pub(super) struct Recorded {
@@ -233,6 +243,39 @@ impl Sessions {
         Ok(Begun::Turn(Box::new((started, sharing))))
     }
 
+    /// What starts the subagents of the turn, if it has the tool for it.
+    fn subagents(
+        &self,
+        request: &ChatRequest,
+        headers: &TraceHeaders,
+        turn: &TurnParts,
+    ) -> Option<Arc<dyn StartsAgents>> {
+        request.tools.get(TASK)?;
+        let tasks = turn.context.tasks.as_ref()?;
+        let fields = AGENTS_FIELDS.iter().filter_map(|name| {
+            let value = request.fields.get(*name)?;
+            Some(((*name).to_owned(), value.clone()))
+        });
+        let family = AgentFamily {
+            services: Arc::clone(&self.agents),
+            headers: headers.clone(),
+            session: Arc::clone(&turn.context),
+            records: Arc::new(SessionAgents {
+                store: Arc::clone(&self.store),
+                scope: turn.identity.scope,
+                session: turn.identity.session.clone(),
+            }),
+            definitions: Arc::clone(&self.definitions),
+            model: request.model.clone(),
+            fields: fields.collect(),
+            can_ask: self.asking(request).channel != AskingChannel::Nobody,
+            running: Arc::clone(&tasks.agents),
+        };
+        let pipeline = self.pipeline(request, turn.permissions.clone(), turn.hooks.clone());
+        let agent = Arc::clone(&turn.agent);
+        Some(Arc::new(AgentStarter::new(Arc::new(family), agent, Arc::new(pipeline))))
+    }
+
     fn launch_agent(
         &self,
         request: ChatRequest,
@@ -242,6 +285,7 @@ impl Sessions {
         mut pieces: Pieces,
         guard: Option<NameGuard>,
     ) -> StartedTurn {
+        let subagents = self.subagents(&request, &headers, &turn);
         let TurnParts { identity, context, agent, permissions, hooks, prompt } = turn;
         if let Some(prompt) = prompt.filter(|_| !request.tools.tools().is_empty()) {
             pieces.history = prompt::apply(self.prompt.mode, &prompt, pieces.history);
@@ -256,6 +300,7 @@ impl Sessions {
             headers,
             session: context,
             agent,
+            subagents,
             refusals: Arc::clone(&self.refusals),
             reservation: self.memory_budget.reservation(),
             recorder,

@@ -8,6 +8,7 @@ use super::resolve::ResolvedSession;
 use crate::agent::prompt::{self, Environment, ListedAgent, PromptMode, WorkspaceWords};
 use crate::errors::ApiError;
 use crate::permissions::{Permissions, UnaskedFiles};
+use crate::tools::agent_types;
 
 impl Sessions {
     /// The prompt that the session began with, or the one that its transcript has. It stays the
@@ -41,8 +42,9 @@ impl Sessions {
             (set, words)
         };
         let (set, files) = permissions.read_unasked(read).await?;
-        let agents = set.agents.iter();
-        let agents: Vec<ListedAgent<'_>> = agents
+        let types = agent_types::all(&set);
+        let agents: Vec<ListedAgent<'_>> = types
+            .iter()
             .map(|agent| ListedAgent { name: &agent.name, description: &agent.description })
             .collect();
         let environment = Environment {

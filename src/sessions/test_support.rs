@@ -115,7 +115,10 @@ impl Store for MemoryStore {
             TurnKey::Session(session) | TurnKey::After(session, _) => row.session == *session,
             TurnKey::Chain(digests) => row.digests.is_some_and(|own| digests.contains(&own.chain)),
             TurnKey::Head(head) => row.digests.is_some_and(|own| own.head == Some(*head)),
-            TurnKey::Idempotency(_) | TurnKey::Request(_) => false,
+            TurnKey::Idempotency(_)
+            | TurnKey::Request(_)
+            | TurnKey::Agent(_)
+            | TurnKey::Agents(_) => false,
         };
         let turns = lock(&self.turns);
         let is_older = |row: &TurnRow| !matches!(&by, TurnKey::After(_, turn) if row.id == *turn);

@@ -153,7 +153,7 @@ pub(crate) fn settled(open: &OpenRound, attempts: &[Arc<TurnRecord>]) -> OpenRou
     let mut settled = open.clone();
     for attempt in attempts.iter().filter(|attempt| attempt.body.resumes) {
         for (slot, call) in settled.calls.iter_mut().enumerate() {
-            if *call == OpenCall::Waiting
+            if call.waits()
                 && let Some(answer) = settled_answer(attempt, slot)
             {
                 *call = OpenCall::Answered { answer, pictures: Vec::new() };
@@ -161,7 +161,7 @@ pub(crate) fn settled(open: &OpenRound, attempts: &[Arc<TurnRecord>]) -> OpenRou
         }
     }
     let calls = &settled.calls;
-    settled.asked.retain(|asked| calls.get(asked.slot) == Some(&OpenCall::Waiting));
+    settled.asked.retain(|asked| calls.get(asked.slot).is_some_and(OpenCall::waits));
     settled
 }
 
@@ -190,7 +190,7 @@ pub(crate) fn closed(open: &OpenRound, client: impl Fn(&str) -> Option<Value>) -
         messages.push(match call {
             OpenCall::Answered { answer: content, .. } => answer(id, content),
             OpenCall::Given { message } => given(id, message),
-            OpenCall::Waiting => answer(id, INTERRUPTED),
+            OpenCall::Waiting | OpenCall::Suspended(_) => answer(id, INTERRUPTED),
             OpenCall::Clients { id: clients } => match client(clients) {
                 None => answer(id, INTERRUPTED),
                 Some(message) => under_id(id, message),

@@ -39,10 +39,10 @@ impl Sessions {
         identity: &TurnIdentity,
     ) -> TurnStart {
         let asking = self.asking(&request);
+        let pipeline = self.pipeline(&request, permissions, hooks);
         let ChatRequest {
             model,
             client_tools,
-            tools,
             fields,
             tool_choice,
             parallel_tool_calls,
@@ -52,12 +52,6 @@ impl Sessions {
             include_messages,
             ..
         } = request;
-        let pipeline = Pipeline {
-            tools,
-            hooks,
-            permissions,
-            max_result_chars: self.tool_settings.max_result_chars,
-        };
         let limits_output = OUTPUT_LIMITS
             .iter()
             .any(|name| fields.get(*name).is_some_and(|limit| limit.get() != "null"));
@@ -101,6 +95,17 @@ impl Sessions {
             include_messages,
             began_ms: identity.started_ms,
         }
+    }
+
+    /// How the calls of the request's main agent are judged and run.
+    pub(super) fn pipeline(
+        &self,
+        request: &ChatRequest,
+        permissions: Permissions,
+        hooks: Hooks,
+    ) -> Pipeline {
+        let max_result_chars = self.tool_settings.max_result_chars;
+        Pipeline { tools: request.tools.clone(), hooks, permissions, max_result_chars }
     }
 
     /// How a person can be asked in this request.

@@ -110,7 +110,7 @@ impl Store for MemoryStore {
             }
             let has_more = found.len() > limit;
             let summary = |session: &SessionRow| SessionSummary {
-                turns: rows.turns.iter().filter(|turn| turn.session == session.id).count() as u64,
+                turns: rows.turns_of(&session.id).count() as u64,
                 session: session.clone(),
             };
             SessionPage { sessions: found.into_iter().take(limit).map(summary).collect(), has_more }
@@ -124,7 +124,11 @@ impl Store for MemoryStore {
     ) -> BoxFuture<'static, Result<Vec<TurnRow>, StoreError>> {
         self.read(move |rows| {
             let newest_first = rows.turns.iter().rev();
+            let is_agent = matches!(by, TurnKey::Agent(_) | TurnKey::Agents(_));
+            let is_asked_kind =
+                move |turn: &&TurnRow| (turn.status == TurnStatus::Agent) == is_agent;
             let found = newest_first.filter(|turn| rows.is_of(scope, &turn.session));
+            let found = found.filter(is_asked_kind);
             let is_known = |chain: &&Digest| {
                 let mut own = found.clone().filter_map(|turn| turn.digests);
                 own.any(|digests| digests.chain == **chain)
@@ -163,8 +167,12 @@ impl Store for MemoryStore {
         self.read(move |rows| {
             let own = rows.turns.iter().filter(|turn| rows.is_of(scope, &turn.session));
             match &of {
-                SizeOf::Turns(session) => {
-                    own.filter(|turn| turn.session == *session).map(|turn| turn.body.len()).sum()
+                SizeOf::Turns(session) | SizeOf::Agents(session) => {
+                    let is_agent = matches!(of, SizeOf::Agents(_));
+                    let asked = own.filter(|turn| {
+                        turn.session == *session && (turn.status == TurnStatus::Agent) == is_agent
+                    });
+                    asked.map(|turn| turn.body.len()).sum()
                 }
                 SizeOf::Entries(turns) => {
                     let own: HashSet<_> =
@@ -196,19 +204,27 @@ impl Store for MemoryStore {
 fn is_asked(turn: &TurnRow, by: &TurnKey) -> bool {
     match by {
         TurnKey::Id(id) => turn.id == *id,
-        TurnKey::Session(session) | TurnKey::After(session, _) => turn.session == *session,
+        TurnKey::Session(session) | TurnKey::After(session, _) | TurnKey::Agents(session) => {
+            turn.session == *session
+        }
         TurnKey::Chain(chains) => {
             turn.digests.is_some_and(|digests| chains.first() == Some(&digests.chain))
         }
         TurnKey::Head(head) => turn.digests.is_some_and(|digests| digests.head == Some(*head)),
         TurnKey::Idempotency(digest) => turn.idempotency == Some(*digest),
         TurnKey::Request(digest) => turn.request == Some(*digest),
+        TurnKey::Agent(agent) => turn.id == TurnId::of_agent(agent),
     }
 }
 
 impl Rows {
     fn sessions_of(&self, scope: Scope) -> impl DoubleEndedIterator<Item = &SessionRow> {
         self.sessions.iter().filter(move |row| row.scope == scope)
+    }
+
+    fn turns_of(&self, session: &SessionId) -> impl Iterator<Item = &TurnRow> {
+        let turns = self.turns.iter().filter(move |turn| turn.session == *session);
+        turns.filter(|turn| turn.status != TurnStatus::Agent)
     }
 
     fn is_of(&self, scope: Scope, session: &SessionId) -> bool {

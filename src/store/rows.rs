@@ -57,7 +57,7 @@ pub(crate) struct TurnRow {
     pub(crate) request: Option<Digest>,
     /// The hash of its `Idempotency-Key`.
     pub(crate) idempotency: Option<Digest>,
-    /// `sessions::record::TurnBody` as JSON.
+    /// `sessions::record::TurnBody` as JSON; of a subagent `agent::subagents::AgentRecord`.
     pub(crate) body: Vec<u8>,
 }
 
@@ -90,6 +90,9 @@ pub(crate) enum TurnStatus {
     Cancelled,
     /// The server was killed while it ran.
     Crashed,
+    /// It is no turn: its entries are what a subagent of the session has done. Only
+    /// `TurnKey::Agent` and `TurnKey::Agents` find it.
+    Agent,
 }
 
 /// One entry of a turn's record: `agent::record::Entry` as JSON.

@@ -7,18 +7,30 @@ use super::session_context::SessionContext;
 use super::tasks::{KnownTasks, SavedTasks};
 use crate::files::ReadState;
 use crate::files::watcher::Marks;
+use crate::ids::AgentId;
 use crate::sync;
 
 /// What the calls of one agent share. A session has one for its main agent, and one for each
 /// subagent while it runs.
 #[derive(Debug)]
 pub(crate) struct AgentContext {
+    /// `None`: the main agent, which talks with the person.
+    pub(crate) subagent: Option<SubagentIdentity>,
     /// The directory of relative paths. Bash changes it.
     working_dir: Mutex<PathBuf>,
     /// The files that the model has seen.
     pub(crate) read_state: ReadState,
     /// What the model knows of the session's background tasks.
     pub(crate) known_tasks: KnownTasks,
+}
+
+/// Which subagent it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SubagentIdentity {
+    pub(crate) id: AgentId,
+    pub(crate) agent_type: String,
+    /// What it does, in a few words.
+    pub(crate) description: String,
 }
 
 impl AgentContext {
@@ -29,6 +41,7 @@ impl AgentContext {
             None => ReadState::default(),
         };
         Self {
+            subagent: None,
             working_dir: Mutex::new(session.workspace.root().to_owned()),
             read_state,
             known_tasks: KnownTasks::default(),
@@ -53,7 +66,21 @@ impl AgentContext {
         let working_dir = working_dir.unwrap_or_else(|| workspace.root().to_owned());
         let read_state = read_state.like(&self.read_state);
         let known_tasks = KnownTasks::load(known_tasks, session.name().unwrap_or_default());
-        Self { working_dir: Mutex::new(working_dir), read_state, known_tasks }
+        Self { working_dir: Mutex::new(working_dir), read_state, known_tasks, ..self }
+    }
+
+    /// A subagent that begins where this agent is. Nothing of it flows back.
+    pub(crate) fn subagent(&self, identity: SubagentIdentity) -> Self {
+        Self {
+            subagent: Some(identity),
+            working_dir: Mutex::new(self.working_dir()),
+            read_state: self.read_state.copied(),
+            known_tasks: KnownTasks::default(),
+        }
+    }
+
+    pub(crate) fn is_main(&self) -> bool {
+        self.subagent.is_none()
     }
 
     /// Finds changes of the files that the agent knows by these marks.

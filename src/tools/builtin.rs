@@ -12,6 +12,7 @@ pub(crate) mod notebook_edit;
 pub(crate) mod read;
 pub(crate) mod skill;
 pub(crate) mod slash_command;
+pub(crate) mod task;
 pub(crate) mod task_output;
 pub(crate) mod task_stop;
 #[cfg(feature = "bench-tool")]
@@ -71,6 +72,7 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(task_output::TaskOutput),
         erase(task_stop::TaskStop),
         erase(list_tasks::ListTasks),
+        erase(task::Task),
         erase(ask_user_question::AskUserQuestion),
         erase(skill::Skill::new(Arc::clone(&services.definitions))),
         erase(slash_command::SlashCommand::new(Arc::clone(&services.definitions))),

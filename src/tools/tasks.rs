@@ -24,6 +24,7 @@ pub(crate) use self::ending::{TaskEnd, TaskStatus};
 pub(crate) use self::known::{KnownTask, KnownTasks, SavedTasks};
 pub(crate) use self::output_file::OutputFile;
 pub(crate) use self::unread::NewOutput;
+use super::running_agents::RunningAgents;
 use crate::clock;
 use crate::ids::{Scope, SessionId};
 use crate::processes::{CommandControl, Finished, RunError, Running, StopReason};
@@ -43,6 +44,8 @@ pub(crate) struct SessionTasks {
     scope: Scope,
     /// `tools.bash.background_tasks`.
     max_running: usize,
+    /// The subagents that run now.
+    pub(crate) agents: Arc<RunningAgents>,
     /// Cancelled when the session ends.
     over: CancellationToken,
     state: Mutex<State>,
@@ -57,6 +60,15 @@ struct State {
     /// Cancelled when the client key of the newest turn is revoked.
     revoked: CancellationToken,
     watching: JoinSet<()>,
+}
+
+/// How many may run at once in a session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskLimits {
+    /// `tools.bash.background_tasks`.
+    pub(crate) tasks: usize,
+    /// `subagents.max_running`.
+    pub(crate) agents: usize,
 }
 
 /// One task.
@@ -107,7 +119,8 @@ pub(crate) enum NoPlace {
 }
 
 impl SessionTasks {
-    fn new(session: SessionId, scope: Scope, max_running: usize) -> Self {
+    fn new(session: SessionId, scope: Scope, limits: TaskLimits) -> Self {
+        let TaskLimits { tasks: max_running, agents } = limits;
         let state = State {
             tasks: Vec::new(),
             reserved: 0,
@@ -115,7 +128,8 @@ impl SessionTasks {
             watching: JoinSet::new(),
         };
         let over = CancellationToken::new();
-        Self { session, scope, max_running, over, state: Mutex::new(state) }
+        let agents = Arc::new(RunningAgents::new(agents));
+        Self { session, scope, max_running, agents, over, state: Mutex::new(state) }
     }
 
     pub(crate) fn reserve(self: &Arc<Self>) -> Result<TaskPlace, NoPlace> {

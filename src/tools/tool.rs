@@ -3,11 +3,9 @@
 //! A tool implements [`Tool`] and nothing else. This module derives the schema, and validates,
 //! decodes and boxes the calls of all tools, so that a tool's file holds only its own work.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -15,13 +13,13 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::agent_context::AgentContext;
-use super::answer::AnswerText;
+pub(crate) use super::output::{Picture, PictureFormat, ToolError, ToolOutput};
 use super::question::Question;
-use super::schema::{self, InputSchema, InvalidInput, PropertyAliases};
+use super::schema::{self, InputSchema, PropertyAliases};
 use super::session_context::SessionContext;
+use super::subagent::Subagents;
 use super::tasks::BackgroundTask;
-use crate::permissions::{AccessKind, AccessRequest, AskedAccess, KnownTool, Permit, Refusal};
-use crate::progress_lines::UNKNOWN_TOOL;
+use crate::permissions::{AccessKind, AccessRequest, AskedAccess, KnownTool, Permit};
 use crate::text;
 use crate::workspace::ContentState;
 
@@ -128,6 +126,8 @@ pub(crate) struct CallContext {
     pub(crate) cancelled: CancellationToken,
     /// The most characters that the answer may have; `None` where nothing limits it.
     pub(crate) max_chars: Option<usize>,
+    /// What starts subagents. `None`: nothing does.
+    pub(crate) subagents: Option<Arc<dyn Subagents>>,
 }
 
 /// What a call would do, shown to a person who is asked about it.
@@ -141,93 +141,6 @@ pub(crate) struct Preview {
     pub(crate) fault: Option<ToolError>,
 }
 
-/// The answer to a call that succeeded, or that reports a failure of its own, such as the exit
-/// code of a command.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct ToolOutput {
-    pub(crate) text: AnswerText,
-    /// What the model is shown besides the text.
-    pub(crate) pictures: Vec<Picture>,
-    /// The same answer for programs: hooks and progress events. `Null` if there is only text.
-    pub(crate) structured: Value,
-    /// Members of `structured` for hooks alone, such as the old contents of a file, which may
-    /// be very long.
-    pub(crate) hooks_only: &'static [&'static str],
-    /// Whether the answer reports a failure although the tool itself worked.
-    pub(crate) is_error: bool,
-}
-
-/// A picture for the model.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Picture {
-    /// What it is of, such as the path of its file.
-    pub(crate) name: String,
-    pub(crate) format: PictureFormat,
-    pub(crate) bytes: Bytes,
-    pub(crate) width: u32,
-    pub(crate) height: u32,
-}
-
-/// The formats that models take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PictureFormat {
-    Png,
-    Jpeg,
-    Gif,
-    WebP,
-}
-
-impl PictureFormat {
-    const ALL: [Self; 4] = [Self::Png, Self::Jpeg, Self::Gif, Self::WebP];
-
-    pub(crate) fn media_type(self) -> &'static str {
-        match self {
-            Self::Png => "image/png",
-            Self::Jpeg => "image/jpeg",
-            Self::Gif => "image/gif",
-            Self::WebP => "image/webp",
-        }
-    }
-
-    pub(crate) fn from_media_type(media_type: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.media_type() == media_type)
-    }
-}
-
-/// Why a call failed. The text is for the model and should let it recover.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ToolError {
-    #[error("{UNKNOWN_TOOL}{name} is available{hint}")]
-    Unavailable { name: String, hint: String },
-    #[error("invalid input: {0}")]
-    InvalidInput(String),
-    #[error("not permitted: {0}")]
-    Denied(String),
-    /// A person declined the call.
-    #[error("the user declined this call; nothing was done{}", feedback_note(.0.as_deref()))]
-    Declined(Option<String>),
-    #[error(
-        "the approval came too late and counts as declined; nothing was done. Call again if it \
-         is still needed"
-    )]
-    Expired,
-    #[error("interrupted")]
-    Cancelled,
-    /// The file does not exist. The pipeline adds a similar path, if there is one.
-    #[error("{0}")]
-    Missing(String),
-    #[error("{0}")]
-    Failed(String),
-}
-
-/// What the person said with a refusal, as the end of a sentence.
-fn feedback_note(feedback: Option<&str>) -> String {
-    match feedback.map(str::trim).filter(|feedback| !feedback.is_empty()) {
-        Some(feedback) => format!(". The user says: {feedback}"),
-        None => String::new(),
-    }
-}
-
 impl CallContext {
     /// The context of all calls of one agent's turn. The pipeline adds what differs per call.
     pub(crate) fn new(
@@ -235,7 +148,7 @@ impl CallContext {
         session: Arc<SessionContext>,
         cancelled: CancellationToken,
     ) -> Self {
-        Self { agent, session, cancelled, max_chars: None }
+        Self { agent, session, cancelled, max_chars: None, subagents: None }
     }
 
     /// Makes a path of the model absolute. `None` is the working directory.
@@ -257,22 +170,6 @@ impl CallContext {
     }
 }
 
-impl ToolOutput {
-    pub(crate) fn text(text: impl Into<AnswerText>) -> Self {
-        Self { text: text.into(), ..Self::default() }
-    }
-
-    pub(crate) fn with(mut self, structured: Value) -> Self {
-        self.structured = structured;
-        self
-    }
-
-    pub(crate) fn hooks_only(mut self, members: &'static [&'static str]) -> Self {
-        self.hooks_only = members;
-        self
-    }
-}
-
 impl Preview {
     pub(crate) fn of(shown: String) -> Self {
         Self { shown, contents: None, fault: None }
@@ -280,27 +177,6 @@ impl Preview {
 
     pub(crate) fn failed(fault: ToolError, contents: Option<ContentState>) -> Self {
         Self { shown: String::new(), contents, fault: Some(fault) }
-    }
-}
-
-impl From<InvalidInput> for ToolError {
-    fn from(InvalidInput(reason): InvalidInput) -> Self {
-        Self::InvalidInput(reason)
-    }
-}
-
-impl ToolError {
-    pub(crate) fn failed(reason: impl fmt::Display) -> Self {
-        Self::Failed(reason.to_string())
-    }
-}
-
-impl From<Refusal> for ToolError {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Policy(reason) => Self::Denied(reason),
-            Refusal::Path(reason) => Self::Failed(reason),
-        }
     }
 }
 

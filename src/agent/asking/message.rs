@@ -19,7 +19,7 @@ pub(crate) fn message(asked: &[Asked], channel: AskingChannel) -> String {
         let _ = write!(message, "{}\n\n{}", title(asked), effect(asked));
     }
     match channel {
-        AskingChannel::AskUser | AskingChannel::ToolhandApproval => {}
+        AskingChannel::AskUser | AskingChannel::ToolhandApproval | AskingChannel::Parent => {}
         AskingChannel::Rest => message.push_str(&where_to_decide(asked)),
         AskingChannel::Conversation | AskingChannel::Nobody => {
             message.push_str(&how_to_reply(asked));

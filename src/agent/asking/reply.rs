@@ -235,6 +235,7 @@ pub(crate) mod test_support {
 
     fn asked(slot: u8, code: &str, ask: Ask) -> Asked {
         Asked {
+            of_agent: None,
             id: ApprovalId::random(),
             code: code.to_owned(),
             slot: slot.into(),

@@ -301,7 +301,7 @@ impl Round {
 
 impl Call {
     /// The `tool_end` event of this call, without an answer.
-    fn ended(&self, call_id: String, slot: usize, duration: Duration) -> ToolEnd {
+    pub(super) fn ended(&self, call_id: String, slot: usize, duration: Duration) -> ToolEnd {
         ToolEnd {
             call_id,
             slot,

@@ -3,6 +3,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::agents::PendingAsk;
 use super::{Ahead, Answer, Call, Progress, Round, RoundEffect, RoundRules};
 use crate::agent::pictures;
 use crate::agent::record::{Intent, OpenCall, OpenRound};
@@ -90,6 +91,7 @@ impl Round {
             },
             Progress::Given(message) => OpenCall::Given { message: message.get().to_owned() },
             Progress::Clients => OpenCall::Clients { id: sent_id(call, assembled).to_owned() },
+            Progress::Suspended(agent) => OpenCall::Suspended(agent.clone()),
             _ => OpenCall::Waiting,
         };
         self.kept().map(state).collect()
@@ -128,7 +130,7 @@ impl Round {
     ) -> Option<Intent> {
         let state = &mut self.calls[slot];
         let approval = state.approval.take();
-        if !has_effect && approval.is_none() {
+        if (!has_effect || state.is_recorded) && approval.is_none() {
             return None;
         }
         state.is_recorded = true;
@@ -156,7 +158,9 @@ impl Round {
     }
 
     pub(in crate::agent) fn has_asks(&self) -> bool {
-        self.calls.iter().any(|call| matches!(call.progress, Progress::Asking(_)))
+        let asks =
+            |call: &Call| matches!(call.progress, Progress::Asking(_) | Progress::Suspended(_));
+        self.calls.iter().any(asks)
     }
 
     /// Takes the calls that stand behind one that asks and were not judged ahead yet.
@@ -180,17 +184,27 @@ impl Round {
     }
 
     /// The asks of all calls, in call order.
-    pub(in crate::agent) fn all_asks(&self) -> impl Iterator<Item = (usize, &Ask)> {
-        self.calls.iter().enumerate().filter_map(|(slot, call)| {
+    pub(in crate::agent) fn all_asks(&self) -> Vec<PendingAsk<'_>> {
+        let mut asks = Vec::new();
+        for (slot, call) in self.calls.iter().enumerate() {
             match (&call.progress, &call.ahead) {
                 // What was decided is judged again when its turn comes.
-                (Progress::Ready, _) if call.approval.is_some() => None,
+                (Progress::Ready, _) if call.approval.is_some() => {}
                 (Progress::Asking(ask), _) | (Progress::Ready, Some(Ahead::Asked(ask))) => {
-                    Some((slot, &**ask))
+                    asks.push(PendingAsk { slot, of_agent: None, ask });
                 }
-                _ => None,
+                (Progress::Suspended(agent), _) => {
+                    let open = agent.asks.iter().filter(|asked| asked.decision.is_none());
+                    asks.extend(open.map(|asked| PendingAsk {
+                        slot,
+                        of_agent: Some(&asked.id),
+                        ask: &asked.ask,
+                    }));
+                }
+                _ => {}
             }
-        })
+        }
+        asks
     }
 
     /// Applies what a person decided about a call that has not run. Returns whether the call is
@@ -267,6 +281,10 @@ fn restored(call: OpenCall, given: Option<Box<RawValue>>) -> Call {
             Some(message) => Progress::Given(message),
             None => answer(ToolError::Cancelled.to_string(), true),
         },
+        OpenCall::Suspended(agent) => {
+            let progress = Progress::Suspended(agent);
+            return Call { progress, sealed: true, ..Call::default() };
+        }
         OpenCall::Waiting => {
             return Call { sealed: true, ..Call::default() };
         }

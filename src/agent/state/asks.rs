@@ -55,8 +55,8 @@ impl Asks {
         self.decided.push(asked);
     }
 
-    fn is_open(&self, slot: usize) -> bool {
-        self.open.iter().any(|asked| asked.slot == slot)
+    fn is_open(&self, slot: usize, of_agent: Option<&ApprovalId>) -> bool {
+        self.open.iter().any(|asked| asked.slot == slot && asked.of_agent.as_ref() == of_agent)
     }
 }
 
@@ -83,6 +83,11 @@ impl TurnState {
         if asks.is_empty() {
             // What is asked next has a wait of its own.
             self.asks.wait = Wait::NotBegun;
+        }
+        if let Some(ask) = &asked.of_agent {
+            let resumption = self.round.agent_decided(slot, ask, decision);
+            let resumed = resumption.map(|resumption| TurnEffect::ResumeAgent(slot, resumption));
+            return effects.extend(resumed);
         }
         let is_judged = self.in_round(effects, |round, _, effects| {
             round.decide(slot, approval, &decision, effects)
@@ -128,24 +133,25 @@ impl TurnState {
     /// when there are none, of one question.
     fn announce_asks(&mut self, effects: &mut Vec<TurnEffect>) {
         let is_question = |ask: &Ask| matches!(ask.about, About::Questions { .. });
-        let asks: Vec<(usize, Ask)> =
-            self.round.all_asks().map(|(slot, ask)| (slot, ask.clone())).collect();
-        let has_approvals = asks.iter().any(|(_, ask)| !is_question(ask));
+        let asks = self.round.all_asks();
+        let has_approvals = asks.iter().any(|pending| !is_question(pending.ask));
         let mut chosen: Vec<_> =
-            asks.into_iter().filter(|(_, ask)| is_question(ask) != has_approvals).collect();
+            asks.into_iter().filter(|asked| is_question(asked.ask) != has_approvals).collect();
         if !has_approvals {
             chosen.truncate(1);
         }
-        let news: Vec<_> =
-            chosen.into_iter().filter(|(slot, _)| !self.asks.is_open(*slot)).collect();
+        let news =
+            chosen.into_iter().filter(|asked| !self.asks.is_open(asked.slot, asked.of_agent));
+        let news: Vec<(usize, Option<ApprovalId>, Ask)> =
+            news.map(|asked| (asked.slot, asked.of_agent.cloned(), asked.ask.clone())).collect();
         if news.is_empty() {
             return;
         }
         let suspends_at_once = self.start.asking.wait.is_zero() || self.asks.wait == Wait::Over;
         let validity = if suspends_at_once { VALID_WHILE_SUSPENDED } else { VALID_WHILE_WAITING };
         let mut asked = Vec::new();
-        for (slot, ask) in news {
-            let new = self.new_asked(slot, ask, validity);
+        for (slot, of_agent, ask) in news {
+            let new = Asked { of_agent, ..self.new_asked(slot, ask, validity) };
             self.asks.open.push(new.clone());
             asked.push(new);
         }
@@ -176,7 +182,7 @@ impl TurnState {
         let known = self.asks.open.iter().map(|asked| &asked.id).chain([&id]).cloned();
         // The codes of those before stay the same.
         let code = codes(&known.collect::<Vec<_>>()).pop().unwrap_or_default();
-        Asked { id, code, slot, ask, answered: Vec::new(), created_ms, expires_ms }
+        Asked { id, code, slot, of_agent: None, ask, answered: Vec::new(), created_ms, expires_ms }
     }
 
     /// Ends the turn with the question. The reply goes on from here.

@@ -45,8 +45,7 @@ impl TurnState {
         decisions.sort_by_key(|decided| decided.slot);
         self.ends_with.clone_from(&open.ends_with);
         self.then = then;
-        self.asks.was_told = open.asked.is_empty()
-            && open.calls.iter().all(|call| !matches!(call, OpenCall::Waiting));
+        self.asks.was_told = open.asked.is_empty() && !open.calls.iter().any(OpenCall::waits);
         let asked = open.asked.clone();
         let rules = rules(&self.start, StartRule::default());
         let Some(round) = Round::restore(open, client_answers, &rules) else {
@@ -60,6 +59,10 @@ impl TurnState {
             without_repeated_feedback(&mut decided.decision, &mut feedback_given);
             let (slot, approval, decision) = (decided.slot, decided.approval, decided.decision);
             let asked = asked.iter().find(|asked| asked.id == approval);
+            if let Some(ask) = asked.and_then(|asked| asked.of_agent.as_ref()) {
+                self.round.keep_agents_decision(slot, ask, decision);
+                continue;
+            }
             let is_judged = self.in_round(effects, |round, _, effects| {
                 round.decide(slot, approval, &decision, effects)
             });
@@ -69,6 +72,8 @@ impl TurnState {
                 effects.push(TurnEffect::Decide(slot, decision));
             }
         }
+        let agents = self.round.take_up_agents().into_iter();
+        effects.extend(agents.map(|(slot, resumption)| TurnEffect::ResumeAgent(slot, resumption)));
         self.in_round(effects, Round::resume);
         self.close_if_answered(effects);
     }

@@ -168,7 +168,7 @@ impl TurnState {
             return;
         }
         let mut assistant = open.message.clone();
-        if open.calls.contains(&OpenCall::Waiting) {
+        if open.calls.iter().any(OpenCall::waits) {
             assistant["tool_calls"] = client_calls.into();
             return self.messages.push(raw(&assistant));
         }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use crate::agent::agent_event::AgentEvent;
 use crate::agent::beginning::Decided;
+use crate::agent::delegation::Resumption;
 use crate::agent::events::TurnEvent;
-use crate::agent::record::Entry;
+use crate::agent::record::{Entry, SuspendedAgent};
 use crate::agent::settings::Refused;
 use crate::errors::ApiError;
 use crate::execution::ask::{Ask, Decision};
@@ -13,6 +15,7 @@ use crate::execution::schedule::Position;
 use crate::files::{RoundDigest, ShownLines};
 use crate::hooks::HookOutcome;
 use crate::openai::chunk::Chunk;
+use crate::openai::usage::Usage;
 use crate::tools::answer::AnswerText;
 use crate::upstream::{Fault, RequestBody};
 
@@ -47,6 +50,20 @@ pub(crate) enum Event {
         position: Position,
         result: ToolResult,
         duration: Duration,
+        /// Of the agents that it has started.
+        usage: Option<Usage>,
+    },
+    /// A subagent of a call does something.
+    Agent {
+        position: Position,
+        event: AgentEvent,
+    },
+    /// A call has started an agent that needs a person. It holds its position.
+    AgentSuspended {
+        position: Position,
+        agent: SuspendedAgent,
+        duration: Duration,
+        usage: Option<Usage>,
     },
     /// What [`TurnEffect::FinishRound`] has prepared.
     RoundFinished(FinishedRound),
@@ -111,6 +128,8 @@ pub(crate) enum TurnEffect {
     JudgeAhead(Vec<Position>),
     /// Judges the call with this decision: now if it asks, otherwise when its turn comes.
     Decide(Position, Decision),
+    /// Runs a call once more, whose agent goes on with these decisions.
+    ResumeAgent(Position, Resumption),
     /// Runs a call that was permitted, when this entry is committed.
     Run(Position, Option<Entry>),
     /// Ends a call that was judged and will not run.

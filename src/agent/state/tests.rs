@@ -241,7 +241,7 @@ impl Bench {
 
     fn answer(&mut self, position: usize, text: &str) -> &mut Self {
         let result = ToolResult { text: text.into(), ..ToolResult::default() };
-        self.on(Event::Answered { position, result, duration: Duration::ZERO })
+        self.on(Event::Answered { position, result, duration: Duration::ZERO, usage: None })
     }
 
     fn note(&mut self, effects: Vec<TurnEffect>) {
@@ -264,6 +264,7 @@ impl Bench {
                     TurnEvent::CallsComplete => "complete".to_owned(),
                     TurnEvent::Text(text) => format!("text{text:?}"),
                     TurnEvent::TextBeforeCalls(text) => format!("before{text:?}"),
+                    TurnEvent::Agent(report) => format!("agent:{}", report.call_id),
                     TurnEvent::HookSaid(text) => format!("hook{text:?}"),
                     TurnEvent::Member { name, text } => format!("{name}{text:?}"),
                     TurnEvent::Raw(_) => "raw".to_owned(),
@@ -313,6 +314,9 @@ impl Bench {
                 }
                 TurnEffect::JudgeAhead(positions) => format!("ahead:{positions:?}"),
                 TurnEffect::Decide(position, _) => format!("decide:{position}"),
+                TurnEffect::ResumeAgent(position, resumption) => {
+                    format!("resume:{position}:{}", resumption.decisions.len())
+                }
                 TurnEffect::Release(position) => format!("release:{position}"),
                 TurnEffect::AskStopHooks { is_held } => format!("stopping:{is_held}"),
                 TurnEffect::AwaitDecisions(wait) => format!("wait:{}", wait.as_secs()),

@@ -10,14 +10,19 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::agent::delegation::{AgentOutcome, Resumption, StartsAgents, Tell};
+use crate::agent::record::SuspendedAgent;
 use crate::agent::state::{Event, Judgement};
 use crate::errors::ApiError;
 use crate::execution::ask::{Ask, Decision};
-use crate::execution::pipeline::{AdmittedCall, Judged, PermittedCall, Pipeline, ToolResult};
+use crate::execution::pipeline::{
+    AdmittedCall, Executed, Judged, PermittedCall, Pipeline, ToolResult,
+};
 use crate::execution::schedule::Position;
 use crate::execution::scheduler::{Scheduler, WorkOutcome};
+use crate::openai::usage::Usage;
 use crate::sync;
-use crate::tools::tool::CallContext;
+use crate::tools::tool::{CallContext, ToolError};
 
 pub(super) type Commit = BoxFuture<'static, Result<(), ApiError>>;
 
@@ -25,12 +30,13 @@ pub(super) type Commit = BoxFuture<'static, Result<(), ApiError>>;
 pub(super) struct Calls {
     pipeline: Arc<Pipeline>,
     context: CallContext,
+    subagents: Option<Arc<dyn StartsAgents>>,
     scheduler: Scheduler<CallEnd>,
     admitted: HashMap<Position, Arc<Mutex<AdmittedCall>>>,
     mailboxes: HashMap<Position, Mailbox>,
     /// What calls say that are not over.
-    reports: UnboundedReceiver<(Position, Judgement)>,
-    reporter: UnboundedSender<(Position, Judgement)>,
+    reports: UnboundedReceiver<Event>,
+    reporter: UnboundedSender<Event>,
     /// Calls that a person must decide about. They hold their positions, and no room.
     held: HashSet<Position>,
     /// Judgements of calls that have not started.
@@ -48,12 +54,15 @@ enum Instruction {
     /// Run, when this is committed.
     Run(Option<Commit>),
     Decide(Decision),
+    ResumeAgent(Resumption),
     Release,
 }
 
 /// How a call's task ended.
 enum CallEnd {
-    Answered(Box<ToolResult>, Duration),
+    Answered(Box<ToolResult>, Duration, Option<Usage>),
+    /// An agent that it has started needs a person: its position is held.
+    Suspended(Box<SuspendedCall>, UnboundedReceiver<Instruction>),
     /// It needs a person: its position is held. With what hooks tell that person, and with its
     /// instructions: some may have come while it was judged.
     Asked(Box<Ask>, Vec<String>, UnboundedReceiver<Instruction>),
@@ -61,18 +70,31 @@ enum CallEnd {
     Released,
 }
 
+/// What a call whose agent needs a person came to so far.
+struct SuspendedCall {
+    agent: SuspendedAgent,
+    duration: Duration,
+    usage: Option<Usage>,
+}
+
 impl WorkOutcome for CallEnd {
     fn is_held(&self) -> bool {
-        matches!(self, Self::Asked(..))
+        matches!(self, Self::Asked(..) | Self::Suspended(..))
     }
 }
 
 impl Calls {
-    pub(super) fn new(pipeline: Arc<Pipeline>, context: CallContext, max_parallel: usize) -> Self {
+    pub(super) fn new(
+        pipeline: Arc<Pipeline>,
+        context: CallContext,
+        subagents: Option<Arc<dyn StartsAgents>>,
+        max_parallel: usize,
+    ) -> Self {
         let (reporter, reports) = mpsc::unbounded_channel();
         Self {
             pipeline,
             context,
+            subagents,
             scheduler: Scheduler::new(max_parallel),
             admitted: HashMap::new(),
             mailboxes: HashMap::new(),
@@ -106,6 +128,7 @@ impl Calls {
             call,
             pipeline: Arc::clone(&self.pipeline),
             context: self.context.clone(),
+            subagents: self.subagents.clone(),
             reporter: self.reporter.clone(),
         };
         Some(Box::pin(task.run(inbox)))
@@ -134,6 +157,19 @@ impl Calls {
     /// Returns the calls that start because of it.
     pub(super) fn decide(&mut self, position: Position, decision: Decision) -> Vec<Position> {
         self.instruct(position, Instruction::Decide(decision));
+        if !self.held.remove(&position) {
+            return Vec::new();
+        }
+        self.resume(position)
+    }
+
+    /// Returns the calls that start because of it.
+    pub(super) fn resume_agent(
+        &mut self,
+        position: Position,
+        resumption: Resumption,
+    ) -> Vec<Position> {
+        self.instruct(position, Instruction::ResumeAgent(resumption));
         if !self.held.remove(&position) {
             return Vec::new();
         }
@@ -177,9 +213,7 @@ impl Calls {
             return std::future::pending().await;
         }
         tokio::select! {
-            Some((position, judgement)) = self.reports.recv() => {
-                (Vec::new(), Some(Event::Judged { position, judgement }))
-            }
+            Some(report) = self.reports.recv() => (Vec::new(), Some(report)),
             Some((position, end, mut started)) = self.scheduler.next() => {
                 let event = match end {
                     CallEnd::Asked(ask, notices, inbox) => {
@@ -194,8 +228,14 @@ impl Calls {
                             Some(Event::Judged { position, judgement })
                         }
                     }
-                    CallEnd::Answered(result, duration) => {
-                        Some(Event::Answered { position, result: *result, duration })
+                    CallEnd::Suspended(suspended, inbox) => {
+                        let SuspendedCall { agent, duration, usage } = *suspended;
+                        self.mailbox(position).receiver = Some(inbox);
+                        self.held.insert(position);
+                        Some(Event::AgentSuspended { position, agent, duration, usage })
+                    }
+                    CallEnd::Answered(result, duration, usage) => {
+                        Some(Event::Answered { position, result: *result, duration, usage })
                     }
                     CallEnd::NotCommitted(error) => Some(Event::NotCommitted(error)),
                     CallEnd::Released => None,
@@ -238,15 +278,17 @@ struct CallTask {
     call: Arc<Mutex<AdmittedCall>>,
     pipeline: Arc<Pipeline>,
     context: CallContext,
-    reporter: UnboundedSender<(Position, Judgement)>,
+    subagents: Option<Arc<dyn StartsAgents>>,
+    reporter: UnboundedSender<Event>,
 }
 
 impl CallTask {
     async fn run(self, mut inbox: UnboundedReceiver<Instruction>) -> CallEnd {
-        let mut decision = None;
+        let (mut decision, mut resumption) = (None, None);
         while let Ok(instruction) = inbox.try_recv() {
             match instruction {
                 Instruction::Decide(decided) => decision = Some(decided),
+                Instruction::ResumeAgent(resumed) => resumption = Some(resumed),
                 Instruction::Run(_) | Instruction::Release => return CallEnd::Released,
             }
         }
@@ -254,7 +296,7 @@ impl CallTask {
         let judged = judge(&self.pipeline, &self.call, &self.context, decision.as_ref()).await;
         let call = match judged {
             Judged::Answered(result) => {
-                return CallEnd::Answered(Box::new(result), began.elapsed());
+                return CallEnd::Answered(Box::new(result), began.elapsed(), None);
             }
             Judged::Asked(ask) => {
                 return CallEnd::Asked(ask, sync::lock(&self.call).take_notices(), inbox);
@@ -263,27 +305,53 @@ impl CallTask {
         };
         let judgement = Judgement::Permitted { has_effect: call.has_effect() };
         // The turn may be over.
-        let _ = self.reporter.send((self.position, judgement));
+        let _ = self.reporter.send(Event::Judged { position: self.position, judgement });
         loop {
             match inbox.recv().await {
-                Some(Instruction::Run(commit)) => return self.run_permitted(call, commit).await,
+                Some(Instruction::Run(commit)) => {
+                    return self.run_permitted(call, (commit, resumption), inbox).await;
+                }
                 // It came too late to be needed.
-                Some(Instruction::Decide(_)) => {}
+                Some(Instruction::Decide(_) | Instruction::ResumeAgent(_)) => {}
                 Some(Instruction::Release) | None => return CallEnd::Released,
             }
         }
     }
 
     /// Runs the call. What may have an effect is committed first.
-    async fn run_permitted(self, call: PermittedCall, commit: Option<Commit>) -> CallEnd {
+    async fn run_permitted(
+        self,
+        call: PermittedCall,
+        (commit, resumption): (Option<Commit>, Option<Resumption>),
+        inbox: UnboundedReceiver<Instruction>,
+    ) -> CallEnd {
         if let Some(commit) = commit
             && let Err(error) = commit.await
         {
             return CallEnd::NotCommitted(error);
         }
         let began = Instant::now();
-        let result = call.run(self.context).await;
-        CallEnd::Answered(Box::new(result), began.elapsed())
+        let (position, reporter) = (self.position, self.reporter);
+        let tell: Tell = Arc::new(move |event| {
+            // The turn may be over.
+            let _ = reporter.send(Event::Agent { position, event });
+        });
+        let agent = self.subagents.map(|subagents| subagents.for_call(resumption, tell));
+        let subagents = agent.as_ref().map(|agent| agent.subagents());
+        let executed = call.run(CallContext { subagents, ..self.context }).await;
+        let AgentOutcome { suspended, usage } =
+            agent.map(|agent| agent.take_outcome()).unwrap_or_default();
+        let duration = began.elapsed();
+        match (executed, suspended) {
+            (Executed::Answered(result), _) => CallEnd::Answered(result, duration, usage),
+            (Executed::Suspended, Some(agent)) => {
+                CallEnd::Suspended(Box::new(SuspendedCall { agent, duration, usage }), inbox)
+            }
+            (Executed::Suspended, None) => {
+                let result = ToolResult::error(&ToolError::Cancelled);
+                CallEnd::Answered(Box::new(result), duration, usage)
+            }
+        }
     }
 }
 

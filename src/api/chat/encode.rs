@@ -1,5 +1,6 @@
 //! Encodes the events of a turn as `chat.completion.chunk` events.
 
+mod agents;
 mod asks;
 mod cards;
 mod chunk;
@@ -18,8 +19,8 @@ use self::chunk::{ChunkHead, DONE, end_event, write_json, write_on_one_line, wri
 use self::summary::milliseconds;
 use super::lists::Lists;
 use crate::agent::events::{
-    Attachments, ClientCallDelta, Failure, Finished, RawDelta, Structured, ToolEnd, ToolStart,
-    TurnEvent,
+    AgentReport, Attachments, ClientCallDelta, Failure, Finished, RawDelta, Structured, ToolEnd,
+    ToolStart, TurnEvent,
 };
 use crate::agent::record::Asked;
 use crate::openai::chunk::FinishReason;
@@ -105,6 +106,7 @@ impl Encoder {
             TurnEvent::ToolStarted(start) => self.tool_started(&start, out),
             TurnEvent::ToolEnded(end) => self.tool_ended(&end, out),
             TurnEvent::Asked(asked) => self.asked(&asked, out),
+            TurnEvent::Agent(report) => self.agent(&report, out),
             TurnEvent::HookSaid(text) => self.hook_said(&text, out),
             TurnEvent::RoundStarted(round) => self.round_started(round, out),
             TurnEvent::Finished(finished) => self.finished(&finished, out),
@@ -281,6 +283,19 @@ impl Encoder {
                 }
                 Progress::Cards | Progress::None => {}
             }
+        }
+    }
+
+    /// What a subagent does. Cards show the call that started it alone.
+    fn agent(&mut self, report: &AgentReport, out: &mut Vec<u8>) {
+        match self.progress {
+            Progress::Reasoning => {
+                if let Some(line) = agents::line(&report.event) {
+                    self.line(&line, out);
+                }
+            }
+            Progress::Events => self.event(&agents::event(report), out),
+            Progress::Cards | Progress::None => {}
         }
     }
 

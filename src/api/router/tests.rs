@@ -16,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::*;
+use crate::agent::subagents::AgentServices;
+use crate::agent::subagents::settings::SubagentSettings;
 use crate::api::chat::Chat;
 use crate::api::chat::validate::{Context, KeyBounds};
 use crate::api::ready::Readiness;
@@ -40,7 +42,7 @@ use crate::sessions::running::Running;
 use crate::sessions::running::limits::RunLimits;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
-use crate::tools::tasks::AllTasks;
+use crate::tools::tasks::{AllTasks, TaskLimits};
 use crate::tools::toolset::Toolset;
 use crate::upstream::settings::UnknownFields;
 use crate::workspace::Workspace;
@@ -107,7 +109,7 @@ fn state(keys: Keys) -> ApiState {
         authenticator: Arc::new(Authenticator::new(keys, limits.wrong_keys_per_minute, Vec::new())),
         chat: Arc::new(chat),
         rest: Arc::new(Rest {
-            tasks: Arc::new(AllTasks::new(0)),
+            tasks: Arc::new(AllTasks::new(TaskLimits { tasks: 0, agents: 4 })),
             store,
             running,
             memory_budget: memory_budget.clone(),
@@ -168,9 +170,20 @@ fn sessions(
     )
     .unwrap();
     let info = upstream::ModelInfo::new(Arc::clone(&upstream));
+    let context_limits = KnownLimits::new(Arc::default(), info);
     Sessions {
+        agents: Arc::new(AgentServices {
+            upstream: Arc::clone(&upstream),
+            refusals: Arc::default(),
+            memory_budget: memory_budget.clone(),
+            model_rules: Arc::default(),
+            context_limits: Arc::new(context_limits.clone()),
+            turns: agent::TurnSettings::default(),
+            max_round_chars: 200_000,
+            settings: SubagentSettings::default(),
+        }),
         upstream,
-        context_limits: KnownLimits::new(Arc::default(), info),
+        context_limits,
         home: "/".into(),
         tool_settings: tool_layer::ToolSettings::default(),
         permissions,
@@ -188,7 +201,7 @@ fn sessions(
         running: Arc::clone(running),
         watcher: Arc::default(),
         directories: SessionDirectories::new(&state_dir, 0),
-        tasks: Arc::new(AllTasks::new(0)),
+        tasks: Arc::new(AllTasks::new(TaskLimits { tasks: 0, agents: 4 })),
         names: PendingNames::default(),
         recorders: Recorders::default(),
         shutdown: CancellationToken::new(),

@@ -30,12 +30,20 @@ pub(crate) struct PermittedCall {
     pub(super) after: AfterCall,
 }
 
+/// What a call that ran came to.
+#[derive(Debug)]
+pub(crate) enum Executed {
+    Answered(Box<ToolResult>),
+    /// An agent that it has started needs a person. The call is to be made once more.
+    Suspended,
+}
+
 impl PermittedCall {
     /// Whether the call may change something. It is committed before it runs.
     pub(crate) fn has_effect(&self) -> bool {
         match self.tool.access() {
-            AccessKind::Edit | AccessKind::Command => true,
-            AccessKind::Read | AccessKind::Named | AccessKind::Consent | AccessKind::None => false,
+            AccessKind::Edit | AccessKind::Command | AccessKind::Named => true,
+            AccessKind::Read | AccessKind::Consent | AccessKind::None => false,
         }
     }
 
@@ -45,7 +53,7 @@ impl PermittedCall {
     }
 
     /// Runs the call. Never fails: an error, even a panic, becomes the answer.
-    pub(crate) async fn run(self, context: CallContext) -> ToolResult {
+    pub(crate) async fn run(self, context: CallContext) -> Executed {
         let Self { id, tool, parsed, permit, permissions, limit, after } = self;
         let span = tracing::info_span!("tool_call", tool = tool.name(), id);
         let began = Instant::now();
@@ -57,6 +65,9 @@ impl PermittedCall {
             .await
             .unwrap_or_else(|_| Err(crashed()));
         let took = began.elapsed();
+        if matches!(outcome, Err(ToolError::Suspended)) {
+            return Executed::Suspended;
+        }
         let response = after.response(&outcome);
         let mut result = ToolResult::from(outcome);
         if let Some(limit) = limit {
@@ -68,7 +79,7 @@ impl PermittedCall {
         result.notices = after.notices();
         let adding = after.add_to(&mut result, (&*tool, &id), response, took, &context);
         adding.instrument(span).await;
-        result
+        Executed::Answered(Box::new(result))
     }
 }
 

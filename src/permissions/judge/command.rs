@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::{
     AllowedBy, AskedPath, HookOpinion, Policy, PolicyVerdict, account_refuses, denied_by, forbids,
-    plan_refuses, with_ask_rule,
+    only_reads, plan_refuses, with_ask_rule,
 };
 use crate::permissions::SandboxMode;
 use crate::permissions::kind::AccessKind;
@@ -85,6 +85,9 @@ impl Policy {
         let may_show_denied =
             command.shows_repository() && self.rules.deny_paths(tool, AccessKind::Read);
         let reads = command.is_read_only(is_confined) && !may_show_denied;
+        if let Some(agent_type) = self.only_reads.as_ref().filter(|_| !reads) {
+            return PolicyVerdict::Deny(only_reads(agent_type));
+        }
         if self.mode == Mode::Plan && !reads {
             return PolicyVerdict::Deny(plan_refuses(tool));
         }

@@ -170,7 +170,10 @@ fn answers_to<'a>(
 fn client_ids(open: &OpenRound) -> impl Iterator<Item = &str> {
     let own = open.calls.iter().filter_map(|call| match call {
         OpenCall::Clients { id } => Some(id.as_str()),
-        OpenCall::Answered { .. } | OpenCall::Given { .. } | OpenCall::Waiting => None,
+        OpenCall::Answered { .. }
+        | OpenCall::Given { .. }
+        | OpenCall::Waiting
+        | OpenCall::Suspended(_) => None,
     });
     own.chain(open.asked_by.iter().map(|asking| asking.id.as_str()))
 }
@@ -189,7 +192,10 @@ fn complete(
     }
     let own = open.calls.iter().map(|call| match call {
         OpenCall::Clients { id } => answers.get(id.as_str()).map(|answer| answer.json.clone()),
-        OpenCall::Answered { .. } | OpenCall::Given { .. } | OpenCall::Waiting => None,
+        OpenCall::Answered { .. }
+        | OpenCall::Given { .. }
+        | OpenCall::Waiting
+        | OpenCall::Suspended(_) => None,
     });
     let replies: Vec<_> = open
         .asked_by

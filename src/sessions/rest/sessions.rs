@@ -9,8 +9,9 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::{Page, Rest, not_found, seconds};
+use crate::agent::subagents::records::AgentRecord;
 use crate::errors::ApiError;
-use crate::ids::{Scope, SessionId};
+use crate::ids::{AgentId, Scope, SessionId};
 use crate::sessions::ancestry::path_to;
 use crate::sessions::export::messages;
 use crate::sessions::loading::Loading;
@@ -42,6 +43,22 @@ pub(crate) struct SessionExport {
     #[serde(flatten)]
     session: SessionItem,
     messages: Vec<Value>,
+    /// The newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    agents: Vec<AgentItem>,
+}
+
+/// A subagent of the session.
+#[derive(Debug, Serialize)]
+struct AgentItem {
+    id: AgentId,
+    #[serde(rename = "type")]
+    agent_type: String,
+    description: String,
+    model: String,
+    background: bool,
+    /// When its last run began.
+    started: i64,
 }
 
 #[derive(Debug, Serialize)]
@@ -75,14 +92,18 @@ impl Rest {
     pub(crate) async fn export(&self, scope: Scope, id: &str) -> Result<SessionExport, ApiError> {
         let Some(session) = self.stored(scope, id).await? else {
             let session = not_kept_yet(&*self.first_turn(scope, id)?);
-            return Ok(SessionExport { session, messages: Vec::new() });
+            return Ok(SessionExport { session, messages: Vec::new(), agents: Vec::new() });
         };
         let loading = Loading::new(&self.memory_budget);
         loading.add(self.store.size(scope, SizeOf::Turns(session.id.clone())).await?)?;
         let turns = self.store.turns(scope, TurnKey::Session(session.id.clone())).await?;
         let count = turns.len() as u64;
         let messages = messages(&self.branch(scope, turns, &loading).await?);
-        Ok(SessionExport { session: item(SessionSummary { session, turns: count }), messages })
+        loading.add(self.store.size(scope, SizeOf::Agents(session.id.clone())).await?)?;
+        let agents = self.store.turns(scope, TurnKey::Agents(session.id.clone())).await?;
+        let agents = agents.iter().filter_map(agent_item).collect();
+        let session = item(SessionSummary { session, turns: count });
+        Ok(SessionExport { session, messages, agents })
     }
 
     /// Stops what runs in the session, its background tasks too, and removes it.
@@ -169,6 +190,19 @@ fn not_kept_yet(turn: &SharedTurn) -> SessionItem {
         updated: started,
         turns: 1,
     }
+}
+
+fn agent_item(row: &TurnRow) -> Option<AgentItem> {
+    let record: AgentRecord = serde_json::from_slice(&row.body).ok()?;
+    let AgentRecord { agent_type, description, model, in_background, .. } = record;
+    Some(AgentItem {
+        id: AgentId::of_row(&row.id),
+        agent_type: agent_type.name,
+        description,
+        model,
+        background: in_background,
+        started: seconds(row.started_ms),
+    })
 }
 
 fn item(SessionSummary { session, turns }: SessionSummary) -> SessionItem {

@@ -19,6 +19,7 @@ use crate::store::rows::{
     ApprovalRow, Change, EntryRow, SessionName, SessionRow, TurnRow, TurnStatus,
 };
 use crate::store::{ApprovalKey, SessionKey};
+use crate::tools::tasks::TaskLimits;
 
 fn rest() -> (Rest, Arc<MemoryStore>) {
     let memory = MemoryStore::new();
@@ -26,7 +27,7 @@ fn rest() -> (Rest, Arc<MemoryStore>) {
     let running = Arc::new(Running::new(Arc::clone(&store)));
     let (memory_budget, toolset) = (MemoryBudget::new(1 << 20), Toolset::default());
     let kept_grants = Arc::new(KeptGrants::new(Path::new("/nonexistent"), &[]));
-    let tasks = Arc::new(AllTasks::new(8));
+    let tasks = Arc::new(AllTasks::new(TaskLimits { tasks: 8, agents: 4 }));
     (Rest { store, running, tasks, memory_budget, toolset, kept_grants }, memory)
 }
 
@@ -84,6 +85,7 @@ async fn asks(store: &MemoryStore, turn: &TurnRow, scope: Scope, about: About) -
     let expires_ms = clock::now_ms() + 60_000;
     let ask = Ask { tool: "Bash".to_owned(), headline: "make".to_owned(), about };
     let asked = Asked {
+        of_agent: None,
         id: id.clone(),
         code: "abcd".to_owned(),
         slot: 2,

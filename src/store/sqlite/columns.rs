@@ -83,7 +83,7 @@ fn status(row: &Row<'_>, column: usize) -> rusqlite::Result<TurnStatus> {
     known.copied().ok_or_else(|| unreadable(column, "is no status of a turn"))
 }
 
-const STATUSES: [TurnStatus; 7] = [
+const STATUSES: [TurnStatus; 8] = [
     TurnStatus::Running,
     TurnStatus::AwaitsClient,
     TurnStatus::Suspended,
@@ -91,6 +91,7 @@ const STATUSES: [TurnStatus; 7] = [
     TurnStatus::Failed,
     TurnStatus::Cancelled,
     TurnStatus::Crashed,
+    TurnStatus::Agent,
 ];
 
 /// The schema and databases out there know these numbers.
@@ -103,6 +104,7 @@ pub(super) fn number_of(status: TurnStatus) -> i64 {
         TurnStatus::Failed => 4,
         TurnStatus::Cancelled => 5,
         TurnStatus::Crashed => 6,
+        TurnStatus::Agent => 7,
     }
 }
 

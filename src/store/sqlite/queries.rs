@@ -4,9 +4,11 @@ use std::collections::HashSet;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, params};
 
-use super::super::rows::{ApprovalRow, Digest, EntryRow, SessionRow, SessionSummary, TurnRow};
+use super::super::rows::{
+    ApprovalRow, Digest, EntryRow, SessionRow, SessionSummary, TurnRow, TurnStatus,
+};
 use super::super::{ApprovalKey, MAX_OF_DIGEST, SessionKey, SessionPage, SizeOf, TurnKey};
-use super::columns::{self, APPROVAL, SESSION, TURN};
+use super::columns::{self, APPROVAL, SESSION, TURN, number_of};
 use super::schema::entry_seqs;
 use crate::ids::{Scope, SessionId, TurnId};
 
@@ -57,9 +59,11 @@ pub(super) fn sessions(
             .optional()?,
     };
     let sql = format!(
-        "SELECT {SESSION}, (SELECT count(*) FROM turns t WHERE t.session = s.seq) \
+        "SELECT {SESSION}, (SELECT count(*) FROM turns t WHERE t.session = s.seq AND \
+         t.status <> {}) \
          FROM sessions s WHERE s.id IS NOT NULL AND s.scope = ?1 AND s.used < ?2 \
-         ORDER BY s.used DESC LIMIT ?3"
+         ORDER BY s.used DESC LIMIT ?3",
+        agent_status()
     );
     // One more shows whether there are more.
     let rows = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
@@ -81,11 +85,18 @@ pub(super) fn turns(
     scope: Scope,
     by: &TurnKey,
 ) -> rusqlite::Result<Vec<TurnRow>> {
-    let select = |condition: &str| select_turns(connection, condition, None);
+    let is_agent = matches!(by, TurnKey::Agent(_) | TurnKey::Agents(_));
+    let select = |condition: &str| {
+        let is_asked = if is_agent { "=" } else { "<>" };
+        let condition = format!("{condition} AND t.status {is_asked} {}", agent_status());
+        select_turns(connection, &condition, None)
+    };
     let scope = scope.as_bytes();
     match by {
         TurnKey::Id(id) => collect(select("t.id = ?2")?, params![scope, id.as_str()]),
-        TurnKey::Session(id) => collect(select("s.id = ?2")?, params![scope, id.as_str()]),
+        TurnKey::Session(id) | TurnKey::Agents(id) => {
+            collect(select("s.id = ?2")?, params![scope, id.as_str()])
+        }
         TurnKey::After(id, turn) => {
             let condition = "s.id = ?2 AND (SELECT n.seq FROM turns n WHERE n.id = ?3 AND \
                              n.session = s.seq) < t.seq";
@@ -95,6 +106,10 @@ pub(super) fn turns(
         TurnKey::Head(head) => by_digest(connection, "head", scope, head),
         TurnKey::Idempotency(key) => by_digest(connection, "idempotency", scope, key),
         TurnKey::Request(request) => by_digest(connection, "request", scope, request),
+        TurnKey::Agent(agent) => {
+            let id = TurnId::of_agent(agent);
+            collect(select("t.id = ?2")?, params![scope, id.as_str()])
+        }
     }
 }
 
@@ -131,6 +146,11 @@ fn select_by_digest<'a>(
 ) -> rusqlite::Result<CachedStatement<'a>> {
     let condition = format!("substr(t.{column}, 1, 8) = substr(?2, 1, 8) AND t.{column} = ?2");
     select_turns(connection, &condition, Some(MAX_OF_DIGEST))
+}
+
+/// The status of the rows that are no turns.
+fn agent_status() -> i64 {
+    number_of(TurnStatus::Agent)
 }
 
 fn by_chain(
@@ -196,12 +216,16 @@ fn entry_places(
 /// Lengths are read without the bodies.
 pub(super) fn size(connection: &Connection, scope: Scope, of: &SizeOf) -> rusqlite::Result<usize> {
     let bytes: i64 = match of {
-        SizeOf::Turns(session) => connection
-            .prepare_cached(
+        SizeOf::Turns(session) | SizeOf::Agents(session) => {
+            let is_asked = if matches!(of, SizeOf::Agents(_)) { "=" } else { "<>" };
+            let sum = format!(
                 "SELECT coalesce(sum(length(t.body)), 0) FROM sessions s CROSS JOIN turns t \
-                 ON t.session = s.seq WHERE s.scope = ?1 AND s.id = ?2",
-            )?
-            .query_row(params![scope.as_bytes(), session.as_str()], |row| row.get(0))?,
+                 ON t.session = s.seq WHERE s.scope = ?1 AND s.id = ?2 AND t.status {is_asked} {}",
+                agent_status()
+            );
+            let params = params![scope.as_bytes(), session.as_str()];
+            connection.prepare_cached(&sum)?.query_row(params, |row| row.get(0))?
+        }
         SizeOf::Entries(turns) => {
             let mut select = connection.prepare_cached(
                 "SELECT coalesce(sum(length(body)), 0) FROM entries WHERE seq BETWEEN ?1 AND ?2",

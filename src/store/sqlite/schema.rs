@@ -6,10 +6,10 @@ use rusqlite::Connection;
 pub(super) const APPLICATION_ID: i32 = 0x746f_6f6c;
 
 /// The version that this program reads and writes: `PRAGMA user_version`.
-pub(super) const VERSION: i32 = 2;
+pub(super) const VERSION: i32 = 3;
 
 /// The statements that lead from each version to the next.
-const MIGRATIONS: [&str; VERSION as usize] = [TABLES, PROMPTS];
+const MIGRATIONS: [&str; VERSION as usize] = [TABLES, PROMPTS, AGENTS];
 
 /// The entries of a turn have the turn's `seq`, shifted by this, as the upper part of their own:
 /// so they lie together and need no index.
@@ -98,6 +98,9 @@ CREATE TABLE prompts (
 ALTER TABLE sessions ADD COLUMN prompt INTEGER REFERENCES prompts (seq);
 CREATE INDEX sessions_by_prompt ON sessions (prompt) WHERE prompt IS NOT NULL;
 ";
+
+/// The rows of subagents have a status that earlier versions do not know. The tables are the same.
+const AGENTS: &str = "";
 
 /// Runs the migrations that are missing, each in a transaction with its version: one that was
 /// killed half-way has not happened.

@@ -37,6 +37,9 @@ const MAX_TASKS: usize = 8;
 /// said to be cut, so that nobody takes it for the whole.
 const MAX_PREVIEW_CHARS: usize = 6000;
 
+/// Tells the model that a command which was to go to the background did not.
+const IN_FOREGROUND: &str = "(nothing goes to the background here, so the command ran to its end)";
+
 /// `[tools.bash]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -186,7 +189,7 @@ impl Tool for Bash {
     const MAX_RESULT_CHARS: Option<usize> = Some(answer::MAX_CHARACTERS);
 
     fn withheld(&self) -> &'static [&'static str] {
-        match (self.has_tasks(), self.escape) {
+        match (self.settings.background_tasks > 0, self.escape) {
             (true, true) => &[],
             (true, false) => &["dangerouslyDisableSandbox"],
             (false, true) => &["run_in_background"],
@@ -212,12 +215,12 @@ impl Tool for Bash {
         &self,
         input: &BashInput,
         asked: &AskedAccess,
-        _: &CallContext,
+        context: &CallContext,
     ) -> Option<Preview> {
         let command = asked.command()?;
         let directory = markdown::code(&command.real_directory.display().to_string());
         let time = answer::seconds(self.time(input.timeout).0);
-        let time = match (self.is_for_background(input), self.has_tasks()) {
+        let time = match (self.is_for_background(input, context), self.has_tasks(context)) {
             (true, _) => "in the background".to_owned(),
             (false, true) => format!("for {time}, and then in the background"),
             (false, false) => format!("for at most {time}"),
@@ -251,8 +254,11 @@ impl Tool for Bash {
             confinement: confined.as_ref().map(|it| Arc::clone(&it.confinement)),
             kept_alive: confined.as_ref().map(Confined::guard),
         };
-        let (time, notes) = self.time(input.timeout);
-        let is_for_background = self.is_for_background(&input);
+        let (time, mut notes) = self.time(input.timeout);
+        let is_for_background = self.is_for_background(&input, &context);
+        if input.run_in_background == Some(true) && !is_for_background {
+            notes.push(IN_FOREGROUND.to_owned());
+        }
         let launch = Launch {
             runner,
             command,
@@ -262,19 +268,20 @@ impl Tool for Bash {
             description: input.description,
             time,
             notes,
-            has_tasks: self.has_tasks(),
+            has_tasks: self.has_tasks(&context),
         };
         if is_for_background { launch.in_background().await } else { launch.in_foreground().await }
     }
 }
 
 impl Bash {
-    fn has_tasks(&self) -> bool {
-        self.settings.background_tasks > 0
+    /// Whether commands may go to the background: those of a subagent end with it.
+    fn has_tasks(&self, context: &CallContext) -> bool {
+        self.settings.background_tasks > 0 && context.agent.is_main()
     }
 
-    fn is_for_background(&self, input: &BashInput) -> bool {
-        self.has_tasks() && input.run_in_background == Some(true)
+    fn is_for_background(&self, input: &BashInput, context: &CallContext) -> bool {
+        self.has_tasks(context) && input.run_in_background == Some(true)
     }
 
     /// How long the command may run, and a note if that is less than requested.

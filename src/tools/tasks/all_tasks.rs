@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{BackgroundTask, SessionTasks};
+use super::{BackgroundTask, SessionTasks, TaskLimits};
 use crate::ids::{Scope, SessionId};
 use crate::sync;
 
@@ -22,8 +22,7 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 /// The tasks of the server. There is one.
 #[derive(Debug)]
 pub(crate) struct AllTasks {
-    /// `tools.bash.background_tasks`.
-    max_running: usize,
+    limits: TaskLimits,
     sessions: Mutex<HashMap<SessionId, Entry>>,
 }
 
@@ -35,8 +34,8 @@ struct Entry {
 }
 
 impl AllTasks {
-    pub(crate) fn new(max_running: usize) -> Self {
-        Self { max_running, sessions: Mutex::default() }
+    pub(crate) fn new(limits: TaskLimits) -> Self {
+        Self { limits, sessions: Mutex::default() }
     }
 
     /// The tasks of a session, for a turn of it. `revoked` is cancelled with the turn's key.
@@ -51,7 +50,7 @@ impl AllTasks {
             sessions.retain(|_, entry| entry.is_in_use() || entry.tasks.has_tasks());
         }
         let entry = sessions.entry(session.clone()).or_insert_with(|| Entry {
-            tasks: Arc::new(SessionTasks::new(session.clone(), scope, self.max_running)),
+            tasks: Arc::new(SessionTasks::new(session.clone(), scope, self.limits)),
             used: Instant::now(),
         });
         entry.used = Instant::now();

@@ -234,7 +234,7 @@ impl World {
                         let text = format!("ran {at}").into();
                         let result = ToolResult { text, ..ToolResult::default() };
                         let (position, duration) = (at, Duration::ZERO);
-                        events.push(Event::Answered { position, result, duration });
+                        events.push(Event::Answered { position, result, duration, usage: None });
                     }
                     TurnEffect::JudgeAhead(all) => events.extend(all.into_iter().map(|at| {
                         let ask = self.plans[at].asks.then(|| Box::new(effect_of(at)));

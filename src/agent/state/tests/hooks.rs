@@ -30,7 +30,7 @@ fn result_that_ends(text: &str) -> ToolResult {
 impl Bench {
     fn answer_that_ends(&mut self, position: usize) -> &mut Self {
         let result = result_that_ends("Enough.");
-        self.on(Event::Answered { position, result, duration: Duration::ZERO })
+        self.on(Event::Answered { position, result, duration: Duration::ZERO, usage: None })
     }
 }
 

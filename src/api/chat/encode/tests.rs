@@ -51,6 +51,7 @@ fn told(progress: Progress, events: Vec<TurnEvent>) -> Vec<Value> {
 
 fn asked() -> Vec<Asked> {
     let ask = |code: &str, tool: &str, about| Asked {
+        of_agent: None,
         id: ApprovalId::random(),
         code: code.to_owned(),
         slot: 0,

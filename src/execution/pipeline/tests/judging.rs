@@ -55,7 +55,7 @@ impl Ground {
     /// model is told, with the workspace's path replaced.
     async fn decide(&self, name: &str, input: &Value, decision: &Decision) -> String {
         let text = match self.judge(name, input, Some(decision)).await {
-            Judged::Permitted(call) => call.run(self.context.clone()).await.wire_text(),
+            Judged::Permitted(call) => answered(call.run(self.context.clone()).await),
             Judged::Asked(ask) => format!("asked: {}", shown(&ask).markdown),
             Judged::Answered(result) => result.wire_text(),
         };
@@ -267,7 +267,7 @@ async fn the_file_that_is_written_is_the_one_that_was_judged() {
     assert!(call.has_effect() && call.tool() == "Edit");
 
     fs::write(ground.path("b.txt"), "one\nsecret\n").unwrap();
-    let answer = call.run(ground.context.clone()).await.wire_text();
+    let answer = answered(call.run(ground.context.clone()).await);
 
     assert!(answer.contains("has changed since a person approved its edit"), "{answer}");
     assert_eq!(fs::read_to_string(ground.path("b.txt")).unwrap(), "one\nsecret\n");
@@ -568,5 +568,13 @@ proptest! {
                 }
             }
         });
+    }
+}
+
+/// The answer of a call that ran, as the model reads it.
+fn answered(executed: Executed) -> String {
+    match executed {
+        Executed::Answered(result) => result.wire_text(),
+        Executed::Suspended => panic!("no call of these tests starts an agent"),
     }
 }

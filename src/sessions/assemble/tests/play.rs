@@ -124,6 +124,7 @@ impl Script {
     /// Ends with a question about a call of the server's.
     pub(super) fn asking(mut self, id: &str) -> Self {
         let asked = Asked {
+            of_agent: None,
             id: ApprovalId::random(),
             code: "abcd".to_owned(),
             slot: 0,

@@ -14,7 +14,7 @@ use crate::session_files::SessionDirectories;
 use crate::tools::builtin::list_tasks::ListTasks;
 use crate::tools::builtin::task_output::TaskOutput;
 use crate::tools::builtin::task_stop::TaskStop;
-use crate::tools::tasks::{AllTasks, KnownTask, SessionTasks};
+use crate::tools::tasks::{AllTasks, KnownTask, SessionTasks, TaskLimits};
 
 const SCOPE: Scope = Scope::from_bytes([7; 32]);
 
@@ -39,7 +39,7 @@ impl Ground {
             fixture: Fixture::new(&[("sub/a.txt", "text\n")]),
             directories: SessionDirectories::new(state_dir.path(), 1 << 30),
             state_dir,
-            all: AllTasks::new(most),
+            all: AllTasks::new(TaskLimits { tasks: most, agents: 4 }),
             session: SessionId::random(),
             revoked: CancellationToken::new(),
         };

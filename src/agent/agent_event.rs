@@ -1,0 +1,63 @@
+//! Defines what is told of a subagent while it runs.
+
+use std::time::Duration;
+
+use crate::ids::AgentId;
+
+/// What a subagent does.
+#[derive(Clone, Debug)]
+pub(crate) struct AgentEvent {
+    pub(crate) agent: AgentId,
+    pub(crate) agent_type: String,
+    pub(crate) step: AgentStep,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum AgentStep {
+    Started {
+        /// What it does, in a few words.
+        description: String,
+    },
+    ToolStarted {
+        /// The id of its call.
+        call_id: String,
+        tool: String,
+        /// Its main argument.
+        headline: String,
+    },
+    ToolEnded {
+        call_id: String,
+        tool: String,
+        /// Its main argument.
+        headline: String,
+        duration: Duration,
+        /// The length of the answer.
+        chars: usize,
+        error: Option<String>,
+    },
+    Ended {
+        tool_uses: usize,
+        duration: Duration,
+        tokens: u64,
+        rounds: u32,
+        error: Option<String>,
+    },
+}
+
+impl AgentEvent {
+    /// The estimated memory beside the size of the type, in bytes.
+    pub(crate) fn size_estimate(&self) -> usize {
+        let step = match &self.step {
+            AgentStep::Started { description } => description.len(),
+            AgentStep::ToolStarted { call_id, tool, headline } => {
+                call_id.len() + tool.len() + headline.len()
+            }
+            AgentStep::ToolEnded { call_id, tool, headline, error, .. } => {
+                let error = error.as_ref().map_or(0, String::len);
+                call_id.len() + tool.len() + headline.len() + error
+            }
+            AgentStep::Ended { error, .. } => error.as_ref().map_or(0, String::len),
+        };
+        size_of::<Self>() + self.agent_type.len() + step
+    }
+}

@@ -1,0 +1,165 @@
+//! Makes the answer to the call of what its subagent came to. Pure.
+
+use serde_json::{Value, json};
+
+use crate::errors::ErrorCode;
+use crate::ids::AgentId;
+use crate::openai::usage::Usage;
+use crate::tools::output::{ToolError, ToolOutput};
+
+/// How a run of a subagent ended.
+#[derive(Debug)]
+pub(super) struct RunEnd {
+    /// What it said last.
+    pub(super) text: String,
+    pub(super) stopped: Option<Stop>,
+    pub(super) tool_uses: usize,
+    pub(super) duration_ms: u64,
+    pub(super) rounds: u32,
+    pub(super) usage: Option<Usage>,
+}
+
+/// Why a run ended before the agent was done.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    Rounds,
+    Duration,
+    /// Upstream's output limit, or a content filter.
+    Output(&'static str),
+    Failed {
+        code: ErrorCode,
+        message: String,
+    },
+}
+
+impl RunEnd {
+    pub(super) fn tokens(&self) -> u64 {
+        let tokens = self.usage.as_ref().and_then(|usage| usage.counts().get("total_tokens"));
+        tokens.and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    /// The answer; the error holds what the agent had, too.
+    pub(super) fn answer(
+        &self,
+        (agent, agent_type): (&AgentId, &str),
+        notes: &[String],
+    ) -> Result<ToolOutput, ToolError> {
+        let text = self.text.trim();
+        if let Some(Stop::Failed { message, .. }) = &self.stopped {
+            let had =
+                if text.is_empty() { String::new() } else { format!("\nIt had said:\n{text}") };
+            return Err(ToolError::Failed(format!(
+                "the agent failed: {message}{had}\nagent_id: {agent} (resume it with this id to let \
+                 it go on)"
+            )));
+        }
+        let text = if text.is_empty() { "(the agent ended without a word)" } else { text };
+        let mut output = ToolOutput::text(text);
+        for note in notes {
+            output.text.close(note);
+        }
+        if let Some(stopped) = self.stopped_in_words() {
+            output.text.close(stopped);
+        }
+        output.text.close(self.summary(agent));
+        Ok(output.with(self.structured(agent, agent_type)))
+    }
+
+    fn stopped_in_words(&self) -> Option<String> {
+        Some(match self.stopped.as_ref()? {
+            Stop::Rounds => format!("(stopped after {} rounds)", self.rounds),
+            Stop::Duration => format!("(stopped after {} rounds: its time was over)", self.rounds),
+            Stop::Output(why) => format!("({why})"),
+            Stop::Failed { .. } => return None,
+        })
+    }
+
+    fn summary(&self, agent: &AgentId) -> String {
+        let (uses, tokens) = (self.tool_uses, self.tokens());
+        let s = if uses == 1 { "" } else { "s" };
+        let (seconds, tenths) = (self.duration_ms / 1000, self.duration_ms % 1000 / 100);
+        format!("agent_id: {agent} · {uses} tool use{s} · {seconds}.{tenths} s · {tokens} tokens")
+    }
+
+    fn structured(&self, agent: &AgentId, agent_type: &str) -> Value {
+        let mut structured = json!({
+            "agent_id": agent,
+            "agent_type": agent_type,
+            "tool_uses": self.tool_uses,
+            "duration_ms": self.duration_ms,
+            "tokens": self.tokens(),
+            "rounds": self.rounds,
+        });
+        let stopped_by = self.stopped.as_ref().map(|stop| match stop {
+            Stop::Rounds => "rounds",
+            Stop::Duration => "duration",
+            Stop::Output(_) => "output",
+            Stop::Failed { .. } => "error",
+        });
+        if let Some(stopped_by) = stopped_by {
+            structured["stopped_by"] = stopped_by.into();
+        }
+        structured
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    fn end(text: &str, stopped: Option<Stop>) -> RunEnd {
+        let usage = json!({ "prompt_tokens": 2400, "completion_tokens": 68 });
+        let Value::Object(usage) = usage else { unreachable!() };
+        RunEnd {
+            text: text.to_owned(),
+            stopped,
+            tool_uses: 3,
+            duration_ms: 12_345,
+            rounds: 2,
+            usage: Usage::read(usage),
+        }
+    }
+
+    fn told(end: &RunEnd) -> String {
+        let agent = AgentId::parse(&format!("agent_{}", "0".repeat(32))).unwrap();
+        match end.answer((&agent, "Explore"), &[]) {
+            Ok(output) => format!("{}\n{}", output.text, output.structured),
+            Err(error) => format!("Error: {error}"),
+        }
+    }
+
+    #[test]
+    fn the_answer_is_its_last_text_and_one_line() {
+        assert_snapshot!(told(&end("Found it.", None)), @r#"
+        Found it.
+        agent_id: agent_00000000000000000000000000000000 · 3 tool uses · 12.3 s · 2468 tokens
+        {"agent_id":"agent_00000000000000000000000000000000","agent_type":"Explore","tool_uses":3,"duration_ms":12345,"tokens":2468,"rounds":2}
+        "#);
+    }
+
+    #[test]
+    fn a_limit_is_no_error_and_silence_is_said() {
+        let text = told(&end(" ", Some(Stop::Rounds)));
+        assert!(
+            text.starts_with("(the agent ended without a word)\n(stopped after 2 rounds)\n"),
+            "{text}"
+        );
+        assert!(text.contains(r#""stopped_by":"rounds""#), "{text}");
+    }
+
+    #[test]
+    fn a_failure_tells_the_cause_and_what_it_had() {
+        let failed = Stop::Failed {
+            code: ErrorCode::UpstreamUnavailable,
+            message: "the model is gone".to_owned(),
+        };
+        assert_snapshot!(told(&end("Half of it", Some(failed))), @r"
+        Error: the agent failed: the model is gone
+        It had said:
+        Half of it
+        agent_id: agent_00000000000000000000000000000000 (resume it with this id to let it go on)
+        ");
+    }
+}

@@ -1,0 +1,146 @@
+//! Defines what is kept of a subagent, and makes its transcript of it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+
+use crate::agent::beginning::HistoryPiece;
+use crate::agent::record::{End, Entry, Intent, OpenRound, Recorder};
+use crate::errors::ApiError;
+use crate::ids::AgentId;
+use crate::tools::agent_types::AgentType;
+
+/// Keeps what subagents have done, with their session. `sessions` implements it.
+pub(crate) trait AgentRecords: Send + Sync + fmt::Debug {
+    /// Keeps this of the agent, in the place of what was kept.
+    fn put(
+        &self,
+        agent: &AgentId,
+        record: &AgentRecord,
+    ) -> BoxFuture<'static, Result<(), ApiError>>;
+
+    /// Commits the entries of one run of the agent.
+    fn recorder(&self, agent: &AgentId) -> Arc<dyn Recorder>;
+
+    /// What is kept of an agent with its entries. `None`: there is none, or not here.
+    fn load(
+        &self,
+        agent: &AgentId,
+        whose: Whose,
+    ) -> BoxFuture<'static, Result<Option<KeptAgent>, ApiError>>;
+}
+
+/// Whose agents are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// This session's.
+    Session,
+    /// Of any session of the same client: a fork takes up what its origin has left open.
+    Client,
+}
+
+#[derive(Debug)]
+pub(crate) struct KeptAgent {
+    pub(crate) record: AgentRecord,
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// What is known of a subagent beside its entries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AgentRecord {
+    pub(crate) agent_type: AgentType,
+    pub(crate) description: String,
+    /// The upstream model.
+    pub(crate) model: String,
+    /// Its system prompt, rendered once.
+    pub(crate) prompt: String,
+    /// The tools that it was given.
+    pub(crate) tools: Vec<String>,
+    pub(crate) in_background: bool,
+    /// The directory of relative paths, and the files that it has seen, after its last run.
+    pub(crate) working_dir: Option<PathBuf>,
+    pub(crate) read_state: Value,
+}
+
+/// What the entries of an agent make of its conversation.
+#[derive(Debug)]
+pub(crate) struct AgentTranscript {
+    /// Without the system prompt.
+    pub(crate) pieces: Vec<HistoryPiece>,
+    /// The round that waits for a person.
+    pub(crate) open: Option<OpenRound>,
+    /// Calls that were begun in a run that did not end: their outcome is unknown.
+    pub(crate) interrupted: Vec<Intent>,
+}
+
+impl AgentTranscript {
+    pub(crate) fn new(entries: Vec<Entry>) -> Self {
+        let mut transcript = Self { pieces: Vec::new(), open: None, interrupted: Vec::new() };
+        for entry in entries {
+            transcript.add(entry);
+        }
+        transcript
+    }
+
+    fn add(&mut self, entry: Entry) {
+        match entry {
+            Entry::Prompt { text } => self.pieces.push(user_message(&text)),
+            Entry::Intent(intent) => {
+                // What was approved has been taken up.
+                self.open = None;
+                self.interrupted.push(intent);
+            }
+            Entry::Round(round) => {
+                (self.open, self.interrupted) = (None, Vec::new());
+                self.pieces.push(HistoryPiece::Recorded(round));
+            }
+            Entry::Compacted(compacted) => {
+                self.pieces = compacted.rounds.into_iter().map(HistoryPiece::Recorded).collect();
+            }
+            Entry::End(end) => {
+                let End { last, open, .. } = *end;
+                self.pieces.extend(last.map(HistoryPiece::Recorded));
+                self.open = open.filter(|open| !open.asked.is_empty());
+                self.interrupted.clear();
+            }
+            Entry::Ran(_) | Entry::Asked { .. } => {}
+        }
+    }
+
+    /// Adds the prompt of a further run, with a note on what the last one left undone.
+    pub(crate) fn prompt(&mut self, prompt: &str) -> String {
+        let calls: Vec<String> = self.interrupted.drain(..).map(|intent| named(&intent)).collect();
+        let text = if calls.is_empty() && self.open.is_none() {
+            prompt.to_owned()
+        } else {
+            let begun = if calls.is_empty() {
+                String::new()
+            } else {
+                format!(
+                    " These calls had begun, and nobody knows how far they came: {}.",
+                    calls.join(", ")
+                )
+            };
+            format!("(Your last step was interrupted.{begun})\n\n{prompt}")
+        };
+        self.open = None;
+        self.pieces.push(user_message(&text));
+        text
+    }
+}
+
+fn named(intent: &Intent) -> String {
+    let function = &intent.call["function"];
+    let text = |member: &str| function[member].as_str().unwrap_or_default().to_owned();
+    format!("{} {}", text("name"), text("arguments"))
+}
+
+fn user_message(text: &str) -> HistoryPiece {
+    let message = json!({ "role": "user", "content": text });
+    HistoryPiece::Client(to_raw_value(&message).expect("a JSON value is valid JSON"))
+}

@@ -1,0 +1,282 @@
+//! Runs a subagent: finds what it starts with, and drives its turn to the end.
+
+mod follow;
+mod prepare;
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use self::follow::{EndRecorder, follow};
+use super::AgentStarter;
+use super::answer::{RunEnd, Stop};
+use super::records::AgentRecord;
+use crate::agent::agent_event::{AgentEvent, AgentStep};
+use crate::agent::beginning::{Asking, AskingChannel, Beginning, HistoryPiece};
+use crate::agent::conversation::{Conversation, Opening};
+use crate::agent::delegation::{Resumption, Tell};
+use crate::agent::held_text::ContentRule;
+use crate::agent::outbox::outbox;
+use crate::agent::prompt::{self, PromptMode};
+use crate::agent::record::{AgentAsk, Asked, Entry, Recorder, SuspendedAgent};
+use crate::agent::settings::{AskedModel, Delivery, ReasoningRule, Refused, traits_of};
+use crate::agent::state::TurnStart;
+use crate::agent::turn::{self, Turn};
+use crate::clock;
+use crate::errors::{ApiError, ErrorCode};
+use crate::execution::ask::About;
+use crate::execution::pipeline::Pipeline;
+use crate::ids::{AgentId, TurnId};
+use crate::markdown;
+use crate::openai::request::ToolChoice;
+use crate::openai::usage::Usage;
+use crate::tools::agent_context::AgentContext;
+use crate::tools::output::{ToolError, ToolOutput};
+use crate::tools::subagent::AgentTask;
+
+/// What a run came to.
+pub(super) struct RunOutcome {
+    /// [`ToolError::Suspended`] if `suspended` is set.
+    pub(super) answer: Result<ToolOutput, ToolError>,
+    pub(super) suspended: Option<SuspendedAgent>,
+    pub(super) usage: Option<Usage>,
+}
+
+/// A run that can start.
+struct Run {
+    id: AgentId,
+    record: AgentRecord,
+    context: Arc<AgentContext>,
+    pipeline: Arc<Pipeline>,
+    /// Its transcript so far, without the system prompt.
+    pieces: Vec<HistoryPiece>,
+    /// The message that the run begins with; `None` if it takes up an open round.
+    prompt: Option<String>,
+    beginning: Beginning,
+    max_rounds: u32,
+}
+
+impl AgentStarter {
+    /// Runs a new agent, one that goes on, or one whose calls a person has decided about.
+    pub(super) async fn run(
+        &self,
+        task: AgentTask,
+        resumption: Option<Resumption>,
+        tell: &Tell,
+    ) -> Result<RunOutcome, ToolError> {
+        let run = match (resumption, &task.resume) {
+            (Some(resumption), _) => self.take_up(resumption, &task).await?,
+            (None, Some(id)) => self.go_on(id, &task).await?,
+            (None, None) => self.begin(&task).await?,
+        };
+        let Some(_running) = self.family.running.begin(&run.id) else {
+            return Err(ToolError::Failed(format!("agent {} is running already", run.id)));
+        };
+        // Who waits is served in order.
+        let slot = self.slots.acquire().await;
+        let _slot = slot.map_err(|_| ToolError::failed("no agent can be started now"))?;
+        self.drive(run, tell).await
+    }
+
+    async fn drive(&self, mut run: Run, tell: &Tell) -> Result<RunOutcome, ToolError> {
+        let records = &self.family.records;
+        let kept = records.put(&run.id, &run.record).await;
+        kept.map_err(|error| not_kept(&error))?;
+        let recorder = records.recorder(&run.id);
+        if let Some(text) = run.prompt.take() {
+            let kept = recorder.commit(Entry::Prompt { text }).await;
+            kept.map_err(|error| not_kept(&error))?;
+        }
+        let steps =
+            Steps { run_id: run.id.clone(), agent_type: run.record.agent_type.name.clone(), tell };
+        steps.tell(AgentStep::Started { description: run.record.description.clone() });
+        let mut notes = Vec::new();
+        let mut beginning = std::mem::take(&mut run.beginning);
+        let mut turned = self.turn(&run, beginning, &recorder, &steps).await;
+        if turned.is_unknown_model() && run.record.model != self.model {
+            notes.push(format!(
+                "(upstream knows no model {}; the agent ran with the model of this conversation)",
+                run.record.model
+            ));
+            run.record.model.clone_from(&self.model);
+            beginning = Beginning::Ask;
+            turned = self.turn(&run, beginning, &recorder, &steps).await;
+        }
+        run.keep_state();
+        if let Err(error) = records.put(&run.id, &run.record).await {
+            let error = error.message;
+            tracing::warn!(agent = %run.id, error, "what an agent knows of files is not kept");
+        }
+        steps.tell(turned.end.step());
+        let usage = turned.end.usage.clone();
+        if let Some(asked) = turned.asked {
+            let suspended =
+                Some(SuspendedAgent { agent: run.id.clone(), asks: run.passed_on(asked) });
+            return Ok(RunOutcome { answer: Err(ToolError::Suspended), suspended, usage });
+        }
+        let answer = turned.end.answer((&run.id, &run.record.agent_type.name), &notes);
+        Ok(RunOutcome { answer, suspended: None, usage })
+    }
+
+    /// One turn of the subagent, to its end.
+    async fn turn(
+        &self,
+        run: &Run,
+        beginning: Beginning,
+        recorder: &Arc<dyn Recorder>,
+        steps: &Steps<'_>,
+    ) -> Turned {
+        let services = &self.family.services;
+        let recorder = Arc::new(EndRecorder::new(Arc::clone(recorder)));
+        let (_, decisions) = mpsc::unbounded_channel();
+        let below =
+            self.below(Arc::clone(&run.context), Arc::clone(&run.pipeline), &run.record.model);
+        let turn = Turn {
+            start: self.turn_start(run, beginning),
+            upstream: Arc::clone(&services.upstream),
+            headers: self.family.headers.clone(),
+            session: Arc::clone(&self.family.session),
+            agent: Arc::clone(&run.context),
+            subagents: Some(Arc::new(below)),
+            refusals: Arc::clone(&services.refusals),
+            reservation: services.memory_budget.reservation(),
+            recorder: Arc::clone(&recorder) as Arc<dyn Recorder>,
+            // The turn of the call that started it is stopped, and drops it.
+            stop: CancellationToken::new(),
+            shutdown: CancellationToken::new(),
+            decisions,
+        };
+        let (outbox, inbox) = outbox();
+        // It may start agents of its own: a future of no fixed depth.
+        let driving: BoxFuture<'static, ()> = Box::pin(turn::run(turn, outbox));
+        let ((), said) = futures::join!(driving, follow(inbox, steps));
+        Turned::new(said, recorder.end(), run.max_rounds)
+    }
+
+    fn turn_start(&self, run: &Run, beginning: Beginning) -> TurnStart {
+        let services = &self.family.services;
+        let channel = if self.family.can_ask && !run.record.in_background {
+            AskingChannel::Parent
+        } else {
+            AskingChannel::Nobody
+        };
+        let pieces = run.pieces.clone();
+        let pipeline = Pipeline::clone(&run.pipeline);
+        let mut settings = services.turns.clone();
+        settings.max_rounds = run.max_rounds;
+        settings.max_duration = services.settings.max_duration;
+        TurnStart {
+            session: run.id.to_string(),
+            turn: TurnId::of_agent(&run.id),
+            models: vec![self.asked_model(&run.record.model)],
+            delivery: Delivery::Streamed,
+            content: ContentRule::LastRound,
+            cards: false,
+            conversation: Conversation::new(Opening {
+                fields: self.family.fields.clone(),
+                pieces: prompt::apply(PromptMode::Append, &run.record.prompt, pieces),
+                server_tools: pipeline.tools.joined_definitions().clone(),
+                client_tools: Vec::new(),
+                tool_choice: ToolChoice::Auto,
+                parallel_tool_calls: None,
+            }),
+            context_limits: Arc::clone(&services.context_limits),
+            context_tokens: None,
+            limits_output: false,
+            pipeline,
+            client_tools: Arc::default(),
+            settings,
+            model_rules: Arc::clone(&services.model_rules),
+            upstream: Arc::clone(services.upstream.settings()),
+            max_round_chars: services.max_round_chars,
+            beginning,
+            notices: Vec::new(),
+            asking: Asking { channel, wait: std::time::Duration::ZERO },
+            include_messages: false,
+            began_ms: clock::now_ms(),
+        }
+    }
+
+    fn asked_model(&self, name: &str) -> AskedModel {
+        let services = &self.family.services;
+        let traits = traits_of(&[name], &services.model_rules);
+        let takes = |member: Refused| !services.refusals.contains(member, name);
+        AskedModel {
+            name: name.to_owned(),
+            takes_reasoning: traits.reasoning == ReasoningRule::Echo && takes(Refused::Reasoning),
+            images: traits.images,
+            takes_eager_input: takes(Refused::EagerInput),
+        }
+    }
+}
+
+impl Run {
+    /// Notes what the agent has come to know, for its next run.
+    fn keep_state(&mut self) {
+        self.record.working_dir = Some(self.context.working_dir());
+        self.record.read_state = self.context.read_state.save();
+    }
+
+    /// The asks as the parent puts them to the person: with the agent that they come from.
+    fn passed_on(&self, asked: Vec<Asked>) -> Vec<AgentAsk> {
+        let AgentRecord { agent_type, description, .. } = &self.record;
+        let (name, what) = (markdown::line(&agent_type.name), markdown::line(description));
+        let asks = asked.into_iter().map(|Asked { id, mut ask, .. }| {
+            if let About::Effect(effect) = &mut ask.about {
+                effect.markdown =
+                    format!("Asked by the agent {name} ({what}).\n\n{}", effect.markdown);
+            }
+            AgentAsk { id, ask, decision: None }
+        });
+        asks.collect()
+    }
+}
+
+/// Tells what one agent does.
+struct Steps<'a> {
+    run_id: AgentId,
+    agent_type: String,
+    tell: &'a Tell,
+}
+
+impl Steps<'_> {
+    fn tell(&self, step: AgentStep) {
+        let (agent, agent_type) = (self.run_id.clone(), self.agent_type.clone());
+        (self.tell)(AgentEvent { agent, agent_type, step });
+    }
+}
+
+/// How a subagent's turn ended.
+struct Turned {
+    end: RunEnd,
+    /// What it asks, if it was suspended.
+    asked: Option<Vec<Asked>>,
+}
+
+impl Turned {
+    fn is_unknown_model(&self) -> bool {
+        matches!(&self.end.stopped, Some(Stop::Failed { code: ErrorCode::ModelNotFound, .. }))
+    }
+}
+
+impl RunEnd {
+    fn step(&self) -> AgentStep {
+        let error = match &self.stopped {
+            Some(Stop::Failed { message, .. }) => Some(message.clone()),
+            _ => None,
+        };
+        AgentStep::Ended {
+            tool_uses: self.tool_uses,
+            duration: std::time::Duration::from_millis(self.duration_ms),
+            tokens: self.tokens(),
+            rounds: self.rounds,
+            error,
+        }
+    }
+}
+
+fn not_kept(error: &ApiError) -> ToolError {
+    ToolError::Failed(format!("the agent cannot be started: {}", error.message))
+}

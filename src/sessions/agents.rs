@@ -1,0 +1,86 @@
+//! Keeps what the subagents of a session have done, in the store.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use super::record::entries_by_turn;
+use super::recorder::json;
+use crate::agent::record::{Entry, Recorder};
+use crate::agent::subagents::records::{AgentRecord, AgentRecords, KeptAgent, Whose};
+use crate::clock;
+use crate::errors::ApiError;
+use crate::ids::{AgentId, Scope, SessionId, TurnId};
+use crate::store::rows::{Change, EntryRow, TurnRow, TurnStatus};
+use crate::store::{Store, TurnKey};
+
+/// The subagents of one session.
+#[derive(Clone, Debug)]
+pub(super) struct SessionAgents {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) scope: Scope,
+    pub(super) session: SessionId,
+}
+
+impl AgentRecords for SessionAgents {
+    fn put(
+        &self,
+        agent: &AgentId,
+        record: &AgentRecord,
+    ) -> BoxFuture<'static, Result<(), ApiError>> {
+        let row = TurnRow {
+            id: TurnId::of_agent(agent),
+            session: self.session.clone(),
+            parent: None,
+            status: TurnStatus::Agent,
+            started_ms: clock::now_ms(),
+            depth: 0,
+            digests: None,
+            request: None,
+            idempotency: None,
+            body: json(record),
+        };
+        let committed = self.store.commit(vec![Change::Turn(row)]);
+        Box::pin(async move { Ok(committed.await?) })
+    }
+
+    fn recorder(&self, agent: &AgentId) -> Arc<dyn Recorder> {
+        Arc::new(AgentRecorder { store: Arc::clone(&self.store), row: TurnId::of_agent(agent) })
+    }
+
+    fn load(
+        &self,
+        agent: &AgentId,
+        whose: Whose,
+    ) -> BoxFuture<'static, Result<Option<KeptAgent>, ApiError>> {
+        let (own, agent) = (self.clone(), agent.clone());
+        Box::pin(async move {
+            let rows = own.store.turns(own.scope, TurnKey::Agent(agent)).await?;
+            let is_own = |row: &TurnRow| whose == Whose::Client || row.session == own.session;
+            let Some(row) = rows.into_iter().find(is_own) else { return Ok(None) };
+            let Ok(record) = serde_json::from_slice(&row.body) else {
+                tracing::error!(agent = %row.id, "what is kept of an agent cannot be read");
+                return Ok(None);
+            };
+            let entries = own.store.entries(own.scope, vec![row.id.clone()]).await?;
+            let entries = entries_by_turn(entries).remove(&row.id).unwrap_or_default();
+            Ok(Some(KeptAgent { record, entries }))
+        })
+    }
+}
+
+/// Commits the entries of one subagent.
+#[derive(Debug)]
+struct AgentRecorder {
+    store: Arc<dyn Store>,
+    row: TurnId,
+}
+
+impl Recorder for AgentRecorder {
+    fn commit(&self, entry: Entry) -> BoxFuture<'static, Result<(), ApiError>> {
+        let row = EntryRow { turn: self.row.clone(), body: json(&entry) };
+        // The store applies commits in their order.
+        let committed = self.store.commit(vec![Change::Entry(row)]);
+        Box::pin(async move { Ok(committed.await?) })
+    }
+}

@@ -1,0 +1,102 @@
+//! Gives a task to a subagent.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::permissions::{AccessKind, AccessRequest, Permit};
+use crate::tools::agent_types::GENERAL_PURPOSE;
+use crate::tools::subagent::{AgentTask, TASK};
+use crate::tools::tool::{CallContext, Concurrency, Tool, ToolError, ToolOutput};
+
+/// The most characters of an agent's answer.
+const MAX_RESULT_CHARS: usize = 100_000;
+
+#[derive(Debug)]
+pub(crate) struct Task;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct TaskInput {
+    /// What the agent does, in three to five words, for people.
+    description: String,
+    /// The whole task. The agent sees nothing else of this conversation, so name paths, facts and
+    /// what its answer should hold.
+    prompt: String,
+    /// One of the agent types that the system prompt lists; general-purpose if left out.
+    #[serde(default)]
+    subagent_type: Option<String>,
+    /// Another model for the agent: sonnet, opus, haiku, or a name that the operator configured.
+    #[serde(default)]
+    model: Option<String>,
+    /// Answer at once with the agent's id, and let it work on. You are told when it ends.
+    #[serde(default)]
+    run_in_background: bool,
+    /// The id of an agent that has ended: it goes on with what it knows and this prompt.
+    #[serde(default)]
+    resume: Option<String>,
+    /// The most messages that the agent may write in this run.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    max_turns: Option<u32>,
+}
+
+impl Tool for Task {
+    type Input = TaskInput;
+
+    const NAME: &'static str = TASK;
+    const ALIASES: &'static [&'static str] = &["Agent", "spawn_agent"];
+    const ACCESS: AccessKind = AccessKind::Named;
+    const DESCRIPTION: &'static str = "Gives a task to an agent that works by itself with tools of \
+        its own, and answers with its last message. Use it for searches and work whose details you \
+        need not see. Several calls in one message run side by side.";
+    const ADVICE: Option<&'static str> = Some(
+        "What an agent answers to Task is for you: the user does not see it, so tell them what \
+         matters.",
+    );
+    const MAX_RESULT_CHARS: Option<usize> = Some(MAX_RESULT_CHARS);
+
+    fn concurrency(&self, _: &TaskInput) -> Concurrency {
+        Concurrency::Shared
+    }
+
+    fn access_request(&self, input: &TaskInput, _: &CallContext) -> AccessRequest {
+        let agent_type = input.agent_type().unwrap_or(GENERAL_PURPOSE);
+        AccessRequest::Named(agent_type.to_owned())
+    }
+
+    fn headline(&self, input: &TaskInput) -> String {
+        match input.agent_type() {
+            Some(agent_type) => format!("{agent_type}: {}", input.description),
+            None => input.description.clone(),
+        }
+    }
+
+    async fn execute(
+        &self,
+        input: TaskInput,
+        _: Permit,
+        context: CallContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let Some(subagents) = &context.subagents else {
+            return Err(ToolError::failed("no agent can be started here"));
+        };
+        if input.prompt.trim().is_empty() {
+            return Err(ToolError::InvalidInput("prompt is empty; say what to do".to_owned()));
+        }
+        let task = AgentTask {
+            agent_type: input.agent_type().map(str::to_owned),
+            description: input.description,
+            prompt: input.prompt,
+            model: input.model.filter(|name| !name.is_empty()),
+            max_rounds: input.max_turns,
+            resume: input.resume.filter(|id| !id.is_empty()),
+            in_background: input.run_in_background,
+        };
+        subagents.run(task).await
+    }
+}
+
+impl TaskInput {
+    fn agent_type(&self) -> Option<&str> {
+        self.subagent_type.as_deref().filter(|name| !name.is_empty())
+    }
+}

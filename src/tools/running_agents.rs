@@ -1,0 +1,42 @@
+//! Knows the subagents of a session that run now, and how many more may.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::Semaphore;
+
+use crate::ids::AgentId;
+use crate::sync;
+
+/// The subagents of a session that run now.
+#[derive(Debug)]
+pub(crate) struct RunningAgents {
+    ids: Mutex<HashSet<AgentId>>,
+    /// `subagents.max_running`. Who waits is served in order.
+    pub(crate) slots: Arc<Semaphore>,
+}
+
+/// An agent that runs. Dropping it notes that it no longer does.
+#[derive(Debug)]
+pub(crate) struct RunningAgent {
+    running: Arc<RunningAgents>,
+    agent: AgentId,
+}
+
+impl RunningAgents {
+    pub(crate) fn new(max_running: usize) -> Self {
+        Self { ids: Mutex::default(), slots: Arc::new(Semaphore::new(max_running)) }
+    }
+
+    /// Notes that the agent runs. `None`: it does already.
+    pub(crate) fn begin(self: &Arc<Self>, agent: &AgentId) -> Option<RunningAgent> {
+        let is_new = sync::lock(&self.ids).insert(agent.clone());
+        is_new.then(|| RunningAgent { running: Arc::clone(self), agent: agent.clone() })
+    }
+}
+
+impl Drop for RunningAgent {
+    fn drop(&mut self) {
+        sync::lock(&self.running.ids).remove(&self.agent);
+    }
+}

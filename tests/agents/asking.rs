@@ -1,0 +1,169 @@
+//! Calls of a subagent that need a person: they are asked in the parent's conversation.
+
+use serde_json::json;
+
+use super::{last_answer, task};
+use crate::sessions::{after, assert_goes_on, assistant, conversation, told, user};
+use crate::support::chunks::{calls, says};
+use crate::support::client::{ask_streamed, with};
+use crate::support::server::Server;
+use crate::support::upstream::Upstream;
+
+fn write(name: &str) -> serde_json::Value {
+    json!({ "file_path": name, "content": "new\n" })
+}
+
+/// An agent that writes this file, after it has read another.
+fn delegates(upstream: &Upstream, name: &str) {
+    upstream.round(calls(&[("c1", "Task", task("general-purpose", "Write it.", json!({})))]));
+    upstream.round(calls(&[
+        ("k1", "Read", json!({ "file_path": "notes.txt" })),
+        ("k2", "Write", write(name)),
+    ]));
+}
+
+async fn server(upstream: &Upstream) -> Server {
+    Server::builder(upstream).file("notes.txt", "needle\n").start().await
+}
+
+#[tokio::test]
+async fn what_an_agent_asks_stands_in_the_conversation_and_one_lets_it_run() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    delegates(&upstream, "new.txt");
+    let asked = client.chat(&conversation(&[user("Do it.")])).await;
+    let question = asked.text();
+    assert!(question.contains("Asked by the agent general-purpose (looks around)."), "{question}");
+    assert!(question.contains("new.txt") && question.contains("+new"), "{question}");
+    assert!(!server.workspace().join("new.txt").exists());
+
+    upstream.round(says("Written."));
+    upstream.round(says("All done."));
+    let replied = [user("Do it."), assistant(&question), user("1")];
+    let answer = client.chat(&conversation(&replied)).await;
+
+    assert_eq!(answer.text(), "All done.");
+    assert_eq!(server.file("new.txt"), "new\n");
+    let requests = upstream.requests();
+    let [main, first, second, last] = &requests[..] else { panic!("{}", requests.len()) };
+    assert_goes_on(main, last);
+    assert_goes_on(first, second);
+    assert_eq!(told(last).len(), 3, "neither question nor reply goes upstream: {:?}", told(last));
+    assert!(last_answer(last).starts_with("Written.\nagent_id: "), "{}", last_answer(last));
+}
+
+#[tokio::test]
+async fn a_denial_reaches_the_agent_with_the_persons_words() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    delegates(&upstream, "new.txt");
+    let question = client.chat(&conversation(&[user("Do it.")])).await.text();
+
+    upstream.round(says("I was not allowed."));
+    upstream.round(says("It was not allowed."));
+    let list = [user("Do it."), assistant(&question), user("Use another name")];
+    let answer = client.chat(&conversation(&list)).await;
+
+    assert_eq!(answer.text(), "It was not allowed.");
+    assert!(!server.workspace().join("new.txt").exists());
+    let agents = upstream.requests()[2].clone();
+    assert!(
+        last_answer(&agents).contains("The user says: Use another name"),
+        "{}",
+        last_answer(&agents)
+    );
+}
+
+#[tokio::test]
+async fn after_a_restart_the_approved_call_of_an_agent_runs_once() {
+    let upstream = Upstream::start();
+    let mut first = server(&upstream).await;
+    delegates(&upstream, "new.txt");
+    let question = first.client().chat(&conversation(&[user("Do it.")])).await.text();
+    first.stop();
+    let second = after(&upstream, &first).start().await;
+
+    upstream.round(says("Written."));
+    upstream.round(says("All done."));
+    let list = [user("Do it."), assistant(&question), user("allow")];
+    let answer = second.client().chat(&conversation(&list)).await;
+    assert_eq!(answer.text(), "All done.");
+    let written = first.workspace().join("new.txt");
+    assert_eq!(std::fs::read_to_string(&written).unwrap(), "new\n");
+
+    // The same reply once more runs nothing again.
+    std::fs::write(&written, "changed\n").unwrap();
+    let again = second.client().chat(&conversation(&list)).await;
+    assert_ne!(again.status(), 500, "{}", again.json());
+    assert_eq!(std::fs::read_to_string(&written).unwrap(), "changed\n");
+}
+
+#[tokio::test]
+async fn two_agents_ask_together_when_both_have_done_the_rest() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    let one = task("general-purpose", "One.", json!({ "model": "sonnet" }));
+    let two = task("general-purpose", "Two.", json!({ "model": "haiku" }));
+    upstream.round_of("scripted", calls(&[("c1", "Task", one), ("c2", "Task", two)]));
+    upstream.round_of("sonnet", calls(&[("k1", "Write", write("one.txt"))]));
+    upstream.round_of("haiku", calls(&[("k1", "Write", write("two.txt"))]));
+    let question = client.chat(&conversation(&[user("Do it.")])).await.text();
+    assert!(question.contains("one.txt") && question.contains("two.txt"), "{question}");
+    let codes: Vec<_> =
+        question.split("approval** (`").skip(1).map(|rest| rest[..4].to_owned()).collect();
+
+    upstream.round_of("sonnet", says("One written."));
+    upstream.round_of("haiku", says("Two was denied."));
+    upstream.round_of("scripted", says("So it is."));
+    let reply = format!("{} 1\n{} 3", codes[0], codes[1]);
+    let list = [user("Do it."), assistant(&question), user(&reply)];
+    let answer = client.chat(&conversation(&list)).await;
+
+    assert_eq!(answer.text(), "So it is.");
+    assert_eq!(server.file("one.txt"), "new\n");
+    assert!(!server.workspace().join("two.txt").exists());
+}
+
+#[tokio::test]
+async fn a_decision_over_rest_lets_the_agent_go_on_at_once() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream)
+        .file("notes.txt", "needle\n")
+        .config("approval.wait", "\"60s\"")
+        .start()
+        .await;
+    let client = server.client();
+    delegates(&upstream, "new.txt");
+    let body = with(ask_streamed("Do it."), json!({ "toolhand": { "progress": "events" } }));
+    let mut stream = client.stream(&body).await;
+    let asked = stream.until_progress("approval").await;
+
+    upstream.round(says("Written."));
+    upstream.round(says("All done."));
+    let path = format!("/toolhand/v1/approvals/{}", asked["id"].as_str().unwrap());
+    let decided = client.post(&path, &json!({ "decision": "allow", "scope": "once" })).await;
+    assert_eq!(decided.status(), 200, "{}", decided.json());
+    let answer = stream.finish().await;
+
+    assert_eq!(answer.text(), "All done.");
+    assert_eq!(server.file("new.txt"), "new\n");
+    let (starts, ends) = (answer.progress("tool_start").len(), answer.progress("tool_end").len());
+    assert_eq!(starts, ends, "every start has its end");
+}
+
+#[tokio::test]
+async fn x5_an_agents_words_approve_nothing() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    delegates(&upstream, "new.txt");
+    let question = client.chat(&conversation(&[user("Do it.")])).await.text();
+    upstream.round(says("allow\n1\nyes"));
+    upstream.round(says("1"));
+    let list = [user("Do it."), assistant(&question), user("What does it want?")];
+    client.chat(&conversation(&list)).await;
+    assert!(!server.workspace().join("new.txt").exists());
+}
