@@ -118,8 +118,12 @@ pub(crate) enum Access {
 #[derive(Debug)]
 pub(crate) struct Permit {
     access: Access,
-    /// The contents that a person has seen and approved an edit of.
+    /// The contents that a person has seen and approved: those that an edit replaces, or that
+    /// the call is about.
     approved_contents: Option<ContentState>,
+    /// The place of the choice that a person has made, where the call offered its own.
+    #[expect(dead_code, reason = "no tool offers choices yet")]
+    choice: Option<usize>,
 }
 
 /// What the policy says of an access that it does not refuse.
@@ -686,7 +690,12 @@ fn names_of(target: &Target) -> u64 {
 
 impl Permit {
     fn new(access: Access) -> Self {
-        Self { access, approved_contents: None }
+        Self { access, approved_contents: None, choice: None }
+    }
+
+    /// The permit of a call that offered choices of its own, of which a person has made this.
+    pub(crate) fn by_choice(self, choice: Option<usize>) -> Self {
+        Self { choice, ..self }
     }
 
     /// The permitted file or directory, if the access is to one.

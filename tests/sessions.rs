@@ -28,6 +28,7 @@ pub(crate) mod scenario;
 mod several;
 mod stale;
 mod tasks;
+mod todos;
 mod waiting;
 
 use serde_json::{Value, json};

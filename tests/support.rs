@@ -27,7 +27,7 @@ pub(crate) mod upstream;
 pub(crate) mod wire_rules;
 
 /// The server's tools, in the order in which the model is told of them.
-pub(crate) const OUR_TOOLS: [&str; 13] = [
+pub(crate) const OUR_TOOLS: [&str; 15] = [
     "Read",
     "Write",
     "Edit",
@@ -38,6 +38,8 @@ pub(crate) const OUR_TOOLS: [&str; 13] = [
     "TaskOutput",
     "TaskStop",
     "ListTasks",
+    "Task",
+    "TodoWrite",
     "AskUserQuestion",
     "Skill",
     "SlashCommand",

@@ -16,6 +16,7 @@ use crate::execution::pipeline::ToolResult;
 use crate::ids::TurnId;
 use crate::openai::chunk::{CallKind, FinishReason, RawMembers, WholeAnswer};
 use crate::openai::usage::Usage;
+use crate::tools::todos::Todo;
 
 /// One event of a turn, from the agent to its subscriber.
 #[derive(Clone, Debug)]
@@ -43,6 +44,8 @@ pub(crate) enum TurnEvent {
     ToolEnded(Box<ToolEnd>),
     /// A subagent of a call does something.
     Agent(Box<AgentReport>),
+    /// The agent has written its todo list, which is this now.
+    TodosWritten(Vec<Todo>),
     /// What a hook of the operator's tells the person, or what is wrong with one.
     HookSaid(String),
     /// Upstream is asked for this round. Rounds count from 1.
@@ -373,6 +376,7 @@ impl TurnEvent {
                 size_of::<ToolEnd>() + texts + end.structured.size
             }
             Self::Agent(report) => report.call_id.len() + report.event.size_estimate(),
+            Self::TodosWritten(todos) => todos.iter().map(size_of_todo).sum(),
             Self::ClientCall(call) => {
                 let head = call.head.as_ref().map_or(0, |(id, name)| id.len() + name.len());
                 size_of::<ClientCallDelta>() + head + call.arguments.len()
@@ -395,10 +399,17 @@ impl TurnEvent {
     }
 }
 
+fn size_of_todo(todo: &Todo) -> usize {
+    size_of::<Todo>() + todo.content.len() + todo.active_form.as_ref().map_or(0, String::len)
+}
+
 fn size_of_asked(asked: &Asked) -> usize {
     let about = match &asked.ask.about {
         About::Effect(effect) => {
-            effect.markdown.len() + effect.remedy.len() + effect.why.as_ref().map_or(0, String::len)
+            let choices = effect.choices.iter();
+            let choices = choices.map(|choice| choice.label.len() + choice.description.len());
+            let why = effect.why.as_ref().map_or(0, String::len);
+            effect.markdown.len() + effect.remedy.len() + why + choices.sum::<usize>()
         }
         About::Questions { questions } => serde_json::to_string(questions).map_or(0, |q| q.len()),
     };

@@ -413,7 +413,8 @@ async fn finish_round(
     for (_, text) in &mut answers {
         fitting::fit(text, max_body, &context.session).await;
     }
-    let reminder = reminders::gather(&pipeline.permissions, &context.session, &context.agent).await;
+    let told = (&*context.session, &context.agent);
+    let reminder = reminders::gather(&pipeline.permissions, &pipeline.tools, told).await;
     (FinishedRound { answers, reminder: None }, reminder)
 }
 

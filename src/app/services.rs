@@ -195,18 +195,25 @@ fn open(config: &Config, root: &Path) -> Result<Arc<Workspace>, ServiceError> {
     Ok(Arc::new(Workspace::open(roots)?))
 }
 
-/// Removes disabled tools. An unknown name is an error, because otherwise the tool that
-/// was meant would stay enabled.
+/// Removes disabled tools, and those that are on only where they are named. An unknown name is an
+/// error, because otherwise the tool that was meant would stay enabled.
 fn enabled(all: &Toolset, settings: &tools::ToolSettings) -> Result<Toolset, ServiceError> {
     let kept = match &settings.enable {
         Some(names) => {
             refuse_unknown(all, "tools.enable", names)?;
             all.only(names)
         }
-        None => all.clone(),
+        None => all.without(&unnamed_extras(all, &settings.extra)),
     };
+    refuse_unknown(all, "tools.extra", &settings.extra)?;
     refuse_unknown(all, "tools.disable", &settings.disable)?;
     Ok(kept.without(&settings.disable))
+}
+
+/// The tools that are off by default and that `tools.extra` does not name.
+fn unnamed_extras(all: &Toolset, named: &[String]) -> Vec<&'static str> {
+    let named = all.only(named);
+    builtin::EXTRA.into_iter().filter(|extra| named.get(extra).is_none()).collect()
 }
 
 /// Removes the tools for background tasks where nothing can become one.
@@ -247,6 +254,17 @@ mod tests {
     }
 
     #[test]
+    fn some_tools_are_off_unless_they_are_named() {
+        let all = "disable = [\"Read\", \"Write\", \"Edit\", \"NotebookEdit\", \"Grep\", \"Bash\", \
+                   \"AskUserQuestion\", \"TodoWrite\"]";
+        check(&format!("[tools]\n{all}"), "Glob");
+        check(&format!("[tools]\n{all}\nextra = [\"TaskList\"]"), "Glob TaskList");
+        check("tools.extra = [\"TaskGet\"]\ntools.enable = [\"Glob\"]", "Glob");
+        check("tools.enable = [\"Glob\", \"TaskGet\"]", "Glob TaskGet");
+        check("tools.enable = [\"TaskGet\"]\npermissions.deny = [\"TaskGet\"]", "");
+    }
+
+    #[test]
     fn a_name_that_is_no_tool_is_an_error() {
         check(
             "tools.disable = [\"Grepp\"]",
@@ -255,6 +273,10 @@ mod tests {
         check(
             "tools.enable = [\"Glbo\"]",
             "tools.enable: no tool is named Glbo; did you mean Glob?",
+        );
+        check(
+            "tools.extra = [\"TaskLst\"]",
+            "tools.extra: no tool is named TaskLst; did you mean TaskList?",
         );
     }
 }

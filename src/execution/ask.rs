@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::permissions::EffectDigest;
 use crate::permissions::{NoAnswer, Risk, RuleGrant, unanswered};
+pub(crate) use crate::tools::own_choice::OwnChoice;
 pub(crate) use crate::tools::question::Question;
 use crate::tools::tool::ToolError;
 
@@ -48,6 +49,9 @@ pub(crate) struct ShownEffect {
     /// What the scope `rule` would keep. `None` if no rule would allow this.
     #[serde(default)]
     pub(crate) rule_grant: Option<Box<RuleGrant>>,
+    /// What the person can choose, if the call offers choices of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) choices: Vec<OwnChoice>,
 }
 
 /// What speaks against a call, for a person.
@@ -78,6 +82,13 @@ pub(crate) enum Decision {
         /// for the effect that it makes.
         updated_input: Option<serde_json::Value>,
     },
+    /// Allows a call that offers choices of its own.
+    Choose {
+        /// Of the effect that was shown, as for `Allow`.
+        digest: EffectDigest,
+        /// The place of the choice.
+        place: usize,
+    },
     Deny {
         /// Stands in the call's answer.
         feedback: Option<String>,
@@ -98,6 +109,14 @@ pub(crate) enum GrantScope {
 }
 
 impl Ask {
+    /// The choices that the call offers in the place of the usual ones.
+    pub(crate) fn own_choices(&self) -> &[OwnChoice] {
+        match &self.about {
+            About::Effect(shown) => &shown.choices,
+            About::Questions { .. } => &[],
+        }
+    }
+
     /// The error for the model where nobody can be asked.
     pub(crate) fn unanswered(&self) -> ToolError {
         match &self.about {

@@ -22,6 +22,7 @@ use crate::hooks::{HookOutcome, Hooks};
 use crate::permissions::Permissions;
 use crate::sync;
 use crate::tools::answer::AnswerText;
+use crate::tools::todos::Todo;
 use crate::tools::tool::{
     AnyTool, CallContext, Concurrency, ParsedCall, Picture, StartRule, ToolError, ToolOutput,
 };
@@ -107,6 +108,8 @@ pub(crate) struct ToolResult {
     pub(crate) is_error: bool,
     /// The machine-readable part, for clients that ask for progress events.
     pub(crate) structured: Value,
+    /// The new todo list, if the call has written it.
+    pub(crate) todos: Option<Vec<Todo>>,
     /// A hook ends the turn when the answers of the round are in, with this as its last text.
     pub(crate) ends_turn: Option<String>,
     /// What hooks tell the person.
@@ -243,11 +246,11 @@ impl ToolResult {
 impl From<Result<ToolOutput, ToolError>> for ToolResult {
     fn from(outcome: Result<ToolOutput, ToolError>) -> Self {
         match outcome {
-            Ok(ToolOutput { text, pictures, mut structured, hooks_only, is_error }) => {
+            Ok(ToolOutput { text, pictures, todos, mut structured, hooks_only, is_error }) => {
                 if let Some(members) = structured.as_object_mut() {
                     members.retain(|name, _| !hooks_only.contains(&name.as_str()));
                 }
-                Self { text, pictures, is_error, structured, ..Self::default() }
+                Self { text, pictures, is_error, structured, todos, ..Self::default() }
             }
             Err(error) => Self::error(&error),
         }

@@ -1,5 +1,5 @@
 //! Gathers what the model is told before the next request: files that other programs have
-//! changed, and background tasks that have ended.
+//! changed, background tasks that have ended, and a todo list that was forgotten.
 
 use std::io;
 use std::sync::Arc;
@@ -14,9 +14,13 @@ use crate::permissions::{AccessKind, AccessRequest, Grants, Judgement, Permissio
 use crate::tools::agent_context::AgentContext;
 use crate::tools::session_context::SessionContext;
 use crate::tools::tasks::KnownTask;
+use crate::tools::toolset::Toolset;
 
 /// The tool whose rules decide whether the model may see what a file holds.
 const READ: &str = "Read";
+
+/// The tool that writes the todo list.
+const TODO_WRITE: &str = "TodoWrite";
 
 /// The look at changed files holds up a request no longer, and a file that cannot be read in this
 /// time is passed over. What is left is looked at before the next request.
@@ -34,6 +38,7 @@ pub(crate) struct Reminder {
 pub(crate) struct Learned {
     files: Vec<Observation>,
     ended: Vec<Arc<KnownTask>>,
+    is_reminded_of_todos: bool,
 }
 
 impl Reminder {
@@ -52,15 +57,20 @@ impl Learned {
     fn by(self, agent: &AgentContext) {
         agent.read_state.observed(self.files);
         self.ended.iter().for_each(|task| task.mark_end_told());
+        if self.is_reminded_of_todos {
+            agent.todos.mark_reminded();
+        }
     }
 }
 
-/// The reminder for the model; `None` if there is nothing to tell.
+/// The reminder for the model, which may use these tools; `None` if there is nothing to tell.
+/// Called once a round.
 pub(crate) async fn gather(
     permissions: &Permissions,
-    session: &SessionContext,
-    agent: &Arc<AgentContext>,
+    tools: &Toolset,
+    (session, agent): (&SessionContext, &Arc<AgentContext>),
 ) -> Option<Reminder> {
+    agent.todos.count_round();
     let mut learned = Learned::default();
     let mut texts = Vec::new();
     if !agent.read_state.is_empty()
@@ -74,9 +84,15 @@ pub(crate) async fn gather(
         let (notices, ended) = agent.known_tasks.untold_ends(tasks).into_iter().unzip();
         let notices: Vec<String> = notices;
         if !notices.is_empty() {
-            texts.push(format!("<reminder>\n{}\n</reminder>", notices.join("\n")));
+            texts.push(delimited(&notices.join("\n")));
         }
         learned.ended = ended;
+    }
+    if tools.get(TODO_WRITE).is_some()
+        && let Some(text) = agent.todos.reminder()
+    {
+        texts.push(delimited(&text));
+        learned.is_reminded_of_todos = true;
     }
     if texts.is_empty() {
         // Nothing stands in the transcript, so this holds at once.
@@ -84,6 +100,10 @@ pub(crate) async fn gather(
         return None;
     }
     Some(Reminder { text: texts.join("\n\n"), learned })
+}
+
+fn delimited(text: &str) -> String {
+    format!("<reminder>\n{text}\n</reminder>")
 }
 
 async fn changed_files(

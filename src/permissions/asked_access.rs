@@ -126,7 +126,7 @@ impl AskedAccess {
         if self.effect(arguments, contents.as_ref()) != *approved {
             return Err(Box::new(self));
         }
-        Ok(Permit { access: self.access, approved_contents: contents })
+        Ok(Permit { approved_contents: contents, ..Permit::new(self.access) })
     }
 
     /// The permit, if a person allowed the effect for the session.

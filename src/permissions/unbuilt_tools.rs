@@ -18,13 +18,8 @@ enum Takes {
 use Takes::{Domain, Name, Nothing, Path};
 
 /// Name, aliases, and what its rules take.
-const TOOLS: [(&str, &[&str], Takes); 36] = [
+const TOOLS: [(&str, &[&str], Takes); 31] = [
     ("Task", &["Agent", "spawn_agent"], Name),
-    ("TodoWrite", &[], Nothing),
-    ("TaskCreate", &[], Nothing),
-    ("TaskGet", &[], Nothing),
-    ("TaskUpdate", &[], Nothing),
-    ("TaskList", &[], Nothing),
     ("AskUserQuestion", &[], Nothing),
     ("EnterPlanMode", &[], Nothing),
     ("ExitPlanMode", &[], Nothing),
@@ -207,6 +202,6 @@ mod tests {
         }
         assert!(check("Task", Some(" "), "allow").is_err());
         assert!(check("NotebookRead", Some("../x"), "deny").is_err());
-        assert_eq!(check("TodoWrite", Some("x"), "deny"), Err("takes none".to_owned()));
+        assert_eq!(check("TodoRead", Some("x"), "deny"), Err("takes none".to_owned()));
     }
 }

@@ -109,7 +109,8 @@ impl Sessions {
         let permissions = permissions.with_readable(Arc::clone(&context.readable));
         retain_shown(&agent.read_state, &assembled.pieces);
         if preface::has_words(&assembled)
-            && let Some(reminder) = reminders::gather(&permissions, &context, &agent).await
+            && let Some(reminder) =
+                reminders::gather(&permissions, &request.tools, (&context, &agent)).await
             && preface::put_in_front(&mut assembled, reminder.text())
         {
             reminder.told(&agent);
@@ -384,10 +385,16 @@ impl Sessions {
             [] => ReadableRoots::default(),
             _ => RESOLVING.run(move || ReadableRoots::load(readable)).await?,
         });
-        let context = Arc::new(context.with_tasks(tasks).with_readable(readable));
+        let context = context.with_tasks(tasks).with_readable(readable);
         let marks = Arc::clone(&self.watcher) as Arc<dyn Marks>;
+        let Some(state) = state else {
+            let agent = AgentContext::main(&context).watched_by(marks);
+            return Ok((Arc::new(context), Arc::new(agent)));
+        };
+        let planned_tasks = state.planned_tasks.unwrap_or_default();
+        let context = Arc::new(context.with_planned_tasks(planned_tasks));
         let agent = AgentContext::main(&context).watched_by(marks);
-        let Some(state) = state else { return Ok((context, Arc::new(agent))) };
+        let agent = agent.with_todos(state.todos.unwrap_or_default());
         // The directory may be gone, which only the disk tells.
         let restored = Arc::clone(&context);
         let restore = move || {

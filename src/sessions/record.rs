@@ -13,7 +13,9 @@ use crate::execution::ask::EffectDigest;
 use crate::ids::TurnId;
 use crate::json;
 use crate::store::rows::{EntryRow, TurnRow};
+use crate::tools::planned_tasks::SavedPlannedTasks;
 use crate::tools::tasks::SavedTasks;
+use crate::tools::todos::SavedTodos;
 use crate::workspace::BoundDirectory;
 
 /// What a whole session shares.
@@ -81,6 +83,12 @@ pub(crate) struct SessionState {
     /// The directories of the skills that were used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) readable: Vec<BoundDirectory>,
+    /// Its todo list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) todos: Option<SavedTodos>,
+    /// What it has planned with `TaskCreate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) planned_tasks: Option<SavedPlannedTasks>,
 }
 
 /// The record of one turn.

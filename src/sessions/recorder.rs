@@ -92,7 +92,10 @@ impl CurrentState {
         let known_tasks = self.agent.saved_tasks(&self.context);
         let has_files = !self.agent.read_state.is_empty();
         let readable = self.context.readable.save();
-        let has_none = !has_files && known_tasks.is_none() && readable.is_empty();
+        let todos = self.agent.todos.save();
+        let planned_tasks = self.context.planned_tasks.save();
+        let has_plans = todos.is_some() || planned_tasks.is_some();
+        let has_none = !has_files && known_tasks.is_none() && readable.is_empty() && !has_plans;
         if self.before.is_none() && is_root && has_none {
             return None;
         }
@@ -101,6 +104,8 @@ impl CurrentState {
             read_state: self.agent.read_state.save(),
             known_tasks: known_tasks.unwrap_or_default(),
             readable,
+            todos,
+            planned_tasks,
         };
         (self.before.as_ref() != Some(&now)).then_some(now)
     }

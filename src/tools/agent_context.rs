@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::session_context::SessionContext;
 use super::tasks::{KnownTasks, SavedTasks};
+use super::todos::{SavedTodos, TodoList};
 use crate::files::ReadState;
 use crate::files::watcher::Marks;
 use crate::ids::AgentId;
@@ -22,6 +23,8 @@ pub(crate) struct AgentContext {
     pub(crate) read_state: ReadState,
     /// What the model knows of the session's background tasks.
     pub(crate) known_tasks: KnownTasks,
+    /// What it has planned to do.
+    pub(crate) todos: TodoList,
 }
 
 /// Which subagent it is.
@@ -45,6 +48,7 @@ impl AgentContext {
             working_dir: Mutex::new(session.workspace.root().to_owned()),
             read_state,
             known_tasks: KnownTasks::default(),
+            todos: TodoList::default(),
         }
     }
 
@@ -76,11 +80,17 @@ impl AgentContext {
             working_dir: Mutex::new(self.working_dir()),
             read_state: self.read_state.copied(),
             known_tasks: KnownTasks::default(),
+            todos: TodoList::default(),
         }
     }
 
     pub(crate) fn is_main(&self) -> bool {
         self.subagent.is_none()
+    }
+
+    /// With the todo list that an earlier turn left.
+    pub(crate) fn with_todos(self, saved: SavedTodos) -> Self {
+        Self { todos: TodoList::load(saved), ..self }
     }
 
     /// Finds changes of the files that the agent knows by these marks.

@@ -13,8 +13,13 @@ pub(crate) mod read;
 pub(crate) mod skill;
 pub(crate) mod slash_command;
 pub(crate) mod task;
+pub(crate) mod task_create;
+pub(crate) mod task_get;
+pub(crate) mod task_list;
 pub(crate) mod task_output;
 pub(crate) mod task_stop;
+pub(crate) mod task_update;
+pub(crate) mod todo_write;
 #[cfg(feature = "bench-tool")]
 pub(crate) mod wait;
 pub(crate) mod write;
@@ -34,6 +39,14 @@ const READ_FIRST: &str = "Read a file before you change it.";
 /// The tools that are of use only where commands go to the background.
 pub(crate) const OF_TASKS: [&str; 3] =
     [task_output::TaskOutput::NAME, task_stop::TaskStop::NAME, list_tasks::ListTasks::NAME];
+
+/// The tools that are off unless `tools.extra` names them.
+pub(crate) const EXTRA: [&str; 4] = [
+    task_create::TaskCreate::NAME,
+    task_get::TaskGet::NAME,
+    task_update::TaskUpdate::NAME,
+    task_list::TaskList::NAME,
+];
 
 /// The services that the tools need from the rest of the program.
 #[derive(Debug)]
@@ -73,6 +86,11 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(task_stop::TaskStop),
         erase(list_tasks::ListTasks),
         erase(task::Task),
+        erase(todo_write::TodoWrite),
+        erase(task_create::TaskCreate),
+        erase(task_get::TaskGet),
+        erase(task_update::TaskUpdate),
+        erase(task_list::TaskList),
         erase(ask_user_question::AskUserQuestion),
         erase(skill::Skill::new(Arc::clone(&services.definitions))),
         erase(slash_command::SlashCommand::new(Arc::clone(&services.definitions))),

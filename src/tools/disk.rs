@@ -29,7 +29,7 @@ pub(super) async fn preview_of_file(
         return Preview::failed(ToolError::failed("no file was judged"), None);
     };
     match FILES.run(move || work(&target)).await.map_err(ToolError::failed) {
-        Ok(Ok((contents, Ok(shown)))) => Preview { shown, contents: Some(contents), fault: None },
+        Ok(Ok((contents, Ok(shown)))) => Preview { contents: Some(contents), ..Preview::of(shown) },
         Ok(Ok((contents, Err(error)))) => Preview::failed(error.into(), Some(contents)),
         Ok(Err(error)) | Err(error) => Preview::failed(error, None),
     }

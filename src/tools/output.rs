@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::answer::AnswerText;
 use super::schema::InvalidInput;
+use super::todos::Todo;
 use crate::permissions::Refusal;
 use crate::progress_lines::UNKNOWN_TOOL;
 
@@ -17,6 +18,8 @@ pub(crate) struct ToolOutput {
     pub(crate) text: AnswerText,
     /// What the model is shown besides the text.
     pub(crate) pictures: Vec<Picture>,
+    /// The new todo list, if the call has written it.
+    pub(crate) todos: Option<Vec<Todo>>,
     /// The same answer for programs: hooks and progress events. `Null` if there is only text.
     pub(crate) structured: Value,
     /// Members of `structured` for hooks alone, such as the old contents of a file, which may

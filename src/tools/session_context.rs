@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::planned_tasks::{PlannedTasks, SavedPlannedTasks};
 use super::tasks::SessionTasks;
 use crate::permissions::Grants;
 use crate::session_files::SessionFiles;
@@ -25,6 +26,8 @@ pub(crate) struct SessionContext {
     pub(crate) tasks: Option<Arc<SessionTasks>>,
     /// The directories of the skills that were used.
     pub(crate) readable: Arc<ReadableRoots>,
+    /// What the model has planned with `TaskCreate`.
+    pub(crate) planned_tasks: PlannedTasks,
 }
 
 impl SessionContext {
@@ -37,6 +40,7 @@ impl SessionContext {
             files: None,
             tasks: None,
             readable: Arc::default(),
+            planned_tasks: PlannedTasks::default(),
         }
     }
 
@@ -62,6 +66,11 @@ impl SessionContext {
 
     pub(crate) fn with_readable(self, readable: Arc<ReadableRoots>) -> Self {
         Self { readable, ..self }
+    }
+
+    /// With the plan that an earlier turn left.
+    pub(crate) fn with_planned_tasks(self, saved: SavedPlannedTasks) -> Self {
+        Self { planned_tasks: PlannedTasks::load(saved), ..self }
     }
 
     pub(crate) fn at_home(self, home: PathBuf) -> Self {

@@ -20,6 +20,8 @@ pub(crate) struct ToolSettings {
     pub(crate) enable: Option<Vec<String>>,
     /// The server's own tools that are off.
     pub(crate) disable: Vec<String>,
+    /// Tools that are off by default and on here, beside the others.
+    pub(crate) extra: Vec<String>,
     /// Which of the client's tools reach the model.
     pub(crate) client_tools: ClientTools,
     /// What to do when a client declares a tool with the name of one of ours.
@@ -64,6 +66,7 @@ impl Default for ToolSettings {
         Self {
             enable: None,
             disable: Vec::new(),
+            extra: Vec::new(),
             client_tools: ClientTools::default(),
             name_conflict: NameConflict::default(),
             max_result_chars: None,

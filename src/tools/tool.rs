@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent_context::AgentContext;
 pub(crate) use super::output::{Picture, PictureFormat, ToolError, ToolOutput};
+use super::own_choice::OwnChoice;
 use super::question::Question;
 use super::schema::{self, InputSchema, PropertyAliases};
 use super::session_context::SessionContext;
@@ -139,6 +140,9 @@ pub(crate) struct Preview {
     pub(crate) contents: Option<ContentState>,
     /// Why the call would fail if it ran now. Then nobody is asked about it.
     pub(crate) fault: Option<ToolError>,
+    /// What the person can choose. Empty: to allow the call once, or for the session, or to deny
+    /// it. The permit holds what was chosen.
+    pub(crate) choices: Vec<OwnChoice>,
 }
 
 impl CallContext {
@@ -172,11 +176,11 @@ impl CallContext {
 
 impl Preview {
     pub(crate) fn of(shown: String) -> Self {
-        Self { shown, contents: None, fault: None }
+        Self { shown, contents: None, fault: None, choices: Vec::new() }
     }
 
     pub(crate) fn failed(fault: ToolError, contents: Option<ContentState>) -> Self {
-        Self { shown: String::new(), contents, fault: Some(fault) }
+        Self { shown: String::new(), contents, fault: Some(fault), choices: Vec::new() }
     }
 }
 

@@ -1,8 +1,11 @@
-//! Defines the choices that a person has about an effect, and turns one into a decision.
+//! Defines the choices that a person has about an effect, and turns one into a decision. A call
+//! that offers choices of its own is read and decided here as well.
 
 use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
-use crate::execution::ask::{About, Ask, Decision, GrantScope};
+use crate::execution::ask::{About, Ask, Decision, GrantScope, OwnChoice};
+use crate::tools::own_choice::chosen;
+use crate::tools::question::QuestionOption;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
@@ -66,17 +69,80 @@ impl Choice {
     }
 }
 
-/// The words that decide it, in the order of a conversation's numbers. There are none for
-/// questions, whose options stand with them.
-pub(crate) fn choices(ask: &Ask) -> Vec<&'static str> {
+/// What the text decides about the ask, if the whole of it is a choice. It may have the ask's
+/// code with it.
+pub(crate) fn read_choice(asked: &Asked, text: &str, now_ms: i64) -> Option<Decided> {
+    let own = asked.ask.own_choices();
+    if own.is_empty() {
+        return Some(Choice::read(text)?.decide(asked, now_ms));
+    }
+    let place = chosen(own, text).or_else(|| {
+        let (_, rest) = behind_code(&[&asked.code], text)?;
+        chosen(own, rest)
+    });
+    Some(decide_own(asked, place?, now_ms))
+}
+
+/// The decision for a choice of the call's own. Too late is no consent.
+pub(super) fn decide_own(asked: &Asked, place: usize, now_ms: i64) -> Decided {
+    let decision = match &asked.ask.about {
+        About::Effect(shown) if allows(&shown.choices, place) => {
+            if is_expired(asked, now_ms) {
+                Decision::Expired
+            } else {
+                Decision::Choose { digest: shown.digest, place }
+            }
+        }
+        _ => Decision::Deny { feedback: None },
+    };
+    decided(asked, decision)
+}
+
+pub(super) fn allows(choices: &[OwnChoice], place: usize) -> bool {
+    choices.get(place).is_some_and(|choice| choice.allows)
+}
+
+/// Splits `CODE rest`, or `rest CODE`: the place of the code, and the rest.
+pub(super) fn behind_code<'a>(
+    codes: &[impl AsRef<str>],
+    line: &'a str,
+) -> Option<(usize, &'a str)> {
+    let place_of = |code: &str| {
+        let code = code.strip_suffix(':').unwrap_or(code);
+        codes.iter().position(|known| known.as_ref().eq_ignore_ascii_case(code))
+    };
+    let line = line.trim();
+    let (first, behind) = line.split_once(char::is_whitespace)?;
+    if let Some(place) = place_of(first) {
+        return Some((place, behind));
+    }
+    let (before, last) = line.rsplit_once(char::is_whitespace)?;
+    Some((place_of(last)?, before))
+}
+
+/// The words that decide it, in the order of a conversation's numbers; for choices of the call's
+/// own their labels. There are none for questions, whose options stand with them.
+pub(crate) fn choices(ask: &Ask) -> Vec<&str> {
     match &ask.about {
         About::Questions { .. } => Vec::new(),
+        About::Effect(shown) if !shown.choices.is_empty() => {
+            shown.choices.iter().map(|choice| choice.label.as_str()).collect()
+        }
         About::Effect(shown) => {
             let counts =
                 |choice: &Choice| *choice != Choice::AllowForSession || shown.grant.is_some();
             Choice::ALL.into_iter().filter(counts).map(Choice::word).collect()
         }
     }
+}
+
+/// The choices that the call offers itself, for programs, in the order of their numbers.
+pub(crate) fn options(ask: &Ask) -> Vec<QuestionOption> {
+    let option = |choice: &OwnChoice| QuestionOption {
+        label: choice.label.clone(),
+        description: choice.description.clone(),
+    };
+    ask.own_choices().iter().map(option).collect()
 }
 
 pub(super) fn decided(asked: &Asked, decision: Decision) -> Decided {

@@ -3,6 +3,7 @@
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
+use super::choice::allows;
 use crate::agent::record::Asked;
 use crate::errors::{ApiError, ErrorCode};
 use crate::execution::ask::{About, Decision, GrantScope, Question, ShownEffect};
@@ -11,8 +12,8 @@ use crate::tools::question::NO_ANSWER;
 /// The most characters of feedback, and of one answer.
 const MAX_TEXT: usize = 10_000;
 
-/// Reads `{decision, scope, feedback, updated_input}`, or for questions `{answers}`, or
-/// `{decision: "deny", feedback}` for either.
+/// Reads `{decision, scope, feedback, updated_input}`, or where the call offers choices of its own
+/// `{choice, feedback}`, or for questions `{answers}`, or `{decision: "deny", feedback}` for each.
 ///
 /// Questions that an earlier dialog has answered keep those answers, unless there are others.
 pub(crate) fn read_decision(asked: &Asked, body: &Value) -> Result<Decision, ApiError> {
@@ -20,6 +21,7 @@ pub(crate) fn read_decision(asked: &Asked, body: &Value) -> Result<Decision, Api
         return Err(ApiError::new(ErrorCode::InvalidValue, "The body must be a JSON object."));
     };
     match &asked.ask.about {
+        About::Effect(shown) if !shown.choices.is_empty() => of_choice(shown, body),
         About::Effect(shown) => of_effect(shown, body),
         About::Questions { questions } => of_questions(questions, &asked.answered, body),
     }
@@ -47,6 +49,31 @@ fn of_effect(shown: &ShownEffect, body: &Map<String, Value>) -> Result<Decision,
             Err(invalid("updated_input", "goes with the decision \"allow\" alone"))
         }
         _ => Ok(Decision::Deny { feedback }),
+    }
+}
+
+/// What is chosen, by its number.
+fn of_choice(shown: &ShownEffect, body: &Map<String, Value>) -> Result<Decision, ApiError> {
+    only(body, &["choice", "decision", "feedback"])?;
+    let feedback = text(body.get("feedback"), "feedback")?;
+    if body.contains_key("decision") {
+        if body.contains_key("choice") {
+            return Err(invalid("choice", "and a decision exclude each other"));
+        }
+        return match decision(body)? {
+            "deny" => Ok(Decision::Deny { feedback }),
+            _ => Err(invalid("decision", "must be \"deny\" here, or give `choice`")),
+        };
+    }
+    let number = body.get("choice").ok_or_else(|| missing("choice"))?;
+    let most = shown.choices.len();
+    let place = number.as_u64().and_then(|number| usize::try_from(number).ok()?.checked_sub(1));
+    match place.filter(|place| *place < most) {
+        Some(place) if allows(&shown.choices, place) => {
+            Ok(Decision::Choose { digest: shown.digest, place })
+        }
+        Some(_) => Ok(Decision::Deny { feedback }),
+        None => Err(invalid("choice", &format!("must be a number from 1 to {most}"))),
     }
 }
 
@@ -145,7 +172,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::agent::asking::reply::test_support::{effect_ask, question_ask};
+    use crate::agent::asking::reply::test_support::{effect_ask, own_ask, question_ask};
 
     /// The decision in short, or the error's code and parameter.
     fn read(ask: &Asked, body: &Value) -> String {
@@ -160,6 +187,10 @@ mod tests {
                 answers.values().map(String::as_str).collect::<Vec<_>>().join(" | ")
             }
             Ok(Decision::Expired) => "expired".to_owned(),
+            Ok(Decision::Choose { digest, place }) => {
+                assert_eq!(digest, [0; 32]);
+                format!("choice {}", place + 1)
+            }
             Err(error) => format!("{:?} {}", error.code, error.param.unwrap_or_default()),
         }
     }
@@ -210,6 +241,30 @@ mod tests {
         assert_eq!(read(&ask, &rule), "Rule");
         let changed = json!({ "decision": "allow", "scope": "rule", "updated_input": {} });
         assert_eq!(read(&ask, &changed), "InvalidValue scope");
+    }
+
+    #[test]
+    fn reads_choices_of_a_calls_own_by_their_numbers() {
+        let ask = own_ask("KXRT");
+        for (body, expected) in [
+            (json!({ "choice": 1 }), "choice 1"),
+            (json!({ "choice": 2, "feedback": "fine" }), "choice 2"),
+            (json!({ "choice": 3, "feedback": "not yet" }), "deny not yet"),
+            (json!({ "decision": "deny", "feedback": "no" }), "deny no"),
+            (json!({ "choice": 0 }), "InvalidValue choice"),
+            (json!({ "choice": 4 }), "InvalidValue choice"),
+            (json!({ "choice": -1 }), "InvalidValue choice"),
+            (json!({ "choice": "1" }), "InvalidValue choice"),
+            (json!({ "choice": 1.5 }), "InvalidValue choice"),
+            (json!({ "choice": null }), "InvalidValue choice"),
+            (json!({ "decision": "allow" }), "InvalidValue decision"),
+            (json!({ "decision": "deny", "choice": 1 }), "InvalidValue choice"),
+            (json!({ "choice": 1, "scope": "session" }), "InvalidValue scope"),
+            (json!({}), "MissingField choice"),
+        ] {
+            assert_eq!(read(&ask, &body), expected, "{body}");
+        }
+        assert_eq!(read(&effect_ask(0, "KXRT"), &json!({ "choice": 1 })), "InvalidValue choice");
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::choice::{Choice, choices, decided, deny_all, is_expired};
+use super::choice::{Choice, choices, decide_own, decided, deny_all, is_expired, read_choice};
 use super::message::effect;
 use super::reply::{Reply, answer};
 use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
-use crate::execution::ask::{About, Decision, Question};
+use crate::execution::ask::{About, Decision, OwnChoice, Question};
 use crate::text;
 use crate::tools::question::{NO_ANSWER, QuestionOption};
 
@@ -41,6 +41,11 @@ pub(crate) fn dialogs(asked: &[Asked]) -> Option<Vec<Dialog>> {
     let mut approvals = Vec::new();
     for (place, asked) in asked.iter().enumerate() {
         match &asked.ask.about {
+            About::Effect(shown) if !shown.choices.is_empty() => {
+                let questions = [own_choices(asked, &shown.choices)?];
+                let arguments = json!({ "questions": questions });
+                dialogs.push(Dialog { arguments, asks: vec![place] });
+            }
             About::Effect(_) => approvals.push((place, approval(asked))),
             About::Questions { .. } => dialogs.extend(of_questions(place, asked)?),
         }
@@ -55,30 +60,45 @@ pub(crate) fn dialogs(asked: &[Asked]) -> Option<Vec<Dialog>> {
 
 /// The first option is badged as recommended, so it denies.
 fn approval(asked: &Asked) -> Value {
-    let headline = text::first_chars(&asked.ask.headline, MAX_HEADLINE_CHARS);
-    let headline = text::printable(headline.as_bytes());
-    let Asked { code, ask, .. } = asked;
-    let option =
-        |(choice, description)| json!({ "label": label(choice), "description": description });
     let options = [
         (Choice::Deny, "The call is not made."),
         (Choice::AllowOnce, "Exactly what the message above shows."),
         (Choice::AllowForSession, "This command, or edits of this file, from now on."),
     ];
+    question_of(asked, &options.map(|(choice, means)| option(choice.label(), means)))
+}
+
+/// The choices that a call offers itself, those first that decline it. `None` if they do not fit.
+fn own_choices(asked: &Asked, choices: &[OwnChoice]) -> Option<Value> {
+    let (allowing, declining): (Vec<_>, Vec<_>) = choices.iter().partition(|choice| choice.allows);
+    let ordered = declining.into_iter().chain(allowing);
+    let options: Vec<_> =
+        ordered.map(|choice| option(&choice.label, &choice.description)).collect();
+    OPTIONS.contains(&options.len()).then(|| question_of(asked, &options))
+}
+
+fn option(label: &str, description: &str) -> Value {
+    json!({ "label": capitalised(label), "description": description })
+}
+
+fn question_of(asked: &Asked, options: &[Value]) -> Value {
+    let headline = text::first_chars(&asked.ask.headline, MAX_HEADLINE_CHARS);
+    let headline = text::printable(headline.as_bytes());
+    let Asked { code, ask, .. } = asked;
     json!({
         "id": code,
         "header": text::first_chars(&ask.tool, 12),
         "question": text::first_chars(
             &format!("{} ({code}): {headline}", ask.tool), MAX_QUESTION_CHARS),
-        "options": options.map(option),
+        "options": options,
         "allow_other": true,
     })
 }
 
-fn label(choice: Choice) -> String {
-    let label = choice.label();
-    let (first, rest) = label.split_at(1);
-    format!("{}{rest}", first.to_ascii_uppercase())
+fn capitalised(label: &str) -> String {
+    let mut letters = label.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    format!("{}{}", first.unwrap_or_default(), letters.as_str())
 }
 
 /// The dialogs for the questions of one ask that have no answer yet.
@@ -154,10 +174,14 @@ fn chosen(asked: &Asked, label_of_answer: Option<&str>, now_ms: i64) -> Decided 
     let Some(words) = label_of_answer else {
         return decided(asked, Decision::Deny { feedback: None });
     };
-    let is_chosen = |choice: &Choice| words.trim().eq_ignore_ascii_case(choice.label());
-    match Choice::ALL.into_iter().find(is_chosen) {
-        Some(choice) => choice.decide(asked, now_ms),
-        None => deny_all([asked], words).remove(0),
+    let is_chosen = |label: &str| words.trim().eq_ignore_ascii_case(label);
+    let own = asked.ask.own_choices();
+    if let Some(place) = own.iter().position(|choice| is_chosen(&choice.label)) {
+        return decide_own(asked, place, now_ms);
+    }
+    match Choice::ALL.into_iter().find(|choice| is_chosen(choice.label())) {
+        Some(choice) if own.is_empty() => choice.decide(asked, now_ms),
+        _ => deny_all([asked], words).remove(0),
     }
 }
 
@@ -181,8 +205,8 @@ pub(crate) fn toolhand_approval(asked: &Asked) -> Option<Value> {
 pub(crate) fn read_toolhand_approval(asked: &Asked, content: &str, now_ms: i64) -> Decided {
     let unquoted = serde_json::from_str::<String>(content);
     let words = unquoted.as_deref().unwrap_or(content);
-    match Choice::read(words) {
-        Some(choice) => choice.decide(asked, now_ms),
+    match read_choice(asked, words, now_ms) {
+        Some(decided) => decided,
         None if words.trim_start().starts_with("Error") => deny_all([asked], "").remove(0),
         None => deny_all([asked], words).remove(0),
     }
@@ -194,13 +218,38 @@ mod tests {
 
     use super::*;
     use crate::agent::asking::reply::test_support::{
-        NOW, ask_of, effect_ask, question, question_ask, shown,
+        NOW, ask_of, effect_ask, own_ask, question, question_ask, shown,
     };
 
     #[test]
     fn in_an_approval_deny_comes_first() {
         let dialogs = dialogs(&[effect_ask(0, "KXRT")]).unwrap();
         assert_snapshot!(dialogs[0].arguments, @r#"{"questions":[{"id":"KXRT","header":"Bash","question":"Bash (KXRT): make 0","options":[{"label":"Deny","description":"The call is not made."},{"label":"Allow once","description":"Exactly what the message above shows."},{"label":"Allow for this session","description":"This command, or edits of this file, from now on."}],"allow_other":true}]}"#);
+    }
+
+    #[test]
+    fn choices_of_a_calls_own_come_in_a_dialog_if_they_fit() {
+        let asked = own_ask("KXRT");
+        let dialogs_of = |asked: &Asked| dialogs(std::slice::from_ref(asked));
+        let arguments = dialogs_of(&asked).unwrap().remove(0).arguments;
+        assert_snapshot!(arguments["questions"][0]["options"], @r#"[{"label":"Stay","description":"nothing changes"},{"label":"Go on","description":"edits are asked about"},{"label":"Go on faster","description":"edits are made"}]"#);
+        let read = |content: &str| shown(&read_dialog_answer(&[&asked], content, NOW).decided);
+        for (label, expected) in [
+            ("Go on", "0=choice 1"),
+            ("go on faster", "0=choice 2"),
+            ("Stay", "0=no"),
+            ("Allow once", "0=no:Allow once"),
+            ("1", "0=no:1"),
+            ("not yet", "0=no:not yet"),
+        ] {
+            let content = json!({ "answers": { "KXRT": { "label": label } } }).to_string();
+            assert_eq!(read(&content), expected, "{label}");
+        }
+        assert_eq!(read("Error: tool call rejected by user."), "0=no");
+        let mut four = asked.clone();
+        let About::Effect(shown) = &mut four.ask.about else { unreachable!() };
+        shown.choices.push(shown.choices[0].clone());
+        assert_eq!(dialogs_of(&four), None);
     }
 
     #[test]
@@ -323,6 +372,14 @@ mod tests {
         let arguments = toolhand_approval(&asked).unwrap();
         assert_eq!(arguments["approval_id"], asked.id.as_str());
         assert_eq!(arguments["choices"], json!(["allow", "always", "deny"]));
+        let own = own_ask("KXRT");
+        let labels = json!(["go on", "go on faster", "stay"]);
+        assert_eq!(toolhand_approval(&own).unwrap()["choices"], labels);
+        for (content, expected) in
+            [("\"go on faster\"", "0=choice 2"), ("1", "0=choice 1"), ("Error: x", "0=no")]
+        {
+            assert_eq!(shown(&[read_toolhand_approval(&own, content, NOW)]), expected);
+        }
         assert_eq!(toolhand_approval(&question_ask()), None);
         for (content, expected) in [
             ("allow", "0=once"),

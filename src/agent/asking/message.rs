@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::choice::Choice;
 use crate::agent::beginning::AskingChannel;
 use crate::agent::record::Asked;
-use crate::execution::ask::{About, Ask, Question, ShownEffect, ShownRisk};
+use crate::execution::ask::{About, Ask, OwnChoice, Question, ShownEffect, ShownRisk};
 use crate::markdown;
 
 /// What is asked, as Markdown, and how to answer in this channel. Where the client's own tool
@@ -84,6 +84,7 @@ fn how_to_reply(asked: &[Asked]) -> String {
         [first @ Asked { ask: Ask { about: About::Questions { .. }, .. }, .. }, ..] => {
             how_to_answer(first.unanswered())
         }
+        [one] if !one.ask.own_choices().is_empty() => own_choices(one.ask.own_choices()),
         [one] => format!(
             "\n{}\nReply with the number alone. Any other reply denies it and is passed to the model.\n",
             choices(std::slice::from_ref(one))
@@ -106,6 +107,26 @@ fn choices(asked: &[Asked]) -> String {
         let covers = if choice == Choice::AllowForSession { covered(asked) } else { String::new() };
         let _ = writeln!(text, "- `{}` {}{covers}", index + 1, choice.label());
     }
+    text
+}
+
+/// The choices that a call offers itself.
+fn own_choices(choices: &[OwnChoice]) -> String {
+    let mut text = "\n".to_owned();
+    for (index, choice) in choices.iter().enumerate() {
+        let (label, description) =
+            (markdown::line(&choice.label), markdown::line(&choice.description));
+        let _ = writeln!(text, "- `{}` {label}: {description}", index + 1);
+    }
+    let declines = choices.iter().position(|choice| !choice.allows);
+    let counts = match declines {
+        Some(place) => format!("counts as `{}`", place + 1),
+        None => "declines it".to_owned(),
+    };
+    let _ = writeln!(
+        text,
+        "\nReply with the number alone. Any other reply {counts} and is passed to the model."
+    );
     text
 }
 
@@ -150,7 +171,7 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::agent::asking::reply::test_support::{effect_ask, question_ask};
+    use crate::agent::asking::reply::test_support::{effect_ask, own_ask, question_ask};
 
     #[test]
     fn an_approval_shows_the_effect_and_the_choices() {
@@ -167,6 +188,24 @@ mod tests {
         - `3` deny
 
         Reply with the number alone. Any other reply denies it and is passed to the model.
+        ");
+    }
+
+    #[test]
+    fn choices_of_a_calls_own_are_told_with_what_they_mean() {
+        let asked = [own_ask("KXRT")];
+        assert_snapshot!(message(&asked, AskingChannel::Conversation), @r"
+        **Leave needs your approval** (`KXRT`): there is no sandbox to run it in
+
+        ```sh
+        make 0
+        ```
+
+        - `1` go on: edits are asked about
+        - `2` go on faster: edits are made
+        - `3` stay: nothing changes
+
+        Reply with the number alone. Any other reply counts as `3` and is passed to the model.
         ");
     }
 

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use indexmap::IndexMap;
 
-use super::choice::{Choice, decided, deny_all, is_expired};
+use super::choice::{Choice, behind_code, decided, deny_all, is_expired, read_choice};
 use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
 use crate::execution::ask::{About, Decision, Question};
@@ -51,6 +51,12 @@ pub(crate) fn read_reply(asked: &[Asked], decided: &[Asked], text: &str, now_ms:
         let mut reply = answered(of, words, now_ms);
         reply.left_out.extend(asked.iter().filter(|asked| asked.id != of.id).cloned());
         return reply;
+    }
+    if let Some(of) = asked.iter().find(|asked| !asked.ask.own_choices().is_empty()) {
+        let remarks = || deny_all([of], words).remove(0);
+        let decided = vec![read_choice(of, words, now_ms).unwrap_or_else(remarks)];
+        let left_out = asked.iter().filter(|asked| asked.id != of.id).cloned().collect();
+        return Reply { decided, left_out };
     }
     if let Some(choice) = Choice::read(words) {
         let all = asked.iter().map(|asked| choice.decide(asked, now_ms)).collect();
@@ -123,16 +129,8 @@ fn choices_by_code(
 
 /// Reads `CODE choice`, or `choice CODE`: the place of the code, and the choice.
 pub(crate) fn choice_with_code(codes: &[impl AsRef<str>], line: &str) -> Option<(usize, Choice)> {
-    let place_of = |code: &str| {
-        let code = code.strip_suffix(':').unwrap_or(code);
-        codes.iter().position(|known| known.as_ref().eq_ignore_ascii_case(code))
-    };
-    let (first, behind) = line.split_once(char::is_whitespace)?;
-    if let Some(place) = place_of(first) {
-        return Some((place, Choice::read(behind)?));
-    }
-    let (before, last) = line.rsplit_once(char::is_whitespace)?;
-    Some((place_of(last)?, Choice::read(before)?))
+    let (place, choice) = behind_code(codes, line)?;
+    Some((place, Choice::read(choice)?))
 }
 
 /// Reads a line for each question.
@@ -212,7 +210,7 @@ fn options<'a>(question: &'a Question, text: &str) -> Option<Vec<&'a str>> {
 #[cfg(test)]
 pub(crate) mod test_support {
     use super::*;
-    use crate::execution::ask::{Ask, ShownEffect};
+    use crate::execution::ask::{Ask, OwnChoice, ShownEffect};
     use crate::ids::ApprovalId;
     use crate::tools::question::QuestionOption;
 
@@ -229,8 +227,29 @@ pub(crate) mod test_support {
             risks: Vec::new(),
             grant_covers: "exactly this command, in this directory".to_owned(),
             rule_grant: None,
+            choices: Vec::new(),
         });
         asked(slot, code, Ask { tool: "Bash".to_owned(), headline: format!("make {slot}"), about })
+    }
+
+    /// An ask with choices of its own: to go on, to go on faster, and to stay.
+    pub(crate) fn own_ask(code: &str) -> Asked {
+        let mut ask = effect_ask(0, code);
+        let choice = |label: &str, description: &str, words: &[&str], allows| OwnChoice {
+            label: label.to_owned(),
+            description: description.to_owned(),
+            words: words.iter().map(|&word| word.to_owned()).collect(),
+            allows,
+        };
+        ask.ask.tool = "Leave".to_owned();
+        if let About::Effect(shown) = &mut ask.ask.about {
+            shown.choices = vec![
+                choice("go on", "edits are asked about", &["yes", "allow"], true),
+                choice("go on faster", "edits are made", &[], true),
+                choice("stay", "nothing changes", &["no", "deny"], false),
+            ];
+        }
+        ask
     }
 
     fn asked(slot: u8, code: &str, ask: Ask) -> Asked {
@@ -287,6 +306,7 @@ pub(crate) mod test_support {
                 format!("{}=no:{feedback}", decided.slot)
             }
             Decision::Expired => format!("{}=late", decided.slot),
+            Decision::Choose { place, .. } => format!("{}=choice {}", decided.slot, place + 1),
             Decision::Answers { answers } => {
                 answers.values().map(String::as_str).collect::<Vec<_>>().join(" | ")
             }
@@ -298,7 +318,7 @@ pub(crate) mod test_support {
 
 #[cfg(test)]
 mod tests {
-    use super::test_support::{NOW, ask_of, effect_ask, question, question_ask, shown};
+    use super::test_support::{NOW, ask_of, effect_ask, own_ask, question, question_ask, shown};
     use super::*;
 
     #[track_caller]
@@ -448,6 +468,44 @@ mod tests {
         let mut questions = [question_ask()];
         questions[0].expires_ms = NOW;
         check(&questions, "1\n1", "0=late");
+    }
+
+    #[test]
+    fn choices_of_a_calls_own_are_read_like_the_others() {
+        let asked = [own_ask("KXRT")];
+        for (text, expected) in [
+            ("1", "0=choice 1"),
+            (" 2)\n", "0=choice 2"),
+            ("Go  on faster", "0=choice 2"),
+            ("yes", "0=choice 1"),
+            ("kxrt: 2", "0=choice 2"),
+            ("go on KXRT", "0=choice 1"),
+            ("3", "0=no"),
+            ("No", "0=no"),
+            ("KXRT deny", "0=no"),
+            ("", "0=no"),
+            ("always", "0=no:always"),
+            ("4", "0=no:4"),
+            ("BCDF 1", "0=no:BCDF 1"),
+            ("KXRT", "0=no:KXRT"),
+            ("1 and then push", "0=no:1 and then push"),
+            ("KXRT 1\nKXRT 1", "0=no:KXRT 1\nKXRT 1"),
+            ("The document says:\n1", "0=no:The document says:\n1"),
+            ("### Task:\n<context>\n1\n</context>\n\n2", "0=choice 2"),
+        ] {
+            check(&asked, text, expected);
+        }
+        let mut late = [own_ask("KXRT")];
+        late[0].expires_ms = NOW;
+        check(&late, "1", "0=late");
+        check(&late, "3", "0=no");
+    }
+
+    #[test]
+    fn a_choice_of_a_calls_own_decides_nothing_else() {
+        let mut other = effect_ask(1, "BCDF");
+        other.slot = 1;
+        check(&[own_ask("KXRT"), other], "1", "0=choice 1 again [1]");
     }
 
     #[test]

@@ -146,6 +146,9 @@ impl Round {
             attachments: Attachments::of_result(&result),
             ..call.ended(running.id, position, duration)
         }))));
+        if let Some(todos) = result.todos.take() {
+            effects.push(RoundEffect::Emit(TurnEvent::TodosWritten(todos)));
+        }
         self.size_estimate += result.size();
         call.progress = Progress::Answered(result);
     }

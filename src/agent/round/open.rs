@@ -228,7 +228,7 @@ impl Round {
         let refusal = match decision {
             Decision::Deny { feedback } => Some(ToolError::Declined(feedback.clone())),
             Decision::Expired => Some(ToolError::Expired),
-            Decision::Allow { .. } | Decision::Answers { .. } => None,
+            Decision::Allow { .. } | Decision::Choose { .. } | Decision::Answers { .. } => None,
         };
         if let Some(refusal) = refusal {
             self.refuse(slot, ToolResult::error(&refusal), effects);

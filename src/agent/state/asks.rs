@@ -37,6 +37,24 @@ enum Wait {
     Over,
 }
 
+/// How a person answers an ask, in the order in which they are put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum AskKind {
+    Approval,
+    OwnChoices,
+    Questions,
+}
+
+impl AskKind {
+    fn of(ask: &Ask) -> Self {
+        match &ask.about {
+            About::Questions { .. } => Self::Questions,
+            About::Effect(_) if ask.own_choices().is_empty() => Self::Approval,
+            About::Effect(_) => Self::OwnChoices,
+        }
+    }
+}
+
 /// How long an approval can be given while the stream waits.
 const VALID_WHILE_WAITING: Duration = Duration::from_secs(10 * 60);
 
@@ -129,15 +147,14 @@ impl TurnState {
         effects
     }
 
-    /// Tells of the asks that the person has not been shown yet: of all approvals together, and
-    /// when there are none, of one question.
+    /// Tells of the asks that the person has not been shown yet: of all approvals with the usual
+    /// choices together, and when there are none, of one that is answered in its own way.
     fn announce_asks(&mut self, effects: &mut Vec<TurnEffect>) {
-        let is_question = |ask: &Ask| matches!(ask.about, About::Questions { .. });
         let asks = self.round.all_asks();
-        let has_approvals = asks.iter().any(|pending| !is_question(pending.ask));
+        let first = asks.iter().map(|pending| AskKind::of(pending.ask)).min();
         let mut chosen: Vec<_> =
-            asks.into_iter().filter(|asked| is_question(asked.ask) != has_approvals).collect();
-        if !has_approvals {
+            asks.into_iter().filter(|asked| Some(AskKind::of(asked.ask)) == first).collect();
+        if first != Some(AskKind::Approval) {
             chosen.truncate(1);
         }
         let news =

@@ -292,6 +292,7 @@ impl Bench {
                         self.asked.extend(asked);
                         format!("asked:{slots:?}")
                     }
+                    TurnEvent::TodosWritten(todos) => format!("todos:{}", todos.len()),
                     TurnEvent::Failed(failure) => format!("FAILED:{}", failure.error.code.as_str()),
                 },
                 TurnEffect::Ask { body, wait } => {
@@ -444,6 +445,7 @@ fn effect(digest: u8) -> Ask {
             risks: Vec::new(),
             grant_covers: "exactly this command, in this directory".to_owned(),
             rule_grant: None,
+            choices: Vec::new(),
         }),
     }
 }

@@ -28,6 +28,7 @@ use crate::openai::usage::Usage;
 use crate::progress_lines;
 use crate::sessions::request::Progress;
 use crate::sessions::running::shape::Envelope;
+use crate::tools::todos::Todo;
 use crate::tools::tool::ToolError;
 
 #[derive(Debug)]
@@ -105,6 +106,7 @@ impl Encoder {
             TurnEvent::ClientCall(call) => self.client_call(&call, out),
             TurnEvent::ToolStarted(start) => self.tool_started(&start, out),
             TurnEvent::ToolEnded(end) => self.tool_ended(&end, out),
+            TurnEvent::TodosWritten(todos) => self.todos_written(&todos, out),
             TurnEvent::Asked(asked) => self.asked(&asked, out),
             TurnEvent::Agent(report) => self.agent(&report, out),
             TurnEvent::HookSaid(text) => self.hook_said(&text, out),
@@ -266,6 +268,14 @@ impl Encoder {
                 self.event(&event, out);
             }
             Progress::Cards | Progress::None => {}
+        }
+    }
+
+    fn todos_written(&mut self, todos: &[Todo], out: &mut Vec<u8>) {
+        if self.progress == Progress::Events {
+            let todos = self.lists.number("toolhand/todos", json!(todos));
+            let todos = todos.unwrap_or_else(|| json!([]));
+            self.event(&json!({ "type": "todo", "todos": todos }), out);
         }
     }
 

@@ -17,6 +17,9 @@ pub(super) struct Asked {
     effect: Option<String>,
     #[serde(default)]
     choices: Vec<String>,
+    /// The choices with what they mean, where the call offers its own.
+    #[serde(default)]
+    options: Vec<QuestionOption>,
     #[serde(default)]
     questions: Vec<Question>,
 }
@@ -56,18 +59,26 @@ impl Asked {
         }
         for question in &self.questions {
             _ = writeln!(text, "{}", question.question);
-            for (number, option) in question.options.iter().enumerate() {
-                let QuestionOption { label, description } = option;
-                let description =
-                    if description.is_empty() { String::new() } else { format!(": {description}") };
-                _ = writeln!(text, "  {}. {label}{description}", number + 1);
-            }
+            text.push_str(&numbered(&question.options));
         }
-        if !self.choices.is_empty() {
+        if !self.options.is_empty() {
+            text.push_str(&numbered(&self.options));
+        } else if !self.choices.is_empty() {
             _ = writeln!(text, "Answer with {}.", self.choices.join(", "));
         }
         text
     }
+}
+
+/// A line for each.
+fn numbered(options: &[QuestionOption]) -> String {
+    let mut text = String::new();
+    for (number, QuestionOption { label, description }) in (1..).zip(options) {
+        let description =
+            if description.is_empty() { String::new() } else { format!(": {description}") };
+        _ = writeln!(text, "  {number}. {label}{description}");
+    }
+    text
 }
 
 #[cfg(test)]
@@ -81,6 +92,11 @@ mod tests {
         let asked: Vec<Asked> = serde_json::from_value(json!([
             { "type": "approval", "code": "KXQZ", "tool": "Bash", "effect": "Runs `make`.",
               "choices": ["allow", "deny"] },
+            { "type": "approval", "code": "BCDF", "tool": "ExitPlanMode", "effect": "The plan.",
+              "choices": ["go on", "keep planning"], "options": [
+                { "label": "go on", "description": "edits are asked about" },
+                { "label": "keep planning", "description": "" },
+            ] },
             { "type": "question", "code": "ABCD", "tool": "AskUserQuestion", "questions": [
                 { "question": "Which base?", "options": [
                     { "label": "SQLite", "description": "one file" }, { "label": "None" },
@@ -93,6 +109,11 @@ mod tests {
         KXQZ Bash
         Runs `make`.
         Answer with allow, deny.
+
+        BCDF ExitPlanMode
+        The plan.
+          1. go on: edits are asked about
+          2. keep planning
 
         ABCD AskUserQuestion
         Which base?

@@ -24,6 +24,8 @@ struct Approval<'a> {
     digest: &'a EffectDigest,
     scope: GrantScope,
     updated_input: Option<&'a Value>,
+    /// The place of the choice, where the call offers its own.
+    choice: Option<usize>,
 }
 
 /// What the permissions say of a candidate, before a person's decision counts.
@@ -53,9 +55,18 @@ impl Pipeline {
             Some(Decision::Expired) => return Err(ToolError::Expired),
             Some(Decision::Answers { answers }) => (None, Some(answers)),
             Some(Decision::Allow { digest, scope, updated_input }) => (
-                Some(Approval { digest, scope: *scope, updated_input: updated_input.as_ref() }),
+                Some(Approval {
+                    digest,
+                    scope: *scope,
+                    updated_input: updated_input.as_ref(),
+                    choice: None,
+                }),
                 None,
             ),
+            Some(Decision::Choose { digest, place }) => {
+                let (scope, choice) = (GrantScope::Once, Some(*place));
+                (Some(Approval { digest, scope, updated_input: None, choice }), None)
+            }
         };
         let candidate = self.hook(call, context).await?;
         let questions = candidate.parsed.questions().transpose()?;
@@ -81,7 +92,7 @@ impl Pipeline {
             return self.ask(&candidate, ask, true).await;
         }
         match approval.updated_input {
-            None => self.approve(candidate, ask, approval.scope, context),
+            None => self.approve(candidate, ask, (approval.scope, approval.choice), context),
             Some(input) => self.judge_updated(candidate, input, approval.scope, context).await,
         }
     }
@@ -114,7 +125,7 @@ impl Pipeline {
                 let why = ask.asked.why().unwrap_or("it leads out of the workspace");
                 Err(ToolError::Denied(format!("the changed input is not approved: {why}")))
             }
-            Weighed::Asks(ask) => self.approve(candidate, *ask, scope, context),
+            Weighed::Asks(ask) => self.approve(candidate, *ask, (scope, None), context),
         }
     }
 
@@ -123,12 +134,19 @@ impl Pipeline {
         &self,
         candidate: Candidate,
         ask: WeighedAsk,
-        scope: GrantScope,
+        (scope, choice): (GrantScope, Option<usize>),
         context: &CallContext,
     ) -> Result<Judged, ToolError> {
         let WeighedAsk { asked, preview, digest } = ask;
         if let Some(fault) = preview.fault {
             return Err(fault);
+        }
+        let is_offered = match choice {
+            None => preview.choices.is_empty(),
+            Some(place) => preview.choices.get(place).is_some_and(|choice| choice.allows),
+        };
+        if !is_offered {
+            return Err(ToolError::failed("what was chosen is not on offer any more"));
         }
         let grant = asked.grant().filter(|_| scope == GrantScope::Session);
         match asked.approve(&digest, &candidate.arguments, preview.contents) {
@@ -136,6 +154,7 @@ impl Pipeline {
                 if let Some(grant) = grant {
                     context.session.grants.add(grant);
                 }
+                let permit = permit.by_choice(choice);
                 Ok(Judged::Permitted(self.permitted(candidate, permit, context)))
             }
             Err(_) => Err(ToolError::failed("this call is not what was approved")),
@@ -240,6 +259,7 @@ impl Pipeline {
                 remedy: asked.remedy().to_owned(),
                 risks: asked.risks().iter().map(ShownRisk::from).collect(),
                 rule_grant: asked.rule_grant().cloned().map(Box::new),
+                choices: preview.choices,
             }),
         })))
     }

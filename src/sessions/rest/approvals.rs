@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Page, Rest, not_found, seconds};
-use crate::agent::asking::choice::choices;
+use crate::agent::asking::choice::{choices, options};
 use crate::agent::asking::decision::read_decision;
 use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
@@ -19,6 +19,7 @@ use crate::sessions::decisions::{asked, decide};
 use crate::sessions::open_approvals::{approvals_of, is_open, open_approvals};
 use crate::store::rows::ApprovalRow;
 use crate::store::{ApprovalKey, StoreError, TurnKey};
+use crate::tools::question::QuestionOption;
 
 /// An approval in a list.
 #[derive(Debug, Serialize)]
@@ -34,7 +35,10 @@ pub(crate) struct ApprovalItem {
     risks: Vec<ShownRisk>,
     /// The rules that the scope `rule` keeps. Empty: none can allow this.
     suggestions: Vec<String>,
-    choices: Vec<&'static str>,
+    choices: Vec<String>,
+    /// The choices with what they mean, where the call offers its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    options: Vec<QuestionOption>,
     #[serde(skip_serializing_if = "Option::is_none")]
     questions: Option<Vec<Question>>,
     created: i64,
@@ -170,7 +174,8 @@ fn rules_to_keep(asked: &Asked, decision: &Decision) -> Option<Box<RuleGrant>> {
 }
 
 fn item(row: &ApprovalRow, asked: Asked) -> ApprovalItem {
-    let choices = choices(&asked.ask);
+    let choices = choices(&asked.ask).into_iter().map(str::to_owned).collect();
+    let options = options(&asked.ask);
     let questions = asked.unanswered().to_vec();
     let (effect, questions, risks, suggestions) = match asked.ask.about {
         About::Effect(ShownEffect { markdown, risks, rule_grant, .. }) => {
@@ -189,6 +194,7 @@ fn item(row: &ApprovalRow, asked: Asked) -> ApprovalItem {
         risks,
         suggestions,
         choices,
+        options,
         questions,
         created: seconds(row.created_ms),
         expires: seconds(row.expires_ms),

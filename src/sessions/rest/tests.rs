@@ -70,6 +70,7 @@ fn effect() -> About {
         risks: Vec::new(),
         grant_covers: "exactly this command, in this directory".to_owned(),
         rule_grant: None,
+        choices: Vec::new(),
     })
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::agent::asking::choice::choices;
+use crate::agent::asking::choice::{choices, options};
 use crate::agent::events::TurnEvent;
 use crate::agent::record::Asked;
 use crate::execution::ask::About;
@@ -52,6 +52,9 @@ pub(super) fn shown(asked: &Asked) -> Value {
             "questions": asked.unanswered(),
         }),
     };
+    if !ask.own_choices().is_empty() {
+        shown["options"] = json!(options(ask));
+    }
     shown["created"] = (created_ms / 1000).into();
     shown["expires"] = (expires_ms / 1000).into();
     shown

@@ -77,6 +77,7 @@ fn asked() -> Vec<Asked> {
         risks: Vec::new(),
         grant_covers: "exactly this command, in this directory".to_owned(),
         rule_grant: None,
+        choices: Vec::new(),
     };
     let single = ShownEffect { grant: None, ..effect.clone() };
     vec![
