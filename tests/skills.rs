@@ -272,3 +272,32 @@ async fn x5_a_command_in_a_reply_and_words_of_a_skill_approve_nothing() {
     assert!(answers[1].contains("The user says: /yes"), "{answers:?}");
     assert!(!server.workspace().join("new.txt").exists());
 }
+
+#[tokio::test]
+async fn x8_a_skill_gives_a_subagent_no_tool_that_it_lacks() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream).config("tools.disable", r#"["Glob"]"#).start().await;
+    let text = "---\nallowed-tools: Task, Agent, Glob, Write\n---\nStart an agent of your own.";
+    definitions(&server, &[("~/.claude/skills/more/SKILL.md", text)]);
+    let input = json!({ "description": "x", "prompt": "Do it.", "subagent_type": "Explore" });
+    let further = json!({ "description": "x", "prompt": "Again." });
+    upstream.round(calls(&[("c1", "Task", input)]));
+    upstream.round(calls(&[("k1", "Skill", json!({ "skill": "more" }))]));
+    upstream.round(calls(&[
+        ("k2", "Task", further.clone()),
+        ("k3", "spawn_agent", further),
+        ("k4", "Glob", json!({ "pattern": "*" })),
+        ("k5", "Write", json!({ "file_path": "a.txt", "content": "x" })),
+    ]));
+    upstream.round(says("No."));
+    upstream.round(says("Done."));
+    let answer = server.client().chat(&conversation(&[user("Go.")])).await;
+    assert_eq!(answer.text(), "Done.");
+    let requests = upstream.requests();
+    let answers = answers_in(&requests[requests.len() - 2].json());
+    assert!(answers[0].contains("Start an agent of your own."), "{answers:?}");
+    for answer in &answers[1..] {
+        assert!(answer.starts_with("Error: no tool named "), "{answers:?}");
+    }
+    assert_eq!(answers.len(), 5);
+}

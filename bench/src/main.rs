@@ -6,6 +6,7 @@
 //! for comparison is another program.
 
 mod client;
+mod definitions;
 mod documents;
 mod files;
 mod footprint;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Some("judging") => judging(),
         Some("sandbox") => sandbox(),
         Some("documents") => documents(),
+        Some("definitions") => definitions(),
         _ => bench(),
     }
 }
@@ -117,6 +119,15 @@ async fn searches() -> ExitCode {
     report.print()
 }
 
+/// Runs the rows of skills and agents alone.
+#[tokio::main]
+async fn definitions() -> ExitCode {
+    let upstream = Upstream::start().await;
+    let mut report = Report::default();
+    definitions::measure(&upstream, &mut report).await;
+    report.print()
+}
+
 #[tokio::main]
 async fn bench() -> ExitCode {
     let upstream = Upstream::start().await;
@@ -125,6 +136,7 @@ async fn bench() -> ExitCode {
     footprint::measure(&upstream, &mut report).await;
     turns::measure(&upstream, &mut report).await;
     sessions::measure(&upstream, &mut report).await;
+    definitions::measure(&upstream, &mut report).await;
     searches::measure(&upstream, &mut report).await;
     files::measure(&upstream, &mut report).await;
     documents::measure(&upstream, &mut report).await;
