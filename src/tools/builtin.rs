@@ -102,7 +102,7 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use serde_json::Value;
 
     use super::*;
@@ -132,7 +132,7 @@ mod tests {
         "nullable",
     ];
 
-    fn toolset() -> Toolset {
+    pub(crate) fn toolset() -> Toolset {
         let runner = Runner::new("/proc/self/exe", Environment::allowed([]), None);
         Toolset::new(list(&Services {
             files: Arc::default(),

@@ -231,6 +231,7 @@ impl Run {
     fn keep_state(&mut self) {
         self.record.working_dir = Some(self.context.working_dir());
         self.record.read_state = self.context.read_state.save();
+        self.record.todos = self.context.todos.save();
     }
 
     /// The asks as the parent puts them to the person: with the agent that they come from.

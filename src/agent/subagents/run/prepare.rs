@@ -47,6 +47,7 @@ impl AgentStarter {
             in_background: task.in_background,
             working_dir: Some(working_dir),
             read_state: context.read_state.save(),
+            todos: None,
         };
         let mut transcript = AgentTranscript::new(Vec::new());
         let prompt = transcript.prompt(&task.prompt);
@@ -126,6 +127,7 @@ impl AgentStarter {
         let tools = self.tools_of(&record.agent_type, place)?.only(&record.tools);
         let context = self.agent.subagent(identity(&id, &record.agent_type, &record.description));
         let session = Arc::clone(&self.family.session);
+        let context = context.with_todos(record.todos.clone().unwrap_or_default());
         let (working_dir, saved) = (record.working_dir.clone(), record.read_state.clone());
         // The directory may be gone, which only the disk tells.
         let restore = move || {
