@@ -25,6 +25,7 @@ pub(crate) use self::opened_command::{CommandLine, OpenedCommand};
 pub(crate) use self::rules::{KnownTool, PermissionSettings, RuleError};
 pub(crate) use self::scope::SearchScope;
 pub(crate) use self::search_limits::SearchLimits;
+pub(crate) use self::session_mode::{ModeBounds, SavedMode, SessionMode};
 pub(crate) use self::unasked_files::{MayLeadOut, UnaskedFiles};
 
 use self::judge::{AccessEffect, Confined, Policy, PolicyVerdict, denied_by};
@@ -73,6 +74,7 @@ mod rule_origin;
 mod rules;
 mod scope;
 mod search_limits;
+mod session_mode;
 mod unasked_files;
 mod unbuilt_tools;
 
@@ -94,7 +96,6 @@ pub(crate) enum AccessRequest {
     Named(String),
     /// Changes what the session may do, which only a person can want: it is asked about in
     /// every mode.
-    #[expect(dead_code, reason = "no tool asks for it yet")]
     Consent,
     /// Touches nothing outside the session.
     Nothing,
@@ -122,8 +123,7 @@ pub(crate) struct Permit {
     /// the call is about.
     approved_contents: Option<ContentState>,
     /// The place of the choice that a person has made, where the call offered its own.
-    #[expect(dead_code, reason = "no tool offers choices yet")]
-    choice: Option<usize>,
+    choice: Option<u8>,
 }
 
 /// What the policy says of an access that it does not refuse.
@@ -173,9 +173,13 @@ pub(crate) struct Permissions {
     kept: Option<Arc<KeptGrants>>,
     /// Whose rules count; `None`: nobody's.
     holder: Option<Arc<GrantHolder>>,
-    /// The files that the server has written for the session and for those that it goes on
+    /// The files that the server has written for the session, and then for those that it goes on
     /// from. They lie in the excluded state directory, and may be read all the same.
     session_files: Arc<[Arc<SessionFiles>]>,
+    /// The live mode of a session. `None`: the policy's own counts.
+    session_mode: Option<Arc<SessionMode>>,
+    /// What the definition of the agent narrows the mode to.
+    agent_mode: Option<Mode>,
     /// The directories outside the workspace that the session may read, and not write.
     readable: Arc<ReadableRoots>,
 }
@@ -215,6 +219,8 @@ impl Permissions {
             kept: None,
             holder: None,
             session_files: Arc::default(),
+            session_mode: None,
+            agent_mode: None,
             readable: Arc::default(),
         })
     }
@@ -241,6 +247,12 @@ impl Permissions {
     /// The same permissions for the turns of this holder, whose kept rules count.
     pub(crate) fn held_by(mut self, holder: GrantHolder) -> Self {
         self.holder = Some(Arc::new(holder));
+        self
+    }
+
+    /// In the mode that the session is in when a call is judged.
+    pub(crate) fn in_session_mode(mut self, mode: Arc<SessionMode>) -> Self {
+        self.session_mode = Some(mode);
         self
     }
 
@@ -293,8 +305,16 @@ impl Permissions {
         self
     }
 
+    /// The mode that counts now.
     pub(crate) fn mode(&self) -> Mode {
-        self.policy.mode
+        let mode = self.session_mode.as_ref().map_or(self.policy.mode, |mode| mode.current());
+        self.agent_mode.map_or(mode, |narrower| mode.min(narrower))
+    }
+
+    /// Whether what would ask is denied.
+    pub(crate) fn asks_nobody(&self) -> bool {
+        self.mode() == Mode::DontAsk
+            || self.session_mode.as_ref().is_some_and(|mode| mode.asks_nobody())
     }
 
     pub(crate) fn workspace(&self) -> &Arc<Workspace> {
@@ -306,8 +326,10 @@ impl Permissions {
         self.live.as_ref().map(|live| live.in_force(&self.workspace))
     }
 
-    /// The same permissions with the rules of settings files as they are now. Blocks.
-    fn current(self) -> Self {
+    /// The same permissions in the mode of the session, and with the rules of settings files, as
+    /// they are now. Blocks.
+    fn current(mut self) -> Self {
+        self.policy.mode = self.mode();
         let Some(live) = &self.live else { return self };
         let in_force = live.in_force(&self.workspace);
         let mut current = match &in_force.workspace {
@@ -365,9 +387,7 @@ impl Permissions {
         if only_reads {
             narrowed.policy.only_reads.get_or_insert_with(|| agent_type.into());
         }
-        if let Some(mode) = mode.and_then(|mode| self.policy.mode.tightened(mode).ok()) {
-            narrowed.policy.mode = mode;
-        }
+        narrowed.agent_mode = [self.agent_mode, mode].into_iter().flatten().min();
         narrowed
     }
 
@@ -428,7 +448,7 @@ impl Permissions {
         access_request: AccessRequest,
         grants: &Grants,
     ) -> Result<Judgement, Refusal> {
-        if access_request.kind() != declared {
+        if !declared.covers(access_request.kind()) {
             let reached = access_request.kind();
             return Err(Refusal::Policy(format!(
                 "{tool} declares access of the kind {declared:?} and this call has the kind \
@@ -441,7 +461,7 @@ impl Permissions {
         }
         let named = tool.to_owned();
         let judge = move |current: Self| {
-            if let Some(access) = current.open_session_file(&access_request) {
+            if let Some(access) = current.open_session_file(&named, &access_request) {
                 return Ok(Judgement::Permitted(Permit::new(access?)));
             }
             let current = current.with_rules_kept_for(&access_request);
@@ -461,7 +481,7 @@ impl Permissions {
         };
         match granted {
             Ok(permit) => Ok(Judgement::Permitted(permit)),
-            Err(asked) if self.policy.mode == Mode::DontAsk => {
+            Err(asked) if self.asks_nobody() => {
                 let (why, remedy) = (asked.why(), asked.remedy());
                 Err(Refusal::Policy(unanswered(tool, why, remedy, NoAnswer::DontAsk)))
             }
@@ -539,12 +559,24 @@ impl Permissions {
         })
     }
 
-    /// Opens a file of the session's own that the request wants to read; `None` if it is about
-    /// something else.
-    fn open_session_file(&self, access_request: &AccessRequest) -> Option<Result<Access, Refusal>> {
-        let (AccessRequest::Read(path) | AccessRequest::Search(path)) = access_request else {
+    /// Opens a file of the session's own that the request wants to read, or its plan; `None` if it
+    /// is about something else.
+    fn open_session_file(
+        &self,
+        tool: &str,
+        access_request: &AccessRequest,
+    ) -> Option<Result<Access, Refusal>> {
+        let (AccessRequest::Read(path) | AccessRequest::Search(path) | AccessRequest::Write(path)) =
+            access_request
+        else {
             return None;
         };
+        if self.session_files.iter().any(|files| files.is_plan(path)) {
+            return Some(self.open_plan(tool, path, access_request));
+        }
+        if let AccessRequest::Write(_) = access_request {
+            return None;
+        }
         let files = self.session_files.iter().find(|files| files.is_own(path))?;
         let opened = files.locate(path).and_then(|(directory, _)| {
             let target = Target::in_directory(path, directory.into())?;
@@ -554,6 +586,34 @@ impl Permissions {
             })
         });
         Some(opened.map_err(|error| Refusal::Path(error.to_string())))
+    }
+
+    /// Opens the plan of the session. Deny rules hold for it, and nothing else.
+    fn open_plan(
+        &self,
+        tool: &str,
+        path: &Path,
+        access_request: &AccessRequest,
+    ) -> Result<Access, Refusal> {
+        // That of a session which this one goes on from is not its own.
+        let own = self.session_files.first().filter(|files| files.is_plan(path));
+        let Some(own) = own else {
+            let plan = self.session_files.first().map(|files| files.plan_path());
+            let plan = plan.unwrap_or_default();
+            let plan = plan.display();
+            return Err(Refusal::Policy(format!("the plan of this session is {plan}")));
+        };
+        let access = own.open_plan(matches!(access_request, AccessRequest::Write(_)));
+        let target = access.map_err(|error| Refusal::Path(error.to_string()))?;
+        let access = match access_request {
+            AccessRequest::Search(_) => Access::Search(SearchScope::of_one_file(target)),
+            AccessRequest::Write(_) => Access::Write(Arc::new(target)),
+            _ => Access::Read(Arc::new(target)),
+        };
+        match self.policy.denies(tool, self.effect_of(&access)) {
+            Some(message) => Err(Refusal::Policy(message)),
+            None => Ok(access),
+        }
     }
 
     fn open_command(&self, tool: &str, command_line: CommandLine) -> OpenedCommand {
@@ -693,8 +753,19 @@ impl Permit {
         Self { access, approved_contents: None, choice: None }
     }
 
+    /// The place of the choice that a person has made among those of the call's own.
+    pub(crate) fn choice(&self) -> Option<usize> {
+        self.choice.map(usize::from)
+    }
+
+    /// The contents that a person has seen and approved.
+    pub(crate) fn approved_contents(&self) -> Option<&ContentState> {
+        self.approved_contents.as_ref()
+    }
+
     /// The permit of a call that offered choices of its own, of which a person has made this.
     pub(crate) fn by_choice(self, choice: Option<usize>) -> Self {
+        let choice = choice.and_then(|place| u8::try_from(place).ok());
         Self { choice, ..self }
     }
 

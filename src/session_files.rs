@@ -7,6 +7,7 @@
 //! whole directory is removed when the store forgets it.
 
 mod directories;
+mod plan;
 mod quota;
 
 use std::fs::File;
@@ -20,6 +21,7 @@ use uuid::Uuid;
 
 pub(crate) use self::directories::{SessionDirectories, remove_orphans};
 use self::directories::{open_outputs, outputs_path, sessions_path};
+pub(crate) use self::plan::{MAX_PLAN_BYTES, PlanError};
 use crate::ids::SessionId;
 use crate::named_file::ours::open_in;
 use crate::ownership::Ownership;

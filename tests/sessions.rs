@@ -18,6 +18,7 @@ mod memory;
 mod mixed;
 mod names;
 mod orders;
+mod plan_mode;
 mod questions;
 mod repeated;
 pub(crate) mod repeats;

@@ -27,7 +27,7 @@ pub(crate) mod upstream;
 pub(crate) mod wire_rules;
 
 /// The server's tools, in the order in which the model is told of them.
-pub(crate) const OUR_TOOLS: [&str; 15] = [
+pub(crate) const OUR_TOOLS: [&str; 17] = [
     "Read",
     "Write",
     "Edit",
@@ -41,6 +41,8 @@ pub(crate) const OUR_TOOLS: [&str; 15] = [
     "Task",
     "TodoWrite",
     "AskUserQuestion",
+    "EnterPlanMode",
+    "ExitPlanMode",
     "Skill",
     "SlashCommand",
 ];

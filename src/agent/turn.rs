@@ -26,7 +26,7 @@ use super::state::{Event, FinishedRound, TurnEffect, TurnStart, TurnState};
 use crate::errors::ApiError;
 use crate::execution::fitting;
 use crate::execution::pipeline::Pipeline;
-use crate::execution::reminders::{self, Reminder};
+use crate::execution::reminders::{self, Moment, Reminder};
 use crate::execution::schedule::Position;
 use crate::hooks::HookOutcome;
 use crate::memory_budget::Reservation;
@@ -414,7 +414,8 @@ async fn finish_round(
         fitting::fit(text, max_body, &context.session).await;
     }
     let told = (&*context.session, &context.agent);
-    let reminder = reminders::gather(&pipeline.permissions, &pipeline.tools, told).await;
+    let reminder =
+        reminders::gather(Moment::RoundEnds, &pipeline.permissions, &pipeline.tools, told).await;
     (FinishedRound { answers, reminder: None }, reminder)
 }
 

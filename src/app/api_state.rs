@@ -75,6 +75,7 @@ pub(crate) fn api_state(
         memory_budget: services.memory_budget.clone(),
         toolset: services.toolset.clone(),
         kept_grants: Arc::clone(&services.kept_grants),
+        mode: services.permissions.mode(),
     };
     ApiState {
         hosts: Arc::new(HostPolicy { hosts, origins: config.cors.allow_origins.clone() }),

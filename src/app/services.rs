@@ -255,10 +255,15 @@ mod tests {
 
     #[test]
     fn some_tools_are_off_unless_they_are_named() {
-        let all = "disable = [\"Read\", \"Write\", \"Edit\", \"NotebookEdit\", \"Grep\", \"Bash\", \
-                   \"AskUserQuestion\", \"TodoWrite\", \"Task\", \"Skill\", \"SlashCommand\"]";
-        check(&format!("[tools]\n{all}"), "Glob");
-        check(&format!("[tools]\n{all}\nextra = [\"TaskList\"]"), "Glob TaskList");
+        let extras = |settings: &str| {
+            let config: Config = toml::from_str(settings).unwrap();
+            let environment = Environment::allowed([]);
+            let services = Services::new(&config, &Secrets::default(), &environment, None).unwrap();
+            let offered = services.toolset.names().filter(|name| builtin::EXTRA.contains(name));
+            offered.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(extras(""), "");
+        assert_eq!(extras("tools.extra = [\"TaskList\", \"TaskCreate\"]"), "TaskCreate TaskList");
         check("tools.extra = [\"TaskGet\"]\ntools.enable = [\"Glob\"]", "Glob");
         check("tools.enable = [\"Glob\", \"TaskGet\"]", "Glob TaskGet");
         check("tools.enable = [\"TaskGet\"]\npermissions.deny = [\"TaskGet\"]", "");

@@ -1,5 +1,5 @@
 //! Gathers what the model is told before the next request: files that other programs have
-//! changed, background tasks that have ended, and a todo list that was forgotten.
+//! changed, background tasks that have ended, a todo list that was forgotten, and plan mode.
 
 use std::io;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use crate::files::outside_changes::{Current, OutsideChanges};
 use crate::files::{Found, Observation, Suspect};
 use crate::permissions::{AccessKind, AccessRequest, Grants, Judgement, Permissions};
 use crate::tools::agent_context::AgentContext;
+use crate::tools::plan_mode::phase;
 use crate::tools::session_context::SessionContext;
 use crate::tools::tasks::KnownTask;
 use crate::tools::toolset::Toolset;
@@ -21,6 +22,9 @@ const READ: &str = "Read";
 
 /// The tool that writes the todo list.
 const TODO_WRITE: &str = "TodoWrite";
+
+/// The tool that ends plan mode.
+const EXIT_PLAN_MODE: &str = "ExitPlanMode";
 
 /// The look at changed files holds up a request no longer, and a file that cannot be read in this
 /// time is passed over. What is left is looked at before the next request.
@@ -63,9 +67,17 @@ impl Learned {
     }
 }
 
+/// When the model is reminded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    TurnBegins,
+    RoundEnds,
+}
+
 /// The reminder for the model, which may use these tools; `None` if there is nothing to tell.
 /// Called once a round.
 pub(crate) async fn gather(
+    moment: Moment,
     permissions: &Permissions,
     tools: &Toolset,
     (session, agent): (&SessionContext, &Arc<AgentContext>),
@@ -73,6 +85,13 @@ pub(crate) async fn gather(
     agent.todos.count_round();
     let mut learned = Learned::default();
     let mut texts = Vec::new();
+    if moment == Moment::TurnBegins
+        && session.mode.is_planning()
+        && tools.get(EXIT_PLAN_MODE).is_some()
+        && let Some(files) = &session.files
+    {
+        texts.push(delimited(&phase(&files.plan_path(), session.mode.can_leave_plan())));
+    }
     if !agent.read_state.is_empty()
         && let Some(changes) = changed_files(permissions, &session.grants, agent).await
     {

@@ -44,7 +44,8 @@ pub(crate) struct ReadState {
     known: Mutex<Known>,
     /// Tells which of them may have changed.
     marks: Option<Arc<dyn Marks>>,
-    /// What is below it is never known: output of commands grows, and nobody edits it.
+    /// What is in the directories of its directories is never known: output of commands grows,
+    /// and nobody edits it.
     passed_over: Option<PathBuf>,
 }
 
@@ -114,9 +115,15 @@ impl ReadState {
         Self { marks: Some(marks), ..self }
     }
 
-    /// Remembers no file below this directory.
+    /// Remembers no file that is two directories below this one: `DIRECTORY/ID/output/file`, but
+    /// `DIRECTORY/ID/file`.
     pub(crate) fn passing_over(self, directory: PathBuf) -> Self {
         Self { passed_over: Some(directory), ..self }
+    }
+
+    fn passes_over(&self, path: &Path) -> bool {
+        let below = self.passed_over.as_ref().and_then(|over| path.strip_prefix(over).ok());
+        below.is_some_and(|below| below.components().count() > 2)
     }
 
     /// Has the marks of `other`, and passes over what that does.
@@ -134,7 +141,7 @@ impl ReadState {
 
     /// Records that the model has seen some of the file. Talks to the kernel.
     pub(crate) fn saw(&self, path: &Path, fingerprint: Fingerprint, content: Option<Content>) {
-        if self.passed_over.as_ref().is_some_and(|directory| path.starts_with(directory)) {
+        if self.passes_over(path) {
             return;
         }
         let compared = self.watch(path);

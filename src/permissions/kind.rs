@@ -31,6 +31,14 @@ impl AccessKind {
     }
 }
 
+impl AccessKind {
+    /// Whether a call of a tool of this kind may ask for access of the other kind.
+    pub(super) fn covers(self, other: Self) -> bool {
+        // What may change the session need not do so in each call.
+        self == other || (self == Self::Consent && other == Self::None)
+    }
+}
+
 impl AccessRequest {
     pub(crate) fn kind(&self) -> AccessKind {
         match self {

@@ -18,11 +18,9 @@ enum Takes {
 use Takes::{Domain, Name, Nothing, Path};
 
 /// Name, aliases, and what its rules take.
-const TOOLS: [(&str, &[&str], Takes); 31] = [
+const TOOLS: [(&str, &[&str], Takes); 29] = [
     ("Task", &["Agent", "spawn_agent"], Name),
     ("AskUserQuestion", &[], Nothing),
-    ("EnterPlanMode", &[], Nothing),
-    ("ExitPlanMode", &[], Nothing),
     ("Skill", &[], Name),
     ("SlashCommand", &[], Name),
     ("WebFetch", &["fetch_url"], Domain),

@@ -59,7 +59,12 @@ pub(super) fn sessions_path(state_dir: &Path) -> PathBuf {
 
 /// Where the files of a session are.
 pub(super) fn outputs_path(state_dir: &Path, session: &SessionId) -> PathBuf {
-    sessions_path(state_dir).join(session.as_str()).join(OUTPUT)
+    session_path(state_dir, session).join(OUTPUT)
+}
+
+/// Where the directory of a session is.
+pub(super) fn session_path(state_dir: &Path, session: &SessionId) -> PathBuf {
+    sessions_path(state_dir).join(session.as_str())
 }
 
 /// Opens the directory of a session's files. Each part is ours and no link.
@@ -68,8 +73,21 @@ pub(super) fn open_outputs(
     session: &SessionId,
     create: bool,
 ) -> io::Result<File> {
+    open_below(state_dir, &[SESSIONS, session.as_str(), OUTPUT], create)
+}
+
+/// Opens the directory of a session, in the same way.
+pub(super) fn open_session(
+    state_dir: &Path,
+    session: &SessionId,
+    create: bool,
+) -> io::Result<File> {
+    open_below(state_dir, &[SESSIONS, session.as_str()], create)
+}
+
+fn open_below(state_dir: &Path, names: &[&str], create: bool) -> io::Result<File> {
     let mut here = open_ours(state_dir).map_err(io::Error::other)?;
-    for name in [SESSIONS, session.as_str(), OUTPUT] {
+    for &name in names {
         if create {
             match mkdirat(&here, name, Mode::RWXU) {
                 Ok(()) | Err(Errno::EXIST) => {}

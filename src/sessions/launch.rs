@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::agents::SessionAgents;
 use super::ask_again::{self, AskedAgain};
+use super::assemble::Assembled;
 use super::begin::{Caller, NotStarted, Prepared};
 use super::matching;
 use super::pending_names::NameGuard;
@@ -21,6 +22,7 @@ use super::running::{
     Begun, DisconnectPolicy, Held, ResumeSlot, Retention, SessionSlot, Sharing, StartedTurn,
     TurnIdentity,
 };
+use super::starting_mode::session_mode;
 use super::turn_start::Pieces;
 use super::{Sessions, pairs, preface};
 use crate::agent::beginning::AskingChannel;
@@ -34,17 +36,18 @@ use crate::agent::turn::{self, Turn};
 use crate::blocking::RESOLVING;
 use crate::clock;
 use crate::errors::{ApiError, ErrorCode};
-use crate::execution::reminders;
+use crate::execution::reminders::{self, Moment};
 use crate::files::watcher::Marks;
 use crate::files::{ReadState, RoundDigest};
 use crate::hooks::Hooks;
 use crate::ids::{SessionId, TurnId};
-use crate::permissions::{GrantHolder, Grants, Permissions};
+use crate::permissions::{GrantHolder, Grants, Permissions, SessionMode};
 use crate::session_files::SessionFiles;
 use crate::store::rows::{Change, SessionRow, TurnRow, TurnStatus};
 use crate::tools::agent_context::AgentContext;
 use crate::tools::session_context::SessionContext;
 use crate::tools::subagent::TASK;
+use crate::tools::toolset::Toolset;
 use crate::upstream::TraceHeaders;
 use crate::workspace::ReadableRoots;
 
@@ -99,22 +102,24 @@ impl Sessions {
         } = prepared;
         let holder = GrantHolder { key: caller.key.clone(), scope: caller.scope };
         let files = self.readable_files(&resolved);
-        let permissions = self.permissions_for(request)?.held_by(holder).with_session_files(files);
+        let mode = Arc::new(session_mode(request, state.as_ref(), &assembled));
+        let permissions = self.permissions_for(request)?.in_session_mode(Arc::clone(&mode));
+        let permissions = permissions.held_by(holder).with_session_files(files);
         let body = stored_body(&resolved);
-        let context = self.context(&permissions, (&resolved.session, caller), state.clone(), &body);
+        let before = StateBefore {
+            state: state.clone(),
+            body: &body,
+            mode,
+            parent: assembled.parent.as_ref(),
+        };
+        let context = self.context(&permissions, (&resolved.session, caller), before);
         let (context, agent) = context.await?;
         if let Some(directory) = skill_directory {
             context.readable.add(directory);
         }
         let permissions = permissions.with_readable(Arc::clone(&context.readable));
         retain_shown(&agent.read_state, &assembled.pieces);
-        if preface::has_words(&assembled)
-            && let Some(reminder) =
-                reminders::gather(&permissions, &request.tools, (&context, &agent)).await
-            && preface::put_in_front(&mut assembled, reminder.text())
-        {
-            reminder.told(&agent);
-        }
+        remind(&mut assembled, (&permissions, &request.tools), (&context, &agent)).await;
         let prompt = self.prompt_of(&resolved, request, &permissions).await?;
         let identity = TurnIdentity {
             id: TurnId::random(),
@@ -127,6 +132,7 @@ impl Sessions {
             TurnParts { identity: identity.clone(), context, agent, permissions, hooks, prompt };
         let current = CurrentState {
             context: Arc::clone(&turn.context),
+            turn: identity.id.clone(),
             agent: Arc::clone(&turn.agent),
             before: state,
         };
@@ -134,18 +140,7 @@ impl Sessions {
         let acts_on_records = assembled.resumes || request.detach || !decided.is_empty();
         let rows = Rows {
             session: session_row(&resolved, &turn, request, caller),
-            turn: TurnRow {
-                id: identity.id,
-                session: identity.session,
-                parent: assembled.parent,
-                status: TurnStatus::Running,
-                started_ms: identity.started_ms,
-                depth: 0,
-                digests: None,
-                request: Some(caller.fingerprint.request()),
-                idempotency: caller.fingerprint.idempotency(),
-                body: Vec::new(),
-            },
+            turn: turn_row(identity, assembled.parent, caller),
             body: TurnBody {
                 model: request.model.clone(),
                 session_name: request.named.as_ref().map(|named| named.text().to_owned()),
@@ -344,7 +339,9 @@ impl Sessions {
 
     /// The server's permissions, narrowed by the request's mode and moved to its workspace.
     pub(super) fn permissions_for(&self, request: &ChatRequest) -> Result<Permissions, ApiError> {
-        let permissions = self.permissions.tightened(request.mode).map_err(|error| {
+        let tightened = self.permissions.tightened(Some(request.base_mode));
+        let tightened = tightened.and_then(|tightened| tightened.tightened(request.mode));
+        let permissions = tightened.map_err(|error| {
             ApiError::new(ErrorCode::ModeNotAllowed, error.to_string()).param("toolhand.mode")
         })?;
         Ok(match &request.workspace {
@@ -371,14 +368,16 @@ impl Sessions {
         &self,
         permissions: &Permissions,
         (session, caller): (&SessionId, &Caller),
-        state: Option<SessionState>,
-        body: &SessionBody,
+        StateBefore { state, body, mode, parent }: StateBefore<'_>,
     ) -> Result<(Arc<SessionContext>, Arc<AgentContext>), ApiError> {
+        let files = self.directories.files_of(session);
+        let saved = state.as_ref().and_then(|state| state.plan.clone());
+        let plan = self.restore_plan(&files, saved, (body, parent)).await?;
         let context = SessionContext::new(permissions.workspace_now().await?);
         let grants = Arc::new(Grants::load(body.grants.iter().copied()));
         let context = context.at_home(self.home.clone()).with_grants(grants);
         let context = context.named(session.to_string());
-        let context = context.with_files(self.directories.files_of(session));
+        let context = context.with_files(files).with_mode(mode).with_plan(plan);
         let tasks = self.tasks.of_session(session, caller.scope, caller.revoked.clone());
         let readable = state.as_ref().map(|state| state.readable.clone()).unwrap_or_default();
         let readable = Arc::new(match readable.as_slice() {
@@ -403,6 +402,47 @@ impl Sessions {
         };
         Ok((context, Arc::new(RESOLVING.run(restore).await?)))
     }
+}
+
+/// Puts what the model is to be reminded of in front of the user's words, if there are any.
+async fn remind(
+    assembled: &mut Assembled,
+    (permissions, tools): (&Permissions, &Toolset),
+    (context, agent): (&SessionContext, &Arc<AgentContext>),
+) {
+    if preface::has_words(assembled)
+        && let Some(reminder) =
+            reminders::gather(Moment::TurnBegins, permissions, tools, (context, agent)).await
+        && preface::put_in_front(assembled, reminder.text())
+    {
+        reminder.told(agent);
+    }
+}
+
+/// The row of a turn that begins.
+fn turn_row(identity: TurnIdentity, parent: Option<TurnId>, caller: &Caller) -> TurnRow {
+    TurnRow {
+        id: identity.id,
+        session: identity.session,
+        parent,
+        status: TurnStatus::Running,
+        started_ms: identity.started_ms,
+        depth: 0,
+        digests: None,
+        request: Some(caller.fingerprint.request()),
+        idempotency: caller.fingerprint.idempotency(),
+        body: Vec::new(),
+    }
+}
+
+/// What held before a turn.
+struct StateBefore<'a> {
+    /// After the turn that the request goes on from.
+    state: Option<SessionState>,
+    body: &'a SessionBody,
+    mode: Arc<SessionMode>,
+    /// That turn.
+    parent: Option<&'a TurnId>,
 }
 
 /// Forgets the lines of files that the model was shown in rounds which are not sent to it again.

@@ -12,6 +12,7 @@ use crate::agent::record::{End, Entry, OpenRound, RecordedRound};
 use crate::execution::ask::EffectDigest;
 use crate::ids::TurnId;
 use crate::json;
+use crate::permissions::SavedMode;
 use crate::store::rows::{EntryRow, TurnRow};
 use crate::tools::planned_tasks::SavedPlannedTasks;
 use crate::tools::tasks::SavedTasks;
@@ -30,6 +31,9 @@ pub(crate) struct SessionBody {
     /// The working directory after its last turn, unless it is that root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) working_dir: Option<String>,
+    /// The turn that has used the plan last, and left its file as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) plan_of: Option<TurnId>,
 }
 
 /// What a turn began with, and what held after it.
@@ -89,6 +93,12 @@ pub(crate) struct SessionState {
     /// What it has planned with `TaskCreate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) planned_tasks: Option<SavedPlannedTasks>,
+    /// What a person has chosen of the permission mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mode: Option<SavedMode>,
+    /// What the plan holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) plan: Option<String>,
 }
 
 /// The record of one turn.

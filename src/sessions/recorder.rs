@@ -11,6 +11,7 @@ use super::record::{SessionBody, SessionState, TurnBody};
 use crate::agent::record::{Asked, End, Entry, Outcome, Recorder};
 use crate::clock;
 use crate::errors::ApiError;
+use crate::ids::TurnId;
 use crate::store::rows::{
     ApprovalRow, Change, EntryRow, LinkDigests, SessionRow, TurnRow, TurnStatus,
 };
@@ -71,6 +72,7 @@ pub(super) struct CurrentState {
     pub(super) agent: Arc<AgentContext>,
     /// What held when the turn began.
     pub(super) before: Option<SessionState>,
+    pub(super) turn: TurnId,
 }
 
 /// The rows as they will be, or are, in the store.
@@ -94,9 +96,11 @@ impl CurrentState {
         let readable = self.context.readable.save();
         let todos = self.agent.todos.save();
         let planned_tasks = self.context.planned_tasks.save();
-        let has_plans = todos.is_some() || planned_tasks.is_some();
+        let (mode, plan) = (self.context.mode.save(), self.context.plan.text());
+        let plan = plan.map(|plan| plan.to_string());
+        let has_plans = todos.is_some() || planned_tasks.is_some() || plan.is_some();
         let has_none = !has_files && known_tasks.is_none() && readable.is_empty() && !has_plans;
-        if self.before.is_none() && is_root && has_none {
+        if self.before.is_none() && is_root && has_none && mode.is_none() {
             return None;
         }
         let now = SessionState {
@@ -106,6 +110,8 @@ impl CurrentState {
             readable,
             todos,
             planned_tasks,
+            mode,
+            plan,
         };
         (self.before.as_ref() != Some(&now)).then_some(now)
     }
@@ -119,6 +125,7 @@ impl CurrentState {
             grants: self.context.grants.save(),
             workspace: text(root),
             working_dir: text(&working_dir).filter(|_| working_dir != root),
+            plan_of: self.context.plan.text().map(|_| self.turn.clone()),
         })
     }
 }

@@ -32,7 +32,9 @@ pub(crate) struct ChatRequest {
     pub(crate) fields: Body,
     pub(crate) progress: Option<Progress>,
     pub(crate) frontend: FrontendSigns,
-    /// Never more permissive than the server's mode.
+    /// The server's mode, or the key's stricter one.
+    pub(crate) base_mode: Mode,
+    /// What the request itself asks for; never more permissive than `base_mode`.
     pub(crate) mode: Option<Mode>,
     /// One of the configured workspaces; `None` means the default one.
     pub(crate) workspace: Option<Arc<Workspace>>,

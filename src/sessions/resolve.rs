@@ -14,6 +14,7 @@ use super::running::{SessionSlot, SharedTurn};
 use super::search::{Found, Search};
 use crate::errors::ApiError;
 use crate::ids::{Scope, SessionId};
+use crate::permissions::SavedMode;
 use crate::store::rows::{SessionName, SessionRow};
 use crate::store::{SessionKey, StoreError};
 
@@ -49,7 +50,11 @@ impl ResolvedSession {
     pub(super) fn recall(&self) -> Option<SessionState> {
         self.found.session.as_ref()?;
         let mut path = self.found.path.iter().rev();
-        path.find_map(|turn| turn.body.state.clone())
+        let (turn, mut state) = path.find_map(|turn| Some((turn, turn.body.state.clone()?)))?;
+        if turn.row.session != self.session {
+            state.mode = state.mode.map(SavedMode::for_fork);
+        }
+        Some(state)
     }
 }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::running::Running;
 use crate::errors::{ApiError, ErrorCode};
 use crate::memory_budget::MemoryBudget;
-use crate::permissions::KeptGrants;
+use crate::permissions::{KeptGrants, Mode};
 use crate::store::Store;
 use crate::tools::tasks::AllTasks;
 use crate::tools::toolset::Toolset;
@@ -29,6 +29,8 @@ pub(crate) struct Rest {
     pub(crate) toolset: Toolset,
     /// Where the rules go that people make of approvals.
     pub(crate) kept_grants: Arc<KeptGrants>,
+    /// The server's permission mode.
+    pub(crate) mode: Mode,
 }
 
 /// A list as OpenAI's are.

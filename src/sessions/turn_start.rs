@@ -116,9 +116,9 @@ impl Sessions {
 
     /// How a person can be asked in this request.
     pub(super) fn asking(&self, request: &ChatRequest) -> Asking {
-        let mode = request.mode.unwrap_or_else(|| self.permissions.mode());
         let declares = |name: &str| request.client_tools.iter().any(|tool| tool.name == name);
-        if mode == Mode::DontAsk || request.is_background {
+        let asks_nobody = request.base_mode == Mode::DontAsk || request.mode == Some(Mode::DontAsk);
+        if asks_nobody || request.is_background {
             return Asking { channel: AskingChannel::Nobody, wait: self.approval.wait };
         }
         let channel = match self.approval.channel {

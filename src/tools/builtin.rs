@@ -5,6 +5,8 @@ mod against_ripgrep;
 pub(crate) mod ask_user_question;
 pub(crate) mod bash;
 pub(crate) mod edit;
+pub(crate) mod enter_plan_mode;
+pub(crate) mod exit_plan_mode;
 pub(crate) mod glob;
 pub(crate) mod grep;
 pub(crate) mod list_tasks;
@@ -92,6 +94,8 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(task_update::TaskUpdate),
         erase(task_list::TaskList),
         erase(ask_user_question::AskUserQuestion),
+        erase(enter_plan_mode::EnterPlanMode),
+        erase(exit_plan_mode::ExitPlanMode),
         erase(skill::Skill::new(Arc::clone(&services.definitions))),
         erase(slash_command::SlashCommand::new(Arc::clone(&services.definitions))),
         #[cfg(feature = "bench-tool")]

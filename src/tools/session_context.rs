@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::planned_tasks::{PlannedTasks, SavedPlannedTasks};
+use super::session_plan::SessionPlan;
 use super::tasks::SessionTasks;
-use crate::permissions::Grants;
+use crate::permissions::{Grants, Mode, SessionMode};
 use crate::session_files::SessionFiles;
 use crate::workspace::{ReadableRoots, Workspace};
 
@@ -28,6 +29,10 @@ pub(crate) struct SessionContext {
     pub(crate) readable: Arc<ReadableRoots>,
     /// What the model has planned with `TaskCreate`.
     pub(crate) planned_tasks: PlannedTasks,
+    /// The permission mode, which a person may change.
+    pub(crate) mode: Arc<SessionMode>,
+    /// What the model has written while it planned.
+    pub(crate) plan: SessionPlan,
 }
 
 impl SessionContext {
@@ -41,6 +46,8 @@ impl SessionContext {
             tasks: None,
             readable: Arc::default(),
             planned_tasks: PlannedTasks::default(),
+            mode: Arc::new(SessionMode::of_server(Mode::default())),
+            plan: SessionPlan::default(),
         }
     }
 
@@ -68,7 +75,15 @@ impl SessionContext {
         Self { readable, ..self }
     }
 
-    /// With the plan that an earlier turn left.
+    pub(crate) fn with_mode(self, mode: Arc<SessionMode>) -> Self {
+        Self { mode, ..self }
+    }
+
+    pub(crate) fn with_plan(self, plan: SessionPlan) -> Self {
+        Self { plan, ..self }
+    }
+
+    /// With the tasks that an earlier turn has planned.
     pub(crate) fn with_planned_tasks(self, saved: SavedPlannedTasks) -> Self {
         Self { planned_tasks: PlannedTasks::load(saved), ..self }
     }

@@ -26,7 +26,9 @@ pub(super) fn resolve(workspace: &Workspace, path: &Path) -> Option<Target> {
     let place = match open_entry(&directory, &name) {
         Ok(handle) if is_link(&handle)? => return None,
         Ok(handle) => TargetLocation::Entry { directory, name, handle },
-        Err(Errno::NOENT) => TargetLocation::Missing { directory, below: vec![name] },
+        Err(Errno::NOENT) => {
+            TargetLocation::Missing { directory, below: vec![name], is_private: false }
+        }
         Err(_) => return None,
     };
     Some(Target::new(path, real, place, root.held()))

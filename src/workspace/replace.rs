@@ -56,7 +56,8 @@ impl Target {
         };
         let old = before.map(|_| open_for_replacing(&directory, name)).transpose()?;
         let path = self.real_path().parent().unwrap_or(Path::new("/"));
-        let parent = ParentDirectory { directory: &directory, path, temp_files };
+        let is_private = self.is_private();
+        let parent = ParentDirectory { directory: &directory, path, temp_files, is_private };
 
         let put = |new: Result<New<'_>, Errno>| {
             let mut new = new?;
@@ -108,6 +109,8 @@ struct ParentDirectory<'a> {
     directory: &'a OwnedFd,
     path: &'a Path,
     temp_files: &'a TempFiles,
+    /// Whether only we may read what is made in it.
+    is_private: bool,
 }
 
 /// A new file. Dropping this removes it, unless it took the target's name.
@@ -127,15 +130,16 @@ struct Temporary<'a> {
 
 /// The mode of a file that is being written. The umask decides for a new file. A replacement
 /// is private until it has the mode of the old file, which may be private itself.
-fn initial_mode(old: Option<&File>) -> Mode {
-    Mode::from_raw_mode(if old.is_some() { 0o600 } else { 0o666 })
+fn initial_mode(is_private: bool, old: Option<&File>) -> Mode {
+    Mode::from_raw_mode(if is_private || old.is_some() { 0o600 } else { 0o666 })
 }
 
 impl<'a> ParentDirectory<'a> {
     /// Creates a file without a name. The kernel removes it if we are killed.
     fn make_nameless(self, old: Option<&File>) -> Result<New<'a>, Errno> {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
-        let file = File::from(openat(self.directory, ".", flags, initial_mode(old))?);
+        let mode = initial_mode(self.is_private, old);
+        let file = File::from(openat(self.directory, ".", flags, mode)?);
         Ok(New { file, name: None, parent: self })
     }
 
@@ -143,7 +147,8 @@ impl<'a> ParentDirectory<'a> {
         let name = Temporary::new(self);
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(openat(self.directory, &name.name, flags, initial_mode(old))?);
+        let mode = initial_mode(self.is_private, old);
+        let file = File::from(openat(self.directory, &name.name, flags, mode)?);
         Ok(New { file, name: Some(name), parent: self })
     }
 }
@@ -293,8 +298,12 @@ mod tests {
         for is_named in [false, true] {
             fs::create_dir(&work).unwrap();
             let directory = OwnedFd::from(File::open(&work).unwrap());
-            let parent =
-                ParentDirectory { directory: &directory, path: &work, temp_files: &temp_files };
+            let parent = ParentDirectory {
+                directory: &directory,
+                path: &work,
+                temp_files: &temp_files,
+                is_private: false,
+            };
             let before = |name: &str| version_of(&directory, name.as_ref()).unwrap();
             let make = || {
                 let new =
@@ -332,8 +341,12 @@ mod tests {
         let temp_files = TempFiles::noted_in(notes.clone());
         temp_files.sweep().unwrap();
         let directory = OwnedFd::from(File::open(&work).unwrap());
-        let parent =
-            ParentDirectory { directory: &directory, path: &work, temp_files: &temp_files };
+        let parent = ParentDirectory {
+            directory: &directory,
+            path: &work,
+            temp_files: &temp_files,
+            is_private: false,
+        };
         let new = parent.make_named(None).unwrap();
         assert_eq!(names(&work), names(&notes));
 

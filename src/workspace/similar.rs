@@ -23,7 +23,7 @@ impl Target {
     /// The existing path whose name is closest to the first missing part of this target, if
     /// one is close enough. `None` if the target exists. Blocks.
     pub(crate) fn similar(&self, is_excluded: impl Fn(&Path) -> bool) -> Option<PathBuf> {
-        let TargetLocation::Missing { directory, below } = self.place() else { return None };
+        let TargetLocation::Missing { directory, below, .. } = self.place() else { return None };
         let wanted = folded(below.first()?);
         let parent = self.real_path().ancestors().nth(below.len())?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

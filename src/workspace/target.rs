@@ -47,6 +47,8 @@ pub(super) enum TargetLocation {
     Missing {
         directory: OwnedFd,
         below: Vec<OsString>,
+        /// Whether only we may read the file that is made there.
+        is_private: bool,
     },
 }
 
@@ -78,6 +80,19 @@ impl Target {
         Ok(Self::new(path, path.to_owned(), place, root))
     }
 
+    /// The name of an open directory, which was judged by other means than a root, that no entry
+    /// has yet. Only we may read the file that gets it.
+    pub(crate) fn missing_in_directory(path: &Path, directory: OwnedFd) -> io::Result<Self> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Errno::NOENT.into());
+        };
+        let handle = Arc::new(duplicate(&directory)?);
+        let root = HoldingRoot { real: parent.to_owned(), handle };
+        let below = vec![name.to_owned()];
+        let place = TargetLocation::Missing { directory, below, is_private: true };
+        Ok(Self::new(path, path.to_owned(), place, root))
+    }
+
     /// The same target beneath a root of its own: the directory that holds it, or itself. So a
     /// search does not look for ignore files above it.
     pub(super) fn apart_from_roots(self) -> Result<Self, Errno> {
@@ -106,6 +121,11 @@ impl Target {
     /// Whether the target did not exist when the path was resolved.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self.place, TargetLocation::Missing { .. })
+    }
+
+    /// Whether only we may read the file that is made here.
+    pub(super) fn is_private(&self) -> bool {
+        matches!(self.place, TargetLocation::Missing { is_private: true, .. })
     }
 
     /// The metadata of the file or directory that was resolved, even if another one has
@@ -184,7 +204,7 @@ impl Target {
         match &self.place {
             TargetLocation::Root(_) => Err(not_regular(FileType::Directory)),
             TargetLocation::Entry { directory, name, .. } => Ok((duplicate(directory)?, name)),
-            TargetLocation::Missing { directory, below } => {
+            TargetLocation::Missing { directory, below, .. } => {
                 let mut directory = duplicate(directory)?;
                 let (name, missing) = below.split_last().ok_or(Errno::NOENT)?;
                 for step in missing {

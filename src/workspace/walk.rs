@@ -135,7 +135,7 @@ impl Walk<'_> {
         let mut real = self.real();
         real.extend(&below);
         let directory = duplicate(self.here()).map_err(|error| self.failed(error))?;
-        let place = TargetLocation::Missing { directory, below };
+        let place = TargetLocation::Missing { directory, below, is_private: false };
         Ok(Target::new(self.asked, real, place, self.root.held()))
     }
 

@@ -39,7 +39,7 @@ pub(super) fn times_run(server: &Server, file: &str) -> usize {
 pub(super) struct Talk {
     pub(super) client: Client,
     pub(super) messages: Vec<Value>,
-    members: Value,
+    pub(super) members: Value,
     /// The last answer.
     pub(super) last: Value,
 }

@@ -122,6 +122,7 @@ pub(crate) fn validate(
         fields: forwarded(&fields),
         progress: extension.progress,
         frontend: frontend::signs(&fields, headers),
+        base_mode: context.mode,
         mode: extension.mode,
         workspace: extension.workspace,
         max_rounds: extension.max_rounds,

@@ -115,6 +115,7 @@ fn state(keys: Keys) -> ApiState {
             memory_budget: memory_budget.clone(),
             toolset: Toolset::default(),
             kept_grants: Arc::new(KeptGrants::new(Path::new("/nonexistent"), &[])),
+            mode: Mode::Default,
         }),
         validation: Arc::new(Context {
             toolset: Toolset::default(),

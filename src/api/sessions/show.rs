@@ -20,7 +20,7 @@ pub(crate) async fn show(
     context: RequestContext,
     PathId(id): PathId,
 ) -> Result<Response, ApiError> {
-    let session = rest.export(context.scope, &id).await?;
+    let session = rest.export(context.scope, context.client_key.mode, &id).await?;
     let json = serde_json::to_vec(&session).expect("writing to memory does not fail");
     let body = budgeted_body(json.into(), memory_budget.reservation())?;
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())

@@ -13,7 +13,7 @@ use crate::execution::ask::{
     nobody_answers,
 };
 use crate::markdown;
-use crate::permissions::{AskedAccess, Judgement, Mode, Permit};
+use crate::permissions::{AskedAccess, Judgement, Permit};
 use crate::tools::question::NO_ANSWER;
 use crate::tools::tool::{CallContext, Preview, ToolError, ToolOutput};
 
@@ -276,7 +276,7 @@ impl Pipeline {
         if let Some(answers) = answers {
             return Ok(Judged::Answered(Ok(answer_to(&questions, answers)).into()));
         }
-        if self.permissions.mode() == Mode::DontAsk {
+        if self.permissions.asks_nobody() {
             return Err(nobody_answers(tool, "the mode dontAsk asks nobody"));
         }
         Ok(Judged::Asked(Box::new(Ask {

@@ -16,6 +16,7 @@ use crate::execution::fitting;
 use crate::permissions::{AccessKind, Permissions, Permit};
 use crate::text::printable;
 use crate::tools::answer::AnswerText;
+use crate::tools::plan_mode::read_plan;
 use crate::tools::tool::{AnyTool, CallContext, ParsedCall, ToolError, ToolOutput};
 
 /// A call with its permit: all that is left is to run it, once.
@@ -58,6 +59,11 @@ impl PermittedCall {
         let span = tracing::info_span!("tool_call", tool = tool.name(), id);
         let began = Instant::now();
         let context = CallContext { max_chars: limit, ..context };
+        let is_plan = |permit: &Permit| {
+            let (target, files) = (permit.target(), context.session.files.as_ref());
+            target.zip(files).is_some_and(|(target, files)| files.is_plan(target.path()))
+        };
+        let writes_plan = tool.access() == AccessKind::Edit && is_plan(&permit);
         let running = try_run(&*tool, parsed, permit, &permissions, context.clone());
         let outcome = AssertUnwindSafe(running)
             .catch_unwind()
@@ -67,6 +73,10 @@ impl PermittedCall {
         let took = began.elapsed();
         if matches!(outcome, Err(ToolError::Suspended)) {
             return Executed::Suspended;
+        }
+        if writes_plan {
+            // What cannot be read is told when the plan is to be approved.
+            _ = read_plan(&context.session).await;
         }
         let response = after.response(&outcome);
         let mut result = ToolResult::from(outcome);

@@ -12,6 +12,7 @@ use super::{Page, Rest, not_found, seconds};
 use crate::agent::subagents::records::AgentRecord;
 use crate::errors::ApiError;
 use crate::ids::{AgentId, Scope, SessionId};
+use crate::permissions::Mode;
 use crate::sessions::ancestry::path_to;
 use crate::sessions::export::messages;
 use crate::sessions::loading::Loading;
@@ -19,6 +20,7 @@ use crate::sessions::record::{TurnRecord, entries_by_turn};
 use crate::sessions::running::{SessionSlot, SharedTurn, TurnIdentity};
 use crate::store::rows::{Change, SessionName, SessionRow, SessionSummary, TurnRow};
 use crate::store::{SessionKey, SizeOf, StoreError, TurnKey};
+use crate::tools::todos::Todo;
 
 /// How long a session may take to end when it is deleted.
 const DELETE_LIMIT: Duration = Duration::from_secs(5);
@@ -43,9 +45,21 @@ pub(crate) struct SessionExport {
     #[serde(flatten)]
     session: SessionItem,
     messages: Vec<Value>,
+    #[serde(flatten)]
+    left: LeftState,
     /// The newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     agents: Vec<AgentItem>,
+}
+
+/// What the newest turn has left.
+#[derive(Debug, Serialize)]
+struct LeftState {
+    /// The mode of a request that names none.
+    mode: Mode,
+    /// The plan that was written in plan mode.
+    plan: Option<String>,
+    todos: Vec<Todo>,
 }
 
 /// A subagent of the session.
@@ -89,21 +103,30 @@ impl Rest {
         Ok(Page::new(data, page.has_more))
     }
 
-    pub(crate) async fn export(&self, scope: Scope, id: &str) -> Result<SessionExport, ApiError> {
+    /// `mode` is that of the key, if it is stricter than the server's.
+    pub(crate) async fn export(
+        &self,
+        scope: Scope,
+        mode: Option<Mode>,
+        id: &str,
+    ) -> Result<SessionExport, ApiError> {
+        let mode = mode.map_or(self.mode, |mode| mode.min(self.mode));
         let Some(session) = self.stored(scope, id).await? else {
             let session = not_kept_yet(&*self.first_turn(scope, id)?);
-            return Ok(SessionExport { session, messages: Vec::new(), agents: Vec::new() });
+            let left = LeftState { mode, plan: None, todos: Vec::new() };
+            return Ok(SessionExport { session, messages: Vec::new(), left, agents: Vec::new() });
         };
         let loading = Loading::new(&self.memory_budget);
         loading.add(self.store.size(scope, SizeOf::Turns(session.id.clone())).await?)?;
         let turns = self.store.turns(scope, TurnKey::Session(session.id.clone())).await?;
         let count = turns.len() as u64;
-        let messages = messages(&self.branch(scope, turns, &loading).await?);
+        let branch = self.branch(scope, turns, &loading).await?;
+        let (messages, left) = (messages(&branch), left(&branch, &session.id, mode));
         loading.add(self.store.size(scope, SizeOf::Agents(session.id.clone())).await?)?;
         let agents = self.store.turns(scope, TurnKey::Agents(session.id.clone())).await?;
         let agents = agents.iter().filter_map(agent_item).collect();
         let session = item(SessionSummary { session, turns: count });
-        Ok(SessionExport { session, messages, agents })
+        Ok(SessionExport { session, messages, left, agents })
     }
 
     /// Stops what runs in the session, its background tasks too, and removes it.
@@ -177,6 +200,19 @@ impl Rest {
         }
         Ok(None)
     }
+}
+
+/// What the last turn of the branch leaves to a request of this session.
+fn left(branch: &[TurnRecord], session: &SessionId, mode: Mode) -> LeftState {
+    let mut path = branch.iter().rev();
+    let last = path.find_map(|turn| Some((&turn.row.session, turn.body.state.clone()?)));
+    let Some((of, state)) = last else {
+        return LeftState { mode, plan: None, todos: Vec::new() };
+    };
+    let saved = state.mode.unwrap_or_default();
+    let saved = if of == session { saved } else { saved.for_fork() };
+    let todos = state.todos.map(|saved| saved.todos).unwrap_or_default();
+    LeftState { mode: saved.over(mode), plan: state.plan, todos }
 }
 
 fn not_kept_yet(turn: &SharedTurn) -> SessionItem {

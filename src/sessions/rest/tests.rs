@@ -11,7 +11,7 @@ use crate::clock;
 use crate::execution::ask::{About, Ask, Decision, Question, ShownEffect};
 use crate::ids::{ApprovalId, KeyId, Scope, SessionId};
 use crate::memory_budget::MemoryBudget;
-use crate::permissions::GrantHolder;
+use crate::permissions::{GrantHolder, Mode};
 use crate::sessions::running::retold_samples;
 use crate::sessions::running::{Position, Subscriber};
 use crate::store::memory::{MemoryStore, samples};
@@ -28,7 +28,8 @@ fn rest() -> (Rest, Arc<MemoryStore>) {
     let (memory_budget, toolset) = (MemoryBudget::new(1 << 20), Toolset::default());
     let kept_grants = Arc::new(KeptGrants::new(Path::new("/nonexistent"), &[]));
     let tasks = Arc::new(AllTasks::new(TaskLimits { tasks: 8, agents: 4 }));
-    (Rest { store, running, tasks, memory_budget, toolset, kept_grants }, memory)
+    let mode = Mode::Default;
+    (Rest { store, running, tasks, memory_budget, toolset, kept_grants, mode }, memory)
 }
 
 fn holder(scope: Scope) -> GrantHolder {
@@ -118,11 +119,12 @@ async fn a_session_is_shown_by_its_id_and_by_its_name() {
     kept(&store, &chat, TurnStatus::Finished).await;
 
     for (id, session) in [(own.id.as_str(), &own), ("mine", &own), ("chat-1", &chat)] {
-        let shown = json(&rest.export(own.scope, id).await.unwrap());
+        let shown = json(&rest.export(own.scope, None, id).await.unwrap());
         let name = session.name.as_ref().map(|name| name.text.clone());
         let expected = json!({
             "id": session.id, "name": name, "model": "model",
             "created": 1, "updated": 2, "turns": 1, "messages": [],
+            "mode": "default", "plan": null, "todos": [],
         });
         assert_eq!(shown, expected);
     }
@@ -143,12 +145,12 @@ async fn a_chat_is_found_behind_however_many_newer_sessions() {
 
     // Of the models of a chat, the one used last.
     for chat in chats.iter().rev() {
-        let shown = json(&rest.export(chat.scope, "chat-1").await.unwrap());
+        let shown = json(&rest.export(chat.scope, None, "chat-1").await.unwrap());
         assert_eq!(shown["id"], json!(chat.id));
         let deleted = json(&rest.delete(chat.scope, "chat-1").await.unwrap());
         assert_eq!(deleted["id"], json!(chat.id));
     }
-    assert!(rest.export(chats[0].scope, "chat-1").await.is_err());
+    assert!(rest.export(chats[0].scope, None, "chat-1").await.is_err());
 }
 
 /// The ids that a curious client tries.
@@ -178,8 +180,8 @@ async fn what_is_anothers_reads_as_unknown_everywhere() {
     let allow = &json!({ "decision": "allow" });
 
     for id in curious(session.id.as_str()).into_iter().chain(["mine".to_owned()]) {
-        let unknown = rest.export(other, SessionId::random().as_str()).await.unwrap_err();
-        assert_eq!(rest.export(other, &id).await.unwrap_err(), unknown);
+        let unknown = rest.export(other, None, SessionId::random().as_str()).await.unwrap_err();
+        assert_eq!(rest.export(other, None, &id).await.unwrap_err(), unknown);
         assert_eq!(rest.delete(other, &id).await.unwrap_err(), unknown);
         assert_eq!(rest.sessions(other, Some(&id), 20).await.unwrap_err(), unknown);
     }

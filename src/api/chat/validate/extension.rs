@@ -87,10 +87,7 @@ pub(super) fn read(
             .unwrap_or_default(),
         detach: value("detach")?.map(|value| read_flag(&value)).transpose()?.unwrap_or_default(),
         progress: value("progress")?.map(|value| read_progress(&value)).transpose()?,
-        mode: value("mode")?
-            .map(|value| read_mode(&value, context.mode))
-            .transpose()?
-            .or(context.key.mode),
+        mode: value("mode")?.map(|value| read_mode(&value, context.mode)).transpose()?,
         allow_tools,
         deny_tools,
         workspace: value("workspace")?

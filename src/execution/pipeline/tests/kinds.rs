@@ -84,7 +84,9 @@ async fn every_tool_reaches_for_what_it_declares() {
     let ground = Ground::new();
     for tool in ground.pipeline.tools.tools() {
         let call = Arc::clone(tool).parse(smallest(tool.input_schema())).unwrap();
-        assert_eq!(call.access_request(&ground.context).kind(), tool.access(), "{}", tool.name());
+        let reached = call.access_request(&ground.context).kind();
+        let may_need_none = tool.access() == AccessKind::Consent && reached == AccessKind::None;
+        assert!(reached == tool.access() || may_need_none, "{}", tool.name());
     }
 }
 
