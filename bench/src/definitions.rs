@@ -22,7 +22,7 @@ const REPEATS: usize = 101;
 pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
     let directory = tempfile::tempdir().expect("a directory");
     write(directory.path()).expect("files");
-    let with = format!("claude_user_dir = {:?}\n", directory.path());
+    let with = format!("claude_user_dir = '{}'\n", directory.path().display());
     let settings = [with.as_str(), "claude_user_dir = \"none\"\n"];
     let (mut first, mut later) = ([Vec::new(), Vec::new()], Vec::new());
     for number in 0..SERVERS {

@@ -197,8 +197,12 @@ fn is_of_server(tool: &str, server: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(not(feature = "bench-tool"))]
+    use std::fmt::Write as _;
+
     use super::*;
     use crate::definitions::BUILT_IN_AGENTS;
+    #[cfg(not(feature = "bench-tool"))]
     use crate::tools::builtin;
 
     #[test]
@@ -208,6 +212,7 @@ mod tests {
     }
 
     /// The table of docs/agents.md, from the tools themselves.
+    #[cfg(not(feature = "bench-tool"))]
     fn table() -> String {
         let all = builtin::tests::toolset();
         let mut columns: Vec<(String, AgentType, AgentPlace)> = built_in()
@@ -233,7 +238,8 @@ mod tests {
                     (true, _) => "yes",
                 }
             });
-            table += &format!("| {tool} | {} |\n", cells.collect::<Vec<_>>().join(" | "));
+            let cells: Vec<_> = cells.collect();
+            writeln!(table, "| {tool} | {} |", cells.join(" | ")).unwrap();
         }
         table
     }
