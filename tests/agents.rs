@@ -1,6 +1,7 @@
 //! Tests the agent's own tools: subagents, plans and skills.
 
 mod asking;
+mod background;
 mod resuming;
 mod running;
 

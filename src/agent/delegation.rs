@@ -4,6 +4,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::{BoxFuture, FutureExt as _};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use super::agent_event::AgentEvent;
 use super::record::SuspendedAgent;
 use crate::execution::ask::Decision;
@@ -13,8 +16,42 @@ use crate::tools::subagent::Subagents;
 
 /// What starts the subagents of one agent's turn.
 pub(crate) trait StartsAgents: Send + Sync + fmt::Debug {
+    /// Takes the next place among the calls that wait to start an agent.
+    fn queue(&self) -> QueuedSlot;
+
     /// For one call, which may take up an agent. `tell` is told what the agent does.
-    fn for_call(&self, resumption: Option<Resumption>, tell: Tell) -> Box<dyn CallAgent>;
+    fn for_call(
+        &self,
+        slot: QueuedSlot,
+        resumption: Option<Resumption>,
+        tell: Tell,
+    ) -> Box<dyn CallAgent>;
+}
+
+/// A place in the queue for one of the slots in which agents run. Dropping it gives it up.
+pub(crate) struct QueuedSlot(BoxFuture<'static, Option<OwnedSemaphorePermit>>);
+
+impl QueuedSlot {
+    pub(crate) fn new(slots: Arc<Semaphore>) -> Self {
+        let mut waiting = slots.acquire_owned().map(Result::ok).boxed();
+        // The first poll takes the place.
+        let waiting = match waiting.as_mut().now_or_never() {
+            Some(slot) => std::future::ready(slot).boxed(),
+            None => waiting,
+        };
+        Self(waiting)
+    }
+
+    /// Waits for the slot. `None`: there will be none.
+    pub(crate) async fn taken(self) -> Option<OwnedSemaphorePermit> {
+        self.0.await
+    }
+}
+
+impl fmt::Debug for QueuedSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("QueuedSlot").finish()
+    }
 }
 
 /// The subagent of one call, if it starts one.

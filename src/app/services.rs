@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn some_tools_are_off_unless_they_are_named() {
         let all = "disable = [\"Read\", \"Write\", \"Edit\", \"NotebookEdit\", \"Grep\", \"Bash\", \
-                   \"AskUserQuestion\", \"TodoWrite\"]";
+                   \"AskUserQuestion\", \"TodoWrite\", \"Task\", \"Skill\", \"SlashCommand\"]";
         check(&format!("[tools]\n{all}"), "Glob");
         check(&format!("[tools]\n{all}\nextra = [\"TaskList\"]"), "Glob TaskList");
         check("tools.extra = [\"TaskGet\"]\ntools.enable = [\"Glob\"]", "Glob");

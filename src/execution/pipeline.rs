@@ -125,6 +125,8 @@ pub(crate) struct Pipeline {
     /// The operator's limit on an answer, in characters. The lower of this and the tool's own
     /// applies.
     pub(crate) max_result_chars: Option<usize>,
+    /// The type of the subagent whose calls these are; `None`: the main agent's.
+    pub(crate) agent_type: Option<Arc<str>>,
 }
 
 impl AdmittedCall {

@@ -99,14 +99,6 @@ impl HookEvent {
     pub(super) fn has_matcher(self) -> bool {
         !matches!(self, Self::UserPromptSubmit | Self::Stop)
     }
-
-    /// Why a hook of this event never runs, if that is so.
-    pub(super) fn never_fires(self) -> Option<&'static str> {
-        match self {
-            Self::SubagentStop => Some("there are no subagents yet"),
-            _ => None,
-        }
-    }
 }
 
 impl fmt::Display for HookEvent {

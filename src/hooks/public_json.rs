@@ -275,7 +275,6 @@ mod tests {
         SubagentStop *: a None 60s
         Stop x: a None 60s
         hooks.PreCompact: this server has no such event
-        hooks.SubagentStop[0].hooks[0]: SubagentStop never fires: there are no subagents yet
         hooks.Stop[0].hooks[0]: this server runs no \"prompt\"
         hooks.Stop[0].hooks[1].async: is not used
         hooks.Stop[0].hooks[1].statusMessage: is not used

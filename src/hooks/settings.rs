@@ -75,12 +75,11 @@ impl HookSetting {
     /// What of the setting has no effect.
     pub(crate) fn without_effect(&self) -> Vec<String> {
         let event = self.event;
-        let never = event.never_fires().map(|why| format!("{event} never fires: {why}"));
         let matcher = (!event.has_matcher() && !self.matcher.is_all())
             .then(|| format!("{event} has nothing for a matcher to match"));
         let on_error = (self.on_error == OnError::Deny && !event.is_gate())
             .then(|| format!("on_error: at {event} nothing can be denied"));
-        never.into_iter().chain(matcher).chain(on_error).collect()
+        matcher.into_iter().chain(on_error).collect()
     }
 }
 
@@ -182,10 +181,6 @@ mod tests {
     fn what_has_no_effect_is_named() {
         let without = |text: &str| read(text).unwrap().without_effect();
 
-        assert_eq!(
-            without("event = \"SubagentStop\"\ncommand = \"a\""),
-            ["SubagentStop never fires: there are no subagents yet"]
-        );
         assert_eq!(
             without("event = \"Stop\"\ncommand = \"a\"\nmatcher = \"x\"\non_error = \"deny\""),
             ["Stop has nothing for a matcher to match", "on_error: at Stop nothing can be denied"]

@@ -105,7 +105,13 @@ impl Sessions {
         hooks: Hooks,
     ) -> Pipeline {
         let max_result_chars = self.tool_settings.max_result_chars;
-        Pipeline { tools: request.tools.clone(), hooks, permissions, max_result_chars }
+        Pipeline {
+            tools: request.tools.clone(),
+            hooks,
+            permissions,
+            max_result_chars,
+            agent_type: None,
+        }
     }
 
     /// How a person can be asked in this request.

@@ -199,10 +199,50 @@ fn is_of_server(tool: &str, server: &str) -> bool {
 mod tests {
     use super::*;
     use crate::definitions::BUILT_IN_AGENTS;
+    use crate::tools::builtin;
 
     #[test]
     fn no_file_takes_the_name_of_a_built_in_type() {
         let names: Vec<_> = built_in().into_iter().map(|it| it.name).collect();
         assert_eq!(names, BUILT_IN_AGENTS);
+    }
+
+    /// The table of docs/agents.md, from the tools themselves.
+    fn table() -> String {
+        let all = builtin::tests::toolset();
+        let mut columns: Vec<(String, AgentType, AgentPlace)> = built_in()
+            .into_iter()
+            .map(|it| {
+                (it.name.clone(), it, AgentPlace { in_background: false, may_delegate: true })
+            })
+            .collect();
+        let general = columns[0].1.clone();
+        let place = AgentPlace { in_background: true, may_delegate: true };
+        columns.push(("in the background".to_owned(), general, place));
+        let tools: Vec<Toolset> =
+            columns.iter().map(|(_, it, place)| it.tools_of(&all, *place)).collect();
+        let names: Vec<&str> = columns.iter().map(|(name, ..)| name.as_str()).collect();
+        let mut table =
+            format!("| tool | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
+        for tool in all.names() {
+            let cells = columns.iter().zip(&tools).map(|((_, it, _), tools)| {
+                match (tools.get(tool).is_some(), tool) {
+                    (false, _) => "–",
+                    (true, "Bash") if it.only_reads => "yes ¹",
+                    (true, TASK) => "yes ²",
+                    (true, _) => "yes",
+                }
+            });
+            table += &format!("| {tool} | {} |\n", cells.collect::<Vec<_>>().join(" | "));
+        }
+        table
+    }
+
+    #[test]
+    #[cfg(not(feature = "bench-tool"))]
+    fn the_docs_have_the_table_of_agents_and_tools() {
+        let docs = include_str!("../../docs/agents.md");
+        let table = table();
+        assert!(docs.contains(&table), "docs/agents.md needs this table:\n{table}");
     }
 }

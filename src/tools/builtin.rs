@@ -85,7 +85,7 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(task_output::TaskOutput),
         erase(task_stop::TaskStop),
         erase(list_tasks::ListTasks),
-        erase(task::Task),
+        erase(task::Task::new(services.bash.background_tasks > 0)),
         erase(todo_write::TodoWrite),
         erase(task_create::TaskCreate),
         erase(task_get::TaskGet),
@@ -102,7 +102,7 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use serde_json::Value;
 
     use super::*;
@@ -132,7 +132,7 @@ mod tests {
         "nullable",
     ];
 
-    fn toolset() -> Toolset {
+    pub(crate) fn toolset() -> Toolset {
         let runner = Runner::new("/proc/self/exe", Environment::allowed([]), None);
         Toolset::new(list(&Services {
             files: Arc::default(),

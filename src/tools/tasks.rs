@@ -1,8 +1,10 @@
-//! Keeps the background tasks of a session: commands that go on when their turn has ended.
+//! Keeps the background tasks of a session: commands and subagents that go on when their turn has
+//! ended.
 //!
 //! The session owns them. They end with it, with its client key, with the server, or when the
 //! model stops them.
 
+mod agent_task;
 mod all_tasks;
 mod ending;
 mod known;
@@ -19,6 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::agent_task::{AgentOutput, NewAgentTask};
 pub(crate) use self::all_tasks::AllTasks;
 pub(crate) use self::ending::{TaskEnd, TaskStatus};
 pub(crate) use self::known::{KnownTask, KnownTasks, SavedTasks};
@@ -79,10 +82,17 @@ pub(crate) struct BackgroundTask {
     pub(crate) description: Option<String>,
     pub(crate) started_ms: i64,
     started: Instant,
-    control: CommandControl,
+    work: TaskWork,
     /// Where its output is, if a file could be made.
     pub(crate) path: Option<PathBuf>,
     ended: watch::Receiver<Option<TaskEnd>>,
+}
+
+/// What a task is.
+#[derive(Debug)]
+enum TaskWork {
+    Command(CommandControl),
+    Agent { output: Arc<AgentOutput>, stop: CancellationToken },
 }
 
 /// Makes of the end of a command what is told of it.
@@ -188,7 +198,7 @@ impl TaskPlace {
             description,
             started_ms: clock::now_ms(),
             started: Instant::now(),
-            control,
+            work: TaskWork::Command(control),
             path,
             ended,
         });
@@ -257,10 +267,21 @@ impl BackgroundTask {
         _ = self.ended.clone().wait_for(Option::is_some).await;
     }
 
-    /// Asks the command to end, and waits until it has.
+    /// Asks it to end, and waits until it has.
     pub(crate) async fn stop(&self) {
-        self.control.stop(StopReason::Asked);
+        match &self.work {
+            TaskWork::Command(control) => control.stop(StopReason::Asked),
+            TaskWork::Agent { stop, .. } => stop.cancel(),
+        }
         self.wait_for_end().await;
+    }
+
+    /// `shell` or `agent`.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.work {
+            TaskWork::Command(_) => "shell",
+            TaskWork::Agent { .. } => "agent",
+        }
     }
 
     pub(crate) fn age(&self) -> Duration {

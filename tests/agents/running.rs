@@ -1,5 +1,9 @@
 //! Subagents that run to their end within one turn.
 
+use std::fs::File;
+use std::io::Read as _;
+
+use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::json;
 
 use super::{agent_id, counted, instructions, last_answer, offered, task};
@@ -8,6 +12,7 @@ use crate::support::chunks::{call, calls, end, finish, gate, says, text};
 use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
+use crate::support::watch;
 
 #[tokio::test]
 async fn an_agent_works_and_its_last_words_are_the_answer() {
@@ -268,4 +273,59 @@ async fn clients_are_told_of_its_steps() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn what_four_agents_run_ends_when_the_client_leaves() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).free().start().await;
+    let models = ["sonnet", "haiku", "opus", "inherit"];
+    let inputs = models.map(|model| task("general-purpose", "Wait.", json!({ "model": model })));
+    let ids = ["c1", "c2", "c3", "c4"];
+    let started: Vec<_> = ids.iter().zip(inputs).map(|(id, input)| (*id, "Task", input)).collect();
+    upstream.round_of("scripted", calls(&started));
+    let mut gates = Vec::new();
+    for model in models {
+        let gate = server.workspace().join(model);
+        mkfifoat(CWD, &gate, Mode::RWXU).unwrap();
+        gates.push(gate);
+        let command = format!("trap '' TERM; exec 3>{model}; sleep 1000; :");
+        let upstreams = if model == "inherit" { "scripted" } else { model };
+        upstream.round_of(upstreams, calls(&[("k1", "Bash", json!({ "command": command }))]));
+    }
+    let stream = server.client().stream(&ask_streamed("Go.")).await;
+    let mut open = Vec::new();
+    for gate in gates {
+        let opening = tokio::task::spawn_blocking(|| File::open(gate));
+        open.push(watch("the command", opening).await.unwrap().unwrap());
+    }
+
+    drop(stream);
+
+    // Every process of a command holds its gate open.
+    for mut gate in open {
+        let closed = tokio::task::spawn_blocking(move || gate.read_to_end(&mut Vec::new()));
+        watch("the end of the command", closed).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_command_of_an_agent_runs_in_the_foreground() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).free().start().await;
+    upstream.round(calls(&[("c1", "Task", task("Bash", "Run it.", json!({})))]));
+    let input = json!({ "command": "echo out", "run_in_background": true });
+    upstream.round(calls(&[("k1", "Bash", input)]));
+    upstream.round(says("Ran."));
+    upstream.round(says("Done."));
+
+    server.client().chat(&ask("Go.")).await;
+
+    let requests = upstream.requests();
+    assert_eq!(offered(&requests[1]), ["Read", "Glob", "Grep", "Bash"]);
+    let answer = last_answer(&requests[2]);
+    assert!(
+        answer.starts_with("out\n") && answer.contains("nothing goes to the background"),
+        "{answer}"
+    );
 }

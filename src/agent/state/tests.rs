@@ -128,6 +128,7 @@ impl Bench {
         );
         let tools: Vec<Arc<dyn AnyTool>> = vec![erase(Look), erase(Change)];
         let pipeline = Pipeline {
+            agent_type: None,
             tools: Toolset::new(tools),
             hooks: Hooks::default(),
             permissions: permissions.unwrap(),

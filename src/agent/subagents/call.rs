@@ -7,7 +7,9 @@ use futures::future::BoxFuture;
 
 use super::AgentStarter;
 use super::run::RunOutcome;
-use crate::agent::delegation::{AgentOutcome, CallAgent, Resumption, StartsAgents, Tell};
+use crate::agent::delegation::{
+    AgentOutcome, CallAgent, QueuedSlot, Resumption, StartsAgents, Tell,
+};
 use crate::sync;
 use crate::tools::output::{ToolError, ToolOutput};
 use crate::tools::subagent::{AgentTask, Subagents};
@@ -19,15 +21,25 @@ struct Call(Arc<Inner>);
 struct Inner {
     starter: AgentStarter,
     tell: Tell,
-    /// What the call takes up in the place of a new agent.
-    resumption: Mutex<Option<Resumption>>,
+    /// Where the agent waits, and what the call takes up in the place of a new one. Taken by its
+    /// run.
+    begins: Mutex<Option<(QueuedSlot, Option<Resumption>)>>,
     outcome: Mutex<AgentOutcome>,
 }
 
 impl StartsAgents for AgentStarter {
-    fn for_call(&self, resumption: Option<Resumption>, tell: Tell) -> Box<dyn CallAgent> {
-        let (resumption, outcome) = (Mutex::new(resumption), Mutex::default());
-        Box::new(Call(Arc::new(Inner { starter: self.clone(), tell, resumption, outcome })))
+    fn queue(&self) -> QueuedSlot {
+        QueuedSlot::new(Arc::clone(&self.slots))
+    }
+
+    fn for_call(
+        &self,
+        slot: QueuedSlot,
+        resumption: Option<Resumption>,
+        tell: Tell,
+    ) -> Box<dyn CallAgent> {
+        let (begins, outcome) = (Mutex::new(Some((slot, resumption))), Mutex::default());
+        Box::new(Call(Arc::new(Inner { starter: self.clone(), tell, begins, outcome })))
     }
 }
 
@@ -45,8 +57,10 @@ impl Subagents for Call {
     fn run(&self, task: AgentTask) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let resumption = sync::lock(&inner.resumption).take();
-            let outcome = inner.starter.run(task, resumption, &inner.tell).await?;
+            let begins = sync::lock(&inner.begins).take();
+            let (slot, resumption) =
+                begins.ok_or_else(|| ToolError::failed("a call starts one agent"))?;
+            let outcome = inner.starter.run(task, (slot, resumption), &inner.tell).await?;
             let RunOutcome { answer, suspended, usage } = outcome;
             *sync::lock(&inner.outcome) = AgentOutcome { suspended, usage };
             answer

@@ -14,6 +14,7 @@ use crate::agent::record::{End, Entry, Intent, OpenRound, Recorder};
 use crate::errors::ApiError;
 use crate::ids::AgentId;
 use crate::tools::agent_types::AgentType;
+use crate::tools::todos::SavedTodos;
 
 /// Keeps what subagents have done, with their session. `sessions` implements it.
 pub(crate) trait AgentRecords: Send + Sync + fmt::Debug {
@@ -62,9 +63,12 @@ pub(crate) struct AgentRecord {
     /// The tools that it was given.
     pub(crate) tools: Vec<String>,
     pub(crate) in_background: bool,
-    /// The directory of relative paths, and the files that it has seen, after its last run.
+    /// The directory of relative paths, the files that it has seen and its todo list, after its
+    /// last run.
     pub(crate) working_dir: Option<PathBuf>,
     pub(crate) read_state: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) todos: Option<SavedTodos>,
 }
 
 /// What the entries of an agent make of its conversation.

@@ -1,5 +1,6 @@
 //! Runs a subagent: finds what it starts with, and drives its turn to the end.
 
+mod background;
 mod follow;
 mod prepare;
 
@@ -16,7 +17,7 @@ use super::records::AgentRecord;
 use crate::agent::agent_event::{AgentEvent, AgentStep};
 use crate::agent::beginning::{Asking, AskingChannel, Beginning, HistoryPiece};
 use crate::agent::conversation::{Conversation, Opening};
-use crate::agent::delegation::{Resumption, Tell};
+use crate::agent::delegation::{QueuedSlot, Resumption, Tell};
 use crate::agent::held_text::ContentRule;
 use crate::agent::outbox::outbox;
 use crate::agent::prompt::{self, PromptMode};
@@ -63,7 +64,7 @@ impl AgentStarter {
     pub(super) async fn run(
         &self,
         task: AgentTask,
-        resumption: Option<Resumption>,
+        (slot, resumption): (QueuedSlot, Option<Resumption>),
         tell: &Tell,
     ) -> Result<RunOutcome, ToolError> {
         let run = match (resumption, &task.resume) {
@@ -71,16 +72,29 @@ impl AgentStarter {
             (None, Some(id)) => self.go_on(id, &task).await?,
             (None, None) => self.begin(&task).await?,
         };
-        let Some(_running) = self.family.running.begin(&run.id) else {
+        let Some(running) = self.family.running.begin(&run.id) else {
             return Err(ToolError::Failed(format!("agent {} is running already", run.id)));
         };
-        // Who waits is served in order.
-        let slot = self.slots.acquire().await;
-        let _slot = slot.map_err(|_| ToolError::failed("no agent can be started now"))?;
-        self.drive(run, tell).await
+        if run.record.in_background {
+            let answer = self.clone().in_background(run, (slot, running));
+            return answer.map(|answer| RunOutcome {
+                answer: Ok(answer),
+                suspended: None,
+                usage: None,
+            });
+        }
+        self.drive(run, slot, tell).await
     }
 
-    async fn drive(&self, mut run: Run, tell: &Tell) -> Result<RunOutcome, ToolError> {
+    /// Runs the agent when its turn has come.
+    async fn drive(
+        &self,
+        mut run: Run,
+        slot: QueuedSlot,
+        tell: &Tell,
+    ) -> Result<RunOutcome, ToolError> {
+        let slot = slot.taken().await;
+        let _slot = slot.ok_or_else(|| ToolError::failed("no agent can be started now"))?;
         let records = &self.family.records;
         let kept = records.put(&run.id, &run.record).await;
         kept.map_err(|error| not_kept(&error))?;
@@ -217,6 +231,7 @@ impl Run {
     fn keep_state(&mut self) {
         self.record.working_dir = Some(self.context.working_dir());
         self.record.read_state = self.context.read_state.save();
+        self.record.todos = self.context.todos.save();
     }
 
     /// The asks as the parent puts them to the person: with the agent that they come from.

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::agent::delegation::{AgentOutcome, Resumption, StartsAgents, Tell};
+use crate::agent::delegation::{AgentOutcome, QueuedSlot, Resumption, StartsAgents, Tell};
 use crate::agent::record::SuspendedAgent;
 use crate::agent::state::{Event, Judgement};
 use crate::errors::ApiError;
@@ -22,6 +22,7 @@ use crate::execution::schedule::Position;
 use crate::execution::scheduler::{Scheduler, WorkOutcome};
 use crate::openai::usage::Usage;
 use crate::sync;
+use crate::tools::subagent::TASK;
 use crate::tools::tool::{CallContext, ToolError};
 
 pub(super) type Commit = BoxFuture<'static, Result<(), ApiError>>;
@@ -122,6 +123,7 @@ impl Calls {
     /// The work of a call, from when its turn has come.
     fn work(&mut self, position: Position) -> Option<BoxFuture<'static, CallEnd>> {
         let call = Arc::clone(self.admitted.get(&position)?);
+        let slot = self.queued_slot(&call);
         let inbox = self.mailbox(position).receiver.take()?;
         let task = CallTask {
             position,
@@ -129,9 +131,16 @@ impl Calls {
             pipeline: Arc::clone(&self.pipeline),
             context: self.context.clone(),
             subagents: self.subagents.clone(),
+            slot,
             reporter: self.reporter.clone(),
         };
         Some(Box::pin(task.run(inbox)))
+    }
+
+    /// Calls that start agents wait for a slot in the order of the calls.
+    fn queued_slot(&self, call: &Mutex<AdmittedCall>) -> Option<QueuedSlot> {
+        let starts_agents = sync::lock(call).tool() == TASK;
+        self.subagents.as_ref().filter(|_| starts_agents).map(|subagents| subagents.queue())
     }
 
     pub(super) fn withdraw(&mut self, positions: &[Position]) -> Vec<Position> {
@@ -213,6 +222,8 @@ impl Calls {
             return std::future::pending().await;
         }
         tokio::select! {
+            // What a call says comes before its end.
+            biased;
             Some(report) = self.reports.recv() => (Vec::new(), Some(report)),
             Some((position, end, mut started)) = self.scheduler.next() => {
                 let event = match end {
@@ -279,6 +290,8 @@ struct CallTask {
     pipeline: Arc<Pipeline>,
     context: CallContext,
     subagents: Option<Arc<dyn StartsAgents>>,
+    /// Where its agent waits, if it starts one.
+    slot: Option<QueuedSlot>,
     reporter: UnboundedSender<Event>,
 }
 
@@ -336,7 +349,8 @@ impl CallTask {
             // The turn may be over.
             let _ = reporter.send(Event::Agent { position, event });
         });
-        let agent = self.subagents.map(|subagents| subagents.for_call(resumption, tell));
+        let agent = self.subagents.zip(self.slot);
+        let agent = agent.map(|(subagents, slot)| subagents.for_call(slot, resumption, tell));
         let subagents = agent.as_ref().map(|agent| agent.subagents());
         let executed = call.run(CallContext { subagents, ..self.context }).await;
         let AgentOutcome { suspended, usage } =

@@ -11,6 +11,7 @@ pub(super) enum Verb {
     Write,
     Replace,
     Call,
+    Ask,
 }
 
 impl Verb {
@@ -23,6 +24,7 @@ impl Verb {
             "write" | "save" => Self::Write,
             "replace" => Self::Replace,
             "call" => Self::Call,
+            "ask" => Self::Ask,
             _ => return None,
         })
     }

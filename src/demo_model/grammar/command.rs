@@ -23,6 +23,7 @@ impl Clause<'_> {
             }
             Verb::Replace => self.replacement()?,
             Verb::Call => Command::Call(self.named()?),
+            Verb::Ask => Command::Call(call("Task", self.task()?)),
         };
         Some(vec![one])
     }
@@ -94,6 +95,21 @@ impl Clause<'_> {
             old: self.quote(&self.words[..with])?,
             new: self.quote(new)?,
         })
+    }
+
+    /// Parses `AGENT to DO SOMETHING`.
+    fn task(&self) -> Option<Value> {
+        const TYPES: [&str; 4] = ["general-purpose", "Explore", "Plan", "Bash"];
+        let (agent, prompt) = skip(&self.words, &["the"]).split_first()?;
+        let prompt = self.quote(skip(prompt, &["agent", "to"]))?;
+        let named = agent.argument();
+        let known = TYPES.into_iter().find(|name| name.eq_ignore_ascii_case(named));
+        let description: Vec<&str> = prompt.split_whitespace().take(5).collect();
+        Some(json!({
+            "description": description.join(" "),
+            "prompt": prompt,
+            "subagent_type": known.unwrap_or(named),
+        }))
     }
 
     /// Parses `TOOL with {…}`: any offered tool, the client's included.

@@ -151,3 +151,15 @@ fn a_sentence_of_open_quotes_braces_or_joints_is_read_once() {
         let _understood_or_not = rounds(&format!("run {sentence}"));
     }
 }
+
+#[test]
+fn asks_an_agent_to_do_something() {
+    check(
+        "ask EXPLORE to find TODO in src",
+        r#"Task{"description":"find TODO in src","prompt":"find TODO in src","subagent_type":"Explore"}"#,
+    );
+    check(
+        "ask the reviewer to \"read a.txt and b.txt\"",
+        r#"Task{"description":"read a.txt and b.txt","prompt":"read a.txt and b.txt","subagent_type":"reviewer"}"#,
+    );
+}

@@ -115,7 +115,16 @@ impl Pipeline {
 
     /// Whether hooks may keep a turn from ending.
     pub(crate) fn asks_before_stopping(&self) -> bool {
-        self.hooks.fires(HookEvent::Stop, &[])
+        let (event, names) = self.stop_event();
+        self.hooks.fires(event, &names)
+    }
+
+    /// The event of the end of a turn, and what its hooks are matched with.
+    fn stop_event(&self) -> (HookEvent, Vec<&str>) {
+        match &self.agent_type {
+            Some(agent_type) => (HookEvent::SubagentStop, vec![agent_type]),
+            None => (HookEvent::Stop, Vec::new()),
+        }
     }
 
     /// Asks the hooks whether the turn may end. `is_held`: they have said no before.
@@ -124,9 +133,15 @@ impl Pipeline {
         is_held: bool,
         context: &CallContext,
     ) -> HookOutcome {
-        let members = members(json!({ "stop_hook_active": is_held }));
+        let mut told = json!({ "stop_hook_active": is_held });
+        if let Some(agent) = &context.agent.subagent {
+            told["agent_id"] = agent.id.as_str().into();
+            told["agent_type"] = agent.agent_type.as_str().into();
+        }
+        let members = members(told);
         let mode = self.permissions.mode().to_string();
-        run(&self.hooks, HookEvent::Stop, &[], (&mode, context), members).await
+        let (event, names) = self.stop_event();
+        run(&self.hooks, event, &names, (&mode, context), members).await
     }
 
     async fn ask_hooks(

@@ -50,6 +50,7 @@ impl Ground {
             definitions: crate::definitions::Definitions::none(),
         });
         let pipeline = Pipeline {
+            agent_type: None,
             tools: Toolset::new(tools),
             hooks: Hooks::default(),
             permissions: permissions.unwrap(),

@@ -57,7 +57,7 @@ struct AgentItem {
     description: String,
     model: String,
     background: bool,
-    /// When its last run began.
+    /// When its last run began or ended.
     started: i64,
 }
 

@@ -13,6 +13,7 @@ use crate::tools::tasks::BackgroundTask;
 pub(crate) struct TaskItem {
     id: String,
     session: SessionId,
+    kind: &'static str,
     status: &'static str,
     exit_code: Option<i32>,
     command: String,
@@ -35,6 +36,7 @@ fn item(session: SessionId, task: &BackgroundTask) -> TaskItem {
     TaskItem {
         id: task.id.clone(),
         session,
+        kind: task.kind(),
         status: end.as_ref().map_or("running", |end| end.status.name()),
         exit_code: end.and_then(|end| end.exit_code),
         command: task.command_line(),

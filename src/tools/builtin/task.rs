@@ -12,7 +12,16 @@ use crate::tools::tool::{CallContext, Concurrency, Tool, ToolError, ToolOutput};
 const MAX_RESULT_CHARS: usize = 100_000;
 
 #[derive(Debug)]
-pub(crate) struct Task;
+pub(crate) struct Task {
+    /// Whether anything goes to the background.
+    has_tasks: bool,
+}
+
+impl Task {
+    pub(crate) fn new(has_tasks: bool) -> Self {
+        Self { has_tasks }
+    }
+}
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct TaskInput {
@@ -54,6 +63,10 @@ impl Tool for Task {
     );
     const MAX_RESULT_CHARS: Option<usize> = Some(MAX_RESULT_CHARS);
 
+    fn withheld(&self) -> &'static [&'static str] {
+        if self.has_tasks { &[] } else { &["run_in_background"] }
+    }
+
     fn concurrency(&self, _: &TaskInput) -> Concurrency {
         Concurrency::Shared
     }
@@ -89,7 +102,7 @@ impl Tool for Task {
             model: input.model.filter(|name| !name.is_empty()),
             max_rounds: input.max_turns,
             resume: input.resume.filter(|id| !id.is_empty()),
-            in_background: input.run_in_background,
+            in_background: input.run_in_background && self.has_tasks,
         };
         subagents.run(task).await
     }

@@ -10,7 +10,7 @@ use encoding_rs::UTF_8;
 use regex::Regex;
 
 use super::known::Looked;
-use super::{BackgroundTask, KnownTask};
+use super::{BackgroundTask, KnownTask, TaskWork};
 use crate::processes::{HeadAndTail, Unread};
 use crate::session_files::SessionFiles;
 
@@ -33,7 +33,9 @@ pub(crate) struct NewOutput {
 impl BackgroundTask {
     /// Returns when all is heard that the command had printed before the call.
     pub(crate) async fn catch_up(&self) {
-        self.control.catch_up().await;
+        if let TaskWork::Command(control) = &self.work {
+            control.catch_up().await;
+        }
     }
 
     /// What was printed since the last look, of which at most `most` characters are shown: all,
@@ -55,7 +57,18 @@ impl BackgroundTask {
         filter: Option<&Regex>,
         most: usize,
     ) -> (NewOutput, Looked) {
-        let unread = self.control.output().since(before.at);
+        let control = match &self.work {
+            TaskWork::Command(control) => control,
+            TaskWork::Agent { output, .. } => {
+                let (said, at) = output.since(before.at);
+                let mut new = Collector::new(most, filter, String::new());
+                new.push(&said);
+                let (text, left_out) = new.finish();
+                let looked = Looked { at, unfinished: String::new() };
+                return (NewOutput { text, left_out, notes: Vec::new() }, looked);
+            }
+        };
+        let unread = control.output().since(before.at);
         let mut notes = Vec::new();
         let mut new = Collector::new(most, filter, before.unfinished);
         if let Some(file) = &unread.file {
@@ -66,7 +79,7 @@ impl BackgroundTask {
             let read = self.read_file(&unread, files, &mut new, &mut notes);
             missing += (unread.in_file.end - unread.in_file.start).saturating_sub(read);
         }
-        if let Some(fault) = self.control.output().file_fault() {
+        if let Some(fault) = control.output().file_fault() {
             notes.push(format!("(the output file ends early: {fault})"));
         }
         if missing > 0 {

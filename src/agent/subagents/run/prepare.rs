@@ -47,6 +47,7 @@ impl AgentStarter {
             in_background: task.in_background,
             working_dir: Some(working_dir),
             read_state: context.read_state.save(),
+            todos: None,
         };
         let mut transcript = AgentTranscript::new(Vec::new());
         let prompt = transcript.prompt(&task.prompt);
@@ -126,6 +127,7 @@ impl AgentStarter {
         let tools = self.tools_of(&record.agent_type, place)?.only(&record.tools);
         let context = self.agent.subagent(identity(&id, &record.agent_type, &record.description));
         let session = Arc::clone(&self.family.session);
+        let context = context.with_todos(record.todos.clone().unwrap_or_default());
         let (working_dir, saved) = (record.working_dir.clone(), record.read_state.clone());
         // The directory may be gone, which only the disk tells.
         let restore = move || {
@@ -151,14 +153,11 @@ impl AgentStarter {
         let find = move || agent_types::all(&definitions.current(&workspace));
         let types = RESOLVING.run(find).await.map_err(ToolError::failed)?;
         let names: Vec<&str> = types.iter().map(|known| known.name.as_str()).collect();
-        match names.iter().position(|known| *known == name) {
-            Some(place) => Ok(types[place].clone()),
-            None => {
-                let (name, names) = (text::prefix(name, MAX_NAME).escape_debug(), names.join(", "));
-                let reason = format!("there is no agent type {name}; there is {names}");
-                Err(ToolError::Failed(reason))
-            }
+        if let Some(place) = names.iter().position(|known| *known == name) {
+            return Ok(types[place].clone());
         }
+        let (name, names) = (text::prefix(name, MAX_NAME).escape_debug(), names.join(", "));
+        Err(ToolError::Failed(format!("there is no agent type {name}; there is {names}")))
     }
 
     /// While the session plans, only agents that change nothing start.
@@ -229,7 +228,8 @@ impl AgentStarter {
             record.agent_type.only_reads,
             record.agent_type.mode,
         );
-        Arc::new(Pipeline { tools, permissions, ..Pipeline::clone(&self.pipeline) })
+        let agent_type = Some(record.agent_type.name.as_str().into());
+        Arc::new(Pipeline { tools, permissions, agent_type, ..Pipeline::clone(&self.pipeline) })
     }
 
     fn max_rounds(&self, record: &AgentRecord, task: &AgentTask) -> u32 {

@@ -1,0 +1,118 @@
+//! Agents that work on when their turn is over.
+
+use serde_json::json;
+
+use super::{agent_id, last_answer, task};
+use crate::sessions::{assistant, conversation, user};
+use crate::support::chunks::{calls, gate, says};
+use crate::support::client::with;
+use crate::support::server::Server;
+use crate::support::upstream::{Request, Upstream};
+
+fn in_session(messages: &[serde_json::Value]) -> serde_json::Value {
+    with(conversation(messages), json!({ "toolhand": { "session": "work" } }))
+}
+
+/// The requests with this model so far.
+fn of_model(upstream: &Upstream, model: &str) -> Vec<Request> {
+    let requests = upstream.requests().into_iter();
+    requests.filter(|request| request.json()["model"] == model).collect()
+}
+
+#[tokio::test]
+async fn it_answers_at_once_and_tells_when_it_has_ended() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).file("notes.txt", "needle\n").start().await;
+    let client = server.client();
+    let input =
+        task("Explore", "Find it.", json!({ "run_in_background": true, "model": "sonnet" }));
+    upstream.round_of("scripted", calls(&[("c1", "Task", input)]));
+    upstream.round_of("sonnet", [vec![gate("agent")], says("In notes.txt.")].concat());
+    upstream.round_of("scripted", says("It works on."));
+
+    let answer = client.chat(&in_session(&[user("Go.")])).await.text();
+    assert_eq!(answer, "It works on.");
+    let started = last_answer(&of_model(&upstream, "scripted").pop().unwrap());
+    let id = agent_id(&started);
+    upstream.reached("agent").await;
+    let listed = client.get("/toolhand/v1/tasks").await.json();
+    assert_eq!(listed["data"][0]["id"], id.as_str(), "{listed:#}");
+    assert_eq!(listed["data"][0]["kind"], "agent");
+    assert_eq!(listed["data"][0]["status"], "running");
+
+    // Waiting for it.
+    upstream.round_of("scripted", calls(&[("c2", "TaskOutput", json!({ "task_id": id }))]));
+    upstream.round_of("scripted", says("Found."));
+    let list = [user("Go."), assistant(&answer), user("And?")];
+    let body = in_session(&list);
+    let asking = client.chat(&body);
+    upstream.open("agent");
+    let answer = asking.await.text();
+
+    assert_eq!(answer, "Found.");
+    let output = last_answer(&of_model(&upstream, "scripted").pop().unwrap());
+    assert!(output.starts_with("In notes.txt.\nagent_id: "), "{output}");
+    assert!(output.contains(&format!("Task {id}: completed")), "{output}");
+}
+
+#[tokio::test]
+async fn the_next_turn_is_told_of_its_end_and_it_can_be_stopped() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).start().await;
+    let client = server.client();
+    let input = |model: &str| {
+        task("Explore", "Find it.", json!({ "run_in_background": true, "model": model }))
+    };
+    let both = [("c1", "Task", input("sonnet")), ("c2", "Task", input("haiku"))];
+    upstream.round_of("scripted", calls(&both));
+    upstream.round_of("sonnet", says("Done."));
+    upstream.round_of("haiku", vec![gate("never")]);
+    upstream.round_of("scripted", says("Both work on."));
+    let answer = client.chat(&in_session(&[user("Go.")])).await.text();
+    let messages = of_model(&upstream, "scripted").pop().unwrap().json();
+    let started: Vec<String> = messages["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .map(|message| agent_id(message["content"].as_str().unwrap()))
+        .collect();
+    upstream.reached("never").await;
+
+    upstream.round_of("scripted", calls(&[("c3", "TaskStop", json!({ "task_id": started[1] }))]));
+    upstream.round_of("scripted", says("Stopped."));
+    let list = [user("Go."), assistant(&answer), user("Stop it.")];
+    client.chat(&in_session(&list)).await;
+
+    let requests = of_model(&upstream, "scripted");
+    let asked = requests[requests.len() - 2].json().to_string();
+    assert!(
+        asked.contains(&format!("Background task {} (looks around) completed", started[0])),
+        "{asked}"
+    );
+    let stopped = last_answer(&requests[requests.len() - 1]);
+    assert_eq!(stopped, format!("Successfully stopped task: {}", started[1]));
+}
+
+#[tokio::test]
+async fn an_agent_in_the_background_is_asked_for_nothing() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).start().await;
+    let client = server.client();
+    let input = task(
+        "general-purpose",
+        "Write it.",
+        json!({ "run_in_background": true, "model": "sonnet" }),
+    );
+    upstream.round_of("scripted", calls(&[("c1", "Task", input)]));
+    let write = json!({ "file_path": "new.txt", "content": "new\n" });
+    upstream.round_of("sonnet", calls(&[("k1", "Write", write)]));
+    upstream.round_of("sonnet", says("I may not."));
+    upstream.round_of("scripted", says("It works on."));
+    client.chat(&in_session(&[user("Go.")])).await;
+    upstream.request(3).await;
+    let refused = last_answer(&of_model(&upstream, "sonnet")[1]);
+    assert!(refused.starts_with("Error: not permitted: Write needs an approval"), "{refused}");
+    assert!(refused.contains("permissions.allow"), "{refused}");
+    assert!(!server.workspace().join("new.txt").exists());
+}
