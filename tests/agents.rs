@@ -3,6 +3,7 @@
 mod asking;
 mod background;
 mod resuming;
+mod rules;
 mod running;
 
 use serde_json::{Value, json};
