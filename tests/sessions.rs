@@ -5,6 +5,7 @@ mod asking;
 mod background;
 mod builds;
 mod compaction;
+mod config_tool;
 mod consent;
 mod databases;
 mod dialogs;
