@@ -2,6 +2,7 @@
 
 mod asking;
 mod background;
+mod prefixes;
 mod resuming;
 mod running;
 
