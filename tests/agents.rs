@@ -5,6 +5,7 @@ mod background;
 mod prefixes;
 mod resuming;
 mod running;
+mod story;
 
 use serde_json::{Value, json};
 
