@@ -89,6 +89,7 @@ impl Server {
     /// Builds every service and binds the address.
     pub(crate) async fn bind(loaded: Loaded, state: StateDir) -> Result<Self, StartError> {
         let services = Services::from_config(&loaded)?;
+        services.read_definitions();
         let forwarded = api_state::forwarded_routes(&loaded)?;
         let Loaded { config, secrets, environment, file, .. } = loaded;
         let found = live_keys(&config, &secrets, &state)?;

@@ -26,7 +26,8 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 pub(crate) fn read_open(file: &File, most: u64) -> io::Result<(Vec<u8>, Metadata)> {
     let metadata = file.metadata()?;
     expect_regular(&metadata)?;
-    let mut bytes = Vec::new();
+    let expected = metadata.len().min(most) + 1;
+    let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));
     // One byte more shows that the file is too large. The length in the metadata may be
     // wrong (`/proc`).
     file.take(most + 1).read_to_end(&mut bytes)?;

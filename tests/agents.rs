@@ -4,6 +4,7 @@ mod asking;
 mod background;
 mod prefixes;
 mod resuming;
+mod rules;
 mod running;
 mod story;
 

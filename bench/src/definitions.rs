@@ -23,13 +23,23 @@ pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
     let directory = tempfile::tempdir().expect("a directory");
     write(directory.path()).expect("files");
     let with = format!("claude_user_dir = '{}'\n", directory.path().display());
-    let settings = [with.as_str(), "claude_user_dir = \"none\"\n"];
+    let without = "claude_user_dir = \"none\"\n";
+    // As long a prompt, so that only what the definitions cost makes a difference.
+    let words = directory.path().join("words");
+    fs::create_dir(&words).expect("a directory");
+    fs::write(words.join("AGENTS.md"), lines()).expect("a file");
     let (mut first, mut later) = ([Vec::new(), Vec::new()], Vec::new());
     for number in 0..SERVERS {
-        for (at, settings) in settings.iter().enumerate() {
+        for (at, settings) in [with.as_str(), without].into_iter().enumerate() {
             let server = process::server(&upstream.url(), settings).await;
             first[at].push(request(&server, 1).await.remove(0));
             if number == 0 {
+                let path = process::this_path();
+                let server = match at {
+                    0 => server,
+                    _ => process::server_in(&path, &upstream.url(), settings, &words).await,
+                };
+                request(&server, 1).await;
                 later.push(median(request(&server, REPEATS).await));
             }
         }
@@ -39,7 +49,7 @@ pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
     let what = "skills and agents, a server's first request";
     report.milliseconds(what, with - without, Bound::AtMost(5.0), detail);
     let (with, without) = (later[0], later[1]);
-    let detail = format!("{with:.3} ms, {without:.3} ms without");
+    let detail = format!("{with:.3} ms, {without:.3} ms with as long a prompt");
     report.ratio("skills and agents, a later request", with / without, Bound::AtMost(1.15), detail);
 }
 
@@ -64,6 +74,18 @@ fn write(directory: &Path) -> std::io::Result<()> {
         fs::write(directory.join(format!("agents/agent-{number}.md")), head + &text)?;
     }
     Ok(())
+}
+
+/// What the prompt says of them.
+fn lines() -> String {
+    let mut text = String::new();
+    for number in 0..SKILLS {
+        let _ = writeln!(text, "- skill-{number}: Does task {number}, when asked.");
+    }
+    for number in 0..AGENTS {
+        let _ = writeln!(text, "- agent-{number}: Knows field {number}.");
+    }
+    text
 }
 
 /// The times to the first word of so many requests, in milliseconds. The first begins a session,

@@ -5,6 +5,7 @@
 //! default the bench itself, with the scripted upstream and the clients. The bare relay
 //! for comparison is another program.
 
+mod agents;
 mod client;
 mod definitions;
 mod documents;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Some("sandbox") => sandbox(),
         Some("documents") => documents(),
         Some("definitions") => definitions(),
+        Some("agents") => agents(),
         _ => bench(),
     }
 }
@@ -70,6 +72,15 @@ async fn files() -> ExitCode {
     let upstream = Upstream::start().await;
     let mut report = Report::default();
     files::measure(&upstream, &mut report).await;
+    report.print()
+}
+
+/// Runs the rows of subagents alone.
+#[tokio::main]
+async fn agents() -> ExitCode {
+    let upstream = Upstream::start().await;
+    let mut report = Report::default();
+    agents::measure(&upstream, &mut report).await;
     report.print()
 }
 
@@ -136,6 +147,7 @@ async fn bench() -> ExitCode {
     footprint::measure(&upstream, &mut report).await;
     turns::measure(&upstream, &mut report).await;
     sessions::measure(&upstream, &mut report).await;
+    agents::measure(&upstream, &mut report).await;
     definitions::measure(&upstream, &mut report).await;
     searches::measure(&upstream, &mut report).await;
     files::measure(&upstream, &mut report).await;

@@ -15,9 +15,11 @@ use axum::serve::ListenerExt;
 use futures::{Stream, StreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+use super::agents::PACE;
 use super::client::contains;
 
 /// Twenty chunks of text, as fast as possible.
@@ -41,6 +43,10 @@ pub(crate) const PLAIN: &str = "Without a call: ";
 
 /// The calls that [`Upstream::calls`] has set, then a line of text.
 pub(crate) const CALLS: &str = "calls";
+
+/// As many calls of Task as the question says. The agents go three rounds, each as long as
+/// [`PACE`], or answer at once, or never.
+pub(crate) const AGENTS: &str = "agents";
 
 /// A part of the first word of every answer.
 pub(crate) const FIRST_WORD: &str = "word";
@@ -69,6 +75,8 @@ struct Shared {
     calls: Mutex<Vec<(&'static str, Value)>>,
     braces: Mutex<Vec<Duration>>,
     starts: Mutex<Vec<Duration>>,
+    /// The agents that hang.
+    hanging: watch::Sender<usize>,
 }
 
 /// The events of an answer. A pending stream delays them.
@@ -85,6 +93,7 @@ impl Upstream {
             calls: Mutex::default(),
             braces: Mutex::default(),
             starts: Mutex::default(),
+            hanging: watch::Sender::new(0),
         });
         let models = json!({ "object": "list", "data": [] }).to_string();
         let router = Router::new()
@@ -112,6 +121,12 @@ impl Upstream {
     /// Sets the calls of [`CALLS`]: one round after the other, each of one call.
     pub(crate) fn calls(&self, calls: &[(&'static str, Value)]) {
         *lock(&self.shared.calls) = calls.to_vec();
+    }
+
+    /// Waits until so many agents hang.
+    pub(crate) async fn agents_hang(&self, agents: usize) {
+        let mut hanging = self.shared.hanging.subscribe();
+        hanging.wait_for(|count| agents <= *count).await.expect("the sender lives");
     }
 
     /// The times from the last braces of [`BRACE`] or [`INTENT`] to the starts of their
@@ -143,6 +158,8 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     let events: Events = if asks_for(STEPS) && !is_plain && !ends_with_answer(&body) {
         let (head, front, back) = call("Wait", 0, r#"{"ms": 0"#);
         at_once([vec![head, front, back], ending("tool_calls")].concat())
+    } else if asks_for(AGENTS) {
+        agents(&shared, &body)
     } else if asks_for(CALLS) {
         called(&shared, &body)
     } else if asks_for(CHUNKS) || is_plain || is_answered {
@@ -223,6 +240,56 @@ fn called(shared: &Shared, body: &[u8]) -> Events {
     let open = arguments.strip_suffix('}').expect("an object");
     let (head, front, back) = call(tool, 0, open);
     at_once([vec![head, front, back], ending("tool_calls")].concat())
+}
+
+/// Starts agents, or is one. An agent's prompt begins with `Agent:` and says how it behaves.
+fn agents(shared: &Arc<Shared>, body: &[u8]) -> Events {
+    let answered = memchr::memmem::find_iter(body, br#""role":"tool""#).count();
+    let is =
+        |behaviour: &str| contains(body, format!(r#""content":"Agent: {behaviour}""#).as_bytes());
+    if is("hanging") {
+        shared.hanging.send_modify(|count| *count += 1);
+        return Box::pin(stream::pending());
+    }
+    if is("quick") {
+        if answered == 0 {
+            lock(&shared.starts).push(now());
+        }
+        return at_once(shared.chunks.clone());
+    }
+    if is("paced") {
+        let ends = Instant::now() + PACE;
+        let (head, front, back) = call("Wait", 0, r#"{"ms": 0"#);
+        let events = if answered < 2 {
+            [vec![head, front, back], ending("tool_calls")].concat()
+        } else {
+            shared.chunks.clone()
+        };
+        return at_times(events.into_iter().map(|event| (ends, event)).collect());
+    }
+    if answered > 0 {
+        return at_once(shared.chunks.clone());
+    }
+    let question = String::from_utf8_lossy(body);
+    let asked = question.split("Start ").nth(1).and_then(|rest| rest.split_once(" agents: "));
+    let (count, rest) = asked.expect("a number of agents");
+    let behaviour = rest.split('"').next().unwrap_or_default();
+    let arguments = format!(
+        r#"{{"description": "d", "subagent_type": "general-purpose", "prompt": "Agent: {behaviour}""#
+    );
+    let calls = (0..count.parse().unwrap_or(1)).flat_map(|number| {
+        let (head, front, back) = call("Task", number, &arguments);
+        [head, front, back]
+    });
+    let calls = at_once(calls.collect());
+    let (quick, shared) = (behaviour == "quick", Arc::clone(shared));
+    let sealed = stream::once(async move {
+        if quick {
+            lock(&shared.braces).push(now());
+        }
+        Ok(ending("tool_calls").concat().into())
+    });
+    Box::pin(calls.chain(sealed))
 }
 
 fn brace(tool: &str, shared: Arc<Shared>) -> Events {

@@ -104,14 +104,23 @@ pub(crate) fn render(environment: Environment<'_>) -> String {
             .to_owned(),
     ];
     lines.extend(advice(tools));
+    push_definitions(&mut lines, tools, (agents, skills));
+    lines.extend(words_of(&files.instructions));
+    lines.join("\n")
+}
+
+/// Lists the agents and skills, where there are tools for them.
+pub(super) fn push_definitions(
+    lines: &mut Vec<String>,
+    tools: &Toolset,
+    (agents, skills): (&[ListedAgent<'_>], &[SkillDefinition]),
+) {
     let agents = tools.get("Task").map(|_| lists::agents(agents)).unwrap_or_default();
-    push_list(&mut lines, "Agents that Task can start:", agents);
+    push_list(lines, "Agents that Task can start:", agents);
     let skill_tool = ["Skill", "SlashCommand"].into_iter().find(|tool| tools.get(tool).is_some());
     let listed = skill_tool.map(|_| lists::skills(skills)).unwrap_or_default();
     let head = format!("Skills, of which {} gives you the text:", skill_tool.unwrap_or_default());
-    push_list(&mut lines, &head, listed);
-    lines.extend(words_of(&files.instructions));
-    lines.join("\n")
+    push_list(lines, &head, listed);
 }
 
 fn push_list(lines: &mut Vec<String>, head: &str, listed: Vec<String>) {

@@ -140,6 +140,16 @@ impl Services {
     }
 }
 
+impl Services {
+    /// Reads the agents, skills and commands, so that the first request need not.
+    pub(super) fn read_definitions(&self) {
+        let main = self.permissions.workspace();
+        for workspace in [main].into_iter().chain(self.workspaces.values()) {
+            self.definitions.current(workspace);
+        }
+    }
+}
+
 /// No level where the operator does without a sandbox.
 fn sandbox_settings(config: &Config) -> SandboxSettings {
     let config::Sandbox { mode, levels, network, writable, readable, .. } = &config.sandbox;

@@ -2,16 +2,19 @@
 
 use std::path::Path;
 
-use crate::agent::prompt::advice;
-use crate::tools::agent_types::AgentType;
+use crate::agent::prompt::{ListedAgent, advice, push_definitions};
+use crate::definitions::DefinitionSet;
+use crate::tools::agent_types::{self, AgentType};
 use crate::tools::toolset::Toolset;
 
 /// The prompt of an agent of this type, which begins in this directory and has these tools.
+/// `set` has the skills that it may use, and the agents that it may start.
 pub(super) fn render(
     agent_type: &AgentType,
     working_dir: &Path,
     date: &str,
     tools: &Toolset,
+    set: &DefinitionSet,
 ) -> String {
     let mut lines = vec![
         agent_type.prompt.trim().to_owned(),
@@ -26,5 +29,11 @@ pub(super) fn render(
             .to_owned(),
     ];
     lines.extend(advice(tools));
+    let types = agent_types::all(set);
+    let listed = types.iter();
+    let agents: Vec<ListedAgent<'_>> = listed
+        .map(|known| ListedAgent { name: &known.name, description: &known.description })
+        .collect();
+    push_definitions(&mut lines, tools, (&agents, &set.skills));
     lines.join("\n")
 }

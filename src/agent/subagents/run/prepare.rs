@@ -11,6 +11,7 @@ use crate::agent::subagents::AgentStarter;
 use crate::agent::subagents::prompt;
 use crate::agent::subagents::records::{AgentRecord, AgentTranscript, KeptAgent, Whose};
 use crate::blocking::RESOLVING;
+use crate::definitions::DefinitionSet;
 use crate::execution::pipeline::Pipeline;
 use crate::files::ReadState;
 use crate::ids::AgentId;
@@ -30,7 +31,8 @@ impl AgentStarter {
     /// A new agent.
     pub(super) async fn begin(&self, task: &AgentTask) -> Result<Run, ToolError> {
         let name = task.agent_type.as_deref().unwrap_or(GENERAL_PURPOSE);
-        let agent_type = &self.type_named(name).await?;
+        let set = self.definitions().await?;
+        let agent_type = &type_named(name, &set)?;
         self.expect_startable(agent_type)?;
         let place = self.place(task.in_background);
         let tools = self.tools_of(agent_type, place)?;
@@ -42,7 +44,7 @@ impl AgentStarter {
             agent_type: agent_type.clone(),
             description: task.description.clone(),
             model,
-            prompt: prompt::render(agent_type, &working_dir, &today(), &tools),
+            prompt: prompt::render(agent_type, &working_dir, &today(), &tools, &set),
             tools: tools.names().map(str::to_owned).collect(),
             in_background: task.in_background,
             working_dir: Some(working_dir),
@@ -147,17 +149,11 @@ impl AgentStarter {
         })
     }
 
-    async fn type_named(&self, name: &str) -> Result<AgentType, ToolError> {
+    /// What files define now.
+    async fn definitions(&self) -> Result<Arc<DefinitionSet>, ToolError> {
         let definitions = Arc::clone(&self.family.definitions);
         let workspace = Arc::clone(&self.family.session.workspace);
-        let find = move || agent_types::all(&definitions.current(&workspace));
-        let types = RESOLVING.run(find).await.map_err(ToolError::failed)?;
-        let names: Vec<&str> = types.iter().map(|known| known.name.as_str()).collect();
-        if let Some(place) = names.iter().position(|known| *known == name) {
-            return Ok(types[place].clone());
-        }
-        let (name, names) = (text::prefix(name, MAX_NAME).escape_debug(), names.join(", "));
-        Err(ToolError::Failed(format!("there is no agent type {name}; there is {names}")))
+        RESOLVING.run(move || definitions.current(&workspace)).await.map_err(ToolError::failed)
     }
 
     /// While the session plans, only agents that change nothing start.
@@ -236,6 +232,16 @@ impl AgentStarter {
         let limits = [task.max_rounds, record.agent_type.max_rounds].into_iter().flatten();
         limits.fold(self.family.services.settings.max_rounds, u32::min).max(1)
     }
+}
+
+fn type_named(name: &str, set: &DefinitionSet) -> Result<AgentType, ToolError> {
+    let types = agent_types::all(set);
+    let names: Vec<&str> = types.iter().map(|known| known.name.as_str()).collect();
+    if let Some(place) = names.iter().position(|known| *known == name) {
+        return Ok(types[place].clone());
+    }
+    let (name, names) = (text::prefix(name, MAX_NAME).escape_debug(), names.join(", "));
+    Err(ToolError::Failed(format!("there is no agent type {name}; there is {names}")))
 }
 
 fn identity(id: &AgentId, agent_type: &AgentType, description: &str) -> SubagentIdentity {
