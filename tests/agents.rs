@@ -2,9 +2,11 @@
 
 mod asking;
 mod background;
+mod prefixes;
 mod resuming;
 mod rules;
 mod running;
+mod story;
 
 use serde_json::{Value, json};
 

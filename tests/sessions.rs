@@ -1,7 +1,7 @@
 //! Tests the memory behind the stateless API, from the client's socket to upstream's and back.
 
 mod approvals;
-mod asking;
+pub(crate) mod asking;
 mod background;
 mod builds;
 mod compaction;

@@ -1,5 +1,6 @@
 //! Calls of a subagent that need a person: they are asked in the parent's conversation.
 
+use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
 use super::{last_answer, task};
@@ -76,13 +77,13 @@ async fn a_denial_reaches_the_agent_with_the_persons_words() {
     );
 }
 
-#[tokio::test]
-async fn after_a_restart_the_approved_call_of_an_agent_runs_once() {
+/// An agent asks, its server is ended, and the reply comes to the next server.
+async fn the_approved_call_runs_once_after(end: impl FnOnce(&mut Server)) {
     let upstream = Upstream::start();
     let mut first = server(&upstream).await;
     delegates(&upstream, "new.txt");
     let question = first.client().chat(&conversation(&[user("Do it.")])).await.text();
-    first.stop();
+    end(&mut first);
     let second = after(&upstream, &first).start().await;
 
     upstream.round(says("Written."));
@@ -90,14 +91,36 @@ async fn after_a_restart_the_approved_call_of_an_agent_runs_once() {
     let list = [user("Do it."), assistant(&question), user("allow")];
     let answer = second.client().chat(&conversation(&list)).await;
     assert_eq!(answer.text(), "All done.");
-    let written = first.workspace().join("new.txt");
-    assert_eq!(std::fs::read_to_string(&written).unwrap(), "new\n");
+    let path = first.workspace().join("new.txt");
+    let written = || std::fs::read_to_string(&path).expect("a file of the workspace");
+    assert_eq!(written(), "new\n");
+    let requests = upstream.requests();
+    let [main, began, resumed, last] = &requests[..] else { panic!("{}", requests.len()) };
+    assert_goes_on(main, last);
+    assert_goes_on(began, resumed);
 
     // The same reply once more runs nothing again.
-    std::fs::write(&written, "changed\n").unwrap();
+    std::fs::write(&path, "changed\n").expect("written");
     let again = second.client().chat(&conversation(&list)).await;
     assert_ne!(again.status(), 500, "{}", again.json());
-    assert_eq!(std::fs::read_to_string(&written).unwrap(), "changed\n");
+    assert_eq!(written(), "changed\n");
+}
+
+#[tokio::test]
+async fn after_a_restart_the_approved_call_of_an_agent_runs_once() {
+    the_approved_call_runs_once_after(|server| {
+        server.stop();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn after_kill_9_the_approved_call_of_a_suspended_agent_runs_once() {
+    the_approved_call_runs_once_after(|server| {
+        kill_process(server.pid(), Signal::KILL).expect("our child is there");
+        server.stop();
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -149,7 +149,7 @@ fn install_litellm(home: &Path) {
 /// Copies what `make up` and the documents need of the repository.
 fn copy_repository(to: &Path) {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for directory in ["", "scripts", "docs"] {
+    for directory in ["", "scripts", "docs", "src"] {
         fs::create_dir_all(to.join(directory)).expect("a new directory");
         for entry in fs::read_dir(repository.join(directory)).expect("the repository").flatten() {
             if entry.file_type().expect("a type").is_file() {

@@ -44,6 +44,11 @@ async fn d1_a_kill_at_any_write_of_a_resumed_turn_loses_and_repeats_nothing() {
 }
 
 #[tokio::test]
+async fn d1_a_kill_at_any_write_of_an_agents_resumed_turn_loses_and_repeats_nothing() {
+    at_each_write(Kind::Agent, 3).await;
+}
+
+#[tokio::test]
 async fn d1_a_kill_at_any_write_of_any_turn_loses_and_repeats_nothing() {
     for kind in [Kind::Plain, Kind::Commands, Kind::Detached, Kind::Mixed, Kind::Asking] {
         at_each_write(kind, STEP).await;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::mixed::weather;
 use super::{assistant, conversation, user};
+use crate::agents::task;
 use crate::support::chunks::{calls, says};
 use crate::support::client::{Client, with};
 use crate::support::server::{Builder, Server};
@@ -32,6 +33,8 @@ pub(crate) enum Kind {
     Asking,
     /// A command that a person approves; the approving request is interrupted.
     Suspended,
+    /// The same with a command of a subagent.
+    Agent,
 }
 
 /// What the client does about a request whose answer it may not have heard.
@@ -61,7 +64,7 @@ impl Kind {
     /// A server on which turns of this kind can be played.
     pub(crate) fn settings(self, builder: Builder) -> Builder {
         match self {
-            Self::Suspended | Self::Asking => builder.argument("--sandbox=off"),
+            Self::Suspended | Self::Agent | Self::Asking => builder.argument("--sandbox=off"),
             _ => builder.free(),
         }
     }
@@ -70,7 +73,7 @@ impl Kind {
         match self {
             Self::Plain => &[],
             Self::Commands | Self::Detached => &["a", "b"],
-            Self::Mixed | Self::Asking | Self::Suspended => &["a"],
+            Self::Mixed | Self::Asking | Self::Suspended | Self::Agent => &["a"],
         }
     }
 }
@@ -94,9 +97,15 @@ impl Scenario {
             Kind::Commands | Kind::Detached => upstream.round(calls(&[call("a"), call("b")])),
             Kind::Mixed => upstream.round(calls(&[call("a"), weather])),
             Kind::Asking | Kind::Suspended => upstream.round(calls(&[call("a")])),
+            Kind::Agent => {
+                let prompt = format!("Leave a line in {}.", scenario.file("a"));
+                let input = task("general-purpose", &prompt, json!({}));
+                upstream.round(calls(&[("t", "Task", input)]));
+                upstream.round(calls(&[call("a")]));
+            }
         }
         upstream.otherwise(says(DONE));
-        if kind == Kind::Suspended {
+        if matches!(kind, Kind::Suspended | Kind::Agent) {
             let asked = scenario.client(server).chat(&scenario.request()).await;
             scenario.question = Some(asked.text());
         }
@@ -173,7 +182,11 @@ impl Scenario {
             let (ran, known) = (self.ran(id), known(&messages, &self.file(id)));
             assert!(ran < 2, "{self:?} {again:?}: {id} ran {ran} times");
             let printed = format!("printed by 2 {}", self.file(id));
-            let is_real = known.iter().any(|answer| answer.contains(&printed));
+            let is_real = known.iter().any(|answer| match self.kind {
+                // What its agent said at last.
+                Kind::Agent => answer.starts_with(DONE),
+                _ => answer.contains(&printed),
+            });
             let is_unknown = known.iter().any(|answer| answer.contains(OUTCOME_UNKNOWN));
             if ran == 1 {
                 assert!(
@@ -249,7 +262,7 @@ impl Scenario {
     }
 
     fn is_question(&self, message: &Value) -> bool {
-        matches!(self.kind, Kind::Asking | Kind::Suspended)
+        matches!(self.kind, Kind::Asking | Kind::Suspended | Kind::Agent)
             && message["content"].as_str().is_some_and(|text| text != DONE)
     }
 
