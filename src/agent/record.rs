@@ -25,6 +25,10 @@ pub(crate) trait Recorder: Send + Sync + fmt::Debug {
 /// user message right after the answers to their calls.
 pub(crate) const SETTLED: &str = "These calls are settled.";
 
+/// Ends a transcript that would end with the answers to calls: many models take no user message
+/// right behind them.
+pub(crate) const INTERRUPTED: &str = "Interrupted here.";
+
 /// A recorder of a turn of which nothing is kept.
 #[derive(Debug)]
 pub(crate) struct NoRecord;

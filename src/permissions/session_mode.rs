@@ -1,7 +1,8 @@
 //! Keeps the permission mode of a session while a turn runs: what the server, the key and the
 //! request set, and what a person has chosen since.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,8 @@ use crate::sync;
 pub(crate) struct SessionMode {
     bounds: ModeBounds,
     chosen: Mutex<SavedMode>,
+    /// Whether the session's newest turn plans. Agents of earlier turns heed it.
+    planning: Arc<AtomicBool>,
 }
 
 /// What bounds the mode of a turn.
@@ -46,7 +49,14 @@ impl SessionMode {
     pub(crate) fn new(bounds: ModeBounds, saved: SavedMode) -> Self {
         let begins = bounds.requests_plan() && !bounds.resumes && bounds.base != Mode::Plan;
         let planning = saved.planning || begins;
-        Self { bounds, chosen: Mutex::new(SavedMode { planning, ..saved }) }
+        let chosen = Mutex::new(SavedMode { planning, ..saved });
+        Self { bounds, chosen, planning: Arc::default() }
+    }
+
+    /// The same, told to all turns of the session: this is the newest one.
+    pub(crate) fn shared_by(self, planning: Arc<AtomicBool>) -> Self {
+        planning.store(self.is_planning(), Ordering::Relaxed);
+        Self { planning, ..self }
     }
 
     /// The mode of a server without a session.
@@ -59,7 +69,7 @@ impl SessionMode {
     pub(crate) fn current(&self) -> Mode {
         let SavedMode { planning, going_on_in } = *sync::lock(&self.chosen);
         let ModeBounds { base, requested, .. } = self.bounds;
-        if planning {
+        if planning || self.planning.load(Ordering::Relaxed) {
             return Mode::Plan;
         }
         // A choice may widen the server's mode, but not one that leaves nothing to a person.
@@ -92,11 +102,13 @@ impl SessionMode {
 
     pub(crate) fn begin_planning(&self) {
         *sync::lock(&self.chosen) = SavedMode { planning: true, going_on_in: None };
+        self.planning.store(true, Ordering::Relaxed);
     }
 
     /// A person has approved a plan, and chosen the mode to go on in.
     pub(crate) fn go_on_in(&self, mode: Mode) {
         *sync::lock(&self.chosen) = SavedMode { planning: false, going_on_in: Some(mode) };
+        self.planning.store(false, Ordering::Relaxed);
     }
 
     /// For the turns that go on from this one; `None` if nobody has chosen anything.

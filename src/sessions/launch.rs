@@ -102,7 +102,9 @@ impl Sessions {
         } = prepared;
         let holder = GrantHolder { key: caller.key.clone(), scope: caller.scope };
         let files = self.readable_files(&resolved);
-        let mode = Arc::new(session_mode(request, state.as_ref(), &assembled));
+        let tasks = self.tasks.of_session(&resolved.session, caller.scope, caller.revoked.clone());
+        let mode = session_mode(request, state.as_ref(), &assembled);
+        let mode = Arc::new(mode.shared_by(Arc::clone(&tasks.planning)));
         let permissions = self.permissions_for(request)?.in_session_mode(Arc::clone(&mode));
         let permissions = permissions.held_by(holder).with_session_files(files);
         let body = stored_body(&resolved);

@@ -12,6 +12,7 @@ mod output_file;
 mod unread;
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub(crate) struct SessionTasks {
     scope: Scope,
     /// `tools.bash.background_tasks`.
     max_running: usize,
+    /// Whether the newest turn plans (`permissions::SessionMode`).
+    pub(crate) planning: Arc<AtomicBool>,
     /// The subagents that run now.
     pub(crate) agents: Arc<RunningAgents>,
     /// Cancelled when the session ends.
@@ -139,7 +142,15 @@ impl SessionTasks {
         };
         let over = CancellationToken::new();
         let agents = Arc::new(RunningAgents::new(agents));
-        Self { session, scope, max_running, agents, over, state: Mutex::new(state) }
+        Self {
+            session,
+            scope,
+            max_running,
+            planning: Arc::default(),
+            agents,
+            over,
+            state: Mutex::new(state),
+        }
     }
 
     pub(crate) fn reserve(self: &Arc<Self>) -> Result<TaskPlace, NoPlace> {

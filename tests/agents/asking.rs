@@ -190,3 +190,55 @@ async fn x5_an_agents_words_approve_nothing() {
     client.chat(&conversation(&list)).await;
     assert!(!server.workspace().join("new.txt").exists());
 }
+
+#[tokio::test]
+async fn an_agent_that_a_person_let_start_is_not_asked_about_again() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream)
+        .file("notes.txt", "needle\n")
+        .config("permissions.ask", r#"["Task(general-purpose)"]"#)
+        .start()
+        .await;
+    let client = server.client();
+    let input = task("general-purpose", "Write it.", json!({ "model": "sonnet" }));
+    upstream.round_of("scripted", calls(&[("c1", "Task", input)]));
+    let start = client.chat(&conversation(&[user("Do it.")])).await.text();
+    assert!(start.contains("**Task needs your approval**"), "{start}");
+
+    upstream.round_of("sonnet", calls(&[("k1", "Write", write("new.txt"))]));
+    let mut list = vec![user("Do it."), assistant(&start), user("1")];
+    let question = client.chat(&conversation(&list)).await.text();
+    assert!(question.contains("**Write needs your approval**"), "{question}");
+    assert!(!question.contains("**Task needs"), "{question}");
+
+    upstream.round_of("sonnet", says("Written."));
+    upstream.round_of("scripted", says("All done."));
+    list.extend([assistant(&question), user("1")]);
+    let answer = client.chat(&conversation(&list)).await.text();
+    assert_eq!(answer, "All done.");
+    assert_eq!(server.file("new.txt"), "new\n");
+    let answer = last_answer(&upstream.requests().pop().unwrap());
+    assert!(answer.contains(" · 1 tool use · "), "{answer}");
+}
+
+#[tokio::test]
+async fn an_agent_that_waits_for_a_person_is_not_resumed() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client();
+    let in_session = |list: &[serde_json::Value]| {
+        with(conversation(list), json!({ "toolhand": { "session": "work" } }))
+    };
+    delegates(&upstream, "new.txt");
+    let question = client.chat(&in_session(&[user("Do it.")])).await.text();
+    let shown = client.get("/toolhand/v1/sessions/work").await.json();
+    let id = shown["agents"][0]["id"].as_str().expect("an agent").to_owned();
+
+    let resume = json!({ "description": "d", "prompt": "Go on.", "resume": id });
+    upstream.round(calls(&[("c9", "Task", resume)]));
+    upstream.round(says("It waits."));
+    client.chat(&in_session(&[user("Another beginning.")])).await;
+    let refused = last_answer(&upstream.requests().pop().unwrap());
+    assert!(refused.contains("waits for a person's decision"), "{refused}");
+    assert!(question.contains("new.txt"), "{question}");
+}

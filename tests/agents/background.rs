@@ -116,3 +116,69 @@ async fn an_agent_in_the_background_is_asked_for_nothing() {
     assert!(refused.contains("permissions.allow"), "{refused}");
     assert!(!server.workspace().join("new.txt").exists());
 }
+
+#[tokio::test]
+async fn an_agent_of_an_earlier_turn_writes_nothing_while_the_session_plans() {
+    let upstream = Upstream::start();
+    let server =
+        Server::builder(&upstream).config("permissions.mode", r#""acceptEdits""#).start().await;
+    let client = server.client();
+    let input = task(
+        "general-purpose",
+        "Write it.",
+        json!({ "run_in_background": true, "model": "sonnet" }),
+    );
+    upstream.round_of("scripted", calls(&[("c1", "Task", input)]));
+    let write = json!({ "file_path": "new.txt", "content": "new\n" });
+    let late = [vec![gate("agent")], calls(&[("k1", "Write", write)])].concat();
+    upstream.round_of("sonnet", late);
+    upstream.round_of("sonnet", says("I may not."));
+    upstream.round_of("scripted", says("It works on."));
+    let answer = client.chat(&in_session(&[user("Go.")])).await.text();
+    upstream.reached("agent").await;
+
+    upstream.round_of("scripted", says("I plan."));
+    let list = [user("Go."), assistant(&answer), user("Plan.")];
+    let mut body = in_session(&list);
+    body["toolhand"]["mode"] = json!("plan");
+    client.chat(&body).await;
+    upstream.open("agent");
+    upstream.request(4).await;
+
+    let refused = last_answer(&of_model(&upstream, "sonnet")[1]);
+    assert!(refused.contains("in the mode plan"), "{refused}");
+    assert!(!server.workspace().join("new.txt").exists());
+}
+
+#[tokio::test]
+async fn an_agent_that_goes_on_in_the_background_is_one_task() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).start().await;
+    let client = server.client();
+    let input =
+        task("Explore", "Find it.", json!({ "run_in_background": true, "model": "sonnet" }));
+    upstream.round_of("scripted", calls(&[("c1", "Task", input)]));
+    upstream.round_of("sonnet", says("First."));
+    upstream.round_of("scripted", says("It works on."));
+    let answer = client.chat(&in_session(&[user("Go.")])).await.text();
+    let id = agent_id(&last_answer(&of_model(&upstream, "scripted")[1]));
+    upstream.request(2).await;
+
+    let look = json!({ "task_id": id });
+    let again =
+        json!({ "description": "d", "prompt": "More.", "resume": id, "run_in_background": true });
+    upstream.round_of("scripted", calls(&[("c2", "TaskOutput", look.clone())]));
+    upstream.round_of("scripted", calls(&[("c3", "Task", again)]));
+    upstream.round_of("sonnet", [vec![gate("more")], says("Second.")].concat());
+    upstream.round_of("scripted", calls(&[("c4", "TaskStop", look)]));
+    upstream.round_of("scripted", says("Stopped."));
+    let list = [user("Go."), assistant(&answer), user("Again.")];
+    client.chat(&in_session(&list)).await;
+
+    let requests = of_model(&upstream, "scripted");
+    let stopped = last_answer(&requests[requests.len() - 1]);
+    assert_eq!(stopped, format!("Successfully stopped task: {id}"));
+    let listed = client.get("/toolhand/v1/tasks").await.json();
+    assert_eq!(listed["data"].as_array().map(Vec::len), Some(1), "{listed:#}");
+    upstream.forget_script();
+}

@@ -221,7 +221,7 @@ async fn its_rounds_end_with_what_it_said() {
     let last = upstream.requests().pop().unwrap();
     let answer = last_answer(&last);
     assert!(
-        answer.starts_with("I begin with the notes.\n(stopped after 1 rounds)\nagent_id: "),
+        answer.starts_with("I begin with the notes.\n(stopped after 1 round)\nagent_id: "),
         "{answer}"
     );
 }
@@ -328,4 +328,25 @@ async fn a_command_of_an_agent_runs_in_the_foreground() {
         answer.starts_with("out\n") && answer.contains("nothing goes to the background"),
         "{answer}"
     );
+}
+
+#[tokio::test]
+async fn an_agent_whose_model_is_gone_later_does_not_begin_anew() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).free().start().await;
+    let input = task("general-purpose", "Run it.", json!({ "model": "opus" }));
+    upstream.round_of("scripted", calls(&[("c1", "Task", input)]));
+    let command = json!({ "command": "echo ran >> log.txt" });
+    upstream.round_of("opus", calls(&[("k1", "Bash", command)]));
+    let gone = json!({ "error": {
+        "message": "no such model", "type": "not_found_error", "code": "model_not_found",
+    } });
+    upstream.round_of("opus", crate::support::chunks::status(404, &gone));
+    upstream.round_of("scripted", says("It failed."));
+
+    server.client().chat(&ask("Go.")).await;
+
+    assert_eq!(server.file("log.txt"), "ran\n");
+    let answer = last_answer(&upstream.requests().pop().unwrap());
+    assert!(answer.starts_with("Error: the agent failed: "), "{answer}");
 }

@@ -3,15 +3,11 @@
 use super::closing::{note_message, raw};
 use super::{Event, Phase, TurnEffect, TurnState};
 use crate::agent::events::{Failure, Finished, Summary, TurnEvent};
-use crate::agent::record::{End, Entry, OpenRound, Outcome, RecordedRound};
+use crate::agent::record::{End, Entry, INTERRUPTED, OpenRound, Outcome, RecordedRound};
 use crate::agent::retold;
 use crate::errors::{ApiError, ErrorCode};
 use crate::json;
 use crate::openai::chunk::FinishReason;
-
-/// Ends a transcript that would end with the answers to calls: many models take no user message
-/// right behind them.
-const INTERRUPTED: &str = "Interrupted here.";
 
 /// How a turn ended, beside what it said.
 struct TurnEnd {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::records::RunCounts;
 use crate::errors::ErrorCode;
 use crate::ids::AgentId;
 use crate::openai::usage::Usage;
@@ -13,9 +14,9 @@ pub(super) struct RunEnd {
     /// What it said last.
     pub(super) text: String,
     pub(super) stopped: Option<Stop>,
-    pub(super) tool_uses: usize,
-    pub(super) duration_ms: u64,
-    pub(super) rounds: u32,
+    /// Of the whole run, with what came before a person was asked.
+    pub(super) counts: RunCounts,
+    /// Of its last part.
     pub(super) usage: Option<Usage>,
 }
 
@@ -33,11 +34,6 @@ pub(super) enum Stop {
 }
 
 impl RunEnd {
-    pub(super) fn tokens(&self) -> u64 {
-        let tokens = self.usage.as_ref().and_then(|usage| usage.counts().get("total_tokens"));
-        tokens.and_then(Value::as_u64).unwrap_or(0)
-    }
-
     /// The answer; the error holds what the agent had, too.
     pub(super) fn answer(
         &self,
@@ -67,17 +63,26 @@ impl RunEnd {
 
     fn stopped_in_words(&self) -> Option<String> {
         Some(match self.stopped.as_ref()? {
-            Stop::Rounds => format!("(stopped after {} rounds)", self.rounds),
-            Stop::Duration => format!("(stopped after {} rounds: its time was over)", self.rounds),
+            Stop::Rounds => format!("(stopped after {})", self.rounds_in_words()),
+            Stop::Duration => {
+                format!("(stopped after {}: its time was over)", self.rounds_in_words())
+            }
+
             Stop::Output(why) => format!("({why})"),
             Stop::Failed { .. } => return None,
         })
     }
 
+    fn rounds_in_words(&self) -> String {
+        let s = if self.counts.rounds == 1 { "" } else { "s" };
+        format!("{} round{s}", self.counts.rounds)
+    }
+
     fn summary(&self, agent: &AgentId) -> String {
-        let (uses, tokens) = (self.tool_uses, self.tokens());
+        let (uses, tokens) = (self.counts.tool_uses, self.counts.tokens);
         let s = if uses == 1 { "" } else { "s" };
-        let (seconds, tenths) = (self.duration_ms / 1000, self.duration_ms % 1000 / 100);
+        let (seconds, tenths) =
+            (self.counts.duration_ms / 1000, self.counts.duration_ms % 1000 / 100);
         format!("agent_id: {agent} · {uses} tool use{s} · {seconds}.{tenths} s · {tokens} tokens")
     }
 
@@ -85,10 +90,10 @@ impl RunEnd {
         let mut structured = json!({
             "agent_id": agent,
             "agent_type": agent_type,
-            "tool_uses": self.tool_uses,
-            "duration_ms": self.duration_ms,
-            "tokens": self.tokens(),
-            "rounds": self.rounds,
+            "tool_uses": self.counts.tool_uses,
+            "duration_ms": self.counts.duration_ms,
+            "tokens": self.counts.tokens,
+            "rounds": self.counts.rounds,
         });
         let stopped_by = self.stopped.as_ref().map(|stop| match stop {
             Stop::Rounds => "rounds",
@@ -115,9 +120,7 @@ mod tests {
         RunEnd {
             text: text.to_owned(),
             stopped,
-            tool_uses: 3,
-            duration_ms: 12_345,
-            rounds: 2,
+            counts: RunCounts { tool_uses: 3, duration_ms: 12_345, rounds: 2, tokens: 2468 },
             usage: Usage::read(usage),
         }
     }

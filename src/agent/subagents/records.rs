@@ -69,6 +69,30 @@ pub(crate) struct AgentRecord {
     pub(crate) read_state: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) todos: Option<SavedTodos>,
+    /// What the run has come to that waits for a person.
+    #[serde(default)]
+    pub(crate) so_far: RunCounts,
+}
+
+/// What a run has come to, beside its words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct RunCounts {
+    pub(crate) tool_uses: usize,
+    pub(crate) duration_ms: u64,
+    pub(crate) rounds: u32,
+    pub(crate) tokens: u64,
+}
+
+impl RunCounts {
+    pub(crate) fn and(self, more: Self) -> Self {
+        Self {
+            tool_uses: self.tool_uses + more.tool_uses,
+            duration_ms: self.duration_ms.saturating_add(more.duration_ms),
+            rounds: self.rounds.saturating_add(more.rounds),
+            tokens: self.tokens.saturating_add(more.tokens),
+        }
+    }
 }
 
 /// What the entries of an agent make of its conversation.

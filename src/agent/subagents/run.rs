@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use self::follow::{EndRecorder, follow};
 use super::AgentStarter;
 use super::answer::{RunEnd, Stop};
-use super::records::AgentRecord;
+use super::records::{AgentRecord, RunCounts};
 use crate::agent::agent_event::{AgentEvent, AgentStep};
 use crate::agent::beginning::{Asking, AskingChannel, Beginning, HistoryPiece};
 use crate::agent::conversation::{Conversation, Opening};
@@ -108,8 +108,11 @@ impl AgentStarter {
         steps.tell(AgentStep::Started { description: run.record.description.clone() });
         let mut notes = Vec::new();
         let mut beginning = std::mem::take(&mut run.beginning);
+        let is_asking = matches!(beginning, Beginning::Ask);
         let mut turned = self.turn(&run, beginning, &recorder, &steps).await;
-        if turned.is_unknown_model() && run.record.model != self.model {
+        // Behind a round, to begin anew would run its calls again.
+        let is_first_request = is_asking && turned.end.counts.rounds <= 1;
+        if is_first_request && turned.is_unknown_model() && run.record.model != self.model {
             notes.push(format!(
                 "(upstream knows no model {}; the agent ran with the model of this conversation)",
                 run.record.model
@@ -118,6 +121,9 @@ impl AgentStarter {
             beginning = Beginning::Ask;
             turned = self.turn(&run, beginning, &recorder, &steps).await;
         }
+        turned.end.counts = run.record.so_far.and(turned.end.counts);
+        run.record.so_far =
+            if turned.asked.is_some() { turned.end.counts } else { RunCounts::default() };
         run.keep_state();
         if let Err(error) = records.put(&run.id, &run.record).await {
             let error = error.message;
@@ -180,7 +186,8 @@ impl AgentStarter {
         let pipeline = Pipeline::clone(&run.pipeline);
         let mut settings = services.turns.clone();
         settings.max_rounds = run.max_rounds;
-        settings.max_duration = services.settings.max_duration;
+        let passed = std::time::Duration::from_millis(run.record.so_far.duration_ms);
+        settings.max_duration = services.settings.max_duration.saturating_sub(passed);
         TurnStart {
             session: run.id.to_string(),
             turn: TurnId::of_agent(&run.id),
@@ -283,10 +290,10 @@ impl RunEnd {
             _ => None,
         };
         AgentStep::Ended {
-            tool_uses: self.tool_uses,
-            duration: std::time::Duration::from_millis(self.duration_ms),
-            tokens: self.tokens(),
-            rounds: self.rounds,
+            tool_uses: self.counts.tool_uses,
+            duration: std::time::Duration::from_millis(self.counts.duration_ms),
+            tokens: self.counts.tokens,
+            rounds: self.counts.rounds,
             error,
         }
     }

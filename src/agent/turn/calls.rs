@@ -14,7 +14,7 @@ use crate::agent::delegation::{AgentOutcome, QueuedSlot, Resumption, StartsAgent
 use crate::agent::record::SuspendedAgent;
 use crate::agent::state::{Event, Judgement};
 use crate::errors::ApiError;
-use crate::execution::ask::{Ask, Decision};
+use crate::execution::ask::{About, Ask, Decision, GrantScope};
 use crate::execution::pipeline::{
     AdmittedCall, Executed, Judged, PermittedCall, Pipeline, ToolResult,
 };
@@ -306,7 +306,13 @@ impl CallTask {
             }
         }
         let began = Instant::now();
-        let judged = judge(&self.pipeline, &self.call, &self.context, decision.as_ref()).await;
+        let mut judged = judge(&self.pipeline, &self.call, &self.context, decision.as_ref()).await;
+        if resumption.is_some()
+            && let Judged::Asked(ask) = &judged
+            && let Some(approved) = approved_before(ask)
+        {
+            judged = judge(&self.pipeline, &self.call, &self.context, Some(&approved)).await;
+        }
         let call = match judged {
             Judged::Answered(result) => {
                 return CallEnd::Answered(Box::new(result), began.elapsed(), None);
@@ -367,6 +373,14 @@ impl CallTask {
             }
         }
     }
+}
+
+/// The approval by which a call has started the agent that it takes up: it is not asked about once
+/// more. What is denied by now stays denied.
+fn approved_before(ask: &Ask) -> Option<Decision> {
+    let About::Effect(effect) = &ask.about else { return None };
+    let (digest, scope, updated_input) = (effect.digest, GrantScope::Once, None);
+    Some(Decision::Allow { digest, scope, updated_input })
 }
 
 impl fmt::Debug for Calls {

@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use crate::permissions::{AccessKind, AccessRequest, Permit};
 use crate::tools::agent_types::GENERAL_PURPOSE;
+use crate::tools::schema::PropertyAliases;
 use crate::tools::subagent::{AgentTask, TASK};
 use crate::tools::tool::{CallContext, Concurrency, Tool, ToolError, ToolOutput};
 
@@ -61,6 +62,13 @@ impl Tool for Task {
         "What an agent answers to Task is for you: the user does not see it, so tell them what \
          matters.",
     );
+    // Accepted from models that know them, and dropped.
+    const PROPERTY_ALIASES: PropertyAliases = &[
+        ("mode", "_mode"),
+        ("allowed_tools", "_allowed_tools"),
+        ("team_name", "_team_name"),
+        ("name", "_name"),
+    ];
     const MAX_RESULT_CHARS: Option<usize> = Some(MAX_RESULT_CHARS);
 
     fn withheld(&self) -> &'static [&'static str] {

@@ -58,6 +58,8 @@ impl TaskPlace {
         let mut state = sync::lock(&self.tasks.state);
         while state.watching.try_join_next().is_some() {}
         forget_old(&mut state.tasks);
+        // Of an agent that goes on, the run before is told no more.
+        state.tasks.retain(|known| known.id != task.id);
         state.tasks.push(Arc::clone(&task));
         let stops = [self.tasks.over.clone(), state.revoked.clone(), stop];
         state.watching.spawn(async move {

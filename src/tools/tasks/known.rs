@@ -89,7 +89,10 @@ impl KnownTasks {
     /// Notes that an answer tells of a task, and of the first `seen` bytes of its output.
     pub(crate) fn started(&self, task: &BackgroundTask, seen: u64) {
         let known = KnownTask::new(task, Looked { at: seen, ..Looked::default() });
-        sync::lock(&self.tasks).push(Arc::new(known));
+        let mut tasks = sync::lock(&self.tasks);
+        // An agent may go on as a task.
+        tasks.retain(|before| before.id != known.id);
+        tasks.push(Arc::new(known));
     }
 
     /// What is known of a task; nothing yet if another branch has started it.

@@ -9,7 +9,8 @@ use super::{RunEnd, Steps, Stop, Turned};
 use crate::agent::agent_event::AgentStep;
 use crate::agent::events::{ToolEnd, ToolStart, TurnEvent};
 use crate::agent::outbox::Inbox;
-use crate::agent::record::{End, Entry, Outcome, RecordedRound, Recorder};
+use crate::agent::record::{End, Entry, INTERRUPTED, Outcome, RecordedRound, Recorder};
+use crate::agent::subagents::records::RunCounts;
 use crate::errors::{ApiError, ErrorCode};
 use crate::openai::chunk::FinishReason;
 use crate::openai::usage::Usage;
@@ -92,20 +93,14 @@ impl Turned {
         let Some(End { outcome, last, open, summary, .. }) = end else {
             let stop = Some(crashed(failed));
             let text = if text.is_empty() { said_before } else { text };
-            let end = RunEnd {
-                text,
-                stopped: stop,
-                tool_uses: 0,
-                duration_ms: 0,
-                rounds: 0,
-                usage: None,
-            };
+            let counts = RunCounts::default();
+            let end = RunEnd { text, stopped: stop, counts, usage: None };
             return Self { end, asked: None };
         };
         let asked = open.map(|open| open.asked).filter(|asked| !asked.is_empty());
+        let partial = last.as_ref().map(assistants_text).unwrap_or_default();
         // Behind a closed round it is a note of ours.
-        let has_spoken = text.trim().is_empty() && said_before.is_empty();
-        let partial = last.as_ref().filter(|_| has_spoken).map(assistants_text).unwrap_or_default();
+        let partial = if partial == INTERRUPTED { String::new() } else { partial };
         let text = [text, partial, said_before].into_iter().find(|text| !text.trim().is_empty());
         let stopped = match (failed, outcome) {
             (Some(error), _) => Some(stop_of(error)),
@@ -114,13 +109,17 @@ impl Turned {
             }
             (None, _) => Some(crashed(None)),
         };
+        let usage = summary.usage.and_then(Usage::read);
         let end = RunEnd {
             text: text.unwrap_or_default(),
             stopped,
-            tool_uses: summary.tool_calls,
-            duration_ms: summary.duration_ms,
-            rounds: summary.rounds,
-            usage: summary.usage.and_then(Usage::read),
+            counts: RunCounts {
+                tool_uses: summary.tool_calls,
+                duration_ms: summary.duration_ms,
+                rounds: summary.rounds,
+                tokens: usage.as_ref().map_or(0, tokens),
+            },
+            usage,
         };
         Self { end, asked }
     }
@@ -149,6 +148,10 @@ fn crashed(error: Option<ApiError>) -> Stop {
         || Stop::Failed { code: ErrorCode::Internal, message: "it was interrupted".to_owned() },
         stop_of,
     )
+}
+
+fn tokens(usage: &Usage) -> u64 {
+    usage.counts().get("total_tokens").and_then(Value::as_u64).unwrap_or(0)
 }
 
 /// What the assistant says in the round.

@@ -9,7 +9,7 @@ use crate::agent::prompt::today;
 use crate::agent::record::OpenRound;
 use crate::agent::subagents::AgentStarter;
 use crate::agent::subagents::prompt;
-use crate::agent::subagents::records::{AgentRecord, AgentTranscript, KeptAgent, Whose};
+use crate::agent::subagents::records::{AgentRecord, AgentTranscript, KeptAgent, RunCounts, Whose};
 use crate::blocking::RESOLVING;
 use crate::definitions::DefinitionSet;
 use crate::execution::pipeline::Pipeline;
@@ -50,6 +50,7 @@ impl AgentStarter {
             working_dir: Some(working_dir),
             read_state: context.read_state.save(),
             todos: None,
+            so_far: RunCounts::default(),
         };
         let mut transcript = AgentTranscript::new(Vec::new());
         let prompt = transcript.prompt(&task.prompt);
@@ -81,7 +82,13 @@ impl AgentStarter {
             record.model = self.model_for(Some(model), &record.agent_type)?;
         }
         record.in_background = task.in_background;
+        record.so_far = RunCounts::default();
         let mut transcript = AgentTranscript::new(entries);
+        if transcript.open.is_some() {
+            return Err(ToolError::Failed(format!(
+                "agent {id} waits for a person's decision about a call of its own"
+            )));
+        }
         let prompt = transcript.prompt(&task.prompt);
         let mut run = self.restored(id, record, task).await?;
         run.pieces = transcript.pieces;
@@ -233,7 +240,9 @@ impl AgentStarter {
 
     fn max_rounds(&self, record: &AgentRecord, task: &AgentTask) -> u32 {
         let limits = [task.max_rounds, record.agent_type.max_rounds].into_iter().flatten();
-        limits.fold(self.family.services.settings.max_rounds, u32::min).max(1)
+        let most = limits.fold(self.family.services.settings.max_rounds, u32::min);
+        // What a person was asked in between is of the same run.
+        most.saturating_sub(record.so_far.rounds).max(1)
     }
 }
 
