@@ -3,6 +3,7 @@
 pub(crate) mod api_state;
 pub(crate) mod client_keys;
 mod open_files;
+mod readable;
 pub(crate) mod running_server;
 pub(crate) mod services;
 pub(crate) mod state_dir;

@@ -243,3 +243,24 @@ async fn through_litellm_a_schema_and_a_clients_tool_arrive() {
         assert_eq!(text.matches(told).count(), 1, "{told}: {text}");
     }
 }
+
+/// What a newcomer types: the model enters plan mode, shows a plan, and carries it out.
+#[tokio::test]
+async fn a_plan_is_made_and_approved_before_anything_changes() {
+    let model = DemoModel::start();
+    let server = Builder::new(&model.url).argument("--sandbox=off").start().await;
+    let client = server.client().header("x-toolhand-session", "plan");
+    let mut list = Vec::new();
+    let mut said = Vec::new();
+    for words in ["plan a greeting then write hello to hello.md", "1", "2"] {
+        list.push(json!({ "role": "user", "content": words }));
+        let request = json!({ "model": "demo", "messages": list });
+        let answer = client.chat(&request).await.text();
+        list.push(json!({ "role": "assistant", "content": answer }));
+        said.push(answer);
+    }
+    assert!(said[0].contains("Enter plan mode?"), "{said:?}");
+    assert!(said[1].contains("2. a greeting") && said[1].contains("`2` go on in acceptEdits"));
+    assert!(said[2].contains("Write (hello.md) answered"), "{said:?}");
+    assert_eq!(server.file("hello.md"), "hello");
+}

@@ -5,6 +5,7 @@ pub(crate) mod asking;
 mod background;
 mod builds;
 mod compaction;
+mod config_tool;
 mod consent;
 mod databases;
 mod dialogs;

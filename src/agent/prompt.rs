@@ -430,6 +430,7 @@ mod tests {
             bash: builtin::bash::BashSettings::default(),
             settings_files: None,
             definitions: crate::definitions::Definitions::none(),
+            settings: Arc::default(),
         }))
     }
 }

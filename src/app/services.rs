@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::state_dir;
+use super::{readable, state_dir};
 use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::definitions::Definitions;
 use crate::files::Files;
@@ -102,6 +102,7 @@ impl Services {
             bash: config.tools.bash.clone(),
             settings_files: Some(Arc::clone(&settings_files)),
             definitions: Arc::clone(&definitions),
+            settings: Arc::new(readable::settings(config)),
         }));
         let home = environment.home();
         let places = (&workspace, home.as_path());

@@ -30,6 +30,8 @@ enum Command {
         old: String,
         new: String,
     },
+    /// Takes two rounds: plan mode is entered, then the plan is shown.
+    Plan(String),
 }
 
 /// The calls of `sentence`, round by round. The error is the part that was not
@@ -57,6 +59,11 @@ fn schedule(groups: Vec<Vec<Command>>) -> Vec<Vec<Call>> {
                 Command::Call(call) => {
                     read.extend(file_read(&call));
                     first.push(call);
+                }
+                Command::Plan(what) => {
+                    first.push(call("EnterPlanMode", json!({})));
+                    let plan = format!("# Plan\n\n1. Look at what is there.\n2. {what}\n");
+                    second.push(call("ExitPlanMode", json!({ "plan": plan })));
                 }
                 Command::Replace { file, old, new } => {
                     if read.insert(file.clone()) {

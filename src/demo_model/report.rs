@@ -20,6 +20,7 @@ model. I understand:\n\n\
 - run COMMAND\n\
 - write TEXT to FILE\n\
 - replace A with B in FILE\n\
+- plan WHAT\n\
 - ask AGENT to DO SOMETHING\n\
 - call TOOL with {JSON}\n\
 - recall (what the tools answered before)\n\

@@ -18,7 +18,7 @@ enum Takes {
 use Takes::{Domain, Name, Nothing, Path};
 
 /// Name, aliases, and what its rules take.
-const TOOLS: [(&str, &[&str], Takes); 29] = [
+const TOOLS: [(&str, &[&str], Takes); 28] = [
     ("Task", &["Agent", "spawn_agent"], Name),
     ("AskUserQuestion", &[], Nothing),
     ("Skill", &[], Name),
@@ -28,7 +28,6 @@ const TOOLS: [(&str, &[&str], Takes); 29] = [
     ("LSP", &[], Nothing),
     ("ListMcpResources", &["ListMcpResourcesTool"], Nothing),
     ("ReadMcpResource", &["ReadMcpResourceTool"], Nothing),
-    ("Config", &[], Nothing),
     // Further names of the public format.
     ("LS", &[], Path),
     ("MultiEdit", &[], Path),

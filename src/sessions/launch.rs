@@ -15,7 +15,7 @@ use super::matching;
 use super::pending_names::NameGuard;
 use super::record::{SessionBody, SessionState, TurnBody};
 use super::recorder::{CurrentState, Rows, TurnRecorder, json};
-use super::request::ChatRequest;
+use super::request::{ChatRequest, Progress};
 use super::resolve::ResolvedSession;
 use super::running::limits::RunPermit;
 use super::running::{
@@ -111,6 +111,7 @@ impl Sessions {
             body: &body,
             mode,
             parent: assembled.parent.as_ref(),
+            model: request.model.clone(),
         };
         let context = self.context(&permissions, (&resolved.session, caller), before);
         let (context, agent) = context.await?;
@@ -180,13 +181,20 @@ impl Sessions {
     /// Starts the turn's task.
     pub(super) fn launch(
         &self,
-        request: ChatRequest,
-        caller: Caller,
+        mut request: ChatRequest,
+        mut caller: Caller,
         recorded: Recorded,
         (permit, resume): (RunPermit, Option<ResumeSlot>),
     ) -> Begun {
         let Recorded { turn, slot, guard, recorder, pieces, beginning, .. } = recorded;
         let Recorded { left_out, context_tokens, notices, .. } = recorded;
+        let chosen = turn.context.preferences.save().progress;
+        if let Some(progress) = chosen.and_then(|word| Progress::from_word(&word))
+            && !request.names_progress
+        {
+            request.progress = Some(progress);
+            caller.form.progress = progress;
+        }
         let mut sharing = self.sharing(&request, &caller, permit, Some(slot));
         sharing.resume = resume;
         let started = match beginning {
@@ -368,7 +376,7 @@ impl Sessions {
         &self,
         permissions: &Permissions,
         (session, caller): (&SessionId, &Caller),
-        StateBefore { state, body, mode, parent }: StateBefore<'_>,
+        StateBefore { state, body, mode, parent, model }: StateBefore<'_>,
     ) -> Result<(Arc<SessionContext>, Arc<AgentContext>), ApiError> {
         let files = self.directories.files_of(session);
         let saved = state.as_ref().and_then(|state| state.plan.clone());
@@ -378,6 +386,7 @@ impl Sessions {
         let context = context.at_home(self.home.clone()).with_grants(grants);
         let context = context.named(session.to_string());
         let context = context.with_files(files).with_mode(mode).with_plan(plan);
+        let context = context.with_preferences(body.preferences.clone()).with_model(model);
         let tasks = self.tasks.of_session(session, caller.scope, caller.revoked.clone());
         let readable = state.as_ref().map(|state| state.readable.clone()).unwrap_or_default();
         let readable = Arc::new(match readable.as_slice() {
@@ -443,6 +452,8 @@ struct StateBefore<'a> {
     mode: Arc<SessionMode>,
     /// That turn.
     parent: Option<&'a TurnId>,
+    /// The one that the request names.
+    model: String,
 }
 
 /// Forgets the lines of files that the model was shown in rounds which are not sent to it again.

@@ -15,6 +15,7 @@ use crate::json;
 use crate::permissions::SavedMode;
 use crate::store::rows::{EntryRow, TurnRow};
 use crate::tools::planned_tasks::SavedPlannedTasks;
+use crate::tools::session_preferences::SavedPreferences;
 use crate::tools::tasks::SavedTasks;
 use crate::tools::todos::SavedTodos;
 use crate::workspace::BoundDirectory;
@@ -34,6 +35,8 @@ pub(crate) struct SessionBody {
     /// The turn that has used the plan last, and left its file as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) plan_of: Option<TurnId>,
+    /// What a person has let the model set for it.
+    pub(crate) preferences: SavedPreferences,
 }
 
 /// What a turn began with, and what held after it.

@@ -126,6 +126,7 @@ impl CurrentState {
             workspace: text(root),
             working_dir: text(&working_dir).filter(|_| working_dir != root),
             plan_of: self.context.plan.text().map(|_| self.turn.clone()),
+            preferences: self.context.preferences.save(),
         })
     }
 }

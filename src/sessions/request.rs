@@ -31,6 +31,8 @@ pub(crate) struct ChatRequest {
     /// `stream_options` and `toolhand` are not.
     pub(crate) fields: Body,
     pub(crate) progress: Option<Progress>,
+    /// Whether the request itself says it, not the server or the session.
+    pub(crate) names_progress: bool,
     pub(crate) frontend: FrontendSigns,
     /// The server's mode, or the key's stricter one.
     pub(crate) base_mode: Mode,
@@ -101,4 +103,22 @@ pub(crate) enum Progress {
     Cards,
     /// Not at all.
     None,
+}
+
+impl Progress {
+    /// Of the words of the configuration and of requests.
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|progress| progress.as_str() == word)
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Reasoning => "reasoning",
+            Self::Events => "events",
+            Self::Cards => "cards",
+            Self::None => "none",
+        }
+    }
+
+    const ALL: [Self; 4] = [Self::Reasoning, Self::Events, Self::Cards, Self::None];
 }

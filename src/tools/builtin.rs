@@ -4,6 +4,7 @@
 mod against_ripgrep;
 pub(crate) mod ask_user_question;
 pub(crate) mod bash;
+pub(crate) mod config;
 pub(crate) mod edit;
 pub(crate) mod enter_plan_mode;
 pub(crate) mod exit_plan_mode;
@@ -28,6 +29,7 @@ pub(crate) mod write;
 
 use std::sync::Arc;
 
+use super::readable_settings::ReadableSettings;
 use super::tool::{AnyTool, Tool as _, erase};
 use crate::definitions::Definitions;
 use crate::files::Files;
@@ -63,6 +65,8 @@ pub(crate) struct Services {
     pub(crate) settings_files: Option<Arc<SettingsFiles>>,
     /// The skills and commands of files.
     pub(crate) definitions: Arc<Definitions>,
+    /// What the model may read of the configuration.
+    pub(crate) settings: Arc<ReadableSettings>,
 }
 
 /// All tools in the order in which they are advertised. A provider's prompt cache depends on
@@ -98,6 +102,7 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(exit_plan_mode::ExitPlanMode),
         erase(skill::Skill::new(Arc::clone(&services.definitions))),
         erase(slash_command::SlashCommand::new(Arc::clone(&services.definitions))),
+        erase(config::Config::new(Arc::clone(&services.settings))),
         #[cfg(feature = "bench-tool")]
         erase(wait::Timed::<false>),
         #[cfg(feature = "bench-tool")]
@@ -146,6 +151,7 @@ pub(crate) mod tests {
             bash: bash::BashSettings::default(),
             settings_files: None,
             definitions: Definitions::none(),
+            settings: Arc::default(),
         }))
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::planned_tasks::{PlannedTasks, SavedPlannedTasks};
 use super::session_plan::SessionPlan;
+use super::session_preferences::{SavedPreferences, SessionPreferences};
 use super::tasks::SessionTasks;
 use crate::permissions::{Grants, Mode, SessionMode};
 use crate::session_files::SessionFiles;
@@ -33,6 +34,10 @@ pub(crate) struct SessionContext {
     pub(crate) mode: Arc<SessionMode>,
     /// What the model has written while it planned.
     pub(crate) plan: SessionPlan,
+    /// What a person has let the model set for it.
+    pub(crate) preferences: SessionPreferences,
+    /// The model of the conversation, as the request names it.
+    pub(crate) model: String,
 }
 
 impl SessionContext {
@@ -48,6 +53,8 @@ impl SessionContext {
             planned_tasks: PlannedTasks::default(),
             mode: Arc::new(SessionMode::of_server(Mode::default())),
             plan: SessionPlan::default(),
+            preferences: SessionPreferences::default(),
+            model: String::new(),
         }
     }
 
@@ -81,6 +88,15 @@ impl SessionContext {
 
     pub(crate) fn with_plan(self, plan: SessionPlan) -> Self {
         Self { plan, ..self }
+    }
+
+    pub(crate) fn with_preferences(self, saved: SavedPreferences) -> Self {
+        Self { preferences: SessionPreferences::load(saved), ..self }
+    }
+
+    /// In a conversation with this model.
+    pub(crate) fn with_model(self, model: String) -> Self {
+        Self { model, ..self }
     }
 
     /// With the tasks that an earlier turn has planned.

@@ -131,7 +131,7 @@ async fn d6_a_flipped_bit_never_keeps_the_server_from_serving() {
 fn is_newer(database: &[u8]) -> bool {
     let number = |at: usize| i32::from_be_bytes(database[at..at + 4].try_into().expect("four"));
     let is_ours = database.starts_with(b"SQLite format 3\0") && database[18..20] == [2, 2];
-    is_ours && number(68) != 0 && (3..=1000).contains(&number(60))
+    is_ours && number(68) != 0 && (4..=1000).contains(&number(60))
 }
 
 #[tokio::test]

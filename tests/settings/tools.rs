@@ -76,6 +76,7 @@ async fn tools_are_named_or_left_out() {
             "ExitPlanMode",
             "Skill",
             "SlashCommand",
+            "Config",
             "weather",
             "news"
         ]

@@ -61,7 +61,8 @@ impl SubagentSettings {
         Err(format!("there is no model {name:?} for agents; there is {}", self.names().join(", ")))
     }
 
-    fn names(&self) -> Vec<&str> {
+    /// What the model of an agent can be called.
+    pub(crate) fn names(&self) -> Vec<&str> {
         let configured = self.models.keys().map(String::as_str);
         let shipped = MODELS.into_iter().filter(|name| !self.models.contains_key(*name));
         [INHERIT].into_iter().chain(shipped).chain(configured).collect()

@@ -120,6 +120,7 @@ pub(crate) fn validate(
         parallel_tool_calls: fields.get("parallel_tool_calls").and_then(json::boolean),
         client_tools: client.tools,
         fields: forwarded(&fields),
+        names_progress: extension.progress.is_some(),
         progress: extension.progress,
         frontend: frontend::signs(&fields, headers),
         base_mode: context.mode,

@@ -12,6 +12,7 @@ pub(super) enum Verb {
     Replace,
     Call,
     Ask,
+    Plan,
 }
 
 impl Verb {
@@ -25,6 +26,7 @@ impl Verb {
             "replace" => Self::Replace,
             "call" => Self::Call,
             "ask" => Self::Ask,
+            "plan" => Self::Plan,
             _ => return None,
         })
     }

@@ -22,6 +22,10 @@ impl Clause<'_> {
                 Command::Call(call("Write", input))
             }
             Verb::Replace => self.replacement()?,
+            Verb::Plan => {
+                let what = skip(&self.words, &["to", "how"]);
+                Command::Plan(self.quote(what)?)
+            }
             Verb::Call => Command::Call(self.named()?),
             Verb::Ask => Command::Call(call("Task", self.task()?)),
         };

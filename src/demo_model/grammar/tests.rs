@@ -50,6 +50,20 @@ fn lists_by_glob() {
 }
 
 #[test]
+fn plans_before_it_changes_anything() {
+    check(
+        "plan to tidy the notes then write hello to a.txt",
+        concat!(
+            "EnterPlanMode{}\n",
+            r##"ExitPlanMode{"plan":"# Plan\n\n1. Look at what is there.\n2. tidy the notes\n"}"##,
+            "\n",
+            r#"Write{"file_path":"a.txt","content":"hello"}"#,
+        ),
+    );
+    assert_eq!(rounds("plan").unwrap_err(), "plan");
+}
+
+#[test]
 fn lists_a_directory_by_its_name() {
     check("list src", r#"Glob{"pattern":"*","path":"src"}"#);
     check("list src/api/", r#"Glob{"pattern":"*","path":"src/api/"}"#);

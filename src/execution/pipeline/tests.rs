@@ -48,6 +48,7 @@ impl Ground {
             bash: bash::BashSettings::default(),
             settings_files: None,
             definitions: crate::definitions::Definitions::none(),
+            settings: Arc::default(),
         });
         let pipeline = Pipeline {
             agent_type: None,

@@ -208,10 +208,13 @@ impl AgentStarter {
         Ok(tools)
     }
 
-    /// The upstream model: what the call names, else the type, else `subagents.model`.
+    /// The upstream model: what the call names, else the type, else `subagents.model`, which a
+    /// person may have changed for the session.
     fn model_for(&self, named: Option<&str>, agent_type: &AgentType) -> Result<String, ToolError> {
         let settings = &self.family.services.settings;
-        let name = named.or(agent_type.model.as_deref()).unwrap_or(&settings.model);
+        let chosen = self.family.session.preferences.save().subagent_model;
+        let usual = chosen.as_deref().unwrap_or(&settings.model);
+        let name = named.or(agent_type.model.as_deref()).unwrap_or(usual);
         let model = settings.model_named(name).map_err(ToolError::Failed)?;
         Ok(model.unwrap_or_else(|| self.model.clone()))
     }

@@ -210,17 +210,12 @@ impl Extension {
 }
 
 fn read_progress(value: &Value<'_>) -> Result<Progress, ApiError> {
-    match value.string()?.as_ref() {
-        "reasoning" => Ok(Progress::Reasoning),
-        "events" => Ok(Progress::Events),
-        "cards" => Ok(Progress::Cards),
-        "none" => Ok(Progress::None),
-        other => {
-            let message =
-                format!("{} is no progress: use reasoning, cards, events or none.", quoted(other));
-            Err(unsupported(&value.at, message))
-        }
-    }
+    let word = value.string()?;
+    Progress::from_word(&word).ok_or_else(|| {
+        let word = quoted(&word);
+        let message = format!("{word} is no progress: use reasoning, cards, events or none.");
+        unsupported(&value.at, message)
+    })
 }
 
 fn read_mode(value: &Value<'_>, current: Mode) -> Result<Mode, ApiError> {
