@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::client::{Client, ask};
@@ -39,10 +40,11 @@ pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
 
     let alone = first_word(&server).await;
     let mut running = Client::connect(server.address, &start(RUNNING, "hanging")).await;
-    let hanging = tokio::spawn(async move { running.ask().await });
+    let mut hanging = JoinSet::new();
+    hanging.spawn(async move { running.ask().await });
     upstream.agents_hang(RUNNING).await;
     let beside = first_word(&server).await;
-    hanging.abort();
+    hanging.abort_all();
     let detail = format!("{beside:.3} ms, {alone:.3} ms without");
     let what = "first word beside four running agents";
     report.ratio(what, beside / alone, Bound::AtMost(1.05), detail);
