@@ -297,7 +297,8 @@ async fn p16_nothing_is_offered_that_does_not_work() {
         let request = upstream.requests().pop().expect("a request").json();
         let tools = request["tools"].as_array().expect("tools").clone();
         let name = |tool: &Value| tool["function"]["name"].as_str().expect("a name").to_owned();
-        let of_tasks = tools.iter().filter(|tool| name(tool).contains("Task")).count();
+        let is_of_tasks = |name: &str| matches!(name, "TaskOutput" | "TaskStop" | "ListTasks");
+        let of_tasks = tools.iter().filter(|tool| is_of_tasks(&name(tool))).count();
         let bash = tools.iter().find(|tool| name(tool) == "Bash");
         let input = bash.map(|bash| &bash["function"]["parameters"]["properties"]);
         (of_tasks, input.is_some_and(|input| input["run_in_background"].is_object()))
