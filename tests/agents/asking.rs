@@ -95,8 +95,8 @@ async fn the_approved_call_runs_once_after(end: impl FnOnce(&mut Server)) {
     let written = || std::fs::read_to_string(&path).expect("a file of the workspace");
     assert_eq!(written(), "new\n");
     let requests = upstream.requests();
-    let [main, began, resumed, last] = &requests[..] else { panic!("{}", requests.len()) };
-    assert_goes_on(main, last);
+    let [main, began, resumed, ended] = &requests[..] else { panic!("{}", requests.len()) };
+    assert_goes_on(main, ended);
     assert_goes_on(began, resumed);
 
     // The same reply once more runs nothing again.

@@ -17,7 +17,7 @@ async fn started(server: &Server, upstream: &Upstream, agent_type: &str) -> Stri
     upstream.round_of("scripted", calls(&[("c1", "Task", task(agent_type, "Go.", json!({})))]));
     upstream.round_of("scripted", says("Well."));
     server.client().chat(&ask("Go.")).await;
-    last_answer(&upstream.requests().pop().unwrap())
+    last_answer(&upstream.requests().pop().expect("a request"))
 }
 
 #[tokio::test]

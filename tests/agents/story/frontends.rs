@@ -1,7 +1,5 @@
 //! The story in the shapes in which frontends send a conversation.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
 use super::{Chat, MAIN, Stage};
@@ -125,8 +123,6 @@ impl Piece {
 /// The messages that Open WebUI makes of a streamed answer.
 fn split_at_cards(answer: &Transcript) -> Vec<Value> {
     let mut pieces = vec![Piece::default()];
-    // The arguments of a card come with the last of its events.
-    let mut calls: BTreeMap<String, Value> = BTreeMap::new();
     for event in &answer.events {
         let Event::Chunk(chunk) = event else { continue };
         if !event.text().is_empty() && pieces.last().is_some_and(|piece| !piece.calls.is_empty()) {
@@ -138,14 +134,25 @@ fn split_at_cards(answer: &Transcript) -> Vec<Value> {
         let Some(id) = item["call_id"].as_str() else { continue };
         if item["type"] == "function_call_output" {
             let content = item["output"][0]["text"].clone();
-            piece.outputs.retain(|known| known["tool_call_id"] != id);
-            piece.outputs.push(json!({ "role": "tool", "tool_call_id": id, "content": content }));
-        } else if calls.insert(id.to_owned(), item.clone()).is_none() {
+            put(
+                &mut piece.outputs,
+                json!({ "role": "tool", "tool_call_id": id, "content": content }),
+            );
+        } else {
             let function = json!({ "name": item["name"], "arguments": item["arguments"] });
-            piece.calls.push(json!({ "id": id, "type": "function", "function": function }));
+            put(&mut piece.calls, json!({ "id": id, "type": "function", "function": function }));
         }
     }
     pieces.into_iter().flat_map(Piece::into_messages).collect()
+}
+
+/// Adds an item, or replaces the one with its id: a later event of a card tells all of it.
+fn put(items: &mut Vec<Value>, item: Value) {
+    let id = |item: &Value| (item["id"].clone(), item["tool_call_id"].clone());
+    match items.iter_mut().find(|known| id(known) == id(&item)) {
+        Some(known) => *known = item,
+        None => items.push(item),
+    }
 }
 
 /// Plays the story, and returns what upstream was sent.
