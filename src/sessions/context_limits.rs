@@ -8,9 +8,9 @@ use crate::agent::compaction::ContextLimits;
 use crate::agent::settings::traits_of;
 use crate::upstream::ModelInfo;
 
-/// A shorter request, with our own prompt and tools in it, fits into a model of 4,096 tokens:
-/// upstream is not asked for its list.
-const MIN_BYTES: usize = 12 << 10;
+/// A shorter request fits into a model of 8,192 tokens, of which our own prompt and tools take about
+/// half: upstream is not asked for its list.
+const MIN_BYTES: usize = 24 << 10;
 
 #[derive(Clone, Debug)]
 pub(crate) struct KnownLimits {
