@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::text::one_line;
+
 /// `text` in a fence that nothing in it can close. Characters that cannot be seen are escaped.
 pub(crate) fn fence(language: &str, text: &str) -> String {
     let text = visible(text, true);
@@ -26,7 +28,7 @@ pub(crate) fn code(text: &str) -> String {
 
 /// `text` as one line, in which nothing can become a link, a picture or HTML.
 pub(crate) fn line(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = one_line(text);
     let mut escaped = String::with_capacity(line.len());
     for c in visible(&line, false).chars() {
         if matches!(c, '[' | '<') {

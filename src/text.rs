@@ -71,6 +71,14 @@ pub(crate) fn closest<N: Ord>(
     likely.into_iter().map(|(_, name)| name)
 }
 
+/// Bytes of a wrong name that an error quotes.
+const MAX_QUOTED_NAME: usize = 80;
+
+/// A wrong name as an error quotes it: cut, on one line, and with its control characters escaped.
+pub(crate) fn quoted_name(name: &str) -> String {
+    prefix(name, MAX_QUOTED_NAME).escape_debug().to_string()
+}
+
 /// The end of an error about a name that does not exist.
 pub(crate) fn did_you_mean(name: Option<&str>) -> String {
     name.map(|name| format!("; did you mean {name}?")).unwrap_or_default()

@@ -11,6 +11,7 @@ use toml::{Spanned, Table, Value};
 
 use super::ConfigError;
 use super::keys::Keys;
+use crate::text::one_line;
 
 /// Where a value was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -216,8 +217,4 @@ fn merge(base: &mut Table, over: Table) {
 fn line_of(text: &str, offset: usize) -> usize {
     let before = text.get(..offset).unwrap_or(text);
     before.matches('\n').count() + 1
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

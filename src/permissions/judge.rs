@@ -425,7 +425,6 @@ mod tests {
         ("Write", AccessEffect::Write { path: reached(path), names })
     }
 
-    /// `lists` holds rules such as `allow Write` or `ask Bash`, separated by commas.
     #[test]
     fn an_agent_and_a_skill_are_judged_by_their_names() {
         let explore = || ("Task", AccessEffect::Named("Explore"));
@@ -451,6 +450,7 @@ mod tests {
         assert!(denied.contains("forbids Enter"), "{denied}");
     }
 
+    /// `lists` holds rules such as `allow Write` or `ask Bash`, separated by commas.
     fn judged(mode: Mode, sandbox: SandboxMode, lists: &str, call: Call) -> String {
         confined((mode, sandbox), (None, false), lists, call)
     }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::one_line;
+
 /// One of them. Its number is its place in the list, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OwnChoice {
@@ -18,8 +20,7 @@ pub(crate) struct OwnChoice {
 /// The place of the choice that the whole text is: its number, also as `1.` and `1)`, a word or
 /// the label. Case does not matter, nor white space around and between words.
 pub(crate) fn chosen(choices: &[OwnChoice], text: &str) -> Option<usize> {
-    let folded =
-        |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").to_ascii_lowercase();
+    let folded = |text: &str| one_line(text).to_ascii_lowercase();
     let text = folded(text);
     let number = text.strip_suffix(['.', ')']).unwrap_or(&text);
     let is_it = |(place, choice): (usize, &OwnChoice)| {

@@ -302,12 +302,12 @@ impl BackgroundTask {
     /// What the task is, in one line.
     pub(crate) fn label(&self) -> String {
         let described = self.description.as_deref().map(str::trim).filter(|text| !text.is_empty());
-        one_line(described.unwrap_or(&self.command))
+        short_line(described.unwrap_or(&self.command))
     }
 
     /// The command in one line.
     pub(crate) fn command_line(&self) -> String {
-        one_line(&self.command)
+        short_line(&self.command)
     }
 
     /// `running`, or how it ended.
@@ -316,9 +316,8 @@ impl BackgroundTask {
     }
 }
 
-fn one_line(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+fn short_line(text: &str) -> String {
     // It stands in a reminder, whose end it must not forge.
-    let line = line.replace("</", "< /");
+    let line = text::one_line(text).replace("</", "< /");
     text::shortened(&line, MAX_LABEL).into_owned()
 }

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::sync;
+use crate::text::one_line;
 
 /// Rounds with open entries and without a new list, after which the agent is reminded once.
 const MAX_SILENT_ROUNDS: u32 = 10;
@@ -101,17 +102,13 @@ impl Todo {
     /// What the agent works on while the entry is in progress, on one line.
     pub(crate) fn activity(&self) -> String {
         let form = self.active_form.as_deref().filter(|form| !form.trim().is_empty());
-        on_one_line(form.unwrap_or(&self.content))
+        one_line(form.unwrap_or(&self.content))
     }
 
     fn line(&self) -> String {
         // An entry must not look like the end of the reminder.
-        format!("- {}: {}", self.status.as_str(), on_one_line(&self.content).replace('<', "‹"))
+        format!("- {}: {}", self.status.as_str(), one_line(&self.content).replace('<', "‹"))
     }
-}
-
-fn on_one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 impl TodoStatus {

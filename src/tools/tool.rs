@@ -21,11 +21,8 @@ use super::session_context::SessionContext;
 use super::subagent::Subagents;
 use super::tasks::BackgroundTask;
 use crate::permissions::{AccessKind, AccessRequest, AskedAccess, KnownTool, Permit};
-use crate::text;
+use crate::text::quoted_name;
 use crate::workspace::ContentState;
-
-/// Bytes of an unknown id that are quoted.
-const MAX_TASK_ID: usize = 80;
 
 /// A tool that the model can call.
 pub(crate) trait Tool: Send + Sync + 'static {
@@ -168,7 +165,7 @@ impl CallContext {
     pub(crate) fn task(&self, id: &str) -> Result<Arc<BackgroundTask>, ToolError> {
         let found = self.session.tasks.as_ref().and_then(|tasks| tasks.find(id));
         found.ok_or_else(|| {
-            let id = text::prefix(id, MAX_TASK_ID).escape_debug();
+            let id = quoted_name(id);
             ToolError::Failed(format!("no background task is called {id}; ListTasks shows them"))
         })
     }

@@ -20,7 +20,7 @@ const MAX_LISTED: usize = 20;
 /// Below this similarity it is another word, not a typing error.
 const MIN_SIMILARITY: f64 = 0.5;
 
-/// Bytes of an unknown name that are compared and quoted.
+/// Bytes of an unknown name that are compared.
 const MAX_NAME: usize = 80;
 
 /// Tools in a fixed order. Cheap to clone: a narrower set is a new value that shares the tools
@@ -138,7 +138,7 @@ impl Toolset {
             let names: Vec<&str> = self.names().collect();
             hint = format!("{hint}; available: {}", names.join(", "));
         }
-        let name = text::prefix(name, MAX_NAME).escape_debug().to_string();
+        let name = text::quoted_name(name);
         ToolError::Unavailable { name, hint }
     }
 

@@ -4,6 +4,7 @@
 use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
 use crate::execution::ask::{About, Ask, Decision, GrantScope, OwnChoice};
+use crate::text::one_line;
 use crate::tools::own_choice::chosen;
 use crate::tools::question::QuestionOption;
 
@@ -38,7 +39,7 @@ impl Choice {
     /// The choice, if the whole text is one: its number, also as `1.` and `1)`, a word, or the
     /// label. White space around and between words does not matter.
     pub(crate) fn read(text: &str) -> Option<Self> {
-        let text = text.split_whitespace().collect::<Vec<_>>().join(" ").to_ascii_lowercase();
+        let text = one_line(text).to_ascii_lowercase();
         let number = text.strip_suffix(['.', ')']).unwrap_or(&text);
         Some(match (number, text.as_str()) {
             ("1", _) | (_, "yes" | "allow" | "allow once") => Self::AllowOnce,

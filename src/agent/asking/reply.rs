@@ -10,6 +10,7 @@ use super::choice::{Choice, behind_code, decided, deny_all, is_expired, read_cho
 use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
 use crate::execution::ask::{About, Decision, Question};
+use crate::text::one_line;
 use crate::tools::question::NO_ANSWER;
 
 /// How a message begins that Open WebUI has wrapped around the person's words.
@@ -175,7 +176,7 @@ pub(super) fn answer(question: &Question, text: &str) -> String {
 
 /// The label that the text is, or whose number it is.
 fn option<'a>(question: &'a Question, text: &str) -> Option<&'a str> {
-    let folded = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+    let folded = |text: &str| one_line(text).to_lowercase();
     let wanted = folded(text);
     let labels = || question.options.iter().map(|option| option.label.as_str());
     if let Some(label) = labels().find(|label| folded(label) == wanted) {

@@ -66,7 +66,7 @@ pub(super) fn named(call: &Value) -> String {
     match main.or_else(first) {
         None => name.to_owned(),
         Some(argument) => {
-            let line = argument.split_whitespace().collect::<Vec<_>>().join(" ");
+            let line = text::one_line(argument);
             format!("{name} {}", text::shortened(&line, MAX_ARGUMENT))
         }
     }

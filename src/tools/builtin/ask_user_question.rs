@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::permissions::{AccessKind, AccessRequest, Permit};
+use crate::text::one_line;
 use crate::tools::question::{Question, QuestionOption};
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
 
@@ -103,7 +104,7 @@ fn distinct(input: &AskUserQuestionInput) -> Result<Vec<Question>, ToolError> {
 
 /// A reply is read without regard to case and white space.
 fn folded(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+    one_line(text).to_lowercase()
 }
 
 impl OneQuestion {

@@ -9,11 +9,8 @@ use serde_json::json;
 use crate::blocking::FILES;
 use crate::definitions::{DefinitionSet, Definitions};
 use crate::permissions::{AccessKind, AccessRequest, Permit};
-use crate::text;
+use crate::text::quoted_name;
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
-
-/// Bytes of an unknown name that are quoted.
-const MAX_QUOTED: usize = 80;
 
 /// Names that an error lists.
 const MAX_LISTED: usize = 50;
@@ -97,7 +94,7 @@ pub(super) async fn follow(
 }
 
 fn unknown(name: &str, set: &DefinitionSet) -> ToolError {
-    let name = text::prefix(name, MAX_QUOTED).escape_debug().to_string();
+    let name = quoted_name(name);
     let listed = set.skills.iter().filter(|skill| skill.is_for_model);
     let mut names: Vec<&str> = listed.map(|skill| skill.name.as_str()).collect();
     if names.is_empty() {

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::permissions::{AccessKind, AccessRequest, Permit};
+use crate::text::one_line;
 use crate::tools::planned_tasks::PlannedTask;
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
 
@@ -45,7 +46,7 @@ impl Tool for TaskList {
 
 fn line(task: &PlannedTask) -> String {
     let PlannedTask { id, task, status, blocked_by, .. } = task;
-    let subject = task.subject.split_whitespace().collect::<Vec<_>>().join(" ");
+    let subject = one_line(&task.subject);
     let waits = match &blocked_by[..] {
         [] => String::new(),
         ids => format!(" (blocked by {})", ids.join(", ")),

@@ -16,16 +16,13 @@ use crate::execution::pipeline::Pipeline;
 use crate::files::ReadState;
 use crate::ids::AgentId;
 use crate::permissions::{AccessKind, AccessRequest, Judgement, Mode};
-use crate::text;
+use crate::text::quoted_name;
 use crate::tools::agent_context::{AgentContext, SubagentIdentity};
 use crate::tools::agent_types::{self, AgentPlace, AgentType, GENERAL_PURPOSE};
 use crate::tools::output::ToolError;
 use crate::tools::subagent::{AgentTask, TASK};
 use crate::tools::tasks::SavedTasks;
 use crate::tools::toolset::Toolset;
-
-/// Bytes of an unknown name that are quoted.
-const MAX_NAME: usize = 80;
 
 impl AgentStarter {
     /// A new agent.
@@ -68,10 +65,8 @@ impl AgentStarter {
 
     /// An agent of this session that has ended, with a further prompt.
     pub(super) async fn go_on(&self, id: &str, task: &AgentTask) -> Result<Run, ToolError> {
-        let unknown = || {
-            let id = text::prefix(id, MAX_NAME).escape_debug();
-            ToolError::Failed(format!("no agent of this session is called {id}"))
-        };
+        let unknown =
+            || ToolError::Failed(format!("no agent of this session is called {}", quoted_name(id)));
         let id = AgentId::parse(id).ok_or_else(unknown)?;
         let kept = self.family.records.load(&id, Whose::Session).await;
         let kept = kept.map_err(|error| ToolError::Failed(error.message))?.ok_or_else(unknown)?;
@@ -252,7 +247,7 @@ fn type_named(name: &str, set: &DefinitionSet) -> Result<AgentType, ToolError> {
     if let Some(place) = names.iter().position(|known| *known == name) {
         return Ok(types[place].clone());
     }
-    let (name, names) = (text::prefix(name, MAX_NAME).escape_debug(), names.join(", "));
+    let (name, names) = (quoted_name(name), names.join(", "));
     Err(ToolError::Failed(format!("there is no agent type {name}; there is {names}")))
 }
 
