@@ -5,6 +5,7 @@
 
 pub(crate) mod chunk;
 pub(crate) mod error_object;
+pub(crate) mod message;
 pub(crate) mod request;
 pub(crate) mod usage;
 

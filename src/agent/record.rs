@@ -7,12 +7,15 @@ use std::fmt;
 
 use futures::future::BoxFuture;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::errors::ApiError;
 use crate::execution::ask::{About, Ask, Decision, Question};
 use crate::files::RoundDigest;
 use crate::ids::{AgentId, ApprovalId};
+use crate::json;
+use crate::openai::message::text_of;
 
 /// Commits the entries of one turn, in order. `sessions` implements it.
 pub(crate) trait Recorder: Send + Sync + fmt::Debug {
@@ -102,6 +105,18 @@ impl RecordedRound {
         let hash = blake3::hash(self.messages.as_bytes());
         let [first, ..] = hash.as_bytes().as_chunks::<8>().0 else { return 0 };
         RoundDigest::from_le_bytes(*first)
+    }
+
+    /// What the assistant says in it.
+    pub(crate) fn text(&self) -> String {
+        let messages: Vec<&RawValue> = serde_json::from_str(&self.messages).unwrap_or_default();
+        // A note of ours may stand before it.
+        let is_it = |message: &&&RawValue| {
+            let role = json::member(message, "role").and_then(json::string);
+            role.is_some_and(|role| role == "assistant")
+        };
+        let own = messages.iter().find(is_it);
+        own.map_or_else(String::new, |message| text_of(message).into_owned())
     }
 }
 
@@ -284,4 +299,22 @@ pub(crate) struct AskingCall {
     pub(crate) tool: String,
     /// The asks it is about, as places in `OpenRound::asked`.
     pub(crate) asks: Vec<usize>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_assistant_says_is_not_the_note_before_it() {
+        let text = |messages: &str| {
+            let messages = messages.to_owned();
+            RecordedRound { messages, model: "m".to_owned(), has_reasoning: false }.text()
+        };
+        let (note, said) =
+            (r#"{"role":"user","content":"Go on."}"#, r#"{"role":"assistant","content":"a time"}"#);
+        assert_eq!(text(&format!("[{said},{note}]")), "a time");
+        assert_eq!(text(&format!("[{note},{said},{note}]")), "a time");
+        assert_eq!(text(&format!("[{note}]")), "");
+    }
 }

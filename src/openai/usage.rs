@@ -96,7 +96,15 @@ impl Usage {
     }
 
     pub(crate) fn prompt_tokens(&self) -> u64 {
-        self.0.get("prompt_tokens").and_then(Value::as_u64).unwrap_or(0)
+        self.count("prompt_tokens")
+    }
+
+    pub(crate) fn total_tokens(&self) -> u64 {
+        self.count("total_tokens")
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        self.0.get(name).and_then(Value::as_u64).unwrap_or(0)
     }
 }
 

@@ -6,7 +6,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::Sessions;
 use super::assemble::Assembled;
-use super::message::text_of;
 use super::preface;
 use super::record::SessionState;
 use super::resolve::ResolvedSession;
@@ -14,6 +13,7 @@ use crate::agent::beginning::{Beginning, HistoryPiece};
 use crate::errors::{ApiError, ErrorCode};
 use crate::execution::ask::Decision;
 use crate::hooks::{HookDecision, HookEvent, HookOutcome, HookScene, Hooks};
+use crate::openai::message::text_of;
 use crate::permissions::Permissions;
 use crate::workspace::Workspace;
 

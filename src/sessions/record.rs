@@ -5,13 +5,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
-use super::message::text_of;
 use crate::agent::record::{End, Entry, OpenRound, RecordedRound};
 use crate::execution::ask::EffectDigest;
 use crate::ids::TurnId;
-use crate::json;
 use crate::permissions::SavedMode;
 use crate::store::rows::{EntryRow, TurnRow};
 use crate::tools::planned_tasks::SavedPlannedTasks;
@@ -182,37 +179,5 @@ impl TurnRecord {
             Some(end) => end.said.clone(),
             None => self.all_rounds().map(RecordedRound::text).collect::<Vec<_>>().join("\n\n"),
         }
-    }
-}
-
-impl RecordedRound {
-    /// What the assistant says in it.
-    pub(crate) fn text(&self) -> String {
-        let messages: Vec<&RawValue> = serde_json::from_str(&self.messages).unwrap_or_default();
-        // A note of ours may stand before it.
-        let is_it = |message: &&&RawValue| {
-            let role = json::member(message, "role").and_then(json::string);
-            role.is_some_and(|role| role == "assistant")
-        };
-        let own = messages.iter().find(is_it);
-        own.map_or_else(String::new, |message| text_of(message).into_owned())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_the_assistant_says_is_not_the_note_before_it() {
-        let text = |messages: &str| {
-            let messages = messages.to_owned();
-            RecordedRound { messages, model: "m".to_owned(), has_reasoning: false }.text()
-        };
-        let (note, said) =
-            (r#"{"role":"user","content":"Go on."}"#, r#"{"role":"assistant","content":"a time"}"#);
-        assert_eq!(text(&format!("[{said},{note}]")), "a time");
-        assert_eq!(text(&format!("[{note},{said},{note}]")), "a time");
-        assert_eq!(text(&format!("[{note}]")), "");
     }
 }

@@ -5,9 +5,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::assemble::Assembled;
-use super::message::text_of;
 use crate::definitions::Definitions;
 use crate::json::{self, Object};
+use crate::openai::message::text_of;
 use crate::workspace::{ReadableRoot, Workspace};
 
 /// Ends a frontend's wrapping.

@@ -331,7 +331,7 @@ fn last_text(pieces: &[HistoryPiece]) -> String {
     match pieces.last() {
         Some(HistoryPiece::Recorded(round)) => round.text(),
         Some(HistoryPiece::Client(message)) => {
-            crate::sessions::message::text_of(message).into_owned()
+            crate::openai::message::text_of(message).into_owned()
         }
         None => String::new(),
     }

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
-use serde_json::Value;
 
 use super::{RunEnd, Steps, Stop, Turned};
 use crate::agent::agent_event::AgentStep;
@@ -98,7 +97,7 @@ impl Turned {
             return Self { end, asked: None };
         };
         let asked = open.map(|open| open.asked).filter(|asked| !asked.is_empty());
-        let partial = last.as_ref().map(assistants_text).unwrap_or_default();
+        let partial = last.as_ref().map(RecordedRound::text).unwrap_or_default();
         // Behind a closed round it is a note of ours.
         let partial = if partial == INTERRUPTED { String::new() } else { partial };
         let text = [text, partial, said_before].into_iter().find(|text| !text.trim().is_empty());
@@ -117,7 +116,7 @@ impl Turned {
                 tool_uses: summary.tool_calls,
                 duration_ms: summary.duration_ms,
                 rounds: summary.rounds,
-                tokens: usage.as_ref().map_or(0, tokens),
+                tokens: usage.as_ref().map_or(0, Usage::total_tokens),
             },
             usage,
         };
@@ -148,15 +147,4 @@ fn crashed(error: Option<ApiError>) -> Stop {
         || Stop::Failed { code: ErrorCode::Internal, message: "it was interrupted".to_owned() },
         stop_of,
     )
-}
-
-fn tokens(usage: &Usage) -> u64 {
-    usage.counts().get("total_tokens").and_then(Value::as_u64).unwrap_or(0)
-}
-
-/// What the assistant says in the round.
-fn assistants_text(round: &RecordedRound) -> String {
-    let messages: Vec<Value> = serde_json::from_str(&round.messages).unwrap_or_default();
-    let own = messages.iter().find(|message| message["role"] == "assistant");
-    own.and_then(|message| message["content"].as_str()).unwrap_or_default().to_owned()
 }

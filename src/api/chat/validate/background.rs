@@ -4,7 +4,8 @@ use axum::http::HeaderMap;
 
 use super::messages::Message;
 use crate::json::{self, Object};
-use crate::sessions::message::{Role, text_of};
+use crate::openai::message::text_of;
+use crate::sessions::message::Role;
 
 /// How Open WebUI's own prompts begin.
 const TASK_PROMPT: &str = "### Task:";
