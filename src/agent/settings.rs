@@ -138,6 +138,25 @@ pub(crate) struct AskedModel {
     pub(crate) takes_eager_input: bool,
 }
 
+impl AskedModel {
+    /// Applies the rules and remembered refusals of this very model, be it requested or a
+    /// fallback.
+    pub(crate) fn new(
+        name: String,
+        rules: &[ModelRule],
+        has_refused: impl Fn(Refused, &str) -> bool,
+    ) -> Self {
+        let traits = traits_of(&[&name], rules);
+        let takes = |member| !has_refused(member, &name);
+        Self {
+            takes_reasoning: traits.reasoning == ReasoningRule::Echo && takes(Refused::Reasoning),
+            takes_eager_input: takes(Refused::EagerInput),
+            images: traits.images,
+            name,
+        }
+    }
+}
+
 /// A member of requests that a model may refuse, and then gets no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Refused {

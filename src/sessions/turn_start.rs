@@ -9,10 +9,9 @@ use super::{Sessions, answer_form};
 use crate::agent::asking::dialog::TOOLHAND_APPROVAL;
 use crate::agent::beginning::{Asking, AskingChannel, Beginning, HistoryPiece};
 use crate::agent::conversation::{Conversation, Opening};
-use crate::agent::settings::{AskedModel, ReasoningRule, Refused, traits_of};
+use crate::agent::settings::AskedModel;
 use crate::agent::state::TurnStart;
 use crate::execution::pipeline::Pipeline;
-
 use crate::hooks::Hooks;
 use crate::permissions::{Mode, Permissions};
 
@@ -135,16 +134,7 @@ impl Sessions {
     fn models(&self, model: String) -> Vec<AskedModel> {
         let fallbacks = self.upstream.settings().fallbacks.get(&model).cloned();
         let names = std::iter::once(model).chain(fallbacks.into_iter().flatten());
-        names.map(|name| self.asked(name)).collect()
-    }
-
-    /// Applies the rules and remembered refusals of this very model, be it requested or a
-    /// fallback.
-    fn asked(&self, name: String) -> AskedModel {
-        let traits = traits_of(&[&name], &self.model_rules);
-        let takes = |member: Refused| !self.refusals.contains(member, &name);
-        let takes_reasoning = traits.reasoning == ReasoningRule::Echo && takes(Refused::Reasoning);
-        let takes_eager_input = takes(Refused::EagerInput);
-        AskedModel { name, takes_reasoning, images: traits.images, takes_eager_input }
+        let has_refused = |member, name: &str| self.refusals.contains(member, name);
+        names.map(|name| AskedModel::new(name, &self.model_rules, has_refused)).collect()
     }
 }

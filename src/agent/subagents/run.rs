@@ -22,7 +22,7 @@ use crate::agent::held_text::ContentRule;
 use crate::agent::outbox::outbox;
 use crate::agent::prompt::{self, PromptMode};
 use crate::agent::record::{AgentAsk, Asked, Entry, Recorder, SuspendedAgent};
-use crate::agent::settings::{AskedModel, Delivery, ReasoningRule, Refused, traits_of};
+use crate::agent::settings::{AskedModel, Delivery};
 use crate::agent::state::TurnStart;
 use crate::agent::turn::{self, Turn};
 use crate::clock;
@@ -182,6 +182,8 @@ impl AgentStarter {
         } else {
             AskingChannel::Nobody
         };
+        let has_refused = |member, name: &str| services.refusals.contains(member, name);
+        let model = AskedModel::new(run.record.model.clone(), &services.model_rules, has_refused);
         let pieces = run.pieces.clone();
         let pipeline = Pipeline::clone(&run.pipeline);
         let mut settings = services.turns.clone();
@@ -191,7 +193,7 @@ impl AgentStarter {
         TurnStart {
             session: run.id.to_string(),
             turn: TurnId::of_agent(&run.id),
-            models: vec![self.asked_model(&run.record.model)],
+            models: vec![model],
             delivery: Delivery::Streamed,
             content: ContentRule::LastRound,
             cards: false,
@@ -217,18 +219,6 @@ impl AgentStarter {
             asking: Asking { channel, wait: std::time::Duration::ZERO },
             include_messages: false,
             began_ms: clock::now_ms(),
-        }
-    }
-
-    fn asked_model(&self, name: &str) -> AskedModel {
-        let services = &self.family.services;
-        let traits = traits_of(&[name], &services.model_rules);
-        let takes = |member: Refused| !services.refusals.contains(member, name);
-        AskedModel {
-            name: name.to_owned(),
-            takes_reasoning: traits.reasoning == ReasoningRule::Echo && takes(Refused::Reasoning),
-            images: traits.images,
-            takes_eager_input: takes(Refused::EagerInput),
         }
     }
 }
