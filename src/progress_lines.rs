@@ -27,12 +27,17 @@ pub(crate) fn started(tool: &str, headline: &str) -> String {
     format!("{STARTED}{}\n", subject(tool, headline))
 }
 
-pub(crate) fn ended(tool: &str, headline: &str, duration: Duration, chars: usize) -> String {
-    format!("{ENDED}{} ({}, {chars} characters)\n", subject(tool, headline), elapsed(duration))
-}
-
-pub(crate) fn failed(tool: &str, headline: &str, error: &str) -> String {
-    format!("{FAILED}{}: {}\n", subject(tool, headline), one_line(error))
+pub(crate) fn ended(
+    tool: &str,
+    headline: &str,
+    (duration, chars): (Duration, usize),
+    error: Option<&str>,
+) -> String {
+    let subject = subject(tool, headline);
+    match error {
+        Some(error) => format!("{FAILED}{subject}: {}\n", one_line(error)),
+        None => format!("{ENDED}{subject} ({}, {chars} characters)\n", elapsed(duration)),
+    }
 }
 
 pub(crate) fn asked(tool: &str, headline: &str) -> String {
@@ -115,6 +120,10 @@ fn elapsed(duration: Duration) -> String {
 mod tests {
     use super::*;
 
+    fn failed(tool: &str, headline: &str, error: &str) -> String {
+        ended(tool, headline, (Duration::ZERO, 0), Some(error))
+    }
+
     #[test]
     fn a_line_is_one_line() {
         assert_eq!(started("Bash", "echo a\necho b"), "→ Bash echo a echo b\n");
@@ -124,7 +133,8 @@ mod tests {
             "→ Bash …\n".chars().count() + 120
         );
         let duration = Duration::from_millis(1234);
-        assert_eq!(ended("Read", "a.rs", duration, 7), "✓ Read a.rs (1.2 s, 7 characters)\n");
+        let read = ended("Read", "a.rs", (duration, 7), None);
+        assert_eq!(read, "✓ Read a.rs (1.2 s, 7 characters)\n");
         assert_eq!(failed("Read", "a.rs", "no\nfile"), "✗ Read a.rs: no file\n");
     }
 
@@ -135,8 +145,8 @@ mod tests {
         for ours in [
             started("Read", "a.rs"),
             started("Glob", ""),
-            ended("Bash", "echo (1) a: b", second, 0),
-            ended("Glob", "", Duration::ZERO, 12),
+            ended("Bash", "echo (1) a: b", (second, 0), None),
+            ended("Glob", "", (Duration::ZERO, 12), None),
             asked("Bash", "rm -r a"),
             asked("Glob", ""),
             failed("Read", "a.rs", "no file: a.rs"),

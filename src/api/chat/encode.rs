@@ -232,15 +232,9 @@ impl Encoder {
         self.unfinished.running.retain(|start| start.call_id != end.call_id);
         match self.progress {
             Progress::Reasoning => {
-                let line = match &end.error {
-                    Some(error) => progress_lines::failed(&end.tool, end.headline.as_str(), error),
-                    None => progress_lines::ended(
-                        &end.tool,
-                        end.headline.as_str(),
-                        end.duration,
-                        end.chars,
-                    ),
-                };
+                let ToolEnd { tool, headline, duration, chars, error, .. } = end;
+                let counts = (*duration, *chars);
+                let line = progress_lines::ended(tool, headline.as_str(), counts, error.as_deref());
                 self.line(&line, out);
             }
             Progress::Events => {

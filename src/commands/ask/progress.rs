@@ -81,10 +81,9 @@ impl Progress {
         self.running.retain(|running| running.id != end.id);
         self.last_shown = Instant::now();
         let (tool, argument) = subject(&end.tool, end.argument.as_deref());
-        let line = match &end.error {
-            Some(error) => progress_lines::failed(&tool, &argument, &in_one_line(error)),
-            None => progress_lines::ended(&tool, &argument, end.duration(), end.chars),
-        };
+        let error = end.error.as_deref().map(in_one_line);
+        let cost = (end.duration(), end.chars);
+        let line = progress_lines::ended(&tool, &argument, cost, error.as_deref());
         match self.style {
             ProgressStyle::Quiet => {}
             ProgressStyle::Lines => to_stderr(&line),
