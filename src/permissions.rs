@@ -578,13 +578,10 @@ impl Permissions {
             return None;
         }
         let files = self.session_files.iter().find(|files| files.is_own(path))?;
-        let opened = files.locate(path).and_then(|(directory, _)| {
-            let target = Target::in_directory(path, directory.into())?;
-            Ok(match access_request {
-                AccessRequest::Search(_) => Access::Search(SearchScope::of_one_file(target)),
-                _ => Access::Read(Arc::new(target)),
-            })
-        });
+        let opened = files
+            .locate(path)
+            .and_then(|(directory, _)| Target::in_directory(path, directory.into()));
+        let opened = opened.map(|target| access_to(target, access_request));
         Some(opened.map_err(|error| Refusal::Path(error.to_string())))
     }
 
@@ -603,13 +600,9 @@ impl Permissions {
             let plan = plan.display();
             return Err(Refusal::Policy(format!("the plan of this session is {plan}")));
         };
-        let access = own.open_plan(matches!(access_request, AccessRequest::Write(_)));
-        let target = access.map_err(|error| Refusal::Path(error.to_string()))?;
-        let access = match access_request {
-            AccessRequest::Search(_) => Access::Search(SearchScope::of_one_file(target)),
-            AccessRequest::Write(_) => Access::Write(Arc::new(target)),
-            _ => Access::Read(Arc::new(target)),
-        };
+        let target = own.open_plan(matches!(access_request, AccessRequest::Write(_)));
+        let target = target.map_err(|error| Refusal::Path(error.to_string()))?;
+        let access = access_to(target, access_request);
         match self.policy.denies(tool, self.effect_of(&access)) {
             Some(message) => Err(Refusal::Policy(message)),
             None => Ok(access),
@@ -740,6 +733,15 @@ fn state_directory(path: &Path) -> Refusal {
 /// The directories that the patterns of rules count from.
 fn pattern_roots(workspace: &Workspace, home: PathBuf) -> PatternRoots {
     PatternRoots { home, roots: workspace.real_roots().map(Path::to_owned).collect() }
+}
+
+/// One file, for what the request wants with it.
+fn access_to(target: Target, access_request: &AccessRequest) -> Access {
+    match access_request {
+        AccessRequest::Search(_) => Access::Search(SearchScope::of_one_file(target)),
+        AccessRequest::Write(_) => Access::Write(Arc::new(target)),
+        _ => Access::Read(Arc::new(target)),
+    }
 }
 
 /// The number of hard links of a file. A directory counts as one: its link count is the

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::AgentId;
 
 /// What a subagent does.
@@ -36,12 +38,30 @@ pub(crate) enum AgentStep {
         error: Option<String>,
     },
     Ended {
-        tool_uses: usize,
-        duration: Duration,
-        tokens: u64,
-        rounds: u32,
+        counts: RunCounts,
         error: Option<String>,
     },
+}
+
+/// What a run has come to, beside its words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct RunCounts {
+    pub(crate) tool_uses: usize,
+    pub(crate) duration_ms: u64,
+    pub(crate) rounds: u32,
+    pub(crate) tokens: u64,
+}
+
+impl RunCounts {
+    pub(crate) fn and(self, more: Self) -> Self {
+        Self {
+            tool_uses: self.tool_uses + more.tool_uses,
+            duration_ms: self.duration_ms.saturating_add(more.duration_ms),
+            rounds: self.rounds.saturating_add(more.rounds),
+            tokens: self.tokens.saturating_add(more.tokens),
+        }
+    }
 }
 
 impl AgentEvent {

@@ -32,8 +32,6 @@ pub(crate) struct AgentContext {
 pub(crate) struct SubagentIdentity {
     pub(crate) id: AgentId,
     pub(crate) agent_type: String,
-    /// What it does, in a few words.
-    pub(crate) description: String,
 }
 
 impl AgentContext {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::records::RunCounts;
+use crate::agent::agent_event::RunCounts;
 use crate::errors::ErrorCode;
 use crate::ids::AgentId;
 use crate::openai::usage::Usage;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
+use crate::agent::agent_event::RunCounts;
 use crate::agent::beginning::HistoryPiece;
 use crate::agent::record::{End, Entry, Intent, OpenRound, Recorder};
 use crate::errors::ApiError;
@@ -72,27 +73,6 @@ pub(crate) struct AgentRecord {
     /// What the run has come to that waits for a person.
     #[serde(default)]
     pub(crate) so_far: RunCounts,
-}
-
-/// What a run has come to, beside its words.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct RunCounts {
-    pub(crate) tool_uses: usize,
-    pub(crate) duration_ms: u64,
-    pub(crate) rounds: u32,
-    pub(crate) tokens: u64,
-}
-
-impl RunCounts {
-    pub(crate) fn and(self, more: Self) -> Self {
-        Self {
-            tool_uses: self.tool_uses + more.tool_uses,
-            duration_ms: self.duration_ms.saturating_add(more.duration_ms),
-            rounds: self.rounds.saturating_add(more.rounds),
-            tokens: self.tokens.saturating_add(more.tokens),
-        }
-    }
 }
 
 /// What the entries of an agent make of its conversation.

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use self::follow::{EndRecorder, follow};
 use super::AgentStarter;
 use super::answer::{RunEnd, Stop};
-use super::records::{AgentRecord, RunCounts};
-use crate::agent::agent_event::{AgentEvent, AgentStep};
+use super::records::AgentRecord;
+use crate::agent::agent_event::{AgentEvent, AgentStep, RunCounts};
 use crate::agent::beginning::{Asking, AskingChannel, Beginning, HistoryPiece};
 use crate::agent::conversation::{Conversation, Opening};
 use crate::agent::delegation::{QueuedSlot, Resumption, Tell};
@@ -279,13 +279,7 @@ impl RunEnd {
             Some(Stop::Failed { message, .. }) => Some(message.clone()),
             _ => None,
         };
-        AgentStep::Ended {
-            tool_uses: self.counts.tool_uses,
-            duration: std::time::Duration::from_millis(self.counts.duration_ms),
-            tokens: self.counts.tokens,
-            rounds: self.counts.rounds,
-            error,
-        }
+        AgentStep::Ended { counts: self.counts, error }
     }
 }
 

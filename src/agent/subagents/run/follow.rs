@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex};
 use futures::future::BoxFuture;
 
 use super::{RunEnd, Steps, Stop, Turned};
-use crate::agent::agent_event::AgentStep;
+use crate::agent::agent_event::{AgentStep, RunCounts};
 use crate::agent::events::{ToolEnd, ToolStart, TurnEvent};
 use crate::agent::outbox::Inbox;
 use crate::agent::record::{End, Entry, INTERRUPTED, Outcome, RecordedRound, Recorder};
-use crate::agent::subagents::records::RunCounts;
 use crate::errors::{ApiError, ErrorCode};
 use crate::openai::chunk::FinishReason;
 use crate::openai::usage::Usage;

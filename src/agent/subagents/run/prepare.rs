@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::Run;
+use crate::agent::agent_event::RunCounts;
 use crate::agent::beginning::{Beginning, Decided, Resume};
 use crate::agent::delegation::Resumption;
 use crate::agent::prompt::today;
 use crate::agent::record::OpenRound;
 use crate::agent::subagents::AgentStarter;
 use crate::agent::subagents::prompt;
-use crate::agent::subagents::records::{AgentRecord, AgentTranscript, KeptAgent, RunCounts, Whose};
+use crate::agent::subagents::records::{AgentRecord, AgentTranscript, KeptAgent, Whose};
 use crate::blocking::RESOLVING;
 use crate::definitions::DefinitionSet;
 use crate::execution::pipeline::Pipeline;
@@ -35,7 +36,7 @@ impl AgentStarter {
         let tools = self.tools_of(agent_type, place)?;
         let model = self.model_for(task.model.as_deref(), agent_type)?;
         let id = AgentId::random();
-        let context = Arc::new(self.agent.subagent(identity(&id, agent_type, &task.description)));
+        let context = Arc::new(self.agent.subagent(identity(&id, agent_type)));
         let working_dir = context.working_dir();
         let record = AgentRecord {
             agent_type: agent_type.clone(),
@@ -129,7 +130,7 @@ impl AgentStarter {
     ) -> Result<Run, ToolError> {
         let place = self.place(record.in_background);
         let tools = self.tools_of(&record.agent_type, place)?.only(&record.tools);
-        let context = self.agent.subagent(identity(&id, &record.agent_type, &record.description));
+        let context = self.agent.subagent(identity(&id, &record.agent_type));
         let session = Arc::clone(&self.family.session);
         let context = context.with_todos(record.todos.clone().unwrap_or_default());
         let (working_dir, saved) = (record.working_dir.clone(), record.read_state.clone());
@@ -251,10 +252,6 @@ fn type_named(name: &str, set: &DefinitionSet) -> Result<AgentType, ToolError> {
     Err(ToolError::Failed(format!("there is no agent type {name}; there is {names}")))
 }
 
-fn identity(id: &AgentId, agent_type: &AgentType, description: &str) -> SubagentIdentity {
-    SubagentIdentity {
-        id: id.clone(),
-        agent_type: agent_type.name.clone(),
-        description: description.to_owned(),
-    }
+fn identity(id: &AgentId, agent_type: &AgentType) -> SubagentIdentity {
+    SubagentIdentity { id: id.clone(), agent_type: agent_type.name.clone() }
 }

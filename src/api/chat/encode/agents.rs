@@ -11,10 +11,9 @@ use crate::progress_lines;
 pub(super) fn line(event: &AgentEvent) -> Option<String> {
     let line = match &event.step {
         AgentStep::ToolStarted { tool, headline, .. } => progress_lines::started(tool, headline),
-        AgentStep::ToolEnded { tool, headline, duration, chars, error, .. } => match error {
-            Some(error) => progress_lines::failed(tool, headline, error),
-            None => progress_lines::ended(tool, headline, *duration, *chars),
-        },
+        AgentStep::ToolEnded { tool, headline, duration, chars, error, .. } => {
+            progress_lines::ended(tool, headline, (*duration, *chars), error.as_deref())
+        }
         AgentStep::Started { .. } | AgentStep::Ended { .. } => return None,
     };
     Some(progress_lines::of_agent(&event.agent_type, &line))
@@ -41,12 +40,12 @@ pub(super) fn event(report: &AgentReport) -> Value {
             "chars": chars,
             "error": error,
         }),
-        AgentStep::Ended { tool_uses, duration, tokens, rounds, error } => json!({
+        AgentStep::Ended { counts, error } => json!({
             "event": "end",
-            "tool_uses": tool_uses,
-            "duration_ms": milliseconds(*duration),
-            "tokens": tokens,
-            "rounds": rounds,
+            "tool_uses": counts.tool_uses,
+            "duration_ms": counts.duration_ms,
+            "tokens": counts.tokens,
+            "rounds": counts.rounds,
             "error": error,
         }),
     };
