@@ -8,9 +8,10 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use crate::agent::agent_event::RunCounts;
-use crate::agent::beginning::HistoryPiece;
+use crate::agent::beginning::{Decided, HistoryPiece};
 use crate::agent::record::{End, Entry, Intent, OpenRound, Recorder};
 use crate::errors::ApiError;
 use crate::ids::AgentId;
@@ -29,6 +30,10 @@ pub(crate) trait AgentRecords: Send + Sync + fmt::Debug {
     /// Commits the entries of one run of the agent.
     fn recorder(&self, agent: &AgentId) -> Arc<dyn Recorder>;
 
+    /// The same for an agent in the background, with what a person decides about its calls. They
+    /// are asked about with `heading` in front.
+    fn in_background(&self, agent: &AgentId, heading: String) -> (Arc<dyn Recorder>, Decisions);
+
     /// What is kept of an agent with its entries. `None`: there is none, or not here.
     fn load(
         &self,
@@ -36,6 +41,9 @@ pub(crate) trait AgentRecords: Send + Sync + fmt::Debug {
         whose: Whose,
     ) -> BoxFuture<'static, Result<Option<KeptAgent>, ApiError>>;
 }
+
+/// What a person decides about the calls of an agent.
+pub(crate) type Decisions = mpsc::UnboundedReceiver<Box<Decided>>;
 
 /// Whose agents are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
