@@ -40,6 +40,12 @@ async fn it_answers_at_once_and_tells_when_it_has_ended() {
     assert_eq!(listed["data"][0]["id"], id.as_str(), "{listed:#}");
     assert_eq!(listed["data"][0]["kind"], "agent");
     assert_eq!(listed["data"][0]["status"], "running");
+    let shown = client.get("/toolhand/v1/sessions/work").await.json();
+    assert_eq!(shown["tasks"], listed["data"]);
+    assert_eq!(
+        (&shown["agents"][0]["id"], &shown["agents"][0]["status"]),
+        (&json!(id), &json!("running"))
+    );
 
     // Waiting for it.
     upstream.round_of("scripted", calls(&[("c2", "TaskOutput", json!({ "task_id": id }))]));
@@ -54,6 +60,10 @@ async fn it_answers_at_once_and_tells_when_it_has_ended() {
     let output = last_answer(&of_model(&upstream, "scripted").pop().unwrap());
     assert!(output.starts_with("In notes.txt.\nagent_id: "), "{output}");
     assert!(output.contains(&format!("Task {id}: completed")), "{output}");
+    let shown = client.get("/toolhand/v1/sessions/work").await.json();
+    let agent = &shown["agents"][0];
+    assert_eq!((&agent["status"], &agent["rounds"]), (&json!("completed"), &json!(1)), "{agent}");
+    assert_eq!(shown["tasks"][0]["status"], "completed");
 }
 
 #[tokio::test]

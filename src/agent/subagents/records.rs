@@ -78,9 +78,25 @@ pub(crate) struct AgentRecord {
     pub(crate) read_state: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) todos: Option<SavedTodos>,
-    /// What the run has come to that waits for a person.
+    /// How far the last run has come.
     #[serde(default)]
-    pub(crate) so_far: RunCounts,
+    pub(crate) status: RunStatus,
+    /// What it has come to. A run goes on counting when a person has decided.
+    #[serde(default)]
+    pub(crate) counts: RunCounts,
+}
+
+/// How far a run of a subagent has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RunStatus {
+    /// One that does not run now was interrupted.
+    #[default]
+    Running,
+    /// A person must decide about a call of it.
+    Waiting,
+    Completed,
+    Failed,
 }
 
 /// What the entries of an agent make of its conversation.

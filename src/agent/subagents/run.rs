@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use self::follow::{EndRecorder, follow};
 use super::AgentStarter;
 use super::answer::{RunEnd, Stop};
-use super::records::AgentRecord;
-use crate::agent::agent_event::{AgentEvent, AgentStep, RunCounts};
+use super::records::{AgentRecord, RunStatus};
+use crate::agent::agent_event::{AgentEvent, AgentStep};
 use crate::agent::beginning::{Asking, AskingChannel, Beginning, HistoryPiece};
 use crate::agent::conversation::{Conversation, Opening};
 use crate::agent::delegation::{QueuedSlot, Resumption, Tell};
@@ -97,6 +97,7 @@ impl AgentStarter {
         let slot = slot.taken().await;
         let _slot = slot.ok_or_else(|| ToolError::failed("no agent can be started now"))?;
         let records = &self.family.records;
+        run.record.status = RunStatus::Running;
         let kept = records.put(&run.id, &run.record).await;
         kept.map_err(|error| not_kept(&error))?;
         if let Some(text) = run.prompt.take() {
@@ -121,9 +122,8 @@ impl AgentStarter {
             beginning = Beginning::Ask;
             turned = self.turn(&run, beginning, &steps).await;
         }
-        turned.end.counts = run.record.so_far.and(turned.end.counts);
-        run.record.so_far =
-            if turned.asked.is_some() { turned.end.counts } else { RunCounts::default() };
+        turned.end.counts = run.record.counts.and(turned.end.counts);
+        (run.record.counts, run.record.status) = (turned.end.counts, turned.status());
         run.keep_state();
         if let Err(error) = records.put(&run.id, &run.record).await {
             let error = error.message;
@@ -196,7 +196,7 @@ impl AgentStarter {
         let pipeline = Pipeline::clone(&run.pipeline);
         let mut settings = services.turns.clone();
         settings.max_rounds = run.max_rounds;
-        let passed = Duration::from_millis(run.record.so_far.duration_ms);
+        let passed = Duration::from_millis(run.record.counts.duration_ms);
         settings.max_duration = services.settings.max_duration.saturating_sub(passed);
         TurnStart {
             session: run.id.to_string(),
@@ -281,6 +281,14 @@ struct Turned {
 }
 
 impl Turned {
+    fn status(&self) -> RunStatus {
+        match &self.end.stopped {
+            _ if self.asked.is_some() => RunStatus::Waiting,
+            Some(Stop::Failed { .. }) => RunStatus::Failed,
+            _ => RunStatus::Completed,
+        }
+    }
+
     fn is_unknown_model(&self) -> bool {
         matches!(&self.end.stopped, Some(Stop::Failed { code: ErrorCode::ModelNotFound, .. }))
     }
