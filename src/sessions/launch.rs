@@ -25,7 +25,7 @@ use super::running::{
 use super::starting_mode::session_mode;
 use super::turn_start::Pieces;
 use super::{Sessions, pairs, preface};
-use crate::agent::beginning::{Beginning, HistoryPiece};
+use crate::agent::beginning::{Asking, Beginning, HistoryPiece};
 use crate::agent::delegation::StartsAgents;
 use crate::agent::outbox::outbox;
 use crate::agent::prompt;
@@ -35,6 +35,7 @@ use crate::agent::turn::{self, Turn};
 use crate::blocking::RESOLVING;
 use crate::clock;
 use crate::errors::{ApiError, ErrorCode};
+use crate::execution::pipeline::Pipeline;
 use crate::execution::reminders::{self, Moment};
 use crate::files::watcher::Marks;
 use crate::files::{ReadState, RoundDigest};
@@ -46,13 +47,13 @@ use crate::store::rows::{Change, SessionRow, TurnRow, TurnStatus};
 use crate::tools::agent_context::AgentContext;
 use crate::tools::session_context::SessionContext;
 use crate::tools::subagent::TASK;
+use crate::tools::tasks::SessionTasks;
 use crate::tools::toolset::Toolset;
 use crate::upstream::TraceHeaders;
 use crate::workspace::ReadableRoots;
 
 /// The members of a request that go along with its subagents' requests: the model, which is
-/// replaced by the agent's own, and who is served, for the
-/// gateway's own accounts.
+/// replaced by the agent's own, and who is served, for the gateway's own accounts.
 const AGENTS_FIELDS: [&str; 4] = ["model", "user", "metadata", "safety_identifier"];
 
 /// A turn whose beginning is recorded, as far as it must be.
@@ -111,10 +112,11 @@ impl Sessions {
             state: state.clone(),
             body: &body,
             mode,
+            tasks,
             parent: assembled.parent.as_ref(),
             model: request.model.clone(),
         };
-        let context = self.context(&permissions, (&resolved.session, caller), before);
+        let context = self.context(&permissions, &resolved.session, before);
         let (context, agent) = context.await?;
         if let Some(directory) = skill_directory {
             context.readable.add(directory);
@@ -254,6 +256,7 @@ impl Sessions {
         request: &ChatRequest,
         headers: &TraceHeaders,
         turn: &TurnParts,
+        (asking, pipeline): (&Asking, &Pipeline),
     ) -> Option<Arc<dyn StartsAgents>> {
         request.tools.get(TASK)?;
         let tasks = turn.context.tasks.as_ref()?;
@@ -274,12 +277,11 @@ impl Sessions {
             definitions: Arc::clone(&self.definitions),
             model: request.model.clone(),
             fields: fields.collect(),
-            asking: self.asking(request),
+            asking: asking.clone(),
             running: Arc::clone(&tasks.agents),
         };
-        let pipeline = self.pipeline(request, turn.permissions.clone(), turn.hooks.clone());
         let agent = Arc::clone(&turn.agent);
-        Some(Arc::new(AgentStarter::new(Arc::new(family), agent, Arc::new(pipeline))))
+        Some(Arc::new(AgentStarter::new(Arc::new(family), agent, Arc::new(pipeline.clone()))))
     }
 
     fn launch_agent(
@@ -291,13 +293,15 @@ impl Sessions {
         mut pieces: Pieces,
         guard: Option<NameGuard>,
     ) -> StartedTurn {
-        let subagents = self.subagents(&request, &headers, &turn);
-        let TurnParts { identity, context, agent, permissions, hooks, prompt } = turn;
+        let asking = self.asking(&request);
+        let pipeline = self.pipeline(&request, turn.permissions.clone(), turn.hooks.clone());
+        let subagents = self.subagents(&request, &headers, &turn, (&asking, &pipeline));
+        let TurnParts { identity, context, agent, prompt, .. } = turn;
         if let Some(prompt) = prompt.filter(|_| !request.tools.tools().is_empty()) {
             pieces.history = prompt::apply(self.prompt.mode, &prompt, pieces.history);
         }
         let model = request.model.clone();
-        let start = self.turn_start(request, (permissions, hooks), pieces, &identity);
+        let start = self.turn_start(request, (asking, pipeline), pieces, &identity);
         let (decisions, decided) = mpsc::unbounded_channel();
         let stop = CancellationToken::new();
         let turn = Turn {
@@ -377,8 +381,8 @@ impl Sessions {
     async fn context(
         &self,
         permissions: &Permissions,
-        (session, caller): (&SessionId, &Caller),
-        StateBefore { state, body, mode, parent, model }: StateBefore<'_>,
+        session: &SessionId,
+        StateBefore { state, body, mode, tasks, parent, model }: StateBefore<'_>,
     ) -> Result<(Arc<SessionContext>, Arc<AgentContext>), ApiError> {
         let files = self.directories.files_of(session);
         let saved = state.as_ref().and_then(|state| state.plan.clone());
@@ -389,7 +393,6 @@ impl Sessions {
         let context = context.named(session.to_string());
         let context = context.with_files(files).with_mode(mode).with_plan(plan);
         let context = context.with_preferences(body.preferences.clone()).with_model(model);
-        let tasks = self.tasks.of_session(session, caller.scope, caller.revoked.clone());
         let readable = state.as_ref().map(|state| state.readable.clone()).unwrap_or_default();
         let readable = Arc::new(match readable.as_slice() {
             [] => ReadableRoots::default(),
@@ -452,6 +455,7 @@ struct StateBefore<'a> {
     state: Option<SessionState>,
     body: &'a SessionBody,
     mode: Arc<SessionMode>,
+    tasks: Arc<SessionTasks>,
     /// That turn.
     parent: Option<&'a TurnId>,
     /// The one that the request names.

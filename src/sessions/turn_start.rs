@@ -33,12 +33,10 @@ impl Sessions {
     pub(super) fn turn_start(
         &self,
         request: ChatRequest,
-        (permissions, hooks): (Permissions, Hooks),
+        (asking, pipeline): (Asking, Pipeline),
         Pieces { history: pieces, beginning, context_tokens, notices }: Pieces,
         identity: &TurnIdentity,
     ) -> TurnStart {
-        let asking = self.asking(&request);
-        let pipeline = self.pipeline(&request, permissions, hooks);
         let ChatRequest {
             model,
             client_tools,
