@@ -47,7 +47,7 @@ async fn enter(talk: &mut Talk, upstream: &Upstream) -> String {
 }
 
 /// The plan of the session used last.
-async fn plan_file(server: &Server) -> PathBuf {
+pub(super) async fn plan_file(server: &Server) -> PathBuf {
     let sessions = server.client().get("/toolhand/v1/sessions").await.json();
     let id = sessions["data"][0]["id"].as_str().expect("an id").to_owned();
     let state_dir = server.state_dir().canonicalize().expect("there");
