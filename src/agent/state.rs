@@ -198,6 +198,8 @@ impl TurnState {
                 self.answered(position, result, duration, &mut effects);
             }
             (_, Event::Agent { position, event }) => {
+                let started = self.round.agent_started(position, &event);
+                effects.extend(started.map(Entry::AgentStarted).map(TurnEffect::Record));
                 let told = self.round.agent_report(position, event);
                 effects.extend(told.map(TurnEffect::Emit));
             }
