@@ -25,6 +25,10 @@ mod command;
 const ACCOUNTS: [&str; 5] =
     ["/etc/passwd", "/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d"];
 
+/// How the refusal of a call in the mode plan ends, unless somebody plans.
+pub(super) const OTHER_MODE: &str =
+    "another mode is chosen with `--permission-mode` or in the request";
+
 /// The settings that apply to every call of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
@@ -39,6 +43,8 @@ pub(super) struct Policy {
     pub(super) roots: Arc<PatternRoots>,
     /// The type of the agent whose calls these are, if such agents change nothing.
     pub(super) only_reads: Option<Arc<str>>,
+    /// What to do in the mode plan instead of what it refuses.
+    pub(super) instead: Arc<str>,
     /// A settings file of the workspace that cannot be read as rules: then every call asks.
     pub(super) unreadable: Option<Arc<str>>,
 }
@@ -184,6 +190,10 @@ impl Policy {
         self.unreadable.is_some() || self.denies(tool, effect).is_some() || is_asked_about()
     }
 
+    fn plan_refuses(&self, tool: &str) -> String {
+        format!("{tool} is not available in the mode plan, which only looks; {}", self.instead)
+    }
+
     fn ruled<'a>(&'a self, tool: &'a str, effect: AccessEffect<'a>) -> RuledCall<'a> {
         let (kind, reached, name) = (effect.kind(), effect.reached(), effect.named());
         RuledCall { tool, kind, reached, name, command: None, roots: &self.roots }
@@ -196,7 +206,7 @@ impl Policy {
             return PolicyVerdict::Deny(only_reads(agent_type));
         }
         if self.mode == Mode::Plan && is_edit {
-            return PolicyVerdict::Deny(plan_refuses(tool));
+            return PolicyVerdict::Deny(self.plan_refuses(tool));
         }
         if let AccessEffect::Write { path, .. } = effect
             && let Some(refusal) = account_refuses(path.real)
@@ -277,13 +287,6 @@ impl Confined {
 fn only_reads(agent_type: &str) -> String {
     format!(
         "an agent of the type {agent_type} changes nothing, and this is not proven to only read"
-    )
-}
-
-fn plan_refuses(tool: &str) -> String {
-    format!(
-        "{tool} is not available in the mode plan, which only looks; \
-         another mode is chosen with `--permission-mode` or in the request"
     )
 }
 
@@ -488,6 +491,7 @@ mod tests {
             confined,
             hooks,
             only_reads: None,
+            instead: OTHER_MODE.into(),
             rules,
             roots,
             unreadable,
@@ -618,6 +622,7 @@ mod tests {
         let why = Some("bwrap: no bwrap is installed".to_owned());
         let policy = |sandbox| Policy {
             only_reads: None,
+            instead: OTHER_MODE.into(),
             mode: Mode::Default,
             sandbox,
             auto_allow: false,

@@ -146,7 +146,10 @@ async fn an_agent_of_an_earlier_turn_writes_nothing_while_the_session_plans() {
     upstream.request(4).await;
 
     let refused = last_answer(&of_model(&upstream, "sonnet")[1]);
-    assert!(refused.contains("in the mode plan"), "{refused}");
+    assert!(
+        refused.contains("in the mode plan, which only looks; the session plans: end with"),
+        "{refused}"
+    );
     assert!(!server.workspace().join("new.txt").exists());
 }
 

@@ -84,6 +84,8 @@ async fn a_plan_is_made_approved_and_carried_out_by_replies_in_the_conversation(
 
     let refused = call(&mut talk, &upstream, "Write", write("new.txt")).await;
     assert!(refused.starts_with("Error: not permitted: Write is not available"), "{refused}");
+    let instead = format!("write the plan to {} and call ExitPlanMode", plan.display());
+    assert!(refused.contains(&instead), "{refused}");
     let refused = call(&mut talk, &upstream, "Bash", marks("a")).await;
     assert!(refused.starts_with("Error: not permitted: Bash is not available"), "{refused}");
     let read = json!({ "command": "cat notes.txt" });
