@@ -8,6 +8,7 @@ use crate::support::chunks::{calls, gate, says};
 use crate::support::client::with;
 use crate::support::server::Server;
 use crate::support::upstream::{Request, Upstream};
+use crate::turn::answers_in;
 
 fn in_session(messages: &[serde_json::Value]) -> serde_json::Value {
     with(conversation(messages), json!({ "toolhand": { "session": "work" } }))
@@ -69,14 +70,8 @@ async fn the_next_turn_is_told_of_its_end_and_it_can_be_stopped() {
     upstream.round_of("haiku", vec![gate("never")]);
     upstream.round_of("scripted", says("Both work on."));
     let answer = client.chat(&in_session(&[user("Go.")])).await.text();
-    let messages = of_model(&upstream, "scripted").pop().unwrap().json();
-    let started: Vec<String> = messages["messages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|message| message["role"] == "tool")
-        .map(|message| agent_id(message["content"].as_str().unwrap()))
-        .collect();
+    let answers = answers_in(&of_model(&upstream, "scripted").pop().unwrap().json());
+    let started: Vec<String> = answers.iter().map(|answer| agent_id(answer)).collect();
     upstream.reached("never").await;
 
     upstream.round_of("scripted", calls(&[("c3", "TaskStop", json!({ "task_id": started[1] }))]));

@@ -10,6 +10,7 @@ use crate::support::chunks::{calls, gate, says};
 use crate::support::client::with;
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
+use crate::turn::answers_in;
 
 fn in_session(messages: &[serde_json::Value]) -> serde_json::Value {
     with(conversation(messages), json!({ "toolhand": { "session": "work" } }))
@@ -62,17 +63,9 @@ async fn a_foreign_agent_and_one_of_another_session_are_not_found_alike() {
     let other = with(conversation(&[user("Go.")]), json!({ "toolhand": { "session": "other" } }));
     server.client().chat(&other).await;
 
-    let last = upstream.requests().pop().unwrap().json();
-    let answers: Vec<_> = last["messages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|message| message["role"] == "tool")
-        .map(|message| {
-            message["content"].as_str().unwrap().replace(&id, "ID").replace(&unknown, "ID")
-        })
-        .collect();
-    assert_eq!(answers, ["Error: no agent of this session is called ID"; 2]);
+    let answers = answers_in(&upstream.requests().pop().unwrap().json());
+    let answers = answers.iter().map(|answer| answer.replace(&id, "ID").replace(&unknown, "ID"));
+    assert_eq!(answers.collect::<Vec<_>>(), ["Error: no agent of this session is called ID"; 2]);
 }
 
 /// An agent is cut off in a command of its own, and is resumed by the id that the answer to its
