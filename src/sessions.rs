@@ -8,6 +8,7 @@ mod answer_form;
 pub(crate) mod approval_settings;
 mod ask_again;
 pub(crate) mod assemble;
+mod background_agents;
 pub(crate) mod begin;
 mod canonical;
 pub(crate) mod context_limits;

@@ -10,6 +10,7 @@ mod story;
 
 use serde_json::{Value, json};
 
+use crate::support::server::Server;
 use crate::support::upstream::{Request, Step};
 
 /// A call of Task with this prompt, and further arguments.
@@ -44,6 +45,14 @@ pub(crate) fn last_answer(request: &Request) -> String {
     let messages = body["messages"].as_array().into_iter().flatten().rev();
     let mut answers = messages.filter(|message| message["role"] == "tool");
     answers.next().and_then(|answer| answer["content"].as_str()).unwrap_or_default().to_owned()
+}
+
+/// What the one session of the server shows of its agents.
+async fn agents_shown(server: &Server) -> Vec<Value> {
+    let sessions = server.client().get("/toolhand/v1/sessions").await.json();
+    let id = sessions["data"][0]["id"].as_str().expect("a session");
+    let mut shown = server.client().get(&format!("/toolhand/v1/sessions/{id}")).await.json();
+    serde_json::from_value(shown["agents"].take()).expect("a list")
 }
 
 /// The id in the last line of an agent's answer.

@@ -68,6 +68,9 @@ pub(crate) enum AskingChannel {
     ToolhandApproval,
     /// Only over REST; the message says where.
     Rest,
+    /// Only over REST, and only for the time of the wait: a call that is not decided by then is
+    /// denied.
+    WaitingRest,
     /// By the agent that started this one.
     Parent,
     /// Asking is denying.

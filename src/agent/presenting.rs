@@ -49,7 +49,10 @@ pub(crate) fn present(asked: &[Asked], channel: AskingChannel) -> Presented {
         AskingChannel::Parent => {
             return Presented { text: String::new(), calls: SentCalls::default() };
         }
-        AskingChannel::Conversation | AskingChannel::Rest | AskingChannel::Nobody => {
+        AskingChannel::Conversation
+        | AskingChannel::Rest
+        | AskingChannel::WaitingRest
+        | AskingChannel::Nobody => {
             return Presented { text: message(asked, channel), calls: SentCalls::default() };
         }
     };

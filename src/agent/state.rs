@@ -210,7 +210,7 @@ impl TurnState {
                 });
             }
             (_, Event::Decided(decided)) => self.decided(decided, &mut effects),
-            (_, Event::WaitIsOver) => self.asks.wait_is_over(),
+            (_, Event::WaitIsOver) => self.wait_is_over(&mut effects),
             (Phase::Stopping, Event::Stopping(outcome)) => {
                 self.stop_or_go_on(outcome, &mut effects);
             }

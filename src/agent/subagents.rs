@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 
 use self::records::AgentRecords;
 use self::settings::SubagentSettings;
+use super::beginning::Asking;
 use super::compaction::ContextLimits;
 use super::settings::{ModelRule, TurnSettings};
 use super::turn::ModelRefusals;
@@ -56,8 +57,8 @@ pub(crate) struct AgentFamily {
     pub(crate) model: String,
     /// Members of the request that go along with each request of a subagent.
     pub(crate) fields: Body,
-    /// Whether a person can be asked.
-    pub(crate) can_ask: bool,
+    /// How a person can be asked in the request.
+    pub(crate) asking: Asking,
     pub(crate) running: Arc<RunningAgents>,
 }
 

@@ -3,8 +3,8 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use crate::permissions::EffectDigest;
-use crate::permissions::{NoAnswer, Risk, RuleGrant, unanswered};
+pub(crate) use crate::permissions::{EffectDigest, NoAnswer};
+use crate::permissions::{Risk, RuleGrant, unanswered};
 pub(crate) use crate::tools::own_choice::OwnChoice;
 pub(crate) use crate::tools::question::Question;
 use crate::tools::tool::ToolError;
@@ -117,11 +117,11 @@ impl Ask {
         }
     }
 
-    /// The error for the model where nobody can be asked.
-    pub(crate) fn unanswered(&self) -> ToolError {
+    /// The error for the model where nobody answers.
+    pub(crate) fn unanswered(&self, no_answer: NoAnswer) -> ToolError {
         match &self.about {
             About::Effect(ShownEffect { why, remedy, .. }) => {
-                ToolError::Denied(unanswered(&self.tool, why.as_deref(), remedy, NoAnswer::Nobody))
+                ToolError::Denied(unanswered(&self.tool, why.as_deref(), remedy, no_answer))
             }
             About::Questions { .. } => nobody_answers(&self.tool, "nobody can be asked here"),
         }

@@ -213,7 +213,7 @@ impl Pipeline {
                 Executed::Answered(result) => *result,
                 Executed::Suspended => ToolResult::error(&ToolError::Suspended),
             },
-            Judged::Asked(ask) => ToolResult::error(&ask.unanswered()),
+            Judged::Asked(ask) => ToolResult::error(&ask.unanswered(super::ask::NoAnswer::Nobody)),
             Judged::Answered(result) => result,
         }
     }

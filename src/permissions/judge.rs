@@ -383,9 +383,11 @@ pub(crate) enum NoAnswer {
     DontAsk,
     /// There is no channel to a person.
     Nobody,
+    /// The time to decide is over.
+    TooLate,
 }
 
-/// The refusal of a call that needs an approval where nobody can be asked, for the model.
+/// The refusal of a call that needs an approval and gets none, for the model.
 pub(crate) fn unanswered(
     tool: &str,
     why: Option<&str>,
@@ -396,6 +398,7 @@ pub(crate) fn unanswered(
     let nobody = match no_answer {
         NoAnswer::DontAsk => "the mode dontAsk denies what would ask",
         NoAnswer::Nobody => "approvals are not available here",
+        NoAnswer::TooLate => "nobody has decided in time",
     };
     format!("{tool} needs an approval{why}, and {nobody}. {remedy}")
 }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use super::record::entries_by_turn;
-use super::recorder::json;
-use crate::agent::record::{Entry, Recorder};
-use crate::agent::subagents::records::{AgentRecord, AgentRecords, KeptAgent, Whose};
+use super::recorder::{approval_row, json};
+use super::running::Running;
+use crate::agent::record::{Asked, Entry, Recorder};
+use crate::agent::subagents::records::{AgentRecord, AgentRecords, Decisions, KeptAgent, Whose};
 use crate::clock;
 use crate::errors::ApiError;
+use crate::execution::ask::About;
 use crate::ids::{AgentId, Scope, SessionId, TurnId};
 use crate::store::rows::{Change, EntryRow, TurnRow, TurnStatus};
 use crate::store::{Store, TurnKey};
@@ -20,6 +22,7 @@ pub(super) struct SessionAgents {
     pub(super) store: Arc<dyn Store>,
     pub(super) scope: Scope,
     pub(super) session: SessionId,
+    pub(super) running: Arc<Running>,
 }
 
 impl AgentRecords for SessionAgents {
@@ -46,6 +49,14 @@ impl AgentRecords for SessionAgents {
 
     fn recorder(&self, agent: &AgentId) -> Arc<dyn Recorder> {
         Arc::new(AgentRecorder { store: Arc::clone(&self.store), row: TurnId::of_agent(agent) })
+    }
+
+    fn in_background(&self, agent: &AgentId, heading: String) -> (Arc<dyn Recorder>, Decisions) {
+        let row = TurnId::of_agent(agent);
+        let decisions = self.running.background_agents.listen(self.scope, row.clone());
+        let recorder = AgentRecorder { store: Arc::clone(&self.store), row };
+        let (scope, session) = (self.scope, self.session.clone());
+        (Arc::new(AskingRecorder { recorder, scope, session, heading }), decisions)
     }
 
     fn load(
@@ -76,11 +87,52 @@ struct AgentRecorder {
     row: TurnId,
 }
 
+impl AgentRecorder {
+    fn commit_with(
+        &self,
+        mut changes: Vec<Change>,
+        entry: &Entry,
+    ) -> BoxFuture<'static, Result<(), ApiError>> {
+        changes.push(Change::Entry(EntryRow { turn: self.row.clone(), body: json(entry) }));
+        // The store applies commits in their order.
+        let committed = self.store.commit(changes);
+        Box::pin(async move { Ok(committed.await?) })
+    }
+}
+
 impl Recorder for AgentRecorder {
     fn commit(&self, entry: Entry) -> BoxFuture<'static, Result<(), ApiError>> {
-        let row = EntryRow { turn: self.row.clone(), body: json(&entry) };
-        // The store applies commits in their order.
-        let committed = self.store.commit(vec![Change::Entry(row)]);
-        Box::pin(async move { Ok(committed.await?) })
+        self.commit_with(Vec::new(), &entry)
+    }
+}
+
+/// Commits the entries of a subagent in the background, with the approvals that it asks for.
+#[derive(Debug)]
+struct AskingRecorder {
+    recorder: AgentRecorder,
+    scope: Scope,
+    session: SessionId,
+    /// In front of what a call would do.
+    heading: String,
+}
+
+impl AskingRecorder {
+    fn approval(&self, asked: &Asked) -> Change {
+        let mut asked = asked.clone();
+        if let About::Effect(effect) = &mut asked.ask.about {
+            effect.markdown.insert_str(0, &self.heading);
+        }
+        Change::Approval(approval_row((self.scope, &self.session, &self.recorder.row), &asked))
+    }
+}
+
+impl Recorder for AskingRecorder {
+    fn commit(&self, entry: Entry) -> BoxFuture<'static, Result<(), ApiError>> {
+        let asked = match &entry {
+            Entry::Asked { asked } => asked.as_slice(),
+            _ => &[],
+        };
+        let approvals = asked.iter().map(|asked| self.approval(asked)).collect();
+        self.recorder.commit_with(approvals, &entry)
     }
 }

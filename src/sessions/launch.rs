@@ -25,7 +25,6 @@ use super::running::{
 use super::starting_mode::session_mode;
 use super::turn_start::Pieces;
 use super::{Sessions, pairs, preface};
-use crate::agent::beginning::AskingChannel;
 use crate::agent::beginning::{Beginning, HistoryPiece};
 use crate::agent::delegation::StartsAgents;
 use crate::agent::outbox::outbox;
@@ -270,11 +269,12 @@ impl Sessions {
                 store: Arc::clone(&self.store),
                 scope: turn.identity.scope,
                 session: turn.identity.session.clone(),
+                running: Arc::clone(&self.running),
             }),
             definitions: Arc::clone(&self.definitions),
             model: request.model.clone(),
             fields: fields.collect(),
-            can_ask: self.asking(request).channel != AskingChannel::Nobody,
+            asking: self.asking(request),
             running: Arc::clone(&tasks.agents),
         };
         let pipeline = self.pipeline(request, turn.permissions.clone(), turn.hooks.clone());

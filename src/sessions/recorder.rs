@@ -11,7 +11,7 @@ use super::record::{SessionBody, SessionState, TurnBody};
 use crate::agent::record::{Asked, End, Entry, Outcome, Recorder};
 use crate::clock;
 use crate::errors::ApiError;
-use crate::ids::TurnId;
+use crate::ids::{Scope, SessionId, TurnId};
 use crate::store::rows::{
     ApprovalRow, Change, EntryRow, LinkDigests, SessionRow, TurnRow, TurnStatus,
 };
@@ -235,7 +235,8 @@ impl TurnRecorder {
             Entry::End(end) => end.open.as_ref().map_or(&[][..], |open| &open.asked),
             _ => &[],
         };
-        changes.extend(asked.iter().map(|asked| Change::Approval(approval(&rows, asked))));
+        let of = (rows.session.scope, &rows.session.id, &rows.turn.id);
+        changes.extend(asked.iter().map(|asked| Change::Approval(approval_row(of, asked))));
         let body = json(entry);
         changes.push(Change::Entry(EntryRow { turn: rows.turn.id.clone(), body }));
         changes
@@ -291,12 +292,16 @@ fn status(end: &End) -> TurnStatus {
     }
 }
 
-fn approval(rows: &Rows, asked: &Asked) -> ApprovalRow {
+/// `turn` waits for the decision.
+pub(super) fn approval_row(
+    (scope, session, turn): (Scope, &SessionId, &TurnId),
+    asked: &Asked,
+) -> ApprovalRow {
     ApprovalRow {
         id: asked.id.clone(),
-        scope: rows.session.scope,
-        session: rows.session.id.clone(),
-        turn: rows.turn.id.clone(),
+        scope,
+        session: session.clone(),
+        turn: turn.clone(),
         created_ms: asked.created_ms,
         expires_ms: asked.expires_ms,
         body: json(asked),

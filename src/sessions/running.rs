@@ -45,6 +45,7 @@ use crate::agent::outbox::Inbox;
 use crate::clock;
 use crate::errors::ApiError;
 use crate::ids::{Scope, SessionId, TurnId};
+use crate::sessions::background_agents::BackgroundAgents;
 use crate::sessions::known_turns::KnownTurns;
 use crate::store::{Store, TurnKey};
 use crate::sync;
@@ -125,6 +126,7 @@ pub(crate) struct Running {
     memory: KeptMemory,
     /// What later requests need not load again.
     pub(crate) known: KnownTurns,
+    pub(super) background_agents: BackgroundAgents,
 }
 
 #[derive(Debug, Default)]
@@ -145,6 +147,7 @@ impl Running {
             records: Records::new(store),
             memory: KeptMemory::new(MAX_KEPT_BYTES),
             known: KnownTurns::default(),
+            background_agents: BackgroundAgents::default(),
         }
     }
 
@@ -249,6 +252,21 @@ impl Running {
     pub(crate) fn find(&self, scope: Scope, id: &TurnId) -> Option<Arc<SharedTurn>> {
         let turn = sync::lock(&self.turns).by_id.get(id).and_then(Weak::upgrade);
         turn.filter(|turn| turn.identity.scope == scope)
+    }
+
+    /// Whether it is a turn that runs, or an agent that runs in the background: a decision about
+    /// one of its calls counts.
+    pub(crate) fn hears_decisions(&self, scope: Scope, id: &TurnId) -> bool {
+        self.find(scope, id).is_some_and(|turn| !turn.is_over())
+            || self.background_agents.is_running(scope, id)
+    }
+
+    /// Sends a decision to whoever waits for it. Others find it in the store.
+    pub(crate) fn decide(&self, scope: Scope, id: &TurnId, decided: Decided) {
+        match self.find(scope, id) {
+            Some(turn) => turn.decide(decided),
+            None => self.background_agents.decide(scope, id, decided),
+        }
     }
 
     /// Looks on at a turn that runs, from its beginning; `None` if it is not known here.

@@ -28,6 +28,10 @@ impl RunningAgents {
         Self { ids: Mutex::default(), slots: Arc::new(Semaphore::new(max_running)) }
     }
 
+    pub(crate) fn is_running(&self, agent: &AgentId) -> bool {
+        sync::lock(&self.ids).contains(agent)
+    }
+
     /// Notes that the agent runs. `None`: it does already.
     pub(crate) fn begin(self: &Arc<Self>, agent: &AgentId) -> Option<RunningAgent> {
         let is_new = sync::lock(&self.ids).insert(agent.clone());

@@ -233,6 +233,7 @@ async fn an_agent_that_waits_for_a_person_is_not_resumed() {
     let question = client.chat(&in_session(&[user("Do it.")])).await.text();
     let shown = client.get("/toolhand/v1/sessions/work").await.json();
     let id = shown["agents"][0]["id"].as_str().expect("an agent").to_owned();
+    assert_eq!(shown["agents"][0]["status"], "waiting");
 
     let resume = json!({ "description": "d", "prompt": "Go on.", "resume": id });
     upstream.round(calls(&[("c9", "Task", resume)]));

@@ -6,7 +6,7 @@ use std::io::Read as _;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::json;
 
-use super::{agent_id, counted, instructions, last_answer, offered, task};
+use super::{agent_id, agents_shown, counted, instructions, last_answer, offered, task};
 use crate::sessions::told;
 use crate::support::chunks::{call, calls, end, finish, gate, says, text};
 use crate::support::client::{ask, ask_streamed, with};
@@ -227,7 +227,9 @@ async fn a_failure_tells_its_cause_and_the_id() {
     let answer = last_answer(&upstream.requests().pop().unwrap());
     assert!(answer.starts_with("Error: the agent failed: "), "{answer}");
     assert!(!answer.contains("sk-secret"), "{answer}");
-    assert!(agent_id(&answer).len() > 30, "{answer}");
+    let id = agent_id(&answer);
+    let agents = agents_shown(&server).await;
+    assert_eq!((&agents[0]["id"], &agents[0]["status"]), (&json!(id), &json!("failed")));
 }
 
 #[tokio::test]
@@ -292,6 +294,17 @@ async fn what_four_agents_run_ends_when_the_client_leaves() {
         let closed = tokio::task::spawn_blocking(move || gate.read_to_end(&mut Vec::new()));
         watch("the end of the command", closed).await.unwrap().unwrap();
     }
+    let ended = async {
+        loop {
+            let agents = agents_shown(&server).await;
+            if agents.iter().all(|agent| agent["status"] != "running") {
+                return agents;
+            }
+        }
+    };
+    let agents = watch("the end of the agents", ended).await;
+    let states: Vec<_> = agents.iter().map(|agent| agent["status"].as_str().unwrap()).collect();
+    assert_eq!(states, ["interrupted"; 4]);
 }
 
 #[tokio::test]

@@ -20,7 +20,9 @@ pub(crate) fn message(asked: &[Asked], channel: AskingChannel) -> String {
     }
     match channel {
         AskingChannel::AskUser | AskingChannel::ToolhandApproval | AskingChannel::Parent => {}
-        AskingChannel::Rest => message.push_str(&where_to_decide(asked)),
+        AskingChannel::Rest | AskingChannel::WaitingRest => {
+            message.push_str(&where_to_decide(asked));
+        }
         AskingChannel::Conversation | AskingChannel::Nobody => {
             message.push_str(&how_to_reply(asked));
         }

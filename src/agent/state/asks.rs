@@ -8,7 +8,7 @@ use crate::agent::beginning::{AskingChannel, Decided};
 use crate::agent::events::TurnEvent;
 use crate::agent::presenting::{Presented, present};
 use crate::agent::record::{Asked, Entry, OpenRound};
-use crate::execution::ask::{About, Ask};
+use crate::execution::ask::{About, Ask, NoAnswer};
 use crate::execution::pipeline::ToolResult;
 use crate::execution::schedule::Position;
 use crate::ids::ApprovalId;
@@ -58,17 +58,14 @@ impl AskKind {
 /// How long an approval can be given while the stream waits.
 const VALID_WHILE_WAITING: Duration = Duration::from_secs(10 * 60);
 
+/// How much longer a turn waits that denies what is not decided in time: a decision of the last
+/// moment is still on its way.
+const DECISION_UNDER_WAY: Duration = Duration::from_millis(500);
+
 /// How long it can be given once the turn has suspended.
 const VALID_WHILE_SUSPENDED: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Asks {
-    /// A wait that nothing waits for any more does not count.
-    pub(super) fn wait_is_over(&mut self) {
-        if self.wait == Wait::Running {
-            self.wait = Wait::Over;
-        }
-    }
-
     pub(super) fn was_decided(&mut self, asked: Asked) {
         self.decided.push(asked);
     }
@@ -87,7 +84,7 @@ impl TurnState {
         effects: &mut Vec<TurnEffect>,
     ) {
         let is_possible = self.start.asking.channel != AskingChannel::Nobody;
-        let refusal = (!is_possible).then(|| ToolResult::error(&ask.unanswered()));
+        let refusal = (!is_possible).then(|| ToolResult::error(&ask.unanswered(NoAnswer::Nobody)));
         self.in_round(effects, |round, _, effects| round.asks(position, ask, refusal, effects));
     }
 
@@ -135,7 +132,7 @@ impl TurnState {
             return effects;
         }
         self.announce_asks(&mut effects);
-        let wait = self.start.asking.wait.min(VALID_WHILE_WAITING);
+        let wait = self.wait_for_decisions();
         match self.asks.wait {
             Wait::NotBegun if !wait.is_zero() => {
                 self.asks.wait = Wait::Running;
@@ -145,6 +142,31 @@ impl TurnState {
             Wait::NotBegun | Wait::Over => self.suspend(&mut effects),
         }
         effects
+    }
+
+    fn denies_what_waits(&self) -> bool {
+        self.start.asking.channel == AskingChannel::WaitingRest
+    }
+
+    fn wait_for_decisions(&self) -> Duration {
+        let wait = self.start.asking.wait.min(VALID_WHILE_WAITING);
+        if self.denies_what_waits() { wait + DECISION_UNDER_WAY } else { wait }
+    }
+
+    /// A wait that nothing waits for any more does not count.
+    pub(super) fn wait_is_over(&mut self, effects: &mut Vec<TurnEffect>) {
+        if self.asks.wait != Wait::Running {
+            return;
+        }
+        if !self.denies_what_waits() {
+            self.asks.wait = Wait::Over;
+            return;
+        }
+        self.asks.wait = Wait::NotBegun;
+        for Asked { slot, ask, .. } in std::mem::take(&mut self.asks.open) {
+            let refusal = ToolResult::error(&ask.unanswered(NoAnswer::TooLate));
+            self.in_round(effects, |round, _, effects| round.refuse(slot, refusal, effects));
+        }
     }
 
     /// Tells of the asks that the person has not been shown yet: of all approvals with the usual
@@ -165,7 +187,11 @@ impl TurnState {
             return;
         }
         let suspends_at_once = self.start.asking.wait.is_zero() || self.asks.wait == Wait::Over;
-        let validity = if suspends_at_once { VALID_WHILE_SUSPENDED } else { VALID_WHILE_WAITING };
+        let validity = match suspends_at_once {
+            _ if self.denies_what_waits() => self.start.asking.wait.min(VALID_WHILE_WAITING),
+            true => VALID_WHILE_SUSPENDED,
+            false => VALID_WHILE_WAITING,
+        };
         let mut asked = Vec::new();
         for (slot, of_agent, ask) in news {
             let new = Asked { of_agent, ..self.new_asked(slot, ask, validity) };

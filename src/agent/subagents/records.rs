@@ -8,9 +8,10 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use crate::agent::agent_event::RunCounts;
-use crate::agent::beginning::HistoryPiece;
+use crate::agent::beginning::{Decided, HistoryPiece};
 use crate::agent::delegation::how_to_resume;
 use crate::agent::record::{AgentStarted, End, Entry, Intent, OpenRound, Recorder};
 use crate::errors::ApiError;
@@ -30,6 +31,10 @@ pub(crate) trait AgentRecords: Send + Sync + fmt::Debug {
     /// Commits the entries of one run of the agent.
     fn recorder(&self, agent: &AgentId) -> Arc<dyn Recorder>;
 
+    /// The same for an agent in the background, with what a person decides about its calls. They
+    /// are asked about with `heading` in front.
+    fn in_background(&self, agent: &AgentId, heading: String) -> (Arc<dyn Recorder>, Decisions);
+
     /// What is kept of an agent with its entries. `None`: there is none, or not here.
     fn load(
         &self,
@@ -37,6 +42,9 @@ pub(crate) trait AgentRecords: Send + Sync + fmt::Debug {
         whose: Whose,
     ) -> BoxFuture<'static, Result<Option<KeptAgent>, ApiError>>;
 }
+
+/// What a person decides about the calls of an agent.
+pub(crate) type Decisions = mpsc::UnboundedReceiver<Box<Decided>>;
 
 /// Whose agents are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,9 +79,25 @@ pub(crate) struct AgentRecord {
     pub(crate) read_state: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) todos: Option<SavedTodos>,
-    /// What the run has come to that waits for a person.
+    /// How far the last run has come.
     #[serde(default)]
-    pub(crate) so_far: RunCounts,
+    pub(crate) status: RunStatus,
+    /// What it has come to. A run goes on counting when a person has decided.
+    #[serde(default)]
+    pub(crate) counts: RunCounts,
+}
+
+/// How far a run of a subagent has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RunStatus {
+    /// One that does not run now was interrupted.
+    #[default]
+    Running,
+    /// A person must decide about a call of it.
+    Waiting,
+    Completed,
+    Failed,
 }
 
 /// What the entries of an agent make of its conversation.

@@ -5,6 +5,7 @@ mod follow;
 mod prepare;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio::sync::mpsc;
@@ -13,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use self::follow::{EndRecorder, follow};
 use super::AgentStarter;
 use super::answer::{RunEnd, Stop};
-use super::records::AgentRecord;
-use crate::agent::agent_event::{AgentEvent, AgentStep, RunCounts};
+use super::records::{AgentRecord, RunStatus};
+use crate::agent::agent_event::{AgentEvent, AgentStep};
 use crate::agent::beginning::{Asking, AskingChannel, Beginning, HistoryPiece};
 use crate::agent::conversation::{Conversation, Opening};
 use crate::agent::delegation::{QueuedSlot, Resumption, Tell};
@@ -96,11 +97,11 @@ impl AgentStarter {
         let slot = slot.taken().await;
         let _slot = slot.ok_or_else(|| ToolError::failed("no agent can be started now"))?;
         let records = &self.family.records;
+        run.record.status = RunStatus::Running;
         let kept = records.put(&run.id, &run.record).await;
         kept.map_err(|error| not_kept(&error))?;
-        let recorder = records.recorder(&run.id);
         if let Some(text) = run.prompt.take() {
-            let kept = recorder.commit(Entry::Prompt { text }).await;
+            let kept = records.recorder(&run.id).commit(Entry::Prompt { text }).await;
             kept.map_err(|error| not_kept(&error))?;
         }
         let steps =
@@ -109,7 +110,7 @@ impl AgentStarter {
         let mut notes = Vec::new();
         let mut beginning = std::mem::take(&mut run.beginning);
         let is_asking = matches!(beginning, Beginning::Ask);
-        let mut turned = self.turn(&run, beginning, &recorder, &steps).await;
+        let mut turned = self.turn(&run, beginning, &steps).await;
         // Behind a round, to begin anew would run its calls again.
         let is_first_request = is_asking && turned.end.counts.rounds <= 1;
         if is_first_request && turned.is_unknown_model() && run.record.model != self.model {
@@ -119,11 +120,10 @@ impl AgentStarter {
             ));
             run.record.model.clone_from(&self.model);
             beginning = Beginning::Ask;
-            turned = self.turn(&run, beginning, &recorder, &steps).await;
+            turned = self.turn(&run, beginning, &steps).await;
         }
-        turned.end.counts = run.record.so_far.and(turned.end.counts);
-        run.record.so_far =
-            if turned.asked.is_some() { turned.end.counts } else { RunCounts::default() };
+        turned.end.counts = run.record.counts.and(turned.end.counts);
+        (run.record.counts, run.record.status) = (turned.end.counts, turned.status());
         run.keep_state();
         if let Err(error) = records.put(&run.id, &run.record).await {
             let error = error.message;
@@ -141,16 +141,16 @@ impl AgentStarter {
     }
 
     /// One turn of the subagent, to its end.
-    async fn turn(
-        &self,
-        run: &Run,
-        beginning: Beginning,
-        recorder: &Arc<dyn Recorder>,
-        steps: &Steps<'_>,
-    ) -> Turned {
+    async fn turn(&self, run: &Run, beginning: Beginning, steps: &Steps<'_>) -> Turned {
         let services = &self.family.services;
-        let recorder = Arc::new(EndRecorder::new(Arc::clone(recorder)));
-        let (_, decisions) = mpsc::unbounded_channel();
+        let records = &self.family.records;
+        let (recorder, decisions) = if run.record.in_background {
+            records.in_background(&run.id, run.heading())
+        } else {
+            // Its parent hears what is decided.
+            (records.recorder(&run.id), mpsc::unbounded_channel().1)
+        };
+        let recorder = Arc::new(EndRecorder::new(recorder));
         let below =
             self.below(Arc::clone(&run.context), Arc::clone(&run.pipeline), &run.record.model);
         let turn = Turn {
@@ -175,20 +175,28 @@ impl AgentStarter {
         Turned::new(said, recorder.end(), run.max_rounds)
     }
 
+    /// In the background nobody reads along, so only REST can decide.
+    fn asking(&self, in_background: bool) -> Asking {
+        let Asking { channel, wait } = self.family.asking.clone();
+        let channel = match channel {
+            AskingChannel::Nobody => AskingChannel::Nobody,
+            _ if !in_background => AskingChannel::Parent,
+            _ if wait.is_zero() => AskingChannel::Nobody,
+            _ => AskingChannel::WaitingRest,
+        };
+        let wait = if channel == AskingChannel::WaitingRest { wait } else { Duration::ZERO };
+        Asking { channel, wait }
+    }
+
     fn turn_start(&self, run: &Run, beginning: Beginning) -> TurnStart {
         let services = &self.family.services;
-        let channel = if self.family.can_ask && !run.record.in_background {
-            AskingChannel::Parent
-        } else {
-            AskingChannel::Nobody
-        };
         let has_refused = |member, name: &str| services.refusals.contains(member, name);
         let model = AskedModel::new(run.record.model.clone(), &services.model_rules, has_refused);
         let pieces = run.pieces.clone();
         let pipeline = Pipeline::clone(&run.pipeline);
         let mut settings = services.turns.clone();
         settings.max_rounds = run.max_rounds;
-        let passed = std::time::Duration::from_millis(run.record.so_far.duration_ms);
+        let passed = Duration::from_millis(run.record.counts.duration_ms);
         settings.max_duration = services.settings.max_duration.saturating_sub(passed);
         TurnStart {
             session: run.id.to_string(),
@@ -216,7 +224,7 @@ impl AgentStarter {
             max_round_chars: services.max_round_chars,
             beginning,
             notices: Vec::new(),
-            asking: Asking { channel, wait: std::time::Duration::ZERO },
+            asking: self.asking(run.record.in_background),
             include_messages: false,
             began_ms: clock::now_ms(),
         }
@@ -231,14 +239,19 @@ impl Run {
         self.record.todos = self.context.todos.save();
     }
 
-    /// The asks as the parent puts them to the person: with the agent that they come from.
-    fn passed_on(&self, asked: Vec<Asked>) -> Vec<AgentAsk> {
+    /// Says to a person which agent asks, in front of what the call would do.
+    fn heading(&self) -> String {
         let AgentRecord { agent_type, description, .. } = &self.record;
         let (name, what) = (markdown::line(&agent_type.name), markdown::line(description));
+        format!("Asked by the agent {name} ({what}).\n\n")
+    }
+
+    /// The asks as the parent puts them to the person: with the agent that they come from.
+    fn passed_on(&self, asked: Vec<Asked>) -> Vec<AgentAsk> {
+        let heading = self.heading();
         let asks = asked.into_iter().map(|Asked { id, mut ask, .. }| {
             if let About::Effect(effect) = &mut ask.about {
-                effect.markdown =
-                    format!("Asked by the agent {name} ({what}).\n\n{}", effect.markdown);
+                effect.markdown.insert_str(0, &heading);
             }
             AgentAsk { id, ask, decision: None }
         });
@@ -268,6 +281,14 @@ struct Turned {
 }
 
 impl Turned {
+    fn status(&self) -> RunStatus {
+        match &self.end.stopped {
+            _ if self.asked.is_some() => RunStatus::Waiting,
+            Some(Stop::Failed { .. }) => RunStatus::Failed,
+            _ => RunStatus::Completed,
+        }
+    }
+
     fn is_unknown_model(&self) -> bool {
         matches!(&self.end.stopped, Some(Stop::Failed { code: ErrorCode::ModelNotFound, .. }))
     }

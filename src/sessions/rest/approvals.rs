@@ -96,9 +96,8 @@ impl Rest {
             }
             None => Ok(()),
         };
-        if let Some(turn) = self.running.find(scope, &row.turn) {
-            turn.decide(Decided { approval: row.id.clone(), slot: asked.slot, decision });
-        }
+        let decided = Decided { approval: row.id.clone(), slot: asked.slot, decision };
+        self.running.decide(scope, &row.turn, decided);
         // The call is allowed all the same, this once.
         kept?;
         let ApprovalRow { id, session, turn, .. } = row;

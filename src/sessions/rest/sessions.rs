@@ -8,8 +8,10 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::sleep;
 
+use super::tasks::{self, TaskItem};
 use super::{Page, Rest, not_found, seconds};
-use crate::agent::subagents::records::AgentRecord;
+use crate::agent::agent_event::RunCounts;
+use crate::agent::subagents::records::{AgentRecord, RunStatus};
 use crate::errors::ApiError;
 use crate::ids::{AgentId, Scope, SessionId};
 use crate::permissions::Mode;
@@ -50,6 +52,9 @@ pub(crate) struct SessionExport {
     /// The newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     agents: Vec<AgentItem>,
+    /// Its background tasks, the one started last first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tasks: Vec<TaskItem>,
 }
 
 /// What the newest turn has left.
@@ -71,8 +76,11 @@ struct AgentItem {
     description: String,
     model: String,
     background: bool,
-    /// When its last run began or ended.
+    /// Of its last run: when it began or ended, how far it has come, and what it has cost.
     started: i64,
+    status: &'static str,
+    #[serde(flatten)]
+    counts: RunCounts,
 }
 
 #[derive(Debug, Serialize)]
@@ -114,7 +122,13 @@ impl Rest {
         let Some(session) = self.stored(scope, id).await? else {
             let session = not_kept_yet(&*self.first_turn(scope, id)?);
             let left = LeftState { mode, plan: None, todos: Vec::new() };
-            return Ok(SessionExport { session, messages: Vec::new(), left, agents: Vec::new() });
+            return Ok(SessionExport {
+                session,
+                messages: Vec::new(),
+                left,
+                agents: Vec::new(),
+                tasks: Vec::new(),
+            });
         };
         let loading = Loading::new(&self.memory_budget);
         loading.add(self.store.size(scope, SizeOf::Turns(session.id.clone())).await?)?;
@@ -124,9 +138,13 @@ impl Rest {
         let (messages, left) = (messages(&branch), left(&branch, &session.id, mode));
         loading.add(self.store.size(scope, SizeOf::Agents(session.id.clone())).await?)?;
         let agents = self.store.turns(scope, TurnKey::Agents(session.id.clone())).await?;
-        let agents = agents.iter().filter_map(agent_item).collect();
+        let known = self.tasks.known(&session.id);
+        let runs = |agent: &AgentId| known.as_ref().is_some_and(|it| it.agents.is_running(agent));
+        let agents = agents.iter().filter_map(|row| agent_item(row, runs)).collect();
+        let tasks = known.as_ref().map(|known| known.all()).unwrap_or_default();
+        let tasks = tasks.iter().rev().map(|task| tasks::item(session.id.clone(), task)).collect();
         let session = item(SessionSummary { session, turns: count });
-        Ok(SessionExport { session, messages, left, agents })
+        Ok(SessionExport { session, messages, left, agents, tasks })
     }
 
     /// Stops what runs in the session, its background tasks too, and removes it.
@@ -228,16 +246,27 @@ fn not_kept_yet(turn: &SharedTurn) -> SessionItem {
     }
 }
 
-fn agent_item(row: &TurnRow) -> Option<AgentItem> {
+fn agent_item(row: &TurnRow, runs: impl Fn(&AgentId) -> bool) -> Option<AgentItem> {
     let record: AgentRecord = serde_json::from_slice(&row.body).ok()?;
-    let AgentRecord { agent_type, description, model, in_background, .. } = record;
+    let AgentRecord { agent_type, description, model, in_background, status, counts, .. } = record;
+    let id = AgentId::of_row(&row.id);
+    let status = match status {
+        // Taken up, it is not kept as running at once.
+        _ if runs(&id) => "running",
+        RunStatus::Running => "interrupted",
+        RunStatus::Waiting => "waiting",
+        RunStatus::Completed => "completed",
+        RunStatus::Failed => "failed",
+    };
     Some(AgentItem {
-        id: AgentId::of_row(&row.id),
+        id,
         agent_type: agent_type.name,
         description,
         model,
         background: in_background,
         started: seconds(row.started_ms),
+        status,
+        counts,
     })
 }
 

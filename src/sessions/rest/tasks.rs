@@ -31,7 +31,7 @@ impl Rest {
     }
 }
 
-fn item(session: SessionId, task: &BackgroundTask) -> TaskItem {
+pub(super) fn item(session: SessionId, task: &BackgroundTask) -> TaskItem {
     let end = task.end();
     TaskItem {
         id: task.id.clone(),

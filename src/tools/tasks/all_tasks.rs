@@ -58,6 +58,11 @@ impl AllTasks {
         Arc::clone(&entry.tasks)
     }
 
+    /// The tasks of a session that had a turn since the server began.
+    pub(crate) fn known(&self, session: &SessionId) -> Option<Arc<SessionTasks>> {
+        sync::lock(&self.sessions).get(session).map(|entry| Arc::clone(&entry.tasks))
+    }
+
     /// The tasks of all sessions of a scope, the newest first.
     pub(crate) fn of_scope(&self, scope: Scope) -> Vec<(SessionId, Arc<BackgroundTask>)> {
         let sessions = sync::lock(&self.sessions);

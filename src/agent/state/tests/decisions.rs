@@ -114,6 +114,26 @@ fn a_wait_that_ends_suspends_with_what_is_still_open() {
     assert_eq!(minutes(&open.asked[0]), 24 * 60);
 }
 
+/// As an agent in the background waits: there is no conversation to go on in.
+#[test]
+fn what_nobody_decides_in_time_is_denied_and_the_turn_goes_on() {
+    let mut bench = Bench::with("m", &[], |start| {
+        start.asking.channel = AskingChannel::WaitingRest;
+        start.asking.wait = Duration::from_secs(60);
+    });
+    bench.call(0, "Look", A).call(1, "Look", B).finish("tool_calls").done();
+    bench.asks(0, effect(1)).asks(1, effect(2)).log();
+    bench.settle().expect("asked:[0, 1] wait:60");
+    let asked = bench.asked.clone();
+    assert_eq!(asked[0].expires_ms - asked[0].created_ms, 60_000, "no longer than it waits");
+    bench.on(Event::Decided(allow(&asked[0]))).log();
+    bench.on(Event::Started(0)).permit(0, true).answer(0, "done").log();
+    bench.on(Event::WaitIsOver).settle();
+    let log = bench.log();
+    assert!(log.starts_with("release:1 failed:id1("), "{log}");
+    assert!(log.contains("nobody has decided in time") && log.ends_with("round2 ask"), "{log}");
+}
+
 /// It was asked ahead of its turn, and is judged again when that comes.
 #[test]
 fn a_decision_counts_while_its_call_is_judged() {

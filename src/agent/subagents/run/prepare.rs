@@ -10,7 +10,7 @@ use crate::agent::prompt::today;
 use crate::agent::record::OpenRound;
 use crate::agent::subagents::AgentStarter;
 use crate::agent::subagents::prompt;
-use crate::agent::subagents::records::{AgentRecord, AgentTranscript, KeptAgent, Whose};
+use crate::agent::subagents::records::{AgentRecord, AgentTranscript, KeptAgent, RunStatus, Whose};
 use crate::blocking::RESOLVING;
 use crate::definitions::DefinitionSet;
 use crate::execution::pipeline::Pipeline;
@@ -48,7 +48,8 @@ impl AgentStarter {
             working_dir: Some(working_dir),
             read_state: context.read_state.save(),
             todos: None,
-            so_far: RunCounts::default(),
+            status: RunStatus::Running,
+            counts: RunCounts::default(),
         };
         let mut transcript = AgentTranscript::new(Vec::new());
         let prompt = transcript.prompt(&task.prompt);
@@ -78,7 +79,7 @@ impl AgentStarter {
             record.model = self.model_for(Some(model), &record.agent_type)?;
         }
         record.in_background = task.in_background;
-        record.so_far = RunCounts::default();
+        record.counts = RunCounts::default();
         let mut transcript = AgentTranscript::new(entries);
         if transcript.open.is_some() {
             return Err(ToolError::Failed(format!(
@@ -238,7 +239,7 @@ impl AgentStarter {
         let limits = [task.max_rounds, record.agent_type.max_rounds].into_iter().flatten();
         let most = limits.fold(self.family.services.settings.max_rounds, u32::min);
         // What a person was asked in between is of the same run.
-        most.saturating_sub(record.so_far.rounds).max(1)
+        most.saturating_sub(record.counts.rounds).max(1)
     }
 }
 
