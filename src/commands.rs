@@ -47,9 +47,9 @@ enum Command {
     Check(CheckFlags),
     /// Make, list and revoke client keys
     Key(key::Flags),
-    /// Let a workspace's settings files count whole: allow rules, hooks, environment
+    /// Let a workspace's settings files, agents, skills, commands and outside imports count
     Trust(trust::Flags),
-    /// Let only the deny and ask rules of a workspace's settings files count
+    /// Let only the deny and ask rules of a workspace count
     Untrust(trust::UntrustFlags),
     /// Show the tools: names and descriptions, or the definitions as they go upstream
     Tools(tools::Flags),

@@ -15,9 +15,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-pub(crate) use self::agent::AgentDefinition;
-#[cfg(test)]
-pub(crate) use self::agent::BUILT_IN_AGENTS;
+pub(crate) use self::agent::{AgentDefinition, BUILT_IN_AGENTS};
 use self::arguments::put_in as put_in_arguments;
 use self::load::{Place, load};
 use self::skill::SkillText;

@@ -28,7 +28,7 @@ pub(crate) use self::search_limits::SearchLimits;
 pub(crate) use self::session_mode::{ModeBounds, SavedMode, SessionMode};
 pub(crate) use self::unasked_files::{MayLeadOut, UnaskedFiles};
 
-use self::judge::{AccessEffect, Confined, Policy, PolicyVerdict, denied_by};
+use self::judge::{AccessEffect, Confined, OTHER_MODE, Policy, PolicyVerdict, denied_by};
 use self::live_rules::LiveRules;
 use self::opened_command::Surroundings;
 use self::path_pattern::PatternRoots;
@@ -180,6 +180,8 @@ pub(crate) struct Permissions {
     session_mode: Option<Arc<SessionMode>>,
     /// What the definition of the agent narrows the mode to.
     agent_mode: Option<Mode>,
+    /// Whether a subagent makes the calls.
+    is_subagent: bool,
     /// The directories outside the workspace that the session may read, and not write.
     readable: Arc<ReadableRoots>,
 }
@@ -203,6 +205,7 @@ impl Permissions {
             confined: Confined::default(),
             hooks: HookOpinion::None,
             only_reads: None,
+            instead: OTHER_MODE.into(),
             rules: Arc::new(rules),
             roots: Arc::new(pattern_roots(&workspace, "/".into())),
             unreadable: None,
@@ -221,6 +224,7 @@ impl Permissions {
             session_files: Arc::default(),
             session_mode: None,
             agent_mode: None,
+            is_subagent: false,
             readable: Arc::default(),
         })
     }
@@ -330,6 +334,9 @@ impl Permissions {
     /// they are now. Blocks.
     fn current(mut self) -> Self {
         self.policy.mode = self.mode();
+        if let Some(instead) = self.instead_of_changing() {
+            self.policy.instead = instead.into();
+        }
         let Some(live) = &self.live else { return self };
         let in_force = live.in_force(&self.workspace);
         let mut current = match &in_force.workspace {
@@ -339,6 +346,28 @@ impl Permissions {
         current.policy.rules = Arc::clone(&in_force.rules);
         current.policy.unreadable.clone_from(&in_force.unreadable);
         current
+    }
+
+    /// What to do in the mode plan, for the model. `None`: nobody plans.
+    fn instead_of_changing(&self) -> Option<String> {
+        if self.policy.mode != Mode::Plan {
+            return None;
+        }
+        let session = self.session_mode.as_ref().filter(|mode| mode.is_planning());
+        if self.is_subagent {
+            let why = session.map_or("agents of this type change nothing", |_| "the session plans");
+            return Some(format!("{why}: end with what you found and what you would change"));
+        }
+        let plan = self.session_files.first()?.plan_path();
+        let plan = plan.display();
+        if session?.can_leave_plan() {
+            return Some(format!(
+                "write the plan to {plan} and call ExitPlanMode: a person approves it before \
+                 anything changes"
+            ));
+        }
+        (session?.base() == Mode::Plan)
+            .then(|| format!("this server only plans: write the plan to {plan}"))
     }
 
     /// The same permissions with the rules that their holder keeps for such a request. Blocks.
@@ -384,6 +413,7 @@ impl Permissions {
     /// The same permissions for the calls of a subagent. A mode that is wider is passed over.
     pub(crate) fn for_agent(&self, agent_type: &str, only_reads: bool, mode: Option<Mode>) -> Self {
         let mut narrowed = self.clone();
+        narrowed.is_subagent = true;
         if only_reads {
             narrowed.policy.only_reads.get_or_insert_with(|| agent_type.into());
         }

@@ -99,6 +99,55 @@ async fn g2_the_workspaces_words_come_from_below_its_root_and_secrets_never() {
 }
 
 #[tokio::test]
+async fn g2_trust_lets_in_no_secrets_of_the_machine_by_whatever_path() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).start().await;
+    let agents = "@/etc/shadow, @/etc/./shadow, @/etc/x/../shadow, @//etc//shadow, @/etc/shadow/, \
+                  @/ETC/shadow, @/etc/gshadow, @/etc/sudoers, @/proc/self/root/etc/shadow, \
+                  @/proc/self/environ, @/proc/1/environ, @/dev/fd/0, @root/etc/shadow, @shadow.md, \
+                  @~/image/etc/shadow, @~/image/etc/../etc/shadow-, @~/image/Etc/Shadow, \
+                  @~/image/etc/ssh/ssh_host_rsa_key, @image/etc/shadow, @copy.md, @directory/shadow, \
+                  @~/.bash_history, @~/notes.md, @~/image/etc/motd";
+    definitions(
+        &server,
+        &[
+            ("AGENTS.md", agents),
+            ("~/notes.md", "Notes. @/etc/shadow @image/etc/shadow @~/image/etc/sudoers.d/x"),
+            ("~/image/etc/motd", "Welcome."),
+            ("~/image/etc/shadow", "SECRET"),
+            ("~/image/etc/shadow-", "SECRET"),
+            ("~/image/Etc/Shadow", "SECRET"),
+            ("~/image/etc/sudoers.d/x", "SECRET"),
+            ("~/image/etc/ssh/ssh_host_rsa_key", "SECRET"),
+            ("~/.bash_history", "SECRET"),
+        ],
+    );
+    let (workspace, state) = (server.workspace(), server.state_dir());
+    let home = state.parent().expect("the home");
+    symlink("/etc/shadow", workspace.join("shadow.md")).expect("a link");
+    symlink("/proc/self/root", workspace.join("root")).expect("a link");
+    symlink(home.join("image"), workspace.join("image")).expect("a link");
+    symlink(home.join("image/etc"), workspace.join("directory")).expect("a link");
+    symlink("image/etc/shadow", workspace.join("copy.md")).expect("a link");
+    trust(&server, "trust", &workspace);
+    let words = words(&server, &upstream).await;
+    assert!(!words.contains("SECRET") && !words.contains("root:"), "{words}");
+    let outside = ["~/workspace/AGENTS.md", "~/notes.md", "~/image/etc/motd"];
+    assert_eq!(files(&server, &upstream).await, outside);
+}
+
+#[tokio::test]
+async fn g2_nothing_is_read_under_rules_that_cannot_be_read() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).start().await;
+    let rules = ".claude/settings.json";
+    definitions(&server, &[("AGENTS.md", "@notes.md"), ("notes.md", "Notes."), (rules, "{")]);
+    assert_eq!(files(&server, &upstream).await, [""; 0]);
+    definitions(&server, &[(rules, r#"{"permissions": {"deny": ["Read(notes.md)"]}}"#)]);
+    assert_eq!(files(&server, &upstream).await, ["~/workspace/AGENTS.md"]);
+}
+
+#[tokio::test]
 async fn g2_imports_are_five_deep_and_forty_kilobytes_in_all() {
     let upstream = Upstream::start();
     let server = Server::builder(&upstream).start().await;

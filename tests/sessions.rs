@@ -14,7 +14,7 @@ mod endings;
 mod frontends;
 mod grants;
 pub(crate) mod kills;
-mod leaving;
+pub(crate) mod leaving;
 mod memory;
 mod mixed;
 mod names;

@@ -1,10 +1,12 @@
 //! Decides how a transcript that is too long becomes shorter. Pure.
 //!
-//! First old results of tools become stubs; then a summary stands for all that is old. The
-//! instructions, the last user message and the last rounds stay as they are.
+//! First old results of tools become stubs; then a summary stands for all that is old, with the
+//! todo list and the plan as they are. The instructions, the last user message and the last rounds
+//! stay as they are.
 
 mod largest;
 mod material;
+mod plans;
 mod size;
 mod stubs;
 mod summary;
@@ -12,6 +14,7 @@ mod summary;
 use std::fmt;
 
 pub(crate) use self::material::Material;
+pub(crate) use self::plans::{KnowsPlans, Plan, Plans};
 pub(crate) use self::size::{Size, estimate};
 pub(crate) use self::summary::INSTRUCTIONS;
 

@@ -14,6 +14,11 @@ use crate::ids::{AgentId, ApprovalId};
 use crate::openai::usage::Usage;
 use crate::tools::subagent::Subagents;
 
+/// The last line of the answer to a call whose agent has ended before it was done.
+pub(crate) fn how_to_resume(agent: &AgentId) -> String {
+    format!("agent_id: {agent} (resume it with this id to let it go on)")
+}
+
 /// What starts the subagents of one agent's turn.
 pub(crate) trait StartsAgents: Send + Sync + fmt::Debug {
     /// Takes the next place among the calls that wait to start an agent.

@@ -13,11 +13,11 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use self::instructions::InstructionFile;
-pub(crate) use self::lists::ListedAgent;
 use super::beginning::HistoryPiece;
 use crate::definitions::SkillDefinition;
 use crate::permissions::{AccessKind, MayLeadOut, Mode, UnaskedFiles};
 use crate::text::printable;
+use crate::tools::agent_types::AgentType;
 use crate::tools::toolset::Toolset;
 
 /// `[prompt]`.
@@ -50,7 +50,7 @@ pub(crate) struct Environment<'a> {
     pub(crate) tools: &'a Toolset,
     pub(crate) mode: Mode,
     /// The agents that Task can start.
-    pub(crate) agents: &'a [ListedAgent<'a>],
+    pub(crate) agents: &'a [AgentType],
     pub(crate) skills: &'a [SkillDefinition],
     pub(crate) files: &'a WorkspaceWords,
 }
@@ -113,7 +113,7 @@ pub(crate) fn render(environment: Environment<'_>) -> String {
 pub(super) fn push_definitions(
     lines: &mut Vec<String>,
     tools: &Toolset,
-    (agents, skills): (&[ListedAgent<'_>], &[SkillDefinition]),
+    (agents, skills): (&[AgentType], &[SkillDefinition]),
 ) {
     let agents = tools.get("Task").map(|_| lists::agents(agents)).unwrap_or_default();
     push_list(lines, "Agents that Task can start:", agents);

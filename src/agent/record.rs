@@ -49,6 +49,8 @@ impl Recorder for NoRecord {
 pub(crate) enum Entry {
     /// A call that may have an effect is about to run.
     Intent(Intent),
+    /// Such a call has started an agent, or lets it go on.
+    AgentStarted(AgentStarted),
     /// Such a call has run.
     Ran(Ran),
     /// The message that a subagent begins a run with.
@@ -76,6 +78,12 @@ pub(crate) struct Intent {
     pub(crate) model: String,
     /// The approval that allowed it: it is used up now.
     pub(crate) approval: Option<ApprovalId>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct AgentStarted {
+    pub(crate) slot: usize,
+    pub(crate) agent: AgentId,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use crate::execution::ask::Ask;
 use crate::execution::pipeline::{AdmittedCall, Pipeline, ToolCall, ToolResult};
 use crate::execution::schedule::Position;
-use crate::ids::ApprovalId;
+use crate::ids::{AgentId, ApprovalId};
 use crate::openai::chunk::{Chunk, FinishReason};
 use crate::openai::usage::Usage;
 use crate::tools::tool::{Concurrency, ToolError};
@@ -114,6 +114,8 @@ struct Call {
     approval: Option<ApprovalId>,
     /// Whether an intent to run it was recorded.
     is_recorded: bool,
+    /// The agent that it has started.
+    agent: Option<AgentId>,
     /// What became of it when it was judged before its turn.
     ahead: Option<Ahead>,
     /// An earlier turn answered it.

@@ -11,6 +11,7 @@ mod signals;
 mod start;
 mod stopping;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -22,6 +23,7 @@ pub(crate) use self::start::TurnStart;
 use self::stopping::tell;
 use super::attempts::Attempts;
 use super::beginning::HistoryPiece;
+use super::compaction::KnowsPlans;
 use super::events::TurnEvent;
 use super::limits::Repeats;
 use super::record::{Entry, Ran};
@@ -80,6 +82,7 @@ pub(crate) struct TurnState {
     /// The answer that the turn goes on with, and the note that asks for it.
     continued: Option<Continued>,
     compacting: Compacting,
+    plans: Arc<dyn KnowsPlans>,
     /// The last text of the turn, if a hook ends it.
     ends_with: Option<String>,
     /// How often hooks have kept the turn from ending.
@@ -117,7 +120,8 @@ enum Phase {
 }
 
 impl TurnState {
-    pub(crate) fn new(mut start: TurnStart) -> Self {
+    /// `plans`: those of the agent whose turn it is.
+    pub(crate) fn new(mut start: TurnStart, plans: Arc<dyn KnowsPlans>) -> Self {
         let attempts = Attempts::new(std::mem::take(&mut start.models), start.delivery);
         let round = Round::new(&rules(&start, StartRule::default()), false);
         Self {
@@ -146,6 +150,7 @@ impl TurnState {
             then: Vec::new(),
             continued: None,
             compacting: Compacting::default(),
+            plans,
             ends_with: None,
             holds: 0,
         }
@@ -193,6 +198,8 @@ impl TurnState {
                 self.answered(position, result, duration, &mut effects);
             }
             (_, Event::Agent { position, event }) => {
+                let started = self.round.agent_started(position, &event);
+                effects.extend(started.map(Entry::AgentStarted).map(TurnEffect::Record));
                 let told = self.round.agent_report(position, event);
                 effects.extend(told.map(TurnEffect::Emit));
             }

@@ -4,6 +4,7 @@
 //! calls and cancels their token.
 
 mod calls;
+mod plans;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -17,6 +18,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
 use self::calls::{Calls, Commit};
+use self::plans::AgentPlans;
 use super::beginning::Decided;
 use super::delegation::StartsAgents;
 use super::outbox::Outbox;
@@ -89,7 +91,7 @@ pub(crate) fn run(turn: Turn, outbox: Outbox) -> impl Future<Output = ()> + Send
     // An async function would hold its parameters twice, for each turn that runs.
     let began = Instant::now();
     let (mut driver, start) = Driver::new(turn, outbox, began);
-    let mut state = TurnState::new(start);
+    let mut state = TurnState::new(start, driver.plans());
     async move {
         let mut effects = state.begin();
         loop {
@@ -219,6 +221,12 @@ impl Driver {
             cancel_on_drop: cancelled.drop_guard(),
         };
         (driver, start)
+    }
+
+    fn plans(&self) -> Arc<AgentPlans> {
+        let CallContext { session, agent, .. } = &self.context;
+        let (session, agent) = (Arc::clone(session), Arc::clone(agent));
+        Arc::new(AgentPlans { session, agent, pipeline: Arc::clone(&self.pipeline) })
     }
 
     /// Reserves memory for the turn. Returns the effects, or those that fail the turn if there

@@ -47,7 +47,7 @@ pub(crate) fn run(given: &ConfigInput, line: Option<&str>) -> Result<ExitCode, F
             let sandbox = sandbox(loaded.config.sandbox.mode, &services.sandbox).await;
             print(&parts(&loaded, &services, state, &sandbox));
             print(&settings_files::report(&services));
-            print(&definitions::report(&services));
+            print(&definitions::report(&services, &loaded.config.subagents));
             print(&kept_grants::report(&services.kept_grants));
             probe(&loaded, &services).await
         };

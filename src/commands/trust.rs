@@ -42,7 +42,9 @@ pub(crate) fn run(flags: &Flags, variables: &Variables) -> Result<ExitCode, Fail
     let path = list.add(directory)?;
     say(&format!(
         "{} is trusted: the allow rules, directories, hooks and environment of its settings files \
-         count from now on, in a running server too; `toolhand check` shows them",
+         count from now on, in a running server too; for each session that begins from now on, \
+         so do its agents, skills and commands, and what its AGENTS.md and CLAUDE.md import from \
+         outside; `toolhand check` shows them",
         path.display()
     ));
     Ok(ExitCode::SUCCESS)
@@ -54,7 +56,9 @@ pub(crate) fn run_untrust(
 ) -> Result<ExitCode, Failure> {
     let path = open(&flags.file, variables)?.remove(&flags.directory)?;
     say(&format!(
-        "{} is not trusted any more: of its settings files only deny and ask rules count",
+        "{} is not trusted any more: of its settings files only deny and ask rules count, and in \
+         sessions that begin from now on none of its agents, skills, commands and imports from \
+         outside",
         path.display()
     ));
     Ok(ExitCode::SUCCESS)

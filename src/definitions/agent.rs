@@ -20,6 +20,9 @@ const MAX_NAME: usize = 64;
 /// Characters of a description: the prompt has those of all agents.
 pub(crate) const MAX_DESCRIPTION: usize = 1024;
 
+const NO_FRONTMATTER: &str = "has no frontmatter: a line `---`, one with `name: …` and one with \
+                              `description: …`, and a line `---` stand first in the file of an agent";
+
 /// An agent that a file defines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AgentDefinition {
@@ -60,11 +63,15 @@ impl AgentDefinition {
         let file = text::without_hidden(file);
         let parts = split(&file)?;
         let written: Frontmatter = parts.read()?;
-        let name = written.name.ok_or("has no name")?;
+        if !parts.has_frontmatter() {
+            return Err(NO_FRONTMATTER.to_owned());
+        }
+        let name = written.name.ok_or("has no name; add a line `name: …`")?;
         check_name(&name)?;
         let description = text::one_line(&written.description.unwrap_or_default());
         if description.is_empty() {
-            return Err("has no description".to_owned());
+            return Err("has no description; add a line `description: …` that says when to use it"
+                .to_owned());
         }
         let disallowed_tools = written.disallowed_tools.unwrap_or_default();
         let tools = written.tools.iter().flatten().chain(&disallowed_tools);
@@ -105,9 +112,12 @@ fn check_tool(tool: &str) -> Result<(), String> {
     if tool.contains(['(', ')']) {
         return Err(format!("{tool}: a list of tools takes names, and no rules"));
     }
+    // Of an MCP server all tools may be meant.
+    let name = tool.strip_suffix("__*").filter(|server| server.starts_with("mcp__"));
+    let name = name.unwrap_or(tool);
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let is_name = tool.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    if !is_name || !tool.chars().all(is_part) {
+    if !is_name || !name.chars().all(is_part) {
         return Err(format!("{tool:?} is no name of a tool"));
     }
     Ok(())
@@ -155,12 +165,12 @@ mod tests {
         insta::assert_snapshot!(fault("name: expl\u{200b}ore\ndescription: b"), @"explore is the name of a built-in agent");
         insta::assert_snapshot!(fault("name: Explore\ndescription: b"), @"Explore is the name of a built-in agent");
         insta::assert_snapshot!(fault("name: ../a\ndescription: b"), @r#""../a" is no name: small letters, digits and -, at most 64 characters"#);
-        insta::assert_snapshot!(fault("name: a"), @"has no description");
-        insta::assert_snapshot!(fault("name: a\ndescription: ' '"), @"has no description");
-        insta::assert_snapshot!(fault("description: b"), @"has no name");
+        insta::assert_snapshot!(fault("name: a"), @"has no description; add a line `description: …` that says when to use it");
+        insta::assert_snapshot!(fault("name: a\ndescription: ' '"), @"has no description; add a line `description: …` that says when to use it");
+        insta::assert_snapshot!(fault("description: b"), @"has no name; add a line `name: …`");
         insta::assert_snapshot!(fault("name: a\ndescription: b\nmaxTurns: 0"), @"maxTurns must be at least 1");
-        insta::assert_snapshot!(fault("name: a\ndescription: b\nmaxTurns: -1"), @"line 4: invalid u32");
-        insta::assert_snapshot!(parse("Just text").unwrap_err(), @"has no name");
+        insta::assert_snapshot!(fault("name: a\ndescription: b\nmaxTurns: -1"), @"line 4: `maxTurns` takes a whole number from 1 on");
+        insta::assert_snapshot!(parse("Just text").unwrap_err(), @"has no frontmatter: a line `---`, one with `name: …` and one with `description: …`, and a line `---` stand first in the file of an agent");
         assert!(fault(&format!("name: {}\ndescription: b", "a".repeat(65))).contains("is no name"));
     }
 }

@@ -1,8 +1,10 @@
 //! Splits a definition's file into its YAML frontmatter and its text, and reads the former.
 
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer};
-use serde_saphyr::{DuplicateKeyPolicy, Options, alias_limits, budget, options};
+use serde::de::{DeserializeOwned, Deserializer, IgnoredAny};
+use serde_saphyr::{DuplicateKeyPolicy, Error, Options, alias_limits, budget, options};
+
+use crate::text::first_chars;
 
 /// Many times what a frontmatter needs. Larger ones, and those whose aliases unfold to more, are
 /// refused before they take time or memory.
@@ -48,12 +50,75 @@ impl Parts<'_> {
             return Err(format!("its frontmatter is larger than {MAX_BYTES} bytes"));
         }
         serde_saphyr::from_str_with_options(yaml, strict()).map_err(|error| {
+            let number = error.location().map_or(1, |location| location.line());
+            let number = usize::try_from(number).unwrap_or(usize::MAX);
             // The first line is the one behind `---`.
-            let line = error.location().map_or(2, |location| location.line() + 1);
-            let text = error.without_snippet().to_string();
-            let reason = text.split(" at line ").next().unwrap_or_default();
-            format!("line {line}: {}", reason.lines().next().unwrap_or_default())
+            format!("line {}: {}", number.saturating_add(1), fault(yaml, &error, number))
         })
+    }
+
+    /// Whether the file has a frontmatter.
+    pub(super) fn has_frontmatter(&self) -> bool {
+        self.frontmatter.is_some()
+    }
+}
+
+/// What is wrong, and what to write instead.
+fn fault(yaml: &str, error: &Error, line: usize) -> String {
+    let key = key_at(yaml, line);
+    match error.without_snippet() {
+        Error::DuplicateMappingKey { .. } => return format!("{key} stands there twice; keep one"),
+        Error::Budget { .. }
+        | Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => {
+            return "it nests or repeats more than a frontmatter may; make it simpler".to_owned();
+        }
+        _ => {}
+    }
+    if parses::<Mapping>(yaml) {
+        return format!("{key} takes {}", takes(&key));
+    }
+    if parses::<IgnoredAny>(yaml) {
+        return "lines such as `description: …` are expected here, each a key with its value"
+            .to_owned();
+    }
+    "it is not YAML; put a text in quotes that has a colon and a blank, or begins with a sign such \
+     as [ { * & @ %"
+        .to_owned()
+}
+
+/// Keys with any values.
+#[derive(Deserialize)]
+struct Mapping {}
+
+fn parses<T: DeserializeOwned>(yaml: &str) -> bool {
+    serde_saphyr::from_str_with_options::<T>(yaml, strict()).is_ok()
+}
+
+/// The key whose value this line belongs to.
+fn key_at(yaml: &str, line: usize) -> String {
+    let key = |line: &str| {
+        let (key, _) = line.split_once(':')?;
+        let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        (!key.is_empty() && key.chars().all(is_key)).then(|| format!("`{}`", first_chars(key, 40)))
+    };
+    let lines: Vec<&str> = yaml.lines().take(line).collect();
+    let found = lines.into_iter().rev().find_map(key);
+    found.unwrap_or_else(|| "this key".to_owned())
+}
+
+/// What the value of a key is.
+fn takes(key: &str) -> &'static str {
+    match key.trim_matches('`') {
+        "name" | "description" | "model" | "permissionMode" | "argument-hint" => "a text",
+        "tools" | "disallowedTools" | "allowed-tools" => {
+            "a list of names, or names with commas between them"
+        }
+        "maxTurns" => "a whole number from 1 on",
+        "disable-model-invocation" | "user-invocable" => "true or false",
+        _ => "a value of another kind",
     }
 }
 
@@ -154,7 +219,7 @@ mod tests {
         assert_eq!(tools("tools:\n  - Read\n"), names(&["Read"]));
         assert_eq!((tools("name: a"), tools("tools: []")), (None, names(&[])));
         assert_eq!((tools("tools:"), tools("tools: \"\"")), (names(&[]), names(&[])));
-        assert!(read("tools: {a: b}").unwrap_err().contains("expected a list of names"));
+        insta::assert_snapshot!(read("tools: {a: b}").unwrap_err(), @"line 2: `tools` takes a list of names, or names with commas between them");
     }
 
     #[test]
@@ -173,10 +238,24 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_one_line_with_its_number() {
-        assert!(read("name: a\nname: b").unwrap_err().starts_with("line 3: "));
-        assert!(read("name: a: b").unwrap_err().starts_with("line 2: "));
-        assert!(read("- a").unwrap_err().starts_with("line 2: "));
+    fn a_fault_is_one_line_with_its_number_and_what_to_write() {
+        let fault = |yaml: &str| read(yaml).unwrap_err();
+        insta::assert_snapshot!(fault("name: a\nname: b"), @"line 3: `name` stands there twice; keep one");
+        let not_yaml = "it is not YAML; put a text in quotes that has a colon and a blank, or \
+                        begins with a sign such as [ { * & @ %";
+        for (yaml, line) in [("name: a: b", 2), ("name: a\ntools: @b", 3), ("name: [a", 2)] {
+            assert_eq!(fault(yaml), format!("line {line}: {not_yaml}"), "{yaml}");
+        }
+        for yaml in ["- a", "only words"] {
+            assert_eq!(
+                fault(yaml),
+                "line 2: lines such as `description: …` are expected here, each a key with its value"
+            );
+        }
+        insta::assert_snapshot!(fault("tools:\n  - Read\nname:\n  - a"), @"line 5: `name` takes a text");
+        let deep: String = (0..200).flat_map(|at| [" ".repeat(at), "a:\n".to_owned()]).collect();
+        let deep = fault(&deep);
+        insta::assert_snapshot!(deep, @"line 18: it nests or repeats more than a frontmatter may; make it simpler");
         assert!(read("a: 1\n--- \nb: 2").is_ok(), "the text begins there");
         assert_eq!(read("name: 5\nfurther: [1]").unwrap().name.as_deref(), Some("5"));
     }

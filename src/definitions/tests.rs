@@ -190,7 +190,7 @@ fn files_that_are_broken_or_too_large_are_skipped() {
     assert_eq!((fixture.agents(), fixture.skills().len()), (vec!["good".to_owned()], 0));
     insta::assert_snapshot!(fixture.skipped(), @r#"
     ~/home/agents/big.md: is larger than 65536 bytes
-    ~/home/agents/broken.md: line 2: expected string scalar
+    ~/home/agents/broken.md: line 2: it is not YAML; put a text in quotes that has a colon and a blank, or begins with a sign such as [ { * & @ %
     ~/home/agents/bytes.md: is not UTF-8
     ~/home/agents/writable.md: others may write it (mode 666); chmod go-w it
     ~/home/skills/big/SKILL.md: is larger than 262144 bytes

@@ -86,11 +86,9 @@ pub(crate) async fn gather(
     let mut learned = Learned::default();
     let mut texts = Vec::new();
     if moment == Moment::TurnBegins
-        && session.mode.is_planning()
-        && tools.get(EXIT_PLAN_MODE).is_some()
-        && let Some(files) = &session.files
+        && let Some(phase) = plan_phase(session, tools)
     {
-        texts.push(delimited(&phase(&files.plan_path(), session.mode.can_leave_plan())));
+        texts.push(delimited(&phase));
     }
     if !agent.read_state.is_empty()
         && let Some(changes) = changed_files(permissions, &session.grants, agent).await
@@ -119,6 +117,13 @@ pub(crate) async fn gather(
         return None;
     }
     Some(Reminder { text: texts.join("\n\n"), learned })
+}
+
+/// What plan mode is for, if the model that may use these tools plans.
+pub(crate) fn plan_phase(session: &SessionContext, tools: &Toolset) -> Option<String> {
+    let files = session.files.as_ref().filter(|_| session.mode.is_planning())?;
+    tools.get(EXIT_PLAN_MODE)?;
+    Some(phase(&files.plan_path(), session.mode.can_leave_plan()))
 }
 
 fn delimited(text: &str) -> String {

@@ -11,7 +11,7 @@ use super::kind::AccessKind;
 use super::mode::Mode;
 use super::opened_command::CommandAnalysis;
 use super::path_lists::{PROTECTED, PathList, SENSITIVE};
-use super::path_pattern::PatternRoots;
+use super::path_pattern::{PathPattern, PatternRoots};
 use super::reached::ReachedPath;
 use super::remedy::Remedy;
 use super::rule_origin::RuleOrigin;
@@ -24,6 +24,10 @@ mod command;
 /// Who may log in, and as whom. Writing them is denied in every mode.
 const ACCOUNTS: [&str; 5] =
     ["/etc/passwd", "/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d"];
+
+/// How the refusal of a call in the mode plan ends, unless somebody plans.
+pub(super) const OTHER_MODE: &str =
+    "another mode is chosen with `--permission-mode` or in the request";
 
 /// The settings that apply to every call of a session.
 #[derive(Clone, Debug)]
@@ -39,6 +43,8 @@ pub(super) struct Policy {
     pub(super) roots: Arc<PatternRoots>,
     /// The type of the agent whose calls these are, if such agents change nothing.
     pub(super) only_reads: Option<Arc<str>>,
+    /// What to do in the mode plan instead of what it refuses.
+    pub(super) instead: Arc<str>,
     /// A settings file of the workspace that cannot be read as rules: then every call asks.
     pub(super) unreadable: Option<Arc<str>>,
 }
@@ -178,10 +184,14 @@ impl Policy {
         })
     }
 
-    /// Whether a rule denies the call or asks about it.
+    /// Whether a rule denies the call or asks about it, or cannot be read and may.
     pub(super) fn restricts(&self, tool: &str, effect: AccessEffect<'_>) -> bool {
         let is_asked_about = || self.rules.asking(self.ruled(tool, effect)).is_some();
-        self.denies(tool, effect).is_some() || is_asked_about()
+        self.unreadable.is_some() || self.denies(tool, effect).is_some() || is_asked_about()
+    }
+
+    fn plan_refuses(&self, tool: &str) -> String {
+        format!("{tool} is not available in the mode plan, which only looks; {}", self.instead)
     }
 
     fn ruled<'a>(&'a self, tool: &'a str, effect: AccessEffect<'a>) -> RuledCall<'a> {
@@ -196,7 +206,7 @@ impl Policy {
             return PolicyVerdict::Deny(only_reads(agent_type));
         }
         if self.mode == Mode::Plan && is_edit {
-            return PolicyVerdict::Deny(plan_refuses(tool));
+            return PolicyVerdict::Deny(self.plan_refuses(tool));
         }
         if let AccessEffect::Write { path, .. } = effect
             && let Some(refusal) = account_refuses(path.real)
@@ -242,7 +252,7 @@ impl Policy {
         let AskedPath { word, path, call, is_written } = *asked;
         let asks = |list: &PathList, what: &str| {
             let pattern = path.on(list).filter(|_| !self.rules.allows_by_name(call, list))?;
-            Some(listed_path(word, pattern, what))
+            Some(listed_path(word, path, pattern, what))
         };
         let secret = || asks(&SENSITIVE, "may hold secrets");
         let outside = || {
@@ -280,13 +290,6 @@ fn only_reads(agent_type: &str) -> String {
     )
 }
 
-fn plan_refuses(tool: &str) -> String {
-    format!(
-        "{tool} is not available in the mode plan, which only looks; \
-         another mode is chosen with `--permission-mode` or in the request"
-    )
-}
-
 /// The refusal of a call that a deny rule covers, for the model.
 pub(super) fn denied_by(rule: &RuleOrigin, tool: &str) -> String {
     let what = if rule.has_specifier() { " this path" } else { "" };
@@ -304,11 +307,15 @@ fn account_refuses(real: &Path) -> Option<String> {
     Some(format!("no tool writes to {account}, in any mode"))
 }
 
-fn listed_path(tool: &str, pattern: &str, what: &str) -> PolicyVerdict {
+fn listed_path(tool: &str, path: ReachedPath<'_>, pattern: &str, what: &str) -> PolicyVerdict {
+    // A rule for a single name holds at any depth below the roots. Any other has to say where.
+    let is_anywhere = !path.is_outside && !pattern.contains('/');
+    let place = (!is_anywhere).then(|| PathPattern::exact(path.real)).flatten();
+    let named = place.as_deref().unwrap_or(pattern);
     PolicyVerdict::Ask {
         why: Some(format!("`{pattern}` {what}")),
         remedy: Remedy::Operator(format!(
-            "with a rule that names it, such as `permissions.allow = [\"{tool}({pattern})\"]`, or \
+            "with a rule that names it, such as `permissions.allow = [\"{tool}({named})\"]`, or \
              `--permission-mode bypassPermissions`"
         )),
     }
@@ -487,6 +494,7 @@ mod tests {
             confined,
             hooks,
             only_reads: None,
+            instead: OTHER_MODE.into(),
             rules,
             roots,
             unreadable,
@@ -617,6 +625,7 @@ mod tests {
         let why = Some("bwrap: no bwrap is installed".to_owned());
         let policy = |sandbox| Policy {
             only_reads: None,
+            instead: OTHER_MODE.into(),
             mode: Mode::Default,
             sandbox,
             auto_allow: false,
@@ -718,6 +727,19 @@ mod tests {
             judged(Mode::Default, SandboxMode::Auto, "allow Read(~/.ssh/id_rsa)", key),
             "allowed"
         );
+    }
+
+    #[test]
+    fn secrets_of_the_machine_are_asked_about_and_the_rule_that_is_named_allows_them() {
+        let shadow = || read("/etc/shadow");
+        assert_snapshot!(judged(Mode::Default, SandboxMode::Auto, "allow Read(//etc/**)", shadow()), @r#"Read needs an approval (`etc/shadow*` may hold secrets), and approvals are not available here. The operator can allow it with a rule that names it, such as `permissions.allow = ["Read(//etc/shadow)"]`, or `--permission-mode bypassPermissions`"#);
+        let rule = "allow Read(//etc/shadow)";
+        assert_eq!(judged(Mode::DontAsk, SandboxMode::Auto, rule, shadow()), "allowed");
+        let copy = || read("/ws/image/etc/shadow");
+        let verdict = judged(Mode::Default, SandboxMode::Auto, "", copy());
+        assert!(verdict.contains("[\"Read(//ws/image/etc/shadow)\"]"), "{verdict}");
+        let rule = "allow Read(//ws/image/etc/shadow)";
+        assert_eq!(judged(Mode::DontAsk, SandboxMode::Auto, rule, copy()), "allowed");
     }
 
     #[test]

@@ -67,6 +67,29 @@ pub(crate) static SENSITIVE: PathList = PathList::new(
         "database.yml",
         "database.json",
         "db/seeds",
+        "*.keytab",
+        "*.kdbx",
+        ".credentials.json",
+        ".pgpass",
+        ".my.cnf",
+        ".vault-token",
+        ".*_history",
+        "etc/shadow*",
+        "etc/gshadow*",
+        "etc/sudoers",
+        "etc/sudoers.d",
+        "etc/security/opasswd",
+        "etc/ssh/*_key",
+        "etc/ssl/private",
+        "etc/pki/tls/private",
+        "etc/letsencrypt",
+        "etc/wireguard",
+        "etc/openvpn",
+        "etc/ipsec.secrets",
+        "etc/ppp/*-secrets",
+        "etc/networkmanager/system-connections",
+        "etc/kubernetes",
+        "var/backups",
     ],
     &[".env.example", ".env.sample", ".env.template", ".env.dist"],
 );
@@ -86,12 +109,24 @@ impl PathList {
 
     /// The pattern that covers the path, which stands below a root.
     pub(crate) fn covering(&self, path: &Path) -> Option<&'static str> {
+        self.covering_with(path, |_| true)
+    }
+
+    /// The pattern for the machine's own settings that covers this whole path. A root may lie
+    /// among them: below `/etc`, `shadow` is what it is elsewhere.
+    pub(crate) fn covering_settings(&self, path: &Path) -> Option<&'static str> {
+        let is_there = path.starts_with("/etc");
+        is_there.then(|| self.covering_with(path, |pattern| pattern.starts_with("etc/")))?
+    }
+
+    /// The pattern that covers the path, of those that count.
+    fn covering_with(&self, path: &Path, counts: fn(&str) -> bool) -> Option<&'static str> {
         let names: Vec<Cow<'_, str>> = names(path).map(folded).collect();
-        (0..names.len()).find_map(|at| self.ending_at(&names[..=at]))
+        (0..names.len()).find_map(|at| self.ending_at(&names[..=at], counts))
     }
 
     /// The pattern that ends with the last of these names.
-    fn ending_at(&self, names: &[Cow<'_, str>]) -> Option<&'static str> {
+    fn ending_at(&self, names: &[Cow<'_, str>], counts: fn(&str) -> bool) -> Option<&'static str> {
         let (name, above) = names.split_last()?;
         let name: &str = name;
         let index = self.index.get_or_init(|| Index::new(self.patterns));
@@ -100,8 +135,8 @@ impl PathList {
             let length = start.len() + end.len();
             length <= name.len() && name.starts_with(start) && name.ends_with(end)
         });
-        let mut fitting = exact.chain(wild.map(|(_, _, pattern)| *pattern));
-        let found = fitting.find(|pattern| {
+        let fitting = exact.chain(wild.map(|(_, _, pattern)| *pattern));
+        let found = fitting.filter(|pattern| counts(pattern)).find(|pattern| {
             let mut above = above.iter().rev();
             pattern
                 .rsplit('/')
@@ -206,6 +241,15 @@ mod tests {
                 "x/.docker/config.json",
                 "db/seeds/users.rb",
                 ".env/lib/site.py",
+                "etc/shadow",
+                "image/ETC/shadow-",
+                "etc/gshadow",
+                "etc/sudoers.d/90-cloud",
+                "etc/ssh/ssh_host_ed25519_key",
+                "etc/ssl/private/x",
+                "etc/NetworkManager/system-connections/x",
+                "home/u/.bash_history",
+                "x/krb5.keytab",
             ],
             &[
                 ".env.example",
@@ -220,9 +264,24 @@ mod tests {
                 "docker/config.json",
                 "seeds/x",
                 "database.rs",
+                "etc/passwd",
+                "etc/ssh/ssh_host_ed25519_key.pub",
+                "src/shadow.rs",
+                "shadow",
+                "_history",
                 "",
             ],
         );
+    }
+
+    #[test]
+    fn the_machines_own_secrets_are_known_below_a_root_among_them() {
+        let covering = |path: &str| SENSITIVE.covering_settings(Path::new(path));
+        assert_eq!(covering("/etc/shadow"), Some("etc/shadow*"));
+        assert_eq!(covering("/etc/secrets/etc/shadow"), Some("etc/shadow*"));
+        // Where a root itself lies does not matter.
+        assert_eq!(covering("/etc/secrets/notes"), None);
+        assert_eq!(covering("/srv/etc/shadow"), None);
     }
 
     #[test]

@@ -12,7 +12,8 @@ pub(super) struct ReachedPath<'a> {
     pub(super) asked: &'a Path,
     /// With every link resolved.
     pub(super) real: &'a Path,
-    /// Both below the roots that hold them: the lists do not ask where a root itself lies.
+    /// Both below the roots that hold them: the lists do not ask where a root itself lies, unless
+    /// it is below `/etc`.
     pub(super) below_roots: [&'a Path; 2],
     pub(super) is_directory: bool,
     /// Whether it lies beneath no root.
@@ -23,7 +24,8 @@ impl<'a> ReachedPath<'a> {
     /// The pattern of the list that covers the path, be it by the link or by its target.
     pub(super) fn on(&self, list: &PathList) -> Option<&'static str> {
         let [asked, real] = self.below_roots;
-        list.covering(real).or_else(|| if asked == real { None } else { list.covering(asked) })
+        let by_link = || if asked == real { None } else { list.covering(asked) };
+        list.covering(real).or_else(by_link).or_else(|| list.covering_settings(self.real))
     }
 
     /// A file that a search has met, by its real path.

@@ -15,7 +15,7 @@ use super::path_pattern::{PathPattern, PatternRoots};
 use super::reached::ReachedPath;
 use super::rule_entries::{self, RuleEntry};
 use super::rule_origin::RuleOrigin;
-use super::unbuilt_tools::{UnbuiltSpecifier, UnbuiltTool};
+use super::unbuilt_tools::{UnbuiltSpecifier, UnbuiltTool, name_pattern};
 
 /// More rules than anyone writes by hand.
 const MAX_RULES: usize = 1000;
@@ -524,15 +524,6 @@ impl Rule {
 /// Two tools use the same skills: what is forbidden to one must not go through the other.
 fn one_of_two(tool: &str) -> &str {
     if tool == "SlashCommand" { "Skill" } else { tool }
-}
-
-/// As it stands in the parentheses. The public format writes the name of a command as it is
-/// typed, with a slash, and `:*` for any arguments.
-fn name_pattern(specifier: &str) -> Result<String, String> {
-    if specifier.trim().is_empty() || specifier.chars().any(char::is_control) {
-        return Err("write a name in the parentheses".to_owned());
-    }
-    Ok(specifier.strip_prefix('/').unwrap_or(specifier).to_owned())
 }
 
 /// Whether the pattern, in which each `*` stands for any text, covers the name.

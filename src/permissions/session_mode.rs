@@ -88,6 +88,11 @@ impl SessionMode {
         sync::lock(&self.chosen).planning && self.bounds.base != Mode::Plan
     }
 
+    /// Whether a person has approved a plan, and no other one is made since.
+    pub(crate) fn has_approved_plan(&self) -> bool {
+        sync::lock(&self.chosen).going_on_in.is_some()
+    }
+
     /// Whether what would ask is denied: also while planning, where the server or the request
     /// asks nobody.
     pub(crate) fn asks_nobody(&self) -> bool {

@@ -108,16 +108,18 @@ impl UnbuiltTool {
                 .map(UnbuiltSpecifier::Path)
                 .map_err(|error| Some(error.to_string())),
             Domain => check_domain(specifier).map_err(Some),
-            Name => check_text(specifier).map_err(Some),
+            Name => name_pattern(specifier).map(|_| UnbuiltSpecifier::Other).map_err(Some),
         }
     }
 }
 
-fn check_text(name: &str) -> Result<UnbuiltSpecifier, String> {
-    if name.trim().is_empty() || name.chars().any(char::is_control) {
+/// As it stands in the parentheses. The public format writes the name of a command as it is
+/// typed, with a slash, and `:*` for any arguments.
+pub(super) fn name_pattern(specifier: &str) -> Result<String, String> {
+    if specifier.trim().is_empty() || specifier.chars().any(char::is_control) {
         return Err("write a name in the parentheses".to_owned());
     }
-    Ok(UnbuiltSpecifier::Other)
+    Ok(specifier.strip_prefix('/').unwrap_or(specifier).to_owned())
 }
 
 fn check_domain(specifier: &str) -> Result<UnbuiltSpecifier, String> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Sessions;
 use super::request::ChatRequest;
 use super::resolve::ResolvedSession;
-use crate::agent::prompt::{self, Environment, ListedAgent, PromptMode, WorkspaceWords};
+use crate::agent::prompt::{self, Environment, PromptMode, WorkspaceWords};
 use crate::errors::ApiError;
 use crate::permissions::{Permissions, UnaskedFiles};
 use crate::tools::agent_types;
@@ -42,11 +42,7 @@ impl Sessions {
             (set, words)
         };
         let (set, files) = permissions.read_unasked(read).await?;
-        let types = agent_types::all(&set);
-        let agents: Vec<ListedAgent<'_>> = types
-            .iter()
-            .map(|agent| ListedAgent { name: &agent.name, description: &agent.description })
-            .collect();
+        let agents = agent_types::all(&set);
         let environment = Environment {
             working_dir: permissions.workspace().root(),
             date: &prompt::today(),

@@ -9,6 +9,7 @@ use super::canonical;
 use super::matching::is_interrupted;
 use super::pairs::INTERRUPTED;
 use super::record::TurnRecord;
+use crate::agent::delegation::how_to_resume;
 use crate::agent::pictures;
 use crate::agent::record::{Compacted, Entry, Intent, OpenCall, OpenRound, RecordedRound, SETTLED};
 use crate::store::rows::TurnStatus;
@@ -105,10 +106,11 @@ fn cut_round(turn: &TurnRecord) -> Option<RecordedRound> {
     let mut messages = vec![json!({ "role": "assistant", "content": null, "tool_calls": calls })];
     messages.extend(intents.iter().map(|intent| {
         let ran = open.iter().find_map(|entry| match entry {
-            Entry::Ran(ran) if ran.slot == intent.slot => Some(ran.answer.as_str()),
+            Entry::Ran(ran) if ran.slot == intent.slot => Some(ran.answer.clone()),
             _ => None,
         });
-        answer(&intent.call["id"], ran.unwrap_or(unanswered(turn)))
+        let content = ran.unwrap_or_else(|| unanswered(turn, (open, intent.slot)));
+        answer(&intent.call["id"], &content)
     }));
     let has_reasoning = calls.iter().any(|call| call.get("provider_specific_fields").is_some());
     Some(RecordedRound {
@@ -125,12 +127,19 @@ fn intent(entry: &Entry) -> Option<&Intent> {
     }
 }
 
-fn unanswered(turn: &TurnRecord) -> &'static str {
-    match turn.row.status {
+/// The answer to a call of the open round with these entries, which had begun.
+fn unanswered(turn: &TurnRecord, (open, slot): (&[Entry], usize)) -> String {
+    let what = match turn.row.status {
         // Of one that seems to run nobody knows either.
         TurnStatus::Crashed | TurnStatus::Running => OUTCOME_UNKNOWN,
         _ => INTERRUPTED,
-    }
+    };
+    let agent = open.iter().rev().find_map(|entry| match entry {
+        Entry::AgentStarted(started) if started.slot == slot => Some(&started.agent),
+        _ => None,
+    });
+    let resume = agent.map(|agent| format!("\n{}", how_to_resume(agent)));
+    what.to_owned() + &resume.unwrap_or_default()
 }
 
 fn answer(id: &Value, content: &str) -> Value {
@@ -178,7 +187,7 @@ fn settled_answer(attempt: &TurnRecord, slot: usize) -> Option<String> {
             _ => {}
         }
     }
-    began.then(|| unanswered(attempt).to_owned())
+    began.then(|| unanswered(attempt, (&attempt.entries, slot)))
 }
 
 /// Closes a round after which the conversation went on: `client` has the client's own answers,

@@ -141,7 +141,7 @@ pub(crate) fn all(set: &DefinitionSet) -> Vec<AgentType> {
 }
 
 impl AgentType {
-    fn of_file(definition: &AgentDefinition) -> Self {
+    pub(crate) fn of_file(definition: &AgentDefinition) -> Self {
         // A mode that we do not know narrows nothing.
         let mode = definition.permission_mode.as_deref().and_then(|mode| mode.parse().ok());
         Self {

@@ -105,7 +105,8 @@ impl Todo {
         one_line(form.unwrap_or(&self.content))
     }
 
-    fn line(&self) -> String {
+    /// The entry and its status, on one line.
+    pub(crate) fn line(&self) -> String {
         // An entry must not look like the end of the reminder.
         format!("- {}: {}", self.status.as_str(), one_line(&self.content).replace('<', "‹"))
     }

@@ -9,6 +9,7 @@ use crate::support::client::with;
 use crate::support::server::Server;
 use crate::support::upstream::{Request, Step, Upstream};
 use crate::support::watch;
+use crate::turn::answers_in;
 
 fn in_session(messages: &[serde_json::Value]) -> serde_json::Value {
     with(conversation(messages), json!({ "toolhand": { "session": "work" } }))
@@ -80,14 +81,8 @@ async fn the_next_turn_is_told_of_its_end_and_it_can_be_stopped() {
     upstream.round_of("haiku", vec![gate("never")]);
     upstream.round_of("scripted", says("Both work on."));
     let answer = client.chat(&in_session(&[user("Go.")])).await.text();
-    let messages = of_model(&upstream, "scripted").pop().unwrap().json();
-    let started: Vec<String> = messages["messages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|message| message["role"] == "tool")
-        .map(|message| agent_id(message["content"].as_str().unwrap()))
-        .collect();
+    let answers = answers_in(&of_model(&upstream, "scripted").pop().unwrap().json());
+    let started: Vec<String> = answers.iter().map(|answer| agent_id(answer)).collect();
     upstream.reached("never").await;
 
     upstream.round_of("scripted", calls(&[("c3", "TaskStop", json!({ "task_id": started[1] }))]));
@@ -248,7 +243,10 @@ async fn an_agent_of_an_earlier_turn_writes_nothing_while_the_session_plans() {
     upstream.request(4).await;
 
     let refused = last_answer(&of_model(&upstream, "sonnet")[1]);
-    assert!(refused.contains("in the mode plan"), "{refused}");
+    assert!(
+        refused.contains("in the mode plan, which only looks; the session plans: end with"),
+        "{refused}"
+    );
     assert!(!server.workspace().join("new.txt").exists());
 }
 

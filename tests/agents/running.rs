@@ -13,6 +13,7 @@ use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 use crate::support::watch;
+use crate::turn::answers_in;
 
 #[tokio::test]
 async fn an_agent_works_and_its_last_words_are_the_answer() {
@@ -78,10 +79,8 @@ async fn agents_start_while_the_parent_speaks_and_run_side_by_side() {
 
     assert!(rest.text().ends_with("Both."), "{}", rest.text());
     let last = upstream.requests().pop().expect("a request").json();
-    let answers: Vec<_> =
-        last["messages"].as_array().unwrap().iter().filter(|m| m["role"] == "tool").collect();
-    assert!(answers[0]["content"].as_str().unwrap().starts_with("One."));
-    assert!(answers[1]["content"].as_str().unwrap().starts_with("Two."));
+    let answers = answers_in(&last);
+    assert!(answers[0].starts_with("One.") && answers[1].starts_with("Two."), "{answers:?}");
 }
 
 #[tokio::test]
@@ -126,14 +125,7 @@ async fn x8_what_an_agent_is_not_offered_does_not_run() {
 
     server.client().chat(&ask("Go.")).await;
 
-    let answers = upstream.requests()[2].json();
-    let answers: Vec<_> = answers["messages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|message| message["role"] == "tool")
-        .map(|message| message["content"].as_str().unwrap().to_owned())
-        .collect();
+    let answers = answers_in(&upstream.requests()[2].json());
     for (at, name) in ["Write", "write_file", "Task", "Agent", "spawn_agent"].iter().enumerate() {
         assert!(
             answers[at].starts_with(&format!("Error: no tool named {name} is available")),
@@ -160,14 +152,7 @@ async fn a_wrong_type_and_a_wrong_model_are_answered_with_what_there_is() {
 
     server.client().chat(&ask("Go.")).await;
 
-    let last = upstream.requests().pop().unwrap().json();
-    let answers: Vec<_> = last["messages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|message| message["role"] == "tool")
-        .map(|message| message["content"].as_str().unwrap().to_owned())
-        .collect();
+    let answers = answers_in(&upstream.requests().pop().unwrap().json());
     assert_eq!(
         answers[0],
         "Error: there is no agent type Explorer; there is general-purpose, Explore, Plan, Bash"

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::plan_mode::plan_file;
 use super::{after, assert_goes_on, assistant, conversation, told, user};
-use crate::support::chunks::{call, done, finish, gate, says, status, text, usage};
+use crate::support::chunks::{call, calls, done, finish, gate, says, status, text, usage};
 use crate::support::client::with;
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::{Request, Step, Upstream};
@@ -176,6 +177,53 @@ async fn v23_a_summary_stands_for_old_messages_and_the_client_sees_none_of_it() 
         server.client().chat(&conversation(&[list, more.to_vec()].concat())).await;
         assert_goes_on(accepted, &upstream.request(8).await);
     }
+}
+
+#[tokio::test]
+async fn v23_the_todo_list_and_the_plan_outlive_a_summary_that_forgets_them() {
+    let upstream = Upstream::start();
+    let mut server = Server::start(&upstream).await;
+    let mut list: Vec<Value> = Vec::new();
+    let mut says_in = async |server: &Server, rounds: Vec<Vec<Step>>, answer: &str| {
+        list.push(user(&format!("Question {}.", list.len())));
+        for round in rounds {
+            upstream.round(round);
+        }
+        upstream.round(says(answer));
+        let mode = json!({ "toolhand": { "session": "mine", "mode": "plan" } });
+        let said = server.client().chat(&with(conversation(&list), mode)).await;
+        assert_eq!(said.text(), answer);
+        list.push(assistant(answer));
+        upstream.requests().pop().expect("a request")
+    };
+    let todo = |content: &str, status: &str| json!({ "content": content, "status": status });
+    let todos = json!({ "todos": [todo("Look", "completed"), todo("Write", "pending")] });
+    says_in(&server, vec![calls(&[("t", "TodoWrite", todos)])], "Listed.").await;
+    let path = plan_file(&server).await;
+    let plan = json!({ "file_path": path, "content": "1. Read\n2. Win\n" });
+    says_in(&server, vec![calls(&[("w", "Write", plan)])], "Written.").await;
+    for answer in ["One.", "Two.", "Three."] {
+        says_in(&server, vec![], answer).await;
+    }
+
+    let rounds = vec![too_long(), says("They spoke of plums.")];
+    let accepted = says_in(&server, rounds, "Four.").await;
+
+    let messages = told(&accepted);
+    let path = path.display();
+    assert!(
+        messages[0]
+            .contains("They spoke of plums.\n</summary>\n\n<reminder>\nYour todo list is:\n")
+            && messages[0].contains("\n- completed: Look\n- pending: Write\n\nPlan mode is on.")
+            && messages[0]
+                .ends_with(&format!("The plan in {path}:\n\n1. Read\n2. Win\n</reminder>")),
+        "{messages:?}"
+    );
+    // It stays, after a restart too.
+    server.stop();
+    let server = after(&upstream, &server).start().await;
+    let next = says_in(&server, vec![], "Five.").await;
+    assert_eq!(told(&next)[0], messages[0]);
 }
 
 #[tokio::test]

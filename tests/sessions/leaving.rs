@@ -22,12 +22,12 @@ fn half(said: &str) -> Vec<Step> {
 }
 
 /// A command that says in a file that it runs, and then takes for ever.
-fn lasting() -> Vec<Step> {
+pub(crate) fn lasting() -> Vec<Step> {
     let command = "trap '' TERM; echo x >> started; sleep 1000; echo y >> started";
     calls(&[("c1", "Bash", json!({ "command": command }))])
 }
 
-async fn started(server: &Server) {
+pub(crate) async fn started(server: &Server) {
     while !server.workspace().join("started").exists() {
         tokio::task::yield_now().await;
     }

@@ -47,7 +47,7 @@ async fn enter(talk: &mut Talk, upstream: &Upstream) -> String {
 }
 
 /// The plan of the session used last.
-async fn plan_file(server: &Server) -> PathBuf {
+pub(super) async fn plan_file(server: &Server) -> PathBuf {
     let sessions = server.client().get("/toolhand/v1/sessions").await.json();
     let id = sessions["data"][0]["id"].as_str().expect("an id").to_owned();
     let state_dir = server.state_dir().canonicalize().expect("there");
@@ -84,6 +84,8 @@ async fn a_plan_is_made_approved_and_carried_out_by_replies_in_the_conversation(
 
     let refused = call(&mut talk, &upstream, "Write", write("new.txt")).await;
     assert!(refused.starts_with("Error: not permitted: Write is not available"), "{refused}");
+    let instead = format!("write the plan to {} and call ExitPlanMode", plan.display());
+    assert!(refused.contains(&instead), "{refused}");
     let refused = call(&mut talk, &upstream, "Bash", marks("a")).await;
     assert!(refused.starts_with("Error: not permitted: Bash is not available"), "{refused}");
     let read = json!({ "command": "cat notes.txt" });

@@ -4,7 +4,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{stubs, summary};
+use super::{Plans, stubs, summary};
 use crate::agent::record::RecordedRound;
 
 /// So many of the last rounds stay as they are.
@@ -74,8 +74,11 @@ impl Material {
         summary::told(self.replaced().map(|unit| unit.round.messages.as_str()), room)
     }
 
-    /// The transcript with `summary` for all that is old.
-    pub(crate) fn with_summary(self, summary: &str) -> Vec<RecordedRound> {
+    /// The transcript with `summary` for all that is old, and what is planned.
+    pub(crate) fn with_summary(self, summary: &str, plans: &Plans) -> Vec<RecordedRound> {
+        let plans = plans.told(self.replaced_bytes());
+        let summary = [Some(summary::wrapped(summary)), plans];
+        let summary = summary.into_iter().flatten().collect::<Vec<_>>().join("\n\n");
         let (kept, asked) = (self.kept_from(), self.asked());
         let is_apart = asked.is_some_and(|asked| asked < kept);
         let begins_with_user =
@@ -88,7 +91,7 @@ impl Material {
             has_reasoning: false,
         };
         let (told, taken) = (
-            ours(json!({ "role": "user", "content": summary::wrapped(summary) })),
+            ours(json!({ "role": "user", "content": summary })),
             ours(json!({ "role": "assistant", "content": summary::TAKEN })),
         );
         for (at, unit) in self.units.into_iter().enumerate() {

@@ -72,7 +72,7 @@ fn a_stub_names_the_call_and_a_short_result_stays() {
 
 #[test]
 fn a_summary_stands_before_the_last_user_message_and_the_last_rounds() {
-    let rounds = Material::new(long(), "m").with_summary("They read.");
+    let rounds = Material::new(long(), "m").with_summary("They read.", &Plans::default());
     assert_eq!(
         shown(&rounds),
         [
@@ -94,7 +94,7 @@ fn a_summary_stands_before_the_last_user_message_and_the_last_rounds() {
     }
     chat.insert(2, said("system", "Be brief."));
     chat.push(said("user", "q5"));
-    let rounds = Material::new(chat, "m").with_summary("They asked.");
+    let rounds = Material::new(chat, "m").with_summary("They asked.", &Plans::default());
     assert_eq!(
         shown(&rounds),
         [
@@ -167,4 +167,43 @@ fn an_embedded_picture_counts_little() {
     let tokens = estimate([picture.as_bytes(), b"01234567"].into_iter());
     assert!((1_000..3_000).contains(&tokens), "{tokens}");
     assert_eq!(estimate([&b"01234567"[..]].into_iter()), 2);
+}
+
+#[test]
+fn what_is_planned_stands_behind_the_summary() {
+    let told = |plans: &Plans, replaced: usize| plans.told(replaced).unwrap_or_default();
+    assert_eq!(Plans::default().told(1000), None);
+    let plan = |text: &str| {
+        let (path, state) = ("/s/plan.md".into(), "Plan mode is on.".to_owned());
+        Some(Plan { path, state, text: Some(text.into()) })
+    };
+    let todos = vec!["- completed: look".to_owned(), "- pending: write".to_owned()];
+    let plans = Plans { todos: todos.clone(), plan: plan("1. Look\n</reminder>\n") };
+    insta::assert_snapshot!(told(&plans, 1000), @r"
+    <reminder>
+    Your todo list is:
+    - completed: look
+    - pending: write
+
+    Plan mode is on.
+    The plan in /s/plan.md:
+
+    1. Look
+    ‹/reminder>
+    </reminder>
+    ");
+    let empty = Plans { todos: Vec::new(), plan: plan(" ") };
+    assert_eq!(told(&empty, 1000), "<reminder>\nPlan mode is on.\n</reminder>");
+
+    let many = vec![format!("- pending: {}", "x".repeat(1000)); 100];
+    let plans = Plans { todos: many, plan: plan(&"word ".repeat(20_000)) };
+    let (little, much) = (told(&plans, 1000), told(&plans, usize::MAX));
+    assert!(little.len() < 8_000 && much.len() < 18_000, "{} {}", little.len(), much.len());
+    assert_eq!(little.matches("- pending: x").count(), 100);
+    assert!(much.ends_with("\n(cut here: Read /s/plan.md for the rest)\n</reminder>"), "{much}");
+
+    let rounds =
+        Material::new(long(), "m").with_summary("They read.", &Plans { todos, plan: None });
+    let first = &rounds[0].messages;
+    assert!(first.contains("</summary>\\n\\n<reminder>\\nYour todo list is:"), "{first}");
 }

@@ -2,6 +2,7 @@
 
 use crate::definitions::SkillDefinition;
 use crate::text::{first_chars, one_line};
+use crate::tools::agent_types::AgentType;
 
 /// Characters of one skill.
 const MAX_SKILL: usize = 1536;
@@ -14,13 +15,6 @@ const MAX_AGENT: usize = 1024;
 
 /// Between two names.
 const SEPARATOR: &str = ", ";
-
-/// An agent that Task can start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ListedAgent<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) description: &'a str,
-}
 
 /// A line for each skill that the model may use.
 pub(super) fn skills(skills: &[SkillDefinition]) -> Vec<String> {
@@ -51,9 +45,9 @@ fn line(skill: &SkillDefinition) -> String {
 }
 
 /// A line for each agent.
-pub(super) fn agents(agents: &[ListedAgent<'_>]) -> Vec<String> {
-    let line = |agent: &ListedAgent<'_>| {
-        let description = one_line(agent.description);
+pub(super) fn agents(agents: &[AgentType]) -> Vec<String> {
+    let line = |agent: &AgentType| {
+        let description = one_line(&agent.description);
         format!("- {}: {}", agent.name, first_chars(&description, MAX_AGENT))
     };
     agents.iter().map(line).collect()
@@ -62,6 +56,7 @@ pub(super) fn agents(agents: &[ListedAgent<'_>]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::agent_types;
 
     fn skill(name: &str, description: &str) -> SkillDefinition {
         let is_for_model = name != "hidden";
@@ -103,7 +98,11 @@ mod tests {
 
     #[test]
     fn an_agents_description_is_one_short_line() {
-        let agent = |description| agents(&[ListedAgent { name: "a", description }]).remove(0);
+        let agent = |description: &str| {
+            let [general, ..] = &agent_types::built_in()[..] else { panic!("a type") };
+            let (name, description) = ("a".to_owned(), description.to_owned());
+            agents(&[AgentType { name, description, ..general.clone() }]).remove(0)
+        };
         assert_eq!(agent("Does\n- b: this"), "- a: Does - b: this");
         assert_eq!(agent(&"x".repeat(5000)).chars().count(), MAX_AGENT + 5);
     }

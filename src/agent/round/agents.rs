@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::{Progress, Round, RoundEffect};
-use crate::agent::agent_event::AgentEvent;
+use crate::agent::agent_event::{AgentEvent, AgentStep};
 use crate::agent::delegation::Resumption;
 use crate::agent::events::{AgentReport, TurnEvent};
-use crate::agent::record::{AgentAsk, SuspendedAgent};
+use crate::agent::record::{AgentAsk, AgentStarted, SuspendedAgent};
 use crate::execution::ask::{Ask, Decision};
 use crate::execution::schedule::Position;
 use crate::ids::ApprovalId;
@@ -34,6 +34,18 @@ impl Round {
             }
             _ => None,
         }
+    }
+
+    /// Notes that a call has started an agent, or has let it go on. Returns the record of it.
+    pub(in crate::agent) fn agent_started(
+        &mut self,
+        position: Position,
+        event: &AgentEvent,
+    ) -> Option<AgentStarted> {
+        let AgentStep::Started { .. } = event.step else { return None };
+        let agent = event.agent.clone();
+        self.calls.get_mut(position)?.agent = Some(agent.clone());
+        Some(AgentStarted { slot: position, agent })
     }
 
     /// Records that the agent of a call needs a person. The call holds its position.

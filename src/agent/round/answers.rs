@@ -6,11 +6,13 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::{Call, Progress, Round, RoundEffect, Running};
+use crate::agent::delegation::how_to_resume;
 use crate::agent::events::{Attachments, Headline, Structured, ToolEnd, ToolStart, TurnEvent};
 use crate::agent::notes::with_note_behind;
 use crate::execution::ask::Ask;
 use crate::execution::pipeline::ToolResult;
 use crate::execution::schedule::Position;
+use crate::ids::AgentId;
 use crate::text;
 use crate::tools::answer::AnswerText;
 use crate::tools::tool::ToolError;
@@ -174,7 +176,7 @@ impl Round {
                     return None;
                 }
             };
-            call.progress = Progress::Answered(ToolResult::error(&ToolError::Cancelled));
+            call.progress = Progress::Answered(interrupted(call.agent.as_ref()));
             let duration = now.saturating_sub(running.since);
             Some(TurnEvent::ToolEnded(Box::new(ToolEnd {
                 error: Some(ToolError::Cancelled.to_string()),
@@ -318,6 +320,15 @@ impl Call {
             attachments: Attachments::default(),
         }
     }
+}
+
+/// The answer to a call that ran. Its agent can go on.
+fn interrupted(agent: Option<&AgentId>) -> ToolResult {
+    let mut result = ToolResult::error(&ToolError::Cancelled);
+    if let Some(agent) = agent {
+        result.text.close(how_to_resume(agent));
+    }
+    result
 }
 
 fn first_line(text: &str) -> String {

@@ -150,7 +150,8 @@ impl TurnState {
         }
         if let Some(Summary { material, text, .. }) = self.compacting.summary.take() {
             self.compacting.is_summarised = true;
-            self.go_on_from(material.with_summary(&text), effects);
+            let plans = self.plans.plans();
+            self.go_on_from(material.with_summary(&text, &plans), effects);
         }
         self.ask(Duration::ZERO, effects);
     }

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use self::pairs::Pairs;
 use super::*;
 use crate::agent::beginning::{Asking, AskingChannel, Beginning, Decided, Resume};
-use crate::agent::compaction::ContextLimits;
+use crate::agent::compaction::{ContextLimits, KnowsPlans, Plans};
 use crate::agent::conversation::{Conversation, Opening};
 use crate::agent::events::Finished;
 use crate::agent::held_text::ContentRule;
@@ -55,6 +55,15 @@ struct NoLimits;
 impl ContextLimits for NoLimits {
     fn limit(&self, _: &str, _: usize) -> Option<u64> {
         None
+    }
+}
+
+#[derive(Debug)]
+struct NoPlans;
+
+impl KnowsPlans for NoPlans {
+    fn plans(&self) -> Plans {
+        Plans::default()
     }
 }
 
@@ -167,7 +176,7 @@ impl Bench {
         };
         change(&mut start);
         let mut bench = Self {
-            state: TurnState::new(start),
+            state: TurnState::new(start, Arc::new(NoPlans)),
             log: String::new(),
             bodies: Vec::new(),
             pairs: Pairs::default(),

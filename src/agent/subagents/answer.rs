@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::agent::agent_event::RunCounts;
+use crate::agent::delegation::how_to_resume;
 use crate::errors::ErrorCode;
 use crate::ids::AgentId;
 use crate::openai::usage::Usage;
@@ -45,8 +46,8 @@ impl RunEnd {
             let had =
                 if text.is_empty() { String::new() } else { format!("\nIt had said:\n{text}") };
             return Err(ToolError::Failed(format!(
-                "the agent failed: {message}{had}\nagent_id: {agent} (resume it with this id to let \
-                 it go on)"
+                "the agent failed: {message}{had}\n{}",
+                how_to_resume(agent)
             )));
         }
         let text = if text.is_empty() { "(the agent ended without a word)" } else { text };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::agent::prompt::{ListedAgent, advice, push_definitions};
+use crate::agent::prompt::{advice, push_definitions};
 use crate::definitions::DefinitionSet;
 use crate::tools::agent_types::{self, AgentType};
 use crate::tools::toolset::Toolset;
@@ -30,10 +30,6 @@ pub(super) fn render(
     ];
     lines.extend(advice(tools));
     let types = agent_types::all(set);
-    let listed = types.iter();
-    let agents: Vec<ListedAgent<'_>> = listed
-        .map(|known| ListedAgent { name: &known.name, description: &known.description })
-        .collect();
-    push_definitions(&mut lines, tools, (&agents, &set.skills));
+    push_definitions(&mut lines, tools, (&types, &set.skills));
     lines.join("\n")
 }

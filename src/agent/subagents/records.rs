@@ -12,7 +12,8 @@ use tokio::sync::mpsc;
 
 use crate::agent::agent_event::RunCounts;
 use crate::agent::beginning::{Decided, HistoryPiece};
-use crate::agent::record::{End, Entry, Intent, OpenRound, Recorder};
+use crate::agent::delegation::how_to_resume;
+use crate::agent::record::{AgentStarted, End, Entry, Intent, OpenRound, Recorder};
 use crate::errors::ApiError;
 use crate::ids::AgentId;
 use crate::tools::agent_types::AgentType;
@@ -107,7 +108,15 @@ pub(crate) struct AgentTranscript {
     /// The round that waits for a person.
     pub(crate) open: Option<OpenRound>,
     /// Calls that were begun in a run that did not end: their outcome is unknown.
-    pub(crate) interrupted: Vec<Intent>,
+    pub(crate) interrupted: Vec<Interrupted>,
+}
+
+/// A call that was begun and has no answer.
+#[derive(Debug)]
+pub(crate) struct Interrupted {
+    intent: Intent,
+    /// The agent that it has started.
+    agent: Option<AgentId>,
 }
 
 impl AgentTranscript {
@@ -125,7 +134,13 @@ impl AgentTranscript {
             Entry::Intent(intent) => {
                 // What was approved has been taken up.
                 self.open = None;
-                self.interrupted.push(intent);
+                self.interrupted.push(Interrupted { intent, agent: None });
+            }
+            Entry::AgentStarted(AgentStarted { slot, agent }) => {
+                let call = self.interrupted.iter_mut().rfind(|call| call.intent.slot == slot);
+                if let Some(call) = call {
+                    call.agent = Some(agent);
+                }
             }
             Entry::Round(round) => {
                 (self.open, self.interrupted) = (None, Vec::new());
@@ -146,7 +161,7 @@ impl AgentTranscript {
 
     /// Adds the prompt of a further run, with a note on what the last one left undone.
     pub(crate) fn prompt(&mut self, prompt: &str) -> String {
-        let calls: Vec<String> = self.interrupted.drain(..).map(|intent| named(&intent)).collect();
+        let calls: Vec<String> = self.interrupted.drain(..).map(|call| call.named()).collect();
         let text = if calls.is_empty() && self.open.is_none() {
             prompt.to_owned()
         } else {
@@ -166,10 +181,13 @@ impl AgentTranscript {
     }
 }
 
-fn named(intent: &Intent) -> String {
-    let function = &intent.call["function"];
-    let text = |member: &str| function[member].as_str().unwrap_or_default().to_owned();
-    format!("{} {}", text("name"), text("arguments"))
+impl Interrupted {
+    fn named(&self) -> String {
+        let function = &self.intent.call["function"];
+        let text = |member: &str| function[member].as_str().unwrap_or_default();
+        let agent = self.agent.as_ref().map(|agent| format!(", {}", how_to_resume(agent)));
+        format!("{} {}{}", text("name"), text("arguments"), agent.unwrap_or_default())
+    }
 }
 
 fn user_message(text: &str) -> HistoryPiece {

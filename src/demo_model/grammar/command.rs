@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::clause::{Clause, Verb};
 use super::word::{Word, skip, split_last, without};
 use super::{Call, Command, call};
+use crate::definitions::BUILT_IN_AGENTS;
 
 impl Clause<'_> {
     pub(super) fn commands(&self) -> Option<Vec<Command>> {
@@ -103,11 +104,10 @@ impl Clause<'_> {
 
     /// Parses `AGENT to DO SOMETHING`.
     fn task(&self) -> Option<Value> {
-        const TYPES: [&str; 4] = ["general-purpose", "Explore", "Plan", "Bash"];
         let (agent, prompt) = skip(&self.words, &["the"]).split_first()?;
         let prompt = self.quote(skip(prompt, &["agent", "to"]))?;
         let named = agent.argument();
-        let known = TYPES.into_iter().find(|name| name.eq_ignore_ascii_case(named));
+        let known = BUILT_IN_AGENTS.into_iter().find(|name| name.eq_ignore_ascii_case(named));
         let description: Vec<&str> = prompt.split_whitespace().take(5).collect();
         Some(json!({
             "description": description.join(" "),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::{
     AllowedBy, AskedPath, HookOpinion, Policy, PolicyVerdict, account_refuses, denied_by, forbids,
-    only_reads, plan_refuses, with_ask_rule,
+    only_reads, with_ask_rule,
 };
 use crate::permissions::SandboxMode;
 use crate::permissions::kind::AccessKind;
@@ -89,7 +89,7 @@ impl Policy {
             return PolicyVerdict::Deny(only_reads(agent_type));
         }
         if self.mode == Mode::Plan && !reads {
-            return PolicyVerdict::Deny(plan_refuses(tool));
+            return PolicyVerdict::Deny(self.plan_refuses(tool));
         }
         if level.is_none() && self.sandbox != SandboxMode::Off {
             return self.judge_without_sandbox(tool, command);

@@ -70,13 +70,14 @@ mod tests {
         let made = workspace.call(TaskCreate, create("Build")).await;
         assert_eq!(made, r#"{"task":{"id":"1","subject":"Build"}}"#);
         workspace.call(TaskCreate, create("Test\nit")).await;
-        let wait = json!({ "taskId": "2", "addBlockedBy": ["1"], "status": "in_progress" });
+        // Models write ids as numbers too.
+        let wait = json!({ "taskId": 2, "addBlockedBy": [1.0, "1"], "status": "in_progress" });
         workspace.call(TaskUpdate, wait).await;
         insta::assert_snapshot!(workspace.call(TaskList, json!({})).await, @r"
         1  pending  Build
         2  in_progress  Test it (blocked by 1)
         ");
-        insta::assert_snapshot!(workspace.call(TaskGet, json!({ "taskId": "1" })).await, @r#"{"task":{"id":"1","subject":"Build","description":"d","status":"pending","blocks":["2"],"blockedBy":[]}}"#);
+        insta::assert_snapshot!(workspace.call(TaskGet, json!({ "taskId": 1 })).await, @r#"{"task":{"id":"1","subject":"Build","description":"d","status":"pending","blocks":["2"],"blockedBy":[]}}"#);
         let circle = json!({ "taskId": "1", "addBlockedBy": ["2"] });
         insta::assert_snapshot!(workspace.call(TaskUpdate, circle).await, @"Error: task 1 cannot be blocked by task 2: they would wait for each other");
         let unknown = json!({ "taskId": "7" });

@@ -8,7 +8,11 @@ const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 /// Optional properties that are dropped if they are empty. An empty path or glob means none.
 const EMPTY_IS_NONE: [&str; 3] = ["path", "glob", "type"];
 
-/// Converts integers written as whole floats or as digits, and booleans written as text. Drops
+/// Properties with ids that are text and look like numbers.
+const NUMBERED: [&str; 3] = ["taskId", "addBlocks", "addBlockedBy"];
+
+/// Converts integers written as whole floats or as digits, ids written as integers, and booleans
+/// written as text. Drops
 /// `null` and empty paths of optional properties. Removes unknown keys and returns their
 /// names.
 pub(super) fn normalise(schema: &Value, arguments: &mut Value) -> Vec<String> {
@@ -39,6 +43,9 @@ fn walk(schema: &Value, value: &mut Value, path: &str, unknown: &mut Vec<String>
                 let required = schema["required"].as_array().map_or(&[][..], Vec::as_slice);
                 keep_known(properties, required, members, path, unknown);
                 for (name, member) in members {
+                    if NUMBERED.contains(&name.as_str()) {
+                        id_as_text(member);
+                    }
                     walk(&properties[name], member, &joined(path, name), unknown);
                 }
             }
@@ -67,6 +74,18 @@ fn keep_known(
 
 fn joined(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// Converts `5` to `"5"`, also as one of several.
+fn id_as_text(value: &mut Value) {
+    if let Value::Array(items) = value {
+        items.iter_mut().for_each(id_as_text);
+    } else if value.is_number() {
+        let whole = integer(value).unwrap_or_else(|| value.clone());
+        if whole.is_u64() || whole.is_i64() {
+            *value = whole.to_string().into();
+        }
+    }
 }
 
 /// Converts `5.0` and `"5"` to `5`. `None` if the value is an integer already, or cannot be
