@@ -48,6 +48,14 @@ async fn it_answers_at_once_and_tells_when_it_has_ended() {
         (&json!(id), &json!("running"))
     );
 
+    // It runs: it is not resumed beside itself.
+    let resume = json!({ "description": "d", "prompt": "More.", "resume": id });
+    upstream.round_of("scripted", calls(&[("c3", "Task", resume)]));
+    upstream.round_of("scripted", says("It runs."));
+    client.chat(&in_session(&[user("Again.")])).await;
+    let refused = last_answer(&of_model(&upstream, "scripted").pop().unwrap());
+    assert_eq!(refused, format!("Error: agent {id} is running already"));
+
     // Waiting for it.
     upstream.round_of("scripted", calls(&[("c2", "TaskOutput", json!({ "task_id": id }))]));
     upstream.round_of("scripted", says("Found."));

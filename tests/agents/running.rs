@@ -119,11 +119,13 @@ async fn x8_what_an_agent_is_not_offered_does_not_run() {
         ("k5", "spawn_agent", task("general-purpose", "Write it.", json!({}))),
         ("k6", "Bash", json!({ "command": "touch b.txt" })),
         ("k7", "AskUserQuestion", json!({ "questions": [] })),
+        ("k8", "weather", json!({ "city": "Oslo" })),
     ]));
     upstream.round(says("I could not."));
     upstream.round(says("It could not."));
 
-    server.client().chat(&ask("Go.")).await;
+    let weather = json!({ "type": "function", "function": { "name": "weather" } });
+    server.client().chat(&with(ask("Go."), json!({ "tools": [weather] }))).await;
 
     let answers = answers_in(&upstream.requests()[2].json());
     for (at, name) in ["Write", "write_file", "Task", "Agent", "spawn_agent"].iter().enumerate() {
@@ -134,6 +136,7 @@ async fn x8_what_an_agent_is_not_offered_does_not_run() {
     }
     assert!(answers[5].contains("changes nothing"), "{answers:?}");
     assert!(answers[6].starts_with("Error: no tool named AskUserQuestion"), "{answers:?}");
+    assert!(answers[7].starts_with("Error: no tool named weather"), "the client's: {answers:?}");
     assert_eq!(server.file("a.txt"), "old\n");
     assert!(!server.workspace().join("b.txt").exists());
 }
