@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use super::client::{Client, ask};
 use super::process::{self, Process};
@@ -24,7 +23,7 @@ pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
     let server = process::server(&upstream.url(), "").await;
     let one = turn(&server, 1).await;
     let four = turn(&server, 4).await;
-    let detail = format!("{four:.3} s, one {one:.3} s");
+    let detail = format!("{four:.0} ms, one {one:.0} ms");
     report.ratio("four subagents to one", four / one, Bound::AtMost(1.15), detail);
 
     upstream.start_latencies();
@@ -58,28 +57,16 @@ fn start(agents: usize, behaviour: &str) -> serde_json::Value {
     body
 }
 
-/// The duration of a turn with so many agents of three rounds each, in seconds.
+/// The duration of a turn with so many agents of three rounds each, in milliseconds.
 async fn turn(server: &Process, agents: usize) -> f64 {
     let mut client = Client::connect(server.address, &start(agents, "paced")).await;
-    let mut times = Vec::new();
-    for _ in 0..RUNS {
-        let start = Instant::now();
-        client.ask().await;
-        times.push(start.elapsed().as_secs_f64());
-    }
-    median(times)
+    median(client.times(RUNS).await)
 }
 
 /// The time to the first word of an answer without tools, in milliseconds.
 async fn first_word(server: &Process) -> f64 {
     let mut client = Client::connect(server.address, &ask(CHUNKS, true, "none")).await;
-    let mut times = Vec::new();
-    for _ in 0..REPEATS {
-        let start = Instant::now();
-        let seen = client.ask_until(FIRST_WORD).await;
-        times.push((seen - start).as_secs_f64() * 1000.0);
-    }
-    median(times)
+    median(client.times_until(FIRST_WORD, REPEATS).await)
 }
 
 /// What one round of a paced agent takes upstream.
