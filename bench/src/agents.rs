@@ -14,9 +14,13 @@ use super::upstream::{AGENTS, CHUNKS, FIRST_WORD, Upstream};
 const RUNS: usize = 5;
 /// Starts of agents whose latency is measured.
 const STARTS: usize = 101;
-/// Requests whose first word is waited for.
+/// How often one of the two servers is the one with the agents.
+const TURNS: usize = 8;
+/// Requests of each server in a turn, whose first word is waited for.
 const REPEATS: usize = 101;
-/// Agents that run meanwhile.
+/// Requests before that, which are not counted.
+const WARM_UP: usize = 100;
+/// Agents that run at once.
 const RUNNING: usize = 4;
 
 pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
@@ -37,13 +41,38 @@ pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
     let what = "sealed Task to the agent's request, p50";
     report.milliseconds(what, p50, Bound::AtMost(1.0), detail);
 
-    let alone = first_word(&server).await;
-    let mut running = Client::connect(server.address, &start(RUNNING, "hanging")).await;
-    let mut hanging = JoinSet::new();
-    hanging.spawn(async move { running.ask().await });
-    upstream.agents_hang(RUNNING).await;
-    let beside = first_word(&server).await;
-    hanging.abort_all();
+    first_words(upstream, report).await;
+}
+
+/// What running agents cost the first word of another answer. Two servers take turns, request by
+/// request, so that load on the machine affects both; each is the one with the agents for a while,
+/// so that what tells one process from another affects both sides.
+async fn first_words(upstream: &Upstream, report: &mut Report) {
+    let servers =
+        [process::server(&upstream.url(), "").await, process::server(&upstream.url(), "").await];
+    let mut clients = Vec::new();
+    for server in &servers {
+        let mut client = Client::connect(server.address, &ask(CHUNKS, true, "none")).await;
+        client.times_until(FIRST_WORD, WARM_UP).await;
+        clients.push(client);
+    }
+    let (mut beside, mut alone) = (Vec::new(), Vec::new());
+    for turn in 0..TURNS {
+        let busy = turn % servers.len();
+        let mut running = Client::connect(servers[busy].address, &start(RUNNING, "hanging")).await;
+        let mut hanging = JoinSet::new();
+        hanging.spawn(async move { running.ask().await });
+        upstream.agents_hang(RUNNING * (turn + 1)).await;
+        for _ in 0..REPEATS {
+            for (at, client) in clients.iter_mut().enumerate() {
+                let times = if at == busy { &mut beside } else { &mut alone };
+                times.push(client.time_until(FIRST_WORD).await);
+            }
+        }
+        // Without its client the turn ends, and its agents with it.
+        hanging.abort_all();
+    }
+    let (beside, alone) = (median(beside), median(alone));
     let detail = format!("{beside:.3} ms, {alone:.3} ms without");
     let what = "first word beside four running agents";
     report.ratio(what, beside / alone, Bound::AtMost(1.05), detail);
@@ -61,12 +90,6 @@ fn start(agents: usize, behaviour: &str) -> serde_json::Value {
 async fn turn(server: &Process, agents: usize) -> f64 {
     let mut client = Client::connect(server.address, &start(agents, "paced")).await;
     median(client.times(RUNS).await)
-}
-
-/// The time to the first word of an answer without tools, in milliseconds.
-async fn first_word(server: &Process) -> f64 {
-    let mut client = Client::connect(server.address, &ask(CHUNKS, true, "none")).await;
-    median(client.times_until(FIRST_WORD, REPEATS).await)
 }
 
 /// What one round of a paced agent takes upstream.
