@@ -1,15 +1,16 @@
 //! Measures what subagents cost: several beside one, the time until one asks upstream, and what
 //! running ones cost their parent.
 
+use std::fs;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::client::{Client, ask};
 use super::process::{self, Process};
 use super::report::{Bound, Report, median};
-use super::upstream::{AGENTS, CHUNKS, FIRST_WORD, Upstream};
+use super::upstream::{AGENTS, CHUNKS, FIRST_WORD, KNOWN, Upstream};
 
 const RUNS: usize = 5;
 /// Starts of agents whose latency is measured.
@@ -20,6 +21,10 @@ const TURNS: usize = 8;
 const REPEATS: usize = 101;
 /// Requests before that, which are not counted.
 const WARM_UP: usize = 100;
+/// Agents of a session that have ended.
+const ENDED: usize = 100;
+/// As much as Read shows at once.
+const LINES: usize = 2000;
 /// Agents that run at once.
 const RUNNING: usize = 4;
 
@@ -42,6 +47,7 @@ pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
     report.milliseconds(what, p50, Bound::AtMost(1.0), detail);
 
     first_words(upstream, report).await;
+    ended(upstream, report).await;
 }
 
 /// What running agents cost the first word of another answer. Two servers take turns, request by
@@ -78,8 +84,35 @@ async fn first_words(upstream: &Upstream, report: &mut Report) {
     report.ratio(what, beside / alone, Bound::AtMost(1.05), detail);
 }
 
+/// What agents that have ended cost a session that goes on: they are in the store. A restart in
+/// between, because the allocator keeps pages of what ran before.
+async fn ended(upstream: &Upstream, report: &mut Report) {
+    let workspace = tempfile::tempdir().expect("a directory");
+    let text = "A line that an agent knows.\n".repeat(LINES);
+    fs::write(workspace.path().join(KNOWN), text).expect("a file");
+    let mut megabytes = Vec::new();
+    for agents in [RUNNING, ENDED] {
+        let program = process::this_path();
+        let server = process::server_in(&program, &upstream.url(), "", workspace.path()).await;
+        let in_session = |mut body: Value| {
+            body["toolhand"] = json!({ "session": "work", "history": "server" });
+            body
+        };
+        let reading = in_session(start(RUNNING, "reading"));
+        Client::connect(server.address, &reading).await.times(agents / RUNNING).await;
+        let server = process::restarted(server, &upstream.url(), "").await;
+        let going_on = in_session(ask(CHUNKS, true, "none"));
+        Client::connect(server.address, &going_on).await.ask().await;
+        megabytes.push(server.resident_megabytes());
+    }
+    let (few, many) = (megabytes[0], megabytes[1]);
+    let detail = format!("{many:.1} MB, {few:.1} MB with {RUNNING}");
+    let what = format!("memory, {ENDED} ended subagents of a session");
+    report.megabytes(what, many - few, Bound::AtMost(2.0), detail);
+}
+
 /// A request whose model starts so many agents, which behave so.
-fn start(agents: usize, behaviour: &str) -> serde_json::Value {
+fn start(agents: usize, behaviour: &str) -> Value {
     let mut body = ask(AGENTS, true, "none");
     let text = format!("Start {agents} agents: {behaviour}");
     body["messages"] = json!([{ "role": "user", "content": text }]);
