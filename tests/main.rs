@@ -22,6 +22,7 @@ mod routes;
 mod rows;
 mod scripts;
 mod sdk;
+mod seeded_agents;
 mod seeded_faults;
 mod sessions;
 mod settings;

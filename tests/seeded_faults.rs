@@ -11,7 +11,6 @@ mod refusals;
 mod turn;
 
 use std::collections::HashMap;
-use std::fs;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
@@ -24,7 +23,7 @@ use tokio::task::JoinSet;
 use crate::support::client::{Client, Reply, ask, with};
 use crate::support::faults::{Asked, FaultUpstream, Faults, Step};
 use crate::support::resources;
-use crate::support::seeded::SeededRandom;
+use crate::support::seeded::{SeededRandom, Tally, panic_text, seeds, times_run};
 use crate::support::server::{Builder, Server};
 use crate::support::sync;
 use crate::support::wire_rules::unpaired;
@@ -34,55 +33,19 @@ use turn::{Turn, Verdict};
 /// How many conversations run at once. Many, since most wait for a timeout at some point.
 const AT_ONCE: usize = 128;
 
-/// The results of many conversations.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) runs: usize,
-    /// Conversations that had exactly one terminal event, within the deadline.
-    pub(crate) terminal_events: usize,
-    /// Conversations that reported success although upstream had failed.
-    pub(crate) false_stops: usize,
-    /// Calls that ran more than once.
-    pub(crate) double_executions: usize,
-    /// Conversations in which a request failed that upstream never received. It was written to
-    /// a kept connection that upstream was closing, or on which bytes that belong to no answer
-    /// still arrived.
-    unheard: Vec<String>,
-    /// The resources that the server used, and what it left behind.
-    pub(crate) remains: resources::Remains,
-    /// Everything that differed from the expectation, by seed.
-    pub(crate) wrong: Vec<String>,
-}
-
-impl Tally {
-    /// Panics with the seeds to examine, unless every conversation went as expected.
-    pub(crate) fn check(&self) {
-        let shown = &self.wrong[..self.wrong.len().min(20)];
-        assert!(
-            self.wrong.is_empty(),
-            "{} of {} conversations went wrong; one alone: FAULT_SEEDS=7..8 cargo test --test suite \
-             seeded_faults::\n{}",
-            self.wrong.len(),
-            self.runs,
-            shown.join("\n")
-        );
-        assert_eq!(self.terminal_events, self.runs);
-        assert_eq!((self.false_stops, self.double_executions), (0, 0));
-    }
-}
-
 /// Runs the conversation of every seed, many at once. Conversations that only a timeout ends
 /// run separately and with a server of their own. In the others no timeout is part of the test,
 /// and a slow machine must not cause one.
 pub(crate) async fn run(seeds: Range<u64>) -> Tally {
     let script = Arc::new(Script::default());
     let upstream = FaultUpstream::start(Arc::clone(&script));
-    let mut tally = Tally::default();
+    let mut run = Run::default();
     let (waiting, going): (Vec<u64>, Vec<u64>) = seeds.partition(|seed| waits(*seed));
-    tally.add(going, server(&upstream, "10m", "30m").start().await, &script).await;
-    tally.add(waiting, server(&upstream, "4s", "50s").start().await, &script).await;
-    if tally.unheard.len() > 1 + tally.runs / 500 {
-        tally.wrong.append(&mut tally.unheard);
+    run.play(going, server(&upstream, "10m", "30m").start().await, &script).await;
+    run.play(waiting, server(&upstream, "4s", "50s").start().await, &script).await;
+    let Run { mut tally, mut unheard } = run;
+    if unheard.len() > 1 + tally.runs / 500 {
+        tally.wrong.append(&mut unheard);
     }
     tally
 }
@@ -114,6 +77,16 @@ fn server(upstream: &FaultUpstream, patience: &str, deadline: &str) -> Builder {
         .config("turns.head_hold", r#""50ms""#)
         .config("turns.max_duration", &format!("{deadline:?}"))
         .config("limits.line", r#""64KiB""#)
+}
+
+/// What became of the conversations so far.
+#[derive(Debug, Default)]
+struct Run {
+    tally: Tally,
+    /// Conversations in which a request failed that upstream never received. It was written to
+    /// a kept connection that upstream was closing, or on which bytes that belong to no answer
+    /// still arrived.
+    unheard: Vec<String>,
 }
 
 /// How a conversation ended for the client.
@@ -178,32 +151,32 @@ async fn converse(client: &Client, seed: u64) -> Outcome {
     }
 }
 
-impl Tally {
+impl Run {
     /// Runs the conversations of some seeds on one server.
-    async fn add(&mut self, seeds: Vec<u64>, mut server: Server, script: &Script) {
+    async fn play(&mut self, seeds: Vec<u64>, mut server: Server, script: &Script) {
         let files = resources::open_files(&server);
         let mut conversations = JoinSet::new();
         let turns = Arc::new(Semaphore::new(AT_ONCE));
         for seed in seeds {
-            self.runs += 1;
+            self.tally.runs += 1;
             let (client, turns) = (server.client(), Arc::clone(&turns));
             conversations.spawn(async move {
                 let _turn = turns.acquire().await.expect("never closed");
                 let asking = AssertUnwindSafe(converse(&client, seed)).catch_unwind();
-                (seed, asking.await.map_err(|panic| reason(panic.as_ref())))
+                (seed, asking.await.map_err(|panic| panic_text(&*panic)))
             });
         }
         while let Some(ended) = conversations.join_next().await {
             let (seed, outcome) = ended.expect("panics are caught");
-            self.terminal_events += usize::from(outcome.is_ok());
+            self.tally.terminal_events += usize::from(outcome.is_ok());
             let turn = script.take(seed);
             self.note(seed, &turn, outcome);
         }
-        self.remains = self.remains.and(resources::remains(&server, files).await);
+        self.tally.remains = self.tally.remains.and(resources::remains(&server, files).await);
         self.count_executions(script, &server);
         server.stop();
         if server.log().contains("panicked") {
-            self.wrong.push(format!("the server panicked:\n{}", server.log()));
+            self.tally.wrong.push(format!("the server panicked:\n{}", server.log()));
         }
     }
 
@@ -216,35 +189,30 @@ impl Tally {
             }
             (Ok(outcome), None) => wrong.push(format!("upstream is still owed: {outcome:?}")),
             (Ok(outcome), Some(verdict)) => {
-                self.false_stops +=
+                self.tally.false_stops +=
                     usize::from(outcome.end.is_ok() && matches!(verdict, Verdict::Failure(_)));
                 wrong.extend(compare(&outcome, verdict, turn));
             }
         }
         if !wrong.is_empty() {
-            self.wrong.push(format!("seed {seed}: {}\n  {:?}", wrong.join("; "), turn.history));
+            self.tally.wrong.push(format!(
+                "seed {seed}: {}\n  {:?}",
+                wrong.join("; "),
+                turn.history
+            ));
         }
     }
 
-    /// Counts how often each command ran. A command appends its label to a file each time.
+    /// Compares what has run with what had to.
     fn count_executions(&mut self, script: &Script, server: &Server) {
-        let ran = fs::read_to_string(server.workspace().join("ran.txt")).unwrap_or_default();
-        let mut times: HashMap<&str, usize> = HashMap::new();
-        for label in ran.lines() {
-            *times.entry(label).or_default() += 1;
-        }
+        let times = times_run(&server.workspace().join("ran.txt"));
+        self.tally.count_repeats(&times);
+        let wrong = &mut self.tally.wrong;
         let owed = std::mem::take(&mut *sync::lock(&script.owed));
-        for (label, count) in &times {
-            if *count > 1 {
-                self.double_executions += 1;
-                self.wrong.push(format!("{label} ran {count} times"));
-            }
-            if !owed.contains_key(*label) {
-                self.wrong.push(format!("{label} ran and must not"));
-            }
-        }
-        let missing = owed.iter().filter(|(label, must)| **must && !times.contains_key(&***label));
-        self.wrong.extend(missing.map(|(label, _)| format!("{label} did not run")));
+        let surplus = times.keys().filter(|label| !owed.contains_key(*label));
+        wrong.extend(surplus.map(|label| format!("{label} ran and must not")));
+        let missing = owed.iter().filter(|(label, must)| **must && !times.contains_key(*label));
+        wrong.extend(missing.map(|(label, _)| format!("{label} did not run")));
     }
 }
 
@@ -278,11 +246,6 @@ fn compare(outcome: &Outcome, verdict: &Verdict, turn: &Turn) -> Vec<String> {
     wrong
 }
 
-fn reason(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words").to_owned()
-}
-
 /// The state of every conversation, and what upstream does next in each.
 #[derive(Debug, Default)]
 struct Script {
@@ -314,15 +277,8 @@ impl Script {
     }
 }
 
-/// The seeds to run. `FAULT_SEEDS=7..8` runs seed 7 alone.
-#[expect(clippy::disallowed_methods, reason = "a failed seed is looked at alone")]
-fn seeds() -> Range<u64> {
-    let Ok(range) = std::env::var("FAULT_SEEDS") else { return 0..2000 };
-    let (from, to) = range.split_once("..").expect("FAULT_SEEDS=FROM..TO");
-    from.parse().expect("a number")..to.parse().expect("a number")
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_thousand_failing_upstreams_end_once_and_truly_and_run_nothing_twice() {
-    run(seeds()).await.check();
+    let tally = run(seeds("FAULT_SEEDS", 0..2000)).await;
+    tally.check("FAULT_SEEDS=7..8 cargo test --test suite seeded_faults::");
 }

@@ -35,6 +35,7 @@ async fn soak() {
     table.measure("bwrap", commands::commands_in(bwrap, "bwrap")).await;
     table.measure("sessions", sessions::many_sessions()).await;
     table.measure("faults", faulty::conversations()).await;
+    table.measure("agents", faulty::conversations_with_agents()).await;
     table.measure("kills", kills::kills()).await;
     table.measure("repeats", kills::repeats()).await;
     table.finish();

@@ -48,12 +48,38 @@ impl Client {
         self.finish().await;
     }
 
-    /// Sends the request, reads the whole answer, and returns when `mark` came.
-    pub(crate) async fn ask_until(&mut self, mark: &str) -> Instant {
+    /// How long the whole answer takes, in milliseconds.
+    pub(crate) async fn time(&mut self) -> f64 {
+        let start = Instant::now();
+        self.ask().await;
+        milliseconds_since(start)
+    }
+
+    /// The same for so many answers, one after the other.
+    pub(crate) async fn times(&mut self, count: usize) -> Vec<f64> {
+        let mut times = Vec::new();
+        for _ in 0..count {
+            times.push(self.time().await);
+        }
+        times
+    }
+
+    /// How long the answer takes up to `mark`, in milliseconds. Reads the whole answer.
+    pub(crate) async fn time_until(&mut self, mark: &str) -> f64 {
+        let start = Instant::now();
         self.begin(mark).await;
-        let seen = Instant::now();
+        let time = milliseconds_since(start);
         self.finish().await;
-        seen
+        time
+    }
+
+    /// The same for so many answers, one after the other.
+    pub(crate) async fn times_until(&mut self, mark: &str, count: usize) -> Vec<f64> {
+        let mut times = Vec::new();
+        for _ in 0..count {
+            times.push(self.time_until(mark).await);
+        }
+        times
     }
 
     /// Sends the request and reads until `mark` comes.
@@ -82,6 +108,10 @@ impl Client {
         let read = self.stream.read_buf(&mut self.answer).await.expect("a connection");
         assert!(read > 0, "closed: {}", String::from_utf8_lossy(&self.answer));
     }
+}
+
+fn milliseconds_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1000.0
 }
 
 pub(crate) fn contains(answer: &[u8], mark: &[u8]) -> bool {

@@ -5,7 +5,6 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::client::{Client, ask};
 use super::process::{self, Process};
@@ -98,12 +97,5 @@ async fn request(server: &Process, count: usize) -> Vec<f64> {
     } else {
         json!([question, { "role": "assistant", "content": upstream::text() }, question])
     };
-    let mut client = Client::connect(server.address, &body).await;
-    let mut times = Vec::new();
-    for _ in 0..count {
-        let start = Instant::now();
-        let seen = client.ask_until(FIRST_WORD).await;
-        times.push((seen - start).as_secs_f64() * 1000.0);
-    }
-    times
+    Client::connect(server.address, &body).await.times_until(FIRST_WORD, count).await
 }

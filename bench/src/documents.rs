@@ -8,7 +8,6 @@ use std::path::Path;
 
 use image::{ImageFormat, Rgb, RgbImage};
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::client::{Client, ask};
 use super::process;
@@ -38,19 +37,13 @@ pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
         let mut client = Client::connect(server.address, &ask(CALLS, true, "none")).await;
         let (mut reads, mut turns) = (Vec::new(), Vec::new());
         for _ in 0..RUNS {
-            turns.push(milliseconds(&mut plain).await);
-            reads.push(milliseconds(&mut client).await);
+            turns.push(plain.time().await);
+            reads.push(client.time().await);
         }
         let (read, turn) = (median(reads), median(turns));
         let detail = format!("{read:.1} ms with its turn, a turn {turn:.1} ms");
         report.milliseconds(what, read - turn, Bound::Free, detail);
     }
-}
-
-async fn milliseconds(client: &mut Client) -> f64 {
-    let start = Instant::now();
-    client.ask().await;
-    start.elapsed().as_secs_f64() * 1000.0
 }
 
 /// Writes colours that flow into each other under some noise, as a camera sees them.

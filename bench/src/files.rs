@@ -133,9 +133,7 @@ impl FileBench<'_> {
 
     async fn turn(&mut self, calls: &[(&'static str, Value)]) -> f64 {
         self.upstream.calls(calls);
-        let start = Instant::now();
-        self.client.ask().await;
-        start.elapsed().as_secs_f64() * 1000.0
+        self.client.time().await
     }
 
     fn write(&self, name: &str, length: usize) {

@@ -75,8 +75,8 @@ async fn first_token(upstream: SocketAddr, server: SocketAddr, report: &mut Repo
     let mut through = Client::connect(server, &body).await;
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     for _ in 0..SINGLES {
-        theirs.push(time_to_first_word(&mut direct).await);
-        ours.push(time_to_first_word(&mut through).await);
+        theirs.push(direct.time_until(FIRST_WORD).await);
+        ours.push(through.time_until(FIRST_WORD).await);
     }
     for (what, rank, most) in
         [("added to the first token, p50", 0.5, 1.0), ("added to the first token, p99", 0.99, 1.0)]
@@ -85,10 +85,4 @@ async fn first_token(upstream: SocketAddr, server: SocketAddr, report: &mut Repo
         let detail = format!("{ours:.3} ms, without us {theirs:.3} ms");
         report.milliseconds(what, ours - theirs, Bound::AtMost(most), detail);
     }
-}
-
-async fn time_to_first_word(client: &mut Client) -> f64 {
-    let start = Instant::now();
-    let seen = client.ask_until(FIRST_WORD).await;
-    (seen - start).as_secs_f64() * 1000.0
 }

@@ -211,9 +211,7 @@ impl<'a> Benches<'a> {
 
     async fn turn(&self, client: &mut Client, call: (&'static str, Value)) -> f64 {
         self.upstream.calls(&[call]);
-        let start = Instant::now();
-        client.ask().await;
-        start.elapsed().as_secs_f64() * 1000.0
+        client.time().await
     }
 
     fn process(&self, case: &Case) -> f64 {

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use super::client::{Client, ask};
 use super::process::{self, Process};
@@ -60,13 +59,7 @@ async fn time(process: &Process, messages: &[Value]) -> f64 {
     let last = messages.len() - 1;
     request["messages"][last]["content"] = json!(format!("{PLAIN}say twenty words."));
     let mut client = Client::connect(process.address, &request).await;
-    let mut times = Vec::new();
-    for _ in 0..REPEATS {
-        let start = Instant::now();
-        let seen = client.ask_until(FIRST_WORD).await;
-        times.push((seen - start).as_secs_f64() * 1000.0);
-    }
-    median(times)
+    median(client.times_until(FIRST_WORD, REPEATS).await)
 }
 
 /// What sessions on disk cost a server that does not use them.

@@ -3,8 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::client::{Client, ask};
 use super::process::{self, Process};
 use super::report::{Bound, Report, median};
@@ -33,14 +31,15 @@ pub(crate) async fn measure(upstream: &Upstream, report: &mut Report) {
     let serial = turn(&one_by_one).await;
     let next_round = plain(upstream.address()).await;
     let last = script.closes.iter().max().expect("some calls");
-    let bound = (*last + script.waits).max(script.ends).as_secs_f64() + next_round;
+    let streamed = (*last + script.waits).max(script.ends).as_secs_f64() * 1000.0;
+    let bound = streamed + next_round;
 
-    let detail = format!("{ours:.3} s, bound {bound:.3} s");
+    let detail = format!("{ours:.0} ms, bound {bound:.0} ms");
     report.ratio("overlap: turn to physical bound", ours / bound, Bound::AtMost(1.02), detail);
-    let detail = format!("{ours:.3} s, waiting {serial:.3} s");
+    let detail = format!("{ours:.0} ms, waiting {serial:.0} ms");
     let what = "against waiting, one call at a time";
     report.ratio(what, ours / serial, Bound::AtMost(0.6), detail);
-    let detail = format!("{ours:.3} s, waiting {parallel:.3} s");
+    let detail = format!("{ours:.0} ms, waiting {parallel:.0} ms");
     report.ratio("against waiting, parallel calls", ours / parallel, Bound::Free, detail);
     start_latency(upstream, &server, report).await;
 }
@@ -55,28 +54,18 @@ fn script() -> Script {
     }
 }
 
-/// The duration of the scripted turn, in seconds.
+/// The duration of the scripted turn, in milliseconds.
 async fn turn(server: &Process) -> f64 {
     let mut client = Client::connect(server.address, &ask(TIMED, true, "reasoning")).await;
-    times(&mut client).await
+    median(client.times(RUNS).await)
 }
 
-/// The duration of an answer without tools straight from upstream: the least that a
-/// further round takes.
+/// The duration of an answer without tools straight from upstream, in milliseconds: the least
+/// that a further round takes.
 async fn plain(upstream: SocketAddr) -> f64 {
     let mut client = Client::connect(upstream, &ask(CHUNKS, true, "reasoning")).await;
     client.ask().await;
-    times(&mut client).await
-}
-
-async fn times(client: &mut Client) -> f64 {
-    let mut times = Vec::new();
-    for _ in 0..RUNS {
-        let start = Instant::now();
-        client.ask().await;
-        times.push(start.elapsed().as_secs_f64());
-    }
-    median(times)
+    median(client.times(RUNS).await)
 }
 
 /// Measures the time from the last brace leaving upstream to the tool's start. It

@@ -45,8 +45,11 @@ pub(crate) const PLAIN: &str = "Without a call: ";
 pub(crate) const CALLS: &str = "calls";
 
 /// As many calls of Task as the question says. The agents go three rounds, each as long as
-/// [`PACE`], or answer at once, or never.
+/// [`PACE`], or read [`KNOWN`], or answer at once, or never.
 pub(crate) const AGENTS: &str = "agents";
+
+/// The file that a reading agent reads.
+pub(crate) const KNOWN: &str = "known.txt";
 
 /// A part of the first word of every answer.
 pub(crate) const FIRST_WORD: &str = "word";
@@ -267,7 +270,11 @@ fn agents(shared: &Arc<Shared>, body: &[u8]) -> Events {
         };
         return at_times(events.into_iter().map(|event| (ends, event)).collect());
     }
-    if answered > 0 {
+    if is("reading") && answered == 0 {
+        let (head, front, back) = call("Read", 0, &format!(r#"{{"file_path": "{KNOWN}""#));
+        return at_once([vec![head, front, back], ending("tool_calls")].concat());
+    }
+    if is("reading") || ends_with_answer(body) {
         return at_once(shared.chunks.clone());
     }
     let question = String::from_utf8_lossy(body);

@@ -44,3 +44,21 @@ impl Drop for RunningAgent {
         sync::lock(&self.running.ids).remove(&self.agent);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_an_agent_that_has_ended_nothing_is_left() {
+        let running = Arc::new(RunningAgents::new(4));
+        let id = AgentId::random();
+        let agent = running.begin(&id).expect("it does not run yet");
+        assert!(running.begin(&id).is_none(), "it runs");
+
+        drop(agent);
+
+        assert!(sync::lock(&running.ids).is_empty());
+        assert!(running.begin(&id).is_some());
+    }
+}

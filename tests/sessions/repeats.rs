@@ -2,20 +2,18 @@
 //! request again, and servers that are killed meanwhile. A call runs at most once, and each
 //! answer ends once and truly.
 
-use std::collections::HashMap;
-use std::fs;
 use std::ops::Range;
 use std::time::Duration;
 
 use rustix::process::{Signal, kill_process};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::after;
 use crate::support::chunks::{call, calls, says, status, text};
 use crate::support::client::{Answer, Client, ask, with};
-use crate::support::seeded::SeededRandom;
+use crate::support::seeded::{SeededRandom, Tally, times_run};
 use crate::support::server::{KEY, Server};
 use crate::support::upstream::{Step, Upstream};
 
@@ -28,22 +26,10 @@ const SENDS: usize = 3;
 /// The only text of an upstream that has not failed.
 const DONE: &str = "All is done here.";
 
-/// What became of many turns.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) runs: usize,
-    pub(crate) terminal_events: usize,
-    pub(crate) false_stops: usize,
-    pub(crate) double_executions: usize,
-    pub(crate) wrong: Vec<String>,
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r4_a_call_runs_at_most_once_whatever_upstream_client_and_server_do() {
     let tally = run(0..1000).await;
-    assert!(tally.wrong.is_empty(), "{:#?}", &tally.wrong[..tally.wrong.len().min(20)]);
-    assert_eq!((tally.false_stops, tally.double_executions), (0, 0));
-    assert_eq!(tally.terminal_events, tally.runs);
+    tally.check("it depends on the others of its hundred");
 }
 
 pub(crate) async fn run(seeds: Range<u64>) -> Tally {
@@ -53,11 +39,13 @@ pub(crate) async fn run(seeds: Range<u64>) -> Tally {
     let mut tally = Tally::default();
     let end = seeds.end;
     for first in seeds.step_by(usize::try_from(BATCH).expect("small")) {
-        tally.batch(first..end.min(first + BATCH), &upstream, &home).await;
+        batch(&mut tally, first..end.min(first + BATCH), &upstream, &home).await;
     }
     // Turns that were cut off have not asked for all of it.
     upstream.forget_script();
-    tally.count(&home);
+    let ran = times_run(&home.workspace().join("ran"));
+    assert!(tally.runs / 2 < ran.len(), "only {} calls ran", ran.len());
+    tally.count_repeats(&ran);
     tally
 }
 
@@ -93,53 +81,38 @@ fn model(seed: u64) -> String {
     format!("m-{seed}")
 }
 
-impl Tally {
-    async fn batch(&mut self, seeds: Range<u64>, upstream: &Upstream, home: &Server) {
-        upstream.forget_script();
-        upstream.otherwise(says(DONE));
-        let mut server = after(upstream, home).free().start().await;
-        let random = &mut SeededRandom::new(seeds.start, 41);
-        let (tell, address) = tokio::sync::watch::channel(server.address());
-        let mut turns = JoinSet::new();
-        for seed in seeds {
-            self.runs += 1;
-            script(seed, upstream);
-            turns.spawn(play(seed, address.clone()));
-        }
-        if random.happens(60) {
-            // The moment is random on purpose.
-            sleep(Duration::from_millis(20 + random.below(300) as u64)).await;
-            kill_process(server.pid(), Signal::KILL).expect("our child is there");
-            server.stop();
-            server = after(upstream, home).free().start().await;
-            tell.send_replace(server.address());
-        }
-        while let Some(played) = turns.join_next().await {
-            match played.expect("no panic") {
-                Ok(()) => self.terminal_events += 1,
-                Err(Wrong::FalseStop(told)) => {
-                    self.false_stops += 1;
-                    self.wrong.push(told);
-                }
-                Err(Wrong::Other(told)) => self.wrong.push(told),
+async fn batch(tally: &mut Tally, seeds: Range<u64>, upstream: &Upstream, home: &Server) {
+    upstream.forget_script();
+    upstream.otherwise(says(DONE));
+    let mut server = after(upstream, home).free().start().await;
+    let random = &mut SeededRandom::new(seeds.start, 41);
+    let (tell, address) = tokio::sync::watch::channel(server.address());
+    let mut turns = JoinSet::new();
+    for seed in seeds {
+        tally.runs += 1;
+        script(seed, upstream);
+        turns.spawn(play(seed, address.clone()));
+    }
+    if random.happens(60) {
+        // The moment is random on purpose.
+        sleep(Duration::from_millis(20 + random.below(300) as u64)).await;
+        kill_process(server.pid(), Signal::KILL).expect("our child is there");
+        server.stop();
+        server = after(upstream, home).free().start().await;
+        tell.send_replace(server.address());
+    }
+    while let Some(played) = turns.join_next().await {
+        match played.expect("no panic") {
+            Ok(()) => tally.terminal_events += 1,
+            Err(Wrong::FalseStop(told)) => {
+                tally.false_stops += 1;
+                tally.wrong.push(told);
             }
-        }
-        if server.log().contains("panicked") {
-            self.wrong.push(server.log());
+            Err(Wrong::Other(told)) => tally.wrong.push(told),
         }
     }
-
-    fn count(&mut self, home: &Server) {
-        let ran = fs::read_to_string(home.workspace().join("ran")).unwrap_or_default();
-        let mut times: HashMap<&str, usize> = HashMap::new();
-        for label in ran.lines() {
-            *times.entry(label).or_default() += 1;
-        }
-        assert!(self.runs / 2 < times.len(), "only {} calls ran", times.len());
-        for (label, count) in times.into_iter().filter(|(_, count)| *count > 1) {
-            self.double_executions += 1;
-            self.wrong.push(format!("{label} ran {count} times"));
-        }
+    if server.log().contains("panicked") {
+        tally.wrong.push(server.log());
     }
 }
 
@@ -205,19 +178,10 @@ fn check(seed: u64, answer: &Answer) -> Result<(), Wrong> {
             ["upstream_error", "stream_died", "cancelled", "empty_response", "tool_round_limit"];
         return if codes.contains(&&*code) { Ok(()) } else { Err(wrong("an odd refusal")) };
     }
-    let is_stream = answer.header("content-type") == Some("text/event-stream");
-    let events: Vec<Value> = if is_stream {
-        let data = body.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
-        data.filter_map(|data| serde_json::from_str(data).ok()).collect()
-    } else {
-        vec![answer.json()]
-    };
-    let errors = events.iter().filter(|event| event.get("error").is_some()).count();
-    let stops = events.iter().filter(|event| !event["choices"][0]["finish_reason"].is_null());
-    let stops = stops.count();
-    if errors + stops != 1 {
+    if answer.ends() != 1 {
         return Err(wrong("not one end"));
     }
+    let events = answer.events();
     let said: String = events
         .iter()
         .map(|event| {
@@ -226,7 +190,8 @@ fn check(seed: u64, answer: &Answer) -> Result<(), Wrong> {
             content.or(choice["message"]["content"].as_str()).unwrap_or_default().to_owned()
         })
         .collect();
-    if stops == 1 && !said.ends_with(DONE) {
+    let has_stopped = events.iter().all(|event| event.get("error").is_none());
+    if has_stopped && !said.ends_with(DONE) {
         return Err(Wrong::FalseStop(format!("seed {seed}: a stop after {said:?}")));
     }
     Ok(())

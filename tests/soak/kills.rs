@@ -28,10 +28,6 @@ pub(super) async fn kills() -> Line {
 pub(super) async fn repeats() -> Line {
     let mut line = Line::new("repeats (R4)");
     let tally = repeats::run(0..TURNS).await;
-    line.runs = tally.runs;
-    line.terminal_events = Some(tally.terminal_events);
-    line.false_stops = Some(tally.false_stops);
-    line.double_executions = Some(tally.double_executions);
-    line.must(tally.wrong.is_empty(), || tally.wrong[0].clone());
+    line.count(&tally);
     line
 }

@@ -6,6 +6,7 @@ use std::fmt::Display;
 use tokio::time::Instant;
 
 use crate::support::resources::{KEPT, Remains};
+use crate::support::seeded::Tally;
 
 const MIB: u64 = 1 << 20;
 
@@ -18,7 +19,7 @@ pub(super) struct Line {
     /// Runs that ended with exactly one terminal event.
     pub(super) terminal_events: Option<usize>,
     pub(super) false_stops: Option<usize>,
-    pub(super) double_executions: Option<usize>,
+    double_executions: Option<usize>,
     remains: Option<Remains>,
     /// Further measurements.
     pub(super) notes: Vec<String>,
@@ -45,6 +46,15 @@ impl Line {
             notes: Vec::new(),
             broken: Vec::new(),
         }
+    }
+
+    /// Takes the counts of seeded turns, and the first thing that went wrong.
+    pub(super) fn count(&mut self, tally: &Tally) {
+        self.runs = tally.runs;
+        self.terminal_events = Some(tally.terminal_events);
+        self.false_stops = Some(tally.false_stops);
+        self.double_executions = Some(tally.double_executions);
+        self.must(tally.wrong.is_empty(), || tally.wrong[0].clone());
     }
 
     /// Checks that no process and no file except kept connections is left, and that

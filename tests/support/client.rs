@@ -220,6 +220,25 @@ impl Answer {
         text.unwrap_or_else(|| panic!("no text: {body:#}")).to_owned()
     }
 
+    /// The JSON events of a stream that was read whole; of another answer its body.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        if self.header("content-type") != Some("text/event-stream") {
+            return vec![self.json()];
+        }
+        let text = String::from_utf8_lossy(&self.body);
+        let data = text.split("\n\n").flat_map(str::lines);
+        let data = data.filter_map(|line| line.strip_prefix("data: "));
+        data.filter_map(|data| serde_json::from_str(data).ok()).collect()
+    }
+
+    /// How often the answer ends: with a `finish_reason` or an error.
+    pub(crate) fn ends(&self) -> usize {
+        let is_end = |event: &&Value| {
+            event.get("error").is_some() || !event["choices"][0]["finish_reason"].is_null()
+        };
+        self.events().iter().filter(is_end).count()
+    }
+
     /// `(status, code)` of a refusal, after checking its form.
     pub(crate) fn refusal(&self) -> (u16, String) {
         let body = self.json();
