@@ -17,6 +17,7 @@ use crate::processes::{Environment, Runner};
 use crate::settings_files::SettingsFiles;
 use crate::text::did_you_mean;
 use crate::tools::builtin;
+use crate::tools::subagent::TASK;
 use crate::tools::toolset::Toolset;
 use crate::workspace::{ResolveError, Workspace};
 use crate::{config, permissions, tools, upstream};
@@ -229,7 +230,8 @@ fn unnamed_extras(all: &Toolset, named: &[String]) -> Vec<&'static str> {
 
 /// Removes the tools for background tasks where nothing can become one.
 fn usable(toolset: Toolset, settings: &tools::ToolSettings) -> Toolset {
-    let has_tasks = settings.bash.background_tasks > 0 && toolset.get("Bash").is_some();
+    let can_start = ["Bash", TASK].iter().any(|tool| toolset.get(tool).is_some());
+    let has_tasks = settings.bash.background_tasks > 0 && can_start;
     if has_tasks { toolset } else { toolset.without(&builtin::OF_TASKS) }
 }
 

@@ -48,10 +48,10 @@ impl Tool for TaskOutput {
     const ALIASES: &'static [&'static str] =
         &["BashOutput", "AgentOutputTool", "get_background_task"];
     const ACCESS: AccessKind = AccessKind::None;
-    const DESCRIPTION: &'static str = "Reads what a background task has printed since it was last \
-        looked at, and says whether it runs or how it has ended. Nothing is lost by reading: the \
-        file of its output has everything. There is no need to poll, since you are told when a \
-        task ends.";
+    const DESCRIPTION: &'static str = "Reads what a background command has printed, or what a \
+        background agent has done and answered, since it was last looked at, and says whether it \
+        runs or how it has ended. Nothing is lost by reading: the file of a command's output has \
+        everything. There is no need to poll, since you are told when a task ends.";
     const PROPERTY_ALIASES: PropertyAliases = &[("bash_id", "task_id"), ("agentId", "task_id")];
     const MAX_RESULT_CHARS: Option<usize> = Some(MAX_CHARACTERS);
 

@@ -21,11 +21,10 @@ impl AgentOutput {
         sync::lock(&self.0).push_str(text);
     }
 
-    /// What was said behind the first `seen` bytes, and how much that is in all.
-    pub(super) fn since(&self, seen: u64) -> (String, u64) {
-        let said = sync::lock(&self.0);
+    /// What was said behind the first `seen` bytes.
+    pub(super) fn since(&self, seen: u64) -> String {
         let seen = usize::try_from(seen).unwrap_or(usize::MAX);
-        (said.get(seen..).unwrap_or_default().to_owned(), said.len() as u64)
+        sync::lock(&self.0).get(seen..).unwrap_or_default().to_owned()
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 
 use super::{BackgroundTask, SessionTasks};
+use crate::ids::AgentId;
 use crate::sync;
 
 /// The tasks that one branch knows, in the order in which it came to know them.
@@ -159,8 +160,13 @@ impl KnownTask {
             Some(task) => task.end()?.in_words(),
             None => "killed (the server restarted, or the session had been idle too long)".into(),
         };
+        let is_agent = AgentId::parse(&self.id).is_some();
         let output = match &self.path {
             Some(path) => format!("; output: {}", path.display()),
+            None if is_agent && tasks.find(&self.id).is_some() => {
+                "; TaskOutput has its answer".to_owned()
+            }
+            None if is_agent => "; Task can resume it".to_owned(),
             None => String::new(),
         };
         let Self { id, label, .. } = self;

@@ -9,10 +9,12 @@ use std::sync::Arc;
 use encoding_rs::UTF_8;
 use regex::Regex;
 
+use super::agent_task::AgentOutput;
 use super::known::Looked;
 use super::{BackgroundTask, KnownTask, TaskWork};
 use crate::processes::{HeadAndTail, Unread};
 use crate::session_files::SessionFiles;
+use crate::text::prefix;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
@@ -59,14 +61,7 @@ impl BackgroundTask {
     ) -> (NewOutput, Looked) {
         let control = match &self.work {
             TaskWork::Command(control) => control,
-            TaskWork::Agent { output, .. } => {
-                let (said, at) = output.since(before.at);
-                let mut new = Collector::new(most, filter, String::new());
-                new.push(&said);
-                let (text, left_out) = new.finish();
-                let looked = Looked { at, unfinished: String::new() };
-                return (NewOutput { text, left_out, notes: Vec::new() }, looked);
-            }
+            TaskWork::Agent { output, .. } => return read_agent(output, before.at, filter, most),
         };
         let unread = control.output().since(before.at);
         let mut notes = Vec::new();
@@ -124,6 +119,25 @@ impl BackgroundTask {
         let path = self.path.as_ref()?.display();
         Some(format!("({path} {what} by somebody else; the task goes on)"))
     }
+}
+
+/// There is no file of what an agent has said, so what is not shown stays for the next look.
+fn read_agent(
+    output: &AgentOutput,
+    seen: u64,
+    filter: Option<&Regex>,
+    most: usize,
+) -> (NewOutput, Looked) {
+    let said = output.since(seen);
+    let shown = if filter.is_some() { said.as_str() } else { prefix(&said, most) };
+    let mut new = Collector::new(most, filter, String::new());
+    new.push(shown);
+    let (text, left_out) = new.finish();
+    let rest = said[shown.len()..].chars().count();
+    let more = format!("(cut: {rest} more characters; call TaskOutput again to read on)");
+    let notes = (rest > 0).then_some(more).into_iter().collect();
+    let looked = Looked { at: seen + shown.len() as u64, unfinished: String::new() };
+    (NewOutput { text, left_out, notes }, looked)
 }
 
 /// Reads up to the end of the range or of the file, and returns how many bytes that was.
@@ -241,6 +255,21 @@ mod tests {
         check("100", &["1", "1\n"], "11\n");
         check("100", &["10"], "10");
         check("", &["a", "b"], "ab");
+    }
+
+    #[test]
+    fn what_an_agent_has_said_is_read_in_pieces() {
+        let output = AgentOutput::default();
+        output.push("one \u{e9}\ntwo\n");
+        let read = |seen, filter: Option<&Regex>| {
+            let (new, looked) = read_agent(&output, seen, filter, 5);
+            (new.text.render(100, ""), new.notes.join(""), looked.at)
+        };
+        let more = "(cut: 6 more characters; call TaskOutput again to read on)";
+        assert_eq!(read(0, None), ("one ".to_owned(), more.to_owned(), 4), "whole characters");
+        assert_eq!(read(7, None), ("two\n".to_owned(), String::new(), 11));
+        let filter = Regex::new("two").unwrap();
+        assert_eq!(read(0, Some(&filter)), ("two\n".to_owned(), String::new(), 11));
     }
 
     #[test]
