@@ -13,7 +13,7 @@ use crate::agent::record::Asked;
 use crate::blocking::FILES;
 use crate::errors::{ApiError, ErrorCode};
 use crate::execution::ask::{About, Decision, GrantScope, Question, ShownEffect, ShownRisk};
-use crate::ids::{ApprovalId, Scope, SessionId, TurnId};
+use crate::ids::{AgentId, ApprovalId, Scope, SessionId, TurnId};
 use crate::permissions::{GrantHolder, KeepError, KeptGrants, RuleGrant};
 use crate::sessions::decisions::{asked, decide};
 use crate::sessions::open_approvals::{approvals_of, is_open, open_approvals};
@@ -27,7 +27,8 @@ pub(crate) struct ApprovalItem {
     id: ApprovalId,
     code: String,
     session: SessionId,
-    turn: TurnId,
+    #[serde(flatten)]
+    asked_by: AskedBy,
     tool: String,
     /// What the call would do, as Markdown; null for questions.
     effect: Option<String>,
@@ -50,15 +51,25 @@ pub(crate) struct Closed {
     id: ApprovalId,
     object: &'static str,
     session: SessionId,
-    turn: TurnId,
+    #[serde(flatten)]
+    asked_by: AskedBy,
     decided: bool,
+}
+
+/// Who waits for the decision: one of the two.
+#[derive(Debug, Serialize)]
+struct AskedBy {
+    turn: Option<TurnId>,
+    /// A subagent in the background.
+    agent: Option<AgentId>,
 }
 
 impl Rest {
     /// What can be decided now.
     pub(crate) async fn approvals(&self, scope: Scope) -> Result<Page<ApprovalItem>, ApiError> {
         let open = open_approvals(&*self.store, &self.running, scope).await?;
-        let readable = open.into_iter().filter_map(|row| Some(item(&row, asked(&row)?)));
+        let item = |row: ApprovalRow| Some(item(&row, asked(&row)?, self.asked_by(&row)));
+        let readable = open.into_iter().filter_map(item);
         Ok(Page::new(readable.collect(), false))
     }
 
@@ -78,6 +89,7 @@ impl Rest {
         if !is_open(&*self.store, &self.running, &row).await? {
             return Err(closed());
         }
+        let asked_by = self.asked_by(&row);
         let decision = read_decision(&asked, body)?;
         self.check_updated_input(&asked.ask.tool, &decision)?;
         let kept = rules_to_keep(&asked, &decision).map(|grant| (holder, grant));
@@ -100,8 +112,16 @@ impl Rest {
         self.running.decide(scope, &row.turn, decided);
         // The call is allowed all the same, this once.
         kept?;
-        let ApprovalRow { id, session, turn, .. } = row;
-        Ok(Closed { id, object: "approval", session, turn, decided: true })
+        let ApprovalRow { id, session, .. } = row;
+        Ok(Closed { id, object: "approval", session, asked_by, decided: true })
+    }
+
+    fn asked_by(&self, row: &ApprovalRow) -> AskedBy {
+        if self.running.background_agents.is_running(row.scope, &row.turn) {
+            AskedBy { turn: None, agent: Some(AgentId::of_row(&row.turn)) }
+        } else {
+            AskedBy { turn: Some(row.turn.clone()), agent: None }
+        }
     }
 }
 
@@ -172,7 +192,7 @@ fn rules_to_keep(asked: &Asked, decision: &Decision) -> Option<Box<RuleGrant>> {
     }
 }
 
-fn item(row: &ApprovalRow, asked: Asked) -> ApprovalItem {
+fn item(row: &ApprovalRow, asked: Asked, asked_by: AskedBy) -> ApprovalItem {
     let choices = choices(&asked.ask).into_iter().map(str::to_owned).collect();
     let options = options(&asked.ask);
     let questions = asked.unanswered().to_vec();
@@ -187,7 +207,7 @@ fn item(row: &ApprovalRow, asked: Asked) -> ApprovalItem {
         id: row.id.clone(),
         code: asked.code,
         session: row.session.clone(),
-        turn: row.turn.clone(),
+        asked_by,
         tool: asked.ask.tool,
         effect,
         risks,

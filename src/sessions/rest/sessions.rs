@@ -76,8 +76,9 @@ struct AgentItem {
     description: String,
     model: String,
     background: bool,
-    /// Of its last run: when it began or ended, how far it has come, and what it has cost.
-    started: i64,
+    /// When its last run began or ended.
+    updated: i64,
+    /// Of its last run, as the counts.
     status: &'static str,
     #[serde(flatten)]
     counts: RunCounts,
@@ -264,7 +265,7 @@ fn agent_item(row: &TurnRow, runs: impl Fn(&AgentId) -> bool) -> Option<AgentIte
         description,
         model,
         background: in_background,
-        started: seconds(row.started_ms),
+        updated: seconds(row.started_ms),
         status,
         counts,
     })
