@@ -26,8 +26,8 @@ pub(crate) struct ModeBounds {
     pub(crate) base: Mode,
     /// What the request asks for; never wider than `base`.
     pub(crate) requested: Option<Mode>,
-    /// Whether a plan can be approved in this turn.
-    pub(crate) can_leave_plan: bool,
+    /// Whether the model can ask for the approval of a plan, and a person can give it.
+    pub(crate) can_approve_plan: bool,
     /// Whether the request goes on with a round that an earlier turn left open.
     pub(crate) resumes: bool,
 }
@@ -61,7 +61,7 @@ impl SessionMode {
 
     /// The mode of a server without a session.
     pub(crate) fn of_server(base: Mode) -> Self {
-        let bounds = ModeBounds { base, requested: None, can_leave_plan: false, resumes: false };
+        let bounds = ModeBounds { base, requested: None, can_approve_plan: false, resumes: false };
         Self::new(bounds, SavedMode::default())
     }
 
@@ -86,6 +86,11 @@ impl SessionMode {
     /// Whether an approved plan ends planning. Not where the server only plans.
     pub(crate) fn can_leave_plan(&self) -> bool {
         sync::lock(&self.chosen).planning && self.bounds.base != Mode::Plan
+    }
+
+    /// Whether planning could be ended that begins now.
+    pub(crate) fn can_approve_plan(&self) -> bool {
+        self.bounds.can_approve_plan
     }
 
     /// Whether a person has approved a plan, and no other one is made since.
@@ -127,7 +132,7 @@ impl ModeBounds {
     /// Whether the request begins a phase that an approved plan ends. Where no plan can be
     /// approved, the mode is that of the request alone.
     fn requests_plan(self) -> bool {
-        self.requested == Some(Mode::Plan) && self.can_leave_plan
+        self.requested == Some(Mode::Plan) && self.can_approve_plan
     }
 }
 
@@ -140,7 +145,7 @@ impl SavedMode {
 
     /// The mode that it makes of the server's.
     pub(crate) fn over(self, base: Mode) -> Mode {
-        let bounds = ModeBounds { base, requested: None, can_leave_plan: false, resumes: false };
+        let bounds = ModeBounds { base, requested: None, can_approve_plan: false, resumes: false };
         SessionMode::new(bounds, self).current()
     }
 }
@@ -151,7 +156,7 @@ mod tests {
     use Mode::{AcceptEdits, BypassPermissions, Default as Usual, DontAsk, Plan};
 
     fn bounds(base: Mode, requested: Option<Mode>) -> ModeBounds {
-        ModeBounds { base, requested, can_leave_plan: true, resumes: false }
+        ModeBounds { base, requested, can_approve_plan: true, resumes: false }
     }
 
     fn mode(base: Mode, requested: Option<Mode>, saved: SavedMode) -> SessionMode {
@@ -196,7 +201,7 @@ mod tests {
 
     #[test]
     fn where_no_plan_can_be_approved_a_request_plans_for_itself_alone() {
-        let alone = ModeBounds { can_leave_plan: false, ..bounds(Usual, Some(Plan)) };
+        let alone = ModeBounds { can_approve_plan: false, ..bounds(Usual, Some(Plan)) };
         let mode = SessionMode::new(alone, SavedMode::default());
         assert_eq!((mode.current(), mode.can_leave_plan(), mode.save()), (Plan, false, None));
     }

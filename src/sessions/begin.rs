@@ -21,7 +21,6 @@ use super::resolve::{MAX_WAIT, ResolvedSession};
 use super::running::limits::RunPermit;
 use super::running::shape::{AnswerForm, AnswerShape};
 use super::running::{Begun, Position, RequestFingerprint, ResumeSlot, Subscriber};
-use super::starting_mode::session_mode;
 use super::{Sessions, preface, typed_command};
 use crate::agent::beginning::Beginning;
 use crate::agent::record::{Asked, OpenCall};
@@ -150,7 +149,7 @@ impl Sessions {
     ) -> Result<Prompted, ApiError> {
         let Prepared { resolved, state, assembled, .. } = prepared;
         let state = state.as_ref();
-        let mode = Arc::new(session_mode(request, state, assembled));
+        let mode = Arc::new(self.session_mode(request, state, assembled));
         let permissions = &self.permissions_for(request)?.in_session_mode(mode);
         let workspace = &*permissions.workspace_now().await?;
         let submitted = Submitted { resolved, state, assembled, permissions, workspace };

@@ -22,7 +22,6 @@ use super::running::{
     Begun, DisconnectPolicy, Held, ResumeSlot, Retention, SessionSlot, Sharing, StartedTurn,
     TurnIdentity,
 };
-use super::starting_mode::session_mode;
 use super::turn_start::Pieces;
 use super::{Sessions, pairs, preface};
 use crate::agent::beginning::{Asking, Beginning, HistoryPiece};
@@ -103,7 +102,7 @@ impl Sessions {
         let holder = GrantHolder { key: caller.key.clone(), scope: caller.scope };
         let files = self.readable_files(&resolved);
         let tasks = self.tasks.of_session(&resolved.session, caller.scope, caller.revoked.clone());
-        let mode = session_mode(request, state.as_ref(), &assembled);
+        let mode = self.session_mode(request, state.as_ref(), &assembled);
         let mode = Arc::new(mode.shared_by(Arc::clone(&tasks.planning)));
         let permissions = self.permissions_for(request)?.in_session_mode(Arc::clone(&mode));
         let permissions = permissions.held_by(holder).with_session_files(files);

@@ -24,7 +24,8 @@ impl Tool for EnterPlanMode {
         is large, or that could be done in several ways.";
 
     fn access_request(&self, _: &EnterPlanModeInput, context: &CallContext) -> AccessRequest {
-        if context.session.mode.is_planning() {
+        let mode = &context.session.mode;
+        if mode.is_planning() || !mode.can_approve_plan() {
             AccessRequest::Nothing
         } else {
             AccessRequest::Consent
@@ -55,6 +56,12 @@ impl Tool for EnterPlanMode {
         let session = &context.session;
         let path = plan_files(session)?.plan_path();
         let was_planning = session.mode.is_planning();
+        if !was_planning && !session.mode.can_approve_plan() {
+            return Err(ToolError::failed(
+                "nobody could approve a plan here, so plan mode is not entered. Say in your answer \
+                 what you plan",
+            ));
+        }
         if !was_planning {
             session.mode.begin_planning();
         }
