@@ -206,11 +206,11 @@ async fn g4_an_untrusted_workspaces_skills_are_not_in_the_prompt() {
 async fn the_mode_of_the_request_is_said() {
     let upstream = Upstream::start();
     let server = Server::builder(&upstream).start().await;
-    assert!(prompt(&server, &upstream).await.contains("Permission mode: default."));
+    assert!(prompt(&server, &upstream).await.contains("in the permission mode default."));
     upstream.round(says("Done."));
     let request = with(conversation(&[user("Plan.")]), json!({ "toolhand": { "mode": "plan" } }));
     server.client().chat(&request).await;
-    assert!(prompt_of(&server, &upstream).contains("Permission mode: plan."));
+    assert!(prompt_of(&server, &upstream).contains("in the permission mode plan."));
 }
 
 #[tokio::test]

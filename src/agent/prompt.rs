@@ -134,22 +134,24 @@ fn push_list(lines: &mut Vec<String>, head: &str, listed: Vec<String>) {
 fn of_mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Plan => {
-            "Permission mode: plan. Look at whatever you need and change nothing: calls that would \
-             are refused. The outcome is a plan."
+            "This session begins in the permission mode plan. Look at whatever you need and change \
+             nothing but the plan file, where a reminder names one: calls that would change \
+             anything else are refused. The outcome is a plan."
         }
         Mode::DontAsk => {
-            "Permission mode: dontAsk. A call that would need an approval is refused; look for no \
+            "This session begins in the permission mode dontAsk. A call that would need an approval is refused; look for no \
              way around that."
         }
         Mode::Default => {
-            "Permission mode: default. The user is asked before a call that changes something runs."
+            "This session begins in the permission mode default. The user is asked before a call that \
+             changes something runs."
         }
         Mode::AcceptEdits => {
-            "Permission mode: acceptEdits. Edits of files in the workspace run at once; before other \
+            "This session begins in the permission mode acceptEdits. Edits of files in the workspace run at once; before other \
              changes the user is asked."
         }
         Mode::BypassPermissions => {
-            "Permission mode: bypassPermissions. Calls run without asking the user, so be careful \
+            "This session begins in the permission mode bypassPermissions. Calls run without asking the user, so be careful \
              with what cannot be undone."
         }
     }
@@ -346,7 +348,7 @@ mod tests {
         You can act on a computer through tools. They run on the server that answers this chat, not on the user's own device.
         Working directory: /ws
         Platform: linux. Date: 21 Nov 2026.
-        Permission mode: default. The user is asked before a call that changes something runs.
+        This session begins in the permission mode default. The user is asked before a call that changes something runs.
         Use a tool when the answer depends on what is really there; never invent the contents of files or the output of commands.
         Make independent calls in one message: they run at the same time.
         An answer that begins with `Error: ` says what went wrong. Mend the call, or tell the user what is needed; do not repeat it unchanged.
@@ -355,7 +357,7 @@ mod tests {
         You can act on a computer through tools. They run on the server that answers this chat, not on the user's own device.
         Working directory: /ws
         Platform: linux. Date: 21 Nov 2026.
-        Permission mode: plan. Look at whatever you need and change nothing: calls that would are refused. The outcome is a plan.
+        This session begins in the permission mode plan. Look at whatever you need and change nothing but the plan file, where a reminder names one: calls that would change anything else are refused. The outcome is a plan.
         Use a tool when the answer depends on what is really there; never invent the contents of files or the output of commands.
         Make independent calls in one message: they run at the same time.
         An answer that begins with `Error: ` says what went wrong. Mend the call, or tell the user what is needed; do not repeat it unchanged.
@@ -364,7 +366,7 @@ mod tests {
         You can act on a computer through tools. They run on the server that answers this chat, not on the user's own device.
         Working directory: /ws
         Platform: linux. Date: 21 Nov 2026.
-        Permission mode: acceptEdits. Edits of files in the workspace run at once; before other changes the user is asked.
+        This session begins in the permission mode acceptEdits. Edits of files in the workspace run at once; before other changes the user is asked.
         Use a tool when the answer depends on what is really there; never invent the contents of files or the output of commands.
         Make independent calls in one message: they run at the same time.
         An answer that begins with `Error: ` says what went wrong. Mend the call, or tell the user what is needed; do not repeat it unchanged.
@@ -373,7 +375,7 @@ mod tests {
         You can act on a computer through tools. They run on the server that answers this chat, not on the user's own device.
         Working directory: /ws
         Platform: linux. Date: 21 Nov 2026.
-        Permission mode: dontAsk. A call that would need an approval is refused; look for no way around that.
+        This session begins in the permission mode dontAsk. A call that would need an approval is refused; look for no way around that.
         Use a tool when the answer depends on what is really there; never invent the contents of files or the output of commands.
         Make independent calls in one message: they run at the same time.
         An answer that begins with `Error: ` says what went wrong. Mend the call, or tell the user what is needed; do not repeat it unchanged.
@@ -382,7 +384,7 @@ mod tests {
         You can act on a computer through tools. They run on the server that answers this chat, not on the user's own device.
         Working directory: /ws
         Platform: linux. Date: 21 Nov 2026.
-        Permission mode: bypassPermissions. Calls run without asking the user, so be careful with what cannot be undone.
+        This session begins in the permission mode bypassPermissions. Calls run without asking the user, so be careful with what cannot be undone.
         Use a tool when the answer depends on what is really there; never invent the contents of files or the output of commands.
         Make independent calls in one message: they run at the same time.
         An answer that begins with `Error: ` says what went wrong. Mend the call, or tell the user what is needed; do not repeat it unchanged.

@@ -465,7 +465,7 @@ async fn a_server_that_only_plans_asks_nobody_and_keeps_the_plan() {
     let refused = call(&mut talk, &upstream, "Write", write("new.txt")).await;
     assert!(refused.contains("not available in the mode plan"), "{refused}");
     let system = upstream.request(0).await.json()["messages"][0]["content"].to_string();
-    assert!(system.contains("Permission mode: plan."), "{system}");
+    assert!(system.contains("in the permission mode plan."), "{system}");
 }
 
 #[tokio::test]

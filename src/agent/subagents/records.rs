@@ -162,20 +162,15 @@ impl AgentTranscript {
     /// Adds the prompt of a further run, with a note on what the last one left undone.
     pub(crate) fn prompt(&mut self, prompt: &str) -> String {
         let calls: Vec<String> = self.interrupted.drain(..).map(|call| call.named()).collect();
-        let text = if calls.is_empty() && self.open.is_none() {
+        let text = if calls.is_empty() {
             prompt.to_owned()
         } else {
-            let begun = if calls.is_empty() {
-                String::new()
-            } else {
-                format!(
-                    " These calls had begun, and nobody knows how far they came: {}.",
-                    calls.join(", ")
-                )
-            };
-            format!("(Your last step was interrupted.{begun})\n\n{prompt}")
+            let calls = calls.join(", ");
+            format!(
+                "(Your last step was interrupted. These calls had begun, and nobody knows how far \
+                 they came: {calls}.)\n\n{prompt}"
+            )
         };
-        self.open = None;
         self.pieces.push(user_message(&text));
         text
     }

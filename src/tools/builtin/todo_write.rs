@@ -23,8 +23,7 @@ impl Tool for TodoWrite {
 
     const NAME: &'static str = "TodoWrite";
     const ACCESS: AccessKind = AccessKind::None;
-    const DESCRIPTION: &'static str = "Writes your todo list, which the user can see. Use it for \
-        work of several steps: list them first, mark one in_progress before you begin it, and \
+    const DESCRIPTION: &'static str = "Writes your todo list. Use it for work of several steps: list them first, mark one in_progress before you begin it, and \
         completed as soon as it is done.";
 
     fn access_request(&self, _: &TodoWriteInput, _: &CallContext) -> AccessRequest {

@@ -79,6 +79,7 @@ impl AgentStarter {
             record.model = self.model_for(Some(model), &record.agent_type)?;
         }
         record.in_background = task.in_background;
+        record.description.clone_from(&task.description);
         record.counts = RunCounts::default();
         let mut transcript = AgentTranscript::new(entries);
         if transcript.open.is_some() {
