@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::text::first_chars;
+use crate::text::{first_chars, without_hidden};
 
 /// The most characters of the todo list, and of the plan.
 const MAX_CHARS: usize = 8_000;
@@ -78,7 +78,7 @@ impl Plan {
             format!("\n(cut here: Read {path} for the rest)")
         };
         // The plan must not look like the end of what we say.
-        let cut = cut.replace("</reminder", "‹/reminder");
+        let cut = without_hidden(cut).replace('<', "‹");
         format!("{state}\nThe plan in {path}:\n\n{cut}{note}")
     }
 }
