@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::permissions::{AccessKind, AccessRequest, Permit};
+use crate::text::{first_chars, one_line, without_hidden};
 use crate::tools::agent_types::GENERAL_PURPOSE;
 use crate::tools::schema::PropertyAliases;
 use crate::tools::subagent::{AgentTask, TASK};
@@ -11,6 +12,9 @@ use crate::tools::tool::{CallContext, Concurrency, Tool, ToolError, ToolOutput};
 
 /// The most characters of an agent's answer.
 const MAX_RESULT_CHARS: usize = 100_000;
+
+/// The most characters of a description, which stands in each approval of the agent.
+const MAX_DESCRIPTION: usize = 200;
 
 #[derive(Debug)]
 pub(crate) struct Task {
@@ -47,6 +51,11 @@ pub(crate) struct TaskInput {
     #[serde(default)]
     #[schemars(range(min = 1))]
     max_turns: Option<u32>,
+}
+
+/// The description as people are shown it.
+fn described(written: &str) -> String {
+    first_chars(&one_line(&without_hidden(written)), MAX_DESCRIPTION).to_owned()
 }
 
 impl Tool for Task {
@@ -86,8 +95,8 @@ impl Tool for Task {
 
     fn headline(&self, input: &TaskInput) -> String {
         match input.agent_type() {
-            Some(agent_type) => format!("{agent_type}: {}", input.description),
-            None => input.description.clone(),
+            Some(agent_type) => format!("{agent_type}: {}", described(&input.description)),
+            None => described(&input.description),
         }
     }
 
@@ -105,7 +114,7 @@ impl Tool for Task {
         }
         let task = AgentTask {
             agent_type: input.agent_type().map(str::to_owned),
-            description: input.description,
+            description: described(&input.description),
             prompt: input.prompt,
             model: input.model.filter(|name| !name.is_empty()),
             max_rounds: input.max_turns,
