@@ -107,8 +107,8 @@ pub(crate) enum TurnKey {
     Request(Digest),
     /// What is kept of a subagent.
     Agent(AgentId),
-    /// What is kept of the subagents of a session.
-    Agents(SessionId),
+    /// What is kept of so many subagents of a session, the newest of them.
+    Agents(SessionId, usize),
 }
 
 /// What a look-up would read.
@@ -116,8 +116,8 @@ pub(crate) enum TurnKey {
 pub(crate) enum SizeOf {
     /// All turns of a session, without their entries.
     Turns(SessionId),
-    /// What is kept of the subagents of a session, without their entries.
-    Agents(SessionId),
+    /// What is kept of so many subagents of a session, without their entries.
+    Agents(SessionId, usize),
     /// The entries of these turns.
     Entries(Vec<TurnId>),
 }

@@ -6,7 +6,9 @@ use std::sync::Mutex;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::agent::beginning::Decided;
+use crate::clock;
 use crate::ids::{Scope, TurnId};
+use crate::store::rows::ApprovalRow;
 use crate::sync;
 
 /// By their rows in the store. One that has ended takes no decisions.
@@ -16,12 +18,19 @@ pub(crate) struct BackgroundAgents(Mutex<HashMap<TurnId, BackgroundAgent>>);
 #[derive(Debug)]
 struct BackgroundAgent {
     scope: Scope,
+    /// When its run began.
+    since_ms: i64,
     decisions: UnboundedSender<Box<Decided>>,
 }
 
 impl BackgroundAgent {
     fn runs(&self) -> bool {
         !self.decisions.is_closed()
+    }
+
+    /// Whether its run has asked for this: an earlier run of the same agent may have.
+    fn has_asked(&self, approval: &ApprovalRow) -> bool {
+        self.runs() && self.scope == approval.scope && self.since_ms <= approval.created_ms
     }
 }
 
@@ -31,19 +40,20 @@ impl BackgroundAgents {
         let (decisions, decided) = mpsc::unbounded_channel();
         let mut agents = sync::lock(&self.0);
         agents.retain(|_, agent| agent.runs());
-        agents.insert(row, BackgroundAgent { scope, decisions });
+        agents.insert(row, BackgroundAgent { scope, since_ms: clock::now_ms(), decisions });
         decided
     }
 
-    /// Whether the agent runs.
-    pub(super) fn is_running(&self, scope: Scope, row: &TurnId) -> bool {
+    /// Whether an agent that runs has asked for it.
+    pub(super) fn have_asked(&self, approval: &ApprovalRow) -> bool {
         let agents = sync::lock(&self.0);
-        agents.get(row).is_some_and(|agent| agent.scope == scope && agent.runs())
+        agents.get(&approval.turn).is_some_and(|agent| agent.has_asked(approval))
     }
 
-    /// Sends a decision to the agent if it runs.
-    pub(super) fn decide(&self, scope: Scope, row: &TurnId, decided: Decided) {
-        if let Some(agent) = sync::lock(&self.0).get(row).filter(|agent| agent.scope == scope) {
+    /// Sends a decision to the agent that waits for it.
+    pub(super) fn decide(&self, approval: &ApprovalRow, decided: Decided) {
+        let agents = sync::lock(&self.0);
+        if let Some(agent) = agents.get(&approval.turn).filter(|agent| agent.has_asked(approval)) {
             let _ = agent.decisions.send(Box::new(decided));
         }
     }

@@ -33,7 +33,7 @@ pub(super) async fn is_open(
     if row.decision.is_some() || row.expires_ms <= clock::now_ms() {
         return Ok(false);
     }
-    if running.hears_decisions(row.scope, &row.turn) {
+    if running.hears_of(row) {
         return Ok(true);
     }
     let turns = store.turns(row.scope, TurnKey::Id(row.turn.clone())).await?;

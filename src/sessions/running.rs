@@ -47,6 +47,7 @@ use crate::errors::ApiError;
 use crate::ids::{Scope, SessionId, TurnId};
 use crate::sessions::background_agents::BackgroundAgents;
 use crate::sessions::known_turns::KnownTurns;
+use crate::store::rows::ApprovalRow;
 use crate::store::{Store, TurnKey};
 use crate::sync;
 
@@ -254,18 +255,17 @@ impl Running {
         turn.filter(|turn| turn.identity.scope == scope)
     }
 
-    /// Whether it is a turn that runs, or an agent that runs in the background: a decision about
-    /// one of its calls counts.
-    pub(crate) fn hears_decisions(&self, scope: Scope, id: &TurnId) -> bool {
-        self.find(scope, id).is_some_and(|turn| !turn.is_over())
-            || self.background_agents.is_running(scope, id)
+    /// Whether who has asked for it runs: a turn, or an agent in the background.
+    pub(crate) fn hears_of(&self, approval: &ApprovalRow) -> bool {
+        let turn = self.find(approval.scope, &approval.turn);
+        turn.is_some_and(|turn| !turn.is_over()) || self.background_agents.have_asked(approval)
     }
 
     /// Sends a decision to whoever waits for it. Others find it in the store.
-    pub(crate) fn decide(&self, scope: Scope, id: &TurnId, decided: Decided) {
-        match self.find(scope, id) {
+    pub(crate) fn decide(&self, approval: &ApprovalRow, decided: Decided) {
+        match self.find(approval.scope, &approval.turn) {
             Some(turn) => turn.decide(decided),
-            None => self.background_agents.decide(scope, id, decided),
+            None => self.background_agents.decide(approval, decided),
         }
     }
 

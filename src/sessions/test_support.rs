@@ -118,7 +118,7 @@ impl Store for MemoryStore {
             TurnKey::Idempotency(_)
             | TurnKey::Request(_)
             | TurnKey::Agent(_)
-            | TurnKey::Agents(_) => false,
+            | TurnKey::Agents(..) => false,
         };
         let turns = lock(&self.turns);
         let is_older = |row: &TurnRow| !matches!(&by, TurnKey::After(_, turn) if row.id == *turn);

@@ -124,7 +124,7 @@ impl Store for MemoryStore {
     ) -> BoxFuture<'static, Result<Vec<TurnRow>, StoreError>> {
         self.read(move |rows| {
             let newest_first = rows.turns.iter().rev();
-            let is_agent = matches!(by, TurnKey::Agent(_) | TurnKey::Agents(_));
+            let is_agent = matches!(by, TurnKey::Agent(_) | TurnKey::Agents(..));
             let is_asked_kind =
                 move |turn: &&TurnRow| (turn.status == TurnStatus::Agent) == is_agent;
             let found = newest_first.filter(|turn| rows.is_of(scope, &turn.session));
@@ -145,6 +145,7 @@ impl Store for MemoryStore {
                     Vec::new()
                 }
                 TurnKey::After(_, oldest) => found.take_while(|turn| turn.id != *oldest).collect(),
+                TurnKey::Agents(_, most) => found.take(*most).collect(),
                 _ => found.collect(),
             }
         })
@@ -167,12 +168,13 @@ impl Store for MemoryStore {
         self.read(move |rows| {
             let own = rows.turns.iter().filter(|turn| rows.is_of(scope, &turn.session));
             match &of {
-                SizeOf::Turns(session) | SizeOf::Agents(session) => {
-                    let is_agent = matches!(of, SizeOf::Agents(_));
+                SizeOf::Turns(session) | SizeOf::Agents(session, _) => {
+                    let is_agent = matches!(of, SizeOf::Agents(..));
                     let asked = own.filter(|turn| {
                         turn.session == *session && (turn.status == TurnStatus::Agent) == is_agent
                     });
-                    asked.map(|turn| turn.body.len()).sum()
+                    let most = if let SizeOf::Agents(_, most) = of { most } else { usize::MAX };
+                    asked.rev().take(most).map(|turn| turn.body.len()).sum()
                 }
                 SizeOf::Entries(turns) => {
                     let own: HashSet<_> =
@@ -204,7 +206,7 @@ impl Store for MemoryStore {
 fn is_asked(turn: &TurnRow, by: &TurnKey) -> bool {
     match by {
         TurnKey::Id(id) => turn.id == *id,
-        TurnKey::Session(session) | TurnKey::After(session, _) | TurnKey::Agents(session) => {
+        TurnKey::Session(session) | TurnKey::After(session, _) | TurnKey::Agents(session, _) => {
             turn.session == *session
         }
         TurnKey::Chain(chains) => {

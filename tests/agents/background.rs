@@ -150,7 +150,7 @@ async fn what_an_agent_in_the_background_asks_is_decided_over_rest() {
 
         let approval = open_approval(&server).await;
         let effect = approval["effect"].as_str().unwrap();
-        assert!(effect.starts_with("Asked by the agent general-purpose (looks around)."));
+        assert!(effect.starts_with("Asked by the agent general-purpose (`looks around`)."));
         assert!(effect.contains("+new"), "{effect}");
         let path = format!("/toolhand/v1/approvals/{}", approval["id"].as_str().unwrap());
         let decided = server.client().post(&path, &decision).await;
@@ -197,6 +197,22 @@ async fn x5_an_approval_of_the_background_is_closed_when_its_agent_is_stopped() 
     let late = server.client().post(&path, &json!({ "decision": "allow" })).await;
     assert_eq!(late.json()["error"]["code"], "approval_closed");
     assert!(!server.workspace().join("new.txt").exists());
+
+    // Nor does it count for a later run of the same agent.
+    let again = json!({
+        "description": "again", "prompt": "More.", "resume": id, "run_in_background": true,
+        "subagent_type": "general-purpose",
+    });
+    upstream.round_of("scripted", calls(&[("c3", "Task", again)]));
+    upstream.round_of("sonnet", vec![gate("more")]);
+    upstream.round_of("scripted", says("It works again."));
+    let list = [list.as_slice(), &[assistant("Stopped."), user("Again.")]].concat();
+    server.client().chat(&in_session(&list)).await;
+    upstream.reached("more").await;
+    let listed = server.client().get("/toolhand/v1/approvals").await.json();
+    assert_eq!(listed["data"], json!([]));
+    let late = server.client().post(&path, &json!({ "decision": "allow" })).await;
+    assert_eq!(late.json()["error"]["code"], "approval_closed");
 }
 
 #[tokio::test]

@@ -22,6 +22,8 @@ pub(super) struct Asks {
     /// What was decided about calls whose turn has not come. It stands if the turn suspends.
     decided: Vec<Asked>,
     wait: Wait,
+    /// When the wait that runs is over, in milliseconds since 1970.
+    wait_ends_ms: i64,
     /// What the client is told when it is committed.
     held_back: Vec<TurnEvent>,
     /// Whether the round that this turn resumes was told by `messages` before.
@@ -136,6 +138,7 @@ impl TurnState {
         match self.asks.wait {
             Wait::NotBegun if !wait.is_zero() => {
                 self.asks.wait = Wait::Running;
+                self.asks.wait_ends_ms = self.now_ms().saturating_add(millis(wait));
                 effects.push(TurnEffect::AwaitDecisions(wait));
             }
             Wait::Running => {}
@@ -194,7 +197,10 @@ impl TurnState {
         };
         let mut asked = Vec::new();
         for (slot, of_agent, ask) in news {
-            let new = Asked { of_agent, ..self.new_asked(slot, ask, validity) };
+            let mut new = Asked { of_agent, ..self.new_asked(slot, ask, validity) };
+            if self.denies_what_waits() && self.asks.wait == Wait::Running {
+                new.expires_ms = self.asks.wait_ends_ms - millis(DECISION_UNDER_WAY);
+            }
             self.asks.open.push(new.clone());
             asked.push(new);
         }

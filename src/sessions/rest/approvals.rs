@@ -109,7 +109,7 @@ impl Rest {
             None => Ok(()),
         };
         let decided = Decided { approval: row.id.clone(), slot: asked.slot, decision };
-        self.running.decide(scope, &row.turn, decided);
+        self.running.decide(&row, decided);
         // The call is allowed all the same, this once.
         kept?;
         let ApprovalRow { id, session, .. } = row;
@@ -117,7 +117,7 @@ impl Rest {
     }
 
     fn asked_by(&self, row: &ApprovalRow) -> AskedBy {
-        if self.running.background_agents.is_running(row.scope, &row.turn) {
+        if self.running.background_agents.have_asked(row) {
             AskedBy { turn: None, agent: Some(AgentId::of_row(&row.turn)) }
         } else {
             AskedBy { turn: Some(row.turn.clone()), agent: None }

@@ -13,11 +13,13 @@ use super::{Page, Rest, not_found, seconds};
 use crate::agent::agent_event::RunCounts;
 use crate::agent::subagents::records::{AgentRecord, RunStatus};
 use crate::errors::ApiError;
-use crate::ids::{AgentId, Scope, SessionId};
+use crate::ids::{AgentId, ApprovalId, Scope, SessionId};
 use crate::permissions::Mode;
 use crate::sessions::ancestry::path_to;
+use crate::sessions::decisions::asked;
 use crate::sessions::export::messages;
 use crate::sessions::loading::Loading;
+use crate::sessions::open_approvals::open_approvals;
 use crate::sessions::record::{TurnRecord, entries_by_turn};
 use crate::sessions::running::{SessionSlot, SharedTurn, TurnIdentity};
 use crate::store::rows::{Change, SessionName, SessionRow, SessionSummary, TurnRow};
@@ -26,6 +28,9 @@ use crate::tools::todos::Todo;
 
 /// How long a session may take to end when it is deleted.
 const DELETE_LIMIT: Duration = Duration::from_secs(5);
+
+/// The agents that a session shows, the newest of them. A record may have a hundred kilobytes.
+const SHOWN_AGENTS: usize = 100;
 
 /// How often it is looked meanwhile whether a request that waited has begun a turn.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -137,11 +142,14 @@ impl Rest {
         let count = turns.len() as u64;
         let branch = self.branch(scope, turns, &loading).await?;
         let (messages, left) = (messages(&branch), left(&branch, &session.id, mode));
-        loading.add(self.store.size(scope, SizeOf::Agents(session.id.clone())).await?)?;
-        let agents = self.store.turns(scope, TurnKey::Agents(session.id.clone())).await?;
+        let shown = (session.id.clone(), SHOWN_AGENTS);
+        loading.add(self.store.size(scope, SizeOf::Agents(shown.0.clone(), shown.1)).await?)?;
+        let agents = self.store.turns(scope, TurnKey::Agents(shown.0, shown.1)).await?;
+        let open = open_approvals(&*self.store, &self.running, scope).await?;
+        let asked: Vec<_> = open.iter().filter_map(|row| asked(row)?.of_agent).collect();
         let known = self.tasks.known(&session.id);
         let runs = |agent: &AgentId| known.as_ref().is_some_and(|it| it.agents.is_running(agent));
-        let agents = agents.iter().filter_map(|row| agent_item(row, runs)).collect();
+        let agents = agents.iter().filter_map(|row| agent_item(row, runs, &asked)).collect();
         let tasks = known.as_ref().map(|known| known.all()).unwrap_or_default();
         let tasks = tasks.iter().rev().map(|task| tasks::item(session.id.clone(), task)).collect();
         let session = item(SessionSummary { session, turns: count });
@@ -247,15 +255,21 @@ fn not_kept_yet(turn: &SharedTurn) -> SessionItem {
     }
 }
 
-fn agent_item(row: &TurnRow, runs: impl Fn(&AgentId) -> bool) -> Option<AgentItem> {
+/// `asked`: what agents have asked, and a person can still decide about.
+fn agent_item(
+    row: &TurnRow,
+    runs: impl Fn(&AgentId) -> bool,
+    asked: &[ApprovalId],
+) -> Option<AgentItem> {
     let record: AgentRecord = serde_json::from_slice(&row.body).ok()?;
+    let can_be_decided = record.waits_for.iter().any(|ask| asked.contains(ask));
     let AgentRecord { agent_type, description, model, in_background, status, counts, .. } = record;
     let id = AgentId::of_row(&row.id);
     let status = match status {
         // Taken up, it is not kept as running at once.
         _ if runs(&id) => "running",
-        RunStatus::Running => "interrupted",
-        RunStatus::Waiting => "waiting",
+        RunStatus::Waiting if can_be_decided => "waiting",
+        RunStatus::Running | RunStatus::Waiting => "interrupted",
         RunStatus::Completed => "completed",
         RunStatus::Failed => "failed",
     };

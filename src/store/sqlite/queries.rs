@@ -85,16 +85,17 @@ pub(super) fn turns(
     scope: Scope,
     by: &TurnKey,
 ) -> rusqlite::Result<Vec<TurnRow>> {
-    let is_agent = matches!(by, TurnKey::Agent(_) | TurnKey::Agents(_));
+    let is_agent = matches!(by, TurnKey::Agent(_) | TurnKey::Agents(..));
+    let most = if let TurnKey::Agents(_, most) = by { Some(*most) } else { None };
     let select = |condition: &str| {
         let is_asked = if is_agent { "=" } else { "<>" };
         let condition = format!("{condition} AND t.status {is_asked} {}", agent_status());
-        select_turns(connection, &condition, None)
+        select_turns(connection, &condition, most)
     };
     let scope = scope.as_bytes();
     match by {
         TurnKey::Id(id) => collect(select("t.id = ?2")?, params![scope, id.as_str()]),
-        TurnKey::Session(id) | TurnKey::Agents(id) => {
+        TurnKey::Session(id) | TurnKey::Agents(id, _) => {
             collect(select("s.id = ?2")?, params![scope, id.as_str()])
         }
         TurnKey::After(id, turn) => {
@@ -216,11 +217,15 @@ fn entry_places(
 /// Lengths are read without the bodies.
 pub(super) fn size(connection: &Connection, scope: Scope, of: &SizeOf) -> rusqlite::Result<usize> {
     let bytes: i64 = match of {
-        SizeOf::Turns(session) | SizeOf::Agents(session) => {
-            let is_asked = if matches!(of, SizeOf::Agents(_)) { "=" } else { "<>" };
+        SizeOf::Turns(session) | SizeOf::Agents(session, _) => {
+            let (is_asked, limit) = match of {
+                SizeOf::Agents(_, most) => ("=", format!("ORDER BY t.seq DESC LIMIT {most}")),
+                _ => ("<>", String::new()),
+            };
             let sum = format!(
-                "SELECT coalesce(sum(length(t.body)), 0) FROM sessions s CROSS JOIN turns t \
-                 ON t.session = s.seq WHERE s.scope = ?1 AND s.id = ?2 AND t.status {is_asked} {}",
+                "SELECT coalesce(sum(bytes), 0) FROM (SELECT length(t.body) AS bytes \
+                 FROM sessions s CROSS JOIN turns t ON t.session = s.seq \
+                 WHERE s.scope = ?1 AND s.id = ?2 AND t.status {is_asked} {} {limit})",
                 agent_status()
             );
             let params = params![scope.as_bytes(), session.as_str()];
