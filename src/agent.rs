@@ -4,6 +4,7 @@ pub(crate) mod agent_event;
 pub(crate) mod asking;
 mod attempts;
 pub(crate) mod beginning;
+pub(crate) mod closed_round;
 pub(crate) mod compaction;
 pub(crate) mod conversation;
 pub(crate) mod delegation;

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+use super::decisions::asked;
+use super::open_approvals::open_approvals;
 use super::record::entries_by_turn;
 use super::recorder::{approval_row, json};
 use super::running::Running;
@@ -12,7 +14,7 @@ use crate::agent::subagents::records::{AgentRecord, AgentRecords, Decisions, Kep
 use crate::clock;
 use crate::errors::ApiError;
 use crate::execution::ask::About;
-use crate::ids::{AgentId, Scope, SessionId, TurnId};
+use crate::ids::{AgentId, ApprovalId, Scope, SessionId, TurnId};
 use crate::store::rows::{Change, EntryRow, TurnRow, TurnStatus};
 use crate::store::{Store, TurnKey};
 
@@ -57,6 +59,15 @@ impl AgentRecords for SessionAgents {
         let recorder = AgentRecorder { store: Arc::clone(&self.store), row };
         let (scope, session) = (self.scope, self.session.clone());
         (Arc::new(AskingRecorder { recorder, scope, session, heading }), decisions)
+    }
+
+    fn can_be_decided(&self, asks: Vec<ApprovalId>) -> BoxFuture<'static, Result<bool, ApiError>> {
+        let own = self.clone();
+        Box::pin(async move {
+            let open = open_approvals(&*own.store, &own.running, own.scope).await?;
+            let asked = open.iter().filter_map(|row| asked(row)?.of_agent);
+            Ok(asked.into_iter().any(|ask| asks.contains(&ask)))
+        })
     }
 
     fn load(

@@ -10,12 +10,10 @@ use serde_json::value::RawValue;
 
 use super::message::{ClientMessage, Role};
 use crate::agent::beginning::HistoryPiece;
+pub(crate) use crate::agent::closed_round::INTERRUPTED;
 use crate::errors::{ApiError, ErrorCode};
 use crate::json::{self, Object};
 use crate::text;
-
-/// Answers a call of the history that was never answered. Such a call is not run.
-pub(crate) const INTERRUPTED: &str = "Error: interrupted";
 
 /// One piece of the transcript, before calls and answers are paired.
 #[derive(Debug)]

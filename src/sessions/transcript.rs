@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::canonical;
 use super::matching::is_interrupted;
-use super::pairs::INTERRUPTED;
 use super::record::TurnRecord;
+pub(crate) use crate::agent::closed_round::closed;
+use crate::agent::closed_round::{INTERRUPTED, answer};
 use crate::agent::delegation::how_to_resume;
-use crate::agent::pictures;
 use crate::agent::record::{Compacted, Entry, Intent, OpenCall, OpenRound, RecordedRound, SETTLED};
 use crate::store::rows::TurnStatus;
 
@@ -142,10 +142,6 @@ fn unanswered(turn: &TurnRecord, (open, slot): (&[Entry], usize)) -> String {
     what.to_owned() + &resume.unwrap_or_default()
 }
 
-fn answer(id: &Value, content: &str) -> Value {
-    json!({ "role": "tool", "tool_call_id": id, "content": content })
-}
-
 pub(crate) fn ends_with_tool(round: &RecordedRound) -> bool {
     // Inside a text the quotes would be escaped.
     static ANSWER: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(br#""tool_call_id":"#));
@@ -188,45 +184,6 @@ fn settled_answer(attempt: &TurnRecord, slot: usize) -> Option<String> {
         }
     }
     began.then(|| unanswered(attempt, (&attempt.entries, slot)))
-}
-
-/// Closes a round after which the conversation went on: `client` has the client's own answers,
-/// what else has none was interrupted.
-pub(crate) fn closed(open: &OpenRound, client: impl Fn(&str) -> Option<Value>) -> RecordedRound {
-    let mut messages = vec![open.message.clone()];
-    for (slot, call) in open.calls.iter().enumerate() {
-        let id = &open.message["tool_calls"][slot]["id"];
-        messages.push(match call {
-            OpenCall::Answered { answer: content, .. } => answer(id, content),
-            OpenCall::Given { message } => given(id, message),
-            OpenCall::Waiting | OpenCall::Suspended(_) => answer(id, INTERRUPTED),
-            OpenCall::Clients { id: clients } => match client(clients) {
-                None => answer(id, INTERRUPTED),
-                Some(message) => under_id(id, message),
-            },
-        });
-    }
-    let pictures = open.calls.iter().map(|call| match call {
-        OpenCall::Answered { pictures, .. } => pictures.clone(),
-        _ => Vec::new(),
-    });
-    messages.extend(pictures::message(&pictures.collect::<Vec<_>>()));
-    RecordedRound {
-        messages: Value::from(messages).to_string(),
-        model: open.model.clone(),
-        has_reasoning: open.has_reasoning,
-    }
-}
-
-/// The client's own answer, which an earlier request brought.
-fn given(id: &Value, message: &str) -> Value {
-    serde_json::from_str(message)
-        .map_or_else(|_| answer(id, INTERRUPTED), |message| under_id(id, message))
-}
-
-fn under_id(id: &Value, mut message: Value) -> Value {
-    message["tool_call_id"] = id.clone();
-    message
 }
 
 /// Tells the model what interrupted attempts at the same request have done; `None` if nothing.

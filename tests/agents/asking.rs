@@ -3,12 +3,13 @@
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
-use super::{last_answer, task};
+use super::{agents_shown, last_answer, task};
 use crate::sessions::{after, assert_goes_on, assistant, conversation, told, user};
 use crate::support::chunks::{calls, says};
 use crate::support::client::{ask_streamed, with};
 use crate::support::server::Server;
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Request, Upstream};
+use crate::support::watch;
 
 fn write(name: &str) -> serde_json::Value {
     json!({ "file_path": name, "content": "new\n" })
@@ -35,7 +36,10 @@ async fn what_an_agent_asks_stands_in_the_conversation_and_one_lets_it_run() {
     delegates(&upstream, "new.txt");
     let asked = client.chat(&conversation(&[user("Do it.")])).await;
     let question = asked.text();
-    assert!(question.contains("Asked by the agent general-purpose (looks around)."), "{question}");
+    assert!(
+        question.contains("Asked by the agent general-purpose (`looks around`)."),
+        "{question}"
+    );
     assert!(question.contains("new.txt") && question.contains("+new"), "{question}");
     assert!(!server.workspace().join("new.txt").exists());
 
@@ -229,8 +233,12 @@ async fn an_agent_that_waits_for_a_person_is_not_resumed() {
     let in_session = |list: &[serde_json::Value]| {
         with(conversation(list), json!({ "toolhand": { "session": "work" } }))
     };
+    upstream.round(says("Hello."));
+    client.chat(&in_session(&[user("Hi.")])).await;
+    let before = [user("Hi."), assistant("Hello.")];
     delegates(&upstream, "new.txt");
-    let question = client.chat(&in_session(&[user("Do it.")])).await.text();
+    let list = [before.as_slice(), &[user("Do it.")]].concat();
+    let question = client.chat(&in_session(&list)).await.text();
     let shown = client.get("/toolhand/v1/sessions/work").await.json();
     let id = shown["agents"][0]["id"].as_str().expect("an agent").to_owned();
     assert_eq!(shown["agents"][0]["status"], "waiting");
@@ -238,8 +246,62 @@ async fn an_agent_that_waits_for_a_person_is_not_resumed() {
     let resume = json!({ "description": "d", "prompt": "Go on.", "resume": id });
     upstream.round(calls(&[("c9", "Task", resume)]));
     upstream.round(says("It waits."));
-    client.chat(&in_session(&[user("Another beginning.")])).await;
+    // On another branch, so that the question can still be answered.
+    let list = [before.as_slice(), &[user("Another way.")]].concat();
+    client.chat(&in_session(&list)).await;
     let refused = last_answer(&upstream.requests().pop().unwrap());
     assert!(refused.contains("waits for a person's decision"), "{refused}");
     assert!(question.contains("new.txt"), "{question}");
+}
+
+/// The turn that would ask for it ends while it waits for a decision over REST.
+#[tokio::test]
+async fn an_agent_that_nobody_can_decide_for_any_more_goes_on_with_a_prompt() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream)
+        .config("approval.wait", "\"10m\"")
+        .file("notes.txt", "needle\n")
+        .start()
+        .await;
+    let client = server.client();
+    let session = |body| with(body, json!({ "toolhand": { "session": "work" } }));
+    delegates(&upstream, "new.txt");
+    let stream = client.stream(&session(ask_streamed("Do it."))).await;
+    let shown = async |status: &str| loop {
+        let sessions = client.get("/toolhand/v1/sessions").await.json();
+        if sessions["data"] == json!([]) {
+            continue;
+        }
+        let agents = agents_shown(&server).await;
+        if agents.first().is_some_and(|agent| agent["status"] == status) {
+            return agents[0]["id"].as_str().unwrap().to_owned();
+        }
+    };
+    watch("an agent that waits", shown("waiting")).await;
+    drop(stream);
+    let id = watch("an agent that was interrupted", shown("interrupted")).await;
+
+    let resume = json!({ "description": "goes on", "prompt": "Go on.", "resume": id });
+    upstream.round(calls(&[("c9", "Task", resume)]));
+    upstream.round(says("I went on."));
+    upstream.round(says("It went on."));
+    let told = client.chat(&session(conversation(&[user("Do it."), user("And now?")]))).await;
+
+    assert_eq!(told.text(), "It went on.");
+    let requests = upstream.requests();
+    let told = told_of(&requests[requests.len() - 3]);
+    assert!(told.contains(&format!("agent_id: {id}")), "{told}");
+    let agent = &requests[requests.len() - 2];
+    assert_goes_on(&requests[1], agent);
+    assert!(last_answer(agent).starts_with("Error: interrupted"), "{}", last_answer(agent));
+    assert!(!server.workspace().join("new.txt").exists());
+    let agents = agents_shown(&server).await;
+    assert_eq!(
+        (&agents[0]["status"], &agents[0]["description"]),
+        (&json!("completed"), &json!("goes on"))
+    );
+}
+
+fn told_of(request: &Request) -> String {
+    request.json()["messages"].to_string()
 }

@@ -195,7 +195,13 @@ impl Round {
                 Progress::Open | Progress::Clients if !call.sealed => {
                     call.progress = Progress::Dropped;
                 }
-                _ => call.progress = Progress::Answered(ToolResult::error(&ToolError::Cancelled)),
+                _ => {
+                    let agent = match &call.progress {
+                        Progress::Suspended(waiting) => Some(&waiting.agent),
+                        _ => None,
+                    };
+                    call.progress = Progress::Answered(interrupted(agent));
+                }
             }
         }
         self.calls.iter().any(|call| !matches!(call.progress, Progress::Dropped))

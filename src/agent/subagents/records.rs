@@ -12,10 +12,11 @@ use tokio::sync::mpsc;
 
 use crate::agent::agent_event::RunCounts;
 use crate::agent::beginning::{Decided, HistoryPiece};
+use crate::agent::closed_round::closed;
 use crate::agent::delegation::how_to_resume;
 use crate::agent::record::{AgentStarted, End, Entry, Intent, OpenRound, Recorder};
 use crate::errors::ApiError;
-use crate::ids::AgentId;
+use crate::ids::{AgentId, ApprovalId};
 use crate::tools::agent_types::AgentType;
 use crate::tools::todos::SavedTodos;
 
@@ -34,6 +35,9 @@ pub(crate) trait AgentRecords: Send + Sync + fmt::Debug {
     /// The same for an agent in the background, with what a person decides about its calls. They
     /// are asked about with `heading` in front.
     fn in_background(&self, agent: &AgentId, heading: String) -> (Arc<dyn Recorder>, Decisions);
+
+    /// Whether a person can still decide about one of these, which agents have asked.
+    fn can_be_decided(&self, asks: Vec<ApprovalId>) -> BoxFuture<'static, Result<bool, ApiError>>;
 
     /// What is kept of an agent with its entries. `None`: there is none, or not here.
     fn load(
@@ -79,6 +83,9 @@ pub(crate) struct AgentRecord {
     pub(crate) read_state: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) todos: Option<SavedTodos>,
+    /// What the last run asks of a person, in its own open round.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) waits_for: Vec<ApprovalId>,
     /// How far the last run has come.
     #[serde(default)]
     pub(crate) status: RunStatus,
@@ -130,7 +137,10 @@ impl AgentTranscript {
 
     fn add(&mut self, entry: Entry) {
         match entry {
-            Entry::Prompt { text } => self.pieces.push(user_message(&text)),
+            Entry::Prompt { text } => {
+                self.close();
+                self.pieces.push(user_message(&text));
+            }
             Entry::Intent(intent) => {
                 // What was approved has been taken up.
                 self.open = None;
@@ -159,8 +169,15 @@ impl AgentTranscript {
         }
     }
 
+    /// Closes a round that nobody decides about any more.
+    fn close(&mut self) {
+        let closed = self.open.take().map(|open| closed(&open, |_| None));
+        self.pieces.extend(closed.map(HistoryPiece::Recorded));
+    }
+
     /// Adds the prompt of a further run, with a note on what the last one left undone.
     pub(crate) fn prompt(&mut self, prompt: &str) -> String {
+        self.close();
         let calls: Vec<String> = self.interrupted.drain(..).map(|call| call.named()).collect();
         let text = if calls.is_empty() {
             prompt.to_owned()

@@ -124,6 +124,8 @@ impl AgentStarter {
         }
         turned.end.counts = run.record.counts.and(turned.end.counts);
         (run.record.counts, run.record.status) = (turned.end.counts, turned.status());
+        let asked = turned.asked.iter().flatten();
+        run.record.waits_for = asked.map(|asked| asked.id.clone()).collect();
         run.keep_state();
         if let Err(error) = records.put(&run.id, &run.record).await {
             let error = error.message;
@@ -242,7 +244,7 @@ impl Run {
     /// Says to a person which agent asks, in front of what the call would do.
     fn heading(&self) -> String {
         let AgentRecord { agent_type, description, .. } = &self.record;
-        let (name, what) = (markdown::line(&agent_type.name), markdown::line(description));
+        let (name, what) = (markdown::line(&agent_type.name), markdown::code(description));
         format!("Asked by the agent {name} ({what}).\n\n")
     }
 

@@ -48,6 +48,7 @@ impl AgentStarter {
             working_dir: Some(working_dir),
             read_state: context.read_state.save(),
             todos: None,
+            waits_for: Vec::new(),
             status: RunStatus::Running,
             counts: RunCounts::default(),
         };
@@ -82,7 +83,12 @@ impl AgentStarter {
         record.description.clone_from(&task.description);
         record.counts = RunCounts::default();
         let mut transcript = AgentTranscript::new(entries);
-        if transcript.open.is_some() {
+        let waits_for = std::mem::take(&mut record.waits_for);
+        let is_asked = transcript.open.is_some() && {
+            let asked = self.family.records.can_be_decided(waits_for).await;
+            asked.map_err(|error| ToolError::Failed(error.message))?
+        };
+        if is_asked {
             return Err(ToolError::Failed(format!(
                 "agent {id} waits for a person's decision about a call of its own"
             )));
