@@ -74,7 +74,10 @@ impl AgentStarter {
             (None, None) => self.begin(&task).await?,
         };
         let Some(running) = self.family.running.begin(&run.id) else {
-            return Err(ToolError::Failed(format!("agent {} is running already", run.id)));
+            return Err(ToolError::Failed(format!(
+                "agent {} is still running; wait for its end, then resume it",
+                run.id
+            )));
         };
         if run.record.in_background {
             let answer = self.clone().in_background(run, (slot, running));
@@ -95,7 +98,8 @@ impl AgentStarter {
         tell: &Tell,
     ) -> Result<RunOutcome, ToolError> {
         let slot = slot.taken().await;
-        let _slot = slot.ok_or_else(|| ToolError::failed("no agent can be started now"))?;
+        let over = "no agent can be started any more: this session or the server is ending";
+        let _slot = slot.ok_or_else(|| ToolError::failed(over))?;
         let records = &self.family.records;
         run.record.status = RunStatus::Running;
         let kept = records.put(&run.id, &run.record).await;
