@@ -56,11 +56,11 @@ async fn g4_check_lists_definitions_and_why_others_do_not_count() {
     insta::assert_snapshot!(checked(&server), @r"
     trust: ~/workspace is not trusted; `toolhand trust ~/workspace` lets all of its settings files, agents, skills, commands and imports from outside count
     skill: /mine: ~/.claude/skills/mine/SKILL.md; the model's alone
-    skipped: ~/workspace/.claude/agents/explore.md: ignored (untrusted)
-    skipped: ~/workspace/.claude/agents/out.md: ignored (untrusted)
-    skipped: ~/workspace/.claude/agents/reviewer.md: ignored (untrusted)
-    skipped: ~/workspace/.claude/agents/wide.md: ignored (untrusted)
-    skipped: ~/workspace/.claude/commands/git/push.md: ignored (untrusted)
+    skipped: ~/workspace/.claude/agents/explore.md: ignored (untrusted); run `toolhand trust ~/workspace`
+    skipped: ~/workspace/.claude/agents/out.md: ignored (untrusted); run `toolhand trust ~/workspace`
+    skipped: ~/workspace/.claude/agents/reviewer.md: ignored (untrusted); run `toolhand trust ~/workspace`
+    skipped: ~/workspace/.claude/agents/wide.md: ignored (untrusted); run `toolhand trust ~/workspace`
+    skipped: ~/workspace/.claude/commands/git/push.md: ignored (untrusted); run `toolhand trust ~/workspace`
     ");
     trust(&server, "trust", &server.workspace());
     insta::assert_snapshot!(checked(&server), @r"
