@@ -115,7 +115,8 @@ impl AgentStarter {
         let mut beginning = std::mem::take(&mut run.beginning);
         let is_asking = matches!(beginning, Beginning::Ask);
         let mut turned = self.turn(&run, beginning, &steps).await;
-        // Behind a round, to begin anew would run its calls again.
+        // Only the first request may be retried with another model: later ones would repeat tool
+        // calls.
         let is_first_request = is_asking && turned.end.counts.rounds <= 1;
         if is_first_request && turned.is_unknown_model() && run.record.model != self.model {
             notes.push(format!(
