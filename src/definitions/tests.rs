@@ -87,6 +87,23 @@ fn agent(name: &str) -> String {
 }
 
 #[test]
+fn the_examples_of_the_documentation_are_definitions() {
+    let text = include_str!("../../docs/agents.md");
+    let mut blocks = text.split("```markdown\n").skip(1).map(|rest| rest.split("```").next());
+    let mut block = || blocks.next().flatten().unwrap();
+    let fixture = Fixture::trusted()
+        .file("ws/.claude/agents/reviewer.md", block())
+        .file("ws/.claude/skills/release/SKILL.md", block());
+    assert_eq!(fixture.skipped(), "");
+    assert_eq!(fixture.agents(), ["reviewer"]);
+    let set = fixture.current();
+    let skill = set.skill("release").unwrap();
+    assert_eq!(skill.argument_hint.as_deref(), Some("VERSION"));
+    let opened = fixture.definitions.open_skill(skill, &fixture.workspace).unwrap();
+    assert!(opened.told("1.2.0").contains("\nPrepare release 1.2.0:\n"));
+}
+
+#[test]
 fn the_workspaces_beat_the_users_and_skills_beat_commands() {
     let fixture = Fixture::trusted()
         .file("home/agents/a.md", agent("both"))
