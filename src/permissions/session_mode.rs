@@ -15,8 +15,8 @@ use crate::sync;
 pub(crate) struct SessionMode {
     bounds: ModeBounds,
     chosen: Mutex<SavedMode>,
-    /// Whether the session's newest turn plans. Agents of earlier turns heed it.
-    planning: Arc<AtomicBool>,
+    /// Agents of earlier turns heed it.
+    newest_turn_plans: Arc<AtomicBool>,
 }
 
 /// What bounds the mode of a turn.
@@ -38,9 +38,9 @@ pub(crate) struct ModeBounds {
 pub(crate) struct SavedMode {
     /// Until a plan is approved.
     planning: bool,
-    /// How a person has chosen to go on with an approved plan.
+    /// The mode that a person has chosen to go on in, with the approval of a plan.
     #[serde(skip_serializing_if = "Option::is_none")]
-    going_on_in: Option<Mode>,
+    approved_mode: Option<Mode>,
 }
 
 impl SessionMode {
@@ -50,13 +50,13 @@ impl SessionMode {
         let begins = bounds.requests_plan() && !bounds.resumes && bounds.base != Mode::Plan;
         let planning = saved.planning || begins;
         let chosen = Mutex::new(SavedMode { planning, ..saved });
-        Self { bounds, chosen, planning: Arc::default() }
+        Self { bounds, chosen, newest_turn_plans: Arc::default() }
     }
 
     /// The same, told to all turns of the session: this is the newest one.
-    pub(crate) fn shared_by(self, planning: Arc<AtomicBool>) -> Self {
-        planning.store(self.is_planning(), Ordering::Relaxed);
-        Self { planning, ..self }
+    pub(crate) fn shared_by(self, newest_turn_plans: Arc<AtomicBool>) -> Self {
+        newest_turn_plans.store(self.is_planning(), Ordering::Relaxed);
+        Self { newest_turn_plans, ..self }
     }
 
     /// The mode of a server without a session.
@@ -67,13 +67,13 @@ impl SessionMode {
 
     /// The mode that counts now.
     pub(crate) fn current(&self) -> Mode {
-        let SavedMode { planning, going_on_in } = *sync::lock(&self.chosen);
+        let SavedMode { planning, approved_mode } = *sync::lock(&self.chosen);
         let ModeBounds { base, requested, .. } = self.bounds;
-        if planning || self.planning.load(Ordering::Relaxed) {
+        if planning || self.newest_turn_plans.load(Ordering::Relaxed) {
             return Mode::Plan;
         }
         // A choice may widen the server's mode, but not one that leaves nothing to a person.
-        let mode = going_on_in.filter(|_| base > Mode::DontAsk).unwrap_or(base);
+        let mode = approved_mode.filter(|_| base > Mode::DontAsk).unwrap_or(base);
         // The phase that the request has begun, or would begin again, is over.
         let requested = requested.filter(|_| !self.bounds.requests_plan());
         requested.map_or(mode, |requested| mode.min(requested))
@@ -95,7 +95,7 @@ impl SessionMode {
 
     /// Whether a person has approved a plan, and no other one is made since.
     pub(crate) fn has_approved_plan(&self) -> bool {
-        sync::lock(&self.chosen).going_on_in.is_some()
+        sync::lock(&self.chosen).approved_mode.is_some()
     }
 
     /// Whether what would ask is denied: also while planning, where the server or the request
@@ -105,20 +105,20 @@ impl SessionMode {
         base == Mode::DontAsk || requested == Some(Mode::DontAsk)
     }
 
-    /// The widest mode in which a person may choose to go on beside acceptEdits.
+    /// The server's mode, or the key's stricter one.
     pub(crate) fn base(&self) -> Mode {
         self.bounds.base
     }
 
     pub(crate) fn begin_planning(&self) {
-        *sync::lock(&self.chosen) = SavedMode { planning: true, going_on_in: None };
-        self.planning.store(true, Ordering::Relaxed);
+        *sync::lock(&self.chosen) = SavedMode { planning: true, approved_mode: None };
+        self.newest_turn_plans.store(true, Ordering::Relaxed);
     }
 
     /// A person has approved a plan, and chosen the mode to go on in.
-    pub(crate) fn go_on_in(&self, mode: Mode) {
-        *sync::lock(&self.chosen) = SavedMode { planning: false, going_on_in: Some(mode) };
-        self.planning.store(false, Ordering::Relaxed);
+    pub(crate) fn approve_plan(&self, mode: Mode) {
+        *sync::lock(&self.chosen) = SavedMode { planning: false, approved_mode: Some(mode) };
+        self.newest_turn_plans.store(false, Ordering::Relaxed);
     }
 
     /// For the turns that go on from this one; `None` if nobody has chosen anything.
@@ -140,11 +140,11 @@ impl SavedMode {
     /// What another session finds that goes on from the turn. Planning only tightens; the choice
     /// of a wider mode was made for the session.
     pub(crate) fn for_fork(self) -> Self {
-        Self { going_on_in: None, ..self }
+        Self { approved_mode: None, ..self }
     }
 
-    /// The mode that it makes of the server's.
-    pub(crate) fn over(self, base: Mode) -> Mode {
+    /// The mode of a request that names none. `base` is the server's, or the key's stricter one.
+    pub(crate) fn effective_mode(self, base: Mode) -> Mode {
         let bounds = ModeBounds { base, requested: None, can_approve_plan: false, resumes: false };
         SessionMode::new(bounds, self).current()
     }
@@ -164,10 +164,10 @@ mod tests {
     }
 
     fn chosen(mode: Mode) -> SavedMode {
-        SavedMode { planning: false, going_on_in: Some(mode) }
+        SavedMode { planning: false, approved_mode: Some(mode) }
     }
 
-    const PLANNING: SavedMode = SavedMode { planning: true, going_on_in: None };
+    const PLANNING: SavedMode = SavedMode { planning: true, approved_mode: None };
 
     #[test]
     fn entering_plan_ends_by_an_approved_plan() {
@@ -176,7 +176,7 @@ mod tests {
         mode.begin_planning();
         assert_eq!((mode.current(), mode.can_leave_plan()), (Plan, true));
         assert_eq!(mode.save(), Some(PLANNING));
-        mode.go_on_in(AcceptEdits);
+        mode.approve_plan(AcceptEdits);
         assert_eq!((mode.current(), mode.can_leave_plan()), (AcceptEdits, false));
         assert_eq!(mode.save(), Some(chosen(AcceptEdits)));
         mode.begin_planning();
@@ -193,7 +193,7 @@ mod tests {
         let resumes = ModeBounds { resumes: true, ..bounds(Usual, Some(Plan)) };
         let again = SessionMode::new(resumes, saved);
         assert_eq!(again.current(), Plan, "it is not approved yet");
-        again.go_on_in(Usual);
+        again.approve_plan(Usual);
         assert_eq!(again.current(), Usual, "the resuming request does not say plan again");
         assert_eq!(SessionMode::new(resumes, chosen(Usual)).current(), Usual);
         assert_eq!(mode(Usual, Some(Plan), chosen(AcceptEdits)).current(), Plan, "the next does");
@@ -236,7 +236,7 @@ mod tests {
     fn a_fork_plans_on_and_has_no_wider_mode() {
         assert_eq!(PLANNING.for_fork(), PLANNING);
         assert_eq!(chosen(AcceptEdits).for_fork(), SavedMode::default());
-        assert_eq!(chosen(AcceptEdits).over(Usual), AcceptEdits);
-        assert_eq!(PLANNING.over(BypassPermissions), Plan);
+        assert_eq!(chosen(AcceptEdits).effective_mode(Usual), AcceptEdits);
+        assert_eq!(PLANNING.effective_mode(BypassPermissions), Plan);
     }
 }

@@ -103,7 +103,7 @@ impl Sessions {
         let files = self.readable_files(&resolved);
         let tasks = self.tasks.of_session(&resolved.session, caller.scope, caller.revoked.clone());
         let mode = self.session_mode(request, state.as_ref(), &assembled);
-        let mode = Arc::new(mode.shared_by(Arc::clone(&tasks.planning)));
+        let mode = Arc::new(mode.shared_by(Arc::clone(&tasks.newest_turn_plans)));
         let permissions = self.permissions_for(request)?.in_session_mode(Arc::clone(&mode));
         let permissions = permissions.held_by(holder).with_session_files(files);
         let body = stored_body(&resolved);

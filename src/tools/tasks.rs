@@ -49,7 +49,7 @@ pub(crate) struct SessionTasks {
     /// `tools.bash.background_tasks`.
     max_running: usize,
     /// Whether the newest turn plans (`permissions::SessionMode`).
-    pub(crate) planning: Arc<AtomicBool>,
+    pub(crate) newest_turn_plans: Arc<AtomicBool>,
     /// The subagents that run now.
     pub(crate) agents: Arc<RunningAgents>,
     /// Cancelled when the session ends.
@@ -146,7 +146,7 @@ impl SessionTasks {
             session,
             scope,
             max_running,
-            planning: Arc::default(),
+            newest_turn_plans: Arc::default(),
             agents,
             over,
             state: Mutex::new(state),

@@ -231,7 +231,7 @@ fn left(branch: &[TurnRecord], session: &SessionId, mode: Mode) -> LeftState {
     let saved = state.mode.unwrap_or_default();
     let saved = if of == session { saved } else { saved.for_fork() };
     let todos = state.todos.map(|saved| saved.todos).unwrap_or_default();
-    LeftState { mode: saved.over(mode), plan: state.plan, todos }
+    LeftState { mode: saved.effective_mode(mode), plan: state.plan, todos }
 }
 
 fn not_kept_yet(turn: &SharedTurn) -> SessionItem {

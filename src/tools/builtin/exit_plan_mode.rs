@@ -126,7 +126,7 @@ impl Tool for ExitPlanMode {
         }
         let way = permit.choice().and_then(way_at);
         let Way { mode, .. } = way.ok_or_else(|| ToolError::failed("nobody has chosen"))?;
-        session.mode.go_on_in(*mode);
+        session.mode.approve_plan(*mode);
         let text = format!(
             "The user has approved your plan. Plan mode is over, and the mode is {mode} now. Carry \
              the plan out; it is in {}:\n\n{plan}",
