@@ -1,8 +1,8 @@
 //! Finds the agents, skills and commands that files under `.claude` define: the user's, and a
 //! trusted workspace's.
 //!
-//! The files are looked at for each new session, and read again only if one has changed. A
-//! skill's text is read when it is used.
+//! The files are looked at when a session begins, for each call of Task or Skill and for each
+//! typed `/name`, and read again only if one has changed. A skill's text is read when it is used.
 
 mod agent;
 mod arguments;
@@ -83,7 +83,7 @@ pub(crate) struct Definitions {
     workspaces: Mutex<HashMap<PathBuf, Arc<Mutex<Option<Known>>>>>,
 }
 
-/// What was found, and by what a change of it shows.
+/// The definitions, and the file versions that tell whether they are still current.
 #[derive(Debug)]
 struct Known {
     set: Arc<DefinitionSet>,

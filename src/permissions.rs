@@ -366,8 +366,10 @@ impl Permissions {
                  anything changes"
             ));
         }
-        (session?.base() == Mode::Plan)
-            .then(|| format!("this server only plans: write the plan to {plan}"))
+        let is_fixed = session?.base() == Mode::Plan;
+        is_fixed.then(|| {
+            format!("plan mode is fixed for this server or client key: write the plan to {plan}")
+        })
     }
 
     /// The same permissions with the rules that their holder keeps for such a request. Blocks.

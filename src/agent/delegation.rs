@@ -63,7 +63,7 @@ impl fmt::Debug for QueuedSlot {
 pub(crate) trait CallAgent: Send + Sync {
     fn subagents(&self) -> Arc<dyn Subagents>;
 
-    /// What it came to beside the call's answer.
+    /// Its usage, and its open approvals if it is suspended.
     fn take_outcome(&self) -> AgentOutcome;
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Resumption {
     pub(crate) decisions: Vec<(ApprovalId, Decision)>,
 }
 
-/// What a call's subagent came to beside the answer.
+/// The usage of a call's subagent, and its open approvals if it is suspended.
 #[derive(Debug, Default)]
 pub(crate) struct AgentOutcome {
     /// Set where the call has no answer yet.

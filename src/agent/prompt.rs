@@ -99,7 +99,7 @@ pub(crate) fn render(environment: Environment<'_>) -> String {
          of files or the output of commands."
             .to_owned(),
         "Make independent calls in one message: they run at the same time.".to_owned(),
-        "An answer that begins with `Error: ` says what went wrong. Mend the call, or tell the \
+        "An answer that begins with `Error: ` says what went wrong. Correct the call, or tell the \
          user what is needed; do not repeat it unchanged."
             .to_owned(),
     ];
@@ -119,7 +119,8 @@ pub(super) fn push_definitions(
     push_list(lines, "Agents that Task can start:", agents);
     let skill_tool = ["Skill", "SlashCommand"].into_iter().find(|tool| tools.get(tool).is_some());
     let listed = skill_tool.map(|_| lists::skills(skills)).unwrap_or_default();
-    let head = format!("Skills, of which {} gives you the text:", skill_tool.unwrap_or_default());
+    let skill_tool = skill_tool.unwrap_or_default();
+    let head = format!("Skills (call {skill_tool} with the name to get the text):");
     push_list(lines, &head, listed);
 }
 
@@ -351,7 +352,7 @@ mod tests {
         This session begins in the permission mode default. The user is asked before a call that changes something runs.
         Use a tool when the answer depends on what is really there; never invent the contents of files or the output of commands.
         Make independent calls in one message: they run at the same time.
-        An answer that begins with `Error: ` says what went wrong. Mend the call, or tell the user what is needed; do not repeat it unchanged.
+        An answer that begins with `Error: ` says what went wrong. Correct the call, or tell the user what is needed; do not repeat it unchanged.
         ");
         insta::assert_snapshot!(prompt(Mode::Plan), @r"
         You can act on a computer through tools. They run on the server that answers this chat, not on the user's own device.
@@ -360,7 +361,7 @@ mod tests {
         This session begins in the permission mode plan. Look at whatever you need and change nothing but the plan file, where a reminder names one: calls that would change anything else are refused. The outcome is a plan.
         Use a tool when the answer depends on what is really there; never invent the contents of files or the output of commands.
         Make independent calls in one message: they run at the same time.
-        An answer that begins with `Error: ` says what went wrong. Mend the call, or tell the user what is needed; do not repeat it unchanged.
+        An answer that begins with `Error: ` says what went wrong. Correct the call, or tell the user what is needed; do not repeat it unchanged.
         ");
         insta::assert_snapshot!(prompt(Mode::AcceptEdits), @r"
         You can act on a computer through tools. They run on the server that answers this chat, not on the user's own device.
@@ -369,7 +370,7 @@ mod tests {
         This session begins in the permission mode acceptEdits. Edits of files in the workspace run at once; before other changes the user is asked.
         Use a tool when the answer depends on what is really there; never invent the contents of files or the output of commands.
         Make independent calls in one message: they run at the same time.
-        An answer that begins with `Error: ` says what went wrong. Mend the call, or tell the user what is needed; do not repeat it unchanged.
+        An answer that begins with `Error: ` says what went wrong. Correct the call, or tell the user what is needed; do not repeat it unchanged.
         ");
         insta::assert_snapshot!(prompt(Mode::DontAsk), @r"
         You can act on a computer through tools. They run on the server that answers this chat, not on the user's own device.
@@ -378,7 +379,7 @@ mod tests {
         This session begins in the permission mode dontAsk. A call that would need an approval is refused; look for no way around that.
         Use a tool when the answer depends on what is really there; never invent the contents of files or the output of commands.
         Make independent calls in one message: they run at the same time.
-        An answer that begins with `Error: ` says what went wrong. Mend the call, or tell the user what is needed; do not repeat it unchanged.
+        An answer that begins with `Error: ` says what went wrong. Correct the call, or tell the user what is needed; do not repeat it unchanged.
         ");
         insta::assert_snapshot!(prompt(Mode::BypassPermissions), @r"
         You can act on a computer through tools. They run on the server that answers this chat, not on the user's own device.
@@ -387,7 +388,7 @@ mod tests {
         This session begins in the permission mode bypassPermissions. Calls run without asking the user, so be careful with what cannot be undone.
         Use a tool when the answer depends on what is really there; never invent the contents of files or the output of commands.
         Make independent calls in one message: they run at the same time.
-        An answer that begins with `Error: ` says what went wrong. Mend the call, or tell the user what is needed; do not repeat it unchanged.
+        An answer that begins with `Error: ` says what went wrong. Correct the call, or tell the user what is needed; do not repeat it unchanged.
         ");
     }
 

@@ -68,7 +68,7 @@ pub(crate) struct AgentStarter {
     pub(crate) family: Arc<AgentFamily>,
     /// The agent that starts them.
     pub(crate) agent: Arc<AgentContext>,
-    /// By which its own calls are judged and run.
+    /// The parent's pipeline, narrowed for each subagent.
     pub(crate) pipeline: Arc<Pipeline>,
     /// Its own model.
     model: String,

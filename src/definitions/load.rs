@@ -20,8 +20,6 @@ const MAX_DEPTH: usize = 4;
 /// Skipped files of which each is named.
 const MAX_SKIPPED: usize = 500;
 
-const UNTRUSTED: &str = "ignored (untrusted)";
-
 /// A place, and whether its files count.
 #[derive(Debug)]
 pub(super) struct Place {
@@ -197,17 +195,18 @@ fn below(place: &Place, listings: &[&Listing], entry: &Entry) -> Result<Listing,
 /// Counts a file that is to be read.
 fn count(place: &Place, files: &mut usize, most: usize) -> Result<(), String> {
     if !place.is_trusted {
-        return Err(UNTRUSTED.to_owned());
+        let root = place.source.root_path().display();
+        return Err(format!("ignored (untrusted); run `toolhand trust {root}`"));
     }
     if *files == most {
-        return Err(format!("{most} files are read, and this is one more"));
+        return Err(format!("not read: the limit is {most} files"));
     }
     *files += 1;
     Ok(())
 }
 
 fn beaten(by: &DefinitionOrigin) -> String {
-    format!("{} has the same name, and counts", by.path.display())
+    format!("overridden by {}, which has the same name", by.path.display())
 }
 
 fn origin(place: &Place, below: PathBuf) -> DefinitionOrigin {

@@ -73,6 +73,11 @@ impl Source {
         Path::new(self.below).join(name)
     }
 
+    /// The workspace, or the user's directory.
+    pub(super) fn root_path(&self) -> &Path {
+        self.root.root()
+    }
+
     /// The path of a file, by its path below the root.
     pub(super) fn whole_path(&self, path: &Path) -> PathBuf {
         self.root.root().join(path)

@@ -87,6 +87,23 @@ fn agent(name: &str) -> String {
 }
 
 #[test]
+fn the_examples_of_the_documentation_are_definitions() {
+    let text = include_str!("../../docs/agents.md");
+    let mut blocks = text.split("```markdown\n").skip(1).map(|rest| rest.split("```").next());
+    let mut block = || blocks.next().flatten().unwrap();
+    let fixture = Fixture::trusted()
+        .file("ws/.claude/agents/reviewer.md", block())
+        .file("ws/.claude/skills/release/SKILL.md", block());
+    assert_eq!(fixture.skipped(), "");
+    assert_eq!(fixture.agents(), ["reviewer"]);
+    let set = fixture.current();
+    let skill = set.skill("release").unwrap();
+    assert_eq!(skill.argument_hint.as_deref(), Some("VERSION"));
+    let opened = fixture.definitions.open_skill(skill, &fixture.workspace).unwrap();
+    assert!(opened.told("1.2.0").contains("\nPrepare release 1.2.0:\n"));
+}
+
+#[test]
 fn the_workspaces_beat_the_users_and_skills_beat_commands() {
     let fixture = Fixture::trusted()
         .file("home/agents/a.md", agent("both"))
@@ -107,10 +124,10 @@ fn the_workspaces_beat_the_users_and_skills_beat_commands() {
         ["git:deep:er: Deeper", "git:push: Push it", "only: User's only", "x: Workspace's x"]
     );
     insta::assert_snapshot!(fixture.skipped(), @r"
-    ~/home/agents/a.md: ~/ws/.claude/agents/z.md has the same name, and counts
-    ~/home/skills/x/SKILL.md: ~/ws/.claude/skills/x/SKILL.md has the same name, and counts
-    ~/ws/.claude/commands/only.md: ~/home/skills/only/SKILL.md has the same name, and counts
-    ~/home/commands/git/push.md: ~/ws/.claude/commands/git/push.md has the same name, and counts
+    ~/home/agents/a.md: overridden by ~/ws/.claude/agents/z.md, which has the same name
+    ~/home/skills/x/SKILL.md: overridden by ~/ws/.claude/skills/x/SKILL.md, which has the same name
+    ~/ws/.claude/commands/only.md: overridden by ~/home/skills/only/SKILL.md, which has the same name
+    ~/home/commands/git/push.md: overridden by ~/ws/.claude/commands/git/push.md, which has the same name
     ");
 }
 
@@ -122,9 +139,9 @@ fn g4_an_untrusted_workspaces_files_are_listed_and_not_read() {
         .file("ws/.claude/commands/git/push.md", "Text");
     assert!(fixture.agents().is_empty() && fixture.skills().is_empty());
     insta::assert_snapshot!(fixture.skipped(), @r"
-    ~/ws/.claude/agents/a.md: ignored (untrusted)
-    ~/ws/.claude/skills/s/SKILL.md: ignored (untrusted)
-    ~/ws/.claude/commands/git/push.md: ignored (untrusted)
+    ~/ws/.claude/agents/a.md: ignored (untrusted); run `toolhand trust ~/ws`
+    ~/ws/.claude/skills/s/SKILL.md: ignored (untrusted); run `toolhand trust ~/ws`
+    ~/ws/.claude/commands/git/push.md: ignored (untrusted); run `toolhand trust ~/ws`
     ");
     let list = TrustList::open(&fixture.path("state")).unwrap();
     list.add(&fixture.path("ws")).unwrap();
@@ -209,8 +226,11 @@ fn only_so_many_count_and_the_others_are_named() {
     });
     assert_eq!((fixture.agents().len(), fixture.skills().len()), (100, 150));
     let skipped = fixture.skipped();
-    assert!(skipped.contains("~/home/agents/100.md: 100 files are read, and this is one more"));
-    assert!(skipped.contains("~/home/commands/149.md: 200 files are read"), "{skipped}");
+    assert!(skipped.contains("~/home/agents/100.md: not read: the limit is 100 files"));
+    assert!(
+        skipped.contains("~/home/commands/149.md: not read: the limit is 200 files"),
+        "{skipped}"
+    );
 }
 
 #[test]

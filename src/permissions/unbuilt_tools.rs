@@ -1,6 +1,6 @@
-//! Knows the tools that rules may name although the server has none of them: those that are still
-//! to be built, others of the public settings format, and those of MCP servers. Their rules are
-//! validated, so that a slip is found now, and hold nothing.
+//! Lists the tools that rules may name although the server does not have them: planned ones, others
+//! of the public settings format, and those of MCP servers. Their rules are validated, so that a
+//! slip is found now, and have no effect.
 
 use super::path_pattern::PathPattern;
 
@@ -11,18 +11,14 @@ enum Takes {
     Path,
     /// `domain:example.com`
     Domain,
-    /// The name of a subagent, a skill or a command.
+    /// A name.
     Name,
 }
 
 use Takes::{Domain, Name, Nothing, Path};
 
 /// Name, aliases, and what its rules take.
-const TOOLS: [(&str, &[&str], Takes); 28] = [
-    ("Task", &["Agent", "spawn_agent"], Name),
-    ("AskUserQuestion", &[], Nothing),
-    ("Skill", &[], Name),
-    ("SlashCommand", &[], Name),
+const TOOLS: [(&str, &[&str], Takes); 24] = [
     ("WebFetch", &["fetch_url"], Domain),
     ("WebSearch", &["web_search"], Nothing),
     ("LSP", &[], Nothing),
@@ -155,9 +151,10 @@ mod tests {
 
     #[test]
     fn names_and_aliases_of_tools_that_are_not_built_are_known() {
-        assert_eq!(UnbuiltTool::named("Agent").unwrap().name, "Task");
         assert_eq!(UnbuiltTool::named("fetch_url").unwrap().name, "WebFetch");
-        assert!(UnbuiltTool::named("webfetch").is_none() && UnbuiltTool::named("Bsh").is_none());
+        for none in ["webfetch", "Bsh", "Task", "Skill"] {
+            assert!(UnbuiltTool::named(none).is_none(), "{none}");
+        }
     }
 
     #[test]
@@ -193,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn subagents_skills_and_paths_have_their_specifiers() {
+    fn names_and_paths_are_specifiers() {
         for (tool, specifier) in
-            [("Task", "Explore"), ("Agent", "*"), ("Skill", "review"), ("NotebookRead", "*.ipynb")]
+            [("Workflow", "release"), ("PowerShell", "*"), ("NotebookRead", "*.ipynb")]
         {
             assert_eq!(check(tool, Some(specifier), "allow"), Ok(()), "{tool}");
         }
-        assert!(check("Task", Some(" "), "allow").is_err());
+        assert!(check("Workflow", Some(" "), "allow").is_err());
         assert!(check("NotebookRead", Some("../x"), "deny").is_err());
         assert_eq!(check("TodoRead", Some("x"), "deny"), Err("takes none".to_owned()));
     }

@@ -25,7 +25,8 @@ const OF_THE_MAIN_AGENT: [&str; 7] = [
     "Config",
 ];
 
-/// All that an agent in the background may have: nobody watches it.
+/// All that an agent in the background may have: nobody watches it. `WebFetch` and `WebSearch`
+/// are not built yet.
 const IN_THE_BACKGROUND: [&str; 12] = [
     "Read",
     "Edit",
@@ -223,7 +224,7 @@ mod tests {
             .collect();
         let general = columns[0].1.clone();
         let place = AgentPlace { in_background: true, may_delegate: true };
-        columns.push(("in the background".to_owned(), general, place));
+        columns.push(("general-purpose in the background".to_owned(), general, place));
         let tools: Vec<Toolset> =
             columns.iter().map(|(_, it, place)| it.tools_of(&all, *place)).collect();
         let names: Vec<&str> = columns.iter().map(|(name, ..)| name.as_str()).collect();

@@ -43,7 +43,8 @@ pub(crate) fn phase(plan: &Path, can_leave: bool) -> String {
     let end = if can_leave {
         "When it is complete, call ExitPlanMode: the user reads the plan and decides how to go on."
     } else {
-        "This server only plans: the plan stays in that file, and nobody is asked to approve it."
+        "Plan mode is fixed for this server or client key: the plan stays in that file, and nobody \
+         is asked to approve it."
     };
     format!(
         "Plan mode is on. Look around and ask as much as you need, and change nothing: edits are \

@@ -1,4 +1,4 @@
-//! Keeps the tasks that the model has planned (`TaskCreate` and its kin), and what blocks what.
+//! Keeps the task list of the model (`TaskCreate` and its kin), and what blocks what.
 //! Nothing of them runs by itself: those in the background are in [`super::tasks`].
 
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sync;
 
-/// More than a plan that anybody reads.
+/// More than anybody reads.
 const MAX_TASKS: usize = 200;
 
 /// The tasks of a session.

@@ -24,7 +24,7 @@ pub(crate) struct SessionContext {
     name: Option<String>,
     /// What the server writes for the session; `None` for a turn without one.
     pub(crate) files: Option<Arc<SessionFiles>>,
-    /// The commands that go on in the background; `None` for a turn without a session.
+    /// The commands and agents that go on in the background; `None` for a turn without a session.
     pub(crate) tasks: Option<Arc<SessionTasks>>,
     /// The directories of the skills that were used.
     pub(crate) readable: Arc<ReadableRoots>,

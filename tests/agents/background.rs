@@ -54,7 +54,10 @@ async fn it_answers_at_once_and_tells_when_it_has_ended() {
     upstream.round_of("scripted", says("It runs."));
     client.chat(&in_session(&[user("Again.")])).await;
     let refused = last_answer(&of_model(&upstream, "scripted").pop().unwrap());
-    assert_eq!(refused, format!("Error: agent {id} is running already"));
+    assert_eq!(
+        refused,
+        format!("Error: agent {id} is still running; wait for its end, then resume it")
+    );
 
     // Waiting for it.
     upstream.round_of("scripted", calls(&[("c2", "TaskOutput", json!({ "task_id": id }))]));

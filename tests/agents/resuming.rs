@@ -65,7 +65,10 @@ async fn a_foreign_agent_and_one_of_another_session_are_not_found_alike() {
 
     let answers = answers_in(&upstream.requests().pop().unwrap().json());
     let answers = answers.iter().map(|answer| answer.replace(&id, "ID").replace(&unknown, "ID"));
-    assert_eq!(answers.collect::<Vec<_>>(), ["Error: no agent of this session is called ID"; 2]);
+    assert_eq!(
+        answers.collect::<Vec<_>>(),
+        ["Error: no agent of this session is called ID; start one without `resume`"; 2]
+    );
 }
 
 /// An agent is cut off in a command of its own, and is resumed by the id that the answer to its

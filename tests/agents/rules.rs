@@ -101,7 +101,7 @@ async fn while_the_session_plans_only_those_start_that_change_nothing() {
 
     let answers = answers_in(&upstream.requests().pop().unwrap().json());
     assert!(
-        answers[0].starts_with("Error: not permitted: in the mode plan only agents"),
+        answers[0].starts_with("Error: not permitted: in plan mode only Explore and Plan"),
         "{answers:?}"
     );
     assert!(answers[1].starts_with("A plan."), "{answers:?}");

@@ -158,14 +158,17 @@ async fn a_wrong_type_and_a_wrong_model_are_answered_with_what_there_is() {
     let answers = answers_in(&upstream.requests().pop().unwrap().json());
     assert_eq!(
         answers[0],
-        "Error: there is no agent type Explorer; there is general-purpose, Explore, Plan, Bash"
+        "Error: there is no agent type Explorer; use one of: general-purpose, Explore, Plan, Bash"
     );
     assert_eq!(
         answers[1],
-        "Error: there is no model \"gpt-9\" for agents; there is inherit, sonnet, opus, haiku"
+        "Error: there is no model \"gpt-9\" for agents; use one of: inherit, sonnet, opus, haiku"
     );
     assert!(answers[2].starts_with("Error: invalid input: prompt is empty"), "{answers:?}");
-    assert_eq!(answers[3], "Error: no agent of this session is called agent_x");
+    assert_eq!(
+        answers[3],
+        "Error: no agent of this session is called agent_x; start one without `resume`"
+    );
 }
 
 #[tokio::test]

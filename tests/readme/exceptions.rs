@@ -16,6 +16,8 @@ const NOT_RUN: &[(&str, &str, Check)] = &[
     (" any OpenAI client", "a drawing", Check::Nothing),
     (" HTTP request ", "a drawing", Check::Nothing),
     ("{\n  \"permissions\": {", "a settings file; a unit test reads it", Check::Nothing),
+    ("---\nname: reviewer\n", "an agent's file; a unit test reads it", Check::Nothing),
+    ("---\ndescription: Prepares a release.", "a skill; a unit test reads it", Check::Nothing),
     ("npm install", "needs a registry; the test environment has pinned versions", Check::Packages),
     ("pip install", "needs a registry; the test environment has pinned versions", Check::Packages),
 ];

@@ -458,7 +458,7 @@ async fn a_server_that_only_plans_asks_nobody_and_keeps_the_plan() {
     let mut talk = Talk::new(server.client());
     let plan = json!({ "plan": "Win.\n" });
     let answer = call(&mut talk, &upstream, EXIT, plan).await;
-    assert!(answer.starts_with("This server only plans"), "{answer}");
+    assert!(answer.starts_with("Plan mode is fixed for this server or client key"), "{answer}");
     assert_eq!(fs::read_to_string(plan_file(&server).await).expect("kept"), "Win.\n");
     let entered = call(&mut talk, &upstream, "EnterPlanMode", json!({})).await;
     assert!(entered.starts_with("You are in plan mode already."), "{entered}");

@@ -56,11 +56,11 @@ async fn g4_check_lists_definitions_and_why_others_do_not_count() {
     insta::assert_snapshot!(checked(&server), @r"
     trust: ~/workspace is not trusted; `toolhand trust ~/workspace` lets all of its settings files, agents, skills, commands and imports from outside count
     skill: /mine: ~/.claude/skills/mine/SKILL.md; the model's alone
-    skipped: ~/workspace/.claude/agents/explore.md: ignored (untrusted)
-    skipped: ~/workspace/.claude/agents/out.md: ignored (untrusted)
-    skipped: ~/workspace/.claude/agents/reviewer.md: ignored (untrusted)
-    skipped: ~/workspace/.claude/agents/wide.md: ignored (untrusted)
-    skipped: ~/workspace/.claude/commands/git/push.md: ignored (untrusted)
+    skipped: ~/workspace/.claude/agents/explore.md: ignored (untrusted); run `toolhand trust ~/workspace`
+    skipped: ~/workspace/.claude/agents/out.md: ignored (untrusted); run `toolhand trust ~/workspace`
+    skipped: ~/workspace/.claude/agents/reviewer.md: ignored (untrusted); run `toolhand trust ~/workspace`
+    skipped: ~/workspace/.claude/agents/wide.md: ignored (untrusted); run `toolhand trust ~/workspace`
+    skipped: ~/workspace/.claude/commands/git/push.md: ignored (untrusted); run `toolhand trust ~/workspace`
     ");
     trust(&server, "trust", &server.workspace());
     insta::assert_snapshot!(checked(&server), @r"
@@ -113,7 +113,7 @@ async fn check_says_what_of_an_agents_file_has_no_effect_and_why() {
       no effect: tools: Edit: disallowedTools takes it away
       no effect: disallowedTools: Bahs: no tool that is turned on here has this name; did you mean Bash?
     agent: wide: ~/.claude/agents/wide.md
-      no effect: model: there is no model "gpt-9" for agents; there is inherit, sonnet, opus, haiku; it starts only where the call names one of them
+      no effect: model: there is no model "gpt-9" for agents; use one of: inherit, sonnet, opus, haiku; it starts only where the call names one of them
       no effect: permissionMode: acceptEdits is wider than default, the mode of this server; it only narrows
     skipped: ~/.claude/agents/bare.md: has no frontmatter: a line `---`, one with `name: …` and one with `description: …`, and a line `---` stand first in the file of an agent
     skipped: ~/.claude/agents/colon.md: line 3: it is not YAML; put a text in quotes that has a colon and a blank, or begins with a sign such as [ { * & @ %

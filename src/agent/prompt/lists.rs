@@ -7,7 +7,7 @@ use crate::tools::agent_types::AgentType;
 /// Characters of one skill.
 const MAX_SKILL: usize = 1536;
 
-/// Characters of all skills. What has no room there is listed by its name alone.
+/// Characters of all skills. What has no room there is listed by its name only.
 const MAX_SKILLS: usize = 16_000;
 
 /// Characters of an agent's description.
@@ -33,7 +33,7 @@ pub(super) fn skills(skills: &[SkillDefinition]) -> Vec<String> {
         }
     }
     if !further.is_empty() {
-        lines.push(format!("- without a description: {}", further.join(SEPARATOR)));
+        lines.push(format!("- listed by name only: {}", further.join(SEPARATOR)));
     }
     lines
 }
@@ -75,7 +75,7 @@ mod tests {
         insta::assert_snapshot!(skills(&all).join("\n"), @r"
         - a: Does a.
         - hinted [file]: H.
-        - without a description: z
+        - listed by name only: z
         ");
     }
 
@@ -87,9 +87,7 @@ mod tests {
         let all: Vec<_> = (0..200).map(|at| skill(&format!("{at:064}"), &long)).collect();
         let listed = skills(&all);
         let [first, .., last] = &listed[..] else { panic!("{listed:?}") };
-        assert!(
-            first.chars().count() == MAX_SKILL && last.starts_with("- without a description: ")
-        );
+        assert!(first.chars().count() == MAX_SKILL && last.starts_with("- listed by name only: "));
         let all_names =
             all.iter().all(|skill| listed.iter().any(|line| line.contains(&skill.name)));
         let chars: usize = listed.iter().map(|line| line.chars().count()).sum();

@@ -50,7 +50,7 @@ impl RunEnd {
                 how_to_resume(agent)
             )));
         }
-        let text = if text.is_empty() { "(the agent ended without a word)" } else { text };
+        let text = if text.is_empty() { "(the agent gave no answer)" } else { text };
         let mut output = ToolOutput::text(text);
         for note in notes {
             output.text.close(note);
@@ -66,9 +66,8 @@ impl RunEnd {
         Some(match self.stopped.as_ref()? {
             Stop::Rounds => format!("(stopped after {})", self.rounds_in_words()),
             Stop::Duration => {
-                format!("(stopped after {}: its time was over)", self.rounds_in_words())
+                format!("(stopped after {}: time limit reached)", self.rounds_in_words())
             }
-
             Stop::Output(why) => format!("({why})"),
             Stop::Failed { .. } => return None,
         })
@@ -147,7 +146,7 @@ mod tests {
     fn a_limit_is_no_error_and_silence_is_said() {
         let text = told(&end(" ", Some(Stop::Rounds)));
         assert!(
-            text.starts_with("(the agent ended without a word)\n(stopped after 2 rounds)\n"),
+            text.starts_with("(the agent gave no answer)\n(stopped after 2 rounds)\n"),
             "{text}"
         );
         assert!(text.contains(r#""stopped_by":"rounds""#), "{text}");

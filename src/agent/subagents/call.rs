@@ -58,8 +58,9 @@ impl Subagents for Call {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
             let begins = sync::lock(&inner.begins).take();
-            let (slot, resumption) =
-                begins.ok_or_else(|| ToolError::failed("a call starts one agent"))?;
+            let (slot, resumption) = begins.ok_or_else(|| {
+                ToolError::failed("this call has started its agent; call Task again for another")
+            })?;
             let outcome = inner.starter.run(task, (slot, resumption), &inner.tell).await?;
             let RunOutcome { answer, suspended, usage } = outcome;
             *sync::lock(&inner.outcome) = AgentOutcome { suspended, usage };

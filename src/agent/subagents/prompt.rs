@@ -22,7 +22,7 @@ pub(super) fn render(
         format!("Working directory: {}", working_dir.display()),
         format!("Platform: {}. Date: {date}.", std::env::consts::OS),
         "Make independent calls in one message: they run at the same time.".to_owned(),
-        "An answer that begins with `Error: ` says what went wrong. Mend the call; do not repeat it \
+        "An answer that begins with `Error: ` says what went wrong. Correct the call; do not repeat it \
          unchanged."
             .to_owned(),
         "Nobody answers questions of yours. Decide by what you know, and say what you assumed."

@@ -74,7 +74,10 @@ impl AgentStarter {
             (None, None) => self.begin(&task).await?,
         };
         let Some(running) = self.family.running.begin(&run.id) else {
-            return Err(ToolError::Failed(format!("agent {} is running already", run.id)));
+            return Err(ToolError::Failed(format!(
+                "agent {} is still running; wait for its end, then resume it",
+                run.id
+            )));
         };
         if run.record.in_background {
             let answer = self.clone().in_background(run, (slot, running));
@@ -95,7 +98,8 @@ impl AgentStarter {
         tell: &Tell,
     ) -> Result<RunOutcome, ToolError> {
         let slot = slot.taken().await;
-        let _slot = slot.ok_or_else(|| ToolError::failed("no agent can be started now"))?;
+        let over = "no agent can be started any more: this session or the server is ending";
+        let _slot = slot.ok_or_else(|| ToolError::failed(over))?;
         let records = &self.family.records;
         run.record.status = RunStatus::Running;
         let kept = records.put(&run.id, &run.record).await;
@@ -111,7 +115,8 @@ impl AgentStarter {
         let mut beginning = std::mem::take(&mut run.beginning);
         let is_asking = matches!(beginning, Beginning::Ask);
         let mut turned = self.turn(&run, beginning, &steps).await;
-        // Behind a round, to begin anew would run its calls again.
+        // Only the first request may be retried with another model: later ones would repeat tool
+        // calls.
         let is_first_request = is_asking && turned.end.counts.rounds <= 1;
         if is_first_request && turned.is_unknown_model() && run.record.model != self.model {
             notes.push(format!(

@@ -58,7 +58,10 @@ impl SubagentSettings {
         if MODELS.contains(&name) {
             return Ok(Some(name.to_owned()));
         }
-        Err(format!("there is no model {name:?} for agents; there is {}", self.names().join(", ")))
+        Err(format!(
+            "there is no model {name:?} for agents; use one of: {}",
+            self.names().join(", ")
+        ))
     }
 
     /// What the model of an agent can be called.
@@ -103,7 +106,7 @@ mod tests {
         assert_eq!(settings.model_named("inherit"), Ok(None));
         insta::assert_snapshot!(
             settings.model_named("anthropic/big").unwrap_err(),
-            @r#"there is no model "anthropic/big" for agents; there is inherit, sonnet, haiku, fast, opus"#
+            @r#"there is no model "anthropic/big" for agents; use one of: inherit, sonnet, haiku, fast, opus"#
         );
     }
 

@@ -126,7 +126,9 @@ impl Tool for Config {
         } else {
             session.preferences.set_subagent_model(value.clone());
         }
-        let text = format!("{setting} is {value} for this session; it was {before}");
+        // The answer that is being streamed keeps its form.
+        let since = if setting == PROGRESS { ", from the next request on" } else { "" };
+        let text = format!("{setting} is {value} for this session{since}; it was {before}");
         let structured = json!({ "setting": setting, "value": value, "previous": before });
         Ok(ToolOutput::text(text).with(structured))
     }
@@ -168,7 +170,9 @@ mod tests {
         let set = call(&workspace, "subagents.model", Some("fast")).await;
         assert_eq!(set, "subagents.model is fast for this session; it was inherit");
         assert_eq!(call(&workspace, "subagents.model", None).await, "subagents.model = fast");
-        call(&workspace, "progress", Some("events")).await;
+        let set = call(&workspace, "progress", Some("events")).await;
+        let expected = "progress is events for this session, from the next request on; it was ";
+        assert!(set.starts_with(expected), "{set}");
         assert_eq!(call(&workspace, "progress", None).await, "progress = events");
         let cards = call(&workspace, "progress", Some("cards")).await;
         assert!(cards.starts_with("Error: invalid input"), "{cards}");

@@ -112,8 +112,8 @@ impl Tool for ExitPlanMode {
         let path = plan_files(session)?.plan_path();
         if !session.mode.can_leave_plan() {
             let text = format!(
-                "This server only plans, so plan mode stays on and nobody is asked. The plan is \
-                 kept in {}. Tell the user what it proposes.",
+                "Plan mode is fixed for this server or client key, so it stays on and nobody is \
+                 asked. The plan is kept in {}. Tell the user what it proposes.",
                 path.display()
             );
             let structured = json!({ "plan": &*plan, "file_path": path, "mode": Mode::Plan });

@@ -22,8 +22,8 @@ impl Tool for ListTasks {
     const NAME: &'static str = "ListTasks";
     const ALIASES: &'static [&'static str] = &["list_background_tasks"];
     const ACCESS: AccessKind = AccessKind::None;
-    const DESCRIPTION: &'static str = "Lists the background tasks of this conversation, a line \
-        each: id, status, age and command.";
+    const DESCRIPTION: &'static str = "Lists the background tasks of this conversation, commands \
+        and agents, a line each: id, status, age and what it is.";
 
     fn concurrency(&self, _: &ListTasksInput) -> Concurrency {
         Concurrency::Shared

@@ -32,8 +32,8 @@ impl Tool for SlashCommand {
 
     const NAME: &'static str = "SlashCommand";
     const ACCESS: AccessKind = AccessKind::Named;
-    const DESCRIPTION: &'static str = "Gives you the text of a listed skill that is written as a \
-        command line, as the user types it. It does what Skill does.";
+    const DESCRIPTION: &'static str = "Same as Skill, with name and arguments in one string: \
+        `/review src`.";
 
     fn access_request(&self, input: &SlashCommandInput, _: &CallContext) -> AccessRequest {
         AccessRequest::Named(parts(&input.command).0.to_owned())

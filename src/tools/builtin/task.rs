@@ -35,7 +35,8 @@ pub(crate) struct TaskInput {
     /// The whole task. The agent sees nothing else of this conversation, so name paths, facts and
     /// what its answer should hold.
     prompt: String,
-    /// One of the agent types that the system prompt lists; general-purpose if left out.
+    /// One of the built-in agent types, or one that the system prompt lists; general-purpose if
+    /// left out.
     #[serde(default)]
     subagent_type: Option<String>,
     /// Another model for the agent: sonnet, opus, haiku, or a name that the operator configured.
@@ -47,7 +48,7 @@ pub(crate) struct TaskInput {
     /// The id of an agent that has ended: it goes on with what it knows and this prompt.
     #[serde(default)]
     resume: Option<String>,
-    /// The most messages that the agent may write in this run.
+    /// The most model requests of this run. At the limit the agent's text so far is the answer.
     #[serde(default)]
     #[schemars(range(min = 1))]
     max_turns: Option<u32>,
@@ -66,7 +67,9 @@ impl Tool for Task {
     const ACCESS: AccessKind = AccessKind::Named;
     const DESCRIPTION: &'static str = "Gives a task to an agent that works by itself with tools of \
         its own, and answers with its last message. Use it for searches and work whose details you \
-        need not see. Several calls in one message run side by side.";
+        need not see. Several calls in one message run side by side. Built-in agent types: \
+        general-purpose (several steps, may change files), Explore (searches files), Plan (designs \
+        a change) and Bash (runs commands).";
     const ADVICE: Option<&'static str> = Some(
         "What an agent answers to Task is for you: the user does not see it, so tell them what \
          matters.",

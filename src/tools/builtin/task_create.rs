@@ -1,4 +1,4 @@
-//! Adds a task to the plan of the session.
+//! Adds a task to the task list of the session.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -30,8 +30,8 @@ impl Tool for TaskCreate {
 
     const NAME: &'static str = "TaskCreate";
     const ACCESS: AccessKind = AccessKind::None;
-    const DESCRIPTION: &'static str = "Adds a task to the plan of this conversation. It begins \
-        as pending; TaskUpdate changes it, and says which tasks wait for which.";
+    const DESCRIPTION: &'static str = "Adds a task to the task list of this conversation. It \
+        begins as pending; TaskUpdate changes it, and says which tasks wait for which.";
 
     fn access_request(&self, _: &TaskCreateInput, _: &CallContext) -> AccessRequest {
         AccessRequest::Nothing

@@ -1,4 +1,4 @@
-//! Shows one task of the plan of the session.
+//! Shows one task of the task list of the session.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -22,8 +22,8 @@ impl Tool for TaskGet {
 
     const NAME: &'static str = "TaskGet";
     const ACCESS: AccessKind = AccessKind::None;
-    const DESCRIPTION: &'static str =
-        "Shows one task of the plan: description, status, what it blocks and what blocks it.";
+    const DESCRIPTION: &'static str = "Shows one task of the task list: description, status, \
+        what it blocks and what blocks it.";
 
     fn access_request(&self, _: &TaskGetInput, _: &CallContext) -> AccessRequest {
         AccessRequest::Nothing

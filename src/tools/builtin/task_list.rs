@@ -1,4 +1,4 @@
-//! Lists the tasks of the plan of the session.
+//! Lists the tasks of the session.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -20,7 +20,7 @@ impl Tool for TaskList {
 
     const NAME: &'static str = "TaskList";
     const ACCESS: AccessKind = AccessKind::None;
-    const DESCRIPTION: &'static str = "Lists the tasks of the plan, a line each: id, status, \
+    const DESCRIPTION: &'static str = "Lists the tasks of the task list, a line each: id, status, \
         subject and what it waits for.";
 
     fn access_request(&self, _: &TaskListInput, _: &CallContext) -> AccessRequest {

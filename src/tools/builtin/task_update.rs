@@ -1,4 +1,4 @@
-//! Changes a task of the plan of the session, or takes it out.
+//! Changes a task of the task list of the session, or takes it out.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ pub(crate) struct TaskUpdate;
 pub(crate) struct TaskUpdateInput {
     /// The id of the task.
     task_id: String,
-    /// The new status; `deleted` takes the task out of the plan.
+    /// The new status; `deleted` takes the task off the task list.
     status: Option<PlannedStatus>,
     /// A new subject.
     #[schemars(length(min = 1, max = 1000))]
@@ -40,8 +40,8 @@ impl Tool for TaskUpdate {
 
     const NAME: &'static str = "TaskUpdate";
     const ACCESS: AccessKind = AccessKind::None;
-    const DESCRIPTION: &'static str = "Changes a task of the plan: its status, its text, or \
-        which tasks wait for which. What is left out stays as it is.";
+    const DESCRIPTION: &'static str = "Changes a task of the task list: its status, its text, \
+        or which tasks wait for which. What is left out stays as it is.";
 
     fn access_request(&self, _: &TaskUpdateInput, _: &CallContext) -> AccessRequest {
         AccessRequest::Nothing

@@ -68,8 +68,12 @@ impl AgentStarter {
 
     /// An agent of this session that has ended, with a further prompt.
     pub(super) async fn go_on(&self, id: &str, task: &AgentTask) -> Result<Run, ToolError> {
-        let unknown =
-            || ToolError::Failed(format!("no agent of this session is called {}", quoted_name(id)));
+        let unknown = || {
+            let id = quoted_name(id);
+            ToolError::Failed(format!(
+                "no agent of this session is called {id}; start one without `resume`"
+            ))
+        };
         let id = AgentId::parse(id).ok_or_else(unknown)?;
         let kept = self.family.records.load(&id, Whose::Session).await;
         let kept = kept.map_err(|error| ToolError::Failed(error.message))?.ok_or_else(unknown)?;
@@ -90,7 +94,8 @@ impl AgentStarter {
         };
         if is_asked {
             return Err(ToolError::Failed(format!(
-                "agent {id} waits for a person's decision about a call of its own"
+                "agent {id} waits for a person's decision about a call of its own and continues \
+                 after that; start a new agent if you need one now"
             )));
         }
         let prompt = transcript.prompt(&task.prompt);
@@ -107,7 +112,11 @@ impl AgentStarter {
         task: &AgentTask,
     ) -> Result<Run, ToolError> {
         let Resumption { agent: id, decisions } = resumption;
-        let gone = || ToolError::failed("what the agent was about to do is not kept any more");
+        let gone = || {
+            ToolError::failed(
+                "what the agent was about to do is not kept any more; start a new agent",
+            )
+        };
         let kept = self.family.records.load(&id, Whose::Client).await;
         let kept = kept.map_err(|error| ToolError::Failed(error.message))?.ok_or_else(gone)?;
         let KeptAgent { record, entries } = kept;
@@ -172,8 +181,8 @@ impl AgentStarter {
         if self.pipeline.permissions.mode() == Mode::Plan && !agent_type.only_reads {
             let name = &agent_type.name;
             return Err(ToolError::Denied(format!(
-                "in the mode plan only agents that change nothing start, Explore and Plan; {name} \
-                 is none of them"
+                "in plan mode only Explore and Plan can be started, and not {name}; use one of \
+                 them, or finish the plan first"
             )));
         }
         Ok(())
@@ -257,7 +266,7 @@ fn type_named(name: &str, set: &DefinitionSet) -> Result<AgentType, ToolError> {
         return Ok(types[place].clone());
     }
     let (name, names) = (quoted_name(name), names.join(", "));
-    Err(ToolError::Failed(format!("there is no agent type {name}; there is {names}")))
+    Err(ToolError::Failed(format!("there is no agent type {name}; use one of: {names}")))
 }
 
 fn identity(id: &AgentId, agent_type: &AgentType) -> SubagentIdentity {
