@@ -69,8 +69,8 @@ impl AgentStarter {
         tell: &Tell,
     ) -> Result<RunOutcome, ToolError> {
         let run = match (resumption, &task.resume) {
-            (Some(resumption), _) => self.take_up(resumption, &task).await?,
-            (None, Some(id)) => self.go_on(id, &task).await?,
+            (Some(resumption), _) => self.continue_after_decision(resumption, &task).await?,
+            (None, Some(id)) => self.resume_with_prompt(id, &task).await?,
             (None, None) => self.begin(&task).await?,
         };
         let Some(running) = self.family.running.begin(&run.id) else {

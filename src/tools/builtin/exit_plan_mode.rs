@@ -28,34 +28,37 @@ pub(crate) struct ExitPlanModeInput {
     plan: Option<String>,
 }
 
-/// A choice that goes on, and the mode that it goes on in.
-struct Way {
-    mode: Mode,
+/// A choice of the user.
+struct PlanChoice {
+    /// `None`: plan mode stays on.
+    leads_to: Option<Mode>,
     words: &'static [&'static str],
     means: &'static str,
 }
 
-/// In the order of their numbers. Between the second and the third stands the choice to stay.
-const WAYS: [Way; 3] = [
-    Way {
-        mode: Mode::Default,
+/// In the order of their numbers.
+const CHOICES: [PlanChoice; 4] = [
+    PlanChoice {
+        leads_to: Some(Mode::Default),
         words: &["yes", "allow"],
         means: "plan mode ends; edits and commands are asked about",
     },
-    Way {
-        mode: Mode::AcceptEdits,
+    PlanChoice {
+        leads_to: Some(Mode::AcceptEdits),
         words: &[],
         means: "plan mode ends; edits in the workspace are made without asking",
     },
-    Way {
-        mode: Mode::BypassPermissions,
+    PlanChoice {
+        leads_to: None,
+        words: &["no", "deny"],
+        means: "nothing changes; remarks are passed on",
+    },
+    PlanChoice {
+        leads_to: Some(Mode::BypassPermissions),
         words: &[],
         means: "plan mode ends; calls run without asking, as this server is set up",
     },
 ];
-
-/// The place of the choice to stay.
-const STAY: usize = 2;
 
 impl Tool for ExitPlanMode {
     type Input = ExitPlanModeInput;
@@ -112,8 +115,8 @@ impl Tool for ExitPlanMode {
         let path = plan_files(session)?.plan_path();
         if !session.mode.can_leave_plan() {
             let text = format!(
-                "Plan mode is fixed for this server or client key, so it stays on and nobody is \
-                 asked. The plan is kept in {}. Tell the user what it proposes.",
+                "Nobody can approve a plan here, so plan mode stays on and nobody is asked. The \
+                 plan is kept in {}. Tell the user what it proposes.",
                 path.display()
             );
             let structured = json!({ "plan": &*plan, "file_path": path, "mode": Mode::Plan });
@@ -124,9 +127,9 @@ impl Tool for ExitPlanMode {
                 "the plan has changed since it was approved; call ExitPlanMode again",
             ));
         }
-        let way = permit.choice().and_then(way_at);
-        let Way { mode, .. } = way.ok_or_else(|| ToolError::failed("nobody has chosen"))?;
-        session.mode.approve_plan(*mode);
+        let chosen = permit.choice().and_then(|place| CHOICES.get(place)?.leads_to);
+        let mode = chosen.ok_or_else(|| ToolError::failed("nobody has chosen"))?;
+        session.mode.approve_plan(mode);
         let text = format!(
             "The user has approved your plan. Plan mode is over, and the mode is {mode} now. Carry \
              the plan out; it is in {}:\n\n{plan}",
@@ -175,32 +178,19 @@ fn shown(plan: &str, path: &Path) -> String {
 
 /// What the user can choose on a server, or with a key, of this mode.
 fn choices(base: Mode) -> Vec<OwnChoice> {
-    let offered = WAYS.iter().filter(|way| way.mode <= Mode::AcceptEdits || way.mode == base);
-    let mut choices: Vec<OwnChoice> = offered
-        .map(|way| OwnChoice {
-            label: format!("go on in {}", way.mode),
-            description: way.means.to_owned(),
-            words: way.words.iter().map(|&word| word.to_owned()).collect(),
-            allows: true,
-        })
-        .collect();
-    let stay = OwnChoice {
-        label: "keep planning".to_owned(),
-        description: "nothing changes; remarks are passed on".to_owned(),
-        words: vec!["no".to_owned(), "deny".to_owned()],
-        allows: false,
-    };
-    choices.insert(STAY, stay);
-    choices
-}
-
-/// The way of the choice at this place.
-fn way_at(place: usize) -> Option<&'static Way> {
-    match place {
-        STAY => None,
-        place if place < STAY => WAYS.get(place),
-        place => WAYS.get(place - 1),
-    }
+    // The last one is left out, so the places stay.
+    let is_offered =
+        |mode: Option<Mode>| mode.is_none_or(|mode| mode <= Mode::AcceptEdits || mode == base);
+    let offered = CHOICES.iter().filter(|choice| is_offered(choice.leads_to));
+    let own = offered.map(|choice| OwnChoice {
+        label: choice
+            .leads_to
+            .map_or_else(|| "keep planning".to_owned(), |mode| format!("go on in {mode}")),
+        description: choice.means.to_owned(),
+        words: choice.words.iter().map(|&word| word.to_owned()).collect(),
+        allows: choice.leads_to.is_some(),
+    });
+    own.collect()
 }
 
 #[cfg(test)]
@@ -211,9 +201,10 @@ mod tests {
     fn each_choice_goes_on_in_the_mode_that_it_names() {
         let choices = choices(Mode::BypassPermissions);
         for (place, choice) in choices.iter().enumerate() {
-            let label = way_at(place).map(|way| format!("go on in {}", way.mode));
+            let leads_to = CHOICES[place].leads_to;
+            let label = leads_to.map(|mode| format!("go on in {mode}"));
             assert_eq!(label.unwrap_or("keep planning".to_owned()), choice.label);
-            assert_eq!(choice.allows, way_at(place).is_some());
+            assert_eq!(choice.allows, leads_to.is_some());
         }
         let labels: Vec<_> = choices.iter().map(|choice| choice.label.as_str()).collect();
         insta::assert_snapshot!(labels.join("\n"), @r"

@@ -67,7 +67,11 @@ impl AgentStarter {
     }
 
     /// An agent of this session that has ended, with a further prompt.
-    pub(super) async fn go_on(&self, id: &str, task: &AgentTask) -> Result<Run, ToolError> {
+    pub(super) async fn resume_with_prompt(
+        &self,
+        id: &str,
+        task: &AgentTask,
+    ) -> Result<Run, ToolError> {
         let unknown = || {
             let id = quoted_name(id);
             ToolError::Failed(format!(
@@ -106,7 +110,7 @@ impl AgentStarter {
     }
 
     /// An agent with an open round, about whose calls a person has decided.
-    pub(super) async fn take_up(
+    pub(super) async fn continue_after_decision(
         &self,
         resumption: Resumption,
         task: &AgentTask,
