@@ -366,10 +366,7 @@ impl Permissions {
                  anything changes"
             ));
         }
-        let is_fixed = session?.base() == Mode::Plan;
-        is_fixed.then(|| {
-            format!("plan mode is fixed for this server or client key: write the plan to {plan}")
-        })
+        session.map(|_| format!("nobody can approve a plan here: write yours to {plan}"))
     }
 
     /// The same permissions with the rules that their holder keeps for such a request. Blocks.

@@ -43,8 +43,7 @@ pub(crate) fn phase(plan: &Path, can_leave: bool) -> String {
     let end = if can_leave {
         "When it is complete, call ExitPlanMode: the user reads the plan and decides how to go on."
     } else {
-        "Plan mode is fixed for this server or client key: the plan stays in that file, and nobody \
-         is asked to approve it."
+        "Nobody can approve it here: the plan stays in that file, and plan mode stays on."
     };
     format!(
         "Plan mode is on. Look around and ask as much as you need, and change nothing: edits are \

@@ -305,7 +305,9 @@ async fn p16_nothing_is_offered_that_does_not_work() {
     };
     assert_eq!(offered(&[]).await, (3, true));
     assert_eq!(offered(&[("tools.bash.background_tasks", "0")]).await, (0, false));
-    assert_eq!(offered(&[("tools.disable", "[\"Bash\"]")]).await, (0, false));
+    // Agents can still work in the background.
+    assert_eq!(offered(&[("tools.disable", "[\"Bash\"]")]).await, (3, false));
+    assert_eq!(offered(&[("tools.disable", "[\"Bash\", \"Task\"]")]).await, (0, false));
 }
 
 #[tokio::test]

@@ -61,9 +61,9 @@ async fn tools_are_named_or_left_out() {
     assert_eq!(offered(&[]).await, all);
     let some = offered(&[("tools.enable", r#"["Grep", "read_file"]"#)]).await;
     assert_eq!(some, ["Read", "Grep", "weather", "news"]);
-    let fewer = offered(&[("tools.disable", r#"["shell", "Write", "Edit"]"#)]).await;
-    // What looks after background commands goes with the shell.
-    let gone = ["Write", "Edit", "Bash", "TaskOutput", "TaskStop", "ListTasks"];
+    let fewer = offered(&[("tools.disable", r#"["shell", "Write", "Task"]"#)]).await;
+    // What looks after background tasks goes with those that start them.
+    let gone = ["Write", "Task", "Bash", "TaskOutput", "TaskStop", "ListTasks"];
     let left: Vec<_> = all.into_iter().filter(|name| !gone.contains(name)).collect();
     assert_eq!(fewer, left);
 }
