@@ -52,7 +52,10 @@ async fn a_change_is_asked_about_in_every_mode_and_holds_for_the_session() {
     assert!(question.contains("It is `reasoning` now."), "{question}");
     upstream.round(says("Done."));
     assert_eq!(talk.say("1").await, "Done.");
-    assert_eq!(last_answer(&upstream), "progress is events for this session; it was reasoning");
+    assert_eq!(
+        last_answer(&upstream),
+        "progress is events for this session, from the next request on; it was reasoning"
+    );
     first.stop();
     let second = after(&upstream, &first).free().start().await;
 
