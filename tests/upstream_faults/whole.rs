@@ -13,12 +13,15 @@ use crate::support::sync;
 
 const JSON: &str = "content-type: application/json";
 
+/// No request is sent on a connection that upstream closes meanwhile.
+const CLOSE: &str = "connection: close";
+
 fn message(text: &str) -> Value {
     whole(&json!({ "role": "assistant", "content": text }), "stop")
 }
 
 fn body(body: &str) -> Vec<Step> {
-    vec![Step::Bytes(answer("200 OK", &[JSON], body.as_bytes()))]
+    vec![Step::Bytes(answer("200 OK", &[JSON, CLOSE], body.as_bytes()))]
 }
 
 /// Asks unstreamed, without tools of the server's and with one of the client's.
@@ -57,7 +60,7 @@ async fn u40_a_truncated_answer_is_asked_for_again() {
         let length = format!("content-length: {}", whole.len());
         let short = [head("200 OK", &[JSON, &length]), begun.to_vec()].concat();
         // Ended properly, but too early.
-        let proper = answer("200 OK", &[JSON], begun);
+        let proper = answer("200 OK", &[JSON, CLOSE], begun);
         // Cut between and within chunks.
         let chunked =
             [head("200 OK", &[JSON, "transfer-encoding: chunked"]), framed(begun)].concat();
