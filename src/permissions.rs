@@ -360,13 +360,14 @@ impl Permissions {
         }
         let plan = self.session_files.first()?.plan_path();
         let plan = plan.display();
-        if session?.can_leave_plan() {
-            return Some(format!(
+        Some(if session?.can_leave_plan() {
+            format!(
                 "write the plan to {plan} and call ExitPlanMode: a person approves it before \
                  anything changes"
-            ));
-        }
-        session.map(|_| format!("nobody can approve a plan here: write yours to {plan}"))
+            )
+        } else {
+            format!("nobody can approve a plan here: write yours to {plan}")
+        })
     }
 
     /// The same permissions with the rules that their holder keeps for such a request. Blocks.

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::text::without_hidden;
+use crate::text::is_hidden;
 
 const STARTED: &str = "→ ";
 const ENDED: &str = "✓ ";
@@ -102,8 +102,8 @@ fn subject(tool: &str, headline: &str) -> String {
 }
 
 fn one_line(text: &str) -> String {
-    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let line: String = without_hidden(&text).chars().take(SHOWN + 1).collect();
+    let shown = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let line: String = shown.filter(|c| !is_hidden(*c)).take(SHOWN + 1).collect();
     match line.char_indices().nth(SHOWN) {
         Some((cut, _)) => format!("{}…", line[..cut].trim()),
         None => line.trim().to_owned(),

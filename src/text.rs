@@ -112,7 +112,12 @@ pub(crate) fn without_hidden(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().filter(|c| !is_hidden(*c)).collect())
 }
 
-fn is_hidden(c: char) -> bool {
+/// `text` on one line, without the characters of [`without_hidden`].
+pub(crate) fn shown_line(text: &str) -> String {
+    one_line(&without_hidden(text))
+}
+
+pub(crate) fn is_hidden(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
         || matches!(
             c,

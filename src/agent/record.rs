@@ -28,9 +28,9 @@ pub(crate) trait Recorder: Send + Sync + fmt::Debug {
 /// user message right after the answers to their calls.
 pub(crate) const SETTLED: &str = "These calls are settled.";
 
-/// Ends a transcript that would end with the answers to calls: many models take no user message
-/// right behind them.
-pub(crate) const INTERRUPTED: &str = "Interrupted here.";
+/// Stands behind answers to calls where no other message of the assistant does: many models take no
+/// user message right behind them.
+pub(crate) const INTERRUPTED_HERE: &str = "Interrupted here.";
 
 /// A recorder of a turn of which nothing is kept.
 #[derive(Debug)]

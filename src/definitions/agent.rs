@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::DefinitionOrigin;
-use super::frontmatter::{names, shown, split};
-use crate::text;
+use super::frontmatter::{names, split};
+use crate::text::{self, shown_line};
 
 /// The names of the agents that the server brings. No file may take one of them, in whatever
 /// case: who asks for one means that.
@@ -68,7 +68,7 @@ impl AgentDefinition {
         }
         let name = written.name.ok_or("has no name; add a line `name: …`")?;
         check_name(&name)?;
-        let description = shown(&written.description.unwrap_or_default());
+        let description = shown_line(&written.description.unwrap_or_default());
         if description.is_empty() {
             return Err("has no description; add a line `description: …` that says when to use it"
                 .to_owned());
@@ -84,9 +84,9 @@ impl AgentDefinition {
             description: text::first_chars(&description, MAX_DESCRIPTION).to_owned(),
             tools: written.tools,
             disallowed_tools,
-            model: written.model.map(|model| shown(&model)).filter(|model| !model.is_empty()),
+            model: written.model.map(|model| shown_line(&model)).filter(|model| !model.is_empty()),
             max_turns: written.max_turns,
-            permission_mode: written.permission_mode.map(|mode| shown(&mode)),
+            permission_mode: written.permission_mode.map(|mode| shown_line(&mode)),
             prompt: parts.text.into(),
             origin,
         })

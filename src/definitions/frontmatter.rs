@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, IgnoredAny};
 use serde_saphyr::{DuplicateKeyPolicy, Error, Options, alias_limits, budget, options};
 
-use crate::text::{first_chars, one_line, without_hidden};
+use crate::text::{first_chars, shown_line};
 
 /// Many times what a frontmatter needs. Larger ones, and those whose aliases unfold to more, are
 /// refused before they take time or memory.
@@ -37,11 +37,6 @@ pub(super) fn split(file: &str) -> Result<Parts<'_>, String> {
         end += line.len();
     }
     Err("its frontmatter has no end: a second line `---` is missing".to_owned())
-}
-
-/// A value on one line, as it may be shown. YAML can write characters that the file itself has not.
-pub(super) fn shown(value: &str) -> String {
-    one_line(&without_hidden(value))
 }
 
 impl Parts<'_> {
@@ -160,7 +155,8 @@ pub(super) fn names<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Vec<St
         Written::Text(text) => split_at_commas(&text),
         Written::Empty(()) => Vec::new(),
     };
-    Ok(Some(names.iter().map(|name| shown(name)).collect()))
+    // YAML can write characters that the file itself has not.
+    Ok(Some(names.iter().map(|name| shown_line(name)).collect()))
 }
 
 /// The parts between commas that stand in no parentheses.
@@ -215,7 +211,7 @@ mod tests {
 
     #[test]
     fn g2_characters_that_yaml_unescapes_are_not_shown() {
-        assert_eq!(shown("Does\u{202e}\u{e0063}\u{1b}[31m\n it."), "Does[31m it.");
+        assert_eq!(shown_line("Does\u{202e}\u{e0063}\u{1b}[31m\n it."), "Does[31m it.");
         let written = tools(r#"tools: ["Re\u200bad"]"#);
         assert_eq!(written, Some(vec!["Read".to_owned()]));
     }

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 
 use super::DefinitionOrigin;
-use super::frontmatter::{names, shown, split};
-use crate::text;
+use super::frontmatter::{names, split};
+use crate::text::{self, shown_line};
 
 /// Bytes of a file.
 pub(super) const MAX_BYTES: u64 = 256 << 10;
@@ -86,7 +86,7 @@ impl SkillDefinition {
         let own_name = written.name.filter(|_| kind == SkillKind::Skill);
         let name = own_name.unwrap_or_else(|| name.to_owned());
         check_name(&name)?;
-        let described = written.description.as_deref().map(shown);
+        let described = written.description.as_deref().map(shown_line);
         let description = described.filter(|described| !described.is_empty());
         let description = description.unwrap_or_else(|| first_line(parts.text));
         let hint = written.argument_hint.map(|hint| match hint {
@@ -134,7 +134,7 @@ impl SkillText {
 }
 
 fn noted(text: &str) -> String {
-    text::prefix(&shown(text), MAX_NOTE).to_owned()
+    text::prefix(&shown_line(text), MAX_NOTE).to_owned()
 }
 
 /// The first line that says something, without the signs of a heading.

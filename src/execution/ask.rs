@@ -109,6 +109,13 @@ pub(crate) enum GrantScope {
 }
 
 impl Ask {
+    /// Puts a text in front of what the call would do.
+    pub(crate) fn put_in_front(&mut self, heading: &str) {
+        if let About::Effect(effect) = &mut self.about {
+            effect.markdown.insert_str(0, heading);
+        }
+    }
+
     /// The choices that the call offers in the place of the usual ones.
     pub(crate) fn own_choices(&self) -> &[OwnChoice] {
         match &self.about {

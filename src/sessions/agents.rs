@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::decisions::asked;
-use super::open_approvals::open_approvals;
+use super::open_approvals::asks_of_agents;
 use super::record::entries_by_turn;
 use super::recorder::{approval_row, json};
 use super::running::Running;
@@ -13,7 +12,6 @@ use crate::agent::record::{Asked, Entry, Recorder};
 use crate::agent::subagents::records::{AgentRecord, AgentRecords, Decisions, KeptAgent, Whose};
 use crate::clock;
 use crate::errors::ApiError;
-use crate::execution::ask::About;
 use crate::ids::{AgentId, ApprovalId, Scope, SessionId, TurnId};
 use crate::store::rows::{Change, EntryRow, TurnRow, TurnStatus};
 use crate::store::{Store, TurnKey};
@@ -64,9 +62,8 @@ impl AgentRecords for SessionAgents {
     fn can_be_decided(&self, asks: Vec<ApprovalId>) -> BoxFuture<'static, Result<bool, ApiError>> {
         let own = self.clone();
         Box::pin(async move {
-            let open = open_approvals(&*own.store, &own.running, own.scope).await?;
-            let asked = open.iter().filter_map(|row| asked(row)?.of_agent);
-            Ok(asked.into_iter().any(|ask| asks.contains(&ask)))
+            let open = asks_of_agents(&*own.store, &own.running, own.scope).await?;
+            Ok(open.iter().any(|ask| asks.contains(ask)))
         })
     }
 
@@ -130,9 +127,7 @@ struct AskingRecorder {
 impl AskingRecorder {
     fn approval(&self, asked: &Asked) -> Change {
         let mut asked = asked.clone();
-        if let About::Effect(effect) = &mut asked.ask.about {
-            effect.markdown.insert_str(0, &self.heading);
-        }
+        asked.ask.put_in_front(&self.heading);
         Change::Approval(approval_row((self.scope, &self.session, &self.recorder.row), &asked))
     }
 }

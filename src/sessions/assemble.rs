@@ -20,14 +20,10 @@ use super::record::SentMessage;
 use super::search::Found;
 use super::transcript::{self, Step};
 use crate::agent::beginning::{Beginning, HistoryPiece};
-use crate::agent::record::{Compacted, RecordedRound};
+use crate::agent::record::{Compacted, INTERRUPTED_HERE, RecordedRound};
 use crate::errors::ApiError;
 use crate::ids::TurnId;
 use crate::json::{self, Object};
-
-/// Stands between tool answers and the user's next words: some providers refuse these right
-/// behind each other.
-const INTERRUPTED_HERE: &str = "Interrupted here.";
 
 /// What a turn is made of.
 #[derive(Debug)]

@@ -1,10 +1,11 @@
 //! Finds approvals: those of a round, and what a person can decide now.
 
+use super::decisions::asked;
 use super::matching;
 use super::running::Running;
 use crate::agent::record::OpenRound;
 use crate::clock;
-use crate::ids::{Scope, TurnId};
+use crate::ids::{ApprovalId, Scope, TurnId};
 use crate::store::rows::{ApprovalRow, TurnStatus};
 use crate::store::{ApprovalKey, Store, StoreError, TurnKey};
 
@@ -21,6 +22,16 @@ pub(super) async fn open_approvals(
         }
     }
     Ok(open)
+}
+
+/// What agents have asked their parents for, of the approvals that are open.
+pub(super) async fn asks_of_agents(
+    store: &dyn Store,
+    running: &Running,
+    scope: Scope,
+) -> Result<Vec<ApprovalId>, StoreError> {
+    let open = open_approvals(store, running, scope).await?;
+    Ok(open.iter().filter_map(|row| asked(row)?.of_agent).collect())
 }
 
 /// Whether a decision about it still counts: a turn that was stopped, or that ended with the

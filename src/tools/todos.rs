@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::sync;
-use crate::text::{one_line, without_hidden};
+use crate::text::{one_line, shown_line};
 
 /// Rounds with open entries and without a new list, after which the agent is reminded once.
 const MAX_SILENT_ROUNDS: u32 = 10;
@@ -108,11 +108,7 @@ impl Todo {
     /// The entry and its status, on one line.
     pub(crate) fn line(&self) -> String {
         // An entry must not look like the end of the reminder.
-        format!(
-            "- {}: {}",
-            self.status.as_str(),
-            one_line(&without_hidden(&self.content)).replace('<', "‹")
-        )
+        format!("- {}: {}", self.status.as_str(), shown_line(&self.content).replace('<', "‹"))
     }
 }
 

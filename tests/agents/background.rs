@@ -222,18 +222,7 @@ async fn x5_an_approval_of_the_background_is_closed_when_its_agent_is_stopped() 
 async fn an_agent_in_the_background_is_asked_for_nothing() {
     let upstream = Upstream::start();
     let server = Server::builder(&upstream).start().await;
-    let client = server.client();
-    let input = task(
-        "general-purpose",
-        "Write it.",
-        json!({ "run_in_background": true, "model": "sonnet" }),
-    );
-    upstream.round_of("scripted", calls(&[("c1", "Task", input)]));
-    let write = json!({ "file_path": "new.txt", "content": "new\n" });
-    upstream.round_of("sonnet", calls(&[("k1", "Write", write)]));
-    upstream.round_of("sonnet", says("I may not."));
-    upstream.round_of("scripted", says("It works on."));
-    client.chat(&in_session(&[user("Go.")])).await;
+    writes_in_background(&server, &upstream, Some(says("I may not."))).await;
     upstream.request(3).await;
     let refused = last_answer(&of_model(&upstream, "sonnet")[1]);
     assert!(refused.starts_with("Error: not permitted: Write needs an approval"), "{refused}");

@@ -22,8 +22,6 @@ pub(super) struct Asks {
     /// What was decided about calls whose turn has not come. It stands if the turn suspends.
     decided: Vec<Asked>,
     wait: Wait,
-    /// When the wait that runs is over, in milliseconds since 1970.
-    wait_ends_ms: i64,
     /// What the client is told when it is committed.
     held_back: Vec<TurnEvent>,
     /// Whether the round that this turn resumes was told by `messages` before.
@@ -138,7 +136,6 @@ impl TurnState {
         match self.asks.wait {
             Wait::NotBegun if !wait.is_zero() => {
                 self.asks.wait = Wait::Running;
-                self.asks.wait_ends_ms = self.now_ms().saturating_add(millis(wait));
                 effects.push(TurnEffect::AwaitDecisions(wait));
             }
             Wait::Running => {}
@@ -195,12 +192,14 @@ impl TurnState {
             true => VALID_WHILE_SUSPENDED,
             false => VALID_WHILE_WAITING,
         };
+        // All that a wait ends for is denied with its end.
+        let shares_wait = self.denies_what_waits() && self.asks.wait == Wait::Running;
+        let first = self.asks.open.first().filter(|_| shares_wait);
+        let shared_ms = first.map(|asked| asked.expires_ms);
         let mut asked = Vec::new();
         for (slot, of_agent, ask) in news {
             let mut new = Asked { of_agent, ..self.new_asked(slot, ask, validity) };
-            if self.denies_what_waits() && self.asks.wait == Wait::Running {
-                new.expires_ms = self.asks.wait_ends_ms - millis(DECISION_UNDER_WAY);
-            }
+            new.expires_ms = shared_ms.unwrap_or(new.expires_ms);
             self.asks.open.push(new.clone());
             asked.push(new);
         }

@@ -3,7 +3,7 @@
 use super::closing::{note_message, raw};
 use super::{Event, Phase, TurnEffect, TurnState};
 use crate::agent::events::{Failure, Finished, Summary, TurnEvent};
-use crate::agent::record::{End, Entry, INTERRUPTED, OpenRound, Outcome, RecordedRound};
+use crate::agent::record::{End, Entry, INTERRUPTED_HERE, OpenRound, Outcome, RecordedRound};
 use crate::agent::retold;
 use crate::errors::{ApiError, ErrorCode};
 use crate::json;
@@ -157,7 +157,7 @@ impl TurnState {
 
     fn note(&self) -> RecordedRound {
         RecordedRound {
-            messages: json::array(&[note_message(INTERRUPTED)]).get().to_owned(),
+            messages: json::array(&[note_message(INTERRUPTED_HERE)]).get().to_owned(),
             model: self.model().to_owned(),
             has_reasoning: false,
         }

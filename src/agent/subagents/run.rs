@@ -28,7 +28,6 @@ use crate::agent::state::TurnStart;
 use crate::agent::turn::{self, Turn};
 use crate::clock;
 use crate::errors::{ApiError, ErrorCode};
-use crate::execution::ask::About;
 use crate::execution::pipeline::Pipeline;
 use crate::ids::{AgentId, TurnId};
 use crate::markdown;
@@ -185,13 +184,12 @@ impl AgentStarter {
     /// In the background nobody reads along, so only REST can decide.
     fn asking(&self, in_background: bool) -> Asking {
         let Asking { channel, wait } = self.family.asking.clone();
-        let channel = match channel {
-            AskingChannel::Nobody => AskingChannel::Nobody,
-            _ if !in_background => AskingChannel::Parent,
-            _ if wait.is_zero() => AskingChannel::Nobody,
-            _ => AskingChannel::WaitingRest,
+        let (channel, wait) = match channel {
+            AskingChannel::Nobody => (AskingChannel::Nobody, Duration::ZERO),
+            _ if !in_background => (AskingChannel::Parent, Duration::ZERO),
+            _ if wait.is_zero() => (AskingChannel::Nobody, Duration::ZERO),
+            _ => (AskingChannel::WaitingRest, wait),
         };
-        let wait = if channel == AskingChannel::WaitingRest { wait } else { Duration::ZERO };
         Asking { channel, wait }
     }
 
@@ -257,9 +255,7 @@ impl Run {
     fn passed_on(&self, asked: Vec<Asked>) -> Vec<AgentAsk> {
         let heading = self.heading();
         let asks = asked.into_iter().map(|Asked { id, mut ask, .. }| {
-            if let About::Effect(effect) = &mut ask.about {
-                effect.markdown.insert_str(0, &heading);
-            }
+            ask.put_in_front(&heading);
             AgentAsk { id, ask, decision: None }
         });
         asks.collect()

@@ -16,10 +16,9 @@ use crate::errors::ApiError;
 use crate::ids::{AgentId, ApprovalId, Scope, SessionId};
 use crate::permissions::Mode;
 use crate::sessions::ancestry::path_to;
-use crate::sessions::decisions::asked;
 use crate::sessions::export::messages;
 use crate::sessions::loading::Loading;
-use crate::sessions::open_approvals::open_approvals;
+use crate::sessions::open_approvals::asks_of_agents;
 use crate::sessions::record::{TurnRecord, entries_by_turn};
 use crate::sessions::running::{SessionSlot, SharedTurn, TurnIdentity};
 use crate::store::rows::{Change, SessionName, SessionRow, SessionSummary, TurnRow};
@@ -142,11 +141,15 @@ impl Rest {
         let count = turns.len() as u64;
         let branch = self.branch(scope, turns, &loading).await?;
         let (messages, left) = (messages(&branch), left(&branch, &session.id, mode));
-        let shown = (session.id.clone(), SHOWN_AGENTS);
-        loading.add(self.store.size(scope, SizeOf::Agents(shown.0.clone(), shown.1)).await?)?;
-        let agents = self.store.turns(scope, TurnKey::Agents(shown.0, shown.1)).await?;
-        let open = open_approvals(&*self.store, &self.running, scope).await?;
-        let asked: Vec<_> = open.iter().filter_map(|row| asked(row)?.of_agent).collect();
+        let size = SizeOf::Agents(session.id.clone(), SHOWN_AGENTS);
+        loading.add(self.store.size(scope, size).await?)?;
+        let newest = TurnKey::Agents(session.id.clone(), SHOWN_AGENTS);
+        let agents = self.store.turns(scope, newest).await?;
+        let asked = if agents.is_empty() {
+            Vec::new()
+        } else {
+            asks_of_agents(&*self.store, &self.running, scope).await?
+        };
         let known = self.tasks.known(&session.id);
         let runs = |agent: &AgentId| known.as_ref().is_some_and(|it| it.agents.is_running(agent));
         let agents = agents.iter().filter_map(|row| agent_item(row, runs, &asked)).collect();

@@ -56,13 +56,13 @@ impl Tool for EnterPlanMode {
         let session = &context.session;
         let path = plan_files(session)?.plan_path();
         let was_planning = session.mode.is_planning();
-        if !was_planning && !session.mode.can_approve_plan() {
-            return Err(ToolError::failed(
-                "nobody could approve a plan here, so plan mode is not entered. Say in your answer \
-                 what you plan",
-            ));
-        }
         if !was_planning {
+            if !session.mode.can_approve_plan() {
+                return Err(ToolError::failed(
+                    "nobody could approve a plan here, so plan mode is not entered. Say in your \
+                     answer what you plan",
+                ));
+            }
             session.mode.begin_planning();
         }
         let before = if was_planning { "You are in plan mode already. " } else { "" };

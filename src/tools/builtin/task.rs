@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::permissions::{AccessKind, AccessRequest, Permit};
-use crate::text::{first_chars, one_line, without_hidden};
+use crate::text::{first_chars, shown_line};
 use crate::tools::agent_types::GENERAL_PURPOSE;
 use crate::tools::schema::PropertyAliases;
 use crate::tools::subagent::{AgentTask, TASK};
@@ -56,7 +56,7 @@ pub(crate) struct TaskInput {
 
 /// The description as people are shown it.
 fn described(written: &str) -> String {
-    first_chars(&one_line(&without_hidden(written)), MAX_DESCRIPTION).to_owned()
+    first_chars(&shown_line(written), MAX_DESCRIPTION).to_owned()
 }
 
 impl Tool for Task {

@@ -8,7 +8,7 @@ use super::{RunEnd, Steps, Stop, Turned};
 use crate::agent::agent_event::{AgentStep, RunCounts};
 use crate::agent::events::{ToolEnd, ToolStart, TurnEvent};
 use crate::agent::outbox::Inbox;
-use crate::agent::record::{End, Entry, INTERRUPTED, Outcome, RecordedRound, Recorder};
+use crate::agent::record::{End, Entry, INTERRUPTED_HERE, Outcome, RecordedRound, Recorder};
 use crate::errors::{ApiError, ErrorCode};
 use crate::openai::chunk::FinishReason;
 use crate::openai::usage::Usage;
@@ -98,7 +98,7 @@ impl Turned {
         let asked = open.map(|open| open.asked).filter(|asked| !asked.is_empty());
         let partial = last.as_ref().map(RecordedRound::text).unwrap_or_default();
         // Behind a closed round it is a note of ours.
-        let partial = if partial == INTERRUPTED { String::new() } else { partial };
+        let partial = if partial == INTERRUPTED_HERE { String::new() } else { partial };
         let text = [text, partial, said_before].into_iter().find(|text| !text.trim().is_empty());
         let stopped = match (failed, outcome) {
             (Some(error), _) => Some(stop_of(error)),
