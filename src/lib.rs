@@ -15,6 +15,7 @@ pub(crate) mod units;
 // Vocabulary: the types and helpers that every layer above uses.
 pub(crate) mod errors;
 pub(crate) mod ids;
+pub(crate) mod input_schema;
 pub(crate) mod limits;
 pub(crate) mod markdown;
 pub(crate) mod openai;
