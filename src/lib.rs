@@ -19,6 +19,7 @@ pub(crate) mod input_schema;
 pub(crate) mod limits;
 pub(crate) mod markdown;
 pub(crate) mod openai;
+pub(crate) mod page_url;
 pub(crate) mod progress_lines;
 pub(crate) mod protected_names;
 pub(crate) mod secret;

@@ -457,6 +457,9 @@ pub(crate) mod test_support {
                     Access::Command(Box::new(OpenedCommand::for_test(command_line, workspace)))
                 }
                 AccessRequest::Named(name) => Access::Named(name),
+                AccessRequest::Fetch(page) => Access::Fetch(page),
+                AccessRequest::WebSearch(query) => Access::WebSearch(query),
+                AccessRequest::Mcp(access) => Access::Mcp(access),
                 AccessRequest::Consent => Access::Consent,
                 AccessRequest::Nothing => Access::Nothing,
             }))
