@@ -15,9 +15,11 @@ pub(crate) mod units;
 // Vocabulary: the types and helpers that every layer above uses.
 pub(crate) mod errors;
 pub(crate) mod ids;
+pub(crate) mod input_schema;
 pub(crate) mod limits;
 pub(crate) mod markdown;
 pub(crate) mod openai;
+pub(crate) mod page_url;
 pub(crate) mod progress_lines;
 pub(crate) mod protected_names;
 pub(crate) mod secret;

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 pub(crate) use self::asked_access::AskedAccess;
 pub(crate) use self::commands::Risk;
@@ -36,6 +37,7 @@ use self::reached::ReachedPath;
 use self::rule_origin::RuleOrigin;
 use self::rules::Rules;
 use crate::blocking::{Overloaded, RESOLVING};
+use crate::page_url::PageUrl;
 use crate::processes;
 use crate::session_files::SessionFiles;
 use crate::settings_files::SettingsFiles;
@@ -50,6 +52,7 @@ const KERNEL_DIRECTORIES: [&str; 3] = ["/proc", "/sys", "/dev"];
 mod asked_access;
 mod commands;
 mod denied_to_commands;
+mod domain;
 mod effect;
 mod excluded;
 mod explained;
@@ -58,6 +61,7 @@ mod judge;
 mod kept_grants;
 mod kind;
 mod live_rules;
+mod mcp_rule;
 pub mod measured;
 mod mode;
 mod opened_command;
@@ -79,7 +83,7 @@ mod unasked_files;
 mod unbuilt_tools;
 
 /// The access that a call asks for, derived by the tool from its input. Paths are absolute.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum AccessRequest {
     Read(PathBuf),
     /// Searches or lists a directory, or searches a file.
@@ -94,6 +98,10 @@ pub(crate) enum AccessRequest {
     },
     /// Uses what has this name: starts an agent of this type, or follows a skill.
     Named(String),
+    Fetch(PageUrl),
+    /// Asks a search engine this.
+    WebSearch(String),
+    Mcp(McpAccess),
     /// Changes what the session may do, which only a person can want: it is asked about in
     /// every mode.
     Consent,
@@ -109,8 +117,22 @@ pub(crate) enum Access {
     Write(Arc<Target>),
     Command(Box<OpenedCommand>),
     Named(String),
+    Fetch(PageUrl),
+    WebSearch(String),
+    Mcp(McpAccess),
     Consent,
     Nothing,
+}
+
+/// A use of an MCP server.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct McpAccess {
+    pub(crate) server: String,
+    /// The server's own name of the tool, or what is done with its resources.
+    pub(crate) tool: String,
+    pub(crate) arguments: Value,
+    /// The operator has said that it changes nothing.
+    pub(crate) is_read_only: bool,
 }
 
 /// Proof that a call is allowed, with the access that was judged. Only this module can create
@@ -584,6 +606,9 @@ impl Permissions {
                 Access::Command(Box::new(self.open_command(tool, command_line)))
             }
             AccessRequest::Named(name) => Access::Named(name),
+            AccessRequest::Fetch(page) => Access::Fetch(page),
+            AccessRequest::WebSearch(query) => Access::WebSearch(query),
+            AccessRequest::Mcp(call) => Access::Mcp(call),
             AccessRequest::Consent => Access::Consent,
             AccessRequest::Nothing => Access::Nothing,
         })
@@ -685,6 +710,11 @@ impl Permissions {
             }
             Access::Command(command) => AccessEffect::Command(command.analysis()),
             Access::Named(name) => AccessEffect::Named(name),
+            Access::Fetch(page) => AccessEffect::Fetch(page),
+            Access::WebSearch(_) => AccessEffect::WebSearch,
+            Access::Mcp(call) => {
+                AccessEffect::Mcp { server: &call.server, is_read_only: call.is_read_only }
+            }
             Access::Consent => AccessEffect::Consent,
             Access::Nothing => AccessEffect::Nothing,
         }
@@ -806,7 +836,7 @@ impl Permit {
         match &self.access {
             Access::Read(target) | Access::Write(target) => Some(target),
             Access::Search(scope) => Some(scope.target()),
-            Access::Command(_) | Access::Named(_) | Access::Consent | Access::Nothing => None,
+            _ => None,
         }
     }
 
@@ -831,6 +861,30 @@ impl Permit {
     pub(crate) fn into_name(self) -> Option<String> {
         match self.access {
             Access::Named(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The permitted page, if the access is to one.
+    pub(crate) fn into_page(self) -> Option<PageUrl> {
+        match self.access {
+            Access::Fetch(page) => Some(page),
+            _ => None,
+        }
+    }
+
+    /// The permitted query of a search engine, if the access is to one.
+    pub(crate) fn into_web_search(self) -> Option<String> {
+        match self.access {
+            Access::WebSearch(query) => Some(query),
+            _ => None,
+        }
+    }
+
+    /// The permitted use of an MCP server, if the access is to one.
+    pub(crate) fn into_mcp(self) -> Option<McpAccess> {
+        match self.access {
+            Access::Mcp(access) => Some(access),
             _ => None,
         }
     }

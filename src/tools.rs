@@ -15,7 +15,6 @@ pub(crate) mod planned_tasks;
 pub(crate) mod question;
 pub(crate) mod readable_settings;
 pub(crate) mod running_agents;
-pub(crate) mod schema;
 pub(crate) mod session_context;
 pub(crate) mod session_plan;
 pub(crate) mod session_preferences;

@@ -96,7 +96,12 @@ impl AskedAccess {
                 return None;
             }
             Access::Write(_) | Access::Command(_) => {}
-            Access::Read(_) | Access::Search(_) | Access::Named(_) => {
+            Access::Read(_)
+            | Access::Search(_)
+            | Access::Named(_)
+            | Access::Fetch(_)
+            | Access::WebSearch(_)
+            | Access::Mcp(_) => {
                 hasher.part(self.tool.as_bytes());
             }
             Access::Consent | Access::Nothing => return None,
@@ -112,6 +117,9 @@ impl AskedAccess {
             Access::Command(_) => "exactly this command, in this directory".to_owned(),
             Access::Read(_) | Access::Search(_) => format!("{} on exactly this path", self.tool),
             Access::Named(name) => format!("{} of {name}", self.tool),
+            Access::Fetch(page) => format!("{} of exactly {page}", self.tool),
+            Access::WebSearch(_) => format!("{} for exactly this query", self.tool),
+            Access::Mcp(_) => format!("{} with exactly these arguments", self.tool),
             Access::Consent | Access::Nothing => String::new(),
         }
     }
@@ -149,6 +157,12 @@ impl AskedAccess {
                 ("command", vec![command.directory.as_path(), command.real_directory.as_path()])
             }
             Access::Named(name) => ("named", vec![Path::new(name)]),
+            Access::Fetch(page) => ("fetch", vec![Path::new(page.url().as_str())]),
+            Access::WebSearch(query) => ("web search", vec![Path::new(query)]),
+            Access::Mcp(call) => {
+                hasher.json(&call.arguments);
+                ("mcp", vec![Path::new(&call.server), Path::new(&call.tool)])
+            }
             Access::Consent => ("consent", vec![]),
             Access::Nothing => ("nothing", vec![]),
         };

@@ -99,16 +99,8 @@ impl Search<'_> {
 
     fn denies(&self, Touch(tool, kind): Touch, path: &Path, is_directory: bool) -> bool {
         let reached = Some(ReachedPath::met(path, is_directory, self.roots));
-        self.rules
-            .denying(RuledCall {
-                tool,
-                kind,
-                reached,
-                name: None,
-                command: None,
-                roots: self.roots,
-            })
-            .is_some()
+        let call = RuledCall { reached, ..RuledCall::new(tool, kind, self.roots) };
+        self.rules.denying(call).is_some()
     }
 }
 

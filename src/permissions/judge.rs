@@ -16,6 +16,7 @@ use super::reached::ReachedPath;
 use super::remedy::Remedy;
 use super::rule_origin::RuleOrigin;
 use super::rules::{RuledCall, Rules};
+use crate::page_url::PageUrl;
 use crate::processes::confinement::Level;
 use crate::workspace::ResolveError;
 
@@ -80,6 +81,13 @@ pub(super) enum AccessEffect<'a> {
     },
     Command(&'a CommandAnalysis),
     Named(&'a str),
+    Fetch(&'a PageUrl),
+    WebSearch,
+    Mcp {
+        server: &'a str,
+        /// The operator has said so of the tool.
+        is_read_only: bool,
+    },
     Consent,
     Nothing,
 }
@@ -100,6 +108,9 @@ impl<'a> AccessEffect<'a> {
             Self::Write { .. } => AccessKind::Edit,
             Self::Command(_) => AccessKind::Command,
             Self::Named(_) => AccessKind::Named,
+            Self::Fetch(_) => AccessKind::Fetch,
+            Self::WebSearch => AccessKind::WebSearch,
+            Self::Mcp { .. } => AccessKind::Mcp,
             Self::Consent => AccessKind::Consent,
             Self::Nothing => AccessKind::None,
         }
@@ -195,17 +206,24 @@ impl Policy {
     }
 
     fn ruled<'a>(&'a self, tool: &'a str, effect: AccessEffect<'a>) -> RuledCall<'a> {
-        let (kind, reached, name) = (effect.kind(), effect.reached(), effect.named());
-        RuledCall { tool, kind, reached, name, command: None, roots: &self.roots }
+        let (host, server) = match effect {
+            AccessEffect::Fetch(page) => (Some(page.host()), None),
+            AccessEffect::Mcp { server, .. } => (None, Some(server)),
+            _ => (None, None),
+        };
+        let (reached, name) = (effect.reached(), effect.named());
+        let call = RuledCall::new(tool, effect.kind(), &self.roots);
+        RuledCall { reached, name, host, server, ..call }
     }
 
     /// Judges a call that no deny rule covers, without the ask rules.
     fn judge_without_ask_rules(&self, tool: &str, effect: AccessEffect<'_>) -> PolicyVerdict {
         let is_edit = matches!(effect, AccessEffect::Write { .. });
-        if let Some(agent_type) = self.only_reads.as_ref().filter(|_| is_edit) {
+        let may_change = is_edit || matches!(effect, AccessEffect::Mcp { is_read_only: false, .. });
+        if let Some(agent_type) = self.only_reads.as_ref().filter(|_| may_change) {
             return PolicyVerdict::Deny(only_reads(agent_type));
         }
-        if self.mode == Mode::Plan && is_edit {
+        if self.mode == Mode::Plan && may_change {
             return PolicyVerdict::Deny(self.plan_refuses(tool));
         }
         if let AccessEffect::Write { path, .. } = effect
@@ -225,8 +243,18 @@ impl Policy {
         if let Some(question) = self.asks_unless_bypassed(tool, effect) {
             return question;
         }
+        if let AccessEffect::Fetch(page) = effect
+            && page.has_long_query()
+        {
+            let why = "its query is so long that it could carry data out".to_owned();
+            return PolicyVerdict::Ask { why: Some(why), remedy: Remedy::Nothing };
+        }
+        let reaches_out = matches!(
+            effect,
+            AccessEffect::Fetch(_) | AccessEffect::WebSearch | AccessEffect::Mcp { .. }
+        );
         let accepts = self.mode == Mode::AcceptEdits && is_edit;
-        if accepts || !is_edit {
+        if accepts || !(is_edit || reaches_out) {
             return PolicyVerdict::Allow(AllowedBy::Mode);
         }
         let allows_once = self.hooks == HookOpinion::Allows;
@@ -235,7 +263,7 @@ impl Policy {
         }
         PolicyVerdict::Ask {
             why: None,
-            remedy: Remedy::Operator(format!("with {}", rule_or_mode(tool))),
+            remedy: Remedy::Operator(format!("with {}", rule_or_mode(&narrow_rule(tool, effect)))),
         }
     }
 
@@ -333,8 +361,17 @@ fn outside(tool: &str, path: ReachedPath<'_>) -> PolicyVerdict {
     }
 }
 
-fn rule_or_mode(tool: &str) -> String {
-    format!("`permissions.allow = [\"{tool}\"]` or `--permission-mode bypassPermissions`")
+/// A rule that allows such calls, as narrow as rules are.
+fn narrow_rule(tool: &str, effect: AccessEffect<'_>) -> String {
+    match effect {
+        AccessEffect::Fetch(page) => format!("{tool}(domain:{})", page.host()),
+        AccessEffect::Mcp { server, .. } if !tool.starts_with("mcp__") => format!("mcp__{server}"),
+        _ => tool.to_owned(),
+    }
+}
+
+fn rule_or_mode(rule: &str) -> String {
+    format!("`permissions.allow = [\"{rule}\"]` or `--permission-mode bypassPermissions`")
 }
 
 fn shared_file(names: u64) -> PolicyVerdict {
@@ -410,7 +447,9 @@ mod tests {
     use super::super::rules::{KnownTool, PermissionSettings};
     use super::*;
 
-    const KNOWN: [KnownTool<'_>; 5] = [
+    const KNOWN: [KnownTool<'_>; 7] = [
+        KnownTool { name: "WebFetch", aliases: &["fetch_url"], access: AccessKind::Fetch },
+        KnownTool { name: "WebSearch", aliases: &[], access: AccessKind::WebSearch },
         KnownTool { name: "Task", aliases: &["Agent"], access: AccessKind::Named },
         KnownTool { name: "Enter", aliases: &[], access: AccessKind::Consent },
         KnownTool { name: "Read", aliases: &[], access: AccessKind::Read },
@@ -447,6 +486,69 @@ mod tests {
         }
         let asked = verdict(Mode::BypassPermissions, "ask Task(*plo*e)");
         assert!(asked.starts_with("Task needs an approval"), "{asked}");
+    }
+
+    /// Each mode's verdict in a letter: allowed, asks, denied. From tight to wide.
+    fn by_each_mode(lists: &str, call: Call) -> String {
+        let modes =
+            [Mode::Plan, Mode::DontAsk, Mode::Default, Mode::AcceptEdits, Mode::BypassPermissions];
+        let letter = |mode| match judged(mode, SandboxMode::Auto, lists, call).as_str() {
+            "allowed" => 'a',
+            verdict if verdict.contains("needs an approval") => '?',
+            _ => 'd',
+        };
+        modes.map(letter).iter().collect()
+    }
+
+    fn fetch(url: &str) -> Call {
+        let page = PageUrl::from_url(url.parse().unwrap()).unwrap();
+        ("WebFetch", AccessEffect::Fetch(Box::leak(Box::new(page))))
+    }
+
+    fn mcp(is_read_only: bool) -> Call {
+        ("mcp__git__push", AccessEffect::Mcp { server: "git", is_read_only })
+    }
+
+    #[test]
+    fn a_page_is_asked_about_by_its_host() {
+        let page = || fetch("https://Docs.Example.com./a?b=c");
+        assert_eq!(by_each_mode("", page()), "????a");
+        for allow in ["allow WebFetch(domain:docs.example.com)", "allow fetch_url"] {
+            assert_eq!(by_each_mode(allow, page()), "aaaaa", "{allow}");
+        }
+        assert_eq!(by_each_mode("allow WebFetch(domain:*.example.com)", page()), "aaaaa");
+        assert_eq!(by_each_mode("allow WebFetch(domain:example.com)", page()), "????a");
+        assert_eq!(by_each_mode("deny WebFetch(domain:*.example.com)", page()), "ddddd");
+        assert_eq!(by_each_mode("ask WebFetch(domain:docs.example.com)", page()), "?????");
+        let search = ("WebSearch", AccessEffect::WebSearch);
+        assert_eq!(by_each_mode("", search), "????a");
+        assert_eq!(by_each_mode("allow WebSearch", search), "aaaaa");
+    }
+
+    #[test]
+    fn w32_a_long_query_is_asked_about_although_a_rule_allows_the_host() {
+        let page = |length| fetch(&format!("https://example.com/?{}", "q".repeat(length)));
+        let allow = "allow WebFetch(domain:example.com)";
+        assert_eq!(by_each_mode(allow, page(256)), "aaaaa");
+        assert_eq!(by_each_mode(allow, page(257)), "????a");
+    }
+
+    #[test]
+    fn an_mcp_tool_runs_in_plan_mode_only_where_the_operator_says_that_it_reads() {
+        assert_eq!(by_each_mode("", mcp(false)), "d???a");
+        assert_eq!(by_each_mode("", mcp(true)), "????a");
+        for allow in ["allow mcp__git", "allow mcp__git__*", "allow mcp__git__push"] {
+            assert_eq!(by_each_mode(allow, mcp(false)), "daaaa", "{allow}");
+            assert_eq!(by_each_mode(allow, mcp(true)), "aaaaa", "{allow}");
+        }
+        for deny in ["deny mcp__*", "deny mcp__git", "deny mcp__g*__push"] {
+            assert_eq!(by_each_mode(deny, mcp(true)), "ddddd", "{deny}");
+        }
+        let resource = ("ReadMcpResource", AccessEffect::Mcp { server: "git", is_read_only: true });
+        assert_eq!(by_each_mode("allow mcp__git", resource), "aaaaa");
+        assert_eq!(by_each_mode("deny mcp__git", resource), "ddddd");
+        let asked = judged(Mode::Default, SandboxMode::Auto, "", resource);
+        assert!(asked.contains("permissions.allow = [\"mcp__git\"]"), "{asked}");
     }
 
     #[test]

@@ -14,6 +14,12 @@ pub(crate) enum AccessKind {
     Command,
     /// Uses what has a name: an agent's type, or a skill.
     Named,
+    /// Fetches a page of the web.
+    Fetch,
+    /// Asks a search engine.
+    WebSearch,
+    /// Uses an MCP server.
+    Mcp,
     /// Changes what the session may do.
     Consent,
     /// Touches nothing outside the session.
@@ -46,6 +52,9 @@ impl AccessRequest {
             Self::Write(_) => AccessKind::Edit,
             Self::Command { .. } => AccessKind::Command,
             Self::Named(_) => AccessKind::Named,
+            Self::Fetch(_) => AccessKind::Fetch,
+            Self::WebSearch(_) => AccessKind::WebSearch,
+            Self::Mcp(_) => AccessKind::Mcp,
             Self::Consent => AccessKind::Consent,
             Self::Nothing => AccessKind::None,
         }

@@ -51,7 +51,11 @@ fn candidates(policy: &Policy, tool: &str, access: &Access) -> Vec<Vec<String>> 
         // Whatever tool edits the file, as for a session.
         Access::Write(target) => vec![for_target("Edit", target)],
         Access::Command(command) => for_command(policy, tool, command.analysis()),
-        Access::Named(_) | Access::Consent | Access::Nothing => Vec::new(),
+        Access::Fetch(page) => vec![vec![format!("{tool}(domain:{})", page.host())]],
+        Access::WebSearch(_) => vec![vec![tool.to_owned()]],
+        // A tool of ours that reads resources would be allowed them of every server.
+        Access::Mcp(_) if tool.starts_with("mcp__") => vec![vec![tool.to_owned()]],
+        Access::Mcp(_) | Access::Named(_) | Access::Consent | Access::Nothing => Vec::new(),
     }
 }
 

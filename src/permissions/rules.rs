@@ -6,7 +6,9 @@ use std::sync::{Arc, OnceLock};
 use serde::Deserialize;
 
 use super::commands::{self, BashPattern};
+use super::domain::DomainPattern;
 use super::kind::AccessKind;
+use super::mcp_rule::McpRule;
 use super::mode::Mode;
 use super::opened_command::CommandAnalysis;
 use super::path_index::PathIndex;
@@ -83,6 +85,8 @@ enum Specifier {
     Command(BashPattern),
     /// A name; `*` in it stands for any text.
     Name(String),
+    /// The host of a page.
+    Domain(DomainPattern),
     /// Of a tool that the server does not have.
     Unbuilt,
 }
@@ -94,6 +98,8 @@ enum Covered {
     Tool(String),
     /// Every tool of this kind.
     Kind(AccessKind),
+    /// Tools of MCP servers, whether the server runs or not.
+    Mcp(McpRule),
 }
 
 /// What rules know of a call.
@@ -105,9 +111,21 @@ pub(super) struct RuledCall<'a> {
     pub(super) reached: Option<ReachedPath<'a>>,
     /// The name that it uses, if it is of that kind.
     pub(super) name: Option<&'a str>,
+    /// The host of the page that it fetches, if it fetches one.
+    pub(super) host: Option<&'a str>,
+    /// The MCP server that it uses, if it uses one.
+    pub(super) server: Option<&'a str>,
     /// The command that it runs, if it runs one.
     pub(super) command: Option<&'a CommandAnalysis>,
     pub(super) roots: &'a PatternRoots,
+}
+
+impl<'a> RuledCall<'a> {
+    /// A call of which nothing more is known.
+    pub(super) fn new(tool: &'a str, kind: AccessKind, roots: &'a PatternRoots) -> Self {
+        let (reached, name, host, server, command) = (None, None, None, None, None);
+        Self { tool, kind, reached, name, host, server, command, roots }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -223,7 +241,8 @@ impl Rules {
             match &mut rule.specifier {
                 Specifier::Command(pattern) => pattern.make_literal(),
                 Specifier::Path(pattern) => pattern.make_exact(),
-                Specifier::All | Specifier::Name(_) | Specifier::Unbuilt => {}
+                Specifier::All | Specifier::Name(_) | Specifier::Domain(_) | Specifier::Unbuilt => {
+                }
             }
         }
     }
@@ -271,7 +290,7 @@ impl Rules {
     }
 
     pub(super) fn asking(&self, call: RuledCall<'_>) -> Option<&RuleOrigin> {
-        let asks = |rule: &&Rule| rule.covers(call.tool, call.kind) && rule.reaches_either(call);
+        let asks = |rule: &&Rule| rule.covers_call(call) && rule.reaches_either(call);
         self.ask.about(call).find(asks).map(|rule| &rule.origin)
     }
 
@@ -282,14 +301,14 @@ impl Rules {
             return true;
         }
         let Some(command) = call.command else { return false };
-        let rules = self.allow.iter().filter(|rule| rule.covers(call.tool, call.kind));
+        let rules = self.allow.iter().filter(|rule| rule.covers_call(call));
         let patterns: Vec<&BashPattern> = rules.filter_map(Rule::command).collect();
         !patterns.is_empty() && command.is_allowed_by(&patterns)
     }
 
     /// The rules that allow the command or a part of it.
     pub(super) fn allowing_parts(&self, call: RuledCall<'_>) -> Vec<&RuleOrigin> {
-        let rules = self.allow.iter().filter(|rule| rule.covers(call.tool, call.kind));
+        let rules = self.allow.iter().filter(|rule| rule.covers_call(call));
         rules.filter(|rule| rule.reaches_either(call)).map(|rule| &rule.origin).collect()
     }
 
@@ -365,6 +384,21 @@ impl Rule {
         }
         let (written, origin) = (rule.to_owned(), RuleOrigin::new(list, rule));
         let name = rule.split_once('(').map_or(rule, |(name, _)| name);
+        let allows = matches!(list, "allow" | "allowed_tools");
+        if let Some(parsed) = McpRule::parse(name, allows) {
+            return match parsed {
+                Err(reason) => Err(RuleError::Pattern { list, rule: written, reason }),
+                Ok(_) if name != rule => {
+                    Err(RuleError::Specifier { list, rule: written, name: name.to_owned() })
+                }
+                Ok(covered) => Ok(Self {
+                    origin,
+                    covers: Covered::Mcp(covered),
+                    specifier: Specifier::All,
+                    is_idle: false,
+                }),
+            };
+        }
         let is_known = known.iter().any(|tool| tool.name == name || tool.aliases.contains(&name));
         if let Some(unbuilt) = UnbuiltTool::named(name).filter(|_| !is_known) {
             return Self::parse_unbuilt(origin, &unbuilt, name);
@@ -392,7 +426,7 @@ impl Rule {
         };
         let kind = match covers {
             Covered::Kind(kind) => kind,
-            Covered::Tool(_) => tool.map_or(AccessKind::None, |tool| tool.access),
+            Covered::Tool(_) | Covered::Mcp(_) => tool.map_or(AccessKind::None, |tool| tool.access),
         };
         let parsed = match kind {
             AccessKind::Read | AccessKind::Edit => PathPattern::parse(specifier)
@@ -402,7 +436,8 @@ impl Rule {
                 .map(Specifier::Command)
                 .map_err(|reason| reason.to_string()),
             AccessKind::Named => name_pattern(specifier).map(Specifier::Name),
-            AccessKind::Consent | AccessKind::None => {
+            AccessKind::Fetch => DomainPattern::parse(specifier).map(Specifier::Domain),
+            AccessKind::WebSearch | AccessKind::Mcp | AccessKind::Consent | AccessKind::None => {
                 let name = name_or_word.to_owned();
                 return Err(RuleError::Specifier { list, rule: written, name });
             }
@@ -420,9 +455,6 @@ impl Rule {
         name: &str,
     ) -> Result<Self, RuleError> {
         let (list, rule) = (origin.list, origin.text.clone());
-        if let Err(reason) = tool.check_name(list) {
-            return Err(RuleError::Pattern { list, rule, reason });
-        }
         let specifier = match &origin.text[name.len()..] {
             "" => Specifier::All,
             rest => {
@@ -475,13 +507,22 @@ impl Rule {
                 Ok(parsed) => parsed.is_matched_by(pattern),
                 Err(unparsed) => list != "allow" && unparsed.is_matched_by(pattern),
             },
-            Specifier::Name(pattern) => is_named(pattern, example),
+            Specifier::Name(pattern) => matches_name(pattern, example),
+            Specifier::Domain(pattern) => pattern.covers(example),
             Specifier::All | Specifier::Unbuilt => true,
+        }
+    }
+
+    fn covers_call(&self, call: RuledCall<'_>) -> bool {
+        match &self.covers {
+            Covered::Mcp(rule) => rule.covers(call.tool, call.server),
+            Covered::Tool(_) | Covered::Kind(_) => self.covers(call.tool, call.kind),
         }
     }
 
     fn covers(&self, tool: &str, kind: AccessKind) -> bool {
         match &self.covers {
+            Covered::Mcp(rule) => rule.covers(tool, None),
             Covered::Tool(name) => one_of_two(name) == one_of_two(tool),
             Covered::Kind(covered) => *covered == kind,
         }
@@ -493,18 +534,21 @@ impl Rule {
     }
 
     fn denies(&self, call: RuledCall<'_>) -> bool {
-        self.denies_tool(call.tool, call.kind) && self.reaches_either(call)
+        let through_read =
+            call.kind == AccessKind::Edit && self.covers(call.tool, AccessKind::Read);
+        (self.covers_call(call) || through_read) && self.reaches_either(call)
     }
 
     fn allows(&self, call: RuledCall<'_>) -> bool {
         let covers = match &self.specifier {
             Specifier::All => true,
             Specifier::Path(pattern) => reaches(pattern, call) == [true, true],
-            Specifier::Name(pattern) => call.name.is_some_and(|name| is_named(pattern, name)),
+            Specifier::Name(pattern) => call.name.is_some_and(|name| matches_name(pattern, name)),
+            Specifier::Domain(pattern) => call.host.is_some_and(|host| pattern.covers(host)),
             // Whether each part is allowed is asked of all rules together.
             Specifier::Command(_) | Specifier::Unbuilt => false,
         };
-        covers && self.covers(call.tool, call.kind)
+        covers && self.covers_call(call)
     }
 
     /// Whether the link or its target is covered, or any part of the command.
@@ -515,7 +559,8 @@ impl Rule {
             Specifier::Command(pattern) => {
                 call.command.is_some_and(|command| command.is_matched_by(pattern))
             }
-            Specifier::Name(pattern) => call.name.is_some_and(|name| is_named(pattern, name)),
+            Specifier::Name(pattern) => call.name.is_some_and(|name| matches_name(pattern, name)),
+            Specifier::Domain(pattern) => call.host.is_some_and(|host| pattern.covers(host)),
             Specifier::Unbuilt => false,
         }
     }
@@ -527,9 +572,9 @@ fn one_of_two(tool: &str) -> &str {
 }
 
 /// Whether the pattern, in which each `*` stands for any text, covers the name.
-fn is_named(pattern: &str, name: &str) -> bool {
+pub(super) fn matches_name(pattern: &str, name: &str) -> bool {
     // Of a command with any arguments, or of all in a folder.
-    if pattern.strip_suffix(":*").is_some_and(|whole| is_named(whole, name)) {
+    if pattern.strip_suffix(":*").is_some_and(|whole| matches_name(whole, name)) {
         return true;
     }
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
@@ -597,7 +642,7 @@ mod tests {
     static ROOTS: PatternRoots = PatternRoots { home: PathBuf::new(), roots: Vec::new() };
 
     fn call(tool: &'static str, kind: AccessKind) -> RuledCall<'static> {
-        RuledCall { tool, kind, reached: None, name: None, command: None, roots: &ROOTS }
+        RuledCall::new(tool, kind, &ROOTS)
     }
 
     /// The tools that a rule denies.
@@ -672,14 +717,7 @@ mod tests {
         let (asked, real) = (Path::new(asked), Path::new(real));
         let reached = ReachedPath::for_test(asked, real);
         let roots = roots();
-        let call = RuledCall {
-            tool,
-            kind,
-            reached: Some(reached),
-            name: None,
-            command: None,
-            roots: &roots,
-        };
+        let call = RuledCall { reached: Some(reached), ..RuledCall::new(tool, kind, &roots) };
         assert!(!rules.deny_all_calls(tool, kind));
         (rules.allows(call), rules.asking(call).is_some(), rules.denying(call).is_some())
     }

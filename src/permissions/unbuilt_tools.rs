@@ -1,7 +1,8 @@
-//! Lists the tools that rules may name although the server does not have them: planned ones, others
-//! of the public settings format, and those of MCP servers. Their rules are validated, so that a
+//! Lists the tools that rules may name although the server does not have them: planned ones, and
+//! others of the public settings format. Their rules are validated, so that a
 //! slip is found now, and have no effect.
 
+use super::domain::DomainPattern;
 use super::path_pattern::PathPattern;
 
 /// What a tool's rules may have in parentheses.
@@ -63,37 +64,11 @@ pub(super) enum UnbuiltSpecifier {
 impl UnbuiltTool {
     /// The tool of this name or alias.
     pub(super) fn named(name: &str) -> Option<Self> {
-        if name.starts_with("mcp__") {
-            return Some(Self { name: name.to_owned(), takes: Nothing });
-        }
         let is_it = |(known, aliases, _): &&(&str, &[&str], Takes)| {
             *known == name || aliases.contains(&name)
         };
         let (name, _, takes) = TOOLS.iter().find(is_it)?;
         Some(Self { name: (*name).to_owned(), takes: *takes })
-    }
-
-    /// Refuses a name that an MCP tool cannot have. In `allow` the server must be named: a glob
-    /// would let in servers that come later.
-    pub(super) fn check_name(&self, list: &str) -> Result<(), String> {
-        let Some(rest) = self.name.strip_prefix("mcp__") else { return Ok(()) };
-        let (server, tool) = match rest.split_once("__") {
-            Some((server, tool)) => (server, Some(tool)),
-            None => (rest, None),
-        };
-        let is_part = |part: &str| {
-            let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.*".contains(&byte);
-            !part.is_empty() && part.bytes().all(fits)
-        };
-        if !is_part(server) || !tool.is_none_or(is_part) {
-            return Err("write mcp__server, mcp__server__* or mcp__server__tool".to_owned());
-        }
-        if matches!(list, "allow" | "allowed_tools") && server.contains('*') {
-            return Err("an allow rule names its MCP server; only ask and deny rules may have \
-                        a * there"
-                .to_owned());
-        }
-        Ok(())
     }
 
     /// The error says what is wrong with the specifier; `None`: the tool takes none.
@@ -103,7 +78,9 @@ impl UnbuiltTool {
             Path => PathPattern::parse(specifier)
                 .map(UnbuiltSpecifier::Path)
                 .map_err(|error| Some(error.to_string())),
-            Domain => check_domain(specifier).map_err(Some),
+            Domain => {
+                DomainPattern::parse(specifier).map(|_| UnbuiltSpecifier::Other).map_err(Some)
+            }
             Name => name_pattern(specifier).map(|_| UnbuiltSpecifier::Other).map_err(Some),
         }
     }
@@ -118,32 +95,12 @@ pub(super) fn name_pattern(specifier: &str) -> Result<String, String> {
     Ok(specifier.strip_prefix('/').unwrap_or(specifier).to_owned())
 }
 
-fn check_domain(specifier: &str) -> Result<UnbuiltSpecifier, String> {
-    let wrong = || "write domain: and a host, such as domain:example.com or domain:*.example.com";
-    let domain = specifier.strip_prefix("domain:").ok_or_else(wrong)?;
-    domain_host(domain).map(|_| UnbuiltSpecifier::Other).ok_or_else(|| wrong().to_owned())
-}
-
-/// The host of a domain as requests have it: in lower case, with its ASCII form, without a dot at
-/// the end.
-fn domain_host(domain: &str) -> Option<String> {
-    let host = domain.strip_prefix("*.").unwrap_or(domain);
-    let host = host.strip_suffix('.').unwrap_or(host);
-    let is_odd = |c: char| c.is_whitespace() || c.is_control() || "/\\:@?#%*[]".contains(c);
-    if host.is_empty() || host.contains(is_odd) || host.starts_with('.') || host.contains("..") {
-        return None;
-    }
-    let url = reqwest::Url::parse(&format!("http://{host}/")).ok()?;
-    url.host_str().filter(|host| !host.ends_with('.')).map(str::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(name: &str, specifier: Option<&str>, list: &str) -> Result<(), String> {
+    fn check(name: &str, specifier: Option<&str>) -> Result<(), String> {
         let tool = UnbuiltTool::named(name).ok_or("unknown")?;
-        tool.check_name(list)?;
         let Some(specifier) = specifier else { return Ok(()) };
         let parsed = tool.parse(specifier).map(drop);
         parsed.map_err(|reason| reason.unwrap_or_else(|| "takes none".to_owned()))
@@ -158,35 +115,10 @@ mod tests {
     }
 
     #[test]
-    fn a_glob_over_mcp_servers_allows_nothing() {
-        for name in ["mcp__git", "mcp__git__*", "mcp__git__get_log", "mcp__git__get_*"] {
-            assert_eq!(check(name, None, "allow"), Ok(()), "{name}");
-            assert_eq!(check(name, Some("x"), "deny"), Err("takes none".to_owned()));
-        }
-        for name in ["mcp__*", "mcp__git*__push", "mcp__*__push"] {
-            assert_eq!(check(name, None, "deny"), Ok(()), "{name}");
-            assert_eq!(check(name, None, "ask"), Ok(()), "{name}");
-            assert!(check(name, None, "allow").unwrap_err().contains("names its MCP server"));
-        }
-        for name in ["mcp__", "mcp____x", "mcp__git__", "mcp__a b", "mcp__a/b"] {
-            assert!(check(name, None, "deny").unwrap_err().contains("mcp__server"), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_domain_is_a_host_and_nothing_else() {
-        let host = |domain: &str| domain_host(domain).unwrap_or_default();
-        assert_eq!(host("EXAMPLE.com."), "example.com");
-        assert_eq!(host("*.bücher.example"), "xn--bcher-kva.example");
-        assert_eq!(host("127.0.0.1"), "127.0.0.1");
-        for wrong in
-            ["", "*", "*.", "a/b", "a:80", "a@b", "a b", "..", "a..b", "a*", "x.*.y", "%41"]
-        {
-            assert_eq!(domain_host(wrong), None, "{wrong}");
-        }
-        assert_eq!(check("WebFetch", Some("domain:example.com"), "allow"), Ok(()));
-        assert!(check("fetch_url", Some("example.com"), "allow").is_err());
-        assert_eq!(check("WebSearch", Some("domain:x"), "deny"), Err("takes none".to_owned()));
+    fn a_domain_is_a_specifier_of_a_tool_that_fetches() {
+        assert_eq!(check("WebFetch", Some("domain:example.com")), Ok(()));
+        assert!(check("fetch_url", Some("example.com")).is_err());
+        assert_eq!(check("WebSearch", Some("domain:x")), Err("takes none".to_owned()));
     }
 
     #[test]
@@ -194,10 +126,10 @@ mod tests {
         for (tool, specifier) in
             [("Workflow", "release"), ("PowerShell", "*"), ("NotebookRead", "*.ipynb")]
         {
-            assert_eq!(check(tool, Some(specifier), "allow"), Ok(()), "{tool}");
+            assert_eq!(check(tool, Some(specifier)), Ok(()), "{tool}");
         }
-        assert!(check("Workflow", Some(" "), "allow").is_err());
-        assert!(check("NotebookRead", Some("../x"), "deny").is_err());
-        assert_eq!(check("TodoRead", Some("x"), "deny"), Err("takes none".to_owned()));
+        assert!(check("Workflow", Some(" ")).is_err());
+        assert!(check("NotebookRead", Some("../x")).is_err());
+        assert_eq!(check("TodoRead", Some("x")), Err("takes none".to_owned()));
     }
 }

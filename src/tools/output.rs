@@ -6,8 +6,8 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::answer::AnswerText;
-use super::schema::InvalidInput;
 use super::todos::Todo;
+use crate::input_schema::InvalidInput;
 use crate::permissions::Refusal;
 use crate::progress_lines::UNKNOWN_TOOL;
 

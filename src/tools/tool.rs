@@ -16,10 +16,10 @@ use super::agent_context::AgentContext;
 pub(crate) use super::output::{Picture, PictureFormat, ToolError, ToolOutput};
 use super::own_choice::OwnChoice;
 use super::question::Question;
-use super::schema::{self, InputSchema, PropertyAliases};
 use super::session_context::SessionContext;
 use super::subagent::Subagents;
 use super::tasks::BackgroundTask;
+use crate::input_schema::{self, InputSchema, PropertyAliases};
 use crate::permissions::{AccessKind, AccessRequest, AskedAccess, KnownTool, Permit};
 use crate::text::quoted_name;
 use crate::workspace::ContentState;
@@ -283,7 +283,7 @@ impl<T: Tool> AnyTool for ErasedTool<T> {
 
     fn parse(self: Arc<Self>, arguments: Value) -> Result<Box<dyn ParsedCall>, ToolError> {
         let (arguments, notes) = self.schema.accept(arguments)?;
-        let input = schema::decode(arguments)?;
+        let input = input_schema::decode(arguments)?;
         Ok(Box::new(BoundCall { tool: Arc::clone(&self.tool), input, notes }))
     }
 }
@@ -457,6 +457,9 @@ pub(crate) mod test_support {
                     Access::Command(Box::new(OpenedCommand::for_test(command_line, workspace)))
                 }
                 AccessRequest::Named(name) => Access::Named(name),
+                AccessRequest::Fetch(page) => Access::Fetch(page),
+                AccessRequest::WebSearch(query) => Access::WebSearch(query),
+                AccessRequest::Mcp(access) => Access::Mcp(access),
                 AccessRequest::Consent => Access::Consent,
                 AccessRequest::Nothing => Access::Nothing,
             }))

@@ -43,8 +43,12 @@ impl PermittedCall {
     /// Whether the call may change something. It is committed before it runs.
     pub(crate) fn has_effect(&self) -> bool {
         match self.tool.access() {
-            AccessKind::Edit | AccessKind::Command | AccessKind::Named => true,
-            AccessKind::Read | AccessKind::Consent | AccessKind::None => false,
+            AccessKind::Edit | AccessKind::Command | AccessKind::Named | AccessKind::Mcp => true,
+            AccessKind::Fetch
+            | AccessKind::WebSearch
+            | AccessKind::Read
+            | AccessKind::Consent
+            | AccessKind::None => false,
         }
     }
 

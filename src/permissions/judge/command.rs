@@ -232,7 +232,7 @@ impl Policy {
 
     fn denies_edit(&self, tool: &str, path: ReachedPath<'_>) -> bool {
         let (kind, reached) = (AccessKind::Edit, Some(path));
-        let call = RuledCall { tool, kind, reached, name: None, command: None, roots: &self.roots };
+        let call = RuledCall { reached, ..RuledCall::new(tool, kind, &self.roots) };
         self.rules.denying(call).is_some()
     }
 
@@ -291,19 +291,13 @@ impl Policy {
 
     fn ruled_command<'a>(&'a self, tool: &'a str, command: &'a CommandAnalysis) -> RuledCall<'a> {
         let (kind, command) = (AccessKind::Command, Some(command));
-        RuledCall { tool, kind, reached: None, name: None, command, roots: &self.roots }
+        RuledCall { command, ..RuledCall::new(tool, kind, &self.roots) }
     }
 
     fn ruled_file<'a>(&'a self, tool: &'a str, file: &'a CommandFile) -> RuledCall<'a> {
         let kind = if file.is_written() { AccessKind::Edit } else { AccessKind::Read };
-        RuledCall {
-            tool,
-            kind,
-            reached: Some(file.reached()),
-            name: None,
-            command: None,
-            roots: &self.roots,
-        }
+        let reached = Some(file.reached());
+        RuledCall { reached, ..RuledCall::new(tool, kind, &self.roots) }
     }
 
     /// Judges a command that would run without a sandbox. Nothing confines it, so no rule and

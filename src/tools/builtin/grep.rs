@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::input_schema::PropertyAliases;
 use crate::permissions::{AccessKind, AccessRequest, Permit};
-use crate::tools::schema::PropertyAliases;
 use crate::tools::tool::{CallContext, Concurrency, StartRule, Tool, ToolError, ToolOutput};
 use crate::tools::walk::Search;
 

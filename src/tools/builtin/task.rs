@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::input_schema::PropertyAliases;
 use crate::permissions::{AccessKind, AccessRequest, Permit};
 use crate::text::{first_chars, shown_line};
 use crate::tools::agent_types::GENERAL_PURPOSE;
-use crate::tools::schema::PropertyAliases;
 use crate::tools::subagent::{AgentTask, TASK};
 use crate::tools::tool::{CallContext, Concurrency, Tool, ToolError, ToolOutput};
 

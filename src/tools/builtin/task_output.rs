@@ -10,9 +10,9 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::blocking::FILES;
+use crate::input_schema::PropertyAliases;
 use crate::permissions::{AccessKind, AccessRequest, Permit};
 use crate::tools::answer::{AnswerText, Kept, Truncation};
-use crate::tools::schema::PropertyAliases;
 use crate::tools::tasks::{BackgroundTask, NewOutput, TaskEnd};
 use crate::tools::tool::{CallContext, Concurrency, Tool, ToolError, ToolOutput};
 

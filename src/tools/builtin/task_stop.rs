@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::input_schema::PropertyAliases;
 use crate::permissions::{AccessKind, AccessRequest, Permit};
-use crate::tools::schema::PropertyAliases;
 use crate::tools::tasks::TaskStatus;
 use crate::tools::tool::{CallContext, Tool, ToolError, ToolOutput};
 

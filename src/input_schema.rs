@@ -1,15 +1,23 @@
-//! Derives the schema that a tool advertises, and normalises, validates and decodes the
+//! Derives the schema that a tool advertises, or takes that of a foreign tool, and normalises, validates and decodes the
 //! arguments of its calls.
 
 mod flatten;
+mod foreign;
 mod normalise;
 mod report;
+mod simplified;
 
 use jsonschema::{PatternOptions, Validator};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+
+pub(crate) use self::foreign::SchemaFault;
+use self::normalise::Conventions;
+
+/// The most memory of one compiled pattern of a foreign schema.
+const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// Pairs of an accepted and the advertised name.
 pub(crate) type PropertyAliases = &'static [(&'static str, &'static str)];
@@ -20,6 +28,9 @@ pub(crate) struct InputSchema {
     advertised: Value,
     validator: Validator,
     aliases: PropertyAliases,
+    /// The whole schema of a foreign tool, without references. `None`: the advertised one is
+    /// whole.
+    whole: Option<Value>,
 }
 
 /// Why arguments were refused. The text is for the model.
@@ -46,7 +57,23 @@ impl InputSchema {
             .with_pattern_options(PatternOptions::regex())
             .build(&advertised)
             .expect("the schema of an input type compiles");
-        Self { advertised, validator, aliases }
+        Self { advertised, validator, aliases, whole: None }
+    }
+
+    /// Takes the schema of somebody else's tool. A simpler form is advertised, which every
+    /// provider's translation keeps; arguments are validated against the schema as it is.
+    #[cfg_attr(not(test), expect(dead_code, reason = "MCP tools are not joined yet"))]
+    pub(crate) fn foreign(schema: &Value) -> Result<Self, SchemaFault> {
+        let whole = foreign::expanded(schema)?;
+        let patterns =
+            PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
+        let validator = jsonschema::options()
+            .offline()
+            .with_pattern_options(patterns)
+            .build(&whole)
+            .map_err(|error| SchemaFault::Invalid(report::schema_fault(&error)))?;
+        let advertised = simplified::simplified(&whole);
+        Ok(Self { advertised, validator, aliases: &[], whole: Some(whole) })
     }
 
     pub(crate) fn advertised(&self) -> &Value {
@@ -60,7 +87,10 @@ impl InputSchema {
         };
         rename(&mut arguments, self.aliases);
         let mut arguments = Value::Object(arguments);
-        let unknown = normalise::normalise(&self.advertised, &mut arguments);
+        let unknown = match &self.whole {
+            None => normalise::normalise(&self.advertised, &mut arguments, Conventions::Ours),
+            Some(whole) => normalise::normalise(whole, &mut arguments, Conventions::Foreign),
+        };
         let complaint = report::complaint(self.validator.iter_errors(&arguments));
         match complaint {
             None => Ok((arguments, report::ignored(&unknown))),
@@ -279,6 +309,55 @@ mod tests {
     fn says_what_came_instead_of_an_object() {
         insta::assert_snapshot!(refusal(json!(["x"])), @"invalid input: expected an object with `pattern` (string), `path` (string, optional), `-A` (integer, optional), `order` (string, optional), `parts` (array, optional), `ratio` (number, optional), got an array");
         insta::assert_snapshot!(refusal(Value::Null), @"invalid input: expected an object with `pattern` (string), `path` (string, optional), `-A` (integer, optional), `order` (string, optional), `parts` (array, optional), `ratio` (number, optional), got null");
+    }
+
+    #[test]
+    fn a_foreign_schema_is_advertised_simply_and_validated_whole() {
+        let schema = InputSchema::foreign(&json!({
+            "type": "object",
+            "properties": {
+                "count": { "$ref": "#/$defs/Count" },
+                "when": { "anyOf": [{ "type": "string", "minLength": 2 }, { "type": "null" }] },
+                "flag": { "type": "boolean" },
+                "either": { "type": ["string", "integer"] },
+                "open": { "type": "object", "properties": {}, "additionalProperties": true },
+            },
+            "required": ["count"],
+            "$defs": { "Count": { "type": "integer", "exclusiveMinimum": 0 } },
+        }))
+        .unwrap();
+        assert_eq!(
+            schema.advertised()["properties"]["count"],
+            json!({ "type": "integer", "description": "Must be more than 0." })
+        );
+        let arguments = json!({
+            "count": "5", "when": null, "flag": "true", "either": "7", "open": { "x": 1 },
+            "more": 1, "_meta": 2,
+        });
+        let (accepted, notes) = schema.accept(arguments).unwrap();
+        assert_eq!(
+            accepted,
+            json!({ "count": 5, "when": null, "flag": true, "either": "7", "open": { "x": 1 } })
+        );
+        assert_eq!(notes, ["(ignored, since this tool does not know it: more)"]);
+        let refusal = schema.accept(json!({ "count": 0, "when": "" })).unwrap_err().to_string();
+        insta::assert_snapshot!(refusal, @r#"invalid input: `count`: 0 is less than or equal to the minimum of 0; `when`: "" is not valid under any of the schemas listed in the 'anyOf' keyword"#);
+    }
+
+    #[test]
+    fn m5_a_pattern_that_takes_long_or_much_memory_is_refused() {
+        for pattern in ["(a+)+$", "^x{1,5}$"] {
+            let schema = json!({ "properties": { "p": { "pattern": pattern } } });
+            let schema = InputSchema::foreign(&schema).unwrap();
+            let long = "a".repeat(100_000) + "!";
+            assert!(schema.accept(json!({ "p": long })).is_err(), "{pattern}");
+        }
+        for pattern in ["(a)\\1", "(?=a)b", "((a{1000}){1000}){1000}", "("] {
+            let schema = json!({ "properties": { "p": { "pattern": pattern } } });
+            let fault = InputSchema::foreign(&schema).unwrap_err().to_string();
+            assert!(fault.starts_with("its input schema does not compile: "), "{fault}");
+            assert!(fault.len() < 300, "{fault}");
+        }
     }
 
     fn any_json() -> impl Strategy<Value = Value> {

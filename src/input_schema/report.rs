@@ -27,6 +27,12 @@ pub(super) fn complaint<'a>(
     (!lines.is_empty()).then(|| lines.join("; "))
 }
 
+/// Why a schema does not compile.
+pub(super) fn schema_fault(error: &ValidationError<'_>) -> String {
+    let line = error.to_string();
+    text::prefix(&line, MAX_LINE).escape_debug().to_string()
+}
+
 pub(super) fn not_an_object(arguments: &Value, schema: &Value) -> String {
     format!("expected an object with {}, got {}", properties(schema), quoted(arguments))
 }

@@ -1,0 +1,288 @@
+//! Checks the schema of somebody else's tool before it is compiled, and puts what it refers to in
+//! the place of each reference.
+//!
+//! Such a schema is untrusted input: it could be huge, refer to itself or to an address, or hold
+//! patterns that take memory or time.
+
+use serde_json::{Map, Value};
+
+/// The most bytes of such a schema.
+const MAX_BYTES: usize = 64 << 10;
+
+/// How deep it may nest. Deeper ones are no forms that a model could fill in.
+const MAX_DEPTH: usize = 32;
+
+/// Schemas, lists and values after references were replaced. References to references multiply.
+const MAX_NODES: usize = 20_000;
+
+/// Patterns in one schema: each may take as much memory as [`super::MAX_PATTERN_BYTES`].
+const MAX_PATTERNS: usize = 64;
+
+/// Keywords that refer to a place, or make a place that can be referred to, in ways that need a
+/// search.
+const UNSUPPORTED: [&str; 5] =
+    ["$dynamicRef", "$recursiveRef", "$dynamicAnchor", "$recursiveAnchor", "$anchor"];
+
+/// Why a schema is not used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SchemaFault {
+    #[error("its input schema is no object schema")]
+    NoObject,
+    #[error("its input schema has more than {MAX_BYTES} bytes")]
+    TooLarge,
+    #[error("its input schema nests more than {MAX_DEPTH} deep")]
+    TooDeep,
+    #[error("its input schema grows too large when its references are followed")]
+    TooMany,
+    #[error("its input schema refers to {0}, which is not inside it")]
+    Outside(String),
+    #[error("its input schema refers to itself, by {0}")]
+    Circle(String),
+    #[error("its input schema uses {0}, which is not supported")]
+    Unsupported(&'static str),
+    #[error("its input schema has more than {MAX_PATTERNS} patterns")]
+    Patterns,
+    #[error("its input schema does not compile: {0}")]
+    Invalid(String),
+}
+
+/// The schema without references.
+pub(super) fn expanded(schema: &Value) -> Result<Value, SchemaFault> {
+    // A size that is counted stops at the limit, whatever the value is.
+    if serde_json::to_vec(schema).map_or(true, |bytes| bytes.len() > MAX_BYTES) {
+        return Err(SchemaFault::TooLarge);
+    }
+    let takes_object = schema.get("type").is_none_or(|kind| kind == "object");
+    if !schema.is_object() || !takes_object {
+        return Err(SchemaFault::NoObject);
+    }
+    let mut expansion = Expansion { root: schema, open: Vec::new(), nodes: 0, patterns: 0 };
+    let mut expanded = expansion.expand(schema, 0, Members::Keywords)?;
+    // Of another dialect nothing is known, and most schemas mean the same in each.
+    let is_known =
+        |dialect: &Value| dialect.as_str().is_some_and(|uri| uri.contains("json-schema.org"));
+    if let Some(members) = expanded.as_object_mut()
+        && members.get("$schema").is_some_and(|dialect| !is_known(dialect))
+    {
+        members.shift_remove("$schema");
+    }
+    Ok(expanded)
+}
+
+struct Expansion<'a> {
+    root: &'a Value,
+    /// The references that are being replaced, the outermost first.
+    open: Vec<&'a str>,
+    nodes: usize,
+    patterns: usize,
+}
+
+/// What the members of an object are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Members {
+    /// Keywords of a schema.
+    Keywords,
+    /// Schemas by name.
+    Schemas,
+    /// Values, which are no schemas whatever they look like.
+    Data,
+}
+
+impl Members {
+    /// What is in the value of a member.
+    fn below(self, name: &str) -> Self {
+        match (self, name) {
+            (Self::Data, _) | (Self::Keywords, "enum" | "const" | "default" | "examples") => {
+                Self::Data
+            }
+            (
+                Self::Keywords,
+                "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions",
+            ) => Self::Schemas,
+            (Self::Keywords | Self::Schemas, _) => Self::Keywords,
+        }
+    }
+}
+
+impl<'a> Expansion<'a> {
+    fn expand(
+        &mut self,
+        value: &'a Value,
+        depth: usize,
+        members_are: Members,
+    ) -> Result<Value, SchemaFault> {
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            return Err(SchemaFault::TooMany);
+        }
+        if depth > MAX_DEPTH {
+            return Err(SchemaFault::TooDeep);
+        }
+        Ok(match value {
+            Value::Object(members) => self.expand_members(members, depth, members_are)?,
+            Value::Array(items) => {
+                let items = items.iter().map(|item| self.expand(item, depth + 1, members_are));
+                Value::Array(items.collect::<Result<_, _>>()?)
+            }
+            _ => value.clone(),
+        })
+    }
+
+    fn expand_members(
+        &mut self,
+        members: &'a Map<String, Value>,
+        depth: usize,
+        are: Members,
+    ) -> Result<Value, SchemaFault> {
+        let is_schema = are == Members::Keywords;
+        if is_schema {
+            let unsupported = UNSUPPORTED.into_iter().find(|name| members.contains_key(*name));
+            if let Some(keyword) = unsupported {
+                return Err(SchemaFault::Unsupported(keyword));
+            }
+            self.count_patterns(members)?;
+        }
+        let mut expanded = Map::new();
+        for (name, member) in members {
+            // Definitions are checked, and seen where they are used.
+            let member = self.expand(member, depth + 1, are.below(name))?;
+            if !(is_schema && ["$defs", "definitions", "$ref"].contains(&name.as_str())) {
+                expanded.insert(name.clone(), member);
+            }
+        }
+        if let Some(reference) = members.get("$ref").filter(|_| is_schema) {
+            let reference = reference.as_str().unwrap_or_default();
+            if let Value::Object(target) = self.follow(reference, depth)? {
+                for (name, member) in target {
+                    expanded.entry(name).or_insert(member);
+                }
+            }
+        }
+        Ok(Value::Object(expanded))
+    }
+
+    fn follow(&mut self, reference: &'a str, depth: usize) -> Result<Value, SchemaFault> {
+        let named = || crate::text::prefix(reference, 80).escape_debug().to_string();
+        let pointer = reference.strip_prefix('#').ok_or_else(|| SchemaFault::Outside(named()))?;
+        let target = self.root.pointer(pointer).ok_or_else(|| SchemaFault::Outside(named()))?;
+        if self.open.contains(&reference) {
+            return Err(SchemaFault::Circle(named()));
+        }
+        self.open.push(reference);
+        let expanded = self.expand(target, depth + 1, Members::Keywords);
+        self.open.pop();
+        expanded
+    }
+
+    fn count_patterns(&mut self, members: &Map<String, Value>) -> Result<(), SchemaFault> {
+        self.patterns += usize::from(is_text(members, "pattern"));
+        if let Some(Value::Object(by_pattern)) = members.get("patternProperties") {
+            self.patterns += by_pattern.len();
+        }
+        if self.patterns > MAX_PATTERNS { Err(SchemaFault::Patterns) } else { Ok(()) }
+    }
+}
+
+fn is_text(members: &Map<String, Value>, name: &str) -> bool {
+    members.get(name).is_some_and(Value::is_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(schema: &Value, expected: &Result<Value, &str>) {
+        let found = expanded(schema).map_err(|fault| fault.to_string());
+        assert_eq!(found.as_ref().map_err(String::as_str), expected.as_ref().map_err(|text| *text));
+    }
+
+    #[test]
+    fn references_inside_are_replaced() {
+        let schema = json!({
+            "type": "object",
+            "properties": { "a": { "$ref": "#/$defs/A", "description": "own" }, "b": { "$ref": "#/definitions/B" } },
+            "$defs": { "A": { "type": "string", "description": "theirs" } },
+            "definitions": { "B": { "items": { "$ref": "#/$defs/A" } } },
+        });
+        check(
+            &schema,
+            &Ok(json!({
+                "type": "object",
+                "properties": {
+                    "a": { "description": "own", "type": "string" },
+                    "b": { "items": { "type": "string", "description": "theirs" } },
+                },
+            })),
+        );
+    }
+
+    #[test]
+    fn a_property_may_be_called_like_a_keyword() {
+        let schema = json!({
+            "properties": { "$ref": { "type": "string" }, "pattern": { "enum": [{ "$ref": "a" }] }, "$anchor": {} },
+            "default": { "$ref": "https://example.com" },
+        });
+        check(&schema, &Ok(schema.clone()));
+    }
+
+    #[test]
+    fn m5_circles_and_addresses_are_refused() {
+        let of = |reference: &str| {
+            json!({
+                "properties": { "a": { "$ref": reference } },
+                "$defs": { "A": { "properties": { "next": { "$ref": "#/$defs/A" } } }, "X": { "$ref": "#/$defs/Y" }, "Y": { "$ref": "#/$defs/X" } },
+            })
+        };
+        let circle = "its input schema refers to itself, by #/$defs/A";
+        check(&of("#/$defs/A"), &Err(circle));
+        check(&of("#"), &Err("its input schema refers to itself, by #"));
+        for outside in
+            ["https://example.com/a.json", "file:///etc/passwd", "a.json", "#/$defs/B", "#a"]
+        {
+            let fault = format!("its input schema refers to {outside}, which is not inside it");
+            check(&json!({ "properties": { "a": { "$ref": outside } } }), &Err(fault.as_str()));
+        }
+    }
+
+    #[test]
+    fn m5_what_is_too_large_too_deep_or_multiplies_is_refused() {
+        let mut deep = json!({ "type": "string" });
+        for _ in 0..40 {
+            deep = json!({ "properties": { "a": deep } });
+        }
+        check(&deep, &Err("its input schema nests more than 32 deep"));
+        let long = json!({ "description": "x".repeat(MAX_BYTES) });
+        check(&long, &Err("its input schema has more than 65536 bytes"));
+        let mut defs = Map::new();
+        defs.insert("d0".into(), json!({ "type": "string" }));
+        for level in 1..8 {
+            let below = json!({ "$ref": format!("#/$defs/d{}", level - 1) });
+            let members: Map<_, _> =
+                (0..9).map(|place| (format!("p{place}"), below.clone())).collect();
+            defs.insert(format!("d{level}"), json!({ "properties": members }));
+        }
+        let bomb = json!({ "properties": { "a": { "$ref": "#/$defs/d7" } }, "$defs": defs });
+        check(&bomb, &Err("its input schema grows too large when its references are followed"));
+        let patterns: Map<_, _> =
+            (0..65).map(|place| (format!("p{place}"), json!({ "pattern": "a" }))).collect();
+        let many = json!({ "properties": patterns });
+        check(&many, &Err("its input schema has more than 64 patterns"));
+    }
+
+    #[test]
+    fn what_is_no_object_schema_is_refused() {
+        for schema in [
+            json!([]),
+            json!(true),
+            json!(null),
+            json!({ "type": "string" }),
+            json!({ "type": ["object"] }),
+        ] {
+            check(&schema, &Err("its input schema is no object schema"));
+        }
+        check(&json!({}), &Ok(json!({})));
+    }
+}

@@ -1,0 +1,194 @@
+//! Converts arguments to the types of their schema, where the meaning is certain.
+
+use serde_json::{Map, Number, Value};
+
+/// 2^53. Doubles represent every integer up to this one exactly.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// Whose tool the arguments are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Conventions {
+    /// One of ours: its schema is flat, and some names always mean the same.
+    Ours,
+    /// Somebody else's: nothing is known but its schema, which has no references.
+    Foreign,
+}
+
+/// Optional properties that are dropped if they are empty. An empty path or glob means none.
+const EMPTY_IS_NONE: [&str; 3] = ["path", "glob", "type"];
+
+/// Properties with ids that are text and look like numbers.
+const NUMBERED: [&str; 3] = ["taskId", "addBlocks", "addBlockedBy"];
+
+/// Converts integers written as whole floats or as digits, ids written as integers, and booleans
+/// written as text. Drops
+/// `null` and empty paths of optional properties. Removes unknown keys and returns their
+/// names.
+pub(super) fn normalise(
+    schema: &Value,
+    arguments: &mut Value,
+    conventions: Conventions,
+) -> Vec<String> {
+    let mut walk = Walk { conventions, unknown: Vec::new() };
+    walk.convert(schema, arguments, "");
+    walk.unknown
+}
+
+struct Walk {
+    conventions: Conventions,
+    unknown: Vec<String>,
+}
+
+impl Walk {
+    fn convert(&mut self, schema: &Value, value: &mut Value, path: &str) {
+        let schema = only_choice(schema);
+        match (kind_of(schema), value) {
+            (Some("integer"), value) => {
+                if let Some(integer) = integer(value) {
+                    *value = integer;
+                }
+            }
+            (Some("boolean"), value) => match value.as_str() {
+                Some("true") => *value = true.into(),
+                Some("false") => *value = false.into(),
+                _ => {}
+            },
+            (Some("array"), Value::Array(items)) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.convert(&schema["items"], item, &format!("{path}[{index}]"));
+                }
+            }
+            (Some("object"), Value::Object(members)) => {
+                if let Some(properties) = schema["properties"].as_object() {
+                    self.keep_known(schema, properties, members, path);
+                    for (name, member) in members {
+                        if self.conventions == Conventions::Ours
+                            && NUMBERED.contains(&name.as_str())
+                        {
+                            id_as_text(member);
+                        }
+                        if let Some(property) = properties.get(name) {
+                            self.convert(property, member, &joined(path, name));
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn keep_known(
+        &mut self,
+        schema: &Value,
+        properties: &Map<String, Value>,
+        members: &mut Map<String, Value>,
+        path: &str,
+    ) {
+        let required = schema["required"].as_array().map_or(&[][..], Vec::as_slice);
+        let is_foreign = self.conventions == Conventions::Foreign;
+        let takes_others = is_foreign && takes_others(schema);
+        members.retain(|name, value| {
+            let Some(property) = properties.get(name) else {
+                if !takes_others && !name.starts_with('_') {
+                    self.unknown.push(joined(path, name));
+                }
+                return takes_others;
+            };
+            let is_none = if is_foreign {
+                value.is_null() && !takes_null(property)
+            } else {
+                let may_be_empty = || EMPTY_IS_NONE.contains(&name.as_str());
+                value.is_null() || (value.as_str() == Some("") && may_be_empty())
+            };
+            !is_none || required.iter().any(|needed| needed == name)
+        });
+    }
+}
+
+/// The one alternative to null, where that is what the schema says.
+fn only_choice(schema: &Value) -> &Value {
+    let choices = [&schema["anyOf"], &schema["oneOf"]].into_iter().find_map(Value::as_array);
+    let mut choices = choices.into_iter().flatten().filter(|choice| choice["type"] != "null");
+    match (choices.next(), choices.next()) {
+        (Some(only), None) if schema["type"].is_null() => only,
+        _ => schema,
+    }
+}
+
+/// The type of all values but null. `None`: there are several, or any.
+fn kind_of(schema: &Value) -> Option<&str> {
+    match &schema["type"] {
+        Value::String(kind) => Some(kind),
+        Value::Array(kinds) => {
+            let mut kinds = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null");
+            kinds.next().filter(|_| kinds.next().is_none())
+        }
+        // A schema that lists properties is one of objects.
+        _ => schema["properties"].is_object().then_some("object"),
+    }
+}
+
+/// Whether an object of this schema may have members that it does not list.
+fn takes_others(schema: &Value) -> bool {
+    let open = |name: &str| matches!(&schema[name], Value::Bool(true) | Value::Object(_));
+    open("additionalProperties")
+        || open("unevaluatedProperties")
+        || ["patternProperties", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"]
+            .into_iter()
+            .any(|keyword| !schema[keyword].is_null())
+}
+
+/// Whether null is one of the values.
+fn takes_null(schema: &Value) -> bool {
+    let is_null = |kind: &Value| kind == "null";
+    let by_type = match &schema["type"] {
+        Value::Array(kinds) => kinds.iter().any(is_null),
+        kind => is_null(kind),
+    };
+    let choices = ["anyOf", "oneOf"].into_iter().filter_map(|keyword| schema[keyword].as_array());
+    let by_enum = schema["enum"].as_array().is_some_and(|values| values.iter().any(Value::is_null));
+    by_type || by_enum || choices.flatten().any(takes_null)
+}
+
+fn joined(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// Converts `5` to `"5"`, also as one of several.
+fn id_as_text(value: &mut Value) {
+    if let Value::Array(items) = value {
+        items.iter_mut().for_each(id_as_text);
+    } else if value.is_number() {
+        let whole = integer(value).unwrap_or_else(|| value.clone());
+        if whole.is_u64() || whole.is_i64() {
+            *value = whole.to_string().into();
+        }
+    }
+}
+
+/// Converts `5.0` and `"5"` to `5`. `None` if the value is an integer already, or cannot be
+/// read as one.
+fn integer(value: &Value) -> Option<Value> {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().filter(|float| float.abs() <= MAX_EXACT)?;
+            (float.fract() == 0.0).then(|| exact(float))
+        }
+        Value::String(text) => {
+            let digits = text.strip_prefix('-').unwrap_or(text);
+            let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+            let number: Option<Number> = text
+                .parse::<i64>()
+                .map(Number::from)
+                .or_else(|_| text.parse::<u64>().map(Number::from))
+                .ok();
+            number.filter(|_| plain).map(Value::Number)
+        }
+        _ => None,
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "whole, and within the exact range")]
+fn exact(float: f64) -> Value {
+    Value::from(float as i64)
+}
