@@ -24,8 +24,17 @@ pub(super) struct Job {
     pub(super) confinement: Option<Confinement>,
     /// What the command tries, and tells on its output, before its program starts.
     pub(super) probes: Option<Targets>,
-    /// What the command reads on standard input; nothing if this is `None`.
-    pub(super) input: Option<String>,
+    pub(super) input: Input,
+}
+
+/// What a command reads on standard input.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) enum Input {
+    #[default]
+    Nothing,
+    Text(String),
+    /// A pipe. The server hands it to the supervisor when that has taken the job.
+    Pipe,
 }
 
 /// Later lines to the supervisor. A closed socket means `End` with [`CANCEL_GRACE`].

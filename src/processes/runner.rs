@@ -1,6 +1,7 @@
 //! Starts commands: makes their supervisor's program and job, and says why one did not run.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,12 +10,14 @@ use tokio_util::sync::CancellationToken;
 use super::bwrap::Entrance;
 use super::command_state::StopReason;
 use super::confinement::{Confinement, Level};
+use super::connection::LaunchPlace;
 use super::environment::Environment;
 pub(crate) use super::orphans::KeptAlive;
 use super::outcome::{Finished, Limits, RunError};
 use super::output::KeepOutput;
+use super::piped::{PipedLaunch, PipedProcess};
 use super::probe::Targets;
-use super::protocol::Job;
+use super::protocol::{Input, Job};
 use super::running::{Launch, Running};
 use super::supervisor;
 use super::worker::Workers;
@@ -46,6 +49,16 @@ pub(crate) struct ProgramInput {
     pub(crate) stdin: String,
     /// Variables besides those of every command.
     pub(crate) variables: Vec<(OsString, OsString)>,
+}
+
+impl Command {
+    fn is_inside_bwrap(&self) -> bool {
+        self.confinement.as_deref().is_some_and(|it| it.level == Level::Bwrap)
+    }
+
+    fn place(&self) -> LaunchPlace {
+        LaunchPlace { program: self.program.clone(), directory: self.directory.clone() }
+    }
 }
 
 impl Runner {
@@ -124,8 +137,26 @@ impl Runner {
     ) -> Result<Finished, RunError> {
         let mut job = self.job(command);
         job.environment.extend(input.variables);
-        job.input = Some(input.stdin);
+        job.input = Input::Text(input.stdin);
         self.run_job(command, job, limits, cancelled).await
+    }
+
+    /// Starts a program that stays, with three pipes, and with `variables` besides those of every
+    /// command. It runs until it ends, or until its handle is dropped.
+    #[cfg_attr(not(test), expect(dead_code, reason = "MCP and language servers are on their way"))]
+    pub(crate) fn spawn_piped(
+        &self,
+        command: &Command,
+        variables: Vec<(OsString, OsString)>,
+    ) -> Result<PipedProcess, RunError> {
+        let mut job = self.job(command);
+        job.environment.extend(variables);
+        job.input = Input::Pipe;
+        let program = self.supervisor_of(command, &job)?;
+        let kept_alive = command.kept_alive.clone();
+        let launch =
+            PipedLaunch { job, is_inside_bwrap: command.is_inside_bwrap(), place: command.place() };
+        PipedProcess::start(program, kept_alive, launch).map_err(RunError::Supervisor)
     }
 
     /// Like [`Self::run`]. The command first attacks `probes` and tells about it.
@@ -162,22 +193,26 @@ impl Runner {
         limits: Limits,
         keep: KeepOutput,
     ) -> Result<Running, RunError> {
-        if command.arguments.iter().any(|argument| argument.contains('\0')) {
+        let program = self.supervisor_of(command, &job)?;
+        let kept_alive = command.kept_alive.clone();
+        let (is_inside_bwrap, place) = (command.is_inside_bwrap(), command.place());
+        let launch = Launch { job, limits, keep, is_inside_bwrap, place };
+        Running::start(program, kept_alive, launch).map_err(RunError::Supervisor)
+    }
+
+    /// The supervisor's program for this job, if a program can be given what the job holds.
+    fn supervisor_of(
+        &self,
+        command: &Command,
+        job: &Job,
+    ) -> Result<tokio::process::Command, RunError> {
+        let variables = job.environment.iter().flat_map(|(name, value)| [name, value]);
+        if command.arguments.iter().any(|argument| argument.contains('\0'))
+            || variables.map(|text| text.as_bytes()).any(|bytes| bytes.contains(&0))
+        {
             return Err(RunError::Nul);
         }
-        let confinement = command.confinement.as_deref();
-        let program = self.supervisor_in(confinement)?;
-        let is_inside_bwrap = confinement.is_some_and(|it| it.level == Level::Bwrap);
-        let kept_alive = command.kept_alive.clone();
-        let launch = Launch {
-            job,
-            limits,
-            keep,
-            is_inside_bwrap,
-            program: command.program.clone(),
-            directory: command.directory.clone(),
-        };
-        Running::start(program, kept_alive, launch).map_err(RunError::Supervisor)
+        self.supervisor_in(command.confinement.as_deref())
     }
 
     fn job(&self, command: &Command) -> Job {
@@ -190,7 +225,7 @@ impl Runner {
             umask: self.umask,
             confinement: confinement.cloned(),
             probes: None,
-            input: None,
+            input: Input::Nothing,
         }
     }
 

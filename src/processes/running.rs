@@ -5,46 +5,39 @@
 
 use std::future::pending;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
+use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::command_state::{CommandEffect, CommandEvent, CommandState, EndCause, StopReason};
+use super::connection::{Connection, LaunchPlace, Orders, Reports};
 use super::orphans::{KeptAlive, Supervisor};
 use super::outcome::{Finished, Limits, RunError};
 use super::output::{CommandOutput, KeepOutput, WrittenPiece, write};
-use super::protocol::{self, Job, LaunchStep, Order};
+use super::protocol::{Input, Job, LaunchStep, Order};
 
 /// The capacity of a pipe.
 const READ_BYTES: usize = 64 << 10;
 
 /// How long a supervisor may take to exit after it has reported that nothing is left. It
 /// takes microseconds, or more on a busy machine.
-const EXIT_PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const EXIT_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long a supervisor may take to read its job.
-const JOB_PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const JOB_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a command that has ended waits for a disk to take the rest of its output.
 const DISK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a look at a command waits for the disk. What is not written is told from memory.
 const LOOK_PATIENCE: Duration = Duration::from_secs(1);
-
-/// Longer than any report: a path of 4096 bytes takes 16 kB in it. A command may get hold
-/// of the socket and write anything.
-const MAX_REPORT_BYTES: usize = 64 << 10;
 
 /// How much of what a failed sandbox says is told.
 const MAX_FAILURE_CHARS: usize = 500;
@@ -53,7 +46,7 @@ const MAX_FAILURE_CHARS: usize = 500;
 const MAX_UNREAD_BYTES: usize = 1 << 20;
 
 /// Longer than any server runs.
-const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+pub(super) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// A command that was started. Dropping it ends the whole tree.
 #[derive(Debug)]
@@ -85,41 +78,30 @@ pub(super) struct Launch {
     pub(super) limits: Limits,
     pub(super) keep: KeepOutput,
     pub(super) is_inside_bwrap: bool,
-    /// For errors.
-    pub(super) program: PathBuf,
-    pub(super) directory: PathBuf,
+    pub(super) place: LaunchPlace,
 }
 
 impl Running {
     pub(super) fn start(
-        mut command: tokio::process::Command,
+        command: tokio::process::Command,
         kept_alive: Option<KeptAlive>,
         launch: Launch,
     ) -> io::Result<Self> {
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-        ours.set_nonblocking(true)?;
         let (reading, writing) = pipe_with(PipeFlags::CLOEXEC)?;
-        let has_errors_apart = launch.job.input.is_some();
+        let has_errors_apart = matches!(launch.job.input, Input::Text(_));
         let apart = has_errors_apart.then(|| pipe_with(PipeFlags::CLOEXEC)).transpose()?;
         let (errors, stderr) = match apart {
             Some((reading, writing)) => (Some(reading), writing),
             None => (None, writing.try_clone()?),
         };
-        command
-            .env_clear()
-            .current_dir("/")
-            .stdin(OwnedFd::from(theirs))
-            .stdout(writing)
-            .stderr(stderr);
-        let supervisor = Supervisor::start(&mut command, kept_alive)?;
-        drop(command);
-        let (reports, orders) = UnixStream::from_std(ours)?.into_split();
+        let connection = Connection::start(command, kept_alive, writing, stderr)?;
+        let Connection { supervisor, reports, orders } = connection;
         let (requests, requested) = mpsc::unbounded_channel();
         let Limits { shown, output: limit, .. } = launch.limits;
         let output = CommandOutput::new(shown, launch.keep.clone(), limit);
         let watch = Watch {
             supervisor,
-            reports: BufReader::new(reports),
+            reports,
             orders,
             requested,
             pipe: Some(pipe::Receiver::from_owned_fd(reading)?),
@@ -182,9 +164,8 @@ impl CommandControl {
 /// The task that watches a command.
 struct Watch {
     supervisor: Supervisor,
-    reports: BufReader<OwnedReadHalf>,
-    /// The supervisor ends the tree when this is dropped.
-    orders: OwnedWriteHalf,
+    reports: Reports,
+    orders: Orders,
     requested: mpsc::UnboundedReceiver<Request>,
     pipe: Option<pipe::Receiver>,
     output: CommandOutput,
@@ -200,7 +181,7 @@ struct Watch {
 
 /// What the loop wakes up for.
 enum Woken {
-    Report,
+    Supervisor(CommandEvent),
     Output(usize),
     Errors(usize),
     Written(WrittenPiece),
@@ -210,16 +191,13 @@ enum Woken {
 
 impl Watch {
     async fn run(mut self, launch: Launch) -> Result<Finished, RunError> {
-        let Launch { job, limits, is_inside_bwrap, program, directory, .. } = launch;
-        let has_errors_apart = job.input.is_some();
+        let Launch { job, limits, is_inside_bwrap, place, .. } = launch;
+        let has_errors_apart = self.errors_pipe.is_some();
         // A supervisor that does not come up takes no long input either.
         let patience = limits.time.unwrap_or(JOB_PATIENCE);
-        _ = timeout(patience, self.tell(&job)).await;
-        let finished = self.watch(limits).await.map_err(|(step, source)| match step {
-            LaunchStep::Directory => RunError::Directory { directory, source },
-            LaunchStep::Confine => RunError::Confinement(source.to_string()),
-            LaunchStep::Execute => RunError::Program { program, source },
-        })?;
+        _ = timeout(patience, self.orders.tell(&job)).await;
+        let finished = self.watch(limits).await;
+        let finished = finished.map_err(|(step, source)| place.error(step, source))?;
         if is_inside_bwrap && !finished.is_taken && finished.cause == EndCause::ItsOwn {
             let said = if has_errors_apart { &finished.errors } else { &finished.output };
             let said = said.render(MAX_FAILURE_CHARS, "").trim().replace('\n', "; ");
@@ -230,7 +208,6 @@ impl Watch {
 
     async fn watch(mut self, limits: Limits) -> Result<Finished, (LaunchStep, io::Error)> {
         let mut deadline = Box::pin(sleep(limits.time.unwrap_or(FOR_EVER)));
-        let mut line = Vec::new();
         let mut piece = vec![0; READ_BYTES];
         let mut of_errors = vec![0; if self.errors_pipe.is_some() { READ_BYTES } else { 0 }];
         loop {
@@ -240,7 +217,7 @@ impl Watch {
             }
             let is_heard = self.output.has_room();
             let woken = tokio::select! {
-                () = next_report(&mut self.reports, &mut line) => Woken::Report,
+                event = self.reports.next() => Woken::Supervisor(event),
                 read = next_piece(&mut self.pipe, &mut piece), if is_heard => Woken::Output(read),
                 read = next_piece(&mut self.errors_pipe, &mut of_errors) => Woken::Errors(read),
                 written = piece_written(&mut self.writing) => Woken::Written(written),
@@ -248,11 +225,7 @@ impl Watch {
                 Some(request) = self.requested.recv() => Woken::Requested(request),
             };
             let event = match woken {
-                Woken::Report => {
-                    let event = reported(&line);
-                    line.clear();
-                    event
-                }
+                Woken::Supervisor(event) => event,
                 Woken::Output(read) => match self.take(&piece[..read], limits) {
                     Some(event) => event,
                     None => continue,
@@ -325,17 +298,12 @@ impl Watch {
             CommandEffect::Nothing => {}
             CommandEffect::Wait(time) => deadline.as_mut().reset(Instant::now() + time),
             CommandEffect::End { grace, then } => {
-                self.tell(&Order::End { grace }).await;
+                self.orders.tell(&Order::End { grace }).await;
                 deadline.as_mut().reset(Instant::now() + then);
             }
             CommandEffect::Finish => return true,
         }
         false
-    }
-
-    /// Ignores a closed socket: the end of the reports shows that the supervisor is gone.
-    async fn tell(&mut self, message: &impl serde::Serialize) {
-        _ = self.orders.write_all(&protocol::line(message)).await;
     }
 
     /// The reports may be forged. So this first makes everything end; what the server
@@ -418,13 +386,6 @@ async fn piece_written(writing: &mut Option<JoinHandle<WrittenPiece>>) -> Writte
     })
 }
 
-/// Reads to the end of a report, or up to the most that one may have.
-async fn next_report(reports: &mut BufReader<OwnedReadHalf>, line: &mut Vec<u8>) {
-    let room = MAX_REPORT_BYTES.saturating_sub(line.len());
-    // A read error ends the line, as a closed socket does.
-    _ = reports.take(room as u64).read_until(b'\n', line).await;
-}
-
 /// Reads a piece of output and returns its size; 0 when it has closed. Never returns
 /// after that.
 async fn next_piece(output: &mut Option<pipe::Receiver>, piece: &mut [u8]) -> usize {
@@ -432,9 +393,4 @@ async fn next_piece(output: &mut Option<pipe::Receiver>, piece: &mut [u8]) -> us
         Some(output) => output.read(piece).await.unwrap_or(0),
         None => pending().await,
     }
-}
-
-/// Parses a report. The empty line of a closed socket is not one.
-fn reported(line: &[u8]) -> CommandEvent {
-    protocol::parse(line).map_or(CommandEvent::SupervisorGone, CommandEvent::Reported)
 }

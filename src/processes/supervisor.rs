@@ -22,8 +22,9 @@ use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::{self, DumpableBehavior, Pid, WaitOptions};
 use rustix::stdio;
 
+use super::descriptors;
 use super::kernel::{self, Fork};
-use super::protocol::{self, Job, Report};
+use super::protocol::{self, Input, Job, Report};
 use super::tree;
 use reaper::TICK;
 
@@ -63,6 +64,10 @@ fn supervise() -> io::Result<()> {
     let mut orders = BufReader::new(socket.try_clone()?);
     let Some(job) = protocol::read::<Job>(&mut orders)? else { return Ok(()) };
     protocol::write(&mut &socket, &Report::Taken)?;
+    if matches!(job.input, Input::Pipe) {
+        let Some(pipe) = descriptors::receive(&socket) else { return Ok(()) };
+        stdio::dup2_stdin(pipe)?;
+    }
     match kernel::fork()? {
         Fork::Child => reaper::run(job, orders, socket, is_limited),
         Fork::Parent(reaper) => monitor(reaper, socket),
@@ -89,7 +94,7 @@ fn limit_processes() -> bool {
 
 /// Waits for the reaper. Ends the tree itself if the reaper could not.
 fn monitor(reaper: Pid, mut socket: UnixStream) -> io::Result<()> {
-    release_output()?;
+    release_streams()?;
     let status = loop {
         match process::waitpid(Some(reaper), WaitOptions::UNTRACED) {
             // A command may stop its parent. The reaper must run on to end the tree.
@@ -111,10 +116,11 @@ fn monitor(reaper: Pid, mut socket: UnixStream) -> io::Result<()> {
     protocol::write(&mut socket, &Report::Lost)
 }
 
-/// Closes this process's copy of the output, so that the output ends with the command's
+/// Closes this process's copies of the command's streams, so that they end with the command's
 /// processes.
-fn release_output() -> io::Result<()> {
-    let nowhere = File::options().write(true).open("/dev/null")?;
+fn release_streams() -> io::Result<()> {
+    let nowhere = File::options().read(true).write(true).open("/dev/null")?;
+    stdio::dup2_stdin(&nowhere)?;
     stdio::dup2_stdout(&nowhere)?;
     stdio::dup2_stderr(&nowhere)?;
     Ok(())

@@ -24,6 +24,7 @@ use crate::processes::test_support::{FORK_BOMB, marker, processes_with, program,
 mod broken_bwrap;
 mod escapes;
 mod links;
+mod piped;
 mod rules;
 
 const LIMITS: Limits =

@@ -20,7 +20,7 @@ use super::modes::Roots;
 use super::{MAX_PROCESSES, crowd};
 use crate::processes::confinement::{Level, Prepared};
 use crate::processes::kernel::{self, Fork};
-use crate::processes::protocol::{self, Job, LaunchStep};
+use crate::processes::protocol::{self, Input, Job, LaunchStep};
 
 /// A model has no use for core files.
 const CORE_BYTES: u64 = 0;
@@ -103,7 +103,9 @@ fn become_command(
         limit(Resource::Nproc, most as u64);
     }
     raise_oom_score();
-    if let Some(Err(error)) = job.input.as_deref().map(put_on_stdin) {
+    if let Input::Text(text) = &job.input
+        && let Err(error) = put_on_stdin(text)
+    {
         return (LaunchStep::Execute, error);
     }
     if let Some(mask) = job.umask {

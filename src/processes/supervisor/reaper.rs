@@ -12,7 +12,7 @@ use rustix::process::{self, Pid, Signal, WaitOptions, WaitStatus};
 use tokio::time::Instant;
 
 use super::crowd::Crowd;
-use super::{MAX_PROCESSES, launch, release_output};
+use super::{MAX_PROCESSES, launch, release_streams};
 use crate::processes::protocol::{
     self, CANCEL_GRACE, Exit, FinalDirectory, Job, LaunchStep, Order, Report,
 };
@@ -67,7 +67,7 @@ pub(super) fn run(
         }
     };
     drop(job);
-    release_output()?;
+    release_streams()?;
 
     _ = process::setpriority_process(None, URGENT);
     let (sender, events) = mpsc::channel();

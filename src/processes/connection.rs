@@ -1,0 +1,108 @@
+//! Starts a supervisor, and talks to it over the socket between the two.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+
+use super::command_state::CommandEvent;
+use super::descriptors;
+use super::orphans::{KeptAlive, Supervisor};
+use super::outcome::RunError;
+use super::protocol::{self, LaunchStep};
+
+/// Longer than any report: a path of 4096 bytes takes 16 kB in it. A command may get hold
+/// of the socket and write anything.
+const MAX_REPORT_BYTES: usize = 64 << 10;
+
+/// A supervisor that was started, and the two directions of its socket.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) supervisor: Supervisor,
+    pub(super) reports: Reports,
+    pub(super) orders: Orders,
+}
+
+/// The supervisor's reports.
+#[derive(Debug)]
+pub(super) struct Reports {
+    socket: BufReader<OwnedReadHalf>,
+    /// What has come of the next report.
+    line: Vec<u8>,
+}
+
+/// The orders to the supervisor. It ends the tree when this is dropped.
+#[derive(Debug)]
+pub(super) struct Orders(OwnedWriteHalf);
+
+/// Where a command is started, for errors.
+#[derive(Clone, Debug)]
+pub(super) struct LaunchPlace {
+    pub(super) program: PathBuf,
+    pub(super) directory: PathBuf,
+}
+
+impl Connection {
+    /// `stdout` and `stderr` are the command's.
+    pub(super) fn start(
+        mut command: tokio::process::Command,
+        kept_alive: Option<KeptAlive>,
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+    ) -> io::Result<Self> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        command
+            .env_clear()
+            .current_dir("/")
+            .stdin(OwnedFd::from(theirs))
+            .stdout(stdout)
+            .stderr(stderr);
+        let supervisor = Supervisor::start(&mut command, kept_alive)?;
+        let (reports, orders) = UnixStream::from_std(ours)?.into_split();
+        let reports = Reports { socket: BufReader::new(reports), line: Vec::new() };
+        Ok(Self { supervisor, reports, orders: Orders(orders) })
+    }
+}
+
+impl Reports {
+    /// The next report. May be dropped and called again: nothing of a report is lost. The empty
+    /// line of a closed socket, or of a read error, is not one.
+    pub(super) async fn next(&mut self) -> CommandEvent {
+        let room = MAX_REPORT_BYTES.saturating_sub(self.line.len());
+        _ = (&mut self.socket).take(room as u64).read_until(b'\n', &mut self.line).await;
+        let event = protocol::parse(&self.line);
+        self.line.clear();
+        event.map_or(CommandEvent::SupervisorGone, CommandEvent::Reported)
+    }
+}
+
+impl Orders {
+    /// Ignores a closed socket: the end of the reports shows that the supervisor is gone.
+    pub(super) async fn tell(&mut self, message: &impl Serialize) {
+        _ = self.0.write_all(&protocol::line(message)).await;
+    }
+
+    /// Hands a descriptor to a supervisor that waits for it. Nothing else is on its way to it,
+    /// so the socket has room.
+    pub(super) fn hand(&self, descriptor: OwnedFd) {
+        let socket: &UnixStream = self.0.as_ref();
+        _ = descriptors::send(socket, descriptor);
+    }
+}
+
+impl LaunchPlace {
+    /// Says why nothing ran.
+    pub(super) fn error(self, step: LaunchStep, source: io::Error) -> RunError {
+        let Self { program, directory } = self;
+        match step {
+            LaunchStep::Directory => RunError::Directory { directory, source },
+            LaunchStep::Confine => RunError::Confinement(source.to_string()),
+            LaunchStep::Execute => RunError::Program { program, source },
+        }
+    }
+}
