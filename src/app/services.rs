@@ -10,6 +10,7 @@ use crate::definitions::Definitions;
 use crate::files::Files;
 use crate::files::settings_guard::{SettingsFault, SettingsGuard};
 use crate::hooks::{HookPrograms, Hooks};
+use crate::mcp::McpServers;
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::{ExcludedPaths, KeptGrants, KnownTool, Permissions, RuleError};
 use crate::processes::sandbox::{Sandbox, SandboxSettings};
@@ -40,6 +41,8 @@ pub(crate) struct Services {
     /// What confines commands.
     pub(crate) sandbox: Sandbox,
     pub(crate) hooks: Hooks,
+    /// `None`: none are configured.
+    pub(crate) mcp: Option<McpServers>,
     pub(crate) upstream: Arc<upstream::Client>,
     /// The workspaces that a request may choose by name.
     pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
@@ -105,6 +108,7 @@ impl Services {
             settings_files: Some(Arc::clone(&settings_files)),
             definitions: Arc::clone(&definitions),
             settings: Arc::new(readable::settings(config)),
+            mcp: None,
         }));
         let home = environment.home();
         let places = (&workspace, home.as_path());
@@ -135,6 +139,7 @@ impl Services {
             kept_grants,
             sandbox,
             hooks,
+            mcp: None,
             upstream,
             workspaces,
             home,
