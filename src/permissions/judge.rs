@@ -779,6 +779,9 @@ mod tests {
             ("edit outside the workspace", SandboxMode::Auto, write("/home/u/a.rs", 1)),
             ("edit outside the workspace, sandbox off", SandboxMode::Off, write("/home/u/a.rs", 1)),
             ("edit `/etc/passwd` and its like", SandboxMode::Off, write("/etc/passwd", 1)),
+            ("fetch a page, search the web", SandboxMode::Auto, fetch("https://example.com/")),
+            ("call a tool of an MCP server", SandboxMode::Auto, mcp(false)),
+            ("call one that the operator marks as reading", SandboxMode::Auto, mcp(true)),
         ];
         for (what, sandbox, call) in calls {
             let verdicts = MODES.map(|mode| match judged(mode, sandbox, "", call) {
