@@ -10,8 +10,10 @@ use crate::definitions::Definitions;
 use crate::files::Files;
 use crate::files::settings_guard::{SettingsFault, SettingsGuard};
 use crate::hooks::{HookPrograms, Hooks};
+use crate::mcp::{McpLauncher, McpSandboxes, McpServers, McpSettings};
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::{ExcludedPaths, KeptGrants, KnownTool, Permissions, RuleError};
+use crate::processes::confinement::Network;
 use crate::processes::sandbox::{Sandbox, SandboxSettings};
 use crate::processes::{Environment, Runner};
 use crate::settings_files::SettingsFiles;
@@ -40,6 +42,8 @@ pub(crate) struct Services {
     /// What confines commands.
     pub(crate) sandbox: Sandbox,
     pub(crate) hooks: Hooks,
+    /// Started by whoever wants them to run.
+    pub(crate) mcp: McpServers,
     pub(crate) upstream: Arc<upstream::Client>,
     /// The workspaces that a request may choose by name.
     pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
@@ -67,8 +71,8 @@ pub(crate) enum ServiceError {
 impl Services {
     /// An error says where the setting at fault was set.
     pub(crate) fn from_config(loaded: &Loaded) -> Result<Self, ConfigError> {
-        let Loaded { config, secrets, environment, layers, file, .. } = loaded;
-        Self::new(config, secrets, environment, file.as_deref())
+        let Loaded { config, secrets, environment, layers, file, mcp } = loaded;
+        Self::new(config, secrets, environment, (file.as_deref(), mcp))
             .map_err(|error| ConfigError::Invalid(layers.located(&error.to_string())))
     }
 
@@ -76,12 +80,13 @@ impl Services {
         config: &Config,
         secrets: &Secrets,
         environment: &Environment,
-        file: Option<&Path>,
+        (file, mcp): (Option<&Path>, &McpSettings),
     ) -> Result<Self, ServiceError> {
         let workspace = open(config, &config.server.workspace)?;
         let excluded = ExcludedPaths::below(&config.server.state_dir);
         let runner = Runner::new(SUPERVISOR, environment.clone(), None);
         let sandbox = Sandbox::new(runner.clone(), sandbox_settings(config));
+        let mcp_launcher = mcp_launcher(config, &runner);
         let settings_files = settings_files(config);
         let user_dir = config.claude_user_dir.path();
         let definitions = Arc::new(Definitions::new(user_dir, Arc::clone(&settings_files)));
@@ -115,6 +120,10 @@ impl Services {
         let permissions = permissions.with_kept_grants(Arc::clone(&kept_grants));
         // Without the sandbox, which would otherwise hold itself.
         sandbox.deny(Box::new(permissions.denied_to_commands()));
+        for sandbox in mcp_launcher.sandboxes.each() {
+            sandbox.deny(Box::new(permissions.denied_to_commands()));
+        }
+        let mcp = McpServers::new(mcp.clone(), mcp_launcher, &config.server.state_dir);
         let permissions = permissions.with_sandbox(sandbox.clone(), config.sandbox.auto_allow);
         let toolset = enabled(&tools, &config.tools)?.without_denied(&permissions.denied_tools());
         let tools = ToolCatalogue::new(usable(toolset, &config.tools));
@@ -135,6 +144,7 @@ impl Services {
             kept_grants,
             sandbox,
             hooks,
+            mcp,
             upstream,
             workspaces,
             home,
@@ -165,6 +175,24 @@ fn sandbox_settings(config: &Config) -> SandboxSettings {
         hidden: vec![config.server.state_dir.clone()],
         sessions: Some(state_dir::sessions(&config.server.state_dir)),
     }
+}
+
+/// Programs of servers have the network unless the operator says otherwise, whatever commands have.
+fn mcp_launcher(config: &Config, runner: &Runner) -> McpLauncher {
+    let sandbox = |network| {
+        let settings = SandboxSettings { network, ..sandbox_settings(config) };
+        Sandbox::new(runner.clone(), settings)
+    };
+    let sandboxes = match config.sandbox.mode {
+        permissions::SandboxMode::Off => McpSandboxes::Off,
+        mode => McpSandboxes::On {
+            with_network: sandbox(Network::Full),
+            without_network: sandbox(Network::None),
+            is_required: mode == permissions::SandboxMode::Required,
+        },
+    };
+    let workspace = config.server.workspace.clone();
+    McpLauncher { runner: runner.clone(), sandboxes, workspace }
 }
 
 /// `known` are all tools, enabled or not, because a rule may name any of them.
@@ -252,7 +280,7 @@ mod tests {
     fn check(settings: &str, expected: &str) {
         let config: Config = toml::from_str(settings).unwrap();
         let shown =
-            match Services::new(&config, &Secrets::default(), &Environment::allowed([]), None) {
+            match Services::new(&config, &Secrets::default(), &Environment::allowed([]), (None, &McpSettings::default())) {
                 Ok(services) => services.tools.built_in().names().collect::<Vec<_>>().join(" "),
                 Err(error) => error.to_string(),
             };
@@ -272,7 +300,7 @@ mod tests {
         let extras = |settings: &str| {
             let config: Config = toml::from_str(settings).unwrap();
             let environment = Environment::allowed([]);
-            let services = Services::new(&config, &Secrets::default(), &environment, None).unwrap();
+            let services = Services::new(&config, &Secrets::default(), &environment, (None, &McpSettings::default())).unwrap();
             let offered =
                 services.tools.built_in().names().filter(|name| builtin::EXTRA.contains(name));
             offered.collect::<Vec<_>>().join(" ")

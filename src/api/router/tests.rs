@@ -142,8 +142,15 @@ fn state(keys: Keys) -> ApiState {
             sandbox_mode: "off".into(),
             sandbox: no_sandbox(),
             features: Vec::new(),
+            mcp: no_mcp_servers(),
         }),
     }
+}
+
+fn no_mcp_servers() -> McpServers {
+    let runner = Runner::new("/proc/self/exe", Environment::allowed([]), None);
+    let launcher = McpLauncher { runner, sandboxes: McpSandboxes::Off, workspace: "/".into() };
+    McpServers::new(McpSettings::default(), launcher, Path::new("/nowhere"))
 }
 
 fn no_sandbox() -> Sandbox {
