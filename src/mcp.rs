@@ -178,6 +178,7 @@ impl McpServers {
                 Some(why) => withheld.push(DroppedTool {
                     server: name.clone(),
                     own_name: tool.own_name.clone(),
+                    name: Some(tool.name.clone()),
                     why,
                 }),
             }

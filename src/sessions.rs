@@ -63,6 +63,7 @@ use crate::agent::{ModelRule, TurnSettings};
 use crate::definitions::Definitions;
 use crate::files::watcher::Watcher;
 use crate::hooks::Hooks;
+use crate::mcp::McpServers;
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::Permissions;
 use crate::session_files::SessionDirectories;
@@ -100,6 +101,8 @@ pub(crate) struct Sessions {
     pub(crate) names: PendingNames,
     /// The agents, skills and commands of files.
     pub(crate) definitions: Arc<Definitions>,
+    /// `None`: none are configured.
+    pub(crate) mcp: Option<McpServers>,
     pub(crate) recorders: Recorders,
     pub(crate) shutdown: CancellationToken,
 }

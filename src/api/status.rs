@@ -27,7 +27,7 @@ pub(crate) struct About {
     pub(crate) sandbox_mode: String,
     pub(crate) sandbox: processes::sandbox::Sandbox,
     pub(crate) features: Vec<Feature>,
-    pub(crate) mcp: McpServers,
+    pub(crate) mcp: Option<McpServers>,
 }
 
 #[derive(Serialize)]
@@ -96,7 +96,7 @@ pub(crate) async fn show(
         workspace: about.workspace.display().to_string(),
         permission_mode: about.permission_mode,
         features: about.features,
-        mcp: about.mcp.states().into_iter().map(mcp_server).collect(),
+        mcp: about.mcp.iter().flat_map(McpServers::states).map(mcp_server).collect(),
     })
 }
 

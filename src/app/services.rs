@@ -42,8 +42,8 @@ pub(crate) struct Services {
     /// What confines commands.
     pub(crate) sandbox: Sandbox,
     pub(crate) hooks: Hooks,
-    /// Started by whoever wants them to run.
-    pub(crate) mcp: McpServers,
+    /// `None`: none are configured. Started by whoever wants them to run.
+    pub(crate) mcp: Option<McpServers>,
     pub(crate) upstream: Arc<upstream::Client>,
     /// The workspaces that a request may choose by name.
     pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
@@ -87,6 +87,9 @@ impl Services {
         let runner = Runner::new(SUPERVISOR, environment.clone(), None);
         let sandbox = Sandbox::new(runner.clone(), sandbox_settings(config));
         let mcp_launcher = mcp_launcher(config, &runner);
+        let mcp_sandboxes = mcp_launcher.sandboxes.clone();
+        let servers = McpServers::new(mcp.clone(), mcp_launcher, &config.server.state_dir);
+        let servers = (!mcp.servers.is_empty()).then_some(servers);
         let settings_files = settings_files(config);
         let user_dir = config.claude_user_dir.path();
         let definitions = Arc::new(Definitions::new(user_dir, Arc::clone(&settings_files)));
@@ -110,6 +113,7 @@ impl Services {
             settings_files: Some(Arc::clone(&settings_files)),
             definitions: Arc::clone(&definitions),
             settings: Arc::new(readable::settings(config)),
+            mcp: servers.clone(),
         }));
         let home = environment.home();
         let places = (&workspace, home.as_path());
@@ -120,13 +124,16 @@ impl Services {
         let permissions = permissions.with_kept_grants(Arc::clone(&kept_grants));
         // Without the sandbox, which would otherwise hold itself.
         sandbox.deny(Box::new(permissions.denied_to_commands()));
-        for sandbox in mcp_launcher.sandboxes.each() {
+        for sandbox in mcp_sandboxes.each() {
             sandbox.deny(Box::new(permissions.denied_to_commands()));
         }
-        let mcp = McpServers::new(mcp.clone(), mcp_launcher, &config.server.state_dir);
         let permissions = permissions.with_sandbox(sandbox.clone(), config.sandbox.auto_allow);
         let toolset = enabled(&tools, &config.tools)?.without_denied(&permissions.denied_tools());
-        let tools = ToolCatalogue::new(usable(toolset, &config.tools));
+        let mut tools = ToolCatalogue::new(usable(toolset, &config.tools));
+        if let Some(servers) = &servers {
+            let denied = permissions.denied_tools();
+            tools = tools.with_mcp(servers.clone(), mcp.first_turn_wait, denied);
+        }
         let key = secrets.upstream_key.as_ref();
         let upstream =
             upstream::Client::new(&config.upstream, &config.limits, key, memory_budget.clone())
@@ -144,7 +151,7 @@ impl Services {
             kept_grants,
             sandbox,
             hooks,
-            mcp,
+            mcp: servers,
             upstream,
             workspaces,
             home,
@@ -279,11 +286,15 @@ mod tests {
     #[track_caller]
     fn check(settings: &str, expected: &str) {
         let config: Config = toml::from_str(settings).unwrap();
-        let shown =
-            match Services::new(&config, &Secrets::default(), &Environment::allowed([]), (None, &McpSettings::default())) {
-                Ok(services) => services.tools.built_in().names().collect::<Vec<_>>().join(" "),
-                Err(error) => error.to_string(),
-            };
+        let shown = match Services::new(
+            &config,
+            &Secrets::default(),
+            &Environment::allowed([]),
+            (None, &McpSettings::default()),
+        ) {
+            Ok(services) => services.tools.built_in().names().collect::<Vec<_>>().join(" "),
+            Err(error) => error.to_string(),
+        };
         assert_eq!(shown, expected);
     }
 
@@ -300,7 +311,13 @@ mod tests {
         let extras = |settings: &str| {
             let config: Config = toml::from_str(settings).unwrap();
             let environment = Environment::allowed([]);
-            let services = Services::new(&config, &Secrets::default(), &environment, (None, &McpSettings::default())).unwrap();
+            let services = Services::new(
+                &config,
+                &Secrets::default(),
+                &environment,
+                (None, &McpSettings::default()),
+            )
+            .unwrap();
             let offered =
                 services.tools.built_in().names().filter(|name| builtin::EXTRA.contains(name));
             offered.collect::<Vec<_>>().join(" ")

@@ -50,7 +50,7 @@ pub(crate) fn run(given: &ConfigInput, line: Option<&str>) -> Result<ExitCode, F
             print(&settings_files::report(&services));
             print(&definitions::report(&services, &loaded.config.subagents));
             print(&kept_grants::report(&services.kept_grants));
-            print(&mcp_servers::report(&services.mcp).await);
+            print(&mcp_servers::report(services.mcp.as_ref()).await);
             probe(&loaded, &services).await
         };
         let probed = stop.run_until_cancelled(probed).await;

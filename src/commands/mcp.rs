@@ -51,7 +51,8 @@ pub(crate) fn run(command: &Command, variables: &Variables) -> Result<ExitCode, 
     let services = Services::from_config(&loaded)?;
     state_dir::inspect(&loaded.config.server.state_dir)?;
     run_to_outcome(|stop| async move {
-        let servers = services.mcp;
+        let none = || Failure::new("no such server stands under [mcp.servers]");
+        let servers = services.mcp.ok_or_else(none)?;
         let done = async {
             servers.start();
             servers.ready_within(PATIENCE).await;

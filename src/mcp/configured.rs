@@ -11,8 +11,7 @@ use url::Url;
 
 use super::names::is_server_name;
 use super::settings::{
-    MarkedTools, McpCommand, McpScope, McpServerSettings, McpSettings, McpTransport,
-    PinPolicy,
+    MarkedTools, McpCommand, McpScope, McpServerSettings, McpSettings, McpTransport, PinPolicy,
 };
 use crate::secret::Secret;
 use crate::units;

@@ -41,6 +41,8 @@ pub(crate) struct McpTool {
 pub(crate) struct DroppedTool {
     pub(crate) server: String,
     pub(crate) own_name: String,
+    /// The name under which it would be offered, if it has one.
+    pub(crate) name: Option<String>,
     pub(crate) why: String,
 }
 
@@ -58,7 +60,7 @@ pub(super) fn definitions(settings: &McpServerSettings, listed: &[Value]) -> Def
     let mut drop = |own_name: &str, why: String| {
         let (server, own_name) =
             (settings.name.clone(), text::shown_line(text::prefix(own_name, 128)));
-        found.dropped.push(DroppedTool { server, own_name, why });
+        found.dropped.push(DroppedTool { server, own_name, name: None, why });
     };
     if MAX_TOOLS < listed.len() {
         drop("", format!("the server has more than {MAX_TOOLS} tools; the rest is left out"));

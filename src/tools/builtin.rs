@@ -10,9 +10,11 @@ pub(crate) mod enter_plan_mode;
 pub(crate) mod exit_plan_mode;
 pub(crate) mod glob;
 pub(crate) mod grep;
+pub(crate) mod list_mcp_resources;
 pub(crate) mod list_tasks;
 pub(crate) mod notebook_edit;
 pub(crate) mod read;
+pub(crate) mod read_mcp_resource;
 pub(crate) mod skill;
 pub(crate) mod slash_command;
 pub(crate) mod task;
@@ -33,6 +35,7 @@ use super::readable_settings::ReadableSettings;
 use super::tool::{AnyTool, Tool as _, erase};
 use crate::definitions::Definitions;
 use crate::files::Files;
+use crate::mcp::McpServers;
 use crate::processes::Runner;
 use crate::processes::sandbox::Sandbox;
 use crate::settings_files::SettingsFiles;
@@ -67,6 +70,8 @@ pub(crate) struct Services {
     pub(crate) definitions: Arc<Definitions>,
     /// What the model may read of the configuration.
     pub(crate) settings: Arc<ReadableSettings>,
+    /// `None`: none are configured.
+    pub(crate) mcp: Option<McpServers>,
 }
 
 /// All tools in the order in which they are advertised. A provider's prompt cache depends on
@@ -102,6 +107,8 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(exit_plan_mode::ExitPlanMode),
         erase(skill::Skill::new(Arc::clone(&services.definitions))),
         erase(slash_command::SlashCommand::new(Arc::clone(&services.definitions))),
+        erase(list_mcp_resources::ListMcpResources::new(services.mcp.clone())),
+        erase(read_mcp_resource::ReadMcpResource::new(services.mcp.clone())),
         erase(config::Config::new(Arc::clone(&services.settings))),
         #[cfg(feature = "bench-tool")]
         erase(wait::Timed::<false>),
@@ -152,6 +159,7 @@ pub(crate) mod tests {
             settings_files: None,
             definitions: Definitions::none(),
             settings: Arc::default(),
+            mcp: None,
         }))
     }
 

@@ -142,15 +142,9 @@ fn state(keys: Keys) -> ApiState {
             sandbox_mode: "off".into(),
             sandbox: no_sandbox(),
             features: Vec::new(),
-            mcp: no_mcp_servers(),
+            mcp: None,
         }),
     }
-}
-
-fn no_mcp_servers() -> McpServers {
-    let runner = Runner::new("/proc/self/exe", Environment::allowed([]), None);
-    let launcher = McpLauncher { runner, sandboxes: McpSandboxes::Off, workspace: "/".into() };
-    McpServers::new(McpSettings::default(), launcher, Path::new("/nowhere"))
 }
 
 fn no_sandbox() -> Sandbox {
@@ -197,6 +191,7 @@ fn sessions(
         permissions,
         hooks: crate::hooks::Hooks::default(),
         definitions: crate::definitions::Definitions::none(),
+        mcp: None,
         settings: agent::TurnSettings::default(),
         approval: ApprovalSettings::default(),
         content_address: true,

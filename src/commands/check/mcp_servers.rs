@@ -18,13 +18,13 @@ pub(super) fn names(value: &toml::Value) -> String {
 }
 
 /// A few lines for each server.
-pub(super) async fn report(servers: &McpServers) -> String {
+pub(super) async fn report(servers: Option<&McpServers>) -> String {
+    let Some(servers) = servers else {
+        return "MCP servers: none stand under [mcp.servers]\n".to_owned();
+    };
     servers.start();
     servers.ready_within(PATIENCE).await;
     let states = servers.states();
-    if states.is_empty() {
-        return "MCP servers: none: none stands under [mcp.servers]\n".to_owned();
-    }
     states.iter().fold("MCP servers:\n".to_owned(), |text, server| text + &lines(server))
 }
 

@@ -49,6 +49,7 @@ impl Ground {
             settings_files: None,
             definitions: crate::definitions::Definitions::none(),
             settings: Arc::default(),
+            mcp: None,
         });
         let pipeline = Pipeline {
             agent_type: None,
