@@ -91,6 +91,9 @@ impl Server {
     pub(crate) async fn bind(loaded: Loaded, state: StateDir) -> Result<Self, StartError> {
         let services = Services::from_config(&loaded)?;
         services.read_definitions();
+        if let Some(servers) = &services.mcp {
+            servers.start();
+        }
         let forwarded = api_state::forwarded_routes(&loaded)?;
         let Loaded { config, secrets, environment, file, .. } = loaded;
         let found = live_keys(&config, &secrets, &state)?;

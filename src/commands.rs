@@ -7,6 +7,7 @@ mod ending;
 mod flags;
 mod invocation;
 pub(crate) mod key;
+pub(crate) mod mcp;
 mod output;
 pub(crate) mod serve;
 pub(crate) mod signals;
@@ -51,6 +52,9 @@ enum Command {
     Trust(trust::Flags),
     /// Let only the deny and ask rules of a workspace count
     Untrust(trust::UntrustFlags),
+    /// Accept what the tools of an MCP server are now, and list the servers
+    #[command(subcommand)]
+    Mcp(mcp::Command),
     /// Show the tools: names and descriptions, or the definitions as they go upstream
     Tools(tools::Flags),
 }
@@ -97,6 +101,7 @@ pub fn run() -> ExitCode {
         Command::Key(flags) => key::run(&flags, &variables),
         Command::Trust(flags) => trust::run(&flags, &variables),
         Command::Untrust(flags) => trust::run_untrust(&flags, &variables),
+        Command::Mcp(command) => mcp::run(&command, &variables),
         Command::Tools(flags) => tools::run(&flags, &variables),
     };
     outcome.unwrap_or_else(|failure| {

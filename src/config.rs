@@ -29,6 +29,7 @@ use crate::hooks::HookSetting;
 use crate::http::hosts::Authority;
 use crate::http::{auth, cors};
 use crate::limits::Limits;
+use crate::mcp::{McpSection, McpSettings};
 use crate::processes::Environment;
 use crate::processes::confinement::{Level, Network};
 use crate::sessions::approval_settings::ApprovalSettings;
@@ -60,6 +61,7 @@ pub(crate) struct Config {
     pub(crate) sessions: SessionSettings,
     pub(crate) prompt: prompt::PromptSettings,
     pub(crate) subagents: SubagentSettings,
+    pub(crate) mcp: McpSection,
     pub(crate) limits: Limits,
     pub(crate) log: telemetry::LogSettings,
     pub(crate) up: Up,
@@ -194,6 +196,8 @@ pub(crate) struct Loaded {
     pub(crate) environment: Environment,
     pub(crate) file: Option<PathBuf>,
     pub(crate) layers: Layers,
+    /// The MCP servers, with their keys.
+    pub(crate) mcp: McpSettings,
 }
 
 /// Reads, merges and checks all settings.
@@ -204,7 +208,8 @@ pub(crate) fn load(given: &ConfigInput) -> Result<Loaded, ConfigError> {
     config.check(&layers)?;
     let secrets = secrets::collect(&given.variables, config.upstream.api_key_file.as_deref())?;
     let environment = Environment::allowed(given.variables.clone());
-    Ok(Loaded { config, secrets, environment, file, layers })
+    let mcp = config.mcp.resolve(&secrets::McpValues(&given.variables));
+    Ok(Loaded { config, secrets, environment, file, layers, mcp })
 }
 
 /// The state directory, for a client of the server. Checks nothing that only the server
@@ -255,6 +260,7 @@ impl Config {
         let further = further.chain(&mut self.upstream.api_key_file);
         let further = further.chain(&mut self.upstream.ca_file);
         let further = further.chain(&mut self.claude_user_dir.0);
+        let further = further.chain(self.mcp.paths_mut());
         let sandbox = &mut self.sandbox;
         let further = further.chain(&mut sandbox.writable).chain(&mut sandbox.readable);
         for path in paths.into_iter().chain(server.workspaces.values_mut()).chain(further) {
@@ -285,6 +291,9 @@ impl Config {
         }
         if let Some((key, reason)) = self.sandbox.fault().or_else(|| self.subagents.fault()) {
             return bad(key, reason);
+        }
+        if let Some((key, reason)) = self.mcp.fault() {
+            return bad(&key, reason);
         }
         if !self.auth.required && !server.listen.ip().is_loopback() {
             let reason = format!("without keys only on loopback, not on {}", server.listen);

@@ -62,7 +62,6 @@ impl InputSchema {
 
     /// Takes the schema of somebody else's tool. A simpler form is advertised, which every
     /// provider's translation keeps; arguments are validated against the schema as it is.
-    #[cfg_attr(not(test), expect(dead_code, reason = "MCP tools are not joined yet"))]
     pub(crate) fn foreign(schema: &Value) -> Result<Self, SchemaFault> {
         let whole = foreign::expanded(schema)?;
         let patterns =

@@ -47,7 +47,6 @@ pub(crate) mod settings_files;
 pub(crate) mod definitions;
 pub(crate) mod files;
 pub(crate) mod hooks;
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "not joined yet"))]
 pub(crate) mod mcp;
 pub(crate) mod permissions;
 pub(crate) mod store;

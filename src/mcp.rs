@@ -5,6 +5,7 @@
 //! [`names`]), what it was first seen to offer is remembered ([`pins`]), and its words are data.
 
 mod answer;
+mod configured;
 mod connection;
 mod definitions;
 mod launcher;
@@ -30,18 +31,16 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::Instant;
 
 pub(crate) use self::answer::{McpAnswer, McpPart};
+pub(crate) use self::configured::{McpSection, ValueSource};
 use self::connection::{Client, Patience, RequestFault};
 pub(crate) use self::definitions::{DroppedTool, McpTool};
 pub(crate) use self::launcher::{McpLauncher, McpSandboxes};
-pub(crate) use self::names::is_server_name;
 pub(crate) use self::offers::{McpPrompt, McpResource};
 use self::pins::PinFile;
 pub(crate) use self::server::McpState;
 use self::server::{Catalogue, Server, Surroundings};
-pub(crate) use self::settings::{
-    MarkedTools, McpCommand, McpOwner, McpScope, McpServerSettings, McpSettings, McpTransport,
-    PinPolicy,
-};
+pub(crate) use self::settings::McpSettings;
+use self::settings::{McpScope, PinPolicy};
 use crate::sync;
 use crate::text;
 
@@ -91,8 +90,8 @@ pub(crate) struct McpServerStatus {
 pub(crate) struct McpFault(pub(crate) String);
 
 impl McpServers {
-    /// Starts all servers at once, and waits for none. `state_dir` holds the pins.
-    pub(crate) fn start(settings: McpSettings, launcher: McpLauncher, state_dir: &Path) -> Self {
+    /// Starts nothing yet. `state_dir` holds the pins.
+    pub(crate) fn new(settings: McpSettings, launcher: McpLauncher, state_dir: &Path) -> Self {
         let surroundings = Surroundings {
             launcher,
             pins: Arc::new(PinFile::new(state_dir)),
@@ -104,14 +103,17 @@ impl McpServers {
             .into_iter()
             .map(|settings| Arc::new(Server::new(Arc::new(settings))))
             .collect();
-        let started = Self(Arc::new(Parts {
+        Self(Arc::new(Parts {
             servers,
             of_keys: Mutex::default(),
             surroundings,
             running: Mutex::new(JoinSet::new()),
-        }));
-        started.0.servers.iter().for_each(|server| started.spawn(server));
-        started
+        }))
+    }
+
+    /// Starts all servers at once, and waits for none. Called once, in a runtime.
+    pub(crate) fn start(&self) {
+        self.0.servers.iter().for_each(|server| self.spawn(server));
     }
 
     fn spawn(&self, server: &Arc<Server>) {

@@ -10,6 +10,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::ready::Readiness;
+use crate::mcp::{McpServerStatus, McpServers};
 use crate::processes;
 use crate::processes::confinement::Level;
 use crate::processes::sandbox::Trial;
@@ -26,6 +27,7 @@ pub(crate) struct About {
     pub(crate) sandbox_mode: String,
     pub(crate) sandbox: processes::sandbox::Sandbox,
     pub(crate) features: Vec<Feature>,
+    pub(crate) mcp: Option<McpServers>,
 }
 
 #[derive(Serialize)]
@@ -56,6 +58,16 @@ struct Status {
     workspace: String,
     permission_mode: String,
     features: Vec<Feature>,
+    mcp: Vec<McpServer>,
+}
+
+#[derive(Serialize)]
+struct McpServer {
+    name: String,
+    state: &'static str,
+    /// How many tools it offers.
+    tools: usize,
+    why: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -84,7 +96,13 @@ pub(crate) async fn show(
         workspace: about.workspace.display().to_string(),
         permission_mode: about.permission_mode,
         features: about.features,
+        mcp: about.mcp.iter().flat_map(McpServers::states).map(mcp_server).collect(),
     })
+}
+
+fn mcp_server(server: McpServerStatus) -> McpServer {
+    let McpServerStatus { name, state, tools, .. } = server;
+    McpServer { name, state: state.name(), tools, why: state.why().map(str::to_owned) }
 }
 
 /// Waits for the trials, which a server that has just started still runs.

@@ -168,6 +168,7 @@ fn about(config: &Config, services: &Services, auth_required: bool) -> About {
         sandbox_mode: sandbox_mode(config.sandbox.mode).to_owned(),
         sandbox: services.sandbox.clone(),
         features: features(config, services),
+        mcp: services.mcp.clone(),
     }
 }
 

@@ -10,9 +10,10 @@ use crate::definitions::Definitions;
 use crate::files::Files;
 use crate::files::settings_guard::{SettingsFault, SettingsGuard};
 use crate::hooks::{HookPrograms, Hooks};
-use crate::mcp::McpServers;
+use crate::mcp::{McpLauncher, McpSandboxes, McpServers, McpSettings};
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::{ExcludedPaths, KeptGrants, KnownTool, Permissions, RuleError};
+use crate::processes::confinement::Network;
 use crate::processes::sandbox::{Sandbox, SandboxSettings};
 use crate::processes::{Environment, Runner};
 use crate::settings_files::SettingsFiles;
@@ -41,7 +42,7 @@ pub(crate) struct Services {
     /// What confines commands.
     pub(crate) sandbox: Sandbox,
     pub(crate) hooks: Hooks,
-    /// `None`: none are configured.
+    /// `None`: none are configured. Started by whoever wants them to run.
     pub(crate) mcp: Option<McpServers>,
     pub(crate) upstream: Arc<upstream::Client>,
     /// The workspaces that a request may choose by name.
@@ -70,8 +71,8 @@ pub(crate) enum ServiceError {
 impl Services {
     /// An error says where the setting at fault was set.
     pub(crate) fn from_config(loaded: &Loaded) -> Result<Self, ConfigError> {
-        let Loaded { config, secrets, environment, layers, file, .. } = loaded;
-        Self::new(config, secrets, environment, file.as_deref())
+        let Loaded { config, secrets, environment, layers, file, mcp } = loaded;
+        Self::new(config, secrets, environment, (file.as_deref(), mcp))
             .map_err(|error| ConfigError::Invalid(layers.located(&error.to_string())))
     }
 
@@ -79,12 +80,16 @@ impl Services {
         config: &Config,
         secrets: &Secrets,
         environment: &Environment,
-        file: Option<&Path>,
+        (file, mcp): (Option<&Path>, &McpSettings),
     ) -> Result<Self, ServiceError> {
         let workspace = open(config, &config.server.workspace)?;
         let excluded = ExcludedPaths::below(&config.server.state_dir);
         let runner = Runner::new(SUPERVISOR, environment.clone(), None);
         let sandbox = Sandbox::new(runner.clone(), sandbox_settings(config));
+        let mcp_launcher = mcp_launcher(config, &runner);
+        let mcp_sandboxes = mcp_launcher.sandboxes.clone();
+        let servers = McpServers::new(mcp.clone(), mcp_launcher, &config.server.state_dir);
+        let servers = (!mcp.servers.is_empty()).then_some(servers);
         let settings_files = settings_files(config);
         let user_dir = config.claude_user_dir.path();
         let definitions = Arc::new(Definitions::new(user_dir, Arc::clone(&settings_files)));
@@ -108,7 +113,7 @@ impl Services {
             settings_files: Some(Arc::clone(&settings_files)),
             definitions: Arc::clone(&definitions),
             settings: Arc::new(readable::settings(config)),
-            mcp: None,
+            mcp: servers.clone(),
         }));
         let home = environment.home();
         let places = (&workspace, home.as_path());
@@ -119,9 +124,16 @@ impl Services {
         let permissions = permissions.with_kept_grants(Arc::clone(&kept_grants));
         // Without the sandbox, which would otherwise hold itself.
         sandbox.deny(Box::new(permissions.denied_to_commands()));
+        for sandbox in mcp_sandboxes.each() {
+            sandbox.deny(Box::new(permissions.denied_to_commands()));
+        }
         let permissions = permissions.with_sandbox(sandbox.clone(), config.sandbox.auto_allow);
         let toolset = enabled(&tools, &config.tools)?.without_denied(&permissions.denied_tools());
-        let tools = ToolCatalogue::new(usable(toolset, &config.tools));
+        let mut tools = ToolCatalogue::new(usable(toolset, &config.tools));
+        if let Some(servers) = &servers {
+            let denied = permissions.denied_tools();
+            tools = tools.with_mcp(servers.clone(), mcp.first_turn_wait, denied);
+        }
         let key = secrets.upstream_key.as_ref();
         let upstream =
             upstream::Client::new(&config.upstream, &config.limits, key, memory_budget.clone())
@@ -139,7 +151,7 @@ impl Services {
             kept_grants,
             sandbox,
             hooks,
-            mcp: None,
+            mcp: servers,
             upstream,
             workspaces,
             home,
@@ -170,6 +182,24 @@ fn sandbox_settings(config: &Config) -> SandboxSettings {
         hidden: vec![config.server.state_dir.clone()],
         sessions: Some(state_dir::sessions(&config.server.state_dir)),
     }
+}
+
+/// Programs of servers have the network unless the operator says otherwise, whatever commands have.
+fn mcp_launcher(config: &Config, runner: &Runner) -> McpLauncher {
+    let sandbox = |network| {
+        let settings = SandboxSettings { network, ..sandbox_settings(config) };
+        Sandbox::new(runner.clone(), settings)
+    };
+    let sandboxes = match config.sandbox.mode {
+        permissions::SandboxMode::Off => McpSandboxes::Off,
+        mode => McpSandboxes::On {
+            with_network: sandbox(Network::Full),
+            without_network: sandbox(Network::None),
+            is_required: mode == permissions::SandboxMode::Required,
+        },
+    };
+    let workspace = config.server.workspace.clone();
+    McpLauncher { runner: runner.clone(), sandboxes, workspace }
 }
 
 /// `known` are all tools, enabled or not, because a rule may name any of them.
@@ -256,11 +286,15 @@ mod tests {
     #[track_caller]
     fn check(settings: &str, expected: &str) {
         let config: Config = toml::from_str(settings).unwrap();
-        let shown =
-            match Services::new(&config, &Secrets::default(), &Environment::allowed([]), None) {
-                Ok(services) => services.tools.built_in().names().collect::<Vec<_>>().join(" "),
-                Err(error) => error.to_string(),
-            };
+        let shown = match Services::new(
+            &config,
+            &Secrets::default(),
+            &Environment::allowed([]),
+            (None, &McpSettings::default()),
+        ) {
+            Ok(services) => services.tools.built_in().names().collect::<Vec<_>>().join(" "),
+            Err(error) => error.to_string(),
+        };
         assert_eq!(shown, expected);
     }
 
@@ -277,7 +311,13 @@ mod tests {
         let extras = |settings: &str| {
             let config: Config = toml::from_str(settings).unwrap();
             let environment = Environment::allowed([]);
-            let services = Services::new(&config, &Secrets::default(), &environment, None).unwrap();
+            let services = Services::new(
+                &config,
+                &Secrets::default(),
+                &environment,
+                (None, &McpSettings::default()),
+            )
+            .unwrap();
             let offered =
                 services.tools.built_in().names().filter(|name| builtin::EXTRA.contains(name));
             offered.collect::<Vec<_>>().join(" ")

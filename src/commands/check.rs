@@ -4,6 +4,7 @@
 mod command;
 mod definitions;
 mod kept_grants;
+mod mcp_servers;
 mod running;
 mod settings_files;
 
@@ -49,6 +50,7 @@ pub(crate) fn run(given: &ConfigInput, line: Option<&str>) -> Result<ExitCode, F
             print(&settings_files::report(&services));
             print(&definitions::report(&services, &loaded.config.subagents));
             print(&kept_grants::report(&services.kept_grants));
+            print(&mcp_servers::report(services.mcp.as_ref()).await);
             probe(&loaded, &services).await
         };
         let probed = stop.run_until_cancelled(probed).await;
@@ -104,7 +106,12 @@ fn configuration(loaded: &Loaded, given: &ConfigInput) -> Result<String, Failure
     };
     for Set { path, value, source } in loaded.layers.given(&keys) {
         if lookup(&defaults, path) != Some(value) {
-            writeln!(text, "  {path} = {} ({source})", masked(&value.to_string()))?;
+            let value = if path == mcp_servers::KEY {
+                mcp_servers::names(value)
+            } else {
+                masked(&value.to_string())
+            };
+            writeln!(text, "  {path} = {value} ({source})")?;
         }
     }
     Ok(text)

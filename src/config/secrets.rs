@@ -5,6 +5,7 @@ use std::path::Path;
 use super::ConfigError;
 use super::environment::Variables;
 use super::file;
+use crate::mcp::ValueSource;
 use crate::secret::Secret;
 
 /// The variable with a key for clients.
@@ -20,6 +21,19 @@ const MIN_CLIENT_KEY: usize = 8;
 pub(crate) struct Secrets {
     pub(crate) client_key: Option<Secret>,
     pub(crate) upstream_key: Option<Secret>,
+}
+
+/// Where the values of MCP servers come from.
+pub(crate) struct McpValues<'a>(pub(crate) &'a Variables);
+
+impl ValueSource for McpValues<'_> {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.0.get(name).and_then(|value| value.to_str()).map(str::to_owned)
+    }
+
+    fn file(&self, path: &str) -> Result<Secret, String> {
+        file::read_secret(Path::new(path)).map_err(|error| error.to_string())
+    }
 }
 
 /// Collects the keys of the environment and of `upstream.api_key_file`.

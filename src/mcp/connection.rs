@@ -159,7 +159,7 @@ impl Connection {
         let mut ends = Ends(JoinSet::new());
         let running = match &settings.transport {
             McpTransport::Stdio(command) => {
-                let process = launcher.start(&settings.name, settings.owner, command).await;
+                let process = launcher.start(&settings.name, command).await;
                 let process = process.map_err(|why| Opening::Fault(StartFault::Never(why)))?;
                 let (output, input) = ends.watch(process, settings.name.clone());
                 let transport =

@@ -140,10 +140,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::mcp::settings::{MarkedTools, McpOwner, McpTransport};
+    use crate::mcp::settings::{MarkedTools, McpTransport};
 
     fn settings() -> McpServerSettings {
-        McpServerSettings::new("git", McpTransport::Missing(String::new()), McpOwner::Operator)
+        McpServerSettings::new("git", McpTransport::Missing(String::new()))
     }
 
     fn tool(name: &str) -> Value {
@@ -173,7 +173,7 @@ mod tests {
     fn m5_a_bad_schema_drops_its_tool_alone() {
         let with = |schema: Value| json!({"name": "bad", "inputSchema": schema});
         let mut deep = json!({"type": "object"});
-        for _ in 0..1_000 {
+        for _ in 0..50 {
             deep = json!({"type": "object", "properties": {"a": deep}});
         }
         for (schema, why) in [

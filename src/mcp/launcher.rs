@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::settings::{McpCommand, McpOwner};
+use super::settings::McpCommand;
 use crate::processes::sandbox::{Confined, Sandbox};
 use crate::processes::{Command, PipedProcess, Runner};
 
@@ -28,15 +28,24 @@ pub(crate) enum McpSandboxes {
     },
 }
 
+impl McpSandboxes {
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Sandbox> {
+        let both = match self {
+            Self::Off => None,
+            Self::On { with_network, without_network, .. } => Some([with_network, without_network]),
+        };
+        both.into_iter().flatten()
+    }
+}
+
 impl McpLauncher {
     /// The error says why it does not start.
     pub(super) async fn start(
         &self,
         server: &str,
-        owner: McpOwner,
         command: &McpCommand,
     ) -> Result<PipedProcess, String> {
-        let confined = self.confined(server, owner, command).await?;
+        let confined = self.confined(server, command).await?;
         let variables = command.variables.iter();
         let variables = variables.map(|(name, value)| (name.into(), value.expose().into()));
         let to_run = Command {
@@ -56,12 +65,11 @@ impl McpLauncher {
     async fn confined(
         &self,
         server: &str,
-        owner: McpOwner,
         command: &McpCommand,
     ) -> Result<Option<Confined>, String> {
         let McpSandboxes::On { with_network, without_network, is_required } = &self.sandboxes
         else {
-            return unconfined(owner).map(|()| None);
+            return Ok(None);
         };
         let sandbox = if command.network { with_network } else { without_network };
         let roots = vec![self.workspace.clone()];
@@ -73,16 +81,8 @@ impl McpLauncher {
         if *is_required {
             return Err("no sandbox holds on this machine, and the settings require one".into());
         }
-        unconfined(owner)?;
+        // The command is the operator's word, and not the model's.
         tracing::warn!(server, "no sandbox holds: this MCP server runs without");
         Ok(None)
-    }
-}
-
-/// The command of an operator's server is the operator's word.
-fn unconfined(owner: McpOwner) -> Result<(), String> {
-    match owner {
-        McpOwner::Operator => Ok(()),
-        McpOwner::Workspace => Err("a workspace's server runs only in a sandbox".into()),
     }
 }

@@ -174,11 +174,11 @@ mod tests {
 
     use super::*;
     use crate::mcp::definitions::definitions;
-    use crate::mcp::settings::{McpOwner, McpServerSettings, McpTransport};
+    use crate::mcp::settings::{McpServerSettings, McpTransport};
 
     fn tools(descriptions: &[(&str, &str)]) -> Vec<Arc<McpTool>> {
         let none = McpTransport::Missing(String::new());
-        let settings = McpServerSettings::new("git", none, McpOwner::Operator);
+        let settings = McpServerSettings::new("git", none);
         let listed: Vec<_> = descriptions
             .iter()
             .map(|(name, text)| {

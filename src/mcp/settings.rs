@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::header::HeaderName;
+use serde::Deserialize;
 use url::Url;
 
 use crate::secret::Secret;
@@ -32,7 +33,8 @@ impl Default for McpSettings {
 }
 
 /// Which definitions of a server are taken without the operator's word.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum PinPolicy {
     /// New tools, and not those that have changed.
     #[default]
@@ -48,7 +50,6 @@ pub(crate) enum PinPolicy {
 pub(crate) struct McpServerSettings {
     pub(crate) name: String,
     pub(crate) transport: McpTransport,
-    pub(crate) owner: McpOwner,
     pub(crate) enabled: bool,
     pub(crate) scope: McpScope,
     /// Whether the model is told what the server says of itself.
@@ -89,16 +90,9 @@ pub(crate) struct McpCommand {
     pub(crate) network: bool,
 }
 
-/// Whose server it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum McpOwner {
-    Operator,
-    /// A workspace that the operator trusts.
-    Workspace,
-}
-
 /// For whom a process or session of a server is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum McpScope {
     #[default]
     All,
@@ -124,11 +118,10 @@ impl MarkedTools {
 
 impl McpServerSettings {
     /// A server with the defaults of its optional settings.
-    pub(crate) fn new(name: impl Into<String>, transport: McpTransport, owner: McpOwner) -> Self {
+    pub(crate) fn new(name: impl Into<String>, transport: McpTransport) -> Self {
         Self {
             name: name.into(),
             transport,
-            owner,
             enabled: true,
             scope: McpScope::All,
             instructions: false,

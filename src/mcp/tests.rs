@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::settings::{McpCommand, McpServerSettings, McpTransport};
 use super::*;
 use crate::processes::test_support::runner;
 
@@ -46,7 +47,7 @@ impl Ground {
             network: true,
         };
         let transport = McpTransport::Stdio(command);
-        McpServerSettings::new(name, transport, McpOwner::Operator)
+        McpServerSettings::new(name, transport)
     }
 
     fn launcher(&self) -> McpLauncher {
@@ -56,7 +57,8 @@ impl Ground {
 
     async fn start(&self) -> McpServers {
         let servers =
-            McpServers::start(self.settings.clone(), self.launcher(), self.directory.path());
+            McpServers::new(self.settings.clone(), self.launcher(), self.directory.path());
+        servers.start();
         servers.ready_within(Duration::from_secs(60)).await;
         servers
     }

@@ -142,6 +142,7 @@ fn state(keys: Keys) -> ApiState {
             sandbox_mode: "off".into(),
             sandbox: no_sandbox(),
             features: Vec::new(),
+            mcp: None,
         }),
     }
 }

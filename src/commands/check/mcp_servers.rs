@@ -1,0 +1,49 @@
+//! Starts each MCP server, and shows what came of it.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::mcp::{McpServerStatus, McpServers};
+
+/// The key whose values may hold keys, so that only its names are shown.
+pub(super) const KEY: &str = "mcp.servers";
+
+/// Longer than any server may take: each has a limit of its own.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+
+/// The names of the servers that are set.
+pub(super) fn names(value: &toml::Value) -> String {
+    let names = value.as_table().map(|servers| servers.keys().cloned().collect::<Vec<_>>());
+    names.unwrap_or_default().join(", ")
+}
+
+/// A few lines for each server.
+pub(super) async fn report(servers: Option<&McpServers>) -> String {
+    let Some(servers) = servers else {
+        return "MCP servers: none stand under [mcp.servers]\n".to_owned();
+    };
+    servers.start();
+    servers.ready_within(PATIENCE).await;
+    let states = servers.states();
+    states.iter().fold("MCP servers:\n".to_owned(), |text, server| text + &lines(server))
+}
+
+fn lines(server: &McpServerStatus) -> String {
+    let McpServerStatus { name, state, version, tools, withheld, started_in } = server;
+    let mut text = format!("  {name}: {}", state.name());
+    // Writing to a string cannot fail.
+    if let Some(why) = state.why() {
+        _ = write!(text, ": {why}");
+    }
+    if let Some(version) = version {
+        _ = write!(text, ", version {}", crate::text::shown_line(version));
+    }
+    if let Some(took) = started_in {
+        _ = write!(text, ", {tools} tools, started in {} ms", took.as_millis());
+    }
+    text.push('\n');
+    for tool in withheld {
+        _ = writeln!(text, "    {} is not offered: {}", tool.own_name, tool.why);
+    }
+    text
+}

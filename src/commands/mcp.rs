@@ -1,0 +1,87 @@
+//! Runs `toolhand mcp`: starts MCP servers to list them, or to accept what their tools are now.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use super::flags::ConfigFlag;
+use super::signals::{Outcome, run_to_outcome};
+use super::{Failure, print, say};
+use crate::app::services::Services;
+use crate::app::state_dir;
+use crate::config;
+use crate::config::environment::Variables;
+
+/// Longer than any server may take: each has a limit of its own.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start the server, and take its tools as they are now
+    Accept(AcceptFlags),
+    /// Start each server, and show what its tools are
+    List(ListFlags),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AcceptFlags {
+    /// Its name under [mcp.servers]
+    #[arg(value_name = "SERVER")]
+    server: String,
+    #[command(flatten)]
+    file: ConfigFlag,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListFlags {
+    #[command(flatten)]
+    file: ConfigFlag,
+}
+
+pub(crate) fn run(command: &Command, variables: &Variables) -> Result<ExitCode, Failure> {
+    let (file, only) = match command {
+        Command::Accept(flags) => (&flags.file, Some(flags.server.clone())),
+        Command::List(flags) => (&flags.file, None),
+    };
+    let mut loaded = config::load(&file.input(Vec::new(), variables))?;
+    if let Some(only) = &only {
+        loaded.mcp.servers.retain(|server| server.name == *only);
+    }
+    let services = Services::from_config(&loaded)?;
+    state_dir::inspect(&loaded.config.server.state_dir)?;
+    run_to_outcome(|stop| async move {
+        let none = || Failure::new("no such server stands under [mcp.servers]");
+        let servers = services.mcp.ok_or_else(none)?;
+        let done = async {
+            servers.start();
+            servers.ready_within(PATIENCE).await;
+            let Some(name) = only else {
+                for server in servers.states() {
+                    let why = server.state.why().map(|why| format!(": {why}")).unwrap_or_default();
+                    print(&format!("{}: {}{why}\n", server.name, server.state.name()));
+                    for tool in &server.withheld {
+                        print(&format!("  {} is not offered: {}\n", tool.own_name, tool.why));
+                    }
+                }
+                for tool in servers.snapshot().tools {
+                    print(&format!(
+                        "{}: {}\n",
+                        tool.name,
+                        crate::text::one_line(&tool.description)
+                    ));
+                }
+                return Ok(());
+            };
+            let before = servers.states();
+            let count = servers.accept(&name).await?;
+            for tool in before.iter().flat_map(|server| &server.withheld) {
+                print(&format!("{}: {}\n", tool.own_name, tool.why));
+            }
+            say(&format!("{name}: {count} tools are taken as they are now"));
+            Ok(())
+        };
+        let done: Option<Result<(), Failure>> = stop.run_until_cancelled(done).await;
+        done.map_or(Ok(Outcome::Interrupted), |done| done.map(|()| Outcome::Done))
+    })
+}

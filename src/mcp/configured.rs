@@ -1,0 +1,295 @@
+//! Reads `[mcp]` of the configuration.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use reqwest::header::HeaderName;
+use serde::Deserialize;
+use url::Url;
+
+use super::names::is_server_name;
+use super::settings::{
+    MarkedTools, McpCommand, McpScope, McpServerSettings, McpSettings, McpTransport, PinPolicy,
+};
+use crate::secret::Secret;
+use crate::units;
+
+/// `[mcp]` as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct McpSection {
+    pub(crate) pin: PinPolicy,
+    #[serde(with = "units::duration")]
+    pub(crate) first_turn_wait: Duration,
+    #[serde(with = "units::durations")]
+    pub(crate) backoff: Vec<Duration>,
+    pub(crate) servers: BTreeMap<String, ServerSection>,
+}
+
+impl Default for McpSection {
+    fn default() -> Self {
+        let McpSettings { pin, first_turn_wait, backoff, .. } = McpSettings::default();
+        Self { pin, first_turn_wait, backoff, servers: BTreeMap::new() }
+    }
+}
+
+/// `[mcp.servers.NAME]` as it is written.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ServerSection {
+    command: Option<PathBuf>,
+    args: Vec<String>,
+    env: BTreeMap<String, Written>,
+    cwd: Option<PathBuf>,
+    network: Option<bool>,
+    url: Option<String>,
+    headers: BTreeMap<String, Written>,
+    enabled: Option<bool>,
+    scope: McpScope,
+    instructions: bool,
+    tools: Option<Vec<String>>,
+    disable: Vec<String>,
+    read_only: Option<Marked>,
+    shared: Option<Marked>,
+    start_timeout: Option<Written>,
+    timeout: Option<Written>,
+    max_time: Option<Written>,
+}
+
+/// `true`, or tools by their own names.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Marked {
+    All(bool),
+    Named(Vec<String>),
+}
+
+/// A text that may be, or may name, a key.
+#[derive(Clone, Deserialize)]
+#[serde(transparent)]
+struct Written(String);
+
+impl fmt::Debug for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+/// Where the values of `${env:…}` and `${file:…}` come from.
+pub(crate) trait ValueSource {
+    fn variable(&self, name: &str) -> Option<String>;
+    /// A file that only we may read. The error names it.
+    fn file(&self, path: &str) -> Result<Secret, String>;
+}
+
+impl McpSection {
+    /// The paths of the section.
+    pub(crate) fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        self.servers.values_mut().filter_map(|server| server.cwd.as_mut())
+    }
+
+    /// What is wrong with a key: its path, and the reason.
+    pub(crate) fn fault(&self) -> Option<(String, String)> {
+        self.servers.iter().find_map(|(name, server)| {
+            let key = format!("mcp.servers.{name}");
+            let reason = server_fault(name, server)?;
+            Some((key, reason))
+        })
+    }
+
+    /// Resolves the values of keys. A server that misses one is off.
+    pub(crate) fn resolve(&self, source: &dyn ValueSource) -> McpSettings {
+        let servers = self.servers.iter();
+        let servers = servers.map(|(name, server)| server.resolve(name, source)).collect();
+        let Self { pin, first_turn_wait, .. } = *self;
+        McpSettings { servers, pin, first_turn_wait, backoff: self.backoff.clone() }
+    }
+}
+
+fn address(url: &str) -> Result<Url, String> {
+    let parsed = Url::parse(url).ok();
+    let is_web = |url: &Url| ["http", "https"].contains(&url.scheme()) && url.has_host();
+    parsed.filter(is_web).ok_or_else(|| "`url` is no http or https address".to_owned())
+}
+
+fn server_fault(name: &str, server: &ServerSection) -> Option<String> {
+    if !is_server_name(name) {
+        return Some(
+            "a server's name is letters and digits, joined by single `_` or `-`, at most 32".into(),
+        );
+    }
+    match (&server.command, &server.url) {
+        (None, None) => return Some("needs `command` or `url`".into()),
+        (Some(_), Some(_)) => return Some("takes `command` or `url`, not both".into()),
+        (Some(_), None) if !server.headers.is_empty() => {
+            return Some("`headers` are for a server with `url`".into());
+        }
+        (None, Some(url)) => {
+            if let Err(reason) = address(url) {
+                return Some(reason);
+            }
+            let of_command = !server.args.is_empty()
+                || !server.env.is_empty()
+                || server.cwd.is_some()
+                || server.network.is_some();
+            if of_command {
+                return Some(
+                    "`args`, `env`, `cwd` and `network` are for a server with `command`".into(),
+                );
+            }
+        }
+        (Some(_), None) => {}
+    }
+    if server.headers.keys().any(|name| HeaderName::from_bytes(name.as_bytes()).is_err()) {
+        return Some("`headers` holds a name that is none of a header".into());
+    }
+    for (key, time) in [
+        ("start_timeout", &server.start_timeout),
+        ("timeout", &server.timeout),
+        ("max_time", &server.max_time),
+    ] {
+        match time.as_ref().map(|time| units::parse_duration(&time.0)) {
+            Some(Err(reason)) => return Some(format!("`{key}`: {reason}")),
+            Some(Ok(time)) if time.is_zero() => return Some(format!("`{key}` is 0")),
+            _ => {}
+        }
+    }
+    None
+}
+
+impl ServerSection {
+    fn resolve(&self, name: &str, source: &dyn ValueSource) -> McpServerSettings {
+        let transport = self.transport(source).unwrap_or_else(McpTransport::Missing);
+        let usual = McpServerSettings::new(name, transport);
+        let time = |written: &Option<Written>, usual| {
+            let time = written.as_ref().and_then(|time| units::parse_duration(&time.0).ok());
+            time.unwrap_or(usual)
+        };
+        McpServerSettings {
+            enabled: self.enabled.unwrap_or(true),
+            scope: self.scope,
+            instructions: self.instructions,
+            tools: self.tools.clone(),
+            disable: self.disable.clone(),
+            read_only: marked(self.read_only.as_ref()),
+            shared: marked(self.shared.as_ref()),
+            start_timeout: time(&self.start_timeout, usual.start_timeout),
+            timeout: time(&self.timeout, usual.timeout),
+            max_time: time(&self.max_time, usual.max_time),
+            ..usual
+        }
+    }
+
+    /// The error says what is missing, and never a value.
+    fn transport(&self, source: &dyn ValueSource) -> Result<McpTransport, String> {
+        let resolved = |written: &BTreeMap<String, Written>| {
+            let each = written.iter();
+            each.map(|(name, value)| Ok((name.clone(), resolve(&value.0, source)?)))
+                .collect::<Result<Vec<_>, String>>()
+        };
+        if let Some(url) = &self.url {
+            let headers = resolved(&self.headers)?.into_iter().map(|(name, value)| {
+                let header = HeaderName::from_bytes(name.as_bytes());
+                header.map(|header| (header, value)).map_err(|error| error.to_string())
+            });
+            let headers = headers.collect::<Result<_, _>>()?;
+            return Ok(McpTransport::Http { url: address(url)?, headers });
+        }
+        Ok(McpTransport::Stdio(McpCommand {
+            program: self.command.clone().unwrap_or_default(),
+            arguments: self.args.clone(),
+            variables: resolved(&self.env)?,
+            directory: self.cwd.clone(),
+            network: self.network.unwrap_or(true),
+        }))
+    }
+}
+
+fn marked(marked: Option<&Marked>) -> MarkedTools {
+    match marked {
+        None => MarkedTools::All(false),
+        Some(Marked::All(all)) => MarkedTools::All(*all),
+        Some(Marked::Named(names)) => MarkedTools::Named(names.clone()),
+    }
+}
+
+/// Puts values in the places of `${env:VAR}` and `${file:/path}`.
+fn resolve(written: &str, source: &dyn ValueSource) -> Result<Secret, String> {
+    let (mut text, mut rest) = (String::new(), written);
+    while let Some((before, after)) = rest.split_once("${") {
+        let (reference, behind) =
+            after.split_once('}').ok_or("a value has `${` without `}`".to_owned())?;
+        text.push_str(before);
+        match reference.split_once(':') {
+            Some(("env", name)) => {
+                let value = source.variable(name);
+                text.push_str(&value.ok_or_else(|| format!("the variable {name} is not set"))?);
+            }
+            Some(("file", path)) => text.push_str(source.file(path)?.expose()),
+            _ => return Err("a value has `${` without `env:` or `file:`".into()),
+        }
+        rest = behind;
+    }
+    text.push_str(rest);
+    Ok(Secret::new(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Given;
+
+    impl ValueSource for Given {
+        fn variable(&self, name: &str) -> Option<String> {
+            (name == "TOKEN").then(|| "th-1".to_owned())
+        }
+
+        fn file(&self, path: &str) -> Result<Secret, String> {
+            if path == "/key" { Ok(Secret::new("th-2")) } else { Err(format!("{path}: none")) }
+        }
+    }
+
+    fn section(text: &str) -> McpSection {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn keys_come_from_the_environment_and_files_and_a_missing_one_turns_its_server_off() {
+        let section = section(
+            "[servers.a]\nurl = \"https://x.org/mcp\"\n\
+             headers = { authorization = \"Bearer ${env:TOKEN}-${file:/key}\" }\n\
+             [servers.b]\ncommand = \"b\"\nenv = { K = \"${env:NONE}\" }\n",
+        );
+        assert_eq!(section.fault(), None);
+        assert!(!format!("{section:?}").contains("TOKEN"));
+
+        let settings = section.resolve(&Given);
+
+        let McpTransport::Http { headers, .. } = &settings.servers[0].transport else { panic!() };
+        assert_eq!(headers[0].1.expose(), "Bearer th-1-th-2");
+        assert!(!format!("{settings:?}").contains("th-1"));
+        let McpTransport::Missing(why) = &settings.servers[1].transport else { panic!() };
+        assert_eq!(why, "the variable NONE is not set");
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_is_refused() {
+        for (text, reason) in [
+            ("[servers.a__b]\ncommand = \"x\"", "letters and digits"),
+            ("[servers.a]", "needs `command` or `url`"),
+            ("[servers.a]\ncommand = \"x\"\nurl = \"http://x\"", "not both"),
+            ("[servers.a]\nurl = \"file:///x\"", "no http"),
+            ("[servers.a]\nurl = \"http://x\"\nargs = [\"y\"]", "for a server with `command`"),
+            ("[servers.a]\ncommand = \"x\"\nheaders = { a = \"b\" }", "for a server with `url`"),
+            ("[servers.a]\nurl = \"http://x\"\nheaders = { \"a b\" = \"b\" }", "none of a header"),
+            ("[servers.a]\ncommand = \"x\"\ntimeout = \"soon\"", "`timeout`"),
+            ("[servers.a]\ncommand = \"x\"\ntimeout = \"0\"", "is 0"),
+        ] {
+            let (_, found) = section(text).fault().unwrap();
+            assert!(found.contains(reason), "{text}: {found}");
+        }
+    }
+}
