@@ -29,6 +29,7 @@ use crate::hooks::HookSetting;
 use crate::http::hosts::Authority;
 use crate::http::{auth, cors};
 use crate::limits::Limits;
+use crate::lsp::LspSettings;
 use crate::processes::Environment;
 use crate::processes::confinement::{Level, Network};
 use crate::sessions::approval_settings::ApprovalSettings;
@@ -57,6 +58,7 @@ pub(crate) struct Config {
     pub(crate) approval: ApprovalSettings,
     pub(crate) sandbox: Sandbox,
     pub(crate) hooks: Vec<HookSetting>,
+    pub(crate) lsp: LspSettings,
     pub(crate) sessions: SessionSettings,
     pub(crate) prompt: prompt::PromptSettings,
     pub(crate) subagents: SubagentSettings,
@@ -285,6 +287,9 @@ impl Config {
         }
         if let Some((key, reason)) = self.sandbox.fault().or_else(|| self.subagents.fault()) {
             return bad(key, reason);
+        }
+        if let Some((key, reason)) = self.lsp.fault() {
+            return bad(&key, reason);
         }
         if !self.auth.required && !server.listen.ip().is_loopback() {
             let reason = format!("without keys only on loopback, not on {}", server.listen);

@@ -7,6 +7,7 @@ pub(crate) mod builtin;
 mod change_preview;
 pub(crate) mod definition;
 mod disk;
+mod languages;
 pub(crate) mod output;
 pub(crate) mod own_choice;
 pub(crate) mod picture;

@@ -10,9 +10,13 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::ready::Readiness;
+use crate::lsp::LanguageServers;
+#[cfg(feature = "lsp")]
+use crate::lsp::ServerState;
 use crate::processes;
 use crate::processes::confinement::Level;
 use crate::processes::sandbox::Trial;
+use crate::workspace::Workspace;
 
 /// The part of the status that does not change while the server runs. `app` builds it.
 #[derive(Clone, Debug)]
@@ -26,6 +30,23 @@ pub(crate) struct About {
     pub(crate) sandbox_mode: String,
     pub(crate) sandbox: processes::sandbox::Sandbox,
     pub(crate) features: Vec<Feature>,
+    /// `None`: there are none.
+    pub(crate) languages: Option<LanguagesAbout>,
+}
+
+/// The language servers of the server's workspace.
+#[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "lsp"), expect(dead_code, reason = "there are none in this build"))]
+pub(crate) struct LanguagesAbout {
+    pub(crate) servers: Arc<LanguageServers>,
+    pub(crate) workspace: Arc<Workspace>,
+}
+
+#[derive(Serialize)]
+struct LanguageServer {
+    name: String,
+    state: &'static str,
+    why: String,
 }
 
 #[derive(Serialize)]
@@ -56,6 +77,7 @@ struct Status {
     workspace: String,
     permission_mode: String,
     features: Vec<Feature>,
+    language_servers: Vec<LanguageServer>,
 }
 
 #[derive(Serialize)]
@@ -75,6 +97,7 @@ pub(crate) async fn show(
 ) -> impl IntoResponse {
     let sandbox = sandbox(&about).await;
     let about = about.as_ref().clone();
+    let language_servers = language_servers(about.languages.as_ref()).await;
     Json(Status {
         version: env!("CARGO_PKG_VERSION"),
         uptime_seconds: about.started.elapsed().as_secs(),
@@ -84,7 +107,24 @@ pub(crate) async fn show(
         workspace: about.workspace.display().to_string(),
         permission_mode: about.permission_mode,
         features: about.features,
+        language_servers,
     })
+}
+
+#[cfg(not(feature = "lsp"))]
+async fn language_servers(_: Option<&LanguagesAbout>) -> Vec<LanguageServer> {
+    Vec::new()
+}
+
+#[cfg(feature = "lsp")]
+async fn language_servers(about: Option<&LanguagesAbout>) -> Vec<LanguageServer> {
+    let Some(LanguagesAbout { servers, workspace }) = about else { return Vec::new() };
+    let report = servers.report(workspace).await;
+    let server = |it: (String, PathBuf, ServerState)| {
+        let (name, _, state) = it;
+        LanguageServer { name, state: state.word(), why: state.why() }
+    };
+    report.servers.into_iter().map(server).collect()
 }
 
 /// Waits for the trials, which a server that has just started still runs.

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{readable, state_dir};
+use super::{languages, readable, state_dir};
 use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::definitions::Definitions;
 use crate::files::Files;
 use crate::files::settings_guard::{SettingsFault, SettingsGuard};
 use crate::hooks::{HookPrograms, Hooks};
+use crate::lsp::LanguageServers;
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::{ExcludedPaths, KeptGrants, KnownTool, Permissions, RuleError};
 use crate::processes::sandbox::{Sandbox, SandboxSettings};
@@ -39,6 +40,8 @@ pub(crate) struct Services {
     /// What confines commands.
     pub(crate) sandbox: Sandbox,
     pub(crate) hooks: Hooks,
+    /// `None`: this build has no client of them, or the operator wants none.
+    pub(crate) languages: Option<Arc<LanguageServers>>,
     pub(crate) upstream: Arc<upstream::Client>,
     /// The workspaces that a request may choose by name.
     pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
@@ -95,6 +98,7 @@ impl Services {
         };
         let hooks = Hooks::new(config.hooks.clone(), hooks)
             .with_settings_files(Arc::clone(&settings_files));
+        let languages = languages::servers(config, environment, &runner, &sandbox, &settings_files);
         let tools = Toolset::new(builtin::list(&builtin::Services {
             files: Arc::new(Files::new(temp_files, settings_guard(file))),
             runner,
@@ -103,6 +107,7 @@ impl Services {
             bash: config.tools.bash.clone(),
             settings_files: Some(Arc::clone(&settings_files)),
             definitions: Arc::clone(&definitions),
+            languages: languages.clone(),
             settings: Arc::new(readable::settings(config)),
         }));
         let home = environment.home();
@@ -124,8 +129,13 @@ impl Services {
         let workspaces = config.server.workspaces.iter();
         let workspaces = workspaces
             .map(|(name, path)| Ok((name.clone(), open(config, path)?)))
-            .collect::<Result<_, ServiceError>>()?;
+            .collect::<Result<BTreeMap<_, _>, ServiceError>>()?;
         let upstream = Arc::new(upstream);
+        let is_any_there = languages.as_ref().is_some_and(|servers: &Arc<LanguageServers>| {
+            let all = workspaces.values().chain([permissions.workspace()]);
+            all.into_iter().any(|workspace| servers.is_any_there(workspace))
+        });
+        let toolset = if is_any_there { toolset } else { toolset.without(&[builtin::LSP]) };
         Ok(Self {
             toolset,
             permissions,
@@ -134,6 +144,7 @@ impl Services {
             kept_grants,
             sandbox,
             hooks,
+            languages,
             upstream,
             workspaces,
             home,

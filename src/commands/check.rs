@@ -4,6 +4,7 @@
 mod command;
 mod definitions;
 mod kept_grants;
+mod languages;
 mod running;
 mod settings_files;
 
@@ -49,6 +50,7 @@ pub(crate) fn run(given: &ConfigInput, line: Option<&str>) -> Result<ExitCode, F
             print(&settings_files::report(&services));
             print(&definitions::report(&services, &loaded.config.subagents));
             print(&kept_grants::report(&services.kept_grants));
+            print(&languages::report(&loaded.config.lsp, &services).await);
             probe(&loaded, &services).await
         };
         let probed = stop.run_until_cancelled(probed).await;

@@ -143,7 +143,6 @@ impl Runner {
 
     /// Starts a program that stays, with three pipes, and with `variables` besides those of every
     /// command. It runs until it ends, or until its handle is dropped.
-    #[cfg_attr(not(test), expect(dead_code, reason = "MCP and language servers are on their way"))]
     pub(crate) fn spawn_piped(
         &self,
         command: &Command,

@@ -31,6 +31,7 @@ use crate::hooks::Hooks;
 use crate::ids::{KeyId, Scope, TurnId};
 use crate::store::StoreError;
 use crate::store::rows::{ApprovalRow, Change, TurnStatus};
+use crate::tools::builtin::LSP;
 use crate::upstream::TraceHeaders;
 use crate::workspace::ReadableRoot;
 
@@ -90,8 +91,14 @@ impl Sessions {
         if request.is_background {
             return self.start_background(request, caller, permit);
         }
-        let denied = self.permissions_for(&request)?.tools_denied_now().await?;
-        request.take_away(&denied)?;
+        let permissions = self.permissions_for(&request)?;
+        request.take_away(&permissions.tools_denied_now().await?)?;
+        if let Some(servers) = &self.languages
+            && request.tools.get(LSP).is_some()
+            && !servers.is_offered(permissions.workspace()).await
+        {
+            request.take_away(&[LSP.to_owned()])?;
+        }
         let mut messages = std::mem::take(&mut request.messages);
         let mut resume: Option<ResumeSlot> = None;
         let mut prompted: Option<Prompted> = None;
