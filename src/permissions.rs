@@ -13,6 +13,7 @@ use serde_json::Value;
 
 pub(crate) use self::asked_access::AskedAccess;
 pub(crate) use self::commands::Risk;
+pub(crate) use self::denied_tools::DeniedTools;
 pub(crate) use self::effect::EffectDigest;
 pub(crate) use self::excluded::{ExcludedPaths, HiddenFiles};
 pub(crate) use self::explained::ExplainedVerdict;
@@ -52,6 +53,7 @@ const KERNEL_DIRECTORIES: [&str; 3] = ["/proc", "/sys", "/dev"];
 mod asked_access;
 mod commands;
 mod denied_to_commands;
+mod denied_tools;
 mod domain;
 mod effect;
 mod excluded;
@@ -182,7 +184,6 @@ pub(crate) enum SandboxMode {
 #[derive(Clone, Debug)]
 pub(crate) struct Permissions {
     policy: Policy,
-    denied_tools: Arc<[String]>,
     workspace: Arc<Workspace>,
     excluded: ExcludedPaths,
     /// `None`: no command is confined.
@@ -218,8 +219,6 @@ impl Permissions {
         excluded: ExcludedPaths,
     ) -> Result<Self, RuleError> {
         let rules = Rules::parse(settings, known)?;
-        let denied = known.iter().filter(|tool| rules.deny_all_calls(tool.name, tool.access));
-        let denied_tools = denied.map(|tool| tool.name.to_owned()).collect();
         let policy = Policy {
             mode: settings.mode,
             sandbox,
@@ -235,7 +234,6 @@ impl Permissions {
         let search_path = OsString::new().into();
         Ok(Self {
             policy,
-            denied_tools,
             workspace,
             excluded,
             confining: None,
@@ -406,15 +404,16 @@ impl Permissions {
 
     /// The tools that a rule of the operator's denies. They never run, so they are not offered to
     /// the model.
-    pub(crate) fn denied_tools(&self) -> &[String] {
-        &self.denied_tools
+    pub(crate) fn denied_tools(&self) -> DeniedTools {
+        DeniedTools::new(Arc::clone(&self.policy.rules))
     }
 
     /// The tools that a rule denies now, in whatever file it stands.
-    pub(crate) async fn tools_denied_now(&self) -> Result<Arc<[String]>, Overloaded> {
-        let Some(live) = self.live.clone() else { return Ok(Arc::clone(&self.denied_tools)) };
+    pub(crate) async fn tools_denied_now(&self) -> Result<DeniedTools, Overloaded> {
+        let Some(live) = self.live.clone() else { return Ok(self.denied_tools()) };
         let workspace = Arc::clone(&self.workspace);
-        RESOLVING.run(move || Arc::clone(&live.in_force(&workspace).denied_tools)).await
+        let rules = RESOLVING.run(move || Arc::clone(&live.in_force(&workspace).rules)).await?;
+        Ok(DeniedTools::new(rules))
     }
 
     /// The workspace with the additional directories of settings files, as they are now.
@@ -1065,7 +1064,9 @@ mod tests {
             ExcludedPaths::none(),
         );
 
-        assert_eq!(permissions.unwrap().denied_tools(), ["Read", "Write", "Preview"]);
+        let denied = permissions.unwrap().denied_tools();
+        let names = KNOWN.into_iter().filter(|tool| denied.contains(*tool)).map(|tool| tool.name);
+        assert_eq!(names.collect::<Vec<_>>(), ["Read", "Write", "Preview"]);
     }
 
     #[tokio::test]

@@ -27,8 +27,11 @@ use crate::named_file::ours::open_in;
 use crate::ownership::Ownership;
 use crate::sync;
 
-/// Ends the names of all files, which hold text.
-const SUFFIX: &str = ".txt";
+/// Ends the names of files that hold text.
+const TEXT: &str = ".txt";
+
+/// Ends the names of files that hold something else.
+const BYTES: &str = ".bin";
 
 /// Hexadecimal digits that make a name unique in its session.
 const DIGITS: usize = 8;
@@ -78,7 +81,10 @@ impl SessionFiles {
     /// are no longer written, until `expected` bytes more are within `tools.spill_bytes`. Reads
     /// the disk.
     pub(crate) fn create(self: &Arc<Self>, stem: &str, expected: u64) -> io::Result<SessionFile> {
-        let name = format!("{stem}{SUFFIX}");
+        self.create_named(format!("{stem}{TEXT}"), expected)
+    }
+
+    fn create_named(self: &Arc<Self>, name: String, expected: u64) -> io::Result<SessionFile> {
         if !is_file_name(&name) {
             return Err(io::Error::other("not a valid name for a file of a session"));
         }
@@ -90,34 +96,42 @@ impl SessionFiles {
         let file = open_in(&directory, &name, flags)?;
         sync::lock(&self.growing).push(name.clone());
         drop(making_room);
-        let path = self.path_of(stem);
+        let path = self.path_of_name(&name);
         Ok(SessionFile { file, path, name, files: Arc::clone(self) })
     }
 
     /// Keeps a text in the file `stem.txt`, whose name is made of what it holds. One that is
     /// there stays, and counts as written now. Reads the disk.
     pub(crate) fn keep(self: &Arc<Self>, stem: &str, text: &str) -> io::Result<PathBuf> {
-        if self.max_bytes < text.len() as u64 {
+        self.keep_named(format!("{stem}{TEXT}"), text.as_bytes())
+    }
+
+    /// Keeps what is no text in the file `stem.bin`, likewise. Writes the disk.
+    pub(crate) fn keep_bytes(self: &Arc<Self>, stem: &str, bytes: &[u8]) -> io::Result<PathBuf> {
+        self.keep_named(format!("{stem}{BYTES}"), bytes)
+    }
+
+    fn keep_named(self: &Arc<Self>, name: String, bytes: &[u8]) -> io::Result<PathBuf> {
+        if self.max_bytes < bytes.len() as u64 {
             return Err(io::Error::other("it is longer than tools.spill_bytes"));
         }
         let _keeping = sync::lock(&self.keeping);
-        let path = self.path_of(stem);
+        let path = self.path_of_name(&name);
         if let Ok((directory, file)) = self.locate(&path) {
-            if file.metadata()?.len() == text.len() as u64 {
+            if file.metadata()?.len() == bytes.len() as u64 {
                 file.set_modified(SystemTime::now())?;
                 return Ok(path);
             }
             // A server was killed while it wrote it.
-            unlinkat(&directory, format!("{stem}{SUFFIX}"), AtFlags::empty())?;
+            unlinkat(&directory, &name, AtFlags::empty())?;
         }
-        let mut created = self.create(stem, text.len() as u64)?;
-        created.file.write_all(text.as_bytes()).inspect_err(|_| created.remove())?;
+        let mut created = self.create_named(name, bytes.len() as u64)?;
+        created.file.write_all(bytes).inspect_err(|_| created.remove())?;
         Ok(path)
     }
 
-    /// Where the file `stem.txt` is.
-    pub(crate) fn path_of(&self, stem: &str) -> PathBuf {
-        outputs_path(&self.state_dir, &self.session).join(format!("{stem}{SUFFIX}"))
+    fn path_of_name(&self, name: &str) -> PathBuf {
+        outputs_path(&self.state_dir, &self.session).join(name)
     }
 
     /// Whether `path` names a file of this session, there or not. Compares names only.
@@ -192,8 +206,8 @@ impl Drop for SessionFile {
 /// Whether the server may have given this name.
 fn is_file_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    name.strip_suffix(SUFFIX)
-        .is_some_and(|stem| (1..=MAX_STEM).contains(&stem.len()) && stem.bytes().all(is_plain))
+    let stem = [TEXT, BYTES].into_iter().find_map(|suffix| name.strip_suffix(suffix));
+    stem.is_some_and(|stem| (1..=MAX_STEM).contains(&stem.len()) && stem.bytes().all(is_plain))
 }
 
 /// Only a regular file with one name that nobody else may read can be one that we wrote.

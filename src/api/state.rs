@@ -15,7 +15,7 @@ use crate::limits::Limits;
 use crate::memory_budget::MemoryBudget;
 use crate::sessions::id_sources::IdSources;
 use crate::sessions::rest::Rest;
-use crate::tools::toolset::Toolset;
+use crate::tools::catalogue::ToolCatalogue;
 use crate::upstream;
 
 /// `app` builds the only one; clones share everything.
@@ -74,9 +74,9 @@ impl FromRef<ApiState> for Arc<IdSources> {
     }
 }
 
-impl FromRef<ApiState> for Toolset {
+impl FromRef<ApiState> for ToolCatalogue {
     fn from_ref(state: &ApiState) -> Self {
-        state.validation.toolset.clone()
+        state.validation.catalogue.clone()
     }
 }
 

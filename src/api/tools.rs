@@ -5,8 +5,13 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use serde_json::json;
 
-use crate::tools::toolset::Toolset;
+use super::request_context::RequestContext;
+use crate::tools::catalogue::ToolCatalogue;
 
-pub(crate) async fn list(State(toolset): State<Toolset>) -> impl IntoResponse {
+pub(crate) async fn list(
+    State(tools): State<ToolCatalogue>,
+    context: RequestContext,
+) -> impl IntoResponse {
+    let toolset = tools.snapshot(&context.key_id);
     Json(json!({ "object": "list", "data": toolset.definitions() }))
 }

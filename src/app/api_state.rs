@@ -73,7 +73,7 @@ pub(crate) fn api_state(
         running,
         tasks,
         memory_budget: services.memory_budget.clone(),
-        toolset: services.toolset.clone(),
+        tools: services.tools.clone(),
         kept_grants: Arc::clone(&services.kept_grants),
         mode: services.permissions.mode(),
     };
@@ -94,7 +94,7 @@ pub(crate) fn api_state(
 
 fn validation(config: &Config, services: &Services) -> Context {
     Context {
-        toolset: services.toolset.clone(),
+        catalogue: services.tools.clone(),
         tools: config.tools.clone(),
         limits: config.limits.clone(),
         unknown_fields: config.upstream.unknown_fields,
@@ -210,7 +210,7 @@ pub(crate) fn features(config: &Config, services: &Services) -> Vec<Feature> {
         on,
         why: why.to_owned(),
     };
-    let tools = services.toolset.names().collect::<Vec<_>>().join(", ");
+    let tools = services.tools.built_in().names().collect::<Vec<_>>().join(", ");
     let forwarded = config.upstream.passthrough.join(", ");
     let origins: Vec<_> = config.cors.allow_origins.iter().map(Origin::as_str).collect();
     let origins = origins.join(", ");

@@ -18,6 +18,7 @@ use crate::processes::{Environment, Runner};
 use crate::settings_files::SettingsFiles;
 use crate::text::did_you_mean;
 use crate::tools::builtin;
+use crate::tools::catalogue::ToolCatalogue;
 use crate::tools::subagent::TASK;
 use crate::tools::toolset::Toolset;
 use crate::workspace::{ResolveError, Workspace};
@@ -30,7 +31,7 @@ const SUPERVISOR: &str = "/proc/self/exe";
 #[derive(Debug)]
 pub(crate) struct Services {
     /// The tools that the operator left enabled.
-    pub(crate) toolset: Toolset,
+    pub(crate) tools: ToolCatalogue,
     pub(crate) permissions: Permissions,
     pub(crate) settings_files: Arc<SettingsFiles>,
     /// The agents, skills and commands of files.
@@ -120,8 +121,8 @@ impl Services {
         // Without the sandbox, which would otherwise hold itself.
         sandbox.deny(Box::new(permissions.denied_to_commands()));
         let permissions = permissions.with_sandbox(sandbox.clone(), config.sandbox.auto_allow);
-        let toolset = enabled(&tools, &config.tools)?.without(permissions.denied_tools());
-        let toolset = usable(toolset, &config.tools);
+        let toolset = enabled(&tools, &config.tools)?.without_denied(&permissions.denied_tools());
+        let tools = ToolCatalogue::new(usable(toolset, &config.tools));
         let key = secrets.upstream_key.as_ref();
         let upstream =
             upstream::Client::new(&config.upstream, &config.limits, key, memory_budget.clone())
@@ -137,7 +138,7 @@ impl Services {
         });
         let toolset = if is_any_there { toolset } else { toolset.without(&[builtin::LSP]) };
         Ok(Self {
-            toolset,
+            tools,
             permissions,
             settings_files,
             definitions,
@@ -263,7 +264,7 @@ mod tests {
         let config: Config = toml::from_str(settings).unwrap();
         let shown =
             match Services::new(&config, &Secrets::default(), &Environment::allowed([]), None) {
-                Ok(services) => services.toolset.names().collect::<Vec<_>>().join(" "),
+                Ok(services) => services.tools.built_in().names().collect::<Vec<_>>().join(" "),
                 Err(error) => error.to_string(),
             };
         assert_eq!(shown, expected);
@@ -283,7 +284,8 @@ mod tests {
             let config: Config = toml::from_str(settings).unwrap();
             let environment = Environment::allowed([]);
             let services = Services::new(&config, &Secrets::default(), &environment, None).unwrap();
-            let offered = services.toolset.names().filter(|name| builtin::EXTRA.contains(name));
+            let offered =
+                services.tools.built_in().names().filter(|name| builtin::EXTRA.contains(name));
             offered.collect::<Vec<_>>().join(" ")
         };
         assert_eq!(extras(""), "");

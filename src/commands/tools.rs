@@ -22,8 +22,9 @@ pub(crate) struct Flags {
 
 pub(crate) fn run(flags: &Flags, variables: &Variables) -> Result<ExitCode, Failure> {
     let loaded = config::load(&flags.file.input(Vec::new(), variables))?;
-    let toolset = Services::from_config(&loaded)?.toolset;
-    print_result(&if flags.json { definitions(&toolset) } else { descriptions(&toolset) })?;
+    let services = Services::from_config(&loaded)?;
+    let toolset = services.tools.built_in();
+    print_result(&if flags.json { definitions(toolset) } else { descriptions(toolset) })?;
     Ok(ExitCode::SUCCESS)
 }
 

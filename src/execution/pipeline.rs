@@ -248,7 +248,9 @@ impl ToolResult {
 impl From<Result<ToolOutput, ToolError>> for ToolResult {
     fn from(outcome: Result<ToolOutput, ToolError>) -> Self {
         match outcome {
-            Ok(ToolOutput { text, pictures, todos, mut structured, hooks_only, is_error }) => {
+            Ok(ToolOutput {
+                text, pictures, todos, mut structured, hooks_only, is_error, ..
+            }) => {
                 if let Some(members) = structured.as_object_mut() {
                     members.retain(|name, _| !hooks_only.contains(&name.as_str()));
                 }

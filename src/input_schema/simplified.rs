@@ -230,69 +230,69 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(property: Value, expected: Value) {
+    fn check(property: &Value, expected: &Value) {
         let schema = json!({ "properties": { "p": property } });
-        assert_eq!(simplified(&schema)["properties"]["p"], expected);
+        assert_eq!(simplified(&schema)["properties"]["p"], *expected);
     }
 
     #[test]
     fn every_property_has_one_type() {
-        check(json!({}), json!({ "type": "string" }));
-        check(json!(true), json!({ "type": "string" }));
-        check(json!({ "type": ["null", "integer"] }), json!({ "type": "integer" }));
+        check(&json!({}), &json!({ "type": "string" }));
+        check(&json!(true), &json!({ "type": "string" }));
+        check(&json!({ "type": ["null", "integer"] }), &json!({ "type": "integer" }));
         check(
-            json!({ "type": "array" }),
-            json!({ "type": "array", "items": { "type": "string" } }),
+            &json!({ "type": "array" }),
+            &json!({ "type": "array", "items": { "type": "string" } }),
         );
         check(
-            json!({ "items": { "type": "number" } }),
-            json!({ "type": "array", "items": { "type": "number" } }),
+            &json!({ "items": { "type": "number" } }),
+            &json!({ "type": "array", "items": { "type": "number" } }),
         );
-        check(json!({ "properties": {} }), json!({ "type": "object", "properties": {} }));
-        check(json!({ "type": "any" }), json!({ "type": "string" }));
+        check(&json!({ "properties": {} }), &json!({ "type": "object", "properties": {} }));
+        check(&json!({ "type": "any" }), &json!({ "type": "string" }));
     }
 
     #[test]
     fn what_translations_lose_is_told_in_words() {
         check(
-            json!({ "type": "integer", "enum": [1, 2], "description": "Level." }),
-            json!({ "type": "integer", "description": "Level. One of: 1, 2." }),
+            &json!({ "type": "integer", "enum": [1, 2], "description": "Level." }),
+            &json!({ "type": "integer", "description": "Level. One of: 1, 2." }),
         );
         check(
-            json!({ "enum": ["", "a"] }),
-            json!({ "type": "string", "description": "One of: \"\", \"a\"." }),
+            &json!({ "enum": ["", "a"] }),
+            &json!({ "type": "string", "description": "One of: \"\", \"a\"." }),
         );
-        check(json!({ "const": "a" }), json!({ "type": "string", "enum": ["a"] }));
+        check(&json!({ "const": "a" }), &json!({ "type": "string", "enum": ["a"] }));
         check(
-            json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 5 }),
-            json!({ "type": "number", "description": "Must be more than 0. Must be less than 5." }),
+            &json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 5 }),
+            &json!({ "type": "number", "description": "Must be more than 0. Must be less than 5." }),
         );
         check(
-            json!({ "type": "string", "format": "date", "title": "Day", "examples": ["x"] }),
-            json!({ "type": "string", "description": "Format: date." }),
+            &json!({ "type": "string", "format": "date", "title": "Day", "examples": ["x"] }),
+            &json!({ "type": "string", "description": "Format: date." }),
         );
     }
 
     #[test]
     fn choices_become_one_form() {
         check(
-            json!({ "anyOf": [{ "type": "null" }, { "type": "string", "minLength": 1 }], "default": null }),
-            json!({ "type": "string", "minLength": 1 }),
+            &json!({ "anyOf": [{ "type": "null" }, { "type": "string", "minLength": 1 }], "default": null }),
+            &json!({ "type": "string", "minLength": 1 }),
         );
         check(
-            json!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] }),
-            json!({ "type": "string", "description": "May also be of the form: array." }),
+            &json!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] }),
+            &json!({ "type": "string", "description": "May also be of the form: array." }),
         );
         check(
-            json!({ "oneOf": [{ "const": "a" }, { "const": "b" }] }),
-            json!({ "type": "string", "enum": ["a", "b"] }),
+            &json!({ "oneOf": [{ "const": "a" }, { "const": "b" }] }),
+            &json!({ "type": "string", "enum": ["a", "b"] }),
         );
         check(
-            json!({ "allOf": [
+            &json!({ "allOf": [
                 { "properties": { "a": { "type": "string" } }, "required": ["a"] },
                 { "properties": { "b": { "type": "boolean" } } },
             ] }),
-            json!({
+            &json!({
                 "type": "object", "required": ["a"],
                 "properties": { "a": { "type": "string" }, "b": { "type": "boolean" } },
             }),

@@ -38,7 +38,6 @@ pub(crate) struct RulesInForce {
     /// The workspace with the additional directories of settings files, if they name any.
     pub(super) workspace: Option<Arc<Workspace>>,
     /// The tools that a rule denies whatever they are called for.
-    pub(super) denied_tools: Arc<[String]>,
     /// Additional directories that are none.
     pub(crate) unusable_directories: Vec<String>,
     /// A workspace's file that cannot be read as rules. Then every call asks.
@@ -113,14 +112,11 @@ impl LiveRules {
             let fault = fault.as_ref().filter(|_| file.scope.is_workspaces())?;
             Some(format!("{} cannot be read as rules: {fault}", file.path.display()).into())
         });
-        let denied = self.known.iter().filter(|it| rules.deny_all_calls(&it.name, it.access));
-        let denied_tools = denied.map(|tool| tool.name.clone()).collect();
         RulesInForce {
             snapshot,
             rules: Arc::new(rules),
             files,
             workspace,
-            denied_tools,
             unusable_directories,
             unreadable,
         }

@@ -154,13 +154,13 @@ fn a_text_is_kept_once_and_whole() {
     let path = files.keep("one", &"x".repeat(40)).unwrap();
     files.keep("two", &"y".repeat(40)).unwrap();
     for (stem, age) in [("one", 100), ("two", 50)] {
-        let file = files.open(&files.path_of(stem)).unwrap();
+        let file = files.open(&files.path_of_name(&format!("{stem}.txt"))).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
     }
     assert_eq!(files.keep("one", &"x".repeat(40)).unwrap(), path, "it needs no more room");
-    assert!(files.open(&files.path_of("two")).is_ok());
+    assert!(files.open(&files.path_of_name("two.txt")).is_ok());
     files.keep("three", &"z".repeat(40)).unwrap();
-    assert!(files.open(&files.path_of("two")).is_err(), "kept longest ago");
+    assert!(files.open(&files.path_of_name("two.txt")).is_err(), "kept longest ago");
 
     // What a killed server has left is written anew.
     fs::write(&path, "xx").unwrap();
@@ -180,5 +180,18 @@ fn the_same_text_can_be_kept_by_many_at_once() {
             scope.spawn(|| files.keep("same", &text).unwrap());
         }
     });
-    assert_eq!(fs::metadata(files.path_of("same")).unwrap().len(), 4 << 20);
+    assert_eq!(fs::metadata(files.path_of_name("same.txt")).unwrap().len(), 4 << 20);
+}
+
+#[test]
+fn what_is_no_text_is_kept_once_beside_the_texts() {
+    let home = TempDir::new().unwrap();
+    let files = session_files(home.path(), PLENTY);
+    let path = files.keep_bytes("one", &[0, 255, 7]).unwrap();
+    assert_eq!(files.keep_bytes("one", &[0, 255, 7]).unwrap(), path);
+    assert_ne!(files.keep("one", "text").unwrap(), path);
+    let mut bytes = Vec::new();
+    files.open(&path).unwrap().read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes, [0, 255, 7]);
+    assert!(files.is_own(&path) && !files.is_own(&path.with_extension("wav")));
 }

@@ -39,7 +39,7 @@ use crate::execution::reminders::{self, Moment};
 use crate::files::watcher::Marks;
 use crate::files::{ReadState, RoundDigest};
 use crate::hooks::Hooks;
-use crate::ids::{SessionId, TurnId};
+use crate::ids::{KeyId, SessionId, TurnId};
 use crate::permissions::{GrantHolder, Grants, Permissions, SessionMode};
 use crate::session_files::SessionFiles;
 use crate::store::rows::{Change, SessionRow, TurnRow, TurnStatus};
@@ -114,6 +114,7 @@ impl Sessions {
             tasks,
             parent: assembled.parent.as_ref(),
             model: request.model.clone(),
+            key: caller.key.clone(),
         };
         let context = self.context(&permissions, &resolved.session, before);
         let (context, agent) = context.await?;
@@ -224,7 +225,8 @@ impl Sessions {
         let permissions = self.permissions_for(&request)?;
         let pieces = pairs::without_records(std::mem::take(&mut request.messages))?;
         let context = SessionContext::new(Arc::clone(permissions.workspace()));
-        let context = Arc::new(context.at_home(self.home.clone()));
+        let context = context.at_home(self.home.clone()).with_key(caller.key.clone());
+        let context = Arc::new(context);
         let session = SessionId::random();
         let identity = TurnIdentity {
             id: TurnId::random(),
@@ -381,7 +383,7 @@ impl Sessions {
         &self,
         permissions: &Permissions,
         session: &SessionId,
-        StateBefore { state, body, mode, tasks, parent, model }: StateBefore<'_>,
+        StateBefore { state, body, mode, tasks, parent, model, key }: StateBefore<'_>,
     ) -> Result<(Arc<SessionContext>, Arc<AgentContext>), ApiError> {
         let files = self.directories.files_of(session);
         let saved = state.as_ref().and_then(|state| state.plan.clone());
@@ -392,6 +394,7 @@ impl Sessions {
         let context = context.named(session.to_string());
         let context = context.with_files(files).with_mode(mode).with_plan(plan);
         let context = context.with_preferences(body.preferences.clone()).with_model(model);
+        let context = context.with_key(key);
         let readable = state.as_ref().map(|state| state.readable.clone()).unwrap_or_default();
         let readable = Arc::new(match readable.as_slice() {
             [] => ReadableRoots::default(),
@@ -459,6 +462,7 @@ struct StateBefore<'a> {
     parent: Option<&'a TurnId>,
     /// The one that the request names.
     model: String,
+    key: KeyId,
 }
 
 /// Forgets the lines of files that the model was shown in rounds which are not sent to it again.

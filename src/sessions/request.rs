@@ -7,6 +7,7 @@ use super::message::ClientMessage;
 use crate::errors::{ApiError, ErrorCode};
 use crate::openai::Body;
 use crate::openai::request::{ClientTool, ToolChoice};
+use crate::permissions::DeniedTools;
 use crate::permissions::Mode;
 use crate::tools::toolset::Toolset;
 use crate::workspace::Workspace;
@@ -56,18 +57,17 @@ pub(crate) struct ChatRequest {
 impl ChatRequest {
     /// Takes tools of the server away that a rule denies now. Fails where the request insists on
     /// one, as it does if the operator has turned the tool off.
-    pub(crate) fn take_away(&mut self, denied: &[String]) -> Result<(), ApiError> {
+    pub(crate) fn take_away(&mut self, denied: &DeniedTools) -> Result<(), ApiError> {
         let chosen = match &self.tool_choice {
             ToolChoice::Named { name, .. } => self.tools.get(name),
             ToolChoice::Auto | ToolChoice::None | ToolChoice::Required => None,
         };
-        if let Some(name) = chosen.map(|tool| tool.name()).filter(|name| is_in(denied, name)) {
+        if let Some(tool) = chosen.filter(|tool| denied.contains(tool.known())) {
+            let name = tool.name();
             let message = format!("There is no tool named {name:?}: a rule denies it here.");
             return Err(ApiError::new(ErrorCode::InvalidValue, message).param("tool_choice"));
         }
-        if self.tools.names().any(|name| is_in(denied, name)) {
-            self.tools = self.tools.without(denied);
-        }
+        self.tools = self.tools.without_denied(denied);
         let is_any_left = !self.client_tools.is_empty() || self.tools.names().next().is_some();
         if matches!(self.tool_choice, ToolChoice::Required) && !is_any_left {
             let message = "tool_choice is required, and rules deny every tool of this request.";
@@ -75,10 +75,6 @@ impl ChatRequest {
         }
         Ok(())
     }
-}
-
-fn is_in(names: &[String], name: &str) -> bool {
-    names.iter().any(|it| it == name)
 }
 
 /// What a request tells of the frontend that sent it.

@@ -15,8 +15,8 @@ use crate::errors::{ApiError, ErrorCode};
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::{KeptGrants, Mode};
 use crate::store::Store;
+use crate::tools::catalogue::ToolCatalogue;
 use crate::tools::tasks::AllTasks;
-use crate::tools::toolset::Toolset;
 
 /// What the REST routes need.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Rest {
     pub(crate) tasks: Arc<AllTasks>,
     pub(crate) memory_budget: MemoryBudget,
     /// Reads the input that a person gives instead of the model's.
-    pub(crate) toolset: Toolset,
+    pub(crate) tools: ToolCatalogue,
     /// Where the rules go that people make of approvals.
     pub(crate) kept_grants: Arc<KeptGrants>,
     /// The server's permission mode.

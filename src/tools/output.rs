@@ -18,6 +18,9 @@ pub(crate) struct ToolOutput {
     pub(crate) text: AnswerText,
     /// What the model is shown besides the text.
     pub(crate) pictures: Vec<Picture>,
+    /// What is neither text nor a picture. It is kept in files of the session, which the answer
+    /// names.
+    pub(crate) files: Vec<AnswerFile>,
     /// The new todo list, if the call has written it.
     pub(crate) todos: Option<Vec<Todo>>,
     /// The same answer for programs: hooks and progress events. `Null` if there is only text.
@@ -27,6 +30,14 @@ pub(crate) struct ToolOutput {
     pub(crate) hooks_only: &'static [&'static str],
     /// Whether the answer reports a failure although the tool itself worked.
     pub(crate) is_error: bool,
+}
+
+/// A part of an answer that the model is told of, and not shown.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AnswerFile {
+    /// What it is, with its type, such as `audio (audio/wav)`.
+    pub(crate) what: String,
+    pub(crate) bytes: Bytes,
 }
 
 /// A picture for the model.

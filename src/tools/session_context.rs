@@ -7,6 +7,7 @@ use super::planned_tasks::{PlannedTasks, SavedPlannedTasks};
 use super::session_plan::SessionPlan;
 use super::session_preferences::{SavedPreferences, SessionPreferences};
 use super::tasks::SessionTasks;
+use crate::ids::KeyId;
 use crate::permissions::{Grants, Mode, SessionMode};
 use crate::session_files::SessionFiles;
 use crate::workspace::{ReadableRoots, Workspace};
@@ -38,6 +39,8 @@ pub(crate) struct SessionContext {
     pub(crate) preferences: SessionPreferences,
     /// The model of the conversation, as the request names it.
     pub(crate) model: String,
+    /// The client's key: what is kept for one client must not reach another.
+    pub(crate) key: KeyId,
 }
 
 impl SessionContext {
@@ -55,7 +58,12 @@ impl SessionContext {
             plan: SessionPlan::default(),
             preferences: SessionPreferences::default(),
             model: String::new(),
+            key: KeyId::nobody(),
         }
+    }
+
+    pub(crate) fn with_key(self, key: KeyId) -> Self {
+        Self { key, ..self }
     }
 
     pub(crate) fn named(self, name: String) -> Self {

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::definition::definition;
 use super::tool::{AnyTool, ToolError};
+use crate::permissions::DeniedTools;
 use crate::text;
 
 /// Suggestions for an unknown name.
@@ -36,6 +37,8 @@ struct Members {
     definitions: Vec<Arc<RawValue>>,
     /// The definitions with commas between them.
     joined: Bytes,
+    /// Tools that were here before, by name, and why they are not now.
+    withdrawn: Arc<HashMap<String, String>>,
 }
 
 impl Toolset {
@@ -51,7 +54,25 @@ impl Toolset {
             places.extend(tool.aliases().iter().map(|alias| ((*alias).to_owned(), place)));
         }
         let joined = definitions.iter().map(|raw| raw.get()).collect::<Vec<_>>().join(",").into();
-        Self(Arc::new(Members { tools, places, definitions, joined }))
+        let withdrawn = Arc::default();
+        Self(Arc::new(Members { tools, places, definitions, joined, withdrawn }))
+    }
+
+    /// These tools, and then those.
+    pub(crate) fn with(&self, others: &Self) -> Self {
+        let tools = self.tools().iter().chain(others.tools()).cloned().collect();
+        let definitions = self.definitions().iter().chain(others.definitions());
+        let mut both = Self::from_parts(tools, definitions.cloned().collect());
+        let withdrawn = self.0.withdrawn.iter().chain(others.0.withdrawn.iter());
+        let withdrawn = withdrawn.map(|(name, why)| (name.clone(), why.clone())).collect();
+        Arc::make_mut(&mut both.0).withdrawn = Arc::new(withdrawn);
+        both
+    }
+
+    /// Knows of further tools why they are not here, for the answer to their calls.
+    pub(crate) fn with_withdrawn(mut self, withdrawn: HashMap<String, String>) -> Self {
+        Arc::make_mut(&mut self.0).withdrawn = Arc::new(withdrawn);
+        self
     }
 
     /// The tool with exactly this name or alias.
@@ -88,6 +109,12 @@ impl Toolset {
     pub(crate) fn without<S: AsRef<str>>(&self, names: &[S]) -> Self {
         let dropped = self.places_of(names);
         self.kept(|place| !dropped.contains(&place))
+    }
+
+    /// Removes the tools that rules deny.
+    pub(crate) fn without_denied(&self, denied: &DeniedTools) -> Self {
+        let tools = self.tools();
+        self.kept(|place| !denied.contains(tools[place].known()))
     }
 
     /// Removes aliases that are the names of client tools. The aliased tools stay, under their
@@ -127,6 +154,9 @@ impl Toolset {
 
     /// The answer to a call of an unknown tool.
     pub(crate) fn unavailable(&self, name: &str) -> ToolError {
+        if let Some(why) = self.0.withdrawn.get(name) {
+            return ToolError::failed(why);
+        }
         let closest = self.closest(name);
         let mut hint = String::new();
         if !closest.is_empty() {
@@ -149,7 +179,7 @@ impl Toolset {
     /// Keeps the tools whose index satisfies `is_kept`. Aliases that were removed before stay
     /// removed.
     fn kept(&self, is_kept: impl Fn(usize) -> bool) -> Self {
-        let Members { tools, places, definitions, .. } = &*self.0;
+        let Members { tools, places, definitions, withdrawn, .. } = &*self.0;
         let kept: Vec<usize> = (0..tools.len()).filter(|place| is_kept(*place)).collect();
         if kept.len() == tools.len() {
             return self.clone();
@@ -158,7 +188,9 @@ impl Toolset {
             kept.iter().map(|place| Arc::clone(&tools[*place])).collect(),
             kept.iter().map(|place| Arc::clone(&definitions[*place])).collect(),
         );
-        Arc::make_mut(&mut toolset.0).places.retain(|name, _| places.contains_key(name));
+        let members = Arc::make_mut(&mut toolset.0);
+        members.places.retain(|name, _| places.contains_key(name));
+        members.withdrawn = Arc::clone(withdrawn);
         toolset
     }
 }
@@ -249,6 +281,17 @@ mod tests {
         assert_eq!(found(&shadowed, "Read"), Some("Read"), "a name is no alias");
         assert_eq!(found(&shadowed.without(&["Grep"]), "shell"), None);
         assert_eq!(found(&shadowed.without(&["Grep"]), "Bash"), Some("Bash"));
+    }
+
+    #[test]
+    fn says_why_a_tool_has_gone() {
+        let gone = HashMap::from([("mcp__a__b".to_owned(), "the server has stopped".to_owned())]);
+        let both = Toolset::new(vec![erase(Read)])
+            .with(&Toolset::new(vec![erase(Grep), erase(Bash)]).with_withdrawn(gone));
+        assert_eq!(names(&both), ["Read", "Grep", "Bash"]);
+        assert_eq!(found(&both, "shell"), Some("Bash"));
+        let refusal = both.without(&["Grep"]).unavailable("mcp__a__b").to_string();
+        assert_eq!(refusal, "the server has stopped");
     }
 
     #[test]

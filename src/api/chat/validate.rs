@@ -33,6 +33,7 @@ use crate::permissions::Mode;
 use crate::sessions::id_sources;
 use crate::sessions::request::ChatRequest;
 use crate::text;
+use crate::tools::catalogue::ToolCatalogue;
 use crate::tools::settings::ToolSettings;
 use crate::tools::toolset::Toolset;
 use crate::upstream::settings::UnknownFields;
@@ -53,7 +54,7 @@ const READ: [&str; 7] = [
 /// What a request is validated against.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
-    pub(crate) toolset: Toolset,
+    pub(crate) catalogue: ToolCatalogue,
     pub(crate) tools: ToolSettings,
     pub(crate) limits: Limits,
     pub(crate) unknown_fields: UnknownFields,
@@ -68,17 +69,18 @@ pub(crate) struct Context {
     pub(crate) key: KeyBounds,
 }
 
-/// Validates the request in `body` and its headers.
+/// Validates the request in `body` and its headers, where the server has these tools.
 pub(crate) fn validate(
     body: &[u8],
     headers: &HeaderMap,
     context: &Context,
+    toolset: &Toolset,
 ) -> Result<ChatRequest, ApiError> {
     let fields = strict_json::object(body)?;
     fields::check(&fields, context.unknown_fields)?;
     let model = fields::model(&fields)?;
     let stream = fields::stream(&fields)?;
-    let history = messages::read(&fields, &context.toolset, &context.limits)?;
+    let history = messages::read(&fields, toolset, &context.limits)?;
     let background = background::is_background_call(
         &fields,
         &history,
@@ -86,8 +88,8 @@ pub(crate) fn validate(
         &model,
         &context.background_models,
     );
-    let extension = extension::read(&fields, headers, context)?;
-    let offered = if background { Toolset::default() } else { offered(context, &extension) };
+    let extension = extension::read(&fields, headers, context, toolset)?;
+    let offered = if background { Toolset::default() } else { offered(toolset, &extension) };
     let header = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
     let metadata = fields.get("metadata").and_then(Object::from_raw);
     let metadata = |name: &str| metadata.as_ref().and_then(|metadata| metadata.string(name));
@@ -100,7 +102,7 @@ pub(crate) fn validate(
     extension.check_history(named.as_ref(), &history)?;
     let mut client = tools::read(&fields, &offered, context)?;
     let choice = tools::choice(&fields, &offered, &client.tools)?;
-    let servers = context.toolset.without(&client.replaced).without_aliases(&client.aliases);
+    let servers = toolset.without(&client.replaced).without_aliases(&client.aliases);
     let is_servers = |name: &str| servers.get(name).is_some();
     let mut ours = offered.without(&client.replaced).without_aliases(&client.aliases);
     if let Some(only) = &choice.only {
@@ -136,10 +138,10 @@ pub(crate) fn validate(
 }
 
 /// The server's tools that this request allows.
-fn offered(context: &Context, extension: &Extension) -> Toolset {
+fn offered(toolset: &Toolset, extension: &Extension) -> Toolset {
     let allowed = match &extension.allow_tools {
-        Some(names) => context.toolset.only(names),
-        None => context.toolset.clone(),
+        Some(names) => toolset.only(names),
+        None => toolset.clone(),
     };
     allowed.without(&extension.deny_tools)
 }

@@ -42,8 +42,8 @@ use crate::sessions::running::Running;
 use crate::sessions::running::limits::RunLimits;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
+use crate::tools::catalogue::ToolCatalogue;
 use crate::tools::tasks::{AllTasks, TaskLimits};
-use crate::tools::toolset::Toolset;
 use crate::upstream::settings::UnknownFields;
 use crate::workspace::Workspace;
 use crate::{agent, permissions, tools as tool_layer, upstream};
@@ -113,12 +113,12 @@ fn state(keys: Keys) -> ApiState {
             store,
             running,
             memory_budget: memory_budget.clone(),
-            toolset: Toolset::default(),
+            tools: ToolCatalogue::default(),
             kept_grants: Arc::new(KeptGrants::new(Path::new("/nonexistent"), &[])),
             mode: Mode::Default,
         }),
         validation: Arc::new(Context {
-            toolset: Toolset::default(),
+            catalogue: ToolCatalogue::default(),
             tools: tool_layer::ToolSettings::default(),
             limits: limits.clone(),
             unknown_fields: UnknownFields::Forward,

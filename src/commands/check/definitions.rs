@@ -57,7 +57,7 @@ impl<'a> CheckedAgent<'a> {
         (services, subagents): (&Services, &SubagentSettings),
     ) -> Self {
         let place = AgentPlace { in_background: false, may_delegate: subagents.max_depth > 1 };
-        let own = AgentType::of_file(agent).tools_of(&services.toolset, place);
+        let own = AgentType::of_file(agent).tools_of(services.tools.built_in(), place);
         let mut idle = Vec::new();
         let mut in_effect = |key: &str, entries: &'a [String], fault: &ToolFault<'_>| {
             let of = |entry: &&'a String| match fault(entry) {
@@ -69,7 +69,7 @@ impl<'a> CheckedAgent<'a> {
             };
             entries.iter().filter(of).map(String::as_str).collect::<Vec<_>>()
         };
-        let named = |entry: &str| tool_fault(entry, &services.toolset);
+        let named = |entry: &str| tool_fault(entry, services.tools.built_in());
         let given = |entry: &str| {
             let is_given = || {
                 let is_taken = agent.disallowed_tools.iter().any(|other| other == entry);

@@ -69,7 +69,7 @@ impl PermittedCall {
         };
         let writes_plan = tool.access() == AccessKind::Edit && is_plan(&permit);
         let running = try_run(&*tool, parsed, permit, &permissions, context.clone());
-        let outcome = AssertUnwindSafe(running)
+        let mut outcome = AssertUnwindSafe(running)
             .catch_unwind()
             .instrument(span.clone())
             .await
@@ -81,6 +81,10 @@ impl PermittedCall {
         if writes_plan {
             // What cannot be read is told when the plan is to be approved.
             _ = read_plan(&context.session).await;
+        }
+        if let Ok(output) = &mut outcome {
+            let files = std::mem::take(&mut output.files);
+            fitting::keep_files(&mut output.text, files, &context.session).await;
         }
         let response = after.response(&outcome);
         let mut result = ToolResult::from(outcome);

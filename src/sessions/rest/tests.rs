@@ -25,11 +25,11 @@ fn rest() -> (Rest, Arc<MemoryStore>) {
     let memory = MemoryStore::new();
     let store: Arc<dyn Store> = memory.clone();
     let running = Arc::new(Running::new(Arc::clone(&store)));
-    let (memory_budget, toolset) = (MemoryBudget::new(1 << 20), Toolset::default());
+    let (memory_budget, tools) = (MemoryBudget::new(1 << 20), ToolCatalogue::default());
     let kept_grants = Arc::new(KeptGrants::new(Path::new("/nonexistent"), &[]));
     let tasks = Arc::new(AllTasks::new(TaskLimits { tasks: 8, agents: 4 }));
     let mode = Mode::Default;
-    (Rest { store, running, tasks, memory_budget, toolset, kept_grants, mode }, memory)
+    (Rest { store, running, tasks, memory_budget, tools, kept_grants, mode }, memory)
 }
 
 fn holder(scope: Scope) -> GrantHolder {

@@ -15,6 +15,8 @@ use crate::permissions::Mode;
 use crate::sessions::id_sources::{self, ExplicitId};
 use crate::sessions::message::Role;
 use crate::sessions::request::Progress;
+use crate::tools::catalogue;
+use crate::tools::toolset::Toolset;
 use crate::workspace::Workspace;
 
 const KEYS: [&str; 9] = [
@@ -64,6 +66,7 @@ pub(super) fn read(
     fields: &Object<'_>,
     headers: &HeaderMap,
     context: &Context,
+    toolset: &Toolset,
 ) -> Result<Extension, ApiError> {
     let body =
         fields.get("toolhand").map(|value| required_object(value, "toolhand")).transpose()?;
@@ -72,7 +75,7 @@ pub(super) fn read(
     let headers = headers.keys().any(is_own).then_some(headers);
     let value = |key: &str| find(key, body.as_ref(), headers);
     let (allow_tools, deny_tools) = match value("tools")? {
-        Some(tools) => read_tools(&tools, context)?,
+        Some(tools) => read_tools(&tools, toolset)?,
         None => (None, Vec::new()),
     };
     Ok(Extension {
@@ -228,7 +231,7 @@ fn read_mode(value: &Value<'_>, current: Mode) -> Result<Mode, ApiError> {
 
 type Narrowed = (Option<Vec<String>>, Vec<String>);
 
-fn read_tools(value: &Value<'_>, context: &Context) -> Result<Narrowed, ApiError> {
+fn read_tools(value: &Value<'_>, toolset: &Toolset) -> Result<Narrowed, ApiError> {
     let tools = required_object(&value.json, &value.at)?;
     if let Some(key) = tools.keys().find(|key| !matches!(*key, "allow" | "deny")) {
         let at = format!("{}.{key}", value.at);
@@ -236,12 +239,12 @@ fn read_tools(value: &Value<'_>, context: &Context) -> Result<Narrowed, ApiError
     }
     let names = |key: &str| {
         let at = format!("{}.{key}", value.at);
-        tools.get(key).map(|names| read_names(names, &at, context)).transpose()
+        tools.get(key).map(|names| read_names(names, &at, toolset)).transpose()
     };
     Ok((names("allow")?, names("deny")?.unwrap_or_default()))
 }
 
-fn read_names(names: &RawValue, at: &str, context: &Context) -> Result<Vec<String>, ApiError> {
+fn read_names(names: &RawValue, at: &str, toolset: &Toolset) -> Result<Vec<String>, ApiError> {
     let chosen = required_items(names, MAX_NAMED, at)?;
     if chosen.len() > MAX_NAMED {
         return Err(invalid(at, format!("{at} must name at most {MAX_NAMED} tools.")));
@@ -253,8 +256,10 @@ fn read_names(names: &RawValue, at: &str, context: &Context) -> Result<Vec<Strin
             let at = format!("{at}[{index}]");
             let name = json::string(name)
                 .ok_or_else(|| invalid(&at, format!("{at} must be a tool's name.")))?;
-            match context.toolset.get(&name) {
+            match toolset.get(&name) {
                 Some(tool) => Ok(tool.name().to_owned()),
+                // Its server may not be up now.
+                None if catalogue::may_join(&name) => Ok(name.into_owned()),
                 None => {
                     Err(invalid(&at, format!("The server has no tool named {}.", quoted(&name))))
                 }
