@@ -122,7 +122,6 @@ impl Services {
         sandbox.deny(Box::new(permissions.denied_to_commands()));
         let permissions = permissions.with_sandbox(sandbox.clone(), config.sandbox.auto_allow);
         let toolset = enabled(&tools, &config.tools)?.without_denied(&permissions.denied_tools());
-        let tools = ToolCatalogue::new(usable(toolset, &config.tools));
         let key = secrets.upstream_key.as_ref();
         let upstream =
             upstream::Client::new(&config.upstream, &config.limits, key, memory_budget.clone())
@@ -137,6 +136,7 @@ impl Services {
             all.into_iter().any(|workspace| servers.is_any_there(workspace))
         });
         let toolset = if is_any_there { toolset } else { toolset.without(&[builtin::LSP]) };
+        let tools = ToolCatalogue::new(usable(toolset, &config.tools));
         Ok(Self {
             tools,
             permissions,

@@ -97,7 +97,7 @@ impl Sessions {
             && request.tools.get(LSP).is_some()
             && !servers.is_offered(permissions.workspace()).await
         {
-            request.take_away(&[LSP.to_owned()])?;
+            request.take_language_servers_away()?;
         }
         let mut messages = std::mem::take(&mut request.messages);
         let mut resume: Option<ResumeSlot> = None;

@@ -36,6 +36,9 @@ pub(super) enum RequestError {
     Refused(ResponseError),
     #[error("did not answer within {0:?}; the request was cancelled")]
     TimedOut(Duration),
+    /// The answer to this method is none of the protocol's.
+    #[error("answered {0} with something else")]
+    Unreadable(String),
     /// With what it did last.
     #[error("{0}")]
     Ended(String),

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-use super::program::{Launch, ServerProgram, StartedProgram};
+use super::program::{Launch, ProgramEnd, ServerProgram, StartedProgram};
 use crate::processes::confinement::{Confinement, Network, Shown};
 use crate::processes::sandbox::{Confined, Sandbox};
-use crate::processes::{Command, PipedProcess, Runner};
+use crate::processes::{Command, Exit, PipedEnd, PipedProcess, RunError, Runner};
 
 #[derive(Debug)]
 pub(super) struct Launcher {
@@ -34,20 +34,20 @@ impl Launcher {
             None => (None, None),
         };
         let command = Command {
-            program: program.program.clone(),
+            program: executable(&program.program),
             arguments: program.arguments.clone(),
             directory: program.root.clone(),
             confinement,
             kept_alive,
         };
         let started = self.runner.spawn_piped(&command, Vec::new());
-        let PipedProcess { stdin, stdout, stderr, tree } =
+        let PipedProcess { stdin, stdout, stderr, mut tree } =
             started.map_err(|error| unstarted(&error))?;
         Ok(StartedProgram {
             input: Box::new(stdin),
             output: Box::new(stdout),
             errors: Box::new(stderr),
-            process: Box::new(tree),
+            end: ProgramEnd::new(async move { reason(tree.ended().await) }),
         })
     }
 
@@ -79,6 +79,24 @@ impl Launch for Launcher {
     ) -> BoxFuture<'a, Result<StartedProgram, String>> {
         self.start(program).boxed()
     }
+}
+
+/// Why a program has ended, in words that follow "it has ended".
+fn reason(ended: Result<PipedEnd, RunError>) -> Option<String> {
+    match ended {
+        Err(error) => Some(error.to_string()),
+        Ok(PipedEnd { exit: Some(Exit::Code(code)), .. }) => Some(format!("exit code {code}")),
+        Ok(PipedEnd { exit: Some(Exit::Signal(signal)), .. }) => Some(format!("signal {signal}")),
+        Ok(PipedEnd { exit: None, .. }) => None,
+    }
+}
+
+/// The program to start: of the packages of Node the file itself, because the sandbox need not
+/// show the place of the link.
+fn executable(program: &Path) -> PathBuf {
+    let real = program.canonicalize().ok();
+    let is_of_node = |real: &PathBuf| real.iter().any(|name| name == "node_modules");
+    real.filter(is_of_node).unwrap_or_else(|| program.to_owned())
 }
 
 /// The directory that a program needs besides its own, where it is known to hold programs alone:

@@ -1,10 +1,10 @@
 //! Says how a language server is started, and by whom. Sessions know only its three pipes.
 
-use std::any::Any;
 use std::fmt;
 use std::path::PathBuf;
 
-use futures::future::BoxFuture;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -31,9 +31,12 @@ pub(super) struct StartedProgram {
     pub(super) input: Box<dyn AsyncWrite + Send + Unpin>,
     pub(super) output: Box<dyn AsyncRead + Send + Unpin>,
     pub(super) errors: Box<dyn AsyncRead + Send + Unpin>,
-    /// Dropping it ends the program and all that it has started.
-    pub(super) process: Box<dyn Any + Send + Sync>,
+    pub(super) end: ProgramEnd,
 }
+
+/// The end of a program, with the reason where one is known. Dropping it ends the program and all
+/// that it has started.
+pub(super) struct ProgramEnd(tokio::sync::Mutex<Shared<BoxFuture<'static, Option<String>>>>);
 
 /// Starts programs.
 pub(super) trait Launch: fmt::Debug + Send + Sync {
@@ -42,6 +45,23 @@ pub(super) trait Launch: fmt::Debug + Send + Sync {
         &'a self,
         program: &'a ServerProgram,
     ) -> BoxFuture<'a, Result<StartedProgram, String>>;
+}
+
+impl ProgramEnd {
+    pub(super) fn new(end: impl Future<Output = Option<String>> + Send + 'static) -> Self {
+        Self(tokio::sync::Mutex::new(end.boxed().shared()))
+    }
+
+    /// Waits for it.
+    pub(super) async fn reason(&self) -> Option<String> {
+        (&mut *self.0.lock().await).await
+    }
+}
+
+impl fmt::Debug for ProgramEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProgramEnd")
+    }
 }
 
 impl fmt::Debug for StartedProgram {

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
 use super::after_change::AfterChange;
 use super::detection::{DetectedServer, Detection, Surroundings};
@@ -159,26 +159,12 @@ impl LanguageServers {
         if budget.is_zero() {
             return None;
         }
-        let told = tokio::time::timeout(budget, self.told_after_change(workspace, path, budget));
-        told.await.unwrap_or(None)
-    }
-
-    async fn told_after_change(
-        self: &Arc<Self>,
-        workspace: &Arc<Workspace>,
-        path: &Path,
-        budget: Duration,
-    ) -> Option<AfterChange> {
-        let chosen = self.for_file(workspace, path).await.ok()??;
-        let Some(lease) = self.pool.ready(&chosen.key) else {
-            // The next change finds it ready.
-            _ = self.pool.start(&chosen.key, &chosen.program);
-            return None;
-        };
-        let server = chosen.key.name.clone();
-        let document = read(workspace, path).await.ok()?;
+        let deadline = Instant::now() + budget;
+        let ready = timeout_at(deadline, self.ready(workspace, path)).await;
+        let (lease, chosen, document) = ready.ok()??;
+        let server = chosen.key.name;
         let document = (document, chosen.language);
-        let found = lease.session.after_change(document, workspace, budget).await;
+        let found = lease.session.after_change(document, workspace, deadline).await;
         Some(match found {
             Some((before, now)) => {
                 let findings = diagnostics::changed(before.as_deref(), now);
@@ -186,6 +172,22 @@ impl LanguageServers {
             }
             None => AfterChange::Pending { server },
         })
+    }
+
+    /// The server for a file, if it is initialized, and the file as it is now.
+    async fn ready(
+        self: &Arc<Self>,
+        workspace: &Arc<Workspace>,
+        path: &Path,
+    ) -> Option<(Lease, Chosen, Document)> {
+        let chosen = self.for_file(workspace, path).await.ok()??;
+        let Some(lease) = self.pool.ready(&chosen.key) else {
+            // The next change finds it ready.
+            _ = self.pool.start(&chosen.key, &chosen.program);
+            return None;
+        };
+        let document = read(workspace, path).await.ok()?;
+        Some((lease, chosen, document))
     }
 
     async fn for_file(

@@ -1,7 +1,6 @@
 //! Talks with one language server that runs: initializes it, keeps its documents as they are on
 //! the disk, and asks.
 
-use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,7 +19,7 @@ use super::documents::{Document, Documents};
 use super::last_words::LastWords;
 use super::message::Params;
 use super::positions::{Encoding, LineColumn};
-use super::program::{Launch, ServerProgram};
+use super::program::{Launch, ProgramEnd, ServerProgram};
 use super::progress::Progress;
 use super::published::{Published, slim};
 use super::questions::{Found, FoundPlace, Operation};
@@ -37,6 +36,9 @@ const ASK_AGAIN: Duration = Duration::from_millis(300);
 
 /// How long a server may take to end by itself.
 const FAREWELL: Duration = Duration::from_secs(1);
+
+/// How long the reason of a server's end may take, once its output has ended.
+const END_PATIENCE: Duration = Duration::from_millis(300);
 
 /// The items of a call hierarchy that are asked about: a name may stand for some functions.
 const MAX_CALL_ITEMS: usize = 8;
@@ -74,7 +76,7 @@ pub(super) struct Session {
     last_words: LastWords,
     since: Instant,
     timeout: Duration,
-    _process: Box<dyn Any + Send + Sync>,
+    end: ProgramEnd,
 }
 
 /// What the server has told without being asked.
@@ -116,7 +118,7 @@ impl Session {
             last_words,
             since: Instant::now(),
             timeout,
-            _process: started.process,
+            end: started.end,
         };
         match session.initialize(program).await {
             Ok(abilities) => session.abilities = abilities,
@@ -266,11 +268,10 @@ impl Session {
         &self,
         document: (Document, String),
         workspace: &Arc<Workspace>,
-        budget: Duration,
+        deadline: Instant,
     ) -> Option<(Option<Vec<Finding>>, Vec<Finding>)> {
         let path = document.0.path.clone();
         let before = self.known_findings(&path);
-        let deadline = Instant::now() + budget;
         let since = self.told.published.count();
         let version = timeout_at(deadline, self.synchronise(Some(&document), workspace)).await;
         let version = version.ok()?.ok()??;
@@ -381,10 +382,11 @@ impl Session {
     }
 
     async fn with_last_words(&self, why: String) -> String {
-        match self.last_words.get().await {
-            Some(words) => format!("{why}; it said: {words}"),
-            None => why,
-        }
+        let words = self.last_words.get().await.map(|words| format!("; it said: {words}"));
+        let words = words.unwrap_or_default();
+        let reason = timeout(END_PATIENCE, self.end.reason()).await.ok().flatten();
+        let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+        format!("{why}{reason}{words}")
     }
 }
 
@@ -406,5 +408,5 @@ impl Told {
 }
 
 fn unreadable(method: &str) -> RequestError {
-    RequestError::Ended(format!("answered {method} with something else"))
+    RequestError::Unreadable(method.to_owned())
 }

@@ -7,7 +7,7 @@ use tokio::io::{DuplexStream, duplex, empty, split};
 use tokio_util::codec::Framed;
 
 use super::super::codec::MessageCodec;
-use super::super::program::StartedProgram;
+use super::super::program::{ProgramEnd, StartedProgram};
 use super::*;
 
 /// Starts servers in memory, which initialize, and then do what their name says.
@@ -15,9 +15,6 @@ use super::*;
 struct InMemory {
     starts: AtomicUsize,
 }
-
-/// Ends a server with its process.
-struct Process(#[expect(dead_code, reason = "dropping it ends the server")] AbortOnDropHandle<()>);
 
 impl Launch for InMemory {
     fn launch<'a>(
@@ -36,7 +33,7 @@ impl Launch for InMemory {
                 input: Box::new(input),
                 output: Box::new(output),
                 errors: Box::new(empty()),
-                process: Box::new(Process(AbortOnDropHandle::new(serving))),
+                end: ProgramEnd::new(AbortOnDropHandle::new(serving).map(|_| None)),
             })
         }
         .boxed()
