@@ -9,6 +9,7 @@ use crate::processes::{Environment, Runner};
 use crate::settings_files::SettingsFiles;
 
 #[cfg(feature = "lsp")]
+#[expect(clippy::unnecessary_wraps, reason = "a build without the client has none")]
 pub(super) fn servers(
     config: &Config,
     environment: &Environment,

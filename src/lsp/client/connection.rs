@@ -14,9 +14,9 @@ use futures::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::codec::{FramedRead, FramedWrite};
-use tokio_util::task::AbortOnDropHandle;
 
 use super::answers::answer;
 use super::codec::MessageCodec;
@@ -51,7 +51,7 @@ pub(super) struct Connection {
     pending: Arc<Pending>,
     next_id: AtomicI64,
     ended: watch::Receiver<Option<String>>,
-    _tasks: [AbortOnDropHandle<()>; 2],
+    _tasks: JoinSet<()>,
 }
 
 /// The requests that wait for their answers.
@@ -86,8 +86,9 @@ impl Connection {
             reader.pending.fail_all();
             end.send_replace(Some(why));
         };
-        let tasks = [tokio::spawn(read), tokio::spawn(write_all(input, to_write))];
-        let tasks = tasks.map(AbortOnDropHandle::new);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(read);
+        tasks.spawn(write_all(input, to_write));
         Self { outgoing, pending, next_id: AtomicI64::new(1), ended, _tasks: tasks }
     }
 

@@ -228,7 +228,9 @@ mod tests {
         fn new(programs: &[&str]) -> Self {
             let ground = Self(tempfile::tempdir().unwrap());
             fs::create_dir(ground.path("ws")).unwrap();
-            programs.iter().for_each(|program| ground.program(program));
+            for program in programs {
+                ground.program(program);
+            }
             ground
         }
 

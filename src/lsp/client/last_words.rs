@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::{sync, text};
 
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 pub(super) struct LastWords {
     kept: Arc<Mutex<Vec<u8>>>,
     over: CancellationToken,
-    _reading: AbortOnDropHandle<()>,
+    _reading: JoinSet<()>,
 }
 
 impl LastWords {
@@ -39,7 +39,9 @@ impl LastWords {
                 keep(&mut sync::lock(&into), &buffer[..count]);
             }
         };
-        Self { kept, over, _reading: AbortOnDropHandle::new(tokio::spawn(read)) }
+        let mut reading = JoinSet::new();
+        reading.spawn(read);
+        Self { kept, over, _reading: reading }
     }
 
     /// Its last line, if it has said anything.
@@ -58,7 +60,7 @@ fn keep(kept: &mut Vec<u8>, more: &[u8]) {
 fn last_line(kept: &[u8]) -> Option<String> {
     let kept = String::from_utf8_lossy(kept);
     let lines = kept.lines().map(text::shown_line);
-    let last = lines.filter(|line| !line.is_empty()).last()?;
+    let last = lines.rev().find(|line| !line.is_empty())?;
     Some(text::first_chars(&last, MAX_CHARS).to_owned())
 }
 

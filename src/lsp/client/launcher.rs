@@ -25,9 +25,10 @@ impl Launcher {
 
     async fn start(&self, program: &ServerProgram) -> Result<StartedProgram, String> {
         let unstarted = |error: &dyn std::fmt::Display| format!("could not be started: {error}");
-        let confined = match program.is_confined {
-            true => Some(self.confined(program).await.map_err(|error| unstarted(&error))?),
-            false => None,
+        let confined = if program.is_confined {
+            Some(self.confined(program).await.map_err(|error| unstarted(&error))?)
+        } else {
+            None
         };
         let (confinement, kept_alive) = match confined {
             Some((confinement, confined)) => (Some(confinement), Some(confined.guard())),

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tokio_util::task::AbortOnDropHandle;
 
 use super::program::{Launch, ServerProgram};
 use super::session::Session;
@@ -66,7 +66,7 @@ pub(super) enum Phase {
 #[derive(Debug)]
 struct Instance {
     shared: Arc<Shared>,
-    _life: AbortOnDropHandle<()>,
+    _life: JoinSet<()>,
 }
 
 #[derive(Debug)]
@@ -186,7 +186,9 @@ impl Instance {
             use_: Mutex::new(Use { users: 0, last: Instant::now() }),
         });
         let life = live(Arc::clone(&shared), launcher, program, times);
-        Self { shared, _life: AbortOnDropHandle::new(tokio::spawn(life)) }
+        let mut task = JoinSet::new();
+        task.spawn(life);
+        Self { shared, _life: task }
     }
 
     /// When it was used last; `None` while it is.

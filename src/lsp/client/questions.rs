@@ -220,12 +220,13 @@ fn place(uri: &str, position: Position) -> FoundPlace {
 }
 
 fn item(item: &CallHierarchyItem) -> FoundPlace {
-    let symbol = symbol(&item.name, item.kind, 0);
+    let symbol = Some(symbol(&item.name, item.kind, 0));
     FoundPlace { symbol, ..place(&item.uri.0, item.selection_range.start) }
 }
 
 fn workspace_symbol(found: WorkspaceSymbol) -> FoundPlace {
-    let symbol = symbol(&found.base_symbol_information.name, found.base_symbol_information.kind, 0);
+    let symbol =
+        Some(symbol(&found.base_symbol_information.name, found.base_symbol_information.kind, 0));
     let place = match found.location {
         WorkspaceSymbolLocation::Location(it) => place(&it.uri.0, it.range.start),
         WorkspaceSymbolLocation::LocationUriOnly(it) => place(&it.uri.0, Position::default()),
@@ -240,7 +241,7 @@ fn document_symbols(all: Vec<AnyDocumentSymbol>, path: Option<&Path>) -> Vec<Fou
         match found {
             AnyDocumentSymbol::Flat(it) => {
                 let about = &it.base_symbol_information;
-                let symbol = symbol(&about.name, about.kind, 0);
+                let symbol = Some(symbol(&about.name, about.kind, 0));
                 places.push(FoundPlace {
                     symbol,
                     ..place(&it.location.uri.0, it.location.range.start)
@@ -255,7 +256,7 @@ fn document_symbols(all: Vec<AnyDocumentSymbol>, path: Option<&Path>) -> Vec<Fou
 
 /// The depth is bounded by that of the JSON it was read from.
 fn nested(found: &DocumentSymbol, depth: usize, path: Option<&Path>, into: &mut Vec<FoundPlace>) {
-    let symbol = symbol(&found.name, found.kind, depth);
+    let symbol = Some(symbol(&found.name, found.kind, depth));
     let position = found.selection_range.start;
     into.push(FoundPlace { path: path.map(Path::to_owned), position, symbol });
     for inner in found.children.iter().flatten() {
@@ -263,8 +264,8 @@ fn nested(found: &DocumentSymbol, depth: usize, path: Option<&Path>, into: &mut 
     }
 }
 
-fn symbol(name: &str, kind: SymbolKind, depth: usize) -> Option<FoundSymbol> {
-    Some(FoundSymbol { name: name.to_owned(), kind: kind_word(kind), depth })
+fn symbol(name: &str, kind: SymbolKind, depth: usize) -> FoundSymbol {
+    FoundSymbol { name: name.to_owned(), kind: kind_word(kind), depth }
 }
 
 fn hover(hover: Hover) -> String {

@@ -19,7 +19,9 @@ use super::questions::Operation;
 use super::report::{ServerReport, ServerState};
 use super::session::{Answer, Question};
 use super::source;
-use super::start_rule::{Circumstances, StartRule, may_start, without_code_of_the_repository};
+use super::start_rule::{
+    Circumstances, SandboxHere, StartRule, may_start, without_code_of_the_repository,
+};
 use crate::blocking::FILES;
 use crate::lsp::settings::LspSettings;
 use crate::processes::Runner;
@@ -267,10 +269,14 @@ impl LanguageServers {
         workspace: &Arc<Workspace>,
         is_trusted: bool,
     ) -> Result<StartRule, String> {
+        let sandbox = match self.services.sandbox.level().await {
+            Some(_) => SandboxHere::Holds,
+            None if self.services.is_sandbox_required => SandboxHere::NoneButRequired,
+            None => SandboxHere::None,
+        };
         let circumstances = Circumstances {
             workspace: workspace.root(),
-            has_sandbox: self.services.sandbox.level().await.is_some(),
-            is_sandbox_required: self.services.is_sandbox_required,
+            sandbox,
             is_trusted,
             is_configured: server.is_configured,
         };

@@ -12,13 +12,19 @@ use serde_json::{Value, json};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Circumstances<'a> {
     pub(super) workspace: &'a Path,
-    /// Whether a sandbox holds here.
-    pub(super) has_sandbox: bool,
-    /// Whether nothing may run without it.
-    pub(super) is_sandbox_required: bool,
+    pub(super) sandbox: SandboxHere,
     pub(super) is_trusted: bool,
     /// Whether the operator's configuration names the server.
     pub(super) is_configured: bool,
+}
+
+/// The sandbox of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SandboxHere {
+    Holds,
+    None,
+    /// None, and nothing may run without it.
+    NoneButRequired,
 }
 
 /// How a server may start.
@@ -39,16 +45,14 @@ impl fmt::Display for MayNotStart {
 }
 
 pub(super) fn may_start(circumstances: Circumstances<'_>) -> Result<StartRule, MayNotStart> {
-    let Circumstances { workspace, has_sandbox, is_sandbox_required, is_trusted, is_configured } =
-        circumstances;
-    if has_sandbox {
-        return Ok(StartRule::Confined);
-    }
-    if is_sandbox_required {
-        return Err(MayNotStart("needs the sandbox, and none holds here".to_owned()));
-    }
-    if is_trusted || is_configured {
-        return Ok(StartRule::Unconfined);
+    let Circumstances { workspace, sandbox, is_trusted, is_configured } = circumstances;
+    match sandbox {
+        SandboxHere::Holds => return Ok(StartRule::Confined),
+        SandboxHere::NoneButRequired => {
+            return Err(MayNotStart("needs the sandbox, and none holds here".to_owned()));
+        }
+        SandboxHere::None if is_trusted || is_configured => return Ok(StartRule::Unconfined),
+        SandboxHere::None => {}
     }
     let workspace = workspace.display();
     Err(MayNotStart(format!(
@@ -84,14 +88,9 @@ fn overlay(below: &mut Value, above: &Value) {
 mod tests {
     use super::*;
 
-    fn judged(sandbox: &str, is_trusted: bool, is_configured: bool) -> String {
-        let circumstances = Circumstances {
-            workspace: Path::new("/ws"),
-            has_sandbox: sandbox == "holds",
-            is_sandbox_required: sandbox == "required",
-            is_trusted,
-            is_configured,
-        };
+    fn judged(sandbox: SandboxHere, is_trusted: bool, is_configured: bool) -> String {
+        let circumstances =
+            Circumstances { workspace: Path::new("/ws"), sandbox, is_trusted, is_configured };
         match may_start(circumstances) {
             Ok(rule) => format!("{rule:?}"),
             Err(why) => why.to_string(),
@@ -101,13 +100,13 @@ mod tests {
     #[test]
     fn something_holds_a_server_or_the_operator_vouches_for_it() {
         for (is_trusted, is_configured) in [(false, false), (false, true), (true, true)] {
-            assert_eq!(judged("holds", is_trusted, is_configured), "Confined");
-            let refused = judged("required", is_trusted, is_configured);
+            assert_eq!(judged(SandboxHere::Holds, is_trusted, is_configured), "Confined");
+            let refused = judged(SandboxHere::NoneButRequired, is_trusted, is_configured);
             assert_eq!(refused, "needs the sandbox, and none holds here");
         }
-        assert_eq!(judged("none", true, false), "Unconfined");
-        assert_eq!(judged("none", false, true), "Unconfined");
-        assert!(judged("none", false, false).contains("`toolhand trust /ws`"));
+        assert_eq!(judged(SandboxHere::None, true, false), "Unconfined");
+        assert_eq!(judged(SandboxHere::None, false, true), "Unconfined");
+        assert!(judged(SandboxHere::None, false, false).contains("`toolhand trust /ws`"));
     }
 
     #[test]

@@ -27,13 +27,14 @@ impl Launch for InMemory {
                 return Err("could not be started: there is no such program".to_owned());
             }
             let (ours, theirs) = duplex(1 << 16);
-            let serving = tokio::spawn(serve(theirs, program.name.clone()));
+            let mut serving = JoinSet::new();
+            serving.spawn(serve(theirs, program.name.clone()));
             let (output, input) = split(ours);
             Ok(StartedProgram {
                 input: Box::new(input),
                 output: Box::new(output),
                 errors: Box::new(empty()),
-                end: ProgramEnd::new(AbortOnDropHandle::new(serving).map(|_| None)),
+                end: ProgramEnd::new(async move { serving.join_next().await.and(None) }),
             })
         }
         .boxed()

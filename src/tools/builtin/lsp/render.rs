@@ -233,8 +233,8 @@ impl<'a> Files<'a> {
         if is_text_unwanted || MAX_READ_BYTES <= self.read_bytes {
             return Shown::Place(real);
         }
-        let read = target.open_resolved_file().ok();
-        match read.and_then(|file| lsp::read_document(&real, &file).ok()) {
+        let opened = target.open_resolved_file().ok();
+        match opened.and_then(|file| lsp::read_document(&real, &file).ok()) {
             Some(document) => {
                 self.read_bytes += document.text.len();
                 Shown::Text(real, document.text)

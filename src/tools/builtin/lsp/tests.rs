@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::lsp::{Answer, Encoding, Found, FoundPlace, FoundSymbol};
-use crate::permissions::ExcludedPaths;
+use crate::permissions::{ExcludedPaths, SearchLimits};
 use crate::tools::tool::test_support::Workspace;
 
 fn place(path: &std::path::Path, line: u32, character: u32) -> FoundPlace {
@@ -26,7 +26,7 @@ fn output(workspace: &Workspace, hidden: &ExcludedPaths, found: Found) -> ToolOu
         asked_line: Some((LineColumn { line: 1, column: 5 }, "  def f\t(): \u{202e}x".to_owned())),
         shown_path: Some(workspace.path("a.py")),
         working_dir: workspace.root(),
-        hidden: hidden.files(Default::default()),
+        hidden: hidden.files(SearchLimits::default()),
     };
     rendering.output(&workspace.context().session.workspace)
 }
