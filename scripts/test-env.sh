@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need beside Rust, Python, node and npm, once: virtual environments
 # and programs under target/test-env, node_modules under tests/. Changes nothing outside of
-# these, caches included, but for git, bubblewrap and fd of the distribution. With names, installs
+# these, caches included, but for git, bubblewrap and fd of the distribution and rust-analyzer of rustup. With names, installs
 # those alone: `scripts/test-env.sh ripgrep`; `bench` before them adds what the bench alone needs.
 # Quick when all of it is there. LiteLLM is not here: the tests install it the way users do, with
 # `toolhand up`.
@@ -75,6 +75,17 @@ distribution() {
     echo "no bubblewrap: the tests of its level of the sandbox are not run" >&2
 }
 
+# The language server of the toolchain that builds us. rustup need not be on the search path.
+rust_analyzer() {
+  local sysroot rustup
+  sysroot="$(rustc --print sysroot)"
+  [ -x "$sysroot/bin/rust-analyzer" ] && return
+  rustup="$(type -P rustup || echo "${CARGO_HOME:-$HOME/.cargo}/bin/rustup")"
+  [ -x "$rustup" ] || return 1
+  echo "installing rust-analyzer" >&2
+  "$rustup" component add --quiet --toolchain "$(basename "$sysroot")" rust-analyzer
+}
+
 # What the bench compares Glob with beside ripgrep. Without it, that row is not measured.
 if [ "${1-}" = bench ]; then
   debian fd-find fdfind || echo "no fd: Glob is not compared with it" >&2
@@ -90,4 +101,7 @@ fi
 for name in "${names[@]}"; do
   if [ -e "tests/$name/package-lock.json" ]; then node_modules "$name"; fi
   if [ -e "tests/$name/requirements.txt" ]; then venv "$name"; fi
+  if [ "$name" = lsp ]; then
+    rust_analyzer || echo "no rust-analyzer: its test is not run" >&2
+  fi
 done

@@ -2,6 +2,7 @@
 
 pub(crate) mod api_state;
 pub(crate) mod client_keys;
+mod languages;
 mod open_files;
 mod readable;
 pub(crate) mod running_server;

@@ -29,6 +29,7 @@ use crate::hooks::HookSetting;
 use crate::http::hosts::Authority;
 use crate::http::{auth, cors};
 use crate::limits::Limits;
+use crate::lsp::LspSettings;
 use crate::mcp::{McpSection, McpSettings};
 use crate::processes::Environment;
 use crate::processes::confinement::{Level, Network};
@@ -58,6 +59,7 @@ pub(crate) struct Config {
     pub(crate) approval: ApprovalSettings,
     pub(crate) sandbox: Sandbox,
     pub(crate) hooks: Vec<HookSetting>,
+    pub(crate) lsp: LspSettings,
     pub(crate) sessions: SessionSettings,
     pub(crate) prompt: prompt::PromptSettings,
     pub(crate) subagents: SubagentSettings,
@@ -293,6 +295,9 @@ impl Config {
             return bad(key, reason);
         }
         if let Some((key, reason)) = self.mcp.fault() {
+            return bad(&key, reason);
+        }
+        if let Some((key, reason)) = self.lsp.fault() {
             return bad(&key, reason);
         }
         if !self.auth.required && !server.listen.ip().is_loopback() {

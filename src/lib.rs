@@ -47,6 +47,7 @@ pub(crate) mod settings_files;
 pub(crate) mod definitions;
 pub(crate) mod files;
 pub(crate) mod hooks;
+pub(crate) mod lsp;
 pub(crate) mod mcp;
 pub(crate) mod permissions;
 pub(crate) mod store;

@@ -8,6 +8,7 @@ pub(crate) mod catalogue;
 mod change_preview;
 pub(crate) mod definition;
 mod disk;
+mod languages;
 pub(crate) mod mcp;
 pub(crate) mod output;
 pub(crate) mod own_choice;

@@ -14,6 +14,7 @@ mod hooks;
 mod hostile;
 mod litellm;
 mod long_answers;
+mod lsp;
 mod openapi;
 mod permissions;
 mod prompt;

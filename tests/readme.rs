@@ -22,8 +22,14 @@ use crate::support::up::Up;
 use crate::support::{environment, kept, sync};
 
 /// The documents with something to run.
-const RUN: [&str; 5] =
-    ["README.md", "docs/clients.md", "docs/hooks.md", "docs/permissions.md", "docs/sandbox.md"];
+const RUN: [&str; 6] = [
+    "README.md",
+    "docs/clients.md",
+    "docs/hooks.md",
+    "docs/lsp.md",
+    "docs/permissions.md",
+    "docs/sandbox.md",
+];
 
 /// Held by a run, because each one starts a LiteLLM of several hundred megabytes.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -100,6 +106,11 @@ async fn the_page_on_permissions_works_from_top_to_bottom() {
 #[tokio::test]
 async fn the_page_on_hooks_works_from_top_to_bottom() {
     run("docs/hooks.md").await;
+}
+
+#[tokio::test]
+async fn the_page_on_language_servers_works_from_top_to_bottom() {
+    run("docs/lsp.md").await;
 }
 
 #[tokio::test]

@@ -449,6 +449,7 @@ mod tests {
             bash: builtin::bash::BashSettings::default(),
             settings_files: None,
             definitions: crate::definitions::Definitions::none(),
+            languages: None,
             settings: Arc::default(),
             mcp: None,
         }))

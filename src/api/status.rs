@@ -10,10 +10,14 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::ready::Readiness;
+use crate::lsp::LanguageServers;
+#[cfg(feature = "lsp")]
+use crate::lsp::ServerState;
 use crate::mcp::{McpServerStatus, McpServers};
 use crate::processes;
 use crate::processes::confinement::Level;
 use crate::processes::sandbox::Trial;
+use crate::workspace::Workspace;
 
 /// The part of the status that does not change while the server runs. `app` builds it.
 #[derive(Clone, Debug)]
@@ -28,6 +32,23 @@ pub(crate) struct About {
     pub(crate) sandbox: processes::sandbox::Sandbox,
     pub(crate) features: Vec<Feature>,
     pub(crate) mcp: Option<McpServers>,
+    /// `None`: there are none.
+    pub(crate) languages: Option<LanguagesAbout>,
+}
+
+/// The language servers of the server's workspace.
+#[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "lsp"), expect(dead_code, reason = "there are none in this build"))]
+pub(crate) struct LanguagesAbout {
+    pub(crate) servers: Arc<LanguageServers>,
+    pub(crate) workspace: Arc<Workspace>,
+}
+
+#[derive(Serialize)]
+struct LanguageServer {
+    name: String,
+    state: &'static str,
+    why: String,
 }
 
 #[derive(Serialize)]
@@ -59,6 +80,7 @@ struct Status {
     permission_mode: String,
     features: Vec<Feature>,
     mcp: Vec<McpServer>,
+    language_servers: Vec<LanguageServer>,
 }
 
 #[derive(Serialize)]
@@ -87,6 +109,7 @@ pub(crate) async fn show(
 ) -> impl IntoResponse {
     let sandbox = sandbox(&about).await;
     let about = about.as_ref().clone();
+    let language_servers = language_servers(about.languages.as_ref()).await;
     Json(Status {
         version: env!("CARGO_PKG_VERSION"),
         uptime_seconds: about.started.elapsed().as_secs(),
@@ -97,12 +120,29 @@ pub(crate) async fn show(
         permission_mode: about.permission_mode,
         features: about.features,
         mcp: about.mcp.iter().flat_map(McpServers::states).map(mcp_server).collect(),
+        language_servers,
     })
 }
 
 fn mcp_server(server: McpServerStatus) -> McpServer {
     let McpServerStatus { name, state, tools, .. } = server;
     McpServer { name, state: state.name(), tools, why: state.why().map(str::to_owned) }
+}
+
+#[cfg(not(feature = "lsp"))]
+async fn language_servers(_: Option<&LanguagesAbout>) -> Vec<LanguageServer> {
+    Vec::new()
+}
+
+#[cfg(feature = "lsp")]
+async fn language_servers(about: Option<&LanguagesAbout>) -> Vec<LanguageServer> {
+    let Some(LanguagesAbout { servers, workspace }) = about else { return Vec::new() };
+    let report = servers.report(workspace).await;
+    let server = |it: (String, PathBuf, ServerState)| {
+        let (name, _, state) = it;
+        LanguageServer { name, state: state.word(), why: state.why() }
+    };
+    report.servers.into_iter().map(server).collect()
 }
 
 /// Waits for the trials, which a server that has just started still runs.

@@ -14,7 +14,7 @@ use crate::api::chat::validate::{Context, KeyBounds};
 use crate::api::passthrough::Routes;
 use crate::api::ready::Readiness;
 use crate::api::state::ApiState;
-use crate::api::status::{About, Feature};
+use crate::api::status::{About, Feature, LanguagesAbout};
 use crate::config::{Config, ConfigError, Loaded};
 use crate::http::auth::{Authenticator, Keys};
 use crate::http::hosts::{AllowedHosts, HostPolicy, Origin};
@@ -118,6 +118,7 @@ fn sessions(
     let context_limits = KnownLimits::new(Arc::clone(&model_rules), info);
     let refusals = Arc::<ModelRefusals>::default();
     Sessions {
+        languages: services.languages.clone(),
         agents: Arc::new(AgentServices {
             upstream: Arc::clone(&services.upstream),
             refusals: Arc::clone(&refusals),
@@ -169,6 +170,10 @@ fn about(config: &Config, services: &Services, auth_required: bool) -> About {
         sandbox: services.sandbox.clone(),
         features: features(config, services),
         mcp: services.mcp.clone(),
+        languages: services.languages.clone().map(|servers| LanguagesAbout {
+            servers,
+            workspace: Arc::clone(services.permissions.workspace()),
+        }),
     }
 }
 

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{readable, state_dir};
+use super::{languages, readable, state_dir};
 use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::definitions::Definitions;
 use crate::files::Files;
 use crate::files::settings_guard::{SettingsFault, SettingsGuard};
 use crate::hooks::{HookPrograms, Hooks};
+use crate::lsp::LanguageServers;
 use crate::mcp::{McpLauncher, McpSandboxes, McpServers, McpSettings};
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::{ExcludedPaths, KeptGrants, KnownTool, Permissions, RuleError};
@@ -44,6 +45,8 @@ pub(crate) struct Services {
     pub(crate) hooks: Hooks,
     /// `None`: none are configured. Started by whoever wants them to run.
     pub(crate) mcp: Option<McpServers>,
+    /// `None`: this build has no client of them, or the operator wants none.
+    pub(crate) languages: Option<Arc<LanguageServers>>,
     pub(crate) upstream: Arc<upstream::Client>,
     /// The workspaces that a request may choose by name.
     pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
@@ -104,6 +107,7 @@ impl Services {
         };
         let hooks = Hooks::new(config.hooks.clone(), hooks)
             .with_settings_files(Arc::clone(&settings_files));
+        let languages = languages::servers(config, environment, &runner, &sandbox, &settings_files);
         let tools = Toolset::new(builtin::list(&builtin::Services {
             files: Arc::new(Files::new(temp_files, settings_guard(file))),
             runner,
@@ -112,6 +116,7 @@ impl Services {
             bash: config.tools.bash.clone(),
             settings_files: Some(Arc::clone(&settings_files)),
             definitions: Arc::clone(&definitions),
+            languages: languages.clone(),
             settings: Arc::new(readable::settings(config)),
             mcp: servers.clone(),
         }));
@@ -129,11 +134,6 @@ impl Services {
         }
         let permissions = permissions.with_sandbox(sandbox.clone(), config.sandbox.auto_allow);
         let toolset = enabled(&tools, &config.tools)?.without_denied(&permissions.denied_tools());
-        let mut tools = ToolCatalogue::new(usable(toolset, &config.tools));
-        if let Some(servers) = &servers {
-            let denied = permissions.denied_tools();
-            tools = tools.with_mcp(servers.clone(), mcp.first_turn_wait, denied);
-        }
         let key = secrets.upstream_key.as_ref();
         let upstream =
             upstream::Client::new(&config.upstream, &config.limits, key, memory_budget.clone())
@@ -141,8 +141,18 @@ impl Services {
         let workspaces = config.server.workspaces.iter();
         let workspaces = workspaces
             .map(|(name, path)| Ok((name.clone(), open(config, path)?)))
-            .collect::<Result<_, ServiceError>>()?;
+            .collect::<Result<BTreeMap<_, _>, ServiceError>>()?;
         let upstream = Arc::new(upstream);
+        let is_any_there = languages.as_ref().is_some_and(|servers: &Arc<LanguageServers>| {
+            let all = workspaces.values().chain([permissions.workspace()]);
+            all.into_iter().any(|workspace| servers.is_any_there(workspace))
+        });
+        let toolset = if is_any_there { toolset } else { toolset.without(&[builtin::LSP]) };
+        let mut tools = ToolCatalogue::new(usable(toolset, &config.tools));
+        if let Some(servers) = &servers {
+            let denied = permissions.denied_tools();
+            tools = tools.with_mcp(servers.clone(), mcp.first_turn_wait, denied);
+        }
         Ok(Self {
             tools,
             permissions,
@@ -152,6 +162,7 @@ impl Services {
             sandbox,
             hooks,
             mcp: servers,
+            languages,
             upstream,
             workspaces,
             home,

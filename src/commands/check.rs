@@ -4,6 +4,7 @@
 mod command;
 mod definitions;
 mod kept_grants;
+mod languages;
 mod mcp_servers;
 mod running;
 mod settings_files;
@@ -51,6 +52,7 @@ pub(crate) fn run(given: &ConfigInput, line: Option<&str>) -> Result<ExitCode, F
             print(&definitions::report(&services, &loaded.config.subagents));
             print(&kept_grants::report(&services.kept_grants));
             print(&mcp_servers::report(services.mcp.as_ref()).await);
+            print(&languages::report(&loaded.config.lsp, &services).await);
             probe(&loaded, &services).await
         };
         let probed = stop.run_until_cancelled(probed).await;

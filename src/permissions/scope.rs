@@ -41,6 +41,12 @@ impl SearchScope {
         self.target.real_path()
     }
 
+    /// What else a search leaves out. Reads the disk.
+    #[cfg(feature = "lsp")]
+    pub(crate) fn hidden(&self) -> HiddenFiles {
+        self.excluded.files(self.limits.clone())
+    }
+
     pub(crate) fn metadata(&self) -> io::Result<Metadata> {
         self.target.metadata()
     }

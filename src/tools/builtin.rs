@@ -12,6 +12,8 @@ pub(crate) mod glob;
 pub(crate) mod grep;
 pub(crate) mod list_mcp_resources;
 pub(crate) mod list_tasks;
+#[cfg(feature = "lsp")]
+pub(crate) mod lsp;
 pub(crate) mod notebook_edit;
 pub(crate) mod read;
 pub(crate) mod read_mcp_resource;
@@ -35,6 +37,7 @@ use super::readable_settings::ReadableSettings;
 use super::tool::{AnyTool, Tool as _, erase};
 use crate::definitions::Definitions;
 use crate::files::Files;
+use crate::lsp::LanguageServers;
 use crate::mcp::McpServers;
 use crate::processes::Runner;
 use crate::processes::sandbox::Sandbox;
@@ -55,6 +58,9 @@ pub(crate) const EXTRA: [&str; 4] = [
     task_list::TaskList::NAME,
 ];
 
+/// The tool that is of use only where a language server is there.
+pub(crate) const LSP: &str = "LSP";
+
 /// The services that the tools need from the rest of the program.
 #[derive(Debug)]
 pub(crate) struct Services {
@@ -68,6 +74,8 @@ pub(crate) struct Services {
     pub(crate) settings_files: Option<Arc<SettingsFiles>>,
     /// The skills and commands of files.
     pub(crate) definitions: Arc<Definitions>,
+    /// `None`: nobody asks any.
+    pub(crate) languages: Option<Arc<LanguageServers>>,
     /// What the model may read of the configuration.
     pub(crate) settings: Arc<ReadableSettings>,
     /// `None`: none are configured.
@@ -77,10 +85,12 @@ pub(crate) struct Services {
 /// All tools in the order in which they are advertised. A provider's prompt cache depends on
 /// this order.
 pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
-    vec![
-        erase(read::Read::new(services.runner.workers())),
-        erase(write::Write::new(Arc::clone(&services.files))),
-        erase(edit::Edit::new(Arc::clone(&services.files))),
+    let languages = || services.languages.clone();
+    #[cfg_attr(not(feature = "lsp"), expect(unused_mut, reason = "nothing is inserted then"))]
+    let mut tools = vec![
+        erase(read::Read::new(services.runner.workers()).with_languages(languages())),
+        erase(write::Write::new(Arc::clone(&services.files)).with_languages(languages())),
+        erase(edit::Edit::new(Arc::clone(&services.files)).with_languages(languages())),
         erase(notebook_edit::NotebookEdit::new(Arc::clone(&services.files))),
         erase(glob::Glob::default()),
         erase(grep::Grep::default()),
@@ -114,11 +124,20 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(wait::Timed::<false>),
         #[cfg(feature = "bench-tool")]
         erase(wait::Timed::<true>),
-    ]
+    ];
+    #[cfg(feature = "lsp")]
+    if let Some(servers) = languages() {
+        let before_config = tools.iter().position(|tool| tool.name() == config::Config::NAME);
+        tools.insert(before_config.unwrap_or_default(), erase(lsp::Lsp::new(servers)));
+    }
+    tools
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    #[cfg(feature = "lsp")]
+    use std::ffi::OsString;
+
     use serde_json::Value;
 
     use super::*;
@@ -148,11 +167,30 @@ pub(crate) mod tests {
         "nullable",
     ];
 
+    #[cfg(not(feature = "lsp"))]
+    fn languages(_: &Runner, _: &Sandbox) -> Option<Arc<LanguageServers>> {
+        None
+    }
+
+    #[cfg(feature = "lsp")]
+    fn languages(runner: &Runner, sandbox: &Sandbox) -> Option<Arc<LanguageServers>> {
+        let services = crate::lsp::LanguageServices {
+            runner: runner.clone(),
+            sandbox: sandbox.clone(),
+            is_sandbox_required: false,
+            settings_files: Arc::new(SettingsFiles::new(None, "/nonexistent".as_ref())),
+            search_path: OsString::new(),
+        };
+        Some(LanguageServers::new(&crate::lsp::LspSettings::default(), services))
+    }
+
     pub(crate) fn toolset() -> Toolset {
         let runner = Runner::new("/proc/self/exe", Environment::allowed([]), None);
+        let sandbox = Sandbox::new(runner.clone(), SandboxSettings::default());
         Toolset::new(list(&Services {
             files: Arc::default(),
-            sandbox: Sandbox::new(runner.clone(), SandboxSettings::default()),
+            languages: languages(&runner, &sandbox),
+            sandbox,
             runner,
             sandbox_escape: false,
             bash: bash::BashSettings::default(),

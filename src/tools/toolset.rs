@@ -127,8 +127,13 @@ impl Toolset {
 
     /// Removes the tools that rules deny.
     pub(crate) fn without_denied(&self, denied: &DeniedTools) -> Self {
+        self.without_those(|tool| denied.contains(tool.known()))
+    }
+
+    /// Removes the tools that satisfy `is_removed`.
+    pub(crate) fn without_those(&self, is_removed: impl Fn(&dyn AnyTool) -> bool) -> Self {
         let tools = self.tools();
-        self.kept(|place| !denied.contains(tools[place].known()))
+        self.kept(|place| !is_removed(tools[place].as_ref()))
     }
 
     /// Removes aliases that are the names of client tools. The aliased tools stay, under their

@@ -202,6 +202,8 @@ impl Builder {
             .config("upstream.backoff", r#"["1ms", "1ms"]"#)
             .config("upstream.end_timeout", r#""200ms""#)
             .config("turns.shutdown_grace", r#""2s""#)
+            // What is installed here would show in what the model is offered.
+            .config("lsp.enabled", r#""off""#)
     }
 
     /// Sets a key by its path, with its value as TOML.

@@ -48,6 +48,7 @@ impl Ground {
             bash: bash::BashSettings::default(),
             settings_files: None,
             definitions: crate::definitions::Definitions::none(),
+            languages: None,
             settings: Arc::default(),
             mcp: None,
         });

@@ -17,10 +17,12 @@ use tokio_util::sync::CancellationToken;
 use self::apply::{Replacement, apply};
 use crate::files::encoding::Encoding;
 use crate::files::{FileError, FileSnapshot, Files, Freshness, patch};
+use crate::lsp::LanguageServers;
 use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
 use crate::tools::builtin::READ_FIRST;
 use crate::tools::change_preview;
 use crate::tools::disk;
+use crate::tools::languages::Languages;
 use crate::tools::settings_check;
 use crate::tools::tool::{CallContext, Preview, Tool, ToolError, ToolOutput};
 use crate::workspace::{ContentState, Target};
@@ -32,6 +34,7 @@ const MAX_WORK_BYTES: usize = 512 << 20;
 #[derive(Debug)]
 pub(crate) struct Edit {
     files: Arc<Files>,
+    languages: Languages,
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -65,7 +68,12 @@ struct OneEdit {
 
 impl Edit {
     pub(crate) fn new(files: Arc<Files>) -> Self {
-        Self { files }
+        Self { files, languages: Languages::default() }
+    }
+
+    /// Tells what these servers say of a changed file.
+    pub(crate) fn with_languages(self, servers: Option<Arc<LanguageServers>>) -> Self {
+        Self { languages: Languages::new(servers), ..self }
     }
 }
 
@@ -94,10 +102,10 @@ impl Tool for Edit {
         permit: Permit,
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
-        let files = Arc::clone(&self.files);
+        let (files, call) = (Arc::clone(&self.files), context.clone());
         let edit =
             move |target: &Target, approved| edit(&files, target, approved, &input, &context);
-        disk::with_file(permit, edit).await
+        self.languages.told_of(permit, call, |permit| disk::with_file(permit, edit)).await
     }
 
     async fn preview(

@@ -11,6 +11,7 @@ mod render;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -20,9 +21,11 @@ use self::media::{Kind, Media};
 use crate::files::encoding::Binary;
 use crate::files::page::{Page, PageError, Total, Wanted};
 use crate::files::{Fingerprint, ShownLines};
+use crate::lsp::LanguageServers;
 use crate::permissions::{AccessKind, AccessRequest, Permit};
 use crate::processes::worker::Workers;
 use crate::tools::disk;
+use crate::tools::languages::Languages;
 use crate::tools::tool::{CallContext, Concurrency, StartRule, Tool, ToolError, ToolOutput};
 use crate::workspace::{FileVersion, Target};
 
@@ -35,6 +38,7 @@ const HAS_PDF: bool = cfg!(feature = "pdf");
 #[derive(Debug)]
 pub(crate) struct Read {
     workers: Workers,
+    languages: Languages,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -53,7 +57,12 @@ pub(crate) struct ReadInput {
 
 impl Read {
     pub(crate) fn new(workers: Workers) -> Self {
-        Self { workers }
+        Self { workers, languages: Languages::default() }
+    }
+
+    /// Has these servers open what is read.
+    pub(crate) fn with_languages(self, servers: Option<Arc<LanguageServers>>) -> Self {
+        Self { languages: Languages::new(servers), ..self }
     }
 }
 
@@ -101,9 +110,13 @@ impl Tool for Read {
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
         let (wanted, call) = (input.wanted_lines(), context.clone());
+        let path = permit.target().map(|target| target.real_path().to_owned());
         let opened = disk::with_file(permit, move |target, _| open(target, wanted, &call)).await?;
         let (kind, mut output) = match opened {
-            Opened::Text(output) => (None, output),
+            Opened::Text(output) => {
+                self.languages.opened(path.as_deref(), &context);
+                (None, output)
+            }
             Opened::Other(media) => (Some(media.kind), self.show(media, &input, &context).await?),
         };
         let note = input.note_on_unused(kind);

@@ -9,11 +9,13 @@ use serde_json::{Value, json};
 
 use crate::files::encoding::Encoding;
 use crate::files::{FileError, FileSnapshot, Files, Freshness, line_ends, patch};
+use crate::lsp::LanguageServers;
 use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
 use crate::text::BYTE_ORDER_MARK;
 use crate::tools::builtin::READ_FIRST;
 use crate::tools::change_preview;
 use crate::tools::disk;
+use crate::tools::languages::Languages;
 use crate::tools::settings_check;
 use crate::tools::tool::{CallContext, Preview, Tool, ToolError, ToolOutput};
 use crate::workspace::{ContentState, Target};
@@ -21,6 +23,7 @@ use crate::workspace::{ContentState, Target};
 #[derive(Debug)]
 pub(crate) struct Write {
     files: Arc<Files>,
+    languages: Languages,
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -34,7 +37,12 @@ pub(crate) struct WriteInput {
 
 impl Write {
     pub(crate) fn new(files: Arc<Files>) -> Self {
-        Self { files }
+        Self { files, languages: Languages::default() }
+    }
+
+    /// Tells what these servers say of a changed file.
+    pub(crate) fn with_languages(self, servers: Option<Arc<LanguageServers>>) -> Self {
+        Self { languages: Languages::new(servers), ..self }
     }
 }
 
@@ -63,11 +71,11 @@ impl Tool for Write {
         permit: Permit,
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
-        let files = Arc::clone(&self.files);
+        let (files, call) = (Arc::clone(&self.files), context.clone());
         let write = move |target: &Target, approved| {
             write(&files, target, approved, &input.content, &context)
         };
-        disk::with_file(permit, write).await
+        self.languages.told_of(permit, call, |permit| disk::with_file(permit, write)).await
     }
 
     async fn preview(

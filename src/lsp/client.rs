@@ -1,0 +1,36 @@
+//! The client of language servers. All that a server sends is bounded, and taken for what the
+//! repository would say.
+
+mod abilities;
+mod after_change;
+mod answers;
+mod catalogue;
+mod codec;
+mod connection;
+mod detection;
+mod diagnostics;
+mod documents;
+mod last_words;
+mod launcher;
+mod message;
+mod pool;
+mod positions;
+mod program;
+mod progress;
+mod published;
+mod questions;
+mod report;
+mod servers;
+mod session;
+mod source;
+mod start_rule;
+mod uri;
+
+pub(crate) use self::after_change::AfterChange;
+pub(crate) use self::documents::Document;
+pub(crate) use self::positions::{Encoding, LineColumn, column_of, line};
+pub(crate) use self::questions::{Found, FoundPlace, FoundSymbol, Operation};
+pub(crate) use self::report::ServerState;
+pub(crate) use self::servers::{Ask, LanguageServers, LanguageServices};
+pub(crate) use self::session::Answer;
+pub(crate) use self::source::read as read_document;

@@ -1,0 +1,146 @@
+//! Keeps which documents a server has open, and decides what it must be told. Pure.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::uri;
+use crate::workspace::FileVersion;
+
+/// More than a model works on at once. The one that was used longest ago is closed.
+pub(super) const MAX_OPEN: usize = 50;
+
+/// A larger file is no document: servers give up on it as well.
+pub(super) const MAX_DOCUMENT_BYTES: u64 = 10 << 20;
+
+/// The contents of a file that is text.
+#[derive(Clone, Debug)]
+pub(crate) struct Document {
+    /// With every link resolved.
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+    /// Of the file that was read.
+    pub(crate) version: FileVersion,
+}
+
+/// A notification for the server.
+pub(super) type Notification = (&'static str, Value);
+
+/// The documents that a server has open.
+#[derive(Debug, Default)]
+pub(super) struct Documents {
+    open: HashMap<PathBuf, OpenDocument>,
+    /// Counts the uses.
+    now: u64,
+}
+
+#[derive(Debug)]
+struct OpenDocument {
+    version: i32,
+    hash: blake3::Hash,
+    file: FileVersion,
+    used: u64,
+}
+
+impl Documents {
+    /// The open documents, with the files that they were read from.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&Path, &FileVersion)> {
+        self.open.iter().map(|(path, open)| (path.as_path(), &open.file))
+    }
+
+    /// The version that the server knows.
+    pub(super) fn version(&self, path: &Path) -> Option<i32> {
+        self.open.get(path).map(|open| open.version)
+    }
+
+    /// What the server must be told so that it has the document as it is.
+    pub(super) fn update(&mut self, document: &Document, language: &str) -> Vec<Notification> {
+        self.now += 1;
+        let hash = blake3::hash(document.text.as_bytes());
+        let uri = uri::from_path(&document.path);
+        if let Some(open) = self.open.get_mut(&document.path) {
+            open.used = self.now;
+            open.file = document.version;
+            if open.hash == hash {
+                return Vec::new();
+            }
+            open.hash = hash;
+            open.version += 1;
+            let change = json!({
+                "textDocument": { "uri": uri, "version": open.version },
+                "contentChanges": [{ "text": document.text }],
+            });
+            return vec![("textDocument/didChange", change)];
+        }
+        let mut told = Vec::new();
+        if MAX_OPEN <= self.open.len()
+            && let Some(oldest) = self.oldest()
+        {
+            told.extend(self.close(&oldest));
+        }
+        let opened = OpenDocument { version: 1, hash, file: document.version, used: self.now };
+        self.open.insert(document.path.clone(), opened);
+        let open = json!({ "textDocument": {
+            "uri": uri, "languageId": language, "version": 1, "text": document.text,
+        } });
+        told.push(("textDocument/didOpen", open));
+        told
+    }
+
+    /// What the server must be told of a document that is not there any more.
+    pub(super) fn close(&mut self, path: &Path) -> Option<Notification> {
+        self.open.remove(path)?;
+        let document = json!({ "textDocument": { "uri": uri::from_path(path) } });
+        Some(("textDocument/didClose", document))
+    }
+
+    fn oldest(&self) -> Option<PathBuf> {
+        self.open.iter().min_by_key(|(_, open)| open.used).map(|(path, _)| path.clone())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::lsp::client) fn document(path: &str, text: &str) -> Document {
+        let metadata = std::fs::metadata("/").unwrap();
+        let version = FileVersion::from_metadata(&metadata);
+        Document { path: path.into(), text: text.to_owned(), version }
+    }
+
+    fn methods(told: &[Notification]) -> Vec<&str> {
+        told.iter().map(|(method, _)| *method).collect()
+    }
+
+    #[test]
+    fn a_document_is_opened_once_and_sent_anew_when_its_text_has_changed() {
+        let mut documents = Documents::default();
+        let told = documents.update(&document("/a b.py", "x"), "python");
+        assert_eq!(methods(&told), ["textDocument/didOpen"]);
+        assert_eq!(told[0].1["textDocument"]["uri"], "file:///a%20b.py");
+        assert_eq!(told[0].1["textDocument"]["languageId"], "python");
+        assert!(documents.update(&document("/a b.py", "x"), "python").is_empty());
+        let told = documents.update(&document("/a b.py", "y"), "python");
+        assert_eq!(methods(&told), ["textDocument/didChange"]);
+        assert_eq!(told[0].1["textDocument"]["version"], 2);
+        assert_eq!(told[0].1["contentChanges"][0]["text"], "y");
+        assert_eq!(documents.version(Path::new("/a b.py")), Some(2));
+    }
+
+    #[test]
+    fn the_document_that_was_used_longest_ago_is_closed_for_one_too_many() {
+        let mut documents = Documents::default();
+        for number in 0..MAX_OPEN {
+            documents.update(&document(&format!("/{number}"), ""), "c");
+        }
+        assert!(documents.update(&document("/0", ""), "c").is_empty());
+        let told = documents.update(&document("/new", ""), "c");
+        assert_eq!(methods(&told), ["textDocument/didClose", "textDocument/didOpen"]);
+        assert_eq!(told[0].1["textDocument"]["uri"], "file:///1");
+        assert_eq!(documents.files().count(), MAX_OPEN);
+        assert!(documents.close(Path::new("/1")).is_none());
+        assert!(documents.close(Path::new("/0")).is_some());
+    }
+}

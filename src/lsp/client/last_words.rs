@@ -1,0 +1,81 @@
+//! Keeps the end of what a server says on its standard error, for the case that it ends.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::{sync, text};
+
+/// Bytes that are kept of it.
+const MAX_BYTES: usize = 4 << 10;
+
+/// Characters of its last line that are told.
+const MAX_CHARS: usize = 200;
+
+/// How long after the end of its output a server's last line may take.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Reads the standard error of a server, so that the server never waits for somebody to do it.
+#[derive(Debug)]
+pub(super) struct LastWords {
+    kept: Arc<Mutex<Vec<u8>>>,
+    over: CancellationToken,
+    _reading: JoinSet<()>,
+}
+
+impl LastWords {
+    pub(super) fn listen(mut errors: impl AsyncRead + Send + Unpin + 'static) -> Self {
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let over = CancellationToken::new();
+        let (into, done) = (Arc::clone(&kept), over.clone().drop_guard());
+        let read = async move {
+            let _done = done;
+            let mut buffer = vec![0; MAX_BYTES];
+            while let Ok(count @ 1..) = errors.read(&mut buffer).await {
+                keep(&mut sync::lock(&into), &buffer[..count]);
+            }
+        };
+        let mut reading = JoinSet::new();
+        reading.spawn(read);
+        Self { kept, over, _reading: reading }
+    }
+
+    /// Its last line, if it has said anything.
+    pub(super) async fn get(&self) -> Option<String> {
+        _ = timeout(PATIENCE, self.over.cancelled()).await;
+        last_line(&sync::lock(&self.kept))
+    }
+}
+
+fn keep(kept: &mut Vec<u8>, more: &[u8]) {
+    kept.extend_from_slice(more);
+    let surplus = kept.len().saturating_sub(MAX_BYTES);
+    kept.drain(..surplus);
+}
+
+fn last_line(kept: &[u8]) -> Option<String> {
+    let kept = String::from_utf8_lossy(kept);
+    let lines = kept.lines().map(text::shown_line);
+    let last = lines.rev().find(|line| !line.is_empty())?;
+    Some(text::first_chars(&last, MAX_CHARS).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_line_is_kept_of_a_flood() {
+        let flood = ["x".repeat(1 << 20), "\nError: \u{1b}[31mno\tsuch\u{202e} file\n\n".into()];
+        let words = LastWords::listen(std::io::Cursor::new(flood.concat()));
+        assert_eq!(words.get().await.unwrap(), "Error: [31mno such file");
+        assert!(sync::lock(&words.kept).len() <= MAX_BYTES);
+        assert_eq!(LastWords::listen(std::io::Cursor::new("")).get().await, None);
+        let long = LastWords::listen(std::io::Cursor::new("y".repeat(9000)));
+        assert_eq!(long.get().await.unwrap().len(), MAX_CHARS);
+    }
+}

@@ -1,0 +1,71 @@
+//! Says how a language server is started, and by whom. Sessions know only its three pipes.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A language server that may start.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ServerProgram {
+    /// What people call it.
+    pub(super) name: String,
+    pub(super) program: PathBuf,
+    pub(super) arguments: Vec<String>,
+    /// The directory of its project, and its working directory.
+    pub(super) root: PathBuf,
+    /// The roots of the workspace, which a sandbox shows.
+    pub(super) roots: Vec<PathBuf>,
+    /// What the server is answered that asks for its configuration.
+    pub(super) settings: Value,
+    pub(super) initialization: Value,
+    /// Whether it runs in the sandbox. Else in none.
+    pub(super) is_confined: bool,
+}
+
+/// A program that has been started.
+pub(super) struct StartedProgram {
+    pub(super) input: Box<dyn AsyncWrite + Send + Unpin>,
+    pub(super) output: Box<dyn AsyncRead + Send + Unpin>,
+    pub(super) errors: Box<dyn AsyncRead + Send + Unpin>,
+    pub(super) end: ProgramEnd,
+}
+
+/// The end of a program, with the reason where one is known. Dropping it ends the program and all
+/// that it has started.
+pub(super) struct ProgramEnd(tokio::sync::Mutex<Shared<BoxFuture<'static, Option<String>>>>);
+
+/// Starts programs.
+pub(super) trait Launch: fmt::Debug + Send + Sync {
+    /// An error is a sentence that follows the name of the server.
+    fn launch<'a>(
+        &'a self,
+        program: &'a ServerProgram,
+    ) -> BoxFuture<'a, Result<StartedProgram, String>>;
+}
+
+impl ProgramEnd {
+    pub(super) fn new(end: impl Future<Output = Option<String>> + Send + 'static) -> Self {
+        Self(tokio::sync::Mutex::new(end.boxed().shared()))
+    }
+
+    /// Waits for it.
+    pub(super) async fn reason(&self) -> Option<String> {
+        (&mut *self.0.lock().await).await
+    }
+}
+
+impl fmt::Debug for ProgramEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProgramEnd")
+    }
+}
+
+impl fmt::Debug for StartedProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StartedProgram").finish_non_exhaustive()
+    }
+}

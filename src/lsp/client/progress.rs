@@ -1,0 +1,126 @@
+//! Follows whether a server says that it is still reading the project. Pure.
+
+use std::collections::HashSet;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::message::Params;
+
+/// Works that a server can have begun. One that begins more is not believed.
+const MAX_WORKS: usize = 64;
+
+/// What a server has said of its own work.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// The tokens of works that have begun and not ended.
+    works: HashSet<String>,
+    /// rust-analyzer says whether it is done, more exactly than by its works.
+    is_quiescent: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct ProgressParams {
+    token: Value,
+    value: ProgressValue,
+}
+
+#[derive(Deserialize)]
+struct ProgressValue {
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct ServerStatus {
+    quiescent: bool,
+}
+
+impl Progress {
+    /// Takes a notification. Returns whether it was one on progress.
+    pub(super) fn take(&mut self, method: &str, params: &Params) -> bool {
+        match method {
+            "$/progress" => {
+                if let Ok(ProgressParams { token, value }) = params.read() {
+                    self.take_work(token.to_string(), &value.kind);
+                }
+            }
+            "experimental/serverStatus" => {
+                self.is_quiescent = params.read().ok().map(|status: ServerStatus| status.quiescent);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn take_work(&mut self, token: String, kind: &str) {
+        match kind {
+            "begin" if self.works.len() < MAX_WORKS => _ = self.works.insert(token),
+            "end" => _ = self.works.remove(&token),
+            _ => {}
+        }
+    }
+
+    /// Whether the server says that it is at work.
+    pub(super) fn is_indexing(&self) -> bool {
+        self.is_quiescent.map_or(!self.works.is_empty(), |is_quiescent| !is_quiescent)
+    }
+
+    /// Whether the server says that it has read everything.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_quiescent == Some(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::message::Incoming;
+    use super::*;
+
+    fn tell(progress: &mut Progress, method: &str, params: &Value) -> bool {
+        let body = json!({ "method": method, "params": params }).to_string();
+        match Incoming::parse(body.as_bytes()) {
+            Ok(Incoming::Notification { params, .. }) => progress.take(method, &params),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn work(progress: &mut Progress, token: &Value, kind: &str) {
+        tell(progress, "$/progress", &json!({ "token": token, "value": { "kind": kind } }));
+    }
+
+    #[test]
+    fn a_server_is_at_work_until_all_its_works_have_ended() {
+        let mut progress = Progress::default();
+        assert!(!progress.is_indexing() && !progress.is_settled());
+        work(&mut progress, &json!(1), "begin");
+        work(&mut progress, &json!("1"), "begin");
+        work(&mut progress, &json!(1), "report");
+        work(&mut progress, &json!(1), "end");
+        assert!(progress.is_indexing());
+        work(&mut progress, &json!("1"), "end");
+        work(&mut progress, &json!("none"), "end");
+        assert!(!progress.is_indexing());
+    }
+
+    #[test]
+    fn what_the_server_says_of_itself_counts_more() {
+        let mut progress = Progress::default();
+        work(&mut progress, &json!(1), "begin");
+        assert!(tell(&mut progress, "experimental/serverStatus", &json!({ "quiescent": true })));
+        assert!(!progress.is_indexing() && progress.is_settled());
+        tell(&mut progress, "experimental/serverStatus", &json!({ "quiescent": false }));
+        assert!(progress.is_indexing());
+        assert!(!tell(&mut progress, "window/logMessage", &json!({})));
+    }
+
+    #[test]
+    fn works_without_end_are_not_kept() {
+        let mut progress = Progress::default();
+        for token in 0..10_000 {
+            work(&mut progress, &json!(token), "begin");
+        }
+        assert_eq!(progress.works.len(), MAX_WORKS);
+    }
+}

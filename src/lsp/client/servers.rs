@@ -1,0 +1,327 @@
+//! The language servers of all workspaces, for the tools.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use super::after_change::AfterChange;
+use super::detection::{DetectedServer, Detection, Surroundings};
+use super::diagnostics;
+use super::documents::Document;
+use super::launcher::Launcher;
+use super::pool::{Lease, Phase, Pool, ServerKey, Times};
+use super::positions::LineColumn;
+use super::program::ServerProgram;
+use super::questions::Operation;
+use super::report::{ServerReport, ServerState};
+use super::session::{Answer, Question};
+use super::source;
+use super::start_rule::{
+    Circumstances, SandboxHere, StartRule, may_start, without_code_of_the_repository,
+};
+use crate::blocking::FILES;
+use crate::lsp::settings::LspSettings;
+use crate::processes::Runner;
+use crate::processes::sandbox::Sandbox;
+use crate::settings_files::SettingsFiles;
+use crate::sync;
+use crate::trust::TrustState;
+use crate::workspace::Workspace;
+
+/// Files that are being opened in the background. A model that reads more has no use for them.
+const MAX_OPENING: usize = 16;
+
+/// What language servers need of the rest of the program.
+#[derive(Debug)]
+pub(crate) struct LanguageServices {
+    pub(crate) runner: Runner,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) is_sandbox_required: bool,
+    /// They know which workspaces are trusted.
+    pub(crate) settings_files: Arc<SettingsFiles>,
+    /// Where programs are looked for.
+    pub(crate) search_path: OsString,
+}
+
+#[derive(Debug)]
+pub(crate) struct LanguageServers {
+    settings: LspSettings,
+    services: LanguageServices,
+    pool: Pool,
+    /// Documents that are being opened.
+    opening: Mutex<JoinSet<()>>,
+}
+
+/// What a model wants to know.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) operation: Operation,
+    pub(crate) document: Option<Document>,
+    pub(crate) place: Option<LineColumn>,
+    pub(crate) query: String,
+}
+
+/// A server that may start, for a file or a whole workspace.
+#[derive(Clone, Debug)]
+struct Chosen {
+    key: ServerKey,
+    program: ServerProgram,
+    language: String,
+}
+
+impl LanguageServers {
+    pub(crate) fn new(settings: &LspSettings, services: LanguageServices) -> Arc<Self> {
+        let times =
+            Times { idle: settings.idle, start: settings.start_timeout, answer: settings.timeout };
+        let launcher = Launcher::new(services.runner.clone(), services.sandbox.clone());
+        let pool = Pool::new(Arc::new(launcher), times);
+        let opening = Mutex::default();
+        Arc::new(Self { settings: settings.clone(), services, pool, opening })
+    }
+
+    /// Whether a server is there at all, whether or not it may start. Reads the disk.
+    pub(crate) fn is_any_there(&self, workspace: &Workspace) -> bool {
+        !self.detect(workspace).servers.is_empty()
+    }
+
+    /// Whether a server is there that may start in this workspace.
+    pub(crate) async fn is_offered(self: &Arc<Self>, workspace: &Arc<Workspace>) -> bool {
+        let (detection, is_trusted) = self.look(workspace).await;
+        for server in &detection.servers {
+            if self.start_rule(server, workspace, is_trusted).await.is_ok() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// What there is, and what it does, for people.
+    pub(crate) async fn report(self: &Arc<Self>, workspace: &Arc<Workspace>) -> ServerReport {
+        let (detection, is_trusted) = self.look(workspace).await;
+        let phases = self.pool.phases();
+        let mut report = ServerReport { faults: detection.faults, ..ServerReport::default() };
+        for server in &detection.servers {
+            let rule = self.start_rule(server, workspace, is_trusted).await;
+            let running = phases.iter().filter(|(key, _)| key.name == server.name);
+            let state = match rule {
+                Err(why) => ServerState::Off(why),
+                Ok(rule) => state(running.map(|(_, phase)| phase), rule),
+            };
+            report.servers.push((server.name.clone(), server.program.clone(), state));
+        }
+        report
+    }
+
+    /// Asks the server for the file, or for the workspace.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        workspace: &Arc<Workspace>,
+        ask: Ask,
+    ) -> Result<Answer, String> {
+        let path = ask.document.as_ref().map(|document| document.path.as_path());
+        let chosen = match path {
+            Some(path) => self.for_file(workspace, path).await?.ok_or_else(|| no_server(path))?,
+            None => self.for_workspace(workspace).await?,
+        };
+        let Lease { session, .. } = &self.pool.acquire(&chosen.key, &chosen.program).await?;
+        let Ask { operation, document, place, query } = ask;
+        let document = document.map(|document| (document, chosen.language.clone()));
+        session.ask(&Question { operation, document, place, query }, workspace).await
+    }
+
+    /// Starts the server for a file that was read, in the background, and opens the file there.
+    pub(crate) fn opened(self: &Arc<Self>, workspace: &Arc<Workspace>, path: &Path) {
+        let mut opening = sync::lock(&self.opening);
+        while opening.try_join_next().is_some() {}
+        if opening.len() < MAX_OPENING {
+            let open = Arc::clone(self).open(Arc::clone(workspace), path.to_owned());
+            opening.spawn(open);
+        }
+    }
+
+    async fn open(self: Arc<Self>, workspace: Arc<Workspace>, path: PathBuf) {
+        let Ok(Some(chosen)) = self.for_file(&workspace, &path).await else { return };
+        let Ok(lease) = self.pool.acquire(&chosen.key, &chosen.program).await else { return };
+        if let Ok(document) = read(&workspace, &path).await {
+            lease.session.open((document, chosen.language), &workspace).await;
+        }
+    }
+
+    /// What a server says of a file that was changed, if one runs. Does not wait for one that is
+    /// still starting.
+    pub(crate) async fn after_change(
+        self: &Arc<Self>,
+        workspace: &Arc<Workspace>,
+        path: &Path,
+    ) -> Option<AfterChange> {
+        let budget = self.settings.diagnostics;
+        if budget.is_zero() {
+            return None;
+        }
+        let deadline = Instant::now() + budget;
+        let ready = timeout_at(deadline, self.ready(workspace, path)).await;
+        let (lease, chosen, document) = ready.ok()??;
+        let server = chosen.key.name;
+        let document = (document, chosen.language);
+        let found = lease.session.after_change(document, workspace, deadline).await;
+        Some(match found {
+            Some((before, now)) => {
+                let findings = diagnostics::changed(before.as_deref(), now);
+                AfterChange::Findings { server, findings }
+            }
+            None => AfterChange::Pending { server },
+        })
+    }
+
+    /// The server for a file, if it is initialized, and the file as it is now.
+    async fn ready(
+        self: &Arc<Self>,
+        workspace: &Arc<Workspace>,
+        path: &Path,
+    ) -> Option<(Lease, Chosen, Document)> {
+        let chosen = self.for_file(workspace, path).await.ok()??;
+        let Some(lease) = self.pool.ready(&chosen.key) else {
+            // The next change finds it ready.
+            _ = self.pool.start(&chosen.key, &chosen.program);
+            return None;
+        };
+        let document = read(workspace, path).await.ok()?;
+        Some((lease, chosen, document))
+    }
+
+    async fn for_file(
+        self: &Arc<Self>,
+        workspace: &Arc<Workspace>,
+        path: &Path,
+    ) -> Result<Option<Chosen>, String> {
+        let roots: Vec<PathBuf> = workspace.real_roots().map(Path::to_owned).collect();
+        let innermost = roots.iter().filter(|root| path.starts_with(root));
+        let innermost = innermost.max_by_key(|root| root.components().count());
+        let Some(workspace_root) = innermost.cloned() else { return Ok(None) };
+        let (detection, is_trusted) = self.look(workspace).await;
+        let Some((server, language)) = detection.server_for(path) else { return Ok(None) };
+        let (server, language) = (server.clone(), language.to_owned());
+        let (finder, path) = (server.clone(), path.to_owned());
+        let root = FILES.run(move || finder.root_of(&path, &workspace_root)).await;
+        let root = root.map_err(|error| error.to_string())?;
+        self.chosen(&server, language, root, workspace, is_trusted).await.map(Some)
+    }
+
+    /// The server whose project files lie in the workspace's own directory.
+    async fn for_workspace(self: &Arc<Self>, workspace: &Arc<Workspace>) -> Result<Chosen, String> {
+        let (detection, is_trusted) = self.look(workspace).await;
+        let root = workspace.root().to_owned();
+        let within = root.clone();
+        let find = move || {
+            let has_project = |server: &&DetectedServer| {
+                server.roots.iter().any(|name| within.join(name).symlink_metadata().is_ok())
+            };
+            let (servers, found) = (&detection.servers, detection.servers.iter().find(has_project));
+            let only = if let [only] = &servers[..] { Some(only) } else { None };
+            found.or(only).cloned()
+        };
+        let server = FILES.run(find).await.map_err(|error| error.to_string())?;
+        let server = server.ok_or(
+            "no project file in the workspace tells which language server to ask; name a file of \
+             the language in filePath",
+        )?;
+        self.chosen(&server, String::new(), root, workspace, is_trusted).await
+    }
+
+    async fn chosen(
+        &self,
+        server: &DetectedServer,
+        language: String,
+        root: PathBuf,
+        workspace: &Arc<Workspace>,
+        is_trusted: bool,
+    ) -> Result<Chosen, String> {
+        let rule = self.start_rule(server, workspace, is_trusted).await?;
+        let key = ServerKey { name: server.name.clone(), root: root.clone(), is_trusted };
+        let mut settings = server.settings.clone();
+        let mut initialization = server.initialization.clone();
+        if server.is_rust_analyzer() {
+            if !is_trusted {
+                initialization = without_code_of_the_repository(&initialization);
+            }
+            // It asks for its settings by its own name.
+            settings = serde_json::json!({ "rust-analyzer": initialization });
+        }
+        let program = ServerProgram {
+            name: server.name.clone(),
+            program: server.program.clone(),
+            arguments: server.arguments.clone(),
+            root,
+            roots: workspace.real_roots().map(Path::to_owned).collect(),
+            settings,
+            initialization,
+            is_confined: rule == StartRule::Confined,
+        };
+        Ok(Chosen { key, program, language })
+    }
+
+    async fn start_rule(
+        &self,
+        server: &DetectedServer,
+        workspace: &Arc<Workspace>,
+        is_trusted: bool,
+    ) -> Result<StartRule, String> {
+        let sandbox = match self.services.sandbox.level().await {
+            Some(_) => SandboxHere::Holds,
+            None if self.services.is_sandbox_required => SandboxHere::NoneButRequired,
+            None => SandboxHere::None,
+        };
+        let circumstances = Circumstances {
+            workspace: workspace.root(),
+            sandbox,
+            is_trusted,
+            is_configured: server.is_configured,
+        };
+        may_start(circumstances).map_err(|why| format!("{} {why}", server.name))
+    }
+
+    /// Reads the disk.
+    fn detect(&self, workspace: &Workspace) -> Detection {
+        if self.settings.is_off() {
+            return Detection::default();
+        }
+        let roots: Vec<PathBuf> = workspace.real_roots().map(Path::to_owned).collect();
+        let search_path = &self.services.search_path;
+        Detection::new(&self.settings, Surroundings { search_path, roots: &roots })
+    }
+
+    /// The servers that there are, and whether the workspace is trusted.
+    async fn look(self: &Arc<Self>, workspace: &Arc<Workspace>) -> (Detection, bool) {
+        let (servers, workspace) = (Arc::clone(self), Arc::clone(workspace));
+        let look = move || {
+            let trust = servers.services.settings_files.trust(&workspace);
+            (servers.detect(&workspace), trust == TrustState::Trusted)
+        };
+        // Where the disk does not answer, there is none.
+        FILES.run(look).await.unwrap_or_default()
+    }
+}
+
+fn state<'a>(mut phases: impl Iterator<Item = &'a Phase>, rule: StartRule) -> ServerState {
+    match phases.next() {
+        Some(Phase::Starting) => ServerState::Starting,
+        Some(Phase::Ready(_)) => ServerState::Ready,
+        Some(Phase::Off(why)) => ServerState::Off(format!("it {why}")),
+        None | Some(Phase::Ended) => {
+            ServerState::OnDemand { is_confined: rule == StartRule::Confined }
+        }
+    }
+}
+
+fn no_server(path: &Path) -> String {
+    format!("no language server for files like {} is there", path.display())
+}
+
+async fn read(workspace: &Arc<Workspace>, path: &Path) -> Result<Document, String> {
+    let (workspace, path) = (Arc::clone(workspace), path.to_owned());
+    let read = move || source::document(&workspace, &path);
+    FILES.run(read).await.map_err(|error| error.to_string())?
+}

@@ -1,0 +1,412 @@
+//! Talks with one language server that runs: initializes it, keeps its documents as they are on
+//! the disk, and asks.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::join_all;
+use gen_lsp_types::Diagnostic;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::abilities::{Abilities, initialize};
+use super::connection::{Connection, RequestError};
+use super::diagnostics::{self, Finding, MAX_KEPT};
+use super::documents::{Document, Documents};
+use super::last_words::LastWords;
+use super::message::Params;
+use super::positions::{Encoding, LineColumn};
+use super::program::{Launch, ProgramEnd, ServerProgram};
+use super::progress::Progress;
+use super::published::{Published, slim};
+use super::questions::{Found, FoundPlace, Operation};
+use super::source::{self, Now};
+use crate::blocking::FILES;
+use crate::sync;
+use crate::workspace::Workspace;
+
+/// In its first seconds a server may not know yet that it has something to read.
+const FIRST_SECONDS: Duration = Duration::from_secs(20);
+
+/// How often an empty answer is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(300);
+
+/// How long a server may take to end by itself.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// How long the reason of a server's end may take, once its output has ended.
+const END_PATIENCE: Duration = Duration::from_millis(300);
+
+/// The items of a call hierarchy that are asked about: a name may stand for some functions.
+const MAX_CALL_ITEMS: usize = 8;
+
+/// What a server is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) operation: Operation,
+    /// With its language.
+    pub(super) document: Option<(Document, String)>,
+    pub(super) place: Option<LineColumn>,
+    pub(super) query: String,
+}
+
+/// What a server has answered.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) server: String,
+    pub(crate) found: Found,
+    pub(crate) encoding: Encoding,
+    /// The server was still reading the project, so there may be more.
+    pub(crate) is_still_indexing: bool,
+}
+
+/// A server that has been initialized. Dropping it ends the server.
+#[derive(Debug)]
+pub(super) struct Session {
+    name: String,
+    connection: Connection,
+    abilities: Abilities,
+    documents: tokio::sync::Mutex<Documents>,
+    told: Arc<Told>,
+    /// The diagnostics before a change, by document.
+    known: Mutex<Vec<(PathBuf, Vec<Finding>)>>,
+    last_words: LastWords,
+    since: Instant,
+    timeout: Duration,
+    end: ProgramEnd,
+}
+
+/// What the server has told without being asked.
+#[derive(Debug)]
+struct Told {
+    progress: Mutex<Progress>,
+    /// Changes with the progress.
+    changed: watch::Sender<()>,
+    published: Published,
+}
+
+#[derive(Deserialize)]
+struct PulledReport {
+    items: Option<Vec<Diagnostic>>,
+}
+
+impl Session {
+    /// Starts and initializes a server. An error is a sentence that follows its name.
+    pub(super) async fn start(
+        launcher: &dyn Launch,
+        program: &ServerProgram,
+        timeout: Duration,
+    ) -> Result<Self, String> {
+        let started = launcher.launch(program).await?;
+        let told = Arc::new(Told::default());
+        let (listener, settings) = (Arc::clone(&told), program.settings.clone());
+        let on_notification = Box::new(move |method: &str, params: &Params| {
+            listener.take(method, params);
+        });
+        let last_words = LastWords::listen(started.errors);
+        let connection = Connection::open(started.input, started.output, settings, on_notification);
+        let mut session = Self {
+            name: program.name.clone(),
+            connection,
+            abilities: Abilities::default(),
+            documents: tokio::sync::Mutex::default(),
+            told,
+            known: Mutex::default(),
+            last_words,
+            since: Instant::now(),
+            timeout,
+            end: started.end,
+        };
+        match session.initialize(program).await {
+            Ok(abilities) => session.abilities = abilities,
+            Err(error) => return Err(session.with_last_words(error).await),
+        }
+        Ok(session)
+    }
+
+    async fn initialize(&self, program: &ServerProgram) -> Result<Abilities, String> {
+        let params = initialize(&program.root, &program.initialization);
+        // Whoever starts it limits the time.
+        let answer = self.connection.request("initialize", &params, Duration::MAX).await;
+        let abilities = Abilities::read(&answer.map_err(|error| error.to_string())?)?;
+        let settings = json!({ "settings": program.settings });
+        for (method, params) in
+            [("initialized", json!({})), ("workspace/didChangeConfiguration", settings)]
+        {
+            self.tell(method, &params).await?;
+        }
+        Ok(abilities)
+    }
+
+    /// Waits for the end of the server, and returns why it has ended.
+    pub(super) async fn ended(&self) -> String {
+        let why = self.connection.ended().await;
+        self.with_last_words(why).await
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.connection.has_ended()
+    }
+
+    /// Asks the server to end by itself.
+    pub(super) async fn shut_down(&self) {
+        if self.connection.request("shutdown", &Value::Null, FAREWELL).await.is_ok()
+            && self.connection.notify("exit", &Value::Null).await.is_ok()
+        {
+            _ = timeout(FAREWELL, self.connection.ended()).await;
+        }
+    }
+
+    /// Asks, with all open documents as they are on the disk. An empty answer is asked again
+    /// while the server still reads the project.
+    pub(super) async fn ask(
+        &self,
+        question: &Question,
+        workspace: &Arc<Workspace>,
+    ) -> Result<Answer, String> {
+        let operation = question.operation;
+        if !self.abilities.has(operation) {
+            return Err(format!("{} does not offer {}", self.name, operation.method()));
+        }
+        let deadline = Instant::now() + self.timeout;
+        self.synchronise(question.document.as_ref(), workspace)
+            .await
+            .map_err(|it| self.named(&it))?;
+        loop {
+            let mut changed = self.told.changed.subscribe();
+            let found = match self.ask_once(question, deadline).await {
+                Ok(found) => found,
+                Err(RequestError::Refused(error)) if error.is_passing() => {
+                    Found::Places(Vec::new())
+                }
+                Err(error @ RequestError::Ended(_)) => {
+                    return Err(self.named(&self.with_last_words(error.to_string()).await));
+                }
+                Err(error) => return Err(self.named(&error.to_string())),
+            };
+            let again = Instant::now() + ASK_AGAIN;
+            if !found.is_empty() || self.has_read_the_project() || deadline <= again {
+                let is_still_indexing = self.is_indexing();
+                let (server, encoding) = (self.name.clone(), self.abilities.encoding);
+                return Ok(Answer { server, found, encoding, is_still_indexing });
+            }
+            _ = timeout_at(again, changed.changed()).await;
+        }
+    }
+
+    async fn ask_once(
+        &self,
+        question: &Question,
+        deadline: Instant,
+    ) -> Result<Found, RequestError> {
+        let Question { operation, document, place, query } = question;
+        let path = document.as_ref().map(|(document, _)| document.path.as_path());
+        let text = document.as_ref().map(|(document, _)| document.text.as_str());
+        let position = text
+            .zip(*place)
+            .and_then(|(text, place)| self.abilities.encoding.to_protocol(text, place));
+        let params = operation.params(path, position.unwrap_or_default(), query);
+        let answer = self.request(operation.method(), &params, deadline).await?;
+        let Some(calls) = operation.calls_method() else {
+            return operation.read(&answer, path).map_err(|_| unreadable(operation.method()));
+        };
+        let items: Option<Vec<Value>> =
+            answer.read().map_err(|_| unreadable(operation.method()))?;
+        let items = items.unwrap_or_default();
+        let asked = items.into_iter().take(MAX_CALL_ITEMS).map(|item| async move {
+            let answer = self.request(calls, &json!({ "item": item }), deadline).await?;
+            operation.read_calls(&answer).map_err(|_| unreadable(calls))
+        });
+        let places: Result<Vec<Vec<FoundPlace>>, _> = join_all(asked).await.into_iter().collect();
+        Ok(Found::Places(places?.concat()))
+    }
+
+    async fn request(
+        &self,
+        method: &str,
+        params: &Value,
+        deadline: Instant,
+    ) -> Result<Params, RequestError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match self.connection.request(method, params, left).await {
+            Err(RequestError::TimedOut(_)) => Err(RequestError::TimedOut(self.timeout)),
+            other => other,
+        }
+    }
+
+    /// Opens the document where it is not open, and gets its diagnostics known, so that those a
+    /// change brings can be told apart.
+    pub(super) async fn open(&self, document: (Document, String), workspace: &Arc<Workspace>) {
+        let deadline = Instant::now() + self.timeout;
+        let since = self.told.published.count();
+        let Ok(Some(version)) = self.synchronise(Some(&document), workspace).await else { return };
+        if self.abilities.pulls_diagnostics {
+            _ = timeout_at(deadline, self.indexed()).await;
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.findings(&document.0, version, since, left).await;
+    }
+
+    /// Waits until the server does not say any more that it reads the project.
+    async fn indexed(&self) {
+        let mut changed = self.told.changed.subscribe();
+        while self.is_indexing() {
+            _ = changed.changed().await;
+        }
+    }
+
+    fn is_indexing(&self) -> bool {
+        sync::lock(&self.told.progress).is_indexing()
+    }
+
+    /// What the server finds wrong with the document, and what it found before. `None`: it has
+    /// not answered within the budget.
+    pub(super) async fn after_change(
+        &self,
+        document: (Document, String),
+        workspace: &Arc<Workspace>,
+        deadline: Instant,
+    ) -> Option<(Option<Vec<Finding>>, Vec<Finding>)> {
+        let path = document.0.path.clone();
+        let before = self.known_findings(&path);
+        let since = self.told.published.count();
+        let version = timeout_at(deadline, self.synchronise(Some(&document), workspace)).await;
+        let version = version.ok()?.ok()??;
+        let saved = json!({ "textDocument": { "uri": super::uri::from_path(&path) } });
+        _ = timeout_at(deadline, self.connection.notify("textDocument/didSave", &saved)).await;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let now = self.findings(&document.0, version, since, left).await?;
+        Some((before, now))
+    }
+
+    async fn findings(
+        &self,
+        document: &Document,
+        version: i32,
+        since: u64,
+        budget: Duration,
+    ) -> Option<Vec<Finding>> {
+        let found = if self.abilities.pulls_diagnostics {
+            let pulled = self.pulled(&document.path, budget).await?;
+            // It answers before it knows anything.
+            if pulled.is_empty() && self.is_indexing() {
+                return None;
+            }
+            pulled
+        } else {
+            let published = &self.told.published;
+            published.report_on(&document.path, version, since, budget).await?.diagnostics
+        };
+        let found = diagnostics::findings(&document.text, self.abilities.encoding, &found);
+        self.know(&document.path, found.clone());
+        Some(found)
+    }
+
+    async fn pulled(&self, path: &Path, budget: Duration) -> Option<Vec<Diagnostic>> {
+        let params = json!({ "textDocument": { "uri": super::uri::from_path(path) } });
+        let answer = self.connection.request("textDocument/diagnostic", &params, budget).await;
+        let report: PulledReport = answer.ok()?.read().ok()?;
+        Some(report.items?.into_iter().take(MAX_KEPT).map(slim).collect())
+    }
+
+    /// Tells the server what has changed on the disk. Returns the version of the document.
+    async fn synchronise(
+        &self,
+        current: Option<&(Document, String)>,
+        workspace: &Arc<Workspace>,
+    ) -> Result<Option<i32>, String> {
+        let mut documents = self.documents.lock().await;
+        let asked = current.map(|(document, _)| document.path.clone());
+        let open: Vec<_> = documents.files().map(|(path, file)| (path.to_owned(), *file)).collect();
+        let others = open.into_iter().filter(|(path, _)| Some(path) != asked.as_ref());
+        let (others, workspace): (Vec<_>, _) = (others.collect(), Arc::clone(workspace));
+        let look = move || {
+            let now = others.into_iter().map(|(path, file)| {
+                let now = source::now(&workspace, &path, &file);
+                (path, now)
+            });
+            now.collect::<Vec<_>>()
+        };
+        let others = FILES.run(look).await.map_err(|error| error.to_string())?;
+        for (path, now) in others {
+            let told = match now {
+                Now::Same => Vec::new(),
+                // Its language was told when it was opened.
+                Now::Changed(document) => documents.update(&document, ""),
+                Now::Gone => {
+                    self.told.published.forget(&path);
+                    documents.close(&path).into_iter().collect()
+                }
+            };
+            for (method, params) in told {
+                self.tell(method, &params).await?;
+            }
+        }
+        let Some((document, language)) = current else { return Ok(None) };
+        for (method, params) in documents.update(document, language) {
+            self.tell(method, &params).await?;
+        }
+        Ok(documents.version(&document.path))
+    }
+
+    async fn tell(&self, method: &str, params: &Value) -> Result<(), String> {
+        self.connection.notify(method, params).await.map_err(|error| error.to_string())
+    }
+
+    /// Whether an empty answer is one.
+    fn has_read_the_project(&self) -> bool {
+        let progress = sync::lock(&self.told.progress);
+        progress.is_settled() || (!progress.is_indexing() && FIRST_SECONDS <= self.since.elapsed())
+    }
+
+    fn known_findings(&self, path: &Path) -> Option<Vec<Finding>> {
+        // From a server that publishes, the last list is there without having been waited for.
+        let known = sync::lock(&self.known);
+        known.iter().find(|(known, _)| known == path).map(|(_, findings)| findings.clone())
+    }
+
+    fn know(&self, path: &Path, findings: Vec<Finding>) {
+        let mut known = sync::lock(&self.known);
+        known.retain(|(other, _)| other != path);
+        if super::documents::MAX_OPEN <= known.len() {
+            known.remove(0);
+        }
+        known.push((path.to_owned(), findings));
+    }
+
+    fn named(&self, error: &str) -> String {
+        format!("{} {error}", self.name)
+    }
+
+    async fn with_last_words(&self, why: String) -> String {
+        let words = self.last_words.get().await.map(|words| format!("; it said: {words}"));
+        let words = words.unwrap_or_default();
+        let reason = timeout(END_PATIENCE, self.end.reason()).await.ok().flatten();
+        let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+        format!("{why}{reason}{words}")
+    }
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        let published = Published::default();
+        Self { progress: Mutex::default(), changed: watch::Sender::new(()), published }
+    }
+}
+
+impl Told {
+    fn take(&self, method: &str, params: &Params) {
+        if method == "textDocument/publishDiagnostics" {
+            self.published.take(params, MAX_KEPT);
+        } else if sync::lock(&self.progress).take(method, params) {
+            self.changed.send_replace(());
+        }
+    }
+}
+
+fn unreadable(method: &str) -> RequestError {
+    RequestError::Unreadable(method.to_owned())
+}

@@ -1,0 +1,215 @@
+//! Asks a language server about the code: definitions, references, types, symbols and calls.
+
+mod render;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use self::render::Rendering;
+use crate::blocking::FILES;
+use crate::input_schema::PropertyAliases;
+use crate::lsp::{self, Ask, Document, LanguageServers, LineColumn, Operation};
+use crate::permissions::{AccessKind, AccessRequest, HiddenFiles, Permit, SearchScope};
+use crate::text;
+use crate::tools::tool::{CallContext, Concurrency, StartRule, Tool, ToolError, ToolOutput};
+
+/// The names of the operations, for the model.
+const OPERATIONS: [(&str, Operation); 9] = [
+    ("goToDefinition", Operation::Definition),
+    ("findReferences", Operation::References),
+    ("hover", Operation::Hover),
+    ("documentSymbol", Operation::DocumentSymbols),
+    ("workspaceSymbol", Operation::WorkspaceSymbols),
+    ("goToImplementation", Operation::Implementation),
+    ("prepareCallHierarchy", Operation::CallItems),
+    ("incomingCalls", Operation::IncomingCalls),
+    ("outgoingCalls", Operation::OutgoingCalls),
+];
+
+#[derive(Debug)]
+pub(crate) struct Lsp {
+    servers: Arc<LanguageServers>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct LspInput {
+    /// One of `goToDefinition`, `findReferences`, `hover`, `goToImplementation`,
+    /// `prepareCallHierarchy`, `incomingCalls`, `outgoingCalls` (these ask about the symbol at a
+    /// place), `documentSymbol` (lists the symbols of a file) and `workspaceSymbol` (finds
+    /// symbols by name in the whole project).
+    operation: String,
+    /// The file to ask about; a relative path counts from the working directory. Only
+    /// `workspaceSymbol` goes without.
+    #[serde(rename = "filePath")]
+    file_path: Option<PathBuf>,
+    /// The line of the symbol, as Read numbers it.
+    #[schemars(range(min = 1))]
+    line: Option<u32>,
+    /// Which character of the line the symbol begins at, counted from 1.
+    #[schemars(range(min = 1))]
+    character: Option<u32>,
+    /// The symbol itself as it stands on that line, in place of `character`.
+    symbol: Option<String>,
+    /// The name, or a part of it, that `workspaceSymbol` looks for.
+    query: Option<String>,
+}
+
+/// What was read under the permit, before the server is asked.
+struct Opened {
+    document: Option<Document>,
+    hidden: HiddenFiles,
+}
+
+impl Lsp {
+    pub(crate) fn new(servers: Arc<LanguageServers>) -> Self {
+        Self { servers }
+    }
+}
+
+impl Tool for Lsp {
+    type Input = LspInput;
+
+    const NAME: &'static str = super::LSP;
+    const ACCESS: AccessKind = AccessKind::Read;
+    const DESCRIPTION: &'static str = "Asks the language server of the project about its code: \
+        where a symbol is defined, used, implemented or called, its type and documentation, and \
+        the symbols of a file or of the project. More exact than a text search.";
+    const PROPERTY_ALIASES: PropertyAliases = &[("file_path", "filePath"), ("column", "character")];
+    const START: StartRule = StartRule::Closed;
+    const MAX_RESULT_CHARS: Option<usize> = Some(30_000);
+
+    fn concurrency(&self, _: &LspInput) -> Concurrency {
+        Concurrency::Shared
+    }
+
+    /// As for a search: what the answer names besides the file is held against the rules.
+    fn access_request(&self, input: &LspInput, context: &CallContext) -> AccessRequest {
+        AccessRequest::Search(match &input.file_path {
+            Some(path) => context.resolve(Some(path)),
+            None => context.session.workspace.root().to_owned(),
+        })
+    }
+
+    fn headline(&self, input: &LspInput) -> String {
+        let LspInput { operation, file_path, line, .. } = input;
+        match (file_path, line) {
+            (Some(path), Some(line)) => format!("{operation} {}:{line}", path.display()),
+            (Some(path), None) => format!("{operation} {}", path.display()),
+            (None, _) => operation.clone(),
+        }
+    }
+
+    async fn execute(
+        &self,
+        input: LspInput,
+        permit: Permit,
+        context: CallContext,
+    ) -> Result<ToolOutput, ToolError> {
+        let (name, operation) = input.operation()?;
+        let scope =
+            permit.into_search().ok_or_else(|| ToolError::failed("nothing was permitted"))?;
+        let has_file = input.file_path.is_some();
+        let shown_path = has_file.then(|| scope.path().to_owned());
+        let opened = FILES.run(move || open(&scope, has_file)).await;
+        let Opened { document, hidden } = opened.map_err(ToolError::failed)??;
+        let place = input.place(operation, document.as_ref())?;
+        let query = input.query.clone().unwrap_or_default();
+        let asked_line = place.zip(document.as_ref()).and_then(|(place, document)| {
+            lsp::line(&document.text, place.line).map(|line| (place, line.to_owned()))
+        });
+        let ask = Ask { operation, document, place, query };
+        let workspace = Arc::clone(&context.session.workspace);
+        let answer = tokio::select! {
+            answer = self.servers.ask(&workspace, ask) => answer.map_err(ToolError::failed)?,
+            () = context.cancelled.cancelled() => return Err(ToolError::Cancelled),
+        };
+        let working_dir = context.agent.working_dir();
+        let rendering =
+            Rendering { operation: name, answer, asked_line, shown_path, working_dir, hidden };
+        FILES.run(move || rendering.output(&workspace)).await.map_err(ToolError::failed)
+    }
+}
+
+impl LspInput {
+    /// By its name, however it is written: `goto_definition` is one as well.
+    fn operation(&self) -> Result<(&'static str, Operation), ToolError> {
+        let plain = |name: &str| name.replace(['_', '-'], "").to_lowercase();
+        let wanted = plain(&self.operation);
+        let found = OPERATIONS.into_iter().find(|(name, _)| plain(name) == wanted);
+        found.ok_or_else(|| {
+            let names = OPERATIONS.map(|(name, _)| name).join(", ");
+            let given = text::quoted_name(&self.operation);
+            ToolError::InvalidInput(format!("`operation`: expected one of {names}; got {given}"))
+        })
+    }
+
+    /// The place that is asked about, for the operations that ask about one.
+    fn place(
+        &self,
+        operation: Operation,
+        document: Option<&Document>,
+    ) -> Result<Option<LineColumn>, ToolError> {
+        let invalid = |reason: String| Err(ToolError::InvalidInput(reason));
+        if operation == Operation::WorkspaceSymbols {
+            return match self.query.as_deref().map(str::trim) {
+                None | Some("") => invalid("`query` is missing: the name to look for".to_owned()),
+                Some(_) => Ok(None),
+            };
+        }
+        let Some(document) = document else {
+            return invalid("`filePath` is missing: the file to ask about".to_owned());
+        };
+        if operation == Operation::DocumentSymbols {
+            return Ok(None);
+        }
+        let Some(number) = self.line else {
+            return invalid("`line` is missing: the line of the symbol".to_owned());
+        };
+        let path = document.path.display();
+        let Some(line) = lsp::line(&document.text, number) else {
+            let lines = document.text.lines().count();
+            return Err(ToolError::Failed(format!(
+                "{path} has {lines} lines, so no line {number}"
+            )));
+        };
+        let column = match (&self.symbol, self.character) {
+            (Some(symbol), _) if !symbol.is_empty() => {
+                lsp::column_of(line, symbol).ok_or_else(|| {
+                    let shown = text::shown_line(text::first_chars(line, render::MAX_LINE_CHARS));
+                    let symbol = text::quoted_name(symbol);
+                    ToolError::Failed(format!("line {number} of {path} has no {symbol}: {shown}"))
+                })?
+            }
+            (_, Some(character)) => character.max(1),
+            _ => {
+                return invalid(
+                    "`symbol` or `character` is missing: what is meant on that line".to_owned(),
+                );
+            }
+        };
+        Ok(Some(LineColumn { line: number, column }))
+    }
+}
+
+fn open(scope: &SearchScope, has_file: bool) -> Result<Opened, ToolError> {
+    let hidden = scope.hidden();
+    if !has_file {
+        return Ok(Opened { document: None, hidden });
+    }
+    let file = scope.open_file().map_err(|error| {
+        let path = scope.path().display();
+        match error.kind() {
+            io::ErrorKind::NotFound => ToolError::Missing(format!("File not found: {path}")),
+            _ => ToolError::Failed(format!("could not read {path}: {error}")),
+        }
+    })?;
+    let document = lsp::read_document(scope.real_path(), &file).map_err(ToolError::Failed)?;
+    Ok(Opened { document: Some(document), hidden })
+}
+
+#[cfg(test)]
+mod tests;

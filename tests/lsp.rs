@@ -1,0 +1,287 @@
+//! Asks language servers through the HTTP door: a scripted one that misbehaves, and real ones.
+
+mod real;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::permissions::has_sandbox;
+use crate::settings::trust::{toolhand, trust};
+use crate::support::chunks::{calls, says};
+use crate::support::client::ask;
+use crate::support::server::{Builder, Server};
+use crate::support::upstream::Upstream;
+use crate::turn::answers_in;
+
+/// A language server of our own. Its first argument says what it does.
+const SCRIPT: &str = include_str!("lsp/server.py");
+
+/// Where the scripted server notes what it sees, in the workspace.
+const LOG: &str = "server.log";
+
+type Call = (&'static str, &'static str, Value);
+
+/// A server whose operator has configured the scripted language server.
+fn scripted(upstream: &Upstream, mode: &str) -> Builder {
+    let builder = builder(upstream).file("server.py", SCRIPT).file("a.py", "x = 1\ny = x\n");
+    let (script, log) = (builder.workspace().join("server.py"), builder.workspace().join(LOG));
+    let arguments = json!([script, mode, log]);
+    builder.tables(&format!(
+        "[lsp.servers.scripted]\ncommand = \"/usr/bin/python3\"\nargs = {arguments}\n\
+         extensions = {{ \".py\" = \"python\" }}\nsettings = {{ own = {{ secret = \"no\" }} }}\n"
+    ))
+}
+
+fn builder(upstream: &Upstream) -> Builder {
+    Server::builder(upstream)
+        .config("approval.channel", r#""none""#)
+        .config("lsp.enabled", r#""auto""#)
+        .argument("--permission-mode=acceptEdits")
+}
+
+/// What the model is told of calls that it makes one after the other.
+async fn told(server: &Server, upstream: &Upstream, all: &[Call]) -> Vec<String> {
+    for (_, name, input) in all {
+        upstream.round(calls(&[("c", name, input.clone())]));
+    }
+    upstream.round(says("Done."));
+    assert_eq!(server.client().chat(&ask("Go.")).await.text(), "Done.");
+    answers_in(&upstream.requests().pop().expect("a request").json())
+}
+
+async fn one(server: &Server, upstream: &Upstream, call: Call) -> String {
+    told(server, upstream, &[call]).await.remove(0)
+}
+
+fn definition(path: &str, line: u32, symbol: &str) -> Call {
+    let operation = "goto_definition";
+    let input = json!({
+        "operation": operation, "file_path": path, "line": line, "symbol": symbol,
+    });
+    ("c", "LSP", input)
+}
+
+fn read(path: &str) -> Call {
+    ("c", "Read", json!({ "file_path": path }))
+}
+
+fn edit(path: &str, old: &str, new: &str) -> Call {
+    ("c", "Edit", json!({ "file_path": path, "old_string": old, "new_string": new }))
+}
+
+fn log(server: &Server) -> String {
+    fs::read_to_string(server.workspace().join(LOG)).unwrap_or_default()
+}
+
+/// A text of which every part must be there.
+#[track_caller]
+fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "no {part:?} in:\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_definition_comes_with_its_line_and_the_line_that_was_asked_about() {
+    let upstream = Upstream::start();
+    let server = scripted(&upstream, "plain").start().await;
+    let answer = one(&server, &upstream, definition("a.py", 2, "x")).await;
+    assert_eq!(answer, "a.py:1:1: x = 1\n(asked about line 2, column 5: y = x)");
+    let hover = json!({ "operation": "hover", "filePath": "a.py", "line": "2", "column": 900 });
+    let answer = one(&server, &upstream, ("c", "LSP", hover)).await;
+    has(&answer, &["at 1:5"]);
+}
+
+#[tokio::test]
+async fn an_edit_tells_what_it_broke_and_counts_what_was_broken_before() {
+    let upstream = Upstream::start();
+    let server = scripted(&upstream, "plain")
+        .file("b.py", "one\nBAD old\n")
+        .config("lsp.diagnostics", r#""20s""#)
+        .start()
+        .await;
+    // The server has looked at the file once it answers about it.
+    told(&server, &upstream, &[read("b.py"), definition("b.py", 1, "one")]).await;
+    let answers =
+        told(&server, &upstream, &[read("b.py"), edit("b.py", "one", "zero\nBAD new")]).await;
+    has(&answers[1], &["Diagnostics (scripted): 1 new", "\n2:1 error: it is BAD new"]);
+    assert!(!answers[1].contains("it is BAD old"), "{}", answers[1]);
+    let write = json!({ "file_path": "b.py", "content": "fine\n" });
+    let answers = told(&server, &upstream, &[read("b.py"), ("c", "Write", write)]).await;
+    has(&answers[1], &["Diagnostics (scripted): nothing new"]);
+}
+
+#[tokio::test]
+async fn a_list_without_a_version_counts_when_the_budget_is_over() {
+    let upstream = Upstream::start();
+    let server =
+        scripted(&upstream, "versionless").config("lsp.diagnostics", r#""500ms""#).start().await;
+    told(&server, &upstream, &[definition("a.py", 1, "x")]).await;
+    let answers = told(&server, &upstream, &[read("a.py"), edit("a.py", "y = x", "BAD")]).await;
+    has(&answers[1], &["1 new", "2:1 error: it is BAD"]);
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_pending_and_one_that_starts_is_not_waited_for() {
+    let upstream = Upstream::start();
+    let server =
+        scripted(&upstream, "silent").config("lsp.diagnostics", r#""300ms""#).start().await;
+    let write = json!({ "file_path": "cold.py", "content": "x\n" });
+    let cold = one(&server, &upstream, ("c", "Write", write)).await;
+    assert!(!cold.contains("iagnostics"), "{cold}");
+    told(&server, &upstream, &[definition("a.py", 1, "x")]).await;
+    let answers = told(&server, &upstream, &[read("a.py"), edit("a.py", "y", "z")]).await;
+    has(&answers[1], &["Diagnostics pending: scripted has not looked at the change yet."]);
+}
+
+#[tokio::test]
+async fn a_budget_of_zero_asks_for_no_diagnostics() {
+    let upstream = Upstream::start();
+    let server = scripted(&upstream, "plain").config("lsp.diagnostics", r#""0s""#).start().await;
+    told(&server, &upstream, &[definition("a.py", 1, "x")]).await;
+    let answers = told(&server, &upstream, &[read("a.py"), edit("a.py", "y = x", "BAD")]).await;
+    assert!(!answers[1].contains("iagnostics"), "{}", answers[1]);
+}
+
+#[tokio::test]
+async fn a_server_that_dies_at_each_start_is_off_and_says_why() {
+    let upstream = Upstream::start();
+    let server = scripted(&upstream, "dies").start().await;
+    let answer = one(&server, &upstream, definition("a.py", 1, "x")).await;
+    has(&answer, &["Error: scripted is off: it has ended", "it said: Traceback: it is broken"]);
+    one(&server, &upstream, definition("a.py", 1, "x")).await;
+    assert_eq!(log(&server).matches("started").count(), 4);
+    let status = server.client().get("/toolhand/v1/status").await.json();
+    assert_eq!(status["language_servers"][0]["state"], "off", "{status}");
+}
+
+#[tokio::test]
+async fn a_gigabyte_of_header_ends_the_server() {
+    let upstream = Upstream::start();
+    let server = scripted(&upstream, "header").start().await;
+    let answer = one(&server, &upstream, definition("a.py", 1, "x")).await;
+    has(&answer, &["Error: scripted is off: it sent a header of more than 8192 bytes"]);
+}
+
+#[tokio::test]
+async fn what_a_server_asks_is_refused_but_its_configuration() {
+    let upstream = Upstream::start();
+    let server = scripted(&upstream, "asks").start().await;
+    told(&server, &upstream, &[definition("a.py", 1, "x")]).await;
+    has(
+        &log(&server),
+        &[
+            r#"answer {"applied": false, "failureReason": "this client changes no files"}"#,
+            r#"answer {"success": false}"#,
+            r#"answer [{"secret": "no"}]"#,
+            r#"answer {"code": -32601"#,
+        ],
+    );
+}
+
+#[tokio::test]
+async fn places_outside_come_without_text_and_secrets_not_at_all() {
+    let upstream = Upstream::start();
+    let server = scripted(&upstream, "outside").start().await;
+    let answer = one(&server, &upstream, definition("a.py", 2, "x")).await;
+    has(&answer, &["/etc/passwd:1:1\na.py:1:1: x = 1", "(1 left out, in what is no file)"]);
+    assert!(!answer.contains("root:"), "{answer}");
+    drop(server);
+
+    let server = scripted(&upstream, "secrets")
+        .file(".env", "KEY=hidden\n")
+        .file("denied.py", "hidden = 1\n")
+        .config("permissions.deny", r#"["Read(denied.py)"]"#)
+        .start()
+        .await;
+    let answer = one(&server, &upstream, definition("a.py", 2, "x")).await;
+    has(&answer, &["a.py:1:1: x = 1", "(2 left out, in files that may not be read)"]);
+    assert!(!answer.contains("hidden") && !answer.contains("denied"), "{answer}");
+    let answer = one(&server, &upstream, definition("denied.py", 1, "hidden")).await;
+    has(&answer, &["Error: not permitted: the rule `Read(denied.py)`"]);
+    let answer = one(&server, &upstream, definition("/etc/hostname.py", 1, "x")).await;
+    has(&answer, &["Error: not permitted: "]);
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_given_up_and_told() {
+    let upstream = Upstream::start();
+    let server = scripted(&upstream, "never").config("lsp.timeout", r#""200ms""#).start().await;
+    let answer = one(&server, &upstream, definition("a.py", 1, "x")).await;
+    let expected = "Error: scripted did not answer within 200ms; the request was cancelled";
+    assert_eq!(answer, expected);
+    one(&server, &upstream, definition("a.py", 1, "x")).await;
+    has(&log(&server), &["cancelled"]);
+}
+
+#[tokio::test]
+async fn a_server_that_the_workspace_brings_is_not_run() {
+    let upstream = Upstream::start();
+    let builder = builder(&upstream).file("a.py", "x = 1\n");
+    let workspace = builder.workspace();
+    let bin = ["bin", "node_modules/.bin"].map(|directory| workspace.join(directory));
+    let run = workspace.join("was-run");
+    let mut builder = builder;
+    for directory in ["bin", "node_modules/.bin"] {
+        let name = format!("{directory}/basedpyright-langserver");
+        builder = builder.file(&name, &format!("#!/bin/sh\necho run >>{}\n", run.display()));
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(workspace.join(name), mode).expect("our own file");
+    }
+    let path = format!("{}:{}:bin:/usr/bin:/bin", bin[0].display(), bin[1].display());
+    let server = builder.environment("PATH", &path).start().await;
+    trust(&server, "trust", &workspace);
+    let answer = one(&server, &upstream, definition("a.py", 1, "x")).await;
+    has(&answer, &["Error: no tool named LSP is available"]);
+    told(&server, &upstream, &[read("a.py"), edit("a.py", "x", "y")]).await;
+    assert!(!run.exists());
+}
+
+#[tokio::test]
+async fn a_servers_start_needs_the_sandbox_trust_or_the_operators_word() {
+    let upstream = Upstream::start();
+    // On PATH, outside of the workspace, and so not configured.
+    let builder = builder(&upstream).file("a.py", "x = 1\ny = x\n").argument("--sandbox=off");
+    let bin = builder.home().join("bin");
+    let log = builder.workspace().join(LOG);
+    fs::create_dir(&bin).expect("a directory");
+    let program = bin.join("basedpyright-langserver");
+    fs::write(bin.join("server.py"), SCRIPT).expect("a file");
+    let script = bin.join("server.py");
+    let line = format!("exec /usr/bin/python3 {} plain {}", script.display(), log.display());
+    fs::write(&program, format!("#!/bin/sh\n{line}\n")).expect("a file");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("our own file");
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    let server = builder.environment("PATH", &path).start().await;
+    let answer = one(&server, &upstream, definition("a.py", 2, "x")).await;
+    has(&answer, &["Error: no tool named LSP is available"]);
+    let offered = upstream.requests().pop().expect("a request").json()["tools"].to_string();
+    assert!(!offered.contains("\"LSP\""), "{offered}");
+    let status = server.client().get("/toolhand/v1/status").await.json();
+    let why = status["language_servers"][0]["why"].as_str().expect("a reason");
+    has(why, &["basedpyright would run code of the workspace", "`toolhand trust "]);
+    trust(&server, "trust", &server.workspace());
+    let answer = one(&server, &upstream, definition("a.py", 2, "x")).await;
+    has(&answer, &["a.py:1:1: x = 1"]);
+    trust(&server, "untrust", &server.workspace());
+    let answer = one(&server, &upstream, definition("a.py", 2, "x")).await;
+    has(&answer, &["Error: no tool named LSP is available"]);
+    let checked = String::from_utf8(toolhand(&server, &["check"]).stdout).expect("text");
+    has(&checked, &["language servers: none is on PATH"]);
+}
+
+#[tokio::test]
+async fn a_confined_server_writes_nothing_outside_of_the_workspace() {
+    let upstream = Upstream::start();
+    let server = scripted(&upstream, "plain").start().await;
+    if !has_sandbox(&server).await {
+        return;
+    }
+    told(&server, &upstream, &[definition("a.py", 1, "x")]).await;
+    let status = server.client().get("/toolhand/v1/status").await.json();
+    assert_eq!(status["language_servers"][0]["state"], "ready", "{status}");
+    assert!(Path::new(&server.workspace()).join(LOG).exists());
+}

@@ -1,0 +1,128 @@
+"""A language server that does what the name of its mode says."""
+
+import json
+import os
+import sys
+import time
+
+MODE = sys.argv[1]
+LOG = sys.argv[2] if len(sys.argv) > 2 else None
+texts = {}
+
+
+def send(message):
+    body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+    sys.stdout.buffer.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    sys.stdout.buffer.flush()
+
+
+def note(line):
+    if LOG:
+        with open(LOG, "a") as log:
+            log.write(line + "\n")
+
+
+def receive():
+    length = 0
+    while True:
+        line = sys.stdin.buffer.readline()
+        if not line:
+            sys.exit(0)
+        if line == b"\r\n":
+            return json.loads(sys.stdin.buffer.read(length))
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            length = int(value)
+
+
+def place(uri, line, character=0):
+    position = {"line": line, "character": character}
+    return {"uri": uri, "range": {"start": position, "end": position}}
+
+
+def diagnostics(text):
+    """A line with BAD is an error."""
+    found = []
+    for number, line in enumerate(text.split("\n")):
+        if "BAD" in line:
+            at = {"line": number, "character": line.index("BAD")}
+            found.append({"range": {"start": at, "end": at}, "severity": 1, "message": "it is " + line.strip()})
+    return found
+
+
+def publish(uri, version):
+    params = {"uri": uri, "diagnostics": diagnostics(texts[uri])}
+    if MODE != "versionless":
+        params["version"] = version
+    if MODE == "versionless":
+        send({"method": "textDocument/publishDiagnostics", "params": {**params, "diagnostics": []}})
+    if MODE != "silent":
+        send({"method": "textDocument/publishDiagnostics", "params": params})
+
+
+def definition(uri):
+    if MODE == "outside":
+        return [place("file:///etc/passwd", 0), place(uri, 0), place("http://example.com/a", 1)]
+    if MODE == "secrets":
+        root = uri.rsplit("/", 1)[0]
+        return [place(root + "/.env", 0), place(root + "/denied.py", 0), place(uri, 0)]
+    return place(uri, 0)
+
+
+note("started")
+if MODE == "dies":
+    sys.stderr.write("Traceback: it is broken\n")
+    sys.exit(3)
+if MODE == "header":
+    chunk = b"X-Endless: " + b"a" * (1 << 20)
+    try:
+        for _ in range(1 << 10):
+            sys.stdout.buffer.write(chunk)
+    except BrokenPipeError:
+        pass
+    os._exit(0)
+
+while True:
+    message = receive()
+    method, number, params = message.get("method"), message.get("id"), message.get("params")
+    if method is None:
+        note("answer " + json.dumps(message.get("result", message.get("error")), sort_keys=True))
+    elif method == "initialize":
+        note("trusted " + json.dumps(params["initializationOptions"], sort_keys=True))
+        can = {"definitionProvider": True, "hoverProvider": True, "textDocumentSync": 1}
+        send({"id": number, "result": {"capabilities": can}})
+    elif method == "initialized":
+        send({"method": "experimental/serverStatus", "params": {"health": "ok", "quiescent": True}})
+        note("initialized")
+        if MODE == "asks":
+            edit = {"changes": {"file:///tmp/x": []}}
+            send({"id": 1, "method": "workspace/applyEdit", "params": {"edit": edit}})
+            send({"id": 2, "method": "window/showDocument", "params": {"uri": "file:///etc/passwd"}})
+            send({"id": 3, "method": "workspace/configuration", "params": {"items": [{"section": "own"}]}})
+            send({"id": 4, "method": "evil/run", "params": {}})
+    elif method == "textDocument/didOpen":
+        document = params["textDocument"]
+        texts[document["uri"]] = document["text"]
+        publish(document["uri"], document["version"])
+    elif method == "textDocument/didChange":
+        document = params["textDocument"]
+        texts[document["uri"]] = params["contentChanges"][0]["text"]
+        publish(document["uri"], document["version"])
+    elif method == "textDocument/definition":
+        if MODE == "never":
+            continue
+        answer = {"id": number, "result": definition(params["textDocument"]["uri"])}
+        send({"id": 99999, "result": []})
+        send(answer)
+        send(answer)
+    elif method == "textDocument/hover":
+        position = params["position"]
+        send({"id": number, "result": {"contents": f"at {position['line']}:{position['character']}"}})
+    elif method == "$/cancelRequest":
+        note("cancelled")
+    elif method == "shutdown":
+        send({"id": number, "result": None})
+    elif method == "exit":
+        sys.exit(0)
+    elif number is not None:
+        send({"id": number, "error": {"code": -32601, "message": "not here"}})
