@@ -148,6 +148,8 @@ impl Services {
             all.into_iter().any(|workspace| servers.is_any_there(workspace))
         });
         let toolset = if is_any_there { toolset } else { toolset.without(&[builtin::LSP]) };
+        let toolset =
+            if servers.is_some() { toolset } else { toolset.without(&tools::mcp::OF_RESOURCES) };
         let mut tools = ToolCatalogue::new(usable(toolset, &config.tools));
         if let Some(servers) = &servers {
             let denied = permissions.denied_tools();

@@ -76,7 +76,7 @@ impl ToolCatalogue {
     /// name.
     pub(crate) fn snapshot(&self) -> Toolset {
         match &self.mcp {
-            None => self.built_in.without(&mcp::OF_RESOURCES),
+            None => self.built_in.clone(),
             Some(joining) => joining.joined(&self.built_in, joining.servers.snapshot()),
         }
     }
