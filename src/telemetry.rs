@@ -7,6 +7,10 @@ use serde::{Deserialize, Deserializer};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
+/// The MCP library writes what servers say, and with which arguments tools are called. An operator
+/// who wants that names it.
+const SILENT: &str = "rmcp=off";
+
 /// `[log]`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -62,7 +66,7 @@ impl<'de> Deserialize<'de> for LogLevel {
 /// Starts the log. A second call has no effect.
 pub(crate) fn start(settings: &LogSettings) {
     let log = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(&settings.level.0))
+        .with_env_filter(EnvFilter::new(format!("{SILENT},{}", settings.level.0)))
         .with_writer(|| OneLine(io::stderr()))
         .with_ansi(false);
     // An error means that the log was started already, which only tests do.

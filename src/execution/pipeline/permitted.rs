@@ -117,7 +117,7 @@ async fn try_run(
             return Err(with_similar(permissions, error, tool.access(), sought).await);
         }
     };
-    if output.text.is_empty() {
+    if output.text.is_empty() && output.files.is_empty() {
         output.text = format!("({} completed with no output)", tool.name()).into();
     }
     if !notes.is_empty() {
