@@ -332,6 +332,8 @@ fn http_transport(
         value.set_sensitive(true);
         map.insert(name.clone(), value);
     }
+    // Without one, building a client panics. An error means that there is one already.
+    rustls::crypto::ring::default_provider().install_default().ok();
     // Redirects would carry the headers elsewhere, and a proxy would read them.
     let client = reqwest::Client::builder()
         .default_headers(map)
