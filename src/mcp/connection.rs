@@ -4,6 +4,7 @@
 //! kind that the library does not know, is still taken apart.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -297,7 +298,13 @@ async fn exited(tree: &mut PipedTree) -> String {
         Ok(PipedEnd { exit: Some(Exit::Code(code)), .. }) => format!("exit code {code}"),
         Ok(PipedEnd { exit: Some(Exit::Signal(signal)), .. }) => format!("signal {signal}"),
         Ok(PipedEnd { exit: None, .. }) => "its process was ended".to_owned(),
-        Err(error @ RunError::Program { .. }) => error.to_string(),
+        // It is there, and only the program's view of the machine lacks it.
+        Err(RunError::Program { program, source })
+            if source.kind() == io::ErrorKind::NotFound && program.is_file() =>
+        {
+            let program = program.display();
+            format!("the sandbox does not show {program}; name its directory in sandbox.readable")
+        }
         Err(error) => error.to_string(),
     }
 }
@@ -325,6 +332,8 @@ fn http_transport(
         value.set_sensitive(true);
         map.insert(name.clone(), value);
     }
+    // Without one, building a client panics. An error means that there is one already.
+    rustls::crypto::ring::default_provider().install_default().ok();
     // Redirects would carry the headers elsewhere, and a proxy would read them.
     let client = reqwest::Client::builder()
         .default_headers(map)

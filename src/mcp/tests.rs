@@ -1,5 +1,7 @@
 //! Servers that follow a script, over real pipes.
 
+mod http;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
